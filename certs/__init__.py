@@ -20,7 +20,7 @@ from certs.issuance import IssueRequest, issue
 from certs.lifetimes import Lifetimes
 from certs.server_folder import ServerFolder, TokenClaims
 from certs.token_folder import TokenFolder
-from certs.tokens.issuer import (
+from certs.token_issuer import (
     ALGORITHMS,
     RSA_ALGORITHMS,
     PrivateKey,
@@ -34,7 +34,7 @@ from certs.tokens.issuer import (
     public_key_of,
     sign,
 )
-from certs.tokens.rotation import Issuer
+from certs.token_rotation import Issuer
 
 __all__ = [
     "ALGORITHMS",

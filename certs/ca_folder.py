@@ -21,7 +21,7 @@ from certs.errors import CertsError
 from certs.files import read, read_certificates, read_key_pair, read_private_key, write
 from certs.lifetimes import Lifetimes
 from certs.rotation import Adopt, Drop, Issue, Leaf, Make, MarkPublished, Publish, RotationState, Step, due
-from certs.tokens.issuer import key_pem
+from certs.token_issuer import key_pem
 
 CA, CA_KEY, MEMORY = "ca.crt", "ca.key", "rotation.json"
 _STEPS_MAX = 100

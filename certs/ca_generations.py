@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 from certs.authority import Authority, KeyPair
 from certs.errors import CertsError
 from certs.inspection import signed_by
-from certs.tokens.issuer import key_pem
+from certs.token_issuer import key_pem
 
 _MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 _FIELDS = {"certificate", "key", "publishedAt", "leavesEnd"}

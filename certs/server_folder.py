@@ -16,7 +16,7 @@ from certs.errors import CertsError
 from certs.files import read, read_certificates, read_private_key, write
 from certs.inspection import describe
 from certs.issuance import IssueRequest, issue
-from certs.tokens.issuer import PrivateKey, key_pem, key_set, new_key, public_jwk, sign
+from certs.token_issuer import PrivateKey, key_pem, key_set, new_key, public_jwk, sign
 
 CA, SERVER, CALLER, TOKEN, TOKEN_KEY, KEY_SET = "ca", "server", "kube-apiserver", "token", "token.key", "jwks.json"
 _TOKEN_SECONDS = 24 * 3600

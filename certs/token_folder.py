@@ -5,10 +5,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+from certs import signing_keys
 from certs.errors import CertsError
 from certs.files import folder_lock, read, write
-from certs.tokens import signing_keys
-from certs.tokens.rotation import Issuer, TokenState, TokenStep, next_step
+from certs.token_rotation import Issuer, TokenState, TokenStep, next_step
 
 KEYS, KEY_SET, TOKEN = "keys.json", "jwks.json", "token"
 

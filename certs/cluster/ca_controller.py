@@ -16,9 +16,9 @@ from certs.authority import Authority, KeyPair, server_names
 from certs.ca_generations import Generations
 from certs.cluster import webhooks
 from certs.cluster.api import Api
+from certs.cluster.loop import TaskResult, message_of
 from certs.cluster.rotation_step import RotationStepper
 from certs.cluster.secrets import NAMESPACE, TLS, SecretStore, StoredSecret
-from certs.cluster.tasks import TaskResult, message_of
 from certs.cluster.trust_domain import NamedSecret, TrustDomain, certificates
 from certs.cluster.webhooks import CONFIGURATIONS, WebhookConfiguration
 from certs.errors import CertsError

@@ -4,8 +4,8 @@ from datetime import datetime
 
 from certs.cluster import webhooks
 from certs.cluster.api import Api, OvertakenError
+from certs.cluster.loop import MENDED, OTHER, Action, TaskResult, message_of
 from certs.cluster.secrets import NAMESPACE
-from certs.cluster.tasks import MENDED, OTHER, Action, TaskResult, message_of
 from certs.cluster.webhooks import CONFIGURATIONS
 from certs.errors import CertsError
 

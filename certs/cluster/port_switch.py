@@ -8,8 +8,8 @@ from cryptography import x509
 
 from certs.cluster.api import Api, OvertakenError
 from certs.cluster.ca_controller import CLIENT
+from certs.cluster.loop import OTHER, Action, TaskResult, message_of
 from certs.cluster.secrets import SecretStore, StoredSecret
-from certs.cluster.tasks import OTHER, Action, TaskResult, message_of
 from certs.cluster.trust_domain import CERTIFICATE, KEY, PEMS
 from certs.cluster.webhooks import CONFIGURATIONS, WebhookConfiguration, find
 from certs.dual_port_rollover import PORT_DEFAULT, PortCertificate, PortState, SwitchPort, WritePort, due

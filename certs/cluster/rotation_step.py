@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from certs.cluster.api import OvertakenError
-from certs.cluster.tasks import MENDED, Action, TaskResult, message_of
+from certs.cluster.loop import MENDED, Action, TaskResult, message_of
 from certs.cluster.trust_domain import TrustDomain
 from certs.errors import CertsError
 from certs.rotation import Bundle, Publish, RotationState, Step, due

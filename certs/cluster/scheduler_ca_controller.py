@@ -6,9 +6,9 @@ from datetime import datetime
 from certs import ca_generations
 from certs.authority import Authority, KeyPair, server_names
 from certs.cluster.api import Api
+from certs.cluster.loop import TaskResult, message_of
 from certs.cluster.rotation_step import RotationStepper
 from certs.cluster.secrets import NAMESPACE, TLS, SecretStore
-from certs.cluster.tasks import TaskResult, message_of
 from certs.cluster.trust_domain import NamedSecret, TrustDomain
 from certs.errors import CertsError
 from certs.lifetimes import Lifetimes

@@ -2,13 +2,13 @@
 
 from datetime import datetime
 
+from certs import signing_keys
 from certs.cluster.api import Api, Json, OvertakenError
 from certs.cluster.ca_controller import CLIENT
+from certs.cluster.loop import OTHER, Action, TaskResult, message_of
 from certs.cluster.secrets import LABELS, MANAGED_BY, NAMESPACE, OURS, SecretStore, StoredSecret
-from certs.cluster.tasks import OTHER, Action, TaskResult, message_of
 from certs.errors import CertsError
-from certs.tokens import signing_keys
-from certs.tokens.rotation import Issuer, TokenState, next_step
+from certs.token_rotation import Issuer, TokenState, next_step
 
 KEYS, KEY_SET = "podgate-token-keys", "podgate-jwks"
 KEYS_KEY, KEY_SET_KEY, TOKEN = "keys.json", "jwks.json", "token"

@@ -12,13 +12,13 @@ from certs import ca_generations
 from certs.authority import Authority, KeyPair
 from certs.ca_generations import Generation, Generations
 from certs.cluster.api import Api
+from certs.cluster.loop import MADE, OTHER, Action
 from certs.cluster.secrets import SecretStore, StoredSecret
-from certs.cluster.tasks import MADE, OTHER, Action
 from certs.cluster.webhooks import WebhookConfiguration
 from certs.errors import CertsError
 from certs.lifetimes import Lifetimes
 from certs.rotation import Adopt, Bundle, Drop, Issue, Leaf, Make, MarkPublished, Publish, RotationState, Step
-from certs.tokens.issuer import key_pem
+from certs.token_issuer import key_pem
 
 GENERATIONS = "line.json"
 CERTIFICATE, KEY = "tls.crt", "tls.key"

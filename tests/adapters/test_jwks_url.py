@@ -16,7 +16,7 @@ from tests.harness.identity import Pki, jwks, signer
 from tests.harness.server_process import TREE, Files, serving
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.jwks_url import JwksUrl
-from webhook.authentication.tokens.published_keys import PublishedKeys
+from webhook.authentication.published_keys import PublishedKeys
 from webhook.errors import UserError
 from webhook.ports import KEY_SET_BYTES_MAX
 from webhook.support.condition import Condition

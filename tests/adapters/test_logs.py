@@ -15,7 +15,7 @@ from webhook.adapters.logs import JsonLines, Logs
 from webhook.core.admission.decision import Finding, WouldWrite
 from webhook.core.breaker import EXPIRED, HELD, State, TransitionCause
 from webhook.core.findings import Code
-from webhook.core.kubernetes.admission_response import ResponseStatus
+from webhook.core.kubernetes.admission_request import ResponseStatus
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.policy_spec import Mode, Quota, Window

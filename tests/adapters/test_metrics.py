@@ -52,8 +52,8 @@ from webhook.core.patch import add
 from webhook.core.policy.model import Match, Service
 from webhook.core.policy_spec import Breaker, Mode, Quota, QuotaExceeded, WhenOpen, Window
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Holder, Receipt, ServiceSnapshot, Use
-from webhook.core.quota.open_breaker_limit import Guarded
 from webhook.core.reporting.queue_document import FailingPods, QueueDepth
+from webhook.core.reporting.status_parts import Guarded
 from webhook.core.scheduling.extender_api import CallResult
 from webhook.ports.traces import ReviewTrace, SpanReference
 

@@ -10,9 +10,9 @@ import pytest
 from tests.harness.overrides import FixedClock, OverridesRecorder, entry
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.overrides_file import FileOverridesStore, OverridesFile
-from webhook.core.overrides_document.loading import LARGEST_BYTES
+from webhook.core.overrides.loading import LARGEST_BYTES
 from webhook.errors import UserError
-from webhook.policy.active_overrides import ActiveOverrides
+from webhook.policy_in_force.active_overrides import ActiveOverrides
 from webhook.ports import Observer, OverridesStore
 
 

@@ -12,7 +12,7 @@ from webhook.adapters.policy_file import PolicyFile
 from webhook.core.document import Purpose
 from webhook.core.policy.history import REMEMBERED_US
 from webhook.core.policy.model import LoadedPolicy
-from webhook.policy.current_policy import CurrentPolicy
+from webhook.policy_in_force.policy_receiver import CurrentPolicy
 from webhook.ports import Observer, PolicySource
 from webhook.support import watched_file
 

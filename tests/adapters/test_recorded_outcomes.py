@@ -11,10 +11,9 @@ from tests.cli.command_runner import podgate
 from tests.harness.raw_http import eventually
 from tests.harness.records import AT_US, policy
 from tests.harness.server_process import Files, pod, serving
-from webhook.adapters import recorder
-from webhook.adapters.recorder import WAITING_MAX, Recorder
+from webhook.adapters.recorder import WAITING_MAX, Recorder, recorder
+from webhook.commands.simulator import Ask
 from webhook.core.breaker.outcome_types import Outcomes
-from webhook.offline.simulator import Ask
 from webhook.ports import WatchReports
 
 POLICY = """\

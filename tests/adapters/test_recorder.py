@@ -17,15 +17,14 @@ from msgspec.structs import replace
 from tests.cli.command_runner import podgate
 from tests.harness.records import ADMITTED, AT_NS, AT_US, QUOTA_DENIED, policy
 from tests.harness.server_process import Files, pod, serving
-from webhook.adapters import recorder
-from webhook.adapters.recorder import WAITING_MAX, Recorder
+from webhook.adapters.recorder import WAITING_MAX, Recorder, recorder
 from webhook.adapters.recorder.file import RecordFile
+from webhook.commands.simulator import Ask
 from webhook.core.admission.decision import Half
 from webhook.core.admission.review import Request
 from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec
 from webhook.core.policy.model import LoadedPolicy
 from webhook.errors import UserError
-from webhook.offline.simulator import Ask
 from webhook.ports import Review, WatchReports
 
 POLICY = """\
@@ -367,7 +366,7 @@ def test_defect_loses_one_line_and_not_the_record(
 ) -> None:
     one = start()
     with monkeypatch.context() as patch:
-        patch.setattr("webhook.adapters.recorder.pod_event", lambda *_: 1 / 0)
+        patch.setattr("webhook.adapters.recorder.recorder.pod_event", lambda *_: 1 / 0)
         one.reviewed(review("lost"))
         one._write_all()
     one.reviewed(review("kept"))

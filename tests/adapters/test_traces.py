@@ -41,11 +41,12 @@ from tests.harness.server_process import Files, pod, serving
 from tests.harness.trace_receiver import spans_of, trace_receiver
 from webhook.adapters.traces import RatioSampler, Traces, open_traces
 from webhook.adapters.traces.spans import Spans
+from webhook.commands.simulator import Ask, admission_review, as_sent_to_mutate
 from webhook.controller.reports import NEVER_CREATED
 from webhook.core.admission.decision import Decision, Half, StageNote, WouldWrite
 from webhook.core.admission.review import Request
 from webhook.core.breaker import State
-from webhook.core.kubernetes.admission_response import ResponseStatus
+from webhook.core.kubernetes.admission_request import ResponseStatus
 from webhook.core.kubernetes.pod import OwnerReference, Pod, PodMetadata, PodSpec
 from webhook.core.pods.ownership import Owned
 from webhook.core.policy_spec import Mode
@@ -60,7 +61,6 @@ from webhook.core.scheduling.scheduling_record import (
     ScoreAttempt,
     ScoredNode,
 )
-from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate
 from webhook.ports.traces import REDIS, STORE, ReviewTrace, SpanReference, TimedCall, TracedPod
 
 TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

@@ -18,13 +18,13 @@ from tests.adapters.test_metrics import samples
 from tests.core.reviewing import Gate, policy_of
 from tests.harness.server_process import Files, pod, serving
 from webhook.adapters.metrics import CONTENT_TYPE, OPENMETRICS, Metrics, ProcessRole, families
-from webhook.adapters.metrics.zeros import zeros
+from webhook.adapters.metrics.label_sets import zeros
+from webhook.commands.simulator import Ask
 from webhook.controller import reports
 from webhook.core.breaker import State, Transition, TransitionCause
 from webhook.core.policy.model import LoadedPolicy
-from webhook.offline.simulator import Ask
+from webhook.fallback.backlog import BookingCause
 from webhook.outcomes.aggregator import DISABLED, OVERFLOW, STORE
-from webhook.store.backlog import BookingCause
 
 SERVICES = """\
 - name: web

@@ -20,11 +20,11 @@ from tests.redis_servers.inventory import names
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
+from webhook.commands.pages.status_page import controller_page
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document.loading import load_effective
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import Acquire, CounterPlan, ServiceSnapshot
-from webhook.offline.output.controller_page import controller_page
 from webhook.ports import WatchReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)

@@ -12,8 +12,8 @@ from tests.harness.server_process import Files, Serving, pod, serving
 from tests.redis_servers import RedisServer, names, program
 from tests.redis_servers.access import acl_file, user
 from tests.timeouts import HANG_SECONDS
+from webhook.commands.simulator import Ask
 from webhook.core.admission.decision import Half
-from webhook.offline.simulator import Ask
 
 PRIVATE = "hunter2"
 WITHOUT_STREAM = user("users", "old").replace(" +xadd +xrevrange", "")

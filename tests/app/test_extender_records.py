@@ -11,10 +11,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from tests.core.strategies import Json
-from webhook.app.scheduling.pod_records import PodRecords
 from webhook.core.diagnosis import Surroundings
 from webhook.core.diagnosis.objects import ReportedPod
 from webhook.errors import UserError
+from webhook.operations.pod_records import PodRecords
 
 PODS = "/api/v1/namespaces/podgate-system/pods"
 PORT = (8083).to_bytes(2, "little")

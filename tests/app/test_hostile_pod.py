@@ -10,7 +10,7 @@ import pytest
 from tests.cli.command_runner import Done, podgate
 from tests.harness.hostile_values import FORGED, HOSTILE
 from tests.harness.server_process import Files, Serving, serving
-from webhook.offline.simulator import Ask
+from webhook.commands.simulator import Ask
 
 DENIED = "00000000-0000-4000-8000-0000000000a2"
 POLICY = """\

@@ -143,7 +143,7 @@ async def test_replaced_server_exits_with_a_log_line(fake: FakeApiServer, files:
         await until(lambda: server.logged("listening") is not None)
         fake.put(LEASES, LEASE, spec={"holderIdentity": "other", "acquireTime": "2001-02-03T04:05:06.000000Z"})
         assert await server.wait() == 2
-        logged = server.logged("leaving")
+        logged = server.logged("exiting")
         assert logged is not None
         lost = "lease podgate-system/podgate-leader was not renewed in time, and is held by other since 2001-02-03T04"
         assert logged["reason"].startswith(lost)

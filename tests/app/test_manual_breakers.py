@@ -10,7 +10,7 @@ from uuid import uuid4
 from tests.app.test_overrides_serving import entry, service, status, status_under_override, until, write
 from tests.cli.command_runner import podgate
 from tests.harness.server_process import Files, Serving, pod, serving
-from webhook.offline.simulator import Ask
+from webhook.commands.simulator import Ask
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1

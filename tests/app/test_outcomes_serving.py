@@ -12,7 +12,7 @@ from tests.harness.raw_http import eventually, head, line, status
 from tests.harness.server_process import Files, Serving, pod, serving
 from tests.redis_servers import RedisServer
 from tests.redis_servers.inventory import names
-from webhook.offline.simulator import Ask
+from webhook.commands.simulator import Ask
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 

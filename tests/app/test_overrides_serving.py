@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from tests.harness.server_process import Files, Serving, pod, serving
 from tests.timeouts import HANG_SECONDS
-from webhook.offline.simulator import Ask
+from webhook.commands.simulator import Ask
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.cli.command_runner import podgate
 from tests.harness.server_process import Files, pod, serving
-from webhook.offline.simulator import Ask
+from webhook.commands.simulator import Ask
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1

@@ -13,8 +13,8 @@ from tests.harness.revisions import checked_out, last_release
 from tests.harness.server_process import Files, Serving, pod, serving
 from tests.redis_servers import RedisServer
 from tests.timeouts import HANG_SECONDS
+from webhook.commands.simulator import Ask, as_sent_to_mutate, as_sent_to_validate, patched
 from webhook.core.admission.decision import Half
-from webhook.offline.simulator import Ask, as_sent_to_mutate, as_sent_to_validate, patched
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from webhook.app.policy.record_policies import RecordPolicies
+from webhook.commands.clients.record_sources import RecordSource, ServerRecords
 from webhook.core.document import Purpose, load
 from webhook.core.document.configmap import KEY, LAST_GOOD, NAME, ConfigMap
 from webhook.errors import NoSuchPageError, UserError
-from webhook.offline.record_sources import RecordSource, ServerRecords
+from webhook.operations.record_policies import RecordPolicies
 
 HEAD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n"
 FORMER, NOW = (f"{HEAD}- {{name: {name}, match: {{namespaces: [shop]}}}}\n" for name in ("former", "now"))

@@ -17,9 +17,9 @@ from tests.harness.server_process import Files, Serving, pod, serving
 from tests.harness.stall_meter import spinning
 from tests.redis_servers import RedisServer, usual_names
 from tests.timeouts import HANG_SECONDS
+from webhook.commands.simulator import Ask, admission_review, as_sent_to_mutate, as_sent_to_validate, patched
 from webhook.core.admission.decision import Half
 from webhook.errors import UserError
-from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate, as_sent_to_validate, patched
 from webhook.settings import parse
 
 pytest_plugins = ("tests.redis_servers.fixtures",)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from webhook.app.telemetry.release_reports import FailingLog
+from webhook.app.telemetry.loop_reports import FailingLog
 from webhook.core.reporting.queue_document import FailingPods, QueueDepth
 
 

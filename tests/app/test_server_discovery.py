@@ -14,7 +14,7 @@ from tests.app.test_status_command import DOCUMENT
 from tests.cli.command_runner import podgate
 from tests.harness.canned_http import Answers, answering
 from webhook.cli import root
-from webhook.offline import status_client
+from webhook.commands.clients import status_client
 
 API = "/api/v1/namespaces/podgate-system"
 PROXY = f"{API}/services/http:podgate-metrics:plain/proxy"

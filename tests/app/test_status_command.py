@@ -19,7 +19,7 @@ from webhook.core.reporting.status import (
     controller_document,
     server_document,
 )
-from webhook.core.reporting.store_status import StoreStatus
+from webhook.core.reporting.status_parts import StoreStatus
 from webhook.support.input_files import LARGEST_BYTES
 
 Podgate = Callable[..., int]

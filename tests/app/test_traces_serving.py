@@ -18,15 +18,15 @@ from tests.harness.trace_receiver import spans_of, trace_receiver
 from tests.redis_servers import RedisServer, usual_names
 from webhook.adapters.traces import FOLLOWED_PER_SECOND_MAX
 from webhook.app.telemetry import Telemetry
-from webhook.app.telemetry.release_reports import release_reports
+from webhook.app.telemetry.loop_reports import release_reports
+from webhook.commands.simulator import Ask, admission_review, as_sent_to_mutate
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.reports import NEVER_CREATED
 from webhook.core.admission.decision import Half
+from webhook.core.controller.waiting_pod import WaitingPod
 from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec, PodStatus
 from webhook.core.pods.ownership import Owned
 from webhook.core.quota import UnseenPod
-from webhook.core.release_queue import WaitingPod
-from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate
 from webhook.settings import MEMORY, Settings
 
 pytest_plugins = ("tests.redis_servers.fixtures",)

@@ -1,18 +1,22 @@
-"""The tree: bounded folders, names from a glossary, unique class names, and charters that name the content."""
+"""The tree: few rooms that import one way, names from a glossary, unique class names, and charters."""
 
 import ast
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from statistics import median
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted([*ROOT.glob("webhook/**/*.py"), *ROOT.glob("certs/**/*.py")])
 GLOSSARY = frozenset(Path(__file__).with_name("glossary.txt").read_text().split())
 
-MOST_MODULES_IN_A_FOLDER = 15
-MEDIAN_MODULE_LINES = 100
+MODULES_MAX = 670
+FOLDERS_MAX = 85
+TINY_MODULES_MAX = 70
+TINY_LINES = 40
+CONTAINERS = ("webhook", "webhook.core", "certs")
+"""Their modules are layers of their own; the import contracts order them."""
 QUESTION = re.compile(r"(What|Who|Whom|Whose|How|Where|Whether|Why|When|Whatever|Whoever)\b")
 
 
@@ -31,13 +35,53 @@ def words() -> set[str]:
     return {word for name in names for word in name.split("_") if word}
 
 
-def test_a_folder_holds_at_most_fifteen_modules() -> None:
-    modules = Counter(place(path.parent) for path in SOURCES if path.stem != "__init__")
-    assert {folder: count for folder, count in modules.items() if count > MOST_MODULES_IN_A_FOLDER} == {}
+def dotted(path: Path) -> str:
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    return name.removesuffix(".__init__")
 
 
-def test_half_of_the_modules_are_short() -> None:
-    assert median(len(path.read_text().splitlines()) for path in SOURCES) < MEDIAN_MODULE_LINES
+MODULES = {dotted(path): path for path in SOURCES}
+
+
+def folder_of(module: str) -> str:
+    return module if MODULES[module].stem == "__init__" else module.rpartition(".")[0]
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Yield the modules of the tree that a module imports, also within functions."""
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in MODULES)
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            named = [f"{node.module}.{alias.name}" for alias in node.names]
+            found = {name if name in MODULES else node.module for name in named}
+            yield from (name for name in found if name in MODULES)
+
+
+def test_the_tree_has_few_rooms_and_few_tiny_modules() -> None:
+    modules = [path for path in SOURCES if path.stem != "__init__"]
+    tiny = [path for path in modules if len(path.read_text().splitlines()) < TINY_LINES]
+    assert len(modules) <= MODULES_MAX
+    assert len({path.parent for path in SOURCES}) <= FOLDERS_MAX
+    assert len(tiny) <= TINY_MODULES_MAX
+
+
+def test_no_two_folders_import_each_other() -> None:
+    edges = {(folder_of(name), folder_of(found)) for name, path in MODULES.items() for found in imports(path)}
+    pairs = {(one, other) for one, other in edges if one < other and (other, one) in edges}
+    assert {pair for pair in pairs if not set(pair) & set(CONTAINERS)} == set()
+
+
+def test_a_package_defines_nothing_by_itself() -> None:
+    """A reader looks for a class in a module of its name."""
+    allowed = (ast.Import, ast.ImportFrom)
+    found = {}
+    for path in SOURCES:
+        if path.stem == "__init__":
+            body = parsed(path).body[1:]  # without the charter
+            others = [node for node in body if not isinstance(node, allowed)]
+            found[place(path)] = [node for node in others if "__all__" not in ast.unparse(node)]
+    assert {name: nodes for name, nodes in found.items() if nodes} == {}
 
 
 def test_names_of_modules_and_folders_are_words_of_the_glossary() -> None:

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from certs.tokens.issuer import certificate_binding
+from certs.token_issuer import certificate_binding
 from tests.core.strategies import examples
 from tests.harness.identity import Pki, Signer, der, identities, jwks, segment, signer
 from tests.harness.loopback import Loopback, loopback, post
 from webhook.authentication.authenticator import Authenticator, TokenLimits, require_role
 from webhook.authentication.identities import Role
+from webhook.authentication.jwks_file import JwksFile
+from webhook.authentication.jwt import Binding
+from webhook.authentication.published_keys import JwksUnion
 from webhook.authentication.reasons import AuthFailure
-from webhook.authentication.tokens.jwks_file import JwksFile
-from webhook.authentication.tokens.jwks_union import JwksUnion
-from webhook.authentication.tokens.jwt import Binding
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import Caller
 from webhook.server.http_messages import HttpRequest, HttpResponse

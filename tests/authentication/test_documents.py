@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.authentication.identity_file import parse_identities
-from webhook.authentication.tokens.jwks import read_key_set
-from webhook.authentication.tokens.revocations import parse_revocations
+from webhook.authentication.jwks import read_key_set
+from webhook.authentication.revocations import parse_revocations
 from webhook.errors import UserError
 
 YAML_READERS: tuple[Callable[[bytes, str], Any], ...] = (parse_revocations, parse_identities)

@@ -20,19 +20,19 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from certs.authority import Authority, KeyPair
-from certs.tokens.issuer import certificate_binding
+from certs.token_issuer import certificate_binding
 from tests.harness.identity import AUDIENCE, IDENTITIES, ISSUER, SUBJECT, der, unreadable
 from tests.harness.proxied_server import BEHIND_A_PROXY, HEADER, PROXY, Forwarding, digest, encoded, pem, said_of
 from tests.harness.raw_http import BODY, eventually, head, line, sized, status
 from tests.harness.server_process import serving
 from webhook.authentication.authenticator import Authenticator
-from webhook.authentication.certificates.chain_verifier import ClientChainVerifier, ForeignCertificateError
-from webhook.authentication.certificates.xfcc import HEADER_BYTES_MAX, forwarded_certificate
+from webhook.authentication.chain_verifier import ClientChainVerifier, ForeignCertificateError
 from webhook.authentication.forwarded_certificate import ForwardedCaFile, ForwardedCertificateStrategy
 from webhook.authentication.identity_file import IdentityFile
+from webhook.authentication.jwks_file import JwksFile
+from webhook.authentication.published_keys import JwksUnion
 from webhook.authentication.reasons import AuthFailure
-from webhook.authentication.tokens.jwks_file import JwksFile
-from webhook.authentication.tokens.jwks_union import JwksUnion
+from webhook.authentication.xfcc import HEADER_BYTES_MAX, forwarded_certificate
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import Caller
 

@@ -16,12 +16,12 @@ from tests.harness.identity import IDENTITIES, Pki, der, identities, jwks, signe
 from tests.harness.server_process import Files, serving
 from tests.timeouts import HANG_SECONDS
 from webhook.authentication.authenticator import Authenticator
-from webhook.authentication.certificates.certificate_identity import read_certificate
+from webhook.authentication.certificate_identity import read_certificate
 from webhook.authentication.identities import CertificateField, ClientIdSource, Identity, Role
 from webhook.authentication.identity_file import IdentityFile, parse_identities
+from webhook.authentication.jwks_file import JwksFile
+from webhook.authentication.published_keys import JwksUnion
 from webhook.authentication.reasons import AuthFailure
-from webhook.authentication.tokens.jwks_file import JwksFile
-from webhook.authentication.tokens.jwks_union import JwksUnion
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import Caller
 

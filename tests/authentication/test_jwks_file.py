@@ -11,9 +11,9 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from tests.harness.identity import Signer, jwks, signer
 from tests.harness.rsa_keys import roca_key
-from webhook.authentication.tokens.jwks import read_key_set
-from webhook.authentication.tokens.jwks_file import JwksFile
-from webhook.authentication.tokens.jwks_union import JwksUnion
+from webhook.authentication.jwks import read_key_set
+from webhook.authentication.jwks_file import JwksFile
+from webhook.authentication.published_keys import JwksUnion
 from webhook.errors import UserError
 
 GOOD = signer().jwk()

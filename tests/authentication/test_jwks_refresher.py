@@ -18,9 +18,9 @@ from tests.authentication.hostile_tokens.token_builder import (
 from tests.harness.identity import signer
 from tests.timeouts import HANG_SECONDS
 from webhook.authentication.authenticator import Authenticator
-from webhook.authentication.tokens.jwks_refresher import JwksRefresher, KeyClocks, RefreshReports, RefreshTiming
-from webhook.authentication.tokens.jwks_union import JwksUnion
-from webhook.authentication.tokens.jwt import KeyNotFoundError
+from webhook.authentication.jwks_refresher import JwksRefresher, KeyClocks, RefreshReports, RefreshTiming
+from webhook.authentication.jwt import KeyNotFoundError
+from webhook.authentication.published_keys import JwksUnion
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import TokenKey
 

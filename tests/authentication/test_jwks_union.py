@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from tests.authentication.hostile_tokens.token_builder import Source
 from tests.harness.identity import signer
-from webhook.authentication.tokens.jwks_union import JwksUnion
+from webhook.authentication.published_keys import JwksUnion
 from webhook.ports import TokenKey
 
 ONE, OTHER = signer(kid="k"), signer(kid="k")

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from certs.authority import KeyPair
-from certs.tokens.issuer import certificate_binding
+from certs.token_issuer import certificate_binding
 from tests.harness.identity import Pki
 from tests.harness.proxied_server import HEADER, PROXY, Forwarding, pem, said_of
 from tests.harness.raw_http import BODY

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.harness.identity import signer
-from webhook.authentication.tokens.published_keys import PublishedKeys
+from webhook.authentication.published_keys import PublishedKeys
 from webhook.errors import UserError
 from webhook.ports import KeyDocument
 from webhook.support.condition import Condition

@@ -9,7 +9,7 @@ import pytest
 
 from tests.harness.server_process import Files, serving
 from tests.timeouts import HANG_SECONDS
-from webhook.authentication.tokens.revocations import RevocationFile, parse_revocations
+from webhook.authentication.revocations import RevocationFile, parse_revocations
 from webhook.errors import UserError
 
 FOREVER = float("inf")

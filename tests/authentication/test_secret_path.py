@@ -19,15 +19,14 @@ from tests.harness.identity import Pki, Signer
 from tests.harness.raw_http import BODY, head, line, sized
 from tests.harness.server_process import POLICY, Files, Serving, pod, serving
 from tests.harness.trace_receiver import trace_receiver
-from tests.policy.test_policy_webhook import review as policy_review
+from tests.policy_in_force.test_policy_webhook import review as policy_review
 from webhook import settings
 from webhook.authentication.reasons import AuthFailure
-from webhook.authentication.secret_path import SecretPathStrategy
-from webhook.authentication.secret_path_file import SecretPathFile, read_paths
+from webhook.authentication.secret_path_file import SecretPathFile, SecretPathStrategy, read_paths
 from webhook.cli import root
+from webhook.commands.simulator import Ask, admission_review, as_sent_to_mutate
 from webhook.core.admission.decision import Half
 from webhook.errors import AuthenticationError, UserError
-from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate
 
 SECRET = "kq3vzx8lmt0abcd4efgh7ij2nopr6suwy5" + "first"
 OTHER = "zt7uwq2xnm9bvc4lkj8hgf3dsa6poiyre1" + "other"

@@ -13,8 +13,8 @@ from tests.bench.servers import Target
 from tests.bench.traffic import Workload, mutating_review, placed, renewed, user_pod, validating_review
 from tests.harness.server_process import Files
 from tests.timeouts import HANG_SECONDS
+from webhook.commands.simulator import patched
 from webhook.core.admission.decision import Half
-from webhook.offline.simulator import patched
 
 _PLACEMENT = ("schedulerName", "affinity", "tolerations")
 

@@ -9,7 +9,7 @@ from typing import Any
 from tests.harness.identity import Signer, jwks
 from tests.harness.server_process import Files
 from tests.timeouts import HANG_SECONDS
-from webhook.authentication.tokens.jwks_file import JwksFile
+from webhook.authentication.jwks_file import JwksFile
 from webhook.support.watched_file import WatchedFile
 from webhook.tls.context import TlsFiles
 

@@ -10,7 +10,7 @@ import msgspec
 from tests.bench.cpu import GENERATOR_CORE, running_on
 from tests.bench.traffic import POD_UID, REVIEW_UID
 from tests.harness.server_process import Files
-from webhook.offline.simulator import GENERATED_SUFFIX
+from webhook.commands.simulator import GENERATED_SUFFIX
 
 
 class Expect(msgspec.Struct, frozen=True):

@@ -32,9 +32,9 @@ from webhook.core.admission.decision import Half
 from webhook.core.kubernetes.pod_size import CONTAINERS_MAX
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
-from webhook.policy.active_overrides import ActiveOverrides
-from webhook.policy.active_policy import ActivePolicy
-from webhook.policy.current_policy import CurrentPolicy
+from webhook.policy_in_force.active_overrides import ActiveOverrides
+from webhook.policy_in_force.active_policy import ActivePolicy
+from webhook.policy_in_force.policy_receiver import CurrentPolicy
 
 SERVICES = 1_000
 REPEATS = 10

@@ -33,8 +33,8 @@ from tests.cluster.binaries import cache
 from tests.cluster.toolchain import go, run_go
 from tests.harness.server_process import TREE, Files
 from tests.redis_servers import RedisServer
+from webhook.commands.simulator import patched
 from webhook.core.admission.decision import Half
-from webhook.offline.simulator import patched
 
 TINY_SECONDS = 0.1
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.bench.policies import ADMITTED
+from webhook.commands.simulator import GENERATED_SUFFIX, Ask, admission_review, as_sent_to_mutate, as_sent_to_validate
 from webhook.core.admission.decision import Half
-from webhook.offline.simulator import GENERATED_SUFFIX, Ask, admission_review, as_sent_to_mutate, as_sent_to_validate
 
 POD_BYTES = 6_000
 CONTAINERS = 3

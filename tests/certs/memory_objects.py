@@ -9,8 +9,8 @@ from cryptography import x509
 
 from certs.cluster.api import Api, Json, OvertakenError
 from certs.cluster.ca_controller import CertificatePlan
+from certs.cluster.loop import Task
 from certs.cluster.secrets import LABELS
-from certs.cluster.tasks import Task
 from certs.cluster.trust_domain import certificates
 from certs.cluster.webhooks import CONFIGURATIONS, INJECTED_FROM
 from certs.errors import CertsError

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from certs.authority import Authority
 from certs.files import read_certificates
-from certs.tokens.issuer import certificate_binding
-from webhook.authentication.tokens.jwks import read_key_set
+from certs.token_issuer import certificate_binding
+from webhook.authentication.jwks import read_key_set
 from webhook.cli import root
 from webhook.errors import UserError
 

@@ -12,8 +12,7 @@ from kubernetes_asyncio.client import ApiClient
 
 from certs.cluster import loop
 from certs.cluster.api import Api, OvertakenError
-from certs.cluster.loop import TaskReports, reconcile, run
-from certs.cluster.tasks import OTHER, Action, TaskResult
+from certs.cluster.loop import OTHER, Action, TaskReports, TaskResult, reconcile, run
 from tests.timeouts import HANG_SECONDS
 
 NO_CLIENT = cast("ApiClient", None)  # these tasks send no requests

@@ -22,7 +22,7 @@ from certs.cluster.trust_domain import certificates
 from certs.cluster.webhooks import CONFIGURATIONS
 from certs.inspection import signed_by
 from certs.lifetimes import Lifetimes
-from certs.tokens.issuer import key_pem
+from certs.token_issuer import key_pem
 from tests.certs.memory_objects import DAY, GROUP, PLAN, SECRETS, START, Objects, settle
 from tests.core.strategies import examples
 

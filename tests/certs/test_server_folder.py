@@ -8,7 +8,7 @@ import jwt
 import pytest
 
 from certs import CertsError, IssueRequest, ServerFolder, TokenClaims, issue, read_certificates, signed_by
-from certs.tokens.issuer import new_key, sign
+from certs.token_issuer import new_key, sign
 
 NAMES = ("podgate.podgate-system.svc", "127.0.0.1")
 CLAIMS = TokenClaims("issuer", "podgate", "kube-apiserver")

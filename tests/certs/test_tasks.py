@@ -16,8 +16,8 @@ from certs.cluster.token_controller import TokenController
 from certs.cluster.trust_domain import certificates
 from certs.cluster.webhooks import CONFIGURATIONS
 from certs.inspection import signed_by
-from certs.tokens.issuer import key_pem, key_set, new_key, public_jwk, sign
-from certs.tokens.rotation import Issuer
+from certs.token_issuer import key_pem, key_set, new_key, public_jwk, sign
+from certs.token_rotation import Issuer
 from tests.certs.memory_objects import CONFIG_MAPS, DAY, GROUP, PLAN, SECRETS, START, Objects, expiry, settle
 from webhook.app.certificates import tasks_of
 from webhook.settings import ControllerSettings

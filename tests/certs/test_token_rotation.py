@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from certs.errors import CertsError
-from certs.tokens.issuer import ALGORITHMS, key_set, new_key, public_jwk, sign
-from certs.tokens.rotation import Issuer, TokenState, TokenStep, next_step
-from certs.tokens.signing_keys import Keys, made, published, read, set_of, written
+from certs.signing_keys import Keys, made, published, read, set_of, written
+from certs.token_issuer import ALGORITHMS, key_set, new_key, public_jwk, sign
+from certs.token_rotation import Issuer, TokenState, TokenStep, next_step
 from tests.core.strategies import examples
-from webhook.authentication.tokens.jwks import claimed_by, read_key_set
+from webhook.authentication.jwks import claimed_by, read_key_set
 
 HOUR, DAY = 3600, 86400
 START = 1_800_000_000

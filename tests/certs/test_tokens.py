@@ -7,7 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from certs.errors import CertsError
-from certs.tokens.issuer import ALGORITHMS, algorithm_of, key_set, new_key, public_jwk, sign
+from certs.token_issuer import ALGORITHMS, algorithm_of, key_set, new_key, public_jwk, sign
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

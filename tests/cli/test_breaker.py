@@ -13,7 +13,7 @@ from tests.app.test_status_command import plain_port
 from tests.cli.command_runner import podgate
 from tests.core.reporting.test_status import NOW_US, OPEN, SNAPSHOTS, snapshot
 from webhook.core.breaker import BreakerView, State
-from webhook.core.overrides_document import load
+from webhook.core.overrides.loading import load
 from webhook.core.quota import ServiceSnapshot
 from webhook.core.reporting.status import server_document
 

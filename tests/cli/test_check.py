@@ -10,12 +10,12 @@ import pytest
 
 from tests.cli.command_runner import podgate
 from tests.core.checks.test_checks import FACTS
-from webhook.app.operations.server_discovery import ServerLocation
 from webhook.cli import check
+from webhook.commands.pages.check_page import check_page
 from webhook.core.checks import SECTIONS, ClusterFacts, judged
 from webhook.core.checks.objects import ClusterMetadata, LeaseHolderObject, LeaseHolding
 from webhook.core.kubernetes.timestamps import rfc3339
-from webhook.offline.output.check_page import check_page
+from webhook.operations.server_discovery import ServerLocation
 
 UNREAD = dict.fromkeys(("mutating", "validating", "policy_map", "probes"), "you may not list them")
 LEASE = LeaseHolderObject(ClusterMetadata(name="podgate-leader"), spec=LeaseHolding("a", 15, rfc3339(FACTS.at_us)))

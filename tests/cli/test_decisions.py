@@ -9,10 +9,10 @@ import pytest
 from tests.cli.command_runner import podgate
 from tests.decisions.records import NOW_MS, document, encoded
 from tests.harness.canned_http import answering
-from webhook.app.operations import decision_port
 from webhook.cli.decisions import _line
 from webhook.core.admission.decision import Verdict
 from webhook.core.reporting.decision_record import RecordedController, RecordedStatus
+from webhook.operations import decision_port
 
 OWNER = RecordedController("ReplicaSet", "web-7d9c", "r1")
 DENIED = encoded(

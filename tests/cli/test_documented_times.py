@@ -8,13 +8,12 @@ from certs import LEAF_LIFETIME
 from tests.cli.documented_commands import ROOT
 from webhook.adapters.kubernetes import LeaseTiming
 from webhook.app import server
-from webhook.controller import outcome_sender, pending_sightings, pod_index
+from webhook.controller import outcome_sender, pending_sightings, pod_index, start_tracker
 from webhook.controller.held_controllers.reports import WakeTiming
-from webhook.controller.observers import start_tracker
 from webhook.controller.release import failures, loop, removal
 from webhook.controller.reports import ControllerTiming
 from webhook.controller.service_status_writer import ServiceStatusTiming
-from webhook.policy.webhook_configurations import WebhookConfigurationTiming
+from webhook.policy_in_force.webhook_configurations import WebhookConfigurationTiming
 from webhook.settings import ControllerSettings
 
 LEASE, WAKE, HOOKS = LeaseTiming(), WakeTiming(), WebhookConfigurationTiming()

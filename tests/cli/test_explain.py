@@ -10,10 +10,10 @@ from click import unstyle
 
 from tests.cli.command_runner import Done, podgate
 from tests.core.recording import POLICY_TEXT, RecordedShop
+from webhook.commands.pages.pod_report_page import report_page
 from webhook.core.diagnosis import PodFacts, Surroundings, diagnose
 from webhook.core.diagnosis.objects import ReportedPod, ReportedPodStatus
 from webhook.core.kubernetes.pod import PodMetadata
-from webhook.offline.output.pod_report_page import report_page
 
 UID = "00000000-0000-4000-8000-0000000000a1"
 DENIAL = "QuotaExceeded: service web: pods in 1m: hard 1, used 1, asked 1; could pass from "

@@ -20,22 +20,14 @@ from tests.core.reporting.test_status import snapshot
 from tests.harness.canned_http import answering
 from tests.harness.hostile_values import ALONE, FORGED, HOSTILE, TIME, hostile
 from tests.harness.records import override
-from webhook.adapters.kubernetes.events.breaker_events import happening_of
 from webhook.adapters.kubernetes.events.event_object import NOTE_BYTES_MAX, EventType, Happening, Regarding
+from webhook.adapters.kubernetes.events.observer import happening_of
 from webhook.adapters.logs import JsonLines, Logs
 from webhook.adapters.logs.lines import StandardLogging
-from webhook.cli.scheduling import simulation_page
-from webhook.core.breaker import State, Transition
-from webhook.core.diagnosis import Report
-from webhook.core.kubernetes.admission_response import ResponseStatus, respond
-from webhook.core.reporting.decision_record import DecisionRecord
-from webhook.core.reporting.node_document import NodeDocument
-from webhook.core.reporting.queue_document import QueueDocument
-from webhook.core.reporting.status import ControllerStatus, OverridesStatus, controller_document, server_document
-from webhook.offline import output
-from webhook.offline.output import (
+from webhook.cli import simulation_page
+from webhook.commands import pages as output
+from webhook.commands.pages import (
     check_page,
-    controller_page,
     decisions_page,
     diff,
     explain_view,
@@ -47,6 +39,14 @@ from webhook.offline.output import (
     yaml_stream,
     yaml_text,
 )
+from webhook.commands.pages import status_page as controller_page
+from webhook.core.breaker import State, Transition
+from webhook.core.diagnosis import Report
+from webhook.core.kubernetes.admission_request import ResponseStatus, respond
+from webhook.core.reporting.decision_record import DecisionRecord
+from webhook.core.reporting.node_document import NodeDocument
+from webhook.core.reporting.queue_document import QueueDocument
+from webhook.core.reporting.status import ControllerStatus, OverridesStatus, controller_document, server_document
 from webhook.policy_tests import results
 from webhook.policy_tests.runner import CaseResult
 from webhook.ports import Observer

@@ -13,7 +13,7 @@ from tests.cli.command_runner import Done, podgate
 from webhook.adapters import overrides_file
 from webhook.core.kubernetes.timestamps import microseconds
 from webhook.core.overrides import Override
-from webhook.core.overrides_document import load
+from webhook.core.overrides.loading import load
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1

@@ -5,8 +5,7 @@ import shlex
 from pathlib import Path
 
 from tests.cli.command_runner import podgate
-from webhook.core.overrides_document import load
-from webhook.core.overrides_document.loading import ACTIONS
+from webhook.core.overrides.loading import ACTIONS, load
 
 PAGE = (Path(__file__).parents[2] / "docs" / "overrides.md").read_text()
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command_runner import TRACE, Json, installed, podgate, policy_text
-from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS
+from webhook.core.kubernetes.controllers import WORKLOAD_KINDS
 
 POLICY = policy_text(
     "- {name: web, match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}},"

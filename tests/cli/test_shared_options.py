@@ -8,11 +8,11 @@ import click
 import pytest
 
 from tests.cli.command_runner import podgate
-from webhook.app.operations import decision_port
 from webhook.app.scheduling import extender_ports
 from webhook.cli import root
-from webhook.cli.options.output_formats import REPORT_FORMATS, TABLE_FORMATS
-from webhook.offline import status_client
+from webhook.cli.options.command_group import REPORT_FORMATS, TABLE_FORMATS
+from webhook.commands.clients import status_client
+from webhook.operations import decision_port
 from webhook.settings import CLIENT_VARIABLES, ExtenderSettings, Settings, variable_of
 
 DOCUMENTS = ("yaml", "json")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from certs.tokens.issuer import key_set, new_key, public_jwk, sign
+from certs.token_issuer import key_set, new_key, public_jwk, sign
 from tests.cli.command_runner import Done, installed, podgate
 
 KEY, OTHER = new_key("ES256"), new_key("ES256")

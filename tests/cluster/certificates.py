@@ -12,7 +12,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from certs.authority import Authority, KeyPair, san, server_names
 from certs.files import write, write_key_pair
-from certs.tokens.issuer import key_pem
+from certs.token_issuer import key_pem
 
 _LIFETIME = timedelta(days=30)
 

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from webhook.core.document import DocumentError, Purpose, load
-from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS
+from webhook.core.kubernetes.controllers import WORKLOAD_KINDS
 
 ID = "example.com/id"
 """A label of every template, which identifies its Pods."""

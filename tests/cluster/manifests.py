@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from webhook.app.operations.shipped_manifests import manifest_files
 from webhook.core.installation.kustomization import objects as kustomize
+from webhook.operations.shipped_manifests import manifest_files
 
 FOLDER = Path(__file__).parents[2] / "manifests"
 WEBHOOKS = FOLDER / "50-webhooks.yaml"

@@ -6,7 +6,7 @@ from certs.cluster import loop
 from webhook.adapters.kubernetes import Lease, LeaseTiming
 from webhook.cli import main
 from webhook.controller import Controller, ControllerTiming, ServiceStatusTiming, ServiceStatusWriter
-from webhook.policy.webhook_configurations import WebhookConfigurationTiming, WebhookConfigurationWriter
+from webhook.policy_in_force.webhook_configurations import WebhookConfigurationTiming, WebhookConfigurationWriter
 
 CONTROLLER = ControllerTiming(round_seconds=0.2, overdue_seconds=2, skew_seconds=0.2, repair_seconds=1)
 STATUSES = ServiceStatusTiming(round_seconds=0.2, read_seconds=1, first_pause_seconds=0.2, longest_pause_seconds=1)

@@ -16,7 +16,7 @@ from certs.cluster.api import Api
 from certs.cluster.port_switch import PortSwitch
 from certs.cluster.token_controller import KEY_SET
 from certs.cluster.webhooks import CONFIGURATIONS, find
-from certs.tokens.issuer import key_pem
+from certs.token_issuer import key_pem
 from tests.cli.command_runner import podgate
 from tests.cluster.admission_configuration import NAMESPACE, SERVICE_HOST, Caller, stand_in_service
 from tests.cluster.components import ISSUER

@@ -22,7 +22,7 @@ from certs.cluster.secrets import MANAGED_BY, OURS, SecretStore, StoredSecret
 from certs.cluster.webhooks import INJECTED_FROM, find
 from certs.inspection import signed_by
 from certs.lifetimes import Lifetimes
-from certs.tokens.issuer import key_pem
+from certs.token_issuer import key_pem
 from tests.cli.command_runner import podgate
 from tests.cluster.admission_configuration import NAMESPACE, stand_in_service
 from tests.cluster.controlplane import ControlPlane

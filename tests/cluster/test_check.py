@@ -21,10 +21,10 @@ from tests.cluster.processes import ComponentError
 from tests.redis_servers import RedisServer, names, program
 from tests.redis_servers.access import acl_file, user
 from tests.timeouts import HANG_SECONDS
-from webhook.app.operations import cluster_check
 from webhook.core.document import Purpose, configmap, load
 from webhook.core.kubernetes.timestamps import microseconds
 from webhook.core.webhook_configurations import ClientConfig, ServiceReference, configurations
+from webhook.operations import cluster_check
 
 SHOP, WEB = "check-shop", "check-web"
 POLICY = f"""\

@@ -34,10 +34,10 @@ from tests.cluster.test_check import (
 )
 from tests.cluster.test_install import WAYS, Cluster, cluster, installed
 from tests.timeouts import HANG_SECONDS
-from webhook.app.operations.installer import LATER, UNCHANGED
 from webhook.core.document import configmap
 from webhook.core.installation.record import RECORD
 from webhook.core.webhook_configurations import NAMES
+from webhook.operations.installer import LATER, UNCHANGED
 
 __all__ = ["cluster", "healthy", "installed"]
 

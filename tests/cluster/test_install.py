@@ -21,12 +21,12 @@ from tests.cluster.processes import free_ports
 from tests.cluster.server import PODGATE, Server
 from tests.harness.canned_http import answering
 from tests.redis_servers import RedisServer
-from webhook.app.operations.installer import LATER
 from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.document.configmap import KEY, NAME
 from webhook.core.installation.objects import ObjectReference
 from webhook.core.installation.probe import PROBE
 from webhook.core.installation.record import RECORD
+from webhook.operations.installer import LATER
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 

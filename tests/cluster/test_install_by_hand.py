@@ -27,10 +27,10 @@ from tests.cluster.processes import free_ports
 from tests.cluster.readme_steps import Site
 from tests.cluster.server import Server
 from tests.cluster.test_install import ENFORCING
-from webhook.app.operations.shipped_manifests import identities
 from webhook.core.installation.ownership import is_installed, managers
 from webhook.core.installation.record import RECORD
 from webhook.core.placement import SERVICE_LABEL
+from webhook.operations.shipped_manifests import identities
 
 SERVER = "podgate-by-hand"
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/podgate"

@@ -29,7 +29,7 @@ from tests.timeouts import HANG_SECONDS
 from webhook import settings
 from webhook.adapters.kubernetes import LeaseTiming, connect
 from webhook.app import server
-from webhook.app.operations.shipped_manifests import manifest_files
+from webhook.commands.pages.yaml_stream import yaml_stream
 from webhook.core.checks import ClusterFacts
 from webhook.core.checks.objects import ClusterMetadata, ReplicasObject
 from webhook.core.checks.rights import Right, expected_rights
@@ -37,7 +37,7 @@ from webhook.core.document import Purpose, load
 from webhook.core.document.configmap import ConfigMap
 from webhook.core.installation import ways
 from webhook.core.webhook_configurations import ClientConfig, ServiceReference, configurations
-from webhook.offline.output.yaml_stream import yaml_stream
+from webhook.operations.shipped_manifests import manifest_files
 
 HEADER = """\
 # What `podgate policy webhooks` prints for the policy in 20-policy.yaml, to be read beside it.

@@ -9,7 +9,7 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.forwarded_pods import FORWARDS, LISTS, grant, run_pods
 from tests.cluster.kubelet_ports import kubelet_ports
 from tests.harness.server_process import Files, pod, serving
-from webhook.offline.simulator import Ask
+from webhook.commands.simulator import Ask
 
 UID = "6f6b9a8e-1c1e-4a52-9a7e-000000000001"
 POLICY = "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices: [{name: web, match: {namespaces: [shop]}}]\n"

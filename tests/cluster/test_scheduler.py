@@ -21,10 +21,10 @@ from tests.scheduling.extender_server import NUMA_CRD
 from tests.scheduling.test_extender_calls import topology
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.kubernetes import ClusterObjects, StorageClassWake, connect
-from webhook.app.operations.call_proof import CallProof
-from webhook.app.operations.installer import LATER
-from webhook.app.scheduling.extender_proof import ExtenderProver
 from webhook.core.checks.scheduling import SECTION
+from webhook.operations.call_proof import CallProof
+from webhook.operations.extender_proof import ExtenderProver
+from webhook.operations.installer import LATER
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1

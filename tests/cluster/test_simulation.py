@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.cluster.controlplane import ControlPlane
-from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS
-from webhook.core.simulation import SimulatedPod, simulate
-from webhook.offline.manifests import Subject, subjects
+from webhook.commands.manifests import Subject, subjects
+from webhook.core.kubernetes.controllers import WORKLOAD_KINDS
+from webhook.core.workloads import SimulatedPod, simulate
 
 NAMESPACE, TWIN = "simulated", "simulated-twin"
 NO_SCHEDULER = "nobody-serves-this"

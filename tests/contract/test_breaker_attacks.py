@@ -16,7 +16,7 @@ from webhook.adapters.redis_store.keys import PlanKeys, channel_of
 from webhook.adapters.redis_store.operations import ScriptOperation
 from webhook.core.breaker import BreakerView, Forcing, QuotaEventPlan, State, TransitionCause
 from webhook.core.breaker.outcome_types import Outcomes, Settlement, Start
-from webhook.core.ledger.tag_clock import PATIENCE_US
+from webhook.core.ledger.store_time import PATIENCE_US
 from webhook.core.quota import CounterPlan, DeniedBy, PoolPlan
 from webhook.ports import CounterStore, WatchReports
 

@@ -24,7 +24,7 @@ from webhook.core.breaker import BreakerPlan, BreakerView, Forcing, LatencyPlan,
 from webhook.core.breaker.manual import EXCUSED_US
 from webhook.core.breaker.outcome_types import Outcomes, Settlement, Start
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
-from webhook.store.local_breakers import LocalBreakers
+from webhook.fallback.local_breakers import LocalBreakers
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 

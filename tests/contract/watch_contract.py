@@ -10,7 +10,7 @@ from tests.harness.policy_checks import ImmediateCheck
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.kubernetes import ApiTiming, ConfigMapPolicy, WatchedNamespaces, connect
 from webhook.core.policy.model import LoadedPolicy
-from webhook.policy.current_policy import CurrentPolicy
+from webhook.policy_in_force.policy_receiver import CurrentPolicy
 from webhook.ports import WatchReports
 
 QUICK = ApiTiming(first_pause_seconds=0.02, longest_pause_seconds=0.2, cool_down_seconds=0)

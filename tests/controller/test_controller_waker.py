@@ -12,9 +12,8 @@ from webhook.controller import ControllerWaker, WakeReports
 from webhook.controller.held_controllers import WakeTiming
 from webhook.controller.held_controllers.controller_reader import ControllerReader
 from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.controller.held_controller import ControllerReference, CreatingController, TemplatedSpec
 from webhook.core.diagnosis.objects import OwnerStatus
-from webhook.core.held_controllers import ControllerReference, CreatingController
-from webhook.core.held_controllers.controller import TemplatedSpec
 from webhook.core.kubernetes.pod import PodMetadata
 from webhook.core.quota import Acquire, CounterPlan, ServiceSnapshot
 from webhook.errors import ControllerAccessError, StoreUnavailableError

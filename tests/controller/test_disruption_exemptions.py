@@ -8,7 +8,7 @@ import pytest
 
 from tests.controller.controller_simulation import ControllerSimulation, at, compiled, pod
 from tests.controller.test_pod_tracker import until
-from webhook.controller.observers import disruption_exemptions
+from webhook.controller import disruption_exemptions
 from webhook.core.breaker import State
 from webhook.core.kubernetes.pod import OwnerReference, PodCondition
 from webhook.core.quota import Acquire, CounterPlan

@@ -11,7 +11,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document.loading import load_effective
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import CounterPlan
-from webhook.core.reporting.service_status import service_status
+from webhook.core.reporting.status_parts import service_status
 from webhook.errors import ServiceStatusError, ServiceStatusNotInstalledError
 
 CLOSED, OPEN = BreakerView(State.CLOSED, 0, 0), BreakerView(State.OPEN, 1, 1_800_000_000_000_000, 1_800_000_180_000_000)

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from tests.controller.controller_simulation import SECOND_US, START_US, at, compiled, pod
 from webhook.adapters.clocks import VirtualClock
-from webhook.controller.observers.unjudged_pods import UnjudgedPods, UnjudgedReports
+from webhook.controller.unjudged_pods import UnjudgedPods, UnjudgedReports
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.pods import ownership

@@ -8,7 +8,7 @@ from tests.core.strategies import Json
 from webhook.core.admission.decision import Half
 from webhook.core.document import Purpose, load
 from webhook.core.reporting.decision_record import DecisionRecord
-from webhook.core.reporting.records.codec import EncodedRecord
+from webhook.core.reporting.record_codec import EncodedRecord
 from webhook.decisions.encoder import RecordEncoder
 from webhook.observers import Observers
 from webhook.ports import Review

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from webhook.core.admission.decision import Half, Verdict
-from webhook.core.reporting.records.codec import EncodedRecord
-from webhook.core.reporting.records.packed import OwnFields, RecordGroup
+from webhook.core.reporting.packed_record import OwnFields, RecordGroup
+from webhook.core.reporting.record_codec import EncodedRecord
 from webhook.errors import StoreUnavailableError
 from webhook.ports import SharedPage, SharedRecord
 

@@ -12,13 +12,13 @@ from tests.core.reporting.test_replay_record import POD, SECRET
 from tests.core.reviewing import Gate, body, policy_of
 from webhook.core.admission.decision import Finding, Half, Verdict
 from webhook.core.findings import Code
-from webhook.core.kubernetes.admission_response import ResponseStatus
+from webhook.core.kubernetes.admission_request import ResponseStatus
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec import Mode
 from webhook.core.reporting.decision_record import DecisionRecord
-from webhook.core.reporting.records.codec import POD_MAX_BYTES, EncodedRecord, head_of_shared, record_of_shared
-from webhook.core.reporting.records.packed import record_id
-from webhook.core.reporting.records.pod_compression import compressed, decompressed
+from webhook.core.reporting.packed_record import record_id
+from webhook.core.reporting.pod_compression import compressed, decompressed
+from webhook.core.reporting.record_codec import POD_MAX_BYTES, EncodedRecord, head_of_shared, record_of_shared
 from webhook.decisions.encoder import RecordEncoder
 from webhook.observers import Observers
 from webhook.ports import Review

@@ -4,7 +4,7 @@ from tests.decisions.records import NOW_MS, MemoryRecords, encoded
 from webhook.core.admission.decision import Verdict
 from webhook.core.reporting.decision_query import DecisionQuery
 from webhook.core.reporting.decision_record import RecordedController
-from webhook.core.reporting.records.codec import EncodedRecord
+from webhook.core.reporting.record_codec import EncodedRecord
 from webhook.decisions.policy_documents import PolicyDocuments
 from webhook.decisions.search import DecisionSearch, FoundDecisions
 

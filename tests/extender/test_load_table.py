@@ -16,12 +16,11 @@ from webhook.core.kubernetes.quantity import Number
 from webhook.core.kubernetes.types import LabelSelector
 from webhook.core.policy_spec.nodes import LoadSource, Nodes, RequestsSource
 from webhook.core.policy_spec.scheduling import Estimate, Hot, Near, Numa, Scheduling, ScoreWeights, WhenUnknown
-from webhook.core.scheduling.assumed.pod_load import NO_LOAD, PodLoad, expected_load
+from webhook.core.scheduling.assumed_load import NO_LOAD, PodLoad, expected_load
 from webhook.core.scheduling.extender_api import HostPriority
 from webhook.core.scheduling.filters import NodeVerdicts, filters_for, refused
 from webhook.core.scheduling.node_load import NodeLoad
-from webhook.core.scheduling.node_rows import NodeRows
-from webhook.core.scheduling.node_table import KnownNode, NodeRow, SchedulableNode
+from webhook.core.scheduling.node_table import KnownNode, NodeRow, NodeRows, SchedulableNode
 from webhook.core.scheduling.numa import NumaZones
 from webhook.core.scheduling.scores import NodeScores, near_of, scores
 from webhook.extender.load_table import LoadTable

@@ -8,12 +8,7 @@ import msgspec
 
 from tests.core.reviewing import Gate
 from tests.fields.cases import Case, Golden
-from webhook.core.admission.decision import Decision, Half
-from webhook.core.document.loading import load_effective
-from webhook.core.kubernetes.admission_request import BadReviewError
-from webhook.core.policy.model import LoadedPolicy
-from webhook.core.policy_spec import Mode
-from webhook.offline.simulator import (
+from webhook.commands.simulator import (
     Ask,
     admission_review,
     as_sent_to_mutate,
@@ -22,6 +17,11 @@ from webhook.offline.simulator import (
     patched,
     with_priority,
 )
+from webhook.core.admission.decision import Decision, Half
+from webhook.core.document.loading import load_effective
+from webhook.core.kubernetes.admission_request import BadReviewError
+from webhook.core.policy.model import LoadedPolicy
+from webhook.core.policy_spec import Mode
 
 Pod = dict[str, Any]
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from certs.authority import Authority, KeyPair, server_names
 from certs.files import write_key_pair
-from certs.tokens.issuer import PrivateKey, key_set, new_key, public_jwk, sign
+from certs.token_issuer import PrivateKey, key_set, new_key, public_jwk, sign
 from webhook.authentication.identities import Identities
 from webhook.authentication.identity_file import parse_identities
 from webhook.tls.context import TlsPaths

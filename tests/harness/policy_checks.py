@@ -1,7 +1,7 @@
 """Immediate policy checks, in the test's own process."""
 
 from webhook.core.document import LoadResult, Purpose, load
-from webhook.core.policy_admission.policy_review import DocumentReview, PolicyReview, review_policy
+from webhook.core.policy_changes.policy_review import DocumentReview, PolicyReview, review_policy
 
 
 class ImmediateCheck:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from tests.harness.server_process import Serving, pod
 from tests.timeouts import HANG_SECONDS
+from webhook.commands.simulator import Ask, admission_review, as_sent_to_mutate
 from webhook.core.admission.decision import Half
-from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate
 
 ASK = Ask(pod(), "free", "uid-1")
 BODY = json.dumps(admission_review(ASK, as_sent_to_mutate(ASK), Half.MUTATE)).encode()

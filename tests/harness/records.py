@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from webhook.core.admission.decision import Decision, Finding, Half, Verdict
 from webhook.core.breaker import TRANSITIONS, BreakerView, State, Transition, TransitionCause
 from webhook.core.findings import Code
-from webhook.core.kubernetes.admission_response import ResponseStatus
+from webhook.core.kubernetes.admission_request import ResponseStatus
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Match, Policy, Service

@@ -20,8 +20,8 @@ from certs.authority import KeyPair
 from tests.harness.fork_server import ForkedProcess, fork_server
 from tests.harness.identity import IDENTITIES, Pki, Signer, jwks
 from tests.timeouts import HANG_SECONDS
+from webhook.commands.simulator import Ask, admission_review, as_sent_to_mutate, as_sent_to_validate, patched
 from webhook.core.admission.decision import Half
-from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate, as_sent_to_validate, patched
 
 TREE = Path(__file__).parents[2]
 """The checkout of these tests."""

@@ -12,7 +12,7 @@ import aiohttp
 from tests.compose import sources
 from tests.harness.server_process import Files, Process, Serving, pod, until_listening
 from tests.image.engine import Container
-from webhook.offline.simulator import Ask
+from webhook.commands.simulator import Ask
 
 
 @asynccontextmanager

@@ -21,8 +21,8 @@ from certs.authority import Authority, KeyPair, san
 from certs.dual_port_rollover import PortCertificate
 from certs.errors import CertsError
 from certs.files import write
-from certs.tokens.issuer import key_pem, new_key, sign
-from certs.tokens.rotation import TokenState, TokenStep
+from certs.token_issuer import key_pem, new_key, sign
+from certs.token_rotation import TokenState, TokenStep
 from tests.cli.command_runner import BIN, Done, podgate
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.logs import JsonLines, Logs
@@ -38,9 +38,9 @@ from webhook.node_agent.credential_folder import (
     TOKEN,
     CredentialFolder,
     texts,
+    users_of,
 )
 from webhook.node_agent.credential_renewal import CredentialPlan, renew
-from webhook.node_agent.kubeconfig import users_of
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 HOST = "podgate.podgate-system.svc"

@@ -20,8 +20,7 @@ from webhook.app.telemetry import Telemetry
 from webhook.core.breaker import State, Transition
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.outcomes.aggregation import SLOT_US
-from webhook.core.outcomes.report import BadOutcomesError, Pushed
+from webhook.core.outcomes import SLOT_US, BadOutcomesError, Pushed
 from webhook.core.quota import CounterPlan
 from webhook.errors import NoPolicyError, StoreUnavailableError
 from webhook.observers import Observers

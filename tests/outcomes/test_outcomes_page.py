@@ -12,8 +12,7 @@ from tests.app.test_readme import ROOT, environment, running_script, shell_block
 from tests.core.document.documents import HEAD, problems
 from tests.timeouts import HANG_SECONDS
 from webhook.core.document import Purpose
-from webhook.core.outcomes.aggregation import MOST_WAITING
-from webhook.core.outcomes.report import MOST_LISTED, MOST_OUTCOMES, Pushed
+from webhook.core.outcomes import MOST_LISTED, MOST_OUTCOMES, MOST_WAITING, Pushed
 
 PAGE = (ROOT / "docs" / "outcomes.md").read_text()
 POLICY, IDENTITY = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from webhook.policy_tests.comparison import is_same_value
-from webhook.policy_tests.field_paths import field_steps
+from webhook.policy_tests.comparison import field_steps, is_same_value
 
 RESOURCES = "spec.containers[api].resources"
 

@@ -19,7 +19,7 @@ from webhook.adapters.memory_store import MemoryStore
 from webhook.core.admission.decision import Half
 from webhook.core.document import Purpose, load
 from webhook.core.kubernetes.admission_request import BadReviewError
-from webhook.core.policy_admission.policy_review import judge
+from webhook.core.policy_changes.policy_review import judge
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
 

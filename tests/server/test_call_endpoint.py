@@ -17,7 +17,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from tests.harness.loopback import loopback
 from tests.timeouts import HANG_SECONDS
 from webhook.authentication.authenticator import Verified
-from webhook.authentication.certificates.peer_recheck import Peer, TrustedCas
+from webhook.authentication.peer_recheck import Peer, TrustedCas
 from webhook.authentication.strategies import Authenticated
 from webhook.core.admission.decision import Half
 from webhook.errors import AuthenticationError

@@ -8,7 +8,7 @@ import pytest
 
 from tests.decisions.records import NOW_MS, encoded
 from webhook.core.admission.decision import Verdict
-from webhook.core.reporting.records.codec import EncodedRecord
+from webhook.core.reporting.record_codec import EncodedRecord
 from webhook.decisions.policy_documents import PolicyDocuments
 from webhook.decisions.search import DecisionSearch
 from webhook.observers import Observers

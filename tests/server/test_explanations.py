@@ -11,9 +11,8 @@ from tests.core.recording import POLICY_TEXT, RecordedShop
 from tests.core.reviewing import NOW_US
 from tests.harness.policy_checks import ImmediateCheck
 from webhook.core.document import Purpose, load
-from webhook.core.reporting.records.codec import EncodedRecord
-from webhook.decisions.compiled_policies import CompiledPolicies
-from webhook.decisions.policy_documents import PolicyDocuments
+from webhook.core.reporting.record_codec import EncodedRecord
+from webhook.decisions.policy_documents import CompiledPolicies, PolicyDocuments
 from webhook.decisions.search import DecisionSearch
 from webhook.errors import NoPolicyError
 from webhook.observers import Observers

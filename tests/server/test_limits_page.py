@@ -4,11 +4,11 @@ from dataclasses import fields
 from pathlib import Path
 
 from webhook import interceptor
-from webhook.authentication.tokens import jwt
+from webhook.authentication import jwt
 from webhook.core.kubernetes import pod_size
 from webhook.core.placement import required
 from webhook.outcomes import endpoint
-from webhook.policy import active_policy
+from webhook.policy_in_force import active_policy
 from webhook.server import connection_table, handshake_throttle, header_limits, http1, listener, request_body, server
 from webhook.settings import Settings, flag_of
 from webhook.tls import server_context

@@ -13,8 +13,8 @@ from webhook.core.scheduling.node_load import NodeLoad
 from webhook.core.scheduling.node_table import KnownNode, SchedulableNode
 from webhook.extender.extender import Extender
 from webhook.observers import Observers
+from webhook.server.plain.extender_pages import NODES, node_page
 from webhook.server.plain.local_pages import local_handler
-from webhook.server.plain.node_loads import NODES, node_page
 from webhook.server.server import PlainServer
 
 POLICY = b"""

@@ -21,8 +21,8 @@ from tests.harness.identity import Pki
 from tests.harness.loopback import Loopback, loopback
 from tests.harness.rsa_keys import roca_key
 from tests.server.test_listener import hello
-from webhook.authentication.certificates.chain_verifier import ClientChainVerifier, ForeignCertificateError
-from webhook.authentication.certificates.peer_recheck import PeerRecheck
+from webhook.authentication.chain_verifier import ClientChainVerifier, ForeignCertificateError
+from webhook.authentication.peer_recheck import PeerRecheck
 from webhook.errors import AuthenticationError
 from webhook.server.http_messages import HttpRequest, HttpResponse
 from webhook.tls import server_context as tls_context

@@ -5,9 +5,9 @@ from itertools import pairwise
 
 from tests.harness.loopback import loopback
 from tests.timeouts import HANG_SECONDS
+from webhook.server.connection import ResponseWriter
 from webhook.server.http1 import HttpProtocols
 from webhook.server.http_messages import HttpRequest, HttpResponse
-from webhook.server.response_writer import ResponseWriter
 
 POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
 TOGETHER = 16

@@ -15,8 +15,8 @@ from webhook.core.scheduling.node_table import KnownNode, SchedulableNode
 from webhook.extender.extender import Extender
 from webhook.extender.scheduling_records import SchedulingRecords
 from webhook.observers import Observers
+from webhook.server.plain.extender_pages import SCHEDULING, scheduling_page
 from webhook.server.plain.local_pages import local_handler
-from webhook.server.plain.scheduling_records import SCHEDULING, scheduling_page
 from webhook.server.server import PlainServer
 
 NOW_SECONDS = 1_795_500_000.0

@@ -14,8 +14,8 @@ import pytest_asyncio
 from tests.harness.identity import Pki, segment
 from tests.harness.server_process import POLICY, Files, Serving, pod, serving
 from tests.timeouts import HANG_SECONDS
+from webhook.commands.simulator import Ask, admission_review, as_sent_to_mutate
 from webhook.core.admission.decision import Half
-from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate
 
 GOOD = Ask(pod(), "free", "uid-1")
 

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, suppress
 
 import pytest
 
-from webhook.support.garbage_collection import paused, put_off
+from webhook.support.process_memory import paused, put_off
 
 
 @pytest.mark.parametrize("block", [paused, put_off])

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.harness.identity import Pki
-from webhook.tls.default_contexts import without_default_cas
+from webhook.tls.context import without_default_cas
 
 _IMPORT = """
 import json, ssl
-from webhook.tls.default_contexts import without_default_cas
+from webhook.tls.context import without_default_cas
 with without_default_cas():
     from aiohttp import connector
 contexts = connector._SSL_CONTEXT_VERIFIED, connector._SSL_CONTEXT_UNVERIFIED, ssl.create_default_context()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from webhook.core.overrides_document.loading import LARGEST_BYTES
+from webhook.core.overrides.loading import LARGEST_BYTES
 from webhook.errors import UserError
 from webhook.ports import DocumentReceiver
 from webhook.support.watched_file import regular_content

@@ -10,11 +10,10 @@ from webhook.app.telemetry import Telemetry
 from webhook.authentication.authenticator import Authenticator, TokenLimits
 from webhook.authentication.identities import Role
 from webhook.authentication.identity_file import IdentityFile
-from webhook.authentication.tokens.jwks_file import JwksFile
-from webhook.authentication.tokens.jwks_refresher import JwksRefresher, KeyClocks
-from webhook.authentication.tokens.jwks_union import JwksUnion
-from webhook.authentication.tokens.published_keys import PublishedKeys
-from webhook.authentication.tokens.revocations import RevocationFile
+from webhook.authentication.jwks_file import JwksFile
+from webhook.authentication.jwks_refresher import JwksRefresher, KeyClocks
+from webhook.authentication.published_keys import JwksUnion, PublishedKeys
+from webhook.authentication.revocations import RevocationFile
 from webhook.ports import Clock, KeyPublisher
 from webhook.settings import ClientIdentity, Settings
 

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
 
     from certs.cluster.ca_controller import CertificatePlan
+    from certs.cluster.loop import Action, Task
     from certs.cluster.scheduler_ca_controller import SchedulerCertificatePlan
-    from certs.cluster.tasks import Action, Task
-    from certs.tokens.rotation import Issuer
+    from certs.token_rotation import Issuer
 
 _SERVING_SETTLE_MAX = timedelta(minutes=1)
 """API servers observe a change of a webhook configuration within seconds; a minute is slack."""
@@ -65,7 +65,7 @@ class CertificateController:
         }
 
     def _done(self, done: "Action") -> None:
-        from certs.cluster.tasks import MADE, MENDED  # noqa: PLC0415  as above
+        from certs.cluster.loop import MADE, MENDED  # noqa: PLC0415  as above
 
         if done.kind == MADE:
             self._totals.made(done.what)
@@ -177,7 +177,7 @@ def _scheduler_plan(settings: ControllerSettings) -> "SchedulerCertificatePlan":
 
 
 def _issuer(settings: ControllerSettings, name: str) -> "Issuer":
-    from certs.tokens.rotation import Issuer  # noqa: PLC0415  as above
+    from certs.token_rotation import Issuer  # noqa: PLC0415  as above
 
     lives, key_lives = settings.token_lifetime_seconds, settings.token_key_lifetime_seconds
     return Issuer(name, _AUDIENCE, settings.token_subject, settings.token_subject, int(lives), int(key_lives))

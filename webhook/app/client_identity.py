@@ -8,8 +8,7 @@ from webhook.app.callers import Callers
 from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
 from webhook.authentication.forwarded_certificate import ForwardedCaFile, ForwardedCertificateStrategy
-from webhook.authentication.secret_path import WARNING, SecretPathStrategy
-from webhook.authentication.secret_path_file import SecretPathFile
+from webhook.authentication.secret_path_file import WARNING, SecretPathFile, SecretPathStrategy
 from webhook.authentication.strategies import AuthenticationStrategy, MutualTlsStrategy
 from webhook.settings import ClientIdentity, Settings
 

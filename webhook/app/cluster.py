@@ -12,7 +12,7 @@ from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.policy_file import PolicyFile
 from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.app.certificates import CertificateController
-from webhook.app.policy.policy_source import (
+from webhook.app.policy_source import (
     OverridesSource,
     active_policy,
     follow_policy,
@@ -23,8 +23,8 @@ from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
 from webhook.core.admission.exemptions import PODGATE_USERS
 from webhook.core.document import Purpose, configmap
-from webhook.policy.active_overrides import ActiveOverrides
-from webhook.policy.current_policy import CurrentPolicy
+from webhook.policy_in_force.active_overrides import ActiveOverrides
+from webhook.policy_in_force.policy_receiver import CurrentPolicy
 from webhook.ports import (
     Clock,
     GateClient,

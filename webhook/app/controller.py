@@ -20,14 +20,14 @@ from webhook.app.telemetry import Telemetry
 from webhook.controller import Controller
 from webhook.core.document import Purpose
 from webhook.core.reporting.status import ControllerStatus, controller_document
-from webhook.core.reporting.store_status import StoreStatus
+from webhook.core.reporting.status_parts import StoreStatus
 from webhook.errors import UserError
+from webhook.fallback.breaker_ticker import LATE_US
 from webhook.ports import Clock
 from webhook.server.plain.health import plain_handler
 from webhook.server.plain.queue import queue_page
 from webhook.server.server import PlainServer
 from webhook.settings import MEMORY, ControllerSettings, ListenAddress, in_cluster
-from webhook.store.breaker_ticker import LATE_US
 from webhook.support.event_loop import EventLoop
 from webhook.support.single_flight import SingleFlight
 

@@ -9,21 +9,19 @@ from webhook.app.cluster import Sources
 from webhook.app.store import Ledger
 from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
-from webhook.app.telemetry.release_reports import release_reports
-from webhook.app.telemetry.service_status_reports import service_status_reports
-from webhook.app.telemetry.wake_reports import wake_reports
+from webhook.app.telemetry.loop_reports import release_reports, service_status_reports, wake_reports
 from webhook.controller import Controller, ControllerWaker, CounterResets, OverrideEnforcer, ServiceStatusWriter
-from webhook.controller.observers.unjudged_pods import UnjudgedPods, UnjudgedReports
 from webhook.controller.pod_tracker import PodObserver
 from webhook.controller.release.gated_pods import GatedPods
 from webhook.controller.release.loop import ReleaseLoop
 from webhook.controller.release.place_reporter import PlaceReporter
+from webhook.controller.unjudged_pods import UnjudgedPods, UnjudgedReports
 from webhook.core import overrides
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.reporting.status import WebhooksStatus
-from webhook.policy.webhook_configurations import WebhookConfigurationReports, WebhookConfigurationWriter
+from webhook.fallback.breaker_ticker import BreakerTicker
+from webhook.policy_in_force.webhook_configurations import WebhookConfigurationReports, WebhookConfigurationWriter
 from webhook.ports import Clock, PodWatch, QueueIndex
-from webhook.store.breaker_ticker import BreakerTicker
 
 _WALL = WallClock()
 """Overrides begin and end by the wall clock; the store's clock may differ from it."""

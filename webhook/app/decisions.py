@@ -11,9 +11,8 @@ from webhook.app.cluster import Sources
 from webhook.app.store import StoreBackend
 from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
-from webhook.core.reporting.decisions_status import DecisionsStatus
-from webhook.decisions.compiled_policies import CompiledPolicies
-from webhook.decisions.policy_documents import PolicyDocuments
+from webhook.core.reporting.status_parts import DecisionsStatus
+from webhook.decisions.policy_documents import CompiledPolicies, PolicyDocuments
 from webhook.decisions.ring import DecisionRing
 from webhook.decisions.search import DecisionSearch
 from webhook.decisions.writer import DecisionWriter

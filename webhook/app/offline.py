@@ -16,7 +16,7 @@ from webhook.interceptor import Interceptor
 from webhook.observers import Observers
 from webhook.ports import WatchReports
 from webhook.replay.engine import Replay
-from webhook.replay.policy import load_replay_policy
+from webhook.replay.environment import load_replay_policy
 from webhook.settings import MEMORY
 
 if TYPE_CHECKING:

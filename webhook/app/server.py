@@ -20,17 +20,18 @@ from webhook.app.status_page import StatusPage
 from webhook.app.store import open_store
 from webhook.app.supervision import Loop, ReadinessLog, run_forever, stop_signals
 from webhook.app.telemetry import Telemetry
-from webhook.app.telemetry.overload import overload_monitor
-from webhook.authentication.certificates.peer_recheck import PeerRecheck
+from webhook.app.telemetry.loop_reports import overload_monitor
+from webhook.authentication.peer_recheck import PeerRecheck
 from webhook.errors import UserError
+from webhook.fallback.admission_queue import AdmissionQueue
+from webhook.fallback.breaker_ticker import BreakerTicker
 from webhook.interceptor import Interceptor
 from webhook.outcomes.aggregator import OutcomeAggregator
 from webhook.outcomes.endpoint import OutcomeEndpoint
-from webhook.policy.policy_webhook import PolicyWebhook
+from webhook.policy_in_force.policy_webhook import PolicyWebhook
 from webhook.ports import Clock
 from webhook.server.call_endpoint import CallEndpoint, CallLimits
-from webhook.server.connection_guard import ConnectionGuard
-from webhook.server.connection_table import ConnectionLimits, ConnectionTable
+from webhook.server.connection_table import ConnectionGuard, ConnectionLimits, ConnectionTable
 from webhook.server.http_messages import Handler
 from webhook.server.listener import Listener
 from webhook.server.plain.health import plain_handler
@@ -38,10 +39,8 @@ from webhook.server.plain.queue import queue_page
 from webhook.server.routes import admission_routes
 from webhook.server.server import Server, ServerTimeouts
 from webhook.settings import MEMORY, ClientIdentity, ListenAddress, Settings
-from webhook.store.admission_queue import AdmissionQueue
-from webhook.store.breaker_ticker import BreakerTicker
 from webhook.support.event_loop import EventLoop
-from webhook.support.malloc_trim import giving_back
+from webhook.support.process_memory import giving_back
 
 VERSION = version("podgate")
 _DRAINING = "draining"
@@ -188,7 +187,7 @@ class ServerProcess:
             task.cancel()
         [outcome, _] = await asyncio.gather(serving, ending, return_exceptions=True)
         if isinstance(outcome, Exception):
-            self._logs.said("error", "leaving", reason=str(outcome))
+            self._logs.said("error", "exiting", reason=str(outcome))
             raise outcome
 
     async def _serve(self) -> None:

@@ -16,16 +16,13 @@ from webhook.app.store import StoreBackend
 from webhook.app.telemetry import Telemetry
 from webhook.core import breaker
 from webhook.core.quota import CounterPlan, ServiceSnapshot
-from webhook.core.quota.open_breaker_limit import guarded
-from webhook.core.reporting.decisions_status import DecisionsStatus
-from webhook.core.reporting.overload_status import OverloadStatus
 from webhook.core.reporting.status import OverridesStatus, ServerStatus, server_document
-from webhook.core.reporting.store_status import StoreStatus
+from webhook.core.reporting.status_parts import DecisionsStatus, OverloadStatus, StoreStatus, guarded
 from webhook.errors import StoreUnavailableError
+from webhook.fallback.overload_monitor import OverloadMonitor
 from webhook.interceptor import Interceptor
 from webhook.ports import Clock, CounterStore
-from webhook.store.overload_monitor import OverloadMonitor
-from webhook.support.garbage_collection import paused
+from webhook.support.process_memory import paused
 from webhook.support.single_flight import SingleFlight
 
 AT_A_TIME = 50

@@ -10,12 +10,12 @@ from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
 from webhook.core.quota import Acquire
 from webhook.core.reporting.status import ReplicaAssignment
-from webhook.core.reporting.store_status import StorePlace, StoreServers
+from webhook.core.reporting.status_parts import StorePlace, StoreServers
+from webhook.fallback import StoreFallback
+from webhook.fallback.breaker_ticker import LATE_US
 from webhook.ports import BreakerLedger, Clock, CounterStore, PodLedger, QueueIndex, SharedDecisions
 from webhook.ports.store_url import StoreUrl
 from webhook.settings import MEMORY, Settings
-from webhook.store import StoreFallback
-from webhook.store.breaker_ticker import LATE_US
 
 if TYPE_CHECKING:
     from webhook.adapters.kubernetes import ServerLeases

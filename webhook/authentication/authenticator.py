@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from webhook.authentication.certificates.certificate_identity import CertificateIdentity, read_certificate
+from webhook.authentication.certificate_identity import CertificateIdentity, read_certificate
 from webhook.authentication.identities import CertificateField, ClientIdSource, Identities, Identity, Role
-from webhook.authentication.reasons import AuthFailure, refuse
-from webhook.authentication.tokens.jwt import (
+from webhook.authentication.jwt import (
     LEEWAY_MAX_SECONDS,
     Binding,
     Claims,
     TokenRules,
     verify,
 )
+from webhook.authentication.reasons import AuthFailure, refuse
 from webhook.core.lru_cache import LruCache
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import Caller, Clock, CurrentValue, TokenKeys, TokenRevocations

@@ -6,10 +6,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from webhook.authentication.authenticator import Authenticator
-from webhook.authentication.certificates.certificate_identity import CertificateIdentity, read_certificate
-from webhook.authentication.certificates.chain_verifier import ClientChainVerifier, ForeignCertificateError, obstacle
-from webhook.authentication.certificates.client_ca import authorities_of
-from webhook.authentication.certificates.xfcc import forwarded_certificate
+from webhook.authentication.certificate_identity import CertificateIdentity, read_certificate
+from webhook.authentication.chain_verifier import ClientChainVerifier, ForeignCertificateError, obstacle
+from webhook.authentication.client_ca import authorities_of
 from webhook.authentication.identities import Identities
 from webhook.authentication.reasons import AuthFailure
 from webhook.authentication.strategies import (
@@ -19,6 +18,7 @@ from webhook.authentication.strategies import (
     AuthenticationStrategy,
     Headers,
 )
+from webhook.authentication.xfcc import forwarded_certificate
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import Clock, CurrentValue
 from webhook.support.watched_file import WatchedFile

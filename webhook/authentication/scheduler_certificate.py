@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from hashlib import sha256
 
-from webhook.authentication.certificates.certificate_identity import CertificateIdentity, read_certificate
+from webhook.authentication.certificate_identity import CertificateIdentity, read_certificate
 from webhook.authentication.identities import CertificateField, Role
 from webhook.authentication.reasons import AuthFailure, refuse
 from webhook.authentication.strategies import Authenticated, AuthenticationStrategy, Headers, reject_forwarded

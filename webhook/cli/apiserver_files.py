@@ -14,10 +14,9 @@ from webhook.errors import UserError
 from webhook.node_agent.credential_folder import (
     DEFAULT,
     CredentialFolder,
+    users_of,
 )
-from webhook.node_agent.credential_renewal import CredentialPlan, renew
-from webhook.node_agent.credential_status import file_status
-from webhook.node_agent.kubeconfig import users_of
+from webhook.node_agent.credential_renewal import CredentialPlan, file_status, renew
 from webhook.support.kubeconfig import Kubeconfig
 
 _SECOND = "Second port of the Service, for the rollover of certificates. 0: none."

@@ -5,10 +5,8 @@ from typing import Any
 
 import click
 
-from webhook.app.operations.server_discovery import ServerLocation
 from webhook.cli.options import override_options
-from webhook.cli.options.command_group import CommandGroup
-from webhook.cli.options.output_formats import WIDE, document_text, output_option
+from webhook.cli.options.command_group import WIDE, CommandGroup, document_text, output_option
 from webhook.cli.options.override_options import OverridesLocation, OverrideTerms
 from webhook.cli.options.server_options import (
     of_server,
@@ -17,11 +15,12 @@ from webhook.cli.options.server_options import (
     show_status,
     watch_option,
 )
-from webhook.core.admission.messages.denials import utc
+from webhook.commands.pages.status_page import COLOURS
+from webhook.commands.pages.table import table
+from webhook.core.admission.denials import utc
 from webhook.core.overrides import ManualBreakerState
 from webhook.core.plain_text import printable_document
-from webhook.offline.output.status_page import COLOURS
-from webhook.offline.output.table import table
+from webhook.operations.server_discovery import ServerLocation
 
 _HEADINGS = ("SERVICE", "STATE", "SINCE", "TRIGGERED AT", "SECONDS TO RECOVERY", "REASON")
 _WIDE_HEADINGS = ("MODE", "GENERATION", "OPEN UNTIL", "TRIPPED BY")

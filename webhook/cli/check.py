@@ -7,13 +7,13 @@ import time
 
 import click
 
-from webhook.app.operations.cluster_check import gather_facts
-from webhook.app.operations.server_discovery import ServerLocation
+from webhook.cli.options.command_group import document_text, report_option
 from webhook.cli.options.durations import seconds
-from webhook.cli.options.output_formats import document_text, report_option
 from webhook.cli.options.server_options import server_options
+from webhook.commands.pages.check_page import Outcome, check_document, check_page, is_blind, severities
 from webhook.core.checks import ClusterFacts, Severity, judged
-from webhook.offline.output.check_page import Outcome, check_document, check_page, is_blind, severities
+from webhook.operations.cluster_check import gather_facts
+from webhook.operations.server_discovery import ServerLocation
 from webhook.support.kubeconfig import Kubeconfig
 from webhook.support.redaction import masked
 

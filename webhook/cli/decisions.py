@@ -1,4 +1,4 @@
-"""`podgate decisions`: what was decided lately, and as it is decided."""
+"""`podgate decisions`: recent decisions, and new ones as they are made."""
 
 import asyncio
 import json
@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from webhook.app.operations.decision_port import open_decision_port
-from webhook.app.operations.server_discovery import ServerLocation
 from webhook.cli.options import durations
 from webhook.cli.options.cluster_options import kubeconfig_options
-from webhook.cli.options.output_formats import WIDE, document_text, output_option
+from webhook.cli.options.command_group import WIDE, document_text, output_option
+from webhook.commands.clients.decision_client import DecisionClient
+from webhook.commands.pages.decisions_page import heading, rows
 from webhook.core.plain_text import printable, printable_json
 from webhook.errors import UserError
-from webhook.offline.decision_client import DecisionClient
-from webhook.offline.output.decisions_page import heading, rows
+from webhook.operations.decision_port import open_decision_port
+from webhook.operations.server_discovery import ServerLocation
 from webhook.support.kubeconfig import Kubeconfig
 
 
@@ -24,7 +24,13 @@ from webhook.support.kubeconfig import Kubeconfig
 @click.option("--denied", is_flag=True, help="Only denials.")
 @click.option("--since", metavar="DURATION", help="Only the last, such as 10m.")
 @click.option("-n", "--namespace", help="Only Pods of this namespace.")
-@click.option("--limit", type=click.IntRange(1, 50_000), default=100, show_default=True, help="The newest so many.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 50_000),
+    default=100,
+    show_default=True,
+    help="Show at most this many decisions, newest first.",
+)
 @click.option(
     "--server",
     metavar="URL",

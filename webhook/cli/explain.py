@@ -8,15 +8,15 @@ from pathlib import Path
 import click
 import msgspec
 
-from webhook.app.operations.pod_explanation import PodExplainer, open_explainer
 from webhook.cli.options.cluster_options import kubeconfig_options
-from webhook.cli.options.output_formats import document_text, report_option
+from webhook.cli.options.command_group import document_text, report_option
+from webhook.commands.explain_target import ExplainInputs, ExplainTarget, explain_target
+from webhook.commands.pages.pod_report_page import report_page, unread_text
 from webhook.core.diagnosis import Report
 from webhook.core.kubernetes.timestamps import microseconds
 from webhook.core.plain_text import printable
 from webhook.errors import UserError
-from webhook.offline.explain_target import ExplainInputs, ExplainTarget, explain_target
-from webhook.offline.output.pod_report_page import report_page, unread_text
+from webhook.operations.pod_explanation import PodExplainer, open_explainer
 from webhook.support.kubeconfig import Kubeconfig
 
 _PATH = click.Path(path_type=Path, allow_dash=True)

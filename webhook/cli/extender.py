@@ -6,8 +6,8 @@ import click
 
 from webhook import settings
 from webhook.cli.options.settings import options_of
-from webhook.support.garbage_collection import put_off
-from webhook.tls.default_contexts import without_default_cas
+from webhook.support.process_memory import put_off
+from webhook.tls.context import without_default_cas
 
 
 @click.command(epilog="Each flag is also an environment variable: --listen is PODGATE_LISTEN. Flags win.")

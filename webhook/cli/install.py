@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from webhook.cli.options.cluster_options import kubeconfig_options
+from webhook.cli.options.command_group import report_option
 from webhook.cli.options.durations import seconds
 from webhook.cli.options.install_options import InstallOptions, installation
 from webhook.cli.options.install_output import InstallOutput
-from webhook.cli.options.output_formats import report_option
 from webhook.core.plain_text import printable
 from webhook.errors import UserError
 from webhook.support.input_files import content
@@ -61,7 +61,7 @@ def install(
     Exit code: 0 installed and called, 1 the API server does not call Podgate, the scheduler does not ask the extender,
     or the servers are not ready, 2 bad input, or a cluster in which it must not be installed.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
-    from webhook.app.operations.installer import InstallTerms  # noqa: PLC0415  --help needs no client
+    from webhook.operations.installer import InstallTerms  # noqa: PLC0415  --help needs no client
 
     terms = InstallTerms(dry_run, force_conflicts, seconds("--wait", wait))
     shown = InstallOutput(output, is_dry=dry_run)

@@ -6,15 +6,15 @@ from typing import Any
 import click
 
 from webhook.cli.options import override_options
-from webhook.cli.options.output_formats import document_text, output_option
+from webhook.cli.options.command_group import document_text, output_option
 from webhook.cli.options.override_options import OverridesLocation, OverrideTerms
 from webhook.cli.options.server_options import service_names
+from webhook.commands.pages.table import countdown, table
 from webhook.core.overrides import Override
 from webhook.core.plain_text import printable
 from webhook.core.policy.model import Modes
 from webhook.core.policy_spec import Mode
 from webhook.errors import UserError
-from webhook.offline.output.table import countdown, table
 
 _CONCERNS = Modes.__struct_fields__
 

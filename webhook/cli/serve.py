@@ -7,9 +7,9 @@ import click
 
 from webhook import settings
 from webhook.cli.options.settings import options_of
-from webhook.support.garbage_collection import put_off
 from webhook.support.kubeconfig import Kubeconfig
-from webhook.tls.default_contexts import without_default_cas
+from webhook.support.process_memory import put_off
+from webhook.tls.context import without_default_cas
 
 _FILES = {
     "tls_cert": "server.crt",

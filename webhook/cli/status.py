@@ -4,13 +4,12 @@ from typing import Any
 
 import click
 
-from webhook.app.operations.server_discovery import ServerLocation
-from webhook.cli.options.output_formats import document_text, output_option
+from webhook.cli.options.command_group import document_text, output_option
 from webhook.cli.options.server_options import of_server, server_options, service_names, show_status, watch_option
+from webhook.commands.clients.status_client import of_service
+from webhook.commands.pages.status_page import controller_page, page
 from webhook.core.reporting.status import CONTROLLER
-from webhook.offline.output.controller_page import controller_page
-from webhook.offline.output.status_page import page
-from webhook.offline.status_client import of_service
+from webhook.operations.server_discovery import ServerLocation
 
 
 @click.command()

@@ -6,9 +6,9 @@ from pathlib import Path
 import click
 
 from webhook.cli.options.cluster_options import kubeconfig_options
+from webhook.cli.options.command_group import report_option
 from webhook.cli.options.durations import seconds
 from webhook.cli.options.install_output import InstallOutput
-from webhook.cli.options.output_formats import report_option
 from webhook.core.installation.diagnosis import FLAG, FOLDER
 from webhook.core.installation.record import SCHEDULER
 from webhook.core.installation.removal import PODS_LEFT, UNSCHEDULED
@@ -58,8 +58,7 @@ def uninstall(  # noqa: PLR0913  one argument an option
 
     Exit code: 0 nothing is left, 2 something could not be deleted: the message names it.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
-    from webhook.app.operations.redis_keys import delete_keys  # noqa: PLC0415  loads slowly
-    from webhook.app.operations.uninstaller import UninstallTerms, uninstall  # noqa: PLC0415  as above
+    from webhook.operations.uninstaller import UninstallTerms, delete_keys, uninstall  # noqa: PLC0415  loads slowly
 
     terms = UninstallTerms(dry_run, keep_namespace, keep_policy, seconds("--wait", wait))
     shown = InstallOutput(output, is_dry=dry_run)

@@ -5,14 +5,14 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from webhook.controller.counter_resets import CounterResets
+from webhook.controller.disruption_exemptions import DisruptionExemptions
 from webhook.controller.drift_repair import DriftRepair
-from webhook.controller.observers.disruption_exemptions import DisruptionExemptions
-from webhook.controller.observers.start_tracker import StartTracker
 from webhook.controller.outcome_sender import StartOutcomeSender
 from webhook.controller.pod_tracker import PodObserver, PodTracker
 from webhook.controller.refunds import Refunds
 from webhook.controller.reports import ControllerReports, ControllerTiming
 from webhook.controller.sighting_sender import SightingSender
+from webhook.controller.start_tracker import StartTracker
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.overrides import WindowReset
 from webhook.ports import BreakerLedger, Clock, Continuity, NamespaceLabels, PodLedger, PodWatch

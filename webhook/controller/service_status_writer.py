@@ -8,7 +8,7 @@ from typing import Any
 from webhook.core.breaker import BreakerView
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.quota import CounterPlan
-from webhook.core.reporting.service_status import service_status
+from webhook.core.reporting.status_parts import service_status
 from webhook.errors import ServiceStatusError, ServiceStatusNotInstalledError
 from webhook.ports import ServiceStatusClient
 from webhook.support.backoff import Backoff

@@ -12,9 +12,9 @@ from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
 from webhook.core.lru_cache import LruCache
 from webhook.core.placement import recorded_managers
 from webhook.core.reporting.decision_record import controller_of
+from webhook.core.reporting.packed_record import group_of, packed_own
 from webhook.core.reporting.pod_record import recorded_template
-from webhook.core.reporting.records.codec import POD_MAX_BYTES, EncodedRecord
-from webhook.core.reporting.records.packed import group_of, packed_own
+from webhook.core.reporting.record_codec import POD_MAX_BYTES, EncodedRecord
 from webhook.ports import Review
 
 _KEPT = 512

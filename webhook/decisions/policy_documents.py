@@ -1,6 +1,46 @@
-"""Policy documents of the newest policies of this server, by hash: records are explained by them."""
+"""Policy documents by hash, kept for the newest policies of this server, and compiled to explain records."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.document import DocumentError, Purpose
+from webhook.core.lru_cache import LruCache
+from webhook.errors import CheckFailedError, NoPolicyError, StoreUnavailableError
+from webhook.ports import PolicyCheck
+
+_KEPT = 4
+
+
+class CompiledPolicies:
+    """Compiles one policy at a time: read in the check's process, compiled in a thread, so that reviews continue."""
+
+    def __init__(self, document: Callable[[str], Awaitable[bytes | None]], check: PolicyCheck) -> None:
+        """Create it. `document` returns a policy document by its hash, or raises StoreUnavailableError."""
+        self._document = document
+        self._check = check
+        self._kept: LruCache[str, CompiledPolicy] = LruCache(_KEPT)
+        self._compiling = asyncio.Lock()
+
+    async def get(self, policy_hash: str) -> CompiledPolicy:
+        """Return a policy. NoPolicyError: the reason why it is not available."""
+        async with self._compiling:
+            found = self._kept.get(policy_hash)
+            if found is None:
+                found = await self._compiled(policy_hash)
+                self._kept.keep(policy_hash, found)
+            return found
+
+    async def _compiled(self, policy_hash: str) -> CompiledPolicy:
+        try:
+            raw = await self._document(policy_hash)
+            if raw is None:
+                raise NoPolicyError("neither this server nor its store keeps it")
+            loaded = (await self._check.load(raw, Purpose.REVIEW)).policy
+        except (StoreUnavailableError, DocumentError, CheckFailedError) as error:
+            raise NoPolicyError(str(error)) from error
+        return await asyncio.to_thread(CompiledPolicy, loaded)
+
 
 DOCUMENTS_MAX = 20
 BYTES_MAX = 8 << 20

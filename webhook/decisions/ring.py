@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
 from webhook.core.admission.decision import Half, Verdict
-from webhook.core.reporting.records.codec import EncodedRecord
+from webhook.core.reporting.record_codec import EncodedRecord
 from webhook.decisions.encoder import RecordEncoder
 from webhook.ports import PartialObserver, Review
 

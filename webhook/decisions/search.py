@@ -10,7 +10,7 @@ import msgspec
 
 from webhook.core.reporting.decision_query import DecisionQuery, milliseconds_of
 from webhook.core.reporting.decision_record import DecisionRecord
-from webhook.core.reporting.records.codec import EncodedRecord, head_of_shared, record_of_shared
+from webhook.core.reporting.record_codec import EncodedRecord, head_of_shared, record_of_shared
 from webhook.decisions.policy_documents import PolicyDocuments
 from webhook.errors import StoreUnavailableError
 from webhook.ports import SharedDecisions, SharedPage

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping
 
-from webhook.core.reporting.records.codec import EncodedRecord
+from webhook.core.reporting.record_codec import EncodedRecord
 from webhook.decisions.policy_documents import PolicyDocuments
 from webhook.errors import StoreUnavailableError
 from webhook.ports import SharedDecisions, WatchReports

@@ -10,11 +10,11 @@ from typing import Any
 import aiohttp
 import click
 
+from webhook.commands.pages.yaml_page import as_diff
+from webhook.commands.simulator import Ask, admission_review, as_sent_to_mutate, as_sent_to_validate, patched
 from webhook.core.admission.decision import Half
 from webhook.demo.environment import ApiServer, Running, last_words, make_files, server
 from webhook.errors import UserError
-from webhook.offline.output.yaml_page import as_diff
-from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate, as_sent_to_validate, patched
 
 _PODS_A_WINDOW = 3  # as in demo_policy.yaml
 _POD: dict[str, Any] = {

@@ -8,21 +8,20 @@ from typing import Protocol
 from msgspec import json
 
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.installation import extender_probe
+from webhook.core.installation import probe
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.lru_cache import LruCache
 from webhook.core.policy_spec import Mode
 from webhook.core.policy_spec.scheduling import Estimate, Numa
 from webhook.core.scheduling import extender_api as api
-from webhook.core.scheduling.assumed.candidate_nodes import CANDIDATES_MAX
-from webhook.core.scheduling.assumed.pod_load import PodLoad, expected_load
-from webhook.core.scheduling.attempts import filter_attempt, score_attempt
+from webhook.core.scheduling.assumed_load import PodLoad, expected_load
+from webhook.core.scheduling.attempts import UnschedulablePods, filter_attempt, score_attempt
+from webhook.core.scheduling.candidate_nodes import CANDIDATES_MAX
 from webhook.core.scheduling.filters import NodeVerdicts, filters_for
 from webhook.core.scheduling.node_selection import ServiceRules, filtered, pod_kind
 from webhook.core.scheduling.scheduling_record import FilterAttempt, PreemptAttempt, ScoreAttempt
 from webhook.core.scheduling.scores import NodeScores, best_of, near_of
 from webhook.core.scheduling.topology import Nearness
-from webhook.core.scheduling.unschedulable_pods import UnschedulablePods
 from webhook.extender.load_table import LoadTable
 
 NOT_LISTED = "podgate: the extender has not listed Nodes and Pods yet"
@@ -104,8 +103,8 @@ class Extender:
         asked = api.nodes_asked(args)
         if not self.is_ready:
             return json.encode(api.FilterResult(error=NOT_LISTED))
-        if extender_probe.is_probe(args.pod):
-            return json.encode(api.FilterResult((), dict.fromkeys(asked, extender_probe.REASON)))
+        if probe.is_extender_probe(args.pod):
+            return json.encode(api.FilterResult((), dict.fromkeys(asked, probe.EXTENDER_PROBE_REASON)))
         service = self._service_of(args.pod)
         if service is None:
             return json.encode(api.FilterResult(asked))

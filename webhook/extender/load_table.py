@@ -7,12 +7,10 @@ from msgspec.structs import replace
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec.nodes import Nodes
 from webhook.core.policy_spec.scheduling import Estimate
-from webhook.core.scheduling.assumed.assumed_load import AssumedLoad
-from webhook.core.scheduling.assumed.candidate_nodes import CandidateNodes
-from webhook.core.scheduling.assumed.pod_load import NO_LOAD, PodLoad, expected_load
+from webhook.core.scheduling.assumed_load import NO_LOAD, AssumedLoad, PodLoad, expected_load
+from webhook.core.scheduling.candidate_nodes import CandidateNodes
 from webhook.core.scheduling.node_load import REQUESTS, Decay, NodeLoad, freshest, frozen, hotter
-from webhook.core.scheduling.node_rows import NodeRows
-from webhook.core.scheduling.node_table import NodeRow
+from webhook.core.scheduling.node_table import NodeRow, NodeRows
 from webhook.core.scheduling.numa import taken_by
 from webhook.extender.node_index import IndexReports, NodeIndex
 from webhook.extender.numa_index import NumaIndex
@@ -114,7 +112,7 @@ class LoadTable:
         self._moved(before, node)
 
     def withdraw(self, pod: Pod) -> None:
-        """Assume no more where a Pod goes: the scheduler places it anew."""
+        """Drop the assumed node of a Pod: the scheduler places it anew."""
         uid = pod.metadata.uid
         self._candidates.remove(uid)
         self.numa.withdraw(uid)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from math import inf
 
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.scheduling.assumed.assumed_load import CONFIRMED_SECONDS
+from webhook.core.scheduling.assumed_load import CONFIRMED_SECONDS
 from webhook.core.scheduling.numa import Amounts, NumaZones, taken_by
 
 

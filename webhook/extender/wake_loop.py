@@ -3,7 +3,7 @@
 import asyncio
 from typing import Protocol
 
-from webhook.core.scheduling.unschedulable_pods import UnschedulablePods
+from webhook.core.scheduling.attempts import UnschedulablePods
 from webhook.errors import SchedulerWakeError
 from webhook.extender.load_table import LoadTable
 from webhook.ports.scheduling import SchedulerWake

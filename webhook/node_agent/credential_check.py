@@ -10,9 +10,9 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from certs import PrivateKey, signed_by
-from webhook.authentication.certificates.certificate_identity import UNREADABLE
-from webhook.authentication.certificates.client_leaf import fault_of_leaf
-from webhook.authentication.tokens.unverified import read_token
+from webhook.authentication.certificate_identity import UNREADABLE
+from webhook.authentication.client_leaf import fault_of_leaf
+from webhook.authentication.unverified import read_token
 from webhook.errors import UserError
 
 _LITTLE_SHARE = 100

@@ -1,15 +1,24 @@
-"""Renewal of kube-apiserver's files: reads the Secret, requests tokens, writes what is valid, reports the rest."""
+"""Renewal of kube-apiserver's files: reads the Secret, requests tokens, writes what is valid, reports validity."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from certs import CertsError
 from webhook.app.node_agent import NodeCheck
 from webhook.errors import UserError
 from webhook.node_agent import credential_check
-from webhook.node_agent.credential_folder import IDENTITIES, TOKEN, CredentialFolder, texts
+from webhook.node_agent.credential_folder import (
+    CONFIGURATION,
+    IDENTITIES,
+    IDENTITY,
+    KUBECONFIG,
+    TOKEN,
+    CredentialFolder,
+    texts,
+)
 from webhook.ports import Credentials
 
 TOKEN_LEFT_MIN_SECONDS = 60  # kube-apiserver's interval for reading the token
@@ -113,3 +122,30 @@ def _is_due(token: credential_check.Token, plan: CredentialPlan, now: datetime) 
     oldest_seconds = half_seconds if plan.renew_after_seconds is None else min(half_seconds, plan.renew_after_seconds)
     # The issuer's clock may be ahead; by more than that, one of the clocks has been set since.
     return not -CLOCKS_APART_MAX_SECONDS <= age_seconds <= oldest_seconds
+
+
+_IDENTITY_LEFT_MIN_SECONDS = 300  # kube-apiserver's interval for reloading a certificate
+
+
+def file_status(folder: CredentialFolder, now: datetime) -> Iterator[dict[str, Any]]:
+    """Yield a row for each file: `file`, `good`, and for credentials `validUntil`."""
+    for name in (CONFIGURATION, KUBECONFIG):
+        yield {"file": str(folder.path / name), "good": folder.read(name) is not None}
+    identities = [name for name in IDENTITIES if name == IDENTITY or folder.read(name) is not None]
+    least = {**dict.fromkeys(identities, _IDENTITY_LEFT_MIN_SECONDS), TOKEN: TOKEN_LEFT_MIN_SECONDS}
+    for name, left_min_seconds in least.items():
+        end = _end(name, folder.read(name) or b"")
+        yield {
+            "file": str(folder.path / name),
+            "good": end is not None and (end - now).total_seconds() > left_min_seconds,
+            "validUntil": f"{end:%Y-%m-%dT%H:%M:%SZ}" if end else None,
+        }
+
+
+def _end(name: str, content: bytes) -> datetime | None:
+    try:
+        if name in IDENTITIES:
+            return credential_check.expiry_of(content)
+        return datetime.fromtimestamp(credential_check.token_of(content.decode("ascii")).expires_at_seconds, UTC)
+    except ValueError:
+        return None

@@ -1,7 +1,7 @@
 """Aggregator of pushed outcomes: sums them per 100 ms slot and records the sums in the store.
 
 Summing keeps a busy gateway cheap for the store. An interval of outcomes is evaluated after its end, by the next
-operation on its breaker or by `webhook.store.breaker_ticker`, not by the call that carries an outcome.
+operation on its breaker or by `webhook.fallback.breaker_ticker`, not by the call that carries an outcome.
 """
 
 import asyncio
@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from webhook.core.breaker.outcome_types import Outcomes
-from webhook.core.outcomes.aggregation import SLOT_US, PendingOutcomes, Sum, Sums
-from webhook.core.outcomes.report import Pushed
+from webhook.core.outcomes import SLOT_US, PendingOutcomes, Pushed, Sum, Sums
 from webhook.core.policy_spec import OutcomeSource
 from webhook.core.quota import CounterPlan
 from webhook.errors import StoreUnavailableError

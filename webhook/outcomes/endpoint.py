@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
+from webhook.core import outcomes as report
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.outcomes import report
-from webhook.core.outcomes.report import MOST_LISTED, Pushed, Refusal, RefusedOutcome
+from webhook.core.outcomes import MOST_LISTED, Pushed, Refusal, RefusedOutcome
 from webhook.errors import NoPolicyError
 from webhook.outcomes.aggregator import OutcomeAggregator, OutcomeReports
 from webhook.ports import Caller, Clock

@@ -1,12 +1,39 @@
-"""Test files on a command line: those given, and those in folders and their subfolders."""
+"""Test files on a command line: those given or found in folders, and whether one has changed since it was read."""
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from webhook.errors import UserError
 from webhook.policy_tests.loading import is_policy_test
 from webhook.support.input_files import content
+
+_State = tuple[tuple[Path, int, int], ...]
+
+
+class ReadFiles:
+    """Files and folders, each with the state of when it was added."""
+
+    def __init__(self) -> None:
+        self._states: dict[Path, _State] = {}
+
+    def add(self, path: Path) -> None:
+        """Add a file that is about to be read, or a folder with all that is in it."""
+        self._states.setdefault(path, _state(path))
+
+    def changed(self) -> bool:
+        return any(_state(path) != before for path, before in self._states.items())
+
+
+def _state(path: Path) -> _State:
+    found = []
+    for one in (path, *(sorted(path.rglob("*")) if path.is_dir() else ())):
+        with suppress(OSError):  # absent, or just being replaced
+            entry = one.stat()
+            found.append((one, entry.st_mtime_ns, entry.st_size))
+    return tuple(found)
+
 
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from webhook.commands.manifests import KNOWN_KINDS, Subject, subjects, subjects_within
+from webhook.commands.namespace_labels import is_namespace, known_labels
 from webhook.errors import UserError
-from webhook.offline.manifests import KNOWN_KINDS, Subject, subjects, subjects_within
-from webhook.offline.namespace_labels import is_namespace, known_labels
+from webhook.policy_tests.case_files import ReadFiles
 from webhook.policy_tests.document import Labels, ReviewedManifest
-from webhook.policy_tests.read_files import ReadFiles
 
 
 class CaseObjects:

@@ -1,15 +1,61 @@
-"""Comparison of what a case expects with what was decided: the fields that differ."""
+"""Comparison of what a case expects with what was decided: the fields that differ, by their Kubernetes paths."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import msgspec
 
+from webhook.commands.simulator import Admission
 from webhook.core.kubernetes.quantity import Duration, Quantity
-from webhook.offline.simulator import Admission
 from webhook.policy_tests.document import Expectation, ExpectedUse
-from webhook.policy_tests.field_paths import ABSENT, field_steps, value_at
+
+_STEP = re.compile(r"""(?:^|\.)([^.\[\]"]+)|\[(?:"([^"\]]+)"|([^\]"]+))\]""")
+_LISTS = frozenset({"containers", "initContainers"})
+"""Lists whose items are known by name."""
+ABSENT = object()
+"""The value at a path that leads nowhere."""
+
+
+def field_steps(path: str) -> tuple[str, ...]:
+    """Return the steps of a path. ValueError: it is no path."""
+    steps, at = [], 0
+    while at < len(path):
+        found = _STEP.match(path, at)
+        if found is None:
+            raise ValueError(path[at:])
+        steps.append(next(step for step in found.groups() if step is not None))
+        at = found.end()
+    return tuple(steps)
+
+
+def value_at(document: Any, path: str) -> Any:
+    """Return the value at a path, ABSENT without one. A step in a list is an index, or the `name` of an item."""
+    for step in field_steps(path):
+        if isinstance(document, Mapping):
+            document = document.get(step, ABSENT)
+        elif isinstance(document, list):
+            document = _item(document, step)
+        else:
+            return ABSENT
+    return document
+
+
+def written_field(steps: tuple[str | int, ...]) -> str:
+    """Return a path that `value_at` reads, in brackets the items of lists, and keys that are no name of a field."""
+    text = ""
+    for before, step in zip(("", *steps), steps, strict=False):
+        is_field = isinstance(step, str) and re.fullmatch(r"[A-Za-z][A-Za-z0-9]*", step) and before not in _LISTS
+        text += (f".{step}" if text else str(step)) if is_field else f"[{step}]"
+    return text
+
+
+def _item(items: list[Any], step: str) -> Any:
+    if step.isdecimal():
+        return items[int(step)] if int(step) < len(items) else ABSENT
+    return next((one for one in items if isinstance(one, Mapping) and one.get("name") == step), ABSENT)
+
 
 _AMOUNTS = frozenset({"requests", "limits", "overhead", "sizeLimit", "used", "hard"})
 """Fields that are quantities, or contain some."""

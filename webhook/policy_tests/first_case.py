@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from webhook.commands.pages.yaml_text import as_yaml
+from webhook.commands.review_object import ReviewedObject
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.placement import SERVICE_LABEL
-from webhook.offline.output.yaml_text import as_yaml
-from webhook.offline.review_object import ReviewedObject
-from webhook.policy_tests.comparison import CaseAnswer
-from webhook.policy_tests.field_paths import ABSENT, value_at, written_field
+from webhook.policy_tests.comparison import ABSENT, CaseAnswer, value_at, written_field
 
 _OWN = frozenset({SERVICE_LABEL, HASH_ANNOTATION})
 _COMMENT = "# What the policy does today. Keep what must stay so.\n"

@@ -14,8 +14,8 @@ from webhook.core.document.yaml.problems import DOCUMENT, DocumentError, Problem
 from webhook.core.document.yaml.reader import read
 from webhook.core.kubernetes.quantity import Duration, from_plain
 from webhook.errors import UserError
+from webhook.policy_tests.comparison import field_steps
 from webhook.policy_tests.document import PolicyTest
-from webhook.policy_tests.field_paths import field_steps
 
 EVENTS = (
     *("object", "outcome", "outcomes", "deleted", "refused"),

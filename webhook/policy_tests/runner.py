@@ -7,19 +7,18 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from webhook.commands.policy_argument import load_policy
+from webhook.commands.review_object import Asker, Evaluator, judge
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose
 from webhook.core.policy.model import LoadedPolicy
 from webhook.errors import UserError
 from webhook.interceptor import Interceptor
-from webhook.offline.policy_argument import load_policy
-from webhook.offline.review_object import Asker, Evaluator, judge
-from webhook.policy_tests.case_files import found_tests
+from webhook.policy_tests.case_files import ReadFiles, found_tests
 from webhook.policy_tests.case_objects import CaseObjects
 from webhook.policy_tests.comparison import CaseAnswer, FieldDifference, differences
 from webhook.policy_tests.document import PolicyTest, PolicyTestCase, SequenceStep
 from webhook.policy_tests.loading import load_policy_test
-from webhook.policy_tests.read_files import ReadFiles
 from webhook.policy_tests.step_events import step_events
 from webhook.replay.engine import Replay
 from webhook.replay.environment import ReplayEnvironment

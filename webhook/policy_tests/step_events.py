@@ -1,8 +1,8 @@
 """Events of a sequence's steps, as `replay` plays them."""
 
+from webhook.commands.manifests import Subject
+from webhook.commands.simulator import USER
 from webhook.core.kubernetes.quantity import Duration
-from webhook.offline.manifests import Subject
-from webhook.offline.simulator import USER
 from webhook.policy_tests.document import SequenceStep
 from webhook.replay.events import (
     NamespacesChange,

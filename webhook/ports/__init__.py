@@ -3,6 +3,7 @@
 from webhook.ports.callers import (
     KEY_SET_BYTES_MAX,
     Caller,
+    Credentials,
     CurrentValue,
     KeyDocument,
     KeyPublisher,
@@ -11,11 +12,16 @@ from webhook.ports.callers import (
     TokenKeys,
     TokenRevocations,
 )
-from webhook.ports.credentials import Credentials
 from webhook.ports.decisions import SharedDecisions, SharedPage, SharedRecord
-from webhook.ports.held_controllers import ControllerClient, CreationFailureHandler
 from webhook.ports.observers import Observer, PartialObserver, Review, WatchReports
-from webhook.ports.pods import Continuity, PodEventHandler, PodLookup, PodWatch
+from webhook.ports.pods import (
+    Continuity,
+    ControllerClient,
+    CreationFailureHandler,
+    PodEventHandler,
+    PodLookup,
+    PodWatch,
+)
 from webhook.ports.policies import (
     DocumentReceiver,
     NamespaceLabels,
@@ -23,12 +29,11 @@ from webhook.ports.policies import (
     OverridesStore,
     PolicyCheck,
     PolicySource,
+    ServiceStatusClient,
+    WebhookConfigurationClient,
 )
 from webhook.ports.queues import GateClient, PlaceEvents, PodQueue, QueueIndex
-from webhook.ports.service_statuses import ServiceStatusClient
-from webhook.ports.stores import BreakerLedger, CounterStore, PodLedger, SharedStore
-from webhook.ports.time import Clock
-from webhook.ports.webhook_configurations import WebhookConfigurationClient
+from webhook.ports.stores import BreakerLedger, Clock, CounterStore, PodLedger, SharedStore
 
 __all__ = [
     "KEY_SET_BYTES_MAX",

@@ -1,9 +1,22 @@
-"""Callers, and the keys that verify their tokens."""
+"""Callers, the keys that verify their tokens, and credentials with which the API server calls Podgate."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
+
+
+class Credentials(Protocol):
+    """Source of credentials; UserError names what is missing and the remedy."""
+
+    async def secret(self, name: str) -> dict[str, bytes]:
+        """Return the data of a Secret."""
+        ...
+
+    async def token(self, account: str, audience: str, lifetime_seconds: int) -> str:
+        """Return a new token of the cluster's own issuer for a service account."""
+        ...
+
 
 KEY_SET_BYTES_MAX = 256 * 1024
 _T_co = TypeVar("_T_co", covariant=True)

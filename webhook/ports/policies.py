@@ -1,12 +1,41 @@
-"""Policies, overrides and labels of Namespaces: their sources, and the check of documents."""
+"""Policies, overrides and labels of Namespaces: their sources, the check of documents, and objects made from them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import LoadResult, Purpose
 from webhook.core.overrides import LiveOverrides
-from webhook.core.policy_admission.policy_review import DocumentReview, PolicyReview
+from webhook.core.policy_changes.policy_review import DocumentReview, PolicyReview
+from webhook.core.webhook_configurations import ConfigurationName, OutdatedConfiguration
+
+
+class ServiceStatusClient(Protocol):
+    """One object for each service. ServiceStatusNotInstalledError without the kind, ServiceStatusError on failure."""
+
+    async def read(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the status of each object by service."""
+        ...
+
+    async def write(self, service: str, status: Mapping[str, Any]) -> None:
+        """Replace the status of a service's object, created if necessary."""
+        ...
+
+    async def delete(self, service: str) -> None:
+        """Delete the object of a service."""
+        ...
+
+
+class WebhookConfigurationClient(Protocol):
+    """Reads and writes Podgate's webhook configurations. WebhookConfigurationError on failure."""
+
+    async def read(self) -> Mapping[ConfigurationName, dict[str, Any]]:
+        """Return the configurations that exist."""
+        ...
+
+    async def write(self, changed: OutdatedConfiguration) -> bool:
+        """Replace the webhooks of one configuration; False if it has changed since it was read."""
+        ...
 
 
 class DocumentReceiver(Protocol):
@@ -45,7 +74,7 @@ class PolicyCheck(Protocol):
         ...
 
     async def review(self, asked: DocumentReview) -> PolicyReview:
-        """Return the result of `webhook.core.policy_admission.policy_review.review_policy`."""
+        """Return the result of `webhook.core.policy_changes.policy_review.review_policy`."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Stores of counters, breakers and uid records."""
+"""Stores of counters, breakers and uid records, and the clock."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -6,6 +6,14 @@ from typing import Protocol
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.breaker.outcome_types import Outcomes, Settlement, Start
 from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, Seen, ServiceSnapshot, Sighting, UnseenPod
+
+
+class Clock(Protocol):
+    """Source of time."""
+
+    def now_us(self) -> int:
+        """Microseconds since the Unix epoch; never goes back."""
+        ...
 
 
 class CounterStore(Protocol):

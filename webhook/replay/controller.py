@@ -17,7 +17,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod, PodStatus
 from webhook.core.pods.start_outcome import StartResult
 from webhook.ports import Clock, NamespaceLabels
-from webhook.replay.store_switch import ReplayStore
+from webhook.replay.store_outage import ReplayStore
 
 
 class ReplayController:

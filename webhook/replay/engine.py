@@ -5,6 +5,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from webhook.commands.simulator import Admission, Ask, admit, in_words
 from webhook.core.admission.decision import Verdict
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.admission_request import BadReviewError
@@ -13,8 +14,6 @@ from webhook.core.quota import CounterPlan
 from webhook.errors import UserError
 from webhook.interceptor import Interceptor, UnknownNamespaceError
 from webhook.observers import Observers
-from webhook.offline.simulator import Admission, Ask, admit, in_words
-from webhook.replay.answer_lines import breaker_of, remaining_of, used_of
 from webhook.replay.controller import ReplayController
 from webhook.replay.environment import ReplayEnvironment
 from webhook.replay.events import (
@@ -30,11 +29,11 @@ from webhook.replay.events import (
     StatusAsked,
     StoreChange,
     SumFields,
+    record,
 )
-from webhook.replay.outcomes import record
 from webhook.replay.queue import ReplayQueue
 from webhook.replay.store_outage import StoreOutage
-from webhook.replay.summary import BreakerSummary
+from webhook.replay.summary import BreakerSummary, breaker_of, remaining_of, used_of
 
 _SECOND_US = 1_000_000
 

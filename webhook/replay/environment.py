@@ -1,12 +1,36 @@
 """Environment of a replay: its virtual clock, store, policies and Namespace labels, all set by events."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Protocol
 
+from msgspec.structs import replace
+
+from webhook.commands.policy_argument import load_policy
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.policy.model import LoadedPolicy
+from webhook.core.document import Purpose
+from webhook.core.policy.model import LoadedPolicy, Policy
+from webhook.core.policy_spec import Scope
 from webhook.ports import Clock, NamespaceLabels, PolicySource
-from webhook.replay.store_switch import ReplayStore
+from webhook.replay.store_outage import ReplayStore
+
+
+def load_replay_policy(path: Path, *, is_shared: bool) -> LoadedPolicy:
+    """Read a policy; UserError if it is invalid. `is_shared`: the counters are in a Redis that a fleet may use too."""
+    loaded = load_policy(path, Purpose.REPLAY)
+    return replace(loaded, policy=_of_one_cluster(loaded.policy)) if is_shared else loaded
+
+
+def _of_one_cluster(policy: Policy) -> Policy:
+    """Return the policy without `scope: Fleet`: a replay must not change what a fleet counts."""
+    return replace(
+        policy,
+        pools=tuple(replace(pool, scope=Scope.CLUSTER) for pool in policy.pools),
+        services=tuple(
+            replace(service, quota=replace(service.quota, scope=Scope.CLUSTER)) if service.quota else service
+            for service in policy.services
+        ),
+    )
 
 
 class SettableClock(Clock, Protocol):

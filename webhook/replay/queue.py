@@ -12,10 +12,10 @@ from webhook.controller.release.releaser import PodReleaser, ReleaseActions
 from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.admission.queueing import obstacle, priority_of
 from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.controller.waiting_pod import WaitingPod
 from webhook.core.kubernetes.controllers import controller_source
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.quota import Acquire, CounterPlan, pod_cost
-from webhook.core.release_queue import WaitingPod
 from webhook.errors import NoStoreAnswerError
 from webhook.replay.controller import ReplayController
 from webhook.replay.environment import SettableClock

@@ -11,18 +11,18 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 from webhook.authentication.authenticator import Verified, require_role
-from webhook.authentication.certificates.peer_recheck import TrustedCas
 from webhook.authentication.identities import Role
+from webhook.authentication.jwt import KeyNotFoundError
+from webhook.authentication.peer_recheck import TrustedCas
 from webhook.authentication.strategies import AuthenticationStrategy
-from webhook.authentication.tokens.jwt import KeyNotFoundError
 from webhook.core.kubernetes.admission_request import BadReviewError
-from webhook.core.outcomes.report import BadOutcomesError
+from webhook.core.outcomes import BadOutcomesError
 from webhook.core.scheduling.extender_api import BadExtenderRequestError
 from webhook.errors import AuthenticationError, CallRefusedError, CheckFailedError, NoPolicyError
 from webhook.interceptor import UnknownNamespaceError
 from webhook.outcomes.endpoint import NotAReporterError, TooManyReportsError
 from webhook.ports import Caller, Observer
-from webhook.server.connection_guard import ConnectionGuard
+from webhook.server.connection_table import ConnectionGuard
 from webhook.server.http_messages import JSON, HttpRequest, HttpResponse, closing_response
 from webhook.server.request_body import BodyReader, expects
 

@@ -1,4 +1,4 @@
-"""Table of a listener's open connections: their number and age, and which of them are trusted.
+"""Table of a listener's open connections: their number, age and trust; and the guard of those that calls use.
 
 When the table is full, a new connection displaces an untrusted one: first one from an untrusted address that waits for
 its handshake, then any from such an address, then the oldest untrusted one. A trusted connection is never displaced.
@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from webhook.authentication.peer_recheck import PeerRecheck
 from webhook.server.connection import Connection
 from webhook.server.handshake_throttle import HandshakeThrottle
 
@@ -126,3 +127,26 @@ class ConnectionTable:
         """Abort all connections that are left."""
         for connection in (*self._untrusted, *self._trusted):
             connection.end()
+
+
+class ConnectionGuard:
+    """Checks and records the connection of each call."""
+
+    def __init__(self, connections: ConnectionTable, peers: PeerRecheck) -> None:
+        self.connections = connections
+        self.trust = peers.trust
+        """Return the current client CAs, another object after each change."""
+        self.check_peer = peers.check
+        """Check a Peer against the current CAs; AuthenticationError if it is no longer trusted."""
+        self.record_request = connections.record_request
+        """Record that a request header is complete; return False if the response should close the connection."""
+        self.mark_trusted = connections.mark_trusted
+        """Mark a connection over which an authenticated caller has sent a whole request."""
+
+    @property
+    def is_draining(self) -> bool:
+        return self.connections.is_draining
+
+    def drain(self) -> None:
+        """From now on, every response closes its connection."""
+        self.connections.is_draining = True

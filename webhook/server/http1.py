@@ -9,7 +9,8 @@ from aiohttp.http import HttpProcessingError, HttpRequestParser
 from aiohttp.tcp_helpers import tcp_keepalive
 from msgspec.structs import replace
 
-from webhook.authentication.certificates.peer_recheck import Peer
+from webhook.authentication.peer_recheck import Peer
+from webhook.server.connection import ResponseWriter
 from webhook.server.header_limits import BoundedHeaders, MalformedRequest
 from webhook.server.http_messages import (
     NO_CONTENT,
@@ -23,7 +24,6 @@ from webhook.server.http_messages import (
     encode,
 )
 from webhook.server.request_parser import Parsed, RequestParser
-from webhook.server.response_writer import ResponseWriter
 
 OnRefused = Callable[[str, str], None]
 

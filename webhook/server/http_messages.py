@@ -15,7 +15,7 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from msgspec import Struct
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from webhook.authentication.certificates.peer_recheck import Peer
+from webhook.authentication.peer_recheck import Peer
 from webhook.core.plain_text import printable_json
 
 Headers = CIMultiDictProxy[str]

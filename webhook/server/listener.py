@@ -13,7 +13,7 @@ from typing import Any
 from webhook.errors import UserError
 from webhook.server.connection import Connection
 from webhook.server.connection_table import ConnectionTable
-from webhook.server.handshake_errors import handshake_failure
+from webhook.server.handshake_throttle import handshake_failure
 from webhook.tls.server_context import SpareSockets, send_alert, unsent
 
 _BACKLOG = 512

@@ -10,7 +10,7 @@ from webhook.core.scheduling.extender_api import BadExtenderRequestError, CallRe
 from webhook.extender.extender import Extender
 from webhook.interceptor import Interceptor
 from webhook.outcomes.endpoint import OutcomeEndpoint
-from webhook.policy.policy_webhook import PolicyWebhook
+from webhook.policy_in_force.policy_webhook import PolicyWebhook
 from webhook.ports import Caller
 from webhook.server.call_endpoint import Encoded, Route
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from webhook.ports import Observer
 from webhook.server.call_endpoint import CallEndpoint
-from webhook.server.connection_guard import ConnectionGuard
-from webhook.server.connection_table import ConnectionLimits, ConnectionTable
+from webhook.server.connection_table import ConnectionGuard, ConnectionLimits, ConnectionTable
 from webhook.server.http1 import HttpProtocols
 from webhook.server.http_messages import Handler, HttpRequest, HttpResponse
 from webhook.server.listener import Listener

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from webhook.authentication.tokens.jwt import Binding
+from webhook.authentication.jwt import Binding
 from webhook.ports.store_url import MEMORY, StoreFiles
 from webhook.ports.traces import TraceParent
 from webhook.settings import readers as read

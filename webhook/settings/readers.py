@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-from webhook.authentication.tokens.jwt import LEEWAY_MAX_SECONDS, Binding
+from webhook.authentication.jwt import LEEWAY_MAX_SECONDS, Binding
 from webhook.core.kubernetes.quantity import Duration
 from webhook.ports.store_url import MEMORY, StoreUrl
 from webhook.ports.traces import TraceParent

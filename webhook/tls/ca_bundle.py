@@ -8,8 +8,8 @@ from pathlib import Path
 
 from cryptography import x509
 
-from webhook.authentication.certificates.certificate_errors import malformed_extension
-from webhook.authentication.certificates.client_ca import ANEW
+from webhook.authentication.certificate_errors import malformed_extension
+from webhook.authentication.client_ca import ANEW
 from webhook.errors import UserError
 from webhook.support.watched_file import WatchedFile
 from webhook.tls.handshake_probe import client_trusting, probe_handshake, reason_of

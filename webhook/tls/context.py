@@ -1,7 +1,9 @@
-"""TLS context from watched files: TLS 1.3 with client certificates, tested by a handshake before it is used."""
+"""TLS contexts: from watched files, TLS 1.3 with client certificates, tested before use; and those of libraries."""
 
+import os
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,15 +13,38 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from webhook.authentication.certificates.certificate_errors import malformed_extension
-from webhook.authentication.certificates.certificate_identity import UNREADABLE
-from webhook.authentication.certificates.client_ca import ANEW, authorities_of, certificates_of, extension
-from webhook.authentication.certificates.peer_recheck import TrustedCas
+from webhook.authentication.certificate_errors import malformed_extension
+from webhook.authentication.certificate_identity import UNREADABLE
 from webhook.authentication.certificates.weak_rsa_keys import weakness
+from webhook.authentication.client_ca import ANEW, authorities_of, certificates_of, extension
+from webhook.authentication.peer_recheck import TrustedCas
 from webhook.errors import UserError
 from webhook.support.watched_file import WatchedFile
 from webhook.tls.handshake_probe import probe_handshake, reason_of, trusting_client
 from webhook.tls.server_context import ServerContext
+
+_PATHS = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+"""OpenSSL looks for the default CAs there; https://docs.openssl.org/3.0/man3/SSL_CTX_load_verify_locations/."""
+
+
+@contextmanager
+def without_default_cas() -> Iterator[None]:
+    """Let OpenSSL find no default CAs within the block.
+
+    aiohttp makes two contexts when it is imported, for clients that give none, and loads all CAs of the system twice.
+    Each client of Podgate gives a context, so that a start need not wait for that.
+    """
+    before = {name: os.environ.get(name) for name in _PATHS}
+    os.environ.update(dict.fromkeys(_PATHS, os.devnull))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
 
 _FILE_BYTES_MAX = 1024 * 1024
 

@@ -8,17 +8,16 @@ from typing import Any
 import msgspec
 from msgspec import Struct, inspect
 
-from webhook.adapters.kubernetes import credentials, self_subject_review
+from webhook.adapters.kubernetes import credentials, nodes, self_subject_review
 from webhook.adapters.kubernetes.api.objects import ApiStatus, Bookmark, Namespace, WatchEvent
 from webhook.adapters.kubernetes.api.server_pods import _Pods
-from webhook.adapters.kubernetes.cluster_facts import rights
+from webhook.adapters.kubernetes.cluster_facts import probing as rights
 from webhook.adapters.kubernetes.events import event_sender
 from webhook.adapters.kubernetes.leases import lease_object, server_leases
-from webhook.adapters.kubernetes.nodes import watched_nodes
 from webhook.core.checks import objects as checked
+from webhook.core.controller.held_controller import CreatingController
 from webhook.core.diagnosis import objects as reported
 from webhook.core.document.configmap import ConfigMap
-from webhook.core.held_controllers.controller import CreatingController
 from webhook.core.kubernetes.pod import Pod
 
 GOLDEN = Path(__file__).with_name("api_types.json")
@@ -46,7 +45,7 @@ ROOTS: dict[type[Struct], tuple[str, ...]] = {
     checked.NetworkPolicyObject: ("NetworkPolicy",),
     checked.LeaseHolderObject: ("Lease",),
     checked.FailureEvent: ("Event",),
-    watched_nodes._Node: ("Node",),
+    nodes._Node: ("Node",),
     lease_object._Read: ("Lease",),
     server_leases._Leases: ("LeaseList",),
     credentials._Secret: ("Secret",),

@@ -9,7 +9,7 @@ from tests.harness.fake_apiserver import CONFIGMAPS, FakeApiServer, drop, refuse
 from tests.harness.overrides import FixedClock, OverridesRecorder, entry
 from webhook.adapters.kubernetes import ApiTiming, ConfigMapOverrides, ConfigMapOverridesStore
 from webhook.errors import UserError
-from webhook.policy.active_overrides import ActiveOverrides
+from webhook.policy_in_force.active_overrides import ActiveOverrides
 from webhook.ports import Observer, OverridesStore
 
 NAME, KEY, THIS = "podgate-overrides", "overrides.yaml", "configmap podgate-system/podgate-overrides"

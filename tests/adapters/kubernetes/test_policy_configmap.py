@@ -13,7 +13,7 @@ from tests.harness.fake_apiserver import CONFIGMAPS, FakeApiServer, hang, refuse
 from tests.harness.policy_checks import ImmediateCheck
 from webhook.adapters.kubernetes import ApiTiming, ConfigMapPolicy
 from webhook.core.document.yaml.text import LARGEST_BYTES
-from webhook.policy.current_policy import CurrentPolicy
+from webhook.policy_in_force.policy_receiver import CurrentPolicy
 from webhook.ports import Observer, PolicySource
 
 POLICY, LAST_GOOD = "podgate-policy", "podgate-policy-last-good"

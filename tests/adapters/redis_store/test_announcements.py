@@ -17,8 +17,7 @@ from tests.redis_servers import RedisCluster, RedisProgram, RedisServer, Sentine
 from tests.redis_servers.access import CLUSTER_PASSWORD, acl_file, user
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock
-from webhook.adapters.redis_store import RedisStore, open_transport
-from webhook.adapters.redis_store.breakers import announcements
+from webhook.adapters.redis_store import RedisStore, announcements, open_transport
 from webhook.adapters.redis_store.codec import packed_view
 from webhook.core.breaker import BreakerView, Forcing, State
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy

@@ -40,9 +40,9 @@ from webhook.app.telemetry import Telemetry
 from webhook.core.policy_spec import WhenStoreUnavailable
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
 from webhook.errors import StoreUnavailableError
+from webhook.fallback import ReconcilerTiming, StoreFallback, fallback
 from webhook.ports.store_url import StoreFiles
 from webhook.settings import Settings
-from webhook.store import ReconcilerTiming, StoreFallback, fallback
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 

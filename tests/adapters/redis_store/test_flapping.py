@@ -30,9 +30,9 @@ from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.policy_spec import WhenStoreUnavailable
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
 from webhook.errors import StoreUnavailableError
+from webhook.fallback import FallbackReports, StoreFallback
+from webhook.fallback.breaker_ticker import LATE_US
 from webhook.ports import WatchReports
-from webhook.store import FallbackReports, StoreFallback
-from webhook.store.breaker_ticker import LATE_US
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 

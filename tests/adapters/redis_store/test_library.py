@@ -7,7 +7,7 @@ import sys
 import pytest
 from redis._parsers.base import BaseParser
 
-from webhook.adapters.redis_store.transport.error_replies import error_of
+from webhook.adapters.redis_store.transport.stream import error_of
 
 _IMPORT = """
 import json, sys

@@ -13,9 +13,9 @@ from tests.core.checks.test_checks import CHECKS, FACTS, document, result
 from tests.redis_servers import RedisCluster, RedisProgram, RedisServer
 from tests.redis_servers.access import acl_file, user
 from tests.redis_servers.waiting import until
-from webhook.adapters.redis_store.server_status import server_status
+from webhook.adapters.redis_store.store import server_status
 from webhook.core.checks.check import Observation
-from webhook.core.reporting.store_status import StoreServers, StoreStatus
+from webhook.core.reporting.status_parts import StoreServers, StoreStatus
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 

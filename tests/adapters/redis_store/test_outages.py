@@ -26,9 +26,9 @@ from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.quota import Acquire
 from webhook.errors import StoreUnavailableError
+from webhook.fallback import FallbackReports, StoreFallback
+from webhook.fallback.breaker_ticker import LATE_US
 from webhook.ports import WatchReports
-from webhook.store import FallbackReports, StoreFallback
-from webhook.store.breaker_ticker import LATE_US
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 

@@ -24,8 +24,8 @@ from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.breaker.plans import ErrorRatePlan
 from webhook.core.quota import Acquire
 from webhook.errors import StoreUnavailableError
+from webhook.fallback import FallbackReports, StoreFallback
 from webhook.ports import WatchReports
-from webhook.store import FallbackReports, StoreFallback
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 

@@ -2,7 +2,7 @@
 
 from tests.adapters.redis_store.test_transport import linked
 from tests.redis_servers import RedisCluster, RedisServer
-from webhook.adapters.redis_store.server_status import server_status
+from webhook.adapters.redis_store.store import server_status
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 

@@ -21,8 +21,8 @@ from tests.authentication.hostile_tokens.token_builder import (
     thumbprint,
 )
 from webhook.authentication.authenticator import TokenLimits
+from webhook.authentication.jwt import Binding
 from webhook.authentication.reasons import AuthFailure
-from webhook.authentication.tokens.jwt import Binding
 
 _NO_BINDING: tuple[object, ...] = (None, {}, [], "", "x", 7, True)
 _NO_THUMBPRINT: tuple[object, ...] = (None, "", 7, True, [], {}, "é")

@@ -17,9 +17,9 @@ from certs.authority import Authority, KeyPair
 from tests.harness.identity import Signer, Steady, der, identities, segment, signer
 from webhook.authentication.authenticator import Authenticator, TokenLimits
 from webhook.authentication.identities import Identities
+from webhook.authentication.jwks import read_key_set
+from webhook.authentication.published_keys import JwksUnion
 from webhook.authentication.reasons import AuthFailure
-from webhook.authentication.tokens.jwks import read_key_set
-from webhook.authentication.tokens.jwks_union import JwksUnion
 from webhook.errors import AuthenticationError
 from webhook.ports import Caller, TokenKey
 

@@ -13,6 +13,7 @@ from tests.core.reviewing import ALICE, REPLICA_SETS, Gate, envelope, policy_of
 from tests.core.rewriting import applied, patch_of, read
 from tests.core.strategies import Json, Pair, examples, pairs
 from webhook.adapters.metrics import Metrics
+from webhook.commands.simulator import Admission, Ask, admit
 from webhook.core.admission.decision import Half, WouldWrite
 from webhook.core.admission.enforcement_preview import enforced_pod
 from webhook.core.admission.mutation import patched
@@ -21,7 +22,6 @@ from webhook.core.findings import Code
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.policy.model import Match, Modes, Service
 from webhook.core.policy_spec import Mode, ResourceRules
-from webhook.offline.simulator import Admission, Ask, admit
 
 SERVICE = """
 - name: web

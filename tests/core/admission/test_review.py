@@ -12,9 +12,8 @@ from tests.core.reviewing import Gate, body, envelope, pod, policy_of
 from tests.core.strategies import PROPERTY, Json, pods
 from webhook.core.admission.decision import Decision, Half, Verdict
 from webhook.core.admission.review import _in_one_pass, _in_steps, decode, encode
-from webhook.core.kubernetes.admission_request import BadReviewError
-from webhook.core.kubernetes.admission_response import ALLOWED, ResponseStatus
-from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS, WorkloadKind
+from webhook.core.kubernetes.admission_request import ALLOWED, BadReviewError, ResponseStatus
+from webhook.core.kubernetes.controllers import WORKLOAD_KINDS, WorkloadKind
 from webhook.core.patch import Patch, add
 
 WEB = policy_of(

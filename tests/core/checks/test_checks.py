@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from tests.core.reporting.test_status import NOW_US, OPEN, snapshot
-from webhook.app.operations.shipped_manifests import manifest_files
 from webhook.core.breaker import State
 from webhook.core.checks import SECTIONS, ClusterCheck, ClusterFacts, judged
 from webhook.core.checks.calls import probes_of
@@ -30,11 +29,11 @@ from webhook.core.checks.objects import (
 from webhook.core.checks.rights import Right, expected_rights
 from webhook.core.document.configmap import KEY, OVERRIDES_KEY, ConfigMap
 from webhook.core.kubernetes.timestamps import rfc3339
-from webhook.core.reporting.decisions_status import DecisionsStatus
 from webhook.core.reporting.node_document import ShownNode
 from webhook.core.reporting.status import ServerStatus, WatchStatus, server_document
-from webhook.core.reporting.store_status import StorePlace, StoreServer, StoreServers, StoreStatus
+from webhook.core.reporting.status_parts import DecisionsStatus, StorePlace, StoreServer, StoreServers, StoreStatus
 from webhook.core.scheduling.node_load import NodeLoad
+from webhook.operations.shipped_manifests import manifest_files
 
 RUNBOOK = Path(__file__).parents[3] / "docs" / "runbook.md"
 CHECKS = {check.code: check for section in SECTIONS for check in section.checks}

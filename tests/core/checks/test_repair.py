@@ -9,7 +9,8 @@ import pytest
 from tests.core.checks.test_checks import FACTS
 from webhook.core.checks.facts import ClusterFacts
 from webhook.core.checks.objects import ReplicasObject, ServiceObject
-from webhook.core.checks.repair import install, install_or_apply, is_at_target, render, with_context
+from webhook.core.checks.repair_command import install, install_or_apply, render, with_context
+from webhook.core.checks.repair_installation import is_at_target
 from webhook.core.document.configmap import ConfigMap
 
 SECRET_PATH = "9f86d081884c7d65"

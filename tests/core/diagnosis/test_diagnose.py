@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from tests.core.recording import OWNER, RecordedShop
 from tests.core.reviewing import REPLICA_SETS, policy_of
 from tests.core.strategies import Json
+from webhook.commands.pages.pod_report_page import report_page
 from webhook.core.admission.decision import Verdict
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis import Fate, PodFacts, Report, Surroundings, WorkloadFacts, diagnose, diagnose_workload
@@ -20,7 +21,6 @@ from webhook.core.quota import Holder
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.reporting.limit_record import RecordedLimit
 from webhook.core.reporting.queue_document import QueueRow, WaitCause
-from webhook.offline.output.pod_report_page import report_page
 
 NOW_US = 1_800_000_060_000_000
 SHOP = RecordedShop()

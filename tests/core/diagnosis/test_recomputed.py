@@ -12,21 +12,21 @@ from tests.core.strategies import HASH, Json, Pair, examples, pairs
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
 from webhook.adapters.memory_store import MemoryStore
+from webhook.commands.manifests import Subject
+from webhook.commands.pages.pod_report_page import report_page
+from webhook.commands.review_object import Asker, Evaluator, ReviewedObject, judge
 from webhook.core.admission.decision import Decision
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis import PodFacts, Surroundings, diagnose
 from webhook.core.diagnosis.recomputed import recomputed, rule_notes
-from webhook.core.explanation import Note
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.overrides import Override, PartialModes, overridden
 from webhook.core.policy.model import LoadedPolicy, Policy, Service
 from webhook.core.policy_spec import Mode
 from webhook.core.reporting.decision_record import DecisionRecord
+from webhook.core.rule_notes import Note
 from webhook.interceptor import Interceptor
-from webhook.offline.manifests import Subject
-from webhook.offline.output.pod_report_page import report_page
-from webhook.offline.review_object import Asker, Evaluator, ReviewedObject, judge
 
 
 def reviewed(pod: Json, service: Service) -> tuple[ReviewedObject, list[DecisionRecord], CompiledPolicy]:

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 import yaml
 
-from webhook.app.operations.shipped_manifests import example_policy, manifest_files
-from webhook.core.installation import removal, rollout, ways
+from webhook.core.installation import removal, ways
 from webhook.core.installation.kustomization import built, objects
 from webhook.core.installation.live_ways import LiveObjects
 from webhook.core.installation.objects import Json, ObjectReference, differs, ordered
 from webhook.core.installation.ownership import handed_over
-from webhook.core.installation.plan import InstallPlan, LiveState, Obstacle, loaded
+from webhook.core.installation.plan import InstallPlan, LiveState, Obstacle, is_rolled_out, loaded, rollout_delays
 from webhook.core.installation.record import InstallationRecord
+from webhook.operations.shipped_manifests import example_policy, manifest_files
 
 MEMORY = InstallationRecord("0", "memory", "own")
 NOTHING = LiveState(None, None, None)
@@ -308,8 +308,8 @@ COMPLETE = {"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "avail
     "changed", [{"observedGeneration": 1}, {"replicas": 3}, {"updatedReplicas": 1}, {"availableReplicas": 1}]
 )
 def test_rollout_is_complete_when_all_replicas_are_current_and_available(changed: dict[str, int]) -> None:
-    assert rollout.is_complete(deployment(**COMPLETE))
-    assert not rollout.is_complete(deployment(**{**COMPLETE, **changed}))
+    assert is_rolled_out(deployment(**COMPLETE))
+    assert not is_rolled_out(deployment(**{**COMPLETE, **changed}))
 
 
 def test_delays_of_a_rollout_are_listed_once() -> None:
@@ -317,7 +317,7 @@ def test_delays_of_a_rollout_are_listed_once() -> None:
     waiting = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
     pod = {"status": {"containerStatuses": [waiting], "conditions": []}}
     unscheduled = {"status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no nodes"}]}}
-    found = rollout.delays(deployment(conditions=[failure]), [pod, pod, unscheduled])
+    found = rollout_delays(deployment(conditions=[failure]), [pod, pod, unscheduled])
     assert found == "0 of 2 replicas are available; exceeded quota; ImagePullBackOff: no such image; no nodes"
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.ledger.tag_clock import BEHIND_US, PATIENCE_US, TagClock
+from webhook.core.ledger.store_time import BEHIND_US, PATIENCE_US, TagClock
 
 NOW_US = 1_000_000_000
 HOUR_US = 3_600_000_000

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.overrides import Grant, ManualBreakerState, Override, PartialModes, QuotaReset, merged
-from webhook.core.overrides_document import load, with_entries, without_replaced, without_service, written
+from webhook.core.overrides.editing import with_entries, without_replaced, without_service, written
+from webhook.core.overrides.loading import load
 from webhook.core.policy_spec import Mode
 
 EARLY, LATE = "2026-12-01T04:00:00Z", "2026-12-01T05:00:00Z"

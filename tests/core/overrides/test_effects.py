@@ -8,7 +8,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose
 from webhook.core.document import load as load_policy
 from webhook.core.overrides import Override, breaker_resets, overridden, remarks, resets
-from webhook.core.overrides_document import load
+from webhook.core.overrides.loading import load
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import LARGEST_EXACT, CounterPlan

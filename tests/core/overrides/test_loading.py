@@ -11,8 +11,7 @@ import pytest
 from webhook.core.document import DocumentError
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.overrides import Grant, ManualBreakerState, Override, PartialModes, QuotaReset
-from webhook.core.overrides_document import OverridesDocument, load
-from webhook.core.overrides_document.loading import LARGEST_BYTES
+from webhook.core.overrides.loading import LARGEST_BYTES, OverridesDocument, load
 from webhook.core.policy_spec import Mode
 
 HERE = Path(__file__).parent

@@ -7,9 +7,9 @@ from hypothesis import given
 from tests.core.oracle import policy
 from tests.core.strategies import PROPERTY, Json, Pair, pairs, service_of
 from webhook.core.admission.mutation import placed
-from webhook.core.explanation import explain
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.placement import violations
+from webhook.core.rule_notes import explain
 
 BOTH = ["topologySpreadConstraints", "podAntiAffinity"]
 SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}

@@ -5,13 +5,13 @@ import pytest
 
 from tests.core.reviewing import ALICE, REPLICA_SETS, Gate, envelope, policy_of
 from tests.core.strategies import Json
+from webhook.commands.simulator import Admission, Ask, admit
 from webhook.core.admission.decision import Half, Verdict
 from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER
-from webhook.core.explanation import Act, explain
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
 from webhook.core.policy_spec import Mode
-from webhook.offline.simulator import Admission, Ask, admit
+from webhook.core.rule_notes import Act, explain
 
 WEB = """
 - name: web

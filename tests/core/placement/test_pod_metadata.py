@@ -9,14 +9,14 @@ from tests.core.rewriting import read
 from tests.core.strategies import Json, service_of
 from tests.core.webhook_configurations.cel import holds
 from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
+from webhook.commands.simulator import Admission, Ask, admit
 from webhook.core.admission.decision import Verdict
 from webhook.core.admission.validation import guard
-from webhook.core.explanation import Act, explain
 from webhook.core.findings import Code
+from webhook.core.rule_notes import Act, explain
 from webhook.core.webhook_configurations import ClientConfig, configurations
 from webhook.interceptor import Interceptor, UnknownNamespaceError
 from webhook.observers import Observers
-from webhook.offline.simulator import Admission, Ask, admit
 
 QUEUED = """
 - name: web

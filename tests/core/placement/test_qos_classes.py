@@ -12,9 +12,9 @@ from tests.core.rewriting import patch_of, plain, read, rewritten
 from tests.core.strategies import HASH, Json, Pair, class_pairs, examples, governed
 from webhook.core.admission.stages import check_new
 from webhook.core.admission.validation import guard
-from webhook.core.explanation import Act, Note, explain
 from webhook.core.policy.model import Service
 from webhook.core.policy_spec import Mode
+from webhook.core.rule_notes import Act, Note, explain
 
 PRESSURE = {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}
 SPOT = {"key": "spot", "operator": "Exists"}

@@ -9,8 +9,17 @@ from webhook.core.breaker import BreakerPlan
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.quantity import Duration
 from webhook.core.kubernetes.timestamps import microseconds
-from webhook.core.pods.disruption import disrupted_us, is_disrupted, replacing
-from webhook.core.pods.start_outcome import StartOutcome, StartResult, cause, created_us, ended, is_gated
+from webhook.core.pods.start_outcome import (
+    StartOutcome,
+    StartResult,
+    cause,
+    created_us,
+    disrupted_us,
+    ended,
+    is_disrupted,
+    is_gated,
+    replacing,
+)
 from webhook.core.policy_spec import Breaker, HalfOpen, OutcomeRules, OutcomeSource
 
 CREATED = "2026-11-22T00:00:00Z"

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.core.document.documents import HEAD, problems, warnings, with_service
-from tests.core.policy_admission.test_policy_review import config_map, response, reviewed
+from tests.core.policy_changes.test_policy_review import config_map, response, reviewed
 from webhook.cli import root
 from webhook.core.admission.mutation import rewrite
 from webhook.core.document import loading
@@ -14,7 +14,7 @@ from webhook.core.document.yaml import reader
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.patch import PatchOperation, add
 from webhook.core.policy.model import Policy, Service
-from webhook.core.proof import Proof, prove, prover, rewrite_check
+from webhook.core.proof import Proof, prove, prover
 from webhook.core.proof.corpus import CORPUS
 
 ZONE = "topology.kubernetes.io/zone"
@@ -56,7 +56,7 @@ def test_plain_pods_have_no_rewrite_failure() -> None:
     [service] = policy_of(rules).services
     plain = [sample for sample in CORPUS if sample.is_plain]
     assert plain
-    assert [rewrite_check.rewrite_failure(sample, service) for sample in plain] == [None] * len(plain)
+    assert [prover.rewrite_failure(sample, service) for sample in plain] == [None] * len(plain)
 
 
 # Flaws
@@ -93,7 +93,7 @@ def test_rewrite_that_never_becomes_stable_is_a_flaw(
         more = add([toleration], "spec", "tolerations") if own is None else add(toleration, "spec", "tolerations", "-")
         return (*rewrite(pod, service, policy_hash), more)
 
-    monkeypatch.setattr(rewrite_check, "rewrite", unstable)
+    monkeypatch.setattr(prover, "rewrite", unstable)
     [line] = problems(with_service("  placement: {nodeSelector: {a: b}}\n"))
     assert line.startswith("6:3: services[0].placement: {...}: a plain Pod is changed again by every rewrite")
     assert "/spec/tolerations/-" in line
@@ -107,7 +107,7 @@ def test_rewrite_that_leaves_rules_unfulfilled_is_a_flaw(
         made = rewrite(pod, service, policy_hash)
         return tuple(operation for operation in made if "nodeSelector" not in operation.path)
 
-    monkeypatch.setattr(rewrite_check, "rewrite", without_node_selector)
+    monkeypatch.setattr(prover, "rewrite", without_node_selector)
     found = problems(with_service("  placement: {nodeSelector: {disk: ssd}}\n"))
     assert any("PlacementUnfulfilled: spec.nodeSelector[disk] is missing" in line for line in found)
 
@@ -120,7 +120,7 @@ def test_rewrite_that_raises_is_a_flaw(
             raise ZeroDivisionError("of ours")
         return rewrite(pod, service, policy_hash)
 
-    monkeypatch.setattr(rewrite_check, "rewrite", failing)
+    monkeypatch.setattr(prover, "rewrite", failing)
     [flaw] = prove(policy_of("resources: {container: {max: {cpu: 8}}}")).flaws
     assert (flaw.service, flaw.stanza) == (0, "resources")
     assert flaw.reason == "a Pod with init containers cannot be rewritten: ZeroDivisionError('of ours')"
@@ -129,7 +129,7 @@ def test_rewrite_that_raises_is_a_flaw(
 def test_patch_that_cannot_be_applied_is_a_flaw(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rewrite_check, "rewrite", lambda *_: (add(1, "spec", "nothing", "here"),))
+    monkeypatch.setattr(prover, "rewrite", lambda *_: (add(1, "spec", "nothing", "here"),))
     [flaw] = prove(policy_of("placement: {nodeSelector: {a: b}}")).flaws
     assert "cannot be rewritten: JsonP" in flaw.reason
 
@@ -152,7 +152,7 @@ def fail_rewrites_with(monkeypatch: pytest.MonkeyPatch, *stanzas: str, all_requi
             raise ZeroDivisionError
         return rewrite(pod, service, policy_hash)
 
-    monkeypatch.setattr(rewrite_check, "rewrite", failing)
+    monkeypatch.setattr(prover, "rewrite", failing)
 
 
 BOTH = "placement: {nodeSelector: {a: b}}, resources: {container: {max: {cpu: 8}}}"

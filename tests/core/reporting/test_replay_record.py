@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.strategies import examples
+from webhook.commands.simulator import Ask, admission_review
 from webhook.core.admission import review
 from webhook.core.admission.decision import Half
 from webhook.core.admission.review import Request
 from webhook.core.reporting.replay_record import is_kept, labels_event, pod_event
-from webhook.offline.simulator import Ask, admission_review
 
 SECRET = "hunter2"  # part of every private value in the Pods of these tests
 CONTAINER: dict[str, Any] = {

@@ -5,7 +5,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.policy.model import LoadedPolicy, Match, Modes, Policy, Service
 from webhook.core.policy_spec import Breaker, HalfOpen, Mode, QuotaExceeded
 from webhook.core.quota import CounterPlan
-from webhook.core.reporting.service_status import service_status
+from webhook.core.reporting.status_parts import service_status
 
 NOW_US = 1_800_000_000_000_000
 BREAKER = Breaker(quota_exceeded=QuotaExceeded(), half_open=HalfOpen(probes=2))

@@ -7,7 +7,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from webhook.core.admission.messages.denials import utc
+from webhook.commands.clients.status_client import of_service
+from webhook.commands.pages.status_page import controller_page, page
+from webhook.commands.pages.table import countdown
+from webhook.core.admission.denials import utc
 from webhook.core.breaker import BreakerView, State
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.quantity import Duration, Quantity
@@ -16,8 +19,6 @@ from webhook.core.overrides import Override, PartialModes
 from webhook.core.policy.model import BreakerGuard, LoadedPolicy, Match, Modes, Policy, Pool, Service
 from webhook.core.policy_spec import Breaker, Mode, Per, Quota, QuotaExceeded, Scope, StandingQuota, Window
 from webhook.core.quota import Holder, ServiceSnapshot, Use
-from webhook.core.reporting.decisions_status import DecisionsStatus
-from webhook.core.reporting.overload_status import OverloadStatus
 from webhook.core.reporting.queue_document import FailingPods, QueueDepth
 from webhook.core.reporting.status import (
     ControllerStatus,
@@ -29,11 +30,7 @@ from webhook.core.reporting.status import (
     controller_document,
     server_document,
 )
-from webhook.core.reporting.store_status import StoreStatus
-from webhook.offline.output.controller_page import controller_page
-from webhook.offline.output.status_page import page
-from webhook.offline.output.table import countdown
-from webhook.offline.status_client import of_service
+from webhook.core.reporting.status_parts import DecisionsStatus, OverloadStatus, StoreStatus
 
 NOW_US = 1_800_000_000_000_000
 PAYMENT = Service(

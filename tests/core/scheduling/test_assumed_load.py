@@ -6,8 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from webhook.core.scheduling.assumed.assumed_load import AssumedLoad
-from webhook.core.scheduling.assumed.pod_load import PodLoad
+from webhook.core.scheduling.assumed_load import AssumedLoad, PodLoad
 from webhook.core.scheduling.node_load import Decay
 
 EVERY, WINDOW, SETTLE = 30.0, 300.0, 60.0

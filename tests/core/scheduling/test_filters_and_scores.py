@@ -11,7 +11,7 @@ from tests.core.scheduling import second_opinion
 from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec
 from webhook.core.kubernetes.quantity import Number
 from webhook.core.policy_spec.scheduling import Hot, Pressure, Scheduling, ScoreWeights, WhenUnknown
-from webhook.core.scheduling.assumed.pod_load import PodLoad
+from webhook.core.scheduling.assumed_load import PodLoad
 from webhook.core.scheduling.filters import _NO_ZONE, filters_for
 from webhook.core.scheduling.node_load import NodeLoad
 from webhook.core.scheduling.node_table import NodeRow, SchedulableNode

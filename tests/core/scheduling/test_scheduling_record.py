@@ -9,7 +9,7 @@ from webhook.core.kubernetes.pod_requests import NANO
 from webhook.core.kubernetes.quantity import Number
 from webhook.core.policy_spec import Mode
 from webhook.core.policy_spec.scheduling import Hot, Numa, Pressure, Scheduling, WhenUnknown
-from webhook.core.scheduling.assumed.pod_load import PodLoad, expected_load
+from webhook.core.scheduling.assumed_load import PodLoad, expected_load
 from webhook.core.scheduling.attempts import filter_attempt, score_attempt
 from webhook.core.scheduling.extender_api import HostPriority
 from webhook.core.scheduling.node_load import NodeLoad

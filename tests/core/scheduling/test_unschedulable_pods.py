@@ -3,11 +3,11 @@
 from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec
 from webhook.core.kubernetes.quantity import Number
 from webhook.core.policy_spec.scheduling import Hot, Scheduling
-from webhook.core.scheduling.assumed.pod_load import PodLoad
+from webhook.core.scheduling.assumed_load import PodLoad
+from webhook.core.scheduling.attempts import UnschedulablePods
 from webhook.core.scheduling.filters import filters_for
 from webhook.core.scheduling.node_load import NodeLoad
 from webhook.core.scheduling.node_table import NodeRow, SchedulableNode
-from webhook.core.scheduling.unschedulable_pods import UnschedulablePods
 
 FILTERS = filters_for(Pod(PodMetadata(), PodSpec(containers=(Container(),))), Scheduling(hot=Hot(cpu=Number(0.8))))
 SMALL, LARGE = ("web", PodLoad(1, 1)), ("web", PodLoad(2, 1))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.core.strategies import OUR_ANNOTATION, PROPERTY, Json, pods, services
 from webhook.core.admission.validation import guard
 from webhook.core.document import Purpose, load
+from webhook.core.kubernetes.controllers import WORKLOAD_KINDS
 from webhook.core.kubernetes.name_patterns import matches_pattern
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.matching import Matcher
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES, FailureMode, Modes, Policy, Service, Unmatched

@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 from certs.authority import Authority
 from certs.files import write_key_pair
 from webhook.cli import root
+from webhook.commands.pages.yaml_stream import yaml_stream
 from webhook.core.document import Purpose, load
 from webhook.core.webhook_configurations import ClientConfig, ServiceReference, configurations
 from webhook.errors import UserError
-from webhook.offline.output.yaml_stream import yaml_stream
 
 PAGE = Path(__file__).parents[3] / "docs" / "policy.md"
 HEAD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\n"

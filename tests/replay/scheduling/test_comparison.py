@@ -7,9 +7,9 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose, load
 from webhook.core.scheduling.node_load import NodeLoad
 from webhook.core.scheduling.node_table import SchedulableNode
-from webhook.replay.scheduling.comparison import SchedulerComparison, compared
 from webhook.replay.scheduling.nodes import SimulatedNode
 from webhook.replay.scheduling.pods import ScheduledPod, generated_pods
+from webhook.replay.scheduling.simulation import SchedulerComparison, compared
 
 GIB = 1 << 30
 POLICY = CompiledPolicy(

@@ -7,17 +7,14 @@ from webhook.adapters.kubernetes.api.timing import ApiTiming
 from webhook.adapters.kubernetes.cluster_keys import ClusterKeys
 from webhook.adapters.kubernetes.cluster_objects import ClusterObjects
 from webhook.adapters.kubernetes.credentials import ClusterCredentials
-from webhook.adapters.kubernetes.events.event_sender import EventSender, EventTiming
+from webhook.adapters.kubernetes.events.event_sender import PLACE_TIMING, EventSender, EventTiming, PodPlaceEvents
 from webhook.adapters.kubernetes.events.observer import Events
-from webhook.adapters.kubernetes.events.place_events import PLACE_TIMING, PodPlaceEvents
+from webhook.adapters.kubernetes.held_controllers import HeldControllers
 from webhook.adapters.kubernetes.leader_port import LeaderPlainPort
 from webhook.adapters.kubernetes.leases.lease import Lease, LeaseTiming
 from webhook.adapters.kubernetes.leases.server_leases import ServerLeases, ServerLeaseTiming
 from webhook.adapters.kubernetes.namespaces import WatchedNamespaces
-from webhook.adapters.kubernetes.nodes.node_metrics import NodeMetrics
-from webhook.adapters.kubernetes.nodes.node_topology import WatchedNumaTopologies
-from webhook.adapters.kubernetes.nodes.scheduler_wake import StorageClassWake
-from webhook.adapters.kubernetes.nodes.watched_nodes import WatchedNodes
+from webhook.adapters.kubernetes.nodes import NodeMetrics, StorageClassWake, WatchedNodes, WatchedNumaTopologies
 from webhook.adapters.kubernetes.overrides_configmap import ConfigMapOverrides, ConfigMapOverridesStore
 from webhook.adapters.kubernetes.pod_gates import PodGates, open_gates
 from webhook.adapters.kubernetes.pods import WatchedPods, annotations, continuity_of
@@ -26,7 +23,6 @@ from webhook.adapters.kubernetes.self_subject_review import OwnUser
 from webhook.adapters.kubernetes.service_proxy import ClusterPlainPort
 from webhook.adapters.kubernetes.service_statuses import ServiceStatuses
 from webhook.adapters.kubernetes.webhook_configurations import WebhookConfigurations
-from webhook.adapters.kubernetes.workloads.held_controllers import HeldControllers
 
 __all__ = [
     "PLACE_TIMING",

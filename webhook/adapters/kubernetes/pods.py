@@ -13,9 +13,8 @@ from dataclasses import replace
 from kubernetes_asyncio.client import ApiClient
 
 from webhook.adapters.kubernetes.api.collection import Collection, decoded, listed
-from webhook.adapters.kubernetes.api.objects import Listed
+from webhook.adapters.kubernetes.api.objects import Listed, number
 from webhook.adapters.kubernetes.api.requests import GONE, ApiError, GarbledError, RefusedError, answer
-from webhook.adapters.kubernetes.api.versions import number
 from webhook.adapters.kubernetes.api.watch import ApiTiming, ListStart, Watch, WatchHandler
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES

@@ -10,9 +10,8 @@ import asyncio
 from kubernetes_asyncio.client import ApiClient
 
 from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, listed
-from webhook.adapters.kubernetes.api.objects import Listed
+from webhook.adapters.kubernetes.api.objects import Listed, number
 from webhook.adapters.kubernetes.api.requests import ApiError
-from webhook.adapters.kubernetes.api.versions import number
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
 from webhook.adapters.kubernetes.last_good import PLACE as LAST_GOOD_PLACE
 from webhook.adapters.kubernetes.last_good import LastGood

@@ -78,18 +78,16 @@ IN_FLIGHT = _gauge("calls_in_flight", "", "Calls being answered now.")
 REFUSED = _counter("refused_calls_total", "reason", "Calls rejected before any decision.", REASONS_MAX)
 
 FINDINGS = _counter("findings_total", "service code mode", "Policy findings, by the mode that applied to them.")
-WOULD_DENY = _counter("would_deny_total", "service concern", "Pods that Enforce instead of Warn or Audit would deny.")
+WOULD_DENY = _counter("would_deny_total", "service concern", "Pods admitted in Warn or Audit that Enforce would deny.")
 WOULD_REWRITE = _counter(
     "would_rewrite_total",
     "service concern",
-    "Pods that Enforce instead of Warn or Audit would rewrite and admit.",
+    "Pods admitted in Warn or Audit that Enforce would rewrite.",
 )
 DEGRADED = _counter(
     "degraded_total", "service", "New Pods rewritten to the degraded placement because of an open breaker."
 )
-WOULD_DEGRADE = _counter(
-    "would_degrade_total", "service", "New Pods that Enforce instead of Warn or Audit would degrade."
-)
+WOULD_DEGRADE = _counter("would_degrade_total", "service", "New Pods in Warn or Audit that Enforce would degrade.")
 EXEMPT = _counter("exempt_total", "exemption", "New Pods not handled because of an exemption.", REASONS_MAX)
 UNMATCHED = _counter("unmatched_total", "namespace", "New Pods that no service owns.", NAMESPACES_MAX)
 WORKLOADS = _counter("workload_reviews_total", "service operation decision", "Reviews of Pod templates answered.")
@@ -154,14 +152,16 @@ QUEUE_LATENCY = Family(
     "Time from the moment at which a waiting Pod may be released to the removal of its gate.",
 )
 
-EXTENDER_CALLS = _counter("extender_calls_total", "verb result", "Calls of kube-scheduler by what became of them.")
+EXTENDER_CALLS = _counter("extender_calls_total", "verb result", "Calls from kube-scheduler, by result.")
 EXTENDER_DURATION = Family(
     "podgate_extender_duration_seconds", MetricKind.HISTOGRAM, ("verb",), "Time to answer a call of kube-scheduler."
 )
 EXTENDER_REFUSED_NODES = _counter(
     "extender_refused_nodes_total", "service reason", "Nodes that a rule refused; without Enforce they pass."
 )
-EXTENDER_NODES = _gauge("extender_nodes", "source", "Nodes by the source of their load; unknown without a fresh one.")
+EXTENDER_NODES = _gauge(
+    "extender_nodes", "source", "Nodes by the source of their load; `unknown` if no source has fresh data."
+)
 EXTENDER_WAKES = _counter("extender_wakes_total", "", "Wakes of kube-scheduler, because a refused Pod fits again.")
 EXTENDER_RECORDS_EVICTED = _counter(
     "extender_records_evicted_total", "", "Scheduling records that were dropped for those of other Pods."

@@ -37,7 +37,7 @@ from prometheus_client.utils import floatToGoString
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import Durations, Row
 from webhook.adapters.metrics.families import Family, MetricKind
-from webhook.adapters.metrics.zeros import ZeroLines
+from webhook.adapters.metrics.label_sets import ZeroLines
 
 _SCOPE = "podgate"
 _openmetrics_text: Callable[..., bytes] = openmetrics.generate_latest  # the library declares no types here

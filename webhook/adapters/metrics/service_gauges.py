@@ -7,7 +7,7 @@ from webhook.adapters.metrics.accumulators import OTHER, Row
 from webhook.adapters.metrics.families import NAMESPACES_MAX, Family
 from webhook.core.breaker import State, Transition
 from webhook.core.quota import Holder, ServiceSnapshot, Use, is_cpu
-from webhook.core.quota.open_breaker_limit import Guarded
+from webhook.core.reporting.status_parts import Guarded
 
 _SECOND_US = 1_000_000
 

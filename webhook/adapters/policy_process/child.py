@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from webhook.core.document import Problem, Purpose
 from webhook.core.document.yaml.problems import DOCUMENT
-from webhook.core.policy_admission.policy_process_codec import CheckResult, check_policy, decode, encode
-from webhook.core.policy_admission.policy_review import DocumentReview, review_policy
+from webhook.core.policy_changes.policy_process_codec import CheckResult, check_policy, decode, encode
+from webhook.core.policy_changes.policy_review import DocumentReview, review_policy
 
 CPU_SECONDS_MAX = 60
 """Ends an orphaned process, too."""

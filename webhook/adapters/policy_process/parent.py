@@ -14,10 +14,10 @@ import msgspec
 
 import webhook
 from webhook.core.document import LoadResult, Purpose
-from webhook.core.policy_admission.policy_process_codec import CheckResult, decode, encode, service_of
-from webhook.core.policy_admission.policy_review import DocumentReview, PolicyReview
+from webhook.core.policy_changes.policy_process_codec import CheckResult, decode, encode, service_of
+from webhook.core.policy_changes.policy_review import DocumentReview, PolicyReview
 from webhook.errors import CheckFailedError
-from webhook.support.garbage_collection import put_off
+from webhook.support.process_memory import put_off
 
 TIMEOUT_SECONDS = 60.0
 """From the process's start. It suffices for the largest policy in a container with a tenth of a core."""

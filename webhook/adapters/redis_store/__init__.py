@@ -4,7 +4,7 @@ How the script works: docs/design/script-operation.md.
 """
 
 import webhook.adapters.redis_store.library  # noqa: F401  first: it bounds what the others import
-from webhook.adapters.redis_store.decisions.stream import RedisDecisions
+from webhook.adapters.redis_store.decision_stream import RedisDecisions
 from webhook.adapters.redis_store.store import RedisStore
 from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.adapters.redis_store.transport.redis_url import open_transport

@@ -275,7 +275,7 @@ def _fail_all(batch: Sequence[_Waiting], reason: str, *, sent: bool) -> None:
 
 
 def _tell_late(future: "asyncio.Future[Any]", charged_us: int | None) -> None:
-    """Tell the caller of an operation that has failed at its deadline what became of it."""
+    """Tell the caller of an operation that failed at its deadline its late result."""
     error = None if future.cancelled() else future.exception()
     if isinstance(error, NoStoreAnswerError) and error.charged_us is not None and not error.charged_us.done():
         error.charged_us.set_result(charged_us)

@@ -11,11 +11,11 @@ import msgspec
 from redis.exceptions import ResponseError
 
 from webhook.adapters.redis_store import codec
-from webhook.adapters.redis_store.breakers.cache import BreakerCache
+from webhook.adapters.redis_store.breaker_cache import BreakerCache
 from webhook.adapters.redis_store.keys import probe_key
+from webhook.adapters.redis_store.loss_detector import SettledMark
 from webhook.adapters.redis_store.operations import ACQUIRE, QUEUE, ScriptOperation
 from webhook.adapters.redis_store.plans import PreparedPlan
-from webhook.adapters.redis_store.settled_mark import SettledMark
 from webhook.adapters.redis_store.store_clock import StoreClock
 from webhook.adapters.redis_store.transport.protocol import Transport
 

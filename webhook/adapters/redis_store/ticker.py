@@ -10,8 +10,8 @@ from operator import is_
 from typing import NamedTuple
 
 from webhook.adapters.redis_store import codec, error_classes, operations
-from webhook.adapters.redis_store.breakers.cache import BreakerCache
-from webhook.adapters.redis_store.breakers.ledger import RedisBreakerLedger
+from webhook.adapters.redis_store.breaker_cache import BreakerCache
+from webhook.adapters.redis_store.breaker_ledger import RedisBreakerLedger
 from webhook.adapters.redis_store.lane_group import Lanes
 from webhook.adapters.redis_store.loss_detector import LossDetector
 from webhook.adapters.redis_store.plans import PlanCache, PreparedPlan

@@ -11,12 +11,12 @@ import uvloop
 from webhook.adapters.clocks import SystemClock, WallClock
 from webhook.adapters.metrics import CONTENT_TYPE
 from webhook.adapters.node_loads import MetricsApiLoads, PrometheusLoads
-from webhook.app.policy.policy_source import FollowedPolicy, follow_policy
+from webhook.app.policy_source import FollowedPolicy, follow_policy
 from webhook.app.scheduling.reports import SchedulingReports
 from webhook.app.serving_tls import open_tls
 from webhook.app.supervision import ReadinessLog, run_forever, stop_signals
 from webhook.app.telemetry import Telemetry
-from webhook.authentication.certificates.peer_recheck import PeerRecheck
+from webhook.authentication.peer_recheck import PeerRecheck
 from webhook.authentication.scheduler_certificate import CertificateStrategy
 from webhook.core.document import Purpose
 from webhook.core.policy_spec.nodes import LoadSource, Nodes
@@ -25,12 +25,10 @@ from webhook.extender.load_refresher import LoadRefresher
 from webhook.extender.wake_loop import WakeLoop
 from webhook.ports.scheduling import NodeLoads
 from webhook.server.call_endpoint import CallEndpoint, CallLimits
-from webhook.server.connection_guard import ConnectionGuard
-from webhook.server.connection_table import ConnectionLimits, ConnectionTable
+from webhook.server.connection_table import ConnectionGuard, ConnectionLimits, ConnectionTable
+from webhook.server.plain.extender_pages import NODES, SCHEDULING, node_page, scheduling_page
 from webhook.server.plain.health import plain_handler
 from webhook.server.plain.local_pages import local_handler
-from webhook.server.plain.node_loads import NODES, node_page
-from webhook.server.plain.scheduling_records import SCHEDULING, scheduling_page
 from webhook.server.routes import extender_routes
 from webhook.server.server import Server, ServerTimeouts
 from webhook.settings import ExtenderSettings, ListenAddress

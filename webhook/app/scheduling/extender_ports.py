@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
+from webhook.commands.clients import status_client
 from webhook.errors import UserError
-from webhook.offline import status_client
 from webhook.support.kubeconfig import Kubeconfig
 
 DEFAULT_URL = "http://127.0.0.1:8083"

@@ -41,7 +41,7 @@ class SchedulingReports:
             self._traced.decided(pod, service, attempt)
 
     def ended(self, verb: str, result: CallResult, duration_ns: int) -> None:
-        """Receive what became of a call, and how long it took."""
+        """Receive the result of a call, and how long it took."""
         self._metrics.called(verb, result, duration_ns)
         if self._traced is not None:
             self._traced.answered(verb, duration_ns)

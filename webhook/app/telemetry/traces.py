@@ -1,12 +1,26 @@
-"""Opening of the traces of a process, with what describes it in each of them."""
+"""Opening of the traces of a process, with its role and what describes it in each of them."""
 
+import os
 import time
 from socket import gethostname
 
+from webhook.adapters.metrics import ProcessRole
 from webhook.adapters.traces import RatioSampler, Traces, open_traces
 from webhook.ports.store_url import StoreUrl
 from webhook.ports.traces import TraceParent
-from webhook.settings import MEMORY, ControllerSettings, ProcessSettings, Settings
+from webhook.settings import MEMORY, ControllerSettings, ProcessSettings, Settings, in_cluster
+
+
+def role_of(settings: ProcessSettings) -> ProcessRole:
+    """Return the roles of this process: a server with in-memory counters reconciles them as well."""
+    if not isinstance(settings, ControllerSettings):
+        return ProcessRole.SCHEDULES
+    if not isinstance(settings, Settings):
+        return ProcessRole.RECONCILES
+    if settings.store != MEMORY:
+        return ProcessRole.REVIEWS | ProcessRole.SHARES_STORE
+    has_cluster = settings.kubeconfig is not None or in_cluster(os.environ)
+    return ProcessRole.REVIEWS | ProcessRole.RECONCILES if has_cluster else ProcessRole.REVIEWS
 
 
 def traces_of(settings: ProcessSettings, version: str) -> Traces | None:

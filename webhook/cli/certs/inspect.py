@@ -1,14 +1,49 @@
-"""`podgate certs inspect`: names, validity and issuer of certificates in files."""
+"""`podgate certs inspect`: names, validity and issuer of certificates in files, as text, JSON or YAML."""
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
-from certs import describe, read_certificates
-from webhook.cli.certs.descriptions import show
+from certs import Description, describe, read_certificates
 from webhook.cli.options.certs_errors import user_errors
-from webhook.cli.options.output_formats import report_option
+from webhook.cli.options.command_group import document_text, report_option
+from webhook.core.plain_text import printable_document
+
+
+def show(described: list[tuple[Path, Description]], output: str) -> None:
+    rows = [{"file": str(path), **_times(asdict(description))} for path, description in described]
+    text = document_text(rows, output)
+    if text is not None:
+        click.echo(text)
+        return
+    for path, one in printable_document(described):
+        click.echo(path)
+        click.echo(f"  subject      {one.subject or '-'}")
+        click.echo(f"  names        {', '.join(one.sans) or '-'}")
+        click.echo(f"  issuer       {one.issuer}")
+        click.echo(f"  usages       {', '.join(one.usages) or ('CA' if one.is_ca else '-')}")
+        click.echo(f"  fingerprint  sha256:{one.fingerprint_sha256}")
+        click.echo(f"  valid until  {one.not_after:%Y-%m-%dT%H:%M:%SZ} ({_life(one)})")
+        if one.renewal is not None:
+            click.echo(f"  renewed from {one.renewal:%Y-%m-%dT%H:%M:%SZ} on, if a rotation manages it")
+        click.echo(f"  signed by    {one.verified_by or 'none of the given CAs'}")
+
+
+def _times(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with its times as text."""
+    return {key: f"{value:%Y-%m-%dT%H:%M:%SZ}" if isinstance(value, datetime) else value for key, value in row.items()}
+
+
+def _life(one: Description) -> str:
+    if one.is_expired:
+        return f"EXPIRED {abs(one.days_left):.1f} days ago"
+    if one.is_early:
+        return f"NOT YET VALID, from {one.not_before:%Y-%m-%dT%H:%M:%SZ}"
+    return f"{one.days_left:.1f} days left"
+
 
 _FILE = click.Path(path_type=Path)
 

@@ -7,9 +7,9 @@ import click
 
 from certs import CA_LIFETIME, LEAF_LIFETIME, IssueRequest, refuse_existing
 from certs import issue as issue_certificates
-from webhook.cli.certs.descriptions import show
+from webhook.cli.certs.inspect import show
 from webhook.cli.options.certs_errors import user_errors
-from webhook.cli.options.output_formats import report_option
+from webhook.cli.options.command_group import report_option
 from webhook.errors import UserError
 
 _FILE = click.Path(path_type=Path)

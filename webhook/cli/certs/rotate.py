@@ -7,7 +7,7 @@ import click
 
 from certs import CA_LIFETIME, LEAF_LIFETIME, CaFolder, Lifetimes, folder_lock
 from webhook.cli.options.certs_errors import user_errors
-from webhook.cli.options.output_formats import document_text, report_option
+from webhook.cli.options.command_group import document_text, report_option
 from webhook.errors import UserError
 
 _FILE = click.Path(path_type=Path)

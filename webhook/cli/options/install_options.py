@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.cli.options.urls import base_url
+from webhook.cli.options.durations import base_url
 from webhook.core.installation import ways
 from webhook.core.installation.kustomization import built, objects
 from webhook.core.installation.plan import InstallPlan, outside
@@ -22,8 +22,8 @@ from webhook.support.kubeconfig import Kubeconfig
 from webhook.support.redaction import masked
 
 if TYPE_CHECKING:
-    from webhook.app.operations.call_proof import InstallProofs
-    from webhook.app.operations.installer import InstallProgress, InstallTerms
+    from webhook.operations.call_proof import InstallProofs
+    from webhook.operations.installer import InstallProgress, InstallTerms
 
 _ADMISSION_PORT, _PLAIN_PORT = 8443, 8081
 _URL = "https://HOST:PORT"
@@ -66,7 +66,7 @@ class InstallOptions:
         terms: "InstallTerms",
         progress: "InstallProgress",
     ) -> "InstallProofs | None":
-        from webhook.app.operations import outside_server, pki_folder  # noqa: PLC0415  load slowly
+        from webhook.operations import outside_server, pki_folder  # noqa: PLC0415  load slowly
 
         self._check_outside()
         address = base_url("--server-url", server_url)
@@ -90,7 +90,7 @@ class InstallOptions:
     async def _in_cluster(
         self, where: Kubeconfig, policy: str | None, terms: "InstallTerms", progress: "InstallProgress"
     ) -> "InstallProofs | None":
-        from webhook.app.operations import cluster_server  # noqa: PLC0415  loads slowly
+        from webhook.operations import cluster_server  # noqa: PLC0415  loads slowly
 
         if self.status_url is not None:
             raise UserError(
@@ -106,7 +106,7 @@ class InstallOptions:
         return await cluster_server.install_in_cluster(plan, servers, terms, progress)
 
     def _plan(self, record: InstallationRecord, policy: str | None) -> InstallPlan:
-        from webhook.app.operations import shipped_manifests  # noqa: PLC0415  loads slowly
+        from webhook.operations import shipped_manifests  # noqa: PLC0415  loads slowly
 
         files = shipped_manifests.manifest_files()
         way = ways.kustomization(record.mode, record.certificates, has_scheduler=self.has_scheduler)

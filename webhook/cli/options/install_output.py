@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from webhook.cli.options.output_formats import document_text
+from webhook.cli.options.command_group import document_text
 from webhook.core.plain_text import printable
 
 

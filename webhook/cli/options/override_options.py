@@ -20,7 +20,7 @@ from webhook.core.overrides import Override
 from webhook.core.plain_text import printable
 from webhook.core.policy.model import Policy
 from webhook.errors import UserError
-from webhook.policy.overrides_editor import Combination, OverridesEditor, new_entry
+from webhook.policy_in_force.overrides_editor import Combination, OverridesEditor, new_entry
 from webhook.ports import OverridesStore
 from webhook.support.input_files import content
 from webhook.support.kubeconfig import Kubeconfig
@@ -175,7 +175,7 @@ def in_force(where: OverridesLocation) -> list[Override]:
 
 @asynccontextmanager
 async def _opened(where: OverridesLocation) -> AsyncIterator[OverridesStore]:
-    from webhook.app.policy.overrides_store import open_overrides  # noqa: PLC0415  --help needs no client
+    from webhook.operations.stored_documents import open_overrides  # noqa: PLC0415  --help needs no client
 
     async with open_overrides(where.kubeconfig, where.file, dry_run=where.dry_run) as store:
         yield store

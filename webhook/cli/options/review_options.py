@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import click
 
+from webhook.commands.clients.server_options import ServerOptions
+from webhook.commands.review_object import Asker
+from webhook.commands.simulator import USER
 from webhook.errors import UserError
-from webhook.offline.review_object import Asker
-from webhook.offline.server_options import ServerOptions
-from webhook.offline.simulator import USER
 
 PATH = click.Path(path_type=Path, allow_dash=True)
 _FILE = click.Path(path_type=Path)

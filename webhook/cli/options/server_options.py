@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 
 import click
 
-from webhook.app.operations.server_discovery import FoundServer, ServerLocation, open_leader, open_server
 from webhook.cli.options.cluster_options import kubeconfig_options, user_kubeconfig
+from webhook.commands.clients.status_client import no_services, parsed, queue_document
 from webhook.core.document.loading import load_unproved
 from webhook.core.plain_text import printable
 from webhook.core.reporting.queue_document import QueueDocument
 from webhook.core.reporting.status import CONTROLLER
 from webhook.errors import UserError
-from webhook.offline.status_client import no_services, parsed, queue_document
+from webhook.operations.server_discovery import FoundServer, ServerLocation, open_leader, open_server
 from webhook.support.input_files import content
 from webhook.support.kubeconfig import Kubeconfig
 

@@ -6,17 +6,17 @@ import sys
 import click
 import msgspec
 
-from webhook.app.operations.live_policy import read_live_policy
 from webhook.cli.options.cluster_options import kubeconfig_options
-from webhook.cli.options.output_formats import document_text, report_option
+from webhook.cli.options.command_group import document_text, report_option
+from webhook.commands.policy_argument import read_document
 from webhook.core.document import DocumentError
 from webhook.core.document.defaults import ATOMIC, ATOMIC_IN_0_1
 from webhook.core.document.loading import load_unproved
 from webhook.core.plain_text import printable
 from webhook.core.policy.model import Policy
-from webhook.core.policy_diff import compare
+from webhook.core.policy_changes.differences import compare
 from webhook.errors import UserError
-from webhook.offline.policy_argument import read_document
+from webhook.operations.stored_documents import read_live_policy
 from webhook.support.kubeconfig import Kubeconfig
 
 LIVE = "live"

@@ -5,10 +5,10 @@ from dataclasses import asdict
 
 import click
 
-from webhook.cli.options.output_formats import document_text, report_option
+from webhook.cli.options.command_group import document_text, report_option
+from webhook.commands.policy_argument import read_document
 from webhook.core.document import DocumentError, Problem, Purpose, load
 from webhook.core.plain_text import printable
-from webhook.offline.policy_argument import read_document
 
 
 @click.command()

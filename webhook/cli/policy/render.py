@@ -1,4 +1,4 @@
-"""`podgate policy render`: a policy with its defaults applied, and the source of each value."""
+"""`podgate policy render` and `schema`: a policy with defaults and the source of each value, and the JSON Schema."""
 
 import json
 import sys
@@ -6,11 +6,21 @@ from typing import Any
 
 import click
 
-from webhook.core.document import DocumentError, render
+from webhook.commands.policy_argument import read_document
+from webhook.core.document import DocumentError, render, schema
 from webhook.core.document.rendering import plain, sources, yaml_lines
 from webhook.core.document.yaml.problems import suggestion
 from webhook.core.plain_text import printable, printable_json
-from webhook.offline.policy_argument import read_document
+
+
+@click.command("schema")
+def print_schema() -> None:
+    """Print the JSON Schema of a policy, for editors.
+
+    It describes the structure of a document; `podgate policy lint` also checks the rules between fields.
+    """
+    click.echo(json.dumps(schema(), indent=2))
+
 
 NO_SUCH_SERVICE = 4
 

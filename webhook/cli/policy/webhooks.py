@@ -12,7 +12,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from certs import read, read_certificates
 from webhook.authentication.secret_path_file import read_paths
 from webhook.cli.options.certs_errors import user_errors
-from webhook.cli.options.urls import base_url
+from webhook.cli.options.durations import base_url
+from webhook.commands.pages.webhooks_page import page
+from webhook.commands.pages.yaml_stream import yaml_stream
+from webhook.commands.policy_argument import read_document
 from webhook.core.document import DocumentError, Purpose, load
 from webhook.core.plain_text import printable
 from webhook.core.webhook_configurations import (
@@ -23,9 +26,6 @@ from webhook.core.webhook_configurations import (
     explanation,
 )
 from webhook.errors import UserError
-from webhook.offline.output.webhooks_page import page
-from webhook.offline.output.yaml_stream import yaml_stream
-from webhook.offline.policy_argument import read_document
 
 Json = dict[str, Any]
 
@@ -46,7 +46,7 @@ _PORT, _LARGEST_PORT = 443, 65535
     type=click.Path(path_type=Path),
     help="For a server in reduced mode: its --reduced-path-file. Its first line is the path to call.",
 )
-@click.option("--all-calls", is_flag=True, help="Leave out no call for a Pod of the services' namespaces.")
+@click.option("--all-calls", is_flag=True, help="Call Podgate for every Pod in the services' namespaces.")
 @click.option("--explain", is_flag=True, help="Print which calls for new Pods are made and left out, and why, instead.")
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), help="[default: yaml; with --explain, a table]")
 @user_errors

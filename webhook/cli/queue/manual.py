@@ -50,7 +50,7 @@ def release(pod: str, terms: Callable[[], OverrideTerms], where: OverridesLocati
     This writes an override with the Pod's uid, see `podgate override`. It needs the right to get the Pod, too. Exit
     codes are those of `podgate override`.
     """
-    from webhook.app.operations.gated_pod import find_gated  # noqa: PLC0415  loads slowly
+    from webhook.operations.gated_pod import find_gated  # noqa: PLC0415  loads slowly
 
     asked = terms()
     namespace, name = _parts(pod)
@@ -72,7 +72,7 @@ def drop(*, pod: str, reason: str | None, dry_run: bool, kubeconfig: Kubeconfig)
 
     Exit code: 0 success, 2 bad input, or the Pod does not wait.
     """
-    from webhook.app.operations.gated_pod import drop_gated  # noqa: PLC0415  loads slowly
+    from webhook.operations.gated_pod import drop_gated  # noqa: PLC0415  loads slowly
 
     if not reason:
         raise UserError("--reason: missing", "give one, such as --reason INC-1234")

@@ -6,12 +6,12 @@ from urllib.parse import quote
 import click
 import msgspec
 
-from webhook.app.operations.server_discovery import ServerLocation
-from webhook.cli.options.output_formats import WIDE, document_text, output_option
+from webhook.cli.options.command_group import WIDE, document_text, output_option
 from webhook.cli.options.server_options import server_options, service_names, show_queue, watch_option
+from webhook.commands.pages.queue_page import queue_page
 from webhook.core.reporting.queue_document import QueueDocument
 from webhook.errors import NoSuchServiceError
-from webhook.offline.output.queue_page import queue_page
+from webhook.operations.server_discovery import ServerLocation
 
 
 @click.command(name="list")

@@ -12,13 +12,13 @@ from typing import Any
 import click
 
 from certs import read
-from webhook.authentication.tokens.jwks import claimed_by, read_key_set
-from webhook.authentication.tokens.jwt import TokenRules, verify
-from webhook.authentication.tokens.unverified import UnverifiedToken, read_token
+from webhook.authentication.jwks import claimed_by, read_key_set
+from webhook.authentication.jwt import TokenRules, verify
+from webhook.authentication.unverified import UnverifiedToken, read_token
 from webhook.cli.options.certs_errors import user_errors
-from webhook.cli.options.output_formats import document_text, report_option
+from webhook.cli.options.command_group import document_text, report_option
+from webhook.commands.pages.table import countdown
 from webhook.errors import AuthenticationError, UserError
-from webhook.offline.output.table import countdown
 from webhook.ports import TokenKey
 from webhook.support.input_files import content
 

@@ -20,7 +20,7 @@ from certs import (
 )
 from webhook.cli.options.certs_errors import user_errors
 from webhook.cli.options.durations import whole_seconds
-from webhook.cli.token.keys import algorithm_of_file
+from webhook.cli.token.jwks import algorithm_of_file
 from webhook.errors import UserError
 
 _FILE = click.Path(path_type=Path)

@@ -1,14 +1,45 @@
-"""`podgate token jwks`: the public key set of key files."""
+"""`podgate token jwks`: the public key set of key files, and the algorithm that each key signs with."""
 
 from pathlib import Path
 from typing import cast
 
 import click
 
-from certs import RSA_ALGORITHMS, PublicKey, key_set, public_jwk, write
+from certs import (
+    RSA_ALGORITHMS,
+    CertsError,
+    PrivateKey,
+    PublicKey,
+    algorithm_of,
+    key_set,
+    public_jwk,
+    public_key_of,
+    read,
+    read_private_key,
+    write,
+)
 from webhook.cli.options.certs_errors import user_errors
-from webhook.cli.token.keys import algorithm_of_file, read_public_key
 from webhook.errors import UserError
+
+
+def read_public_key(path: Path) -> object:
+    """Return the public half of the private key, public key or certificate in a PEM file."""
+    pem = read(path)
+    if b"PRIVATE KEY" in pem:
+        return cast("PrivateKey", read_private_key(path)).public_key()
+    try:
+        return public_key_of(pem)
+    except ValueError:
+        raise UserError(f"{path}: holds no key in PEM", "give a private key, a public key or a certificate") from None
+
+
+def algorithm_of_file(path: Path, key: object, wanted: str | None = None) -> str:
+    """Return the algorithm of the key in a file; UserError if it is not `wanted`."""
+    try:
+        return algorithm_of(key, wanted)
+    except CertsError as error:
+        raise UserError(f"{path}: {error}", error.remedy) from None
+
 
 _FILE = click.Path(path_type=Path)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from webhook.controller.held_controllers.held_index import HeldIndex
 from webhook.controller.held_controllers.reports import WakeReports, WakeTiming
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.held_controllers import ControllerReference
+from webhook.core.controller.held_controller import ControllerReference
 from webhook.errors import ControllerAccessError
 from webhook.ports import ControllerClient, NamespaceLabels
 from webhook.support.backoff import Backoff

@@ -8,7 +8,8 @@ from webhook.controller.held_controllers.controller_reader import ControllerRead
 from webhook.controller.held_controllers.held_index import HeldIndex
 from webhook.controller.held_controllers.reports import WakeReports, WakeResult, WakeTiming
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.held_controllers import FreeCapacity, HeldController, select
+from webhook.core.controller.free_capacity import FreeCapacity
+from webhook.core.controller.selection import HeldController, select
 from webhook.core.quota import ServiceSnapshot
 from webhook.errors import ControllerAccessError, StoreUnavailableError
 from webhook.ports import ControllerClient, CounterStore, NamespaceLabels

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 from webhook.controller.held_controllers.reports import WakeResult, WakeTiming
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.held_controllers import ControllerReference, CreatingController, Demand, HeldController, demand_of
+from webhook.core.controller.demand import Demand, demand_of
+from webhook.core.controller.held_controller import ControllerReference, CreatingController
+from webhook.core.controller.selection import HeldController
 
 
 @dataclass(slots=True)

@@ -1,10 +1,50 @@
-"""Charging of waiting Pods: one request to the store, and what a refusal says about the next attempt."""
+"""Charging of waiting Pods: one request to the store, its refusal, and the charges that the store may lose."""
+
+from collections import deque
+from collections.abc import Mapping
 
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.core.breaker import State
-from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Holder, Receipt
+from webhook.core.quota import Acquire, Booking, CounterPlan, DeniedBy, Holder, Receipt
 from webhook.errors import StoreUnavailableError
 from webhook.ports import CounterStore
+
+_RECENT_US = 60_000_000
+
+
+class RecentCharges:
+    """Charges by age, and those that the store has to be given again: `owed`. Times are the store's."""
+
+    def __init__(self) -> None:
+        self._recent: deque[tuple[CounterPlan, Booking]] = deque()
+        self._owed: dict[str, tuple[CounterPlan, Booking]] = {}
+
+    def add(self, plan: CounterPlan, booking: Booking, *, is_owed: bool) -> None:
+        self._recent.append((plan, booking))
+        if is_owed:
+            self._owed[booking.uid] = plan, booking
+
+    def sweep(self, now_us: int) -> None:
+        """Forget charges older than a minute."""
+        while self._recent and self._recent[0][1].at_us + _RECENT_US < now_us:
+            self._recent.popleft()
+
+    def lost(self) -> None:
+        """Owe all of them."""
+        self._owed = {booking.uid: (plan, booking) for plan, booking in self._recent}
+
+    def owed(self) -> Mapping[tuple[str, str], tuple[CounterPlan, list[Booking]]]:
+        """Return what is owed, by the key of its plan."""
+        found: dict[tuple[str, str], tuple[CounterPlan, list[Booking]]] = {}
+        for plan, booking in self._owed.values():
+            found.setdefault(plan.key, (plan, []))[1].append(booking)
+        return found
+
+    def paid(self, bookings: list[Booking]) -> None:
+        """Owe these no more."""
+        for booking in bookings:
+            self._owed.pop(booking.uid, None)
+
 
 AGAIN_US = 1_000_000
 """After a refusal whose end nobody knows: of live Pods, probes in flight, or a store without an answer."""

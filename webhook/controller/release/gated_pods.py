@@ -7,11 +7,11 @@ from msgspec import Struct
 from webhook.core.admission.mutation import has_queue_gate
 from webhook.core.admission.queueing import priority_of
 from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.controller.waiting_pod import WaitingPod
 from webhook.core.kubernetes.controllers import controller_source
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.pods.ownership import Owned
 from webhook.core.pods.start_outcome import created_us
-from webhook.core.release_queue import WaitingPod
 
 
 class GatedPod(Struct, frozen=True, gc=False):

@@ -1,4 +1,4 @@
-"""Release loop of the leader: keeps the queues equal to the gated Pods in the cluster, and releases what is due.
+"""Release loop of the leader: keeps the queues equal to the gated Pods, and releases what is due, within a rate limit.
 
 The gates in the cluster are the truth. The index in the store bounds and orders the queues; it is rebuilt from them.
 A Pod is charged under its uid before its gate is removed. If a leader ends in between, the next one finds the Pod,
@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from webhook.controller.release.charging import RecentCharges
 from webhook.controller.release.failures import ReleaseFailures
 from webhook.controller.release.gated_pods import GatedPod, GatedPods
 from webhook.controller.release.queue_reader import QueueReader
-from webhook.controller.release.rate_limit import ReleaseRateLimit
-from webhook.controller.release.recent_charges import RecentCharges
 from webhook.controller.release.releaser import PodReleaser, ReleaseActions
 from webhook.controller.release.removal import GateRemoval, RemovalReports
 from webhook.core.compiled_policy import CompiledPolicy
@@ -24,6 +23,32 @@ from webhook.core.quota import Booking, CounterPlan, QueuePlan
 from webhook.core.reporting.queue_document import QueueDepth
 from webhook.errors import GateError, StoreUnavailableError
 from webhook.ports import CounterStore, GateClient, QueueIndex
+
+_SAVED_US = 250_000
+"""Room of so long a time can be saved up: rounds are not equally long."""
+
+
+class ReleaseRateLimit:
+    """At most `rate` releases per second, and those of 250 ms at once."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._most = max(1.0, rate * _SAVED_US / 1_000_000)
+        self._room = self._most
+        self._counted_us: int | None = None
+
+    def room(self, now_us: int) -> int:
+        """Return how many Pods may be released now."""
+        if self._counted_us is not None:
+            gained = max(0, now_us - self._counted_us) * self._rate / 1_000_000
+            self._room = min(self._most, self._room + gained)
+        self._counted_us = now_us
+        return max(0, int(self._room))
+
+    def spend(self) -> None:
+        """Note one release."""
+        self._room -= 1
+
 
 _ROUND_SECONDS = 0.1
 """How often changes of the watch are taken over."""

@@ -12,10 +12,11 @@ from webhook.controller.release.failures import ReleaseFailure, ReleaseFailures
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.release.releaser import PodReleaser
 from webhook.controller.release.waiting_reasons import WaitReason, hold_until, obstacle_of, stop_of
-from webhook.core.admission.messages.denials import utc
+from webhook.core.admission.denials import utc
 from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.controller.forecast import ReleaseForecast, RoomSample
+from webhook.core.controller.waiting_pod import WaitingPod
 from webhook.core.quota import Acquire, CounterPlan
-from webhook.core.release_queue import ReleaseForecast, RoomSample, WaitingPod
 from webhook.core.reporting.queue_document import (
     FailingPods,
     QueueDepth,

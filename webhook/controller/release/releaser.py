@@ -12,9 +12,11 @@ from msgspec.structs import replace
 
 from webhook.controller.release.charging import AGAIN_US, charge, obstacle
 from webhook.controller.release.gated_pods import GatedPod
+from webhook.core.controller.lane import UNANSWERED
+from webhook.core.controller.order import ReleaseOrder
+from webhook.core.controller.waiting_pod import Member
 from webhook.core.policy_spec import WhenExpired
 from webhook.core.quota import Booking, CounterPlan, Holder, QueuePlan, Receipt
-from webhook.core.release_queue import UNANSWERED, Member, ReleaseOrder
 from webhook.errors import StoreUnavailableError
 from webhook.ports import CounterStore
 

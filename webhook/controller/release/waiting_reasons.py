@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from webhook.core.admission.messages.denials import utc
+from webhook.core.admission.denials import utc
 from webhook.core.breaker import State
+from webhook.core.controller.lane import UNANSWERED
 from webhook.core.quota import CounterPlan, Holder
-from webhook.core.release_queue import UNANSWERED
 from webhook.core.reporting.queue_document import WaitCause, pause_text
 from webhook.ports import CounterStore
 

@@ -3,9 +3,9 @@
 Why only the validating half charges: docs/design/charging.md.
 """
 
+from webhook.core.admission import denials
 from webhook.core.admission.decision import StageNote, Verdict
 from webhook.core.admission.evaluation import Evaluation
-from webhook.core.admission.messages import denials
 from webhook.core.admission.pod_results import cached
 from webhook.core.admission.review import Request
 from webhook.core.kubernetes.admission_request import BadReviewError

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from webhook.core.admission import denials
 from webhook.core.admission.decision import (
     Decision,
     Dependence,
@@ -16,11 +17,10 @@ from webhook.core.admission.decision import (
     WouldWrite,
     enforced,
 )
-from webhook.core.admission.messages import denials
 from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.findings import Code
-from webhook.core.kubernetes.admission_response import ALLOWED, ResponseStatus
+from webhook.core.kubernetes.admission_request import ALLOWED, ResponseStatus
 from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec
 from webhook.core.patch import NO_PATCH, Patch
 from webhook.core.policy.model import Service

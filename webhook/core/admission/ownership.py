@@ -8,7 +8,7 @@ from webhook.core.admission.evaluation import Evaluation
 from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.controllers import claimed_owner_kind
-from webhook.core.kubernetes.unresolved_labels import RESOLVED
+from webhook.core.kubernetes.label_constraints import RESOLVED
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.matching import NAME_LABEL
 from webhook.core.policy.model import Service, Unmatched

@@ -6,15 +6,20 @@ import msgspec
 from msgspec import Meta, Struct
 
 from webhook.core.admission.decision import Decision
-from webhook.core.kubernetes.admission_request import BadReviewError, RawRequest, UserInfo, object_of, request_of
-from webhook.core.kubernetes.admission_response import respond
-from webhook.core.kubernetes.controllers import owner_kind
+from webhook.core.kubernetes.admission_request import (
+    BadReviewError,
+    RawRequest,
+    UserInfo,
+    object_of,
+    request_of,
+    respond,
+)
+from webhook.core.kubernetes.controllers import BY_RESOURCE, owner_kind
+from webhook.core.kubernetes.label_constraints import RESOLVED, UnresolvedLabels
 from webhook.core.kubernetes.oversized_pod import OversizedPodDecoder
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_size import OversizedPod
-from webhook.core.kubernetes.pod_templates import BY_RESOURCE
-from webhook.core.kubernetes.unresolved_labels import RESOLVED, UnresolvedLabels
-from webhook.core.simulation.workload_pods import pod_of
+from webhook.core.workloads.workload_pods import pod_of
 
 # Requests whose object is a Pod. With other subresources of `pods` it is a Binding, an Eviction or a Scale.
 _POD_REQUESTS = frozenset({("CREATE", ""), ("UPDATE", ""), ("UPDATE", "resize")})

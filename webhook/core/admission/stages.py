@@ -2,11 +2,10 @@
 
 from msgspec import Struct
 
-from webhook.core.admission import enforcement_preview, mutation, queueing, validation
+from webhook.core.admission import denials, enforcement_preview, mutation, queueing, rewrite_warnings, validation
 from webhook.core.admission.charging import event_source, unreadable_resources
 from webhook.core.admission.decision import Finding, StageNote, Verdict, WouldWrite
 from webhook.core.admission.evaluation import Evaluation
-from webhook.core.admission.messages import denials, rewrite_warnings
 from webhook.core.admission.pod_results import cached
 from webhook.core.breaker import BreakerView, State, may_probe_early
 from webhook.core.kubernetes.admission_request import BadReviewError

@@ -4,16 +4,15 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from webhook.core.admission import exemptions, mutation, ownership, queueing, stages, validation
+from webhook.core.admission import exemptions, mutation, ownership, queueing, rewrite_warnings, stages, validation
 from webhook.core.admission.decision import Decision, Dependence, Finding, Half, Verdict
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.admission.evaluation import conclude as conclude_review
-from webhook.core.admission.messages import rewrite_warnings
 from webhook.core.admission.review import Request, WorkloadRequest
 from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_request import BadReviewError
+from webhook.core.kubernetes.controllers import WORKLOAD_KINDS, WorkloadKind
 from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec
-from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS, WorkloadKind
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.matching import NAME_LABEL
 from webhook.core.policy.model import Policy, Service

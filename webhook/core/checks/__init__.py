@@ -1,45 +1,7 @@
-"""Checks of an installation: pure judgements of facts, by section. Each has an entry in docs/runbook.md by its code.
+"""Checks of an installation: pure judgements of facts, by section. Each has an entry in docs/runbook.md by its code."""
 
-To add one, write a function that yields what it has seen, register it with its section's `check`, and write its entry.
-"""
-
-from collections.abc import Iterator
-
-from webhook.core.checks import (
-    calls,
-    certificates,
-    controller,
-    other_webhooks,
-    policy,
-    replicas,
-    scheduling,
-    servers,
-    services,
-    store,
-    webhooks,
-)
-from webhook.core.checks.check import CheckOutcome, ClusterCheck, Observation, Section, Severity, result
+from webhook.core.checks.check import CheckOutcome, ClusterCheck, Observation, Section, Severity
 from webhook.core.checks.facts import ClusterFacts
+from webhook.core.checks.judge import SECTIONS, judged
 
 __all__ = ["SECTIONS", "CheckOutcome", "ClusterCheck", "ClusterFacts", "Observation", "Section", "Severity", "judged"]
-
-SECTIONS = (
-    calls.SECTION,
-    webhooks.SECTION,
-    other_webhooks.SECTION,
-    servers.SECTION,
-    replicas.SECTION,
-    store.SECTION,
-    certificates.SECTION,
-    policy.SECTION,
-    services.SECTION,
-    scheduling.SECTION,
-    controller.SECTION,
-)
-"""The most important first."""
-
-
-def judged(facts: ClusterFacts) -> Iterator[tuple[Section, tuple[CheckOutcome, ...]]]:
-    """Yield the outcomes of all checks by section."""
-    for section in SECTIONS:
-        yield section, tuple(result(check, facts) for check in section.checks)

@@ -7,7 +7,8 @@ from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.checks.check import Observation, Section
 from webhook.core.checks.facts import ClusterFacts, labels_of
 from webhook.core.checks.objects import PodObject
-from webhook.core.checks.repair import RENDERED, install, is_at_target, render
+from webhook.core.checks.repair_command import RENDERED, install, render
+from webhook.core.checks.repair_installation import is_at_target
 from webhook.core.checks.webhooks import webhooks_of
 from webhook.core.installation.diagnosis import FLAG, remedy
 from webhook.core.installation.probe import PodProbe, failed_call, is_denied_by_podgate, pod_probes

@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 
 from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.facts import CertificateFact, ClusterFacts
-from webhook.core.checks.repair import install, manager_of, way_back, with_stored
+from webhook.core.checks.repair_command import install, way_back, with_stored
+from webhook.core.checks.repair_installation import manager_of
 from webhook.core.checks.webhooks import webhooks_of
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.installation.ways import CERT_MANAGER, FILES, OWN

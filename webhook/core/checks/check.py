@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from webhook.core.checks.facts import ClusterFacts
-from webhook.core.checks.repair import with_context
+from webhook.core.checks.repair_command import with_context
 
 
 class Severity(StrEnum):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from webhook.core.checks.check import Observation, Section
 from webhook.core.checks.facts import ClusterFacts
-from webhook.core.checks.repair import install_or_apply, way_back
+from webhook.core.checks.repair_command import install_or_apply, way_back
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.kubernetes.timestamps import microseconds
 

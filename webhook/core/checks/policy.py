@@ -5,10 +5,10 @@ from shlex import quote
 
 from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.facts import ClusterFacts
-from webhook.core.checks.repair import restore_policy
+from webhook.core.checks.repair_command import restore_policy
 from webhook.core.document import DocumentError, configmap
 from webhook.core.kubernetes.timestamps import microseconds, rfc3339
-from webhook.core.overrides_document import OverridesDocument, load
+from webhook.core.overrides.loading import OverridesDocument, load
 
 SECTION = Section("policy and overrides")
 _POLICY = f"ConfigMap {configmap.NAMESPACE}/{configmap.NAME}"

@@ -8,7 +8,7 @@ from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.controller import not_renewed
 from webhook.core.checks.facts import ClusterFacts, Json
 from webhook.core.checks.objects import PodObject
-from webhook.core.checks.repair import install, install_or_apply, way_back
+from webhook.core.checks.repair_command import install, install_or_apply, way_back
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.kubernetes.timestamps import microseconds, rfc3339
 from webhook.core.scheduling.node_load import REQUESTS

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.facts import ClusterFacts, Json
 from webhook.core.checks.objects import PodObject, ReplicasObject
-from webhook.core.checks.repair import RENDERED, install, is_at_target, render, way_back
+from webhook.core.checks.repair_command import RENDERED, install, render, way_back
+from webhook.core.checks.repair_installation import is_at_target
 from webhook.core.checks.webhooks import webhooks_of
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.kubernetes.selector_match import selects

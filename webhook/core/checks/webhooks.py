@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.facts import ClusterFacts, Json, labels_of
-from webhook.core.checks.repair import RENDERED, has_controller, install_or_apply, is_at_target, render, way_back
+from webhook.core.checks.repair_command import RENDERED, install_or_apply, render, way_back
+from webhook.core.checks.repair_installation import has_controller, is_at_target
 from webhook.core.document import configmap
 from webhook.core.kubernetes.selector_match import selects
 from webhook.core.kubernetes.types import LabelSelector, Requirement

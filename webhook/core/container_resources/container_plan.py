@@ -6,11 +6,10 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from webhook.core.container_resources.plan import Amount, RangePlan
+from webhook.core.container_resources.plan import DECIDE_QOS, Amount, RangePlan, is_huge_pages
 from webhook.core.container_resources.qos import class_of
 from webhook.core.container_resources.ranges import PodLevel, RequestAndLimit, applied
 from webhook.core.container_resources.ratio_shortfalls import ratio_shortfalls
-from webhook.core.container_resources.resource_kinds import DECIDE_QOS, is_huge_pages
 from webhook.core.container_resources.shortfalls import Shortfall, shortfalls
 from webhook.core.kubernetes.pod import Amounts, Container, Pod, Resources
 from webhook.core.kubernetes.pod_requests import Side, cut, nano

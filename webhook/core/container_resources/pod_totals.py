@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from webhook.core.container_resources.plan import Amount, PodBounds, RangePlan
+from webhook.core.container_resources.plan import COMPUTE, Amount, PodBounds, RangePlan
 from webhook.core.container_resources.ranges import BEYOND_ALL, Word
 from webhook.core.container_resources.ratio_shortfalls import beyond
 from webhook.core.container_resources.ratios import exceeds
-from webhook.core.container_resources.resource_kinds import COMPUTE
 from webhook.core.container_resources.shortfalls import NO_LIMIT, Shortfall, in_words
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod

@@ -6,7 +6,7 @@ request is above its limit, checking each container gives the same class.
 
 from collections.abc import Iterable, Mapping
 
-from webhook.core.container_resources.resource_kinds import DECIDE_QOS
+from webhook.core.container_resources.plan import DECIDE_QOS
 from webhook.core.kubernetes.pod import Pod, Resources
 from webhook.core.kubernetes.pod_requests import amount_of, of_containers
 from webhook.core.policy_spec import QosClass

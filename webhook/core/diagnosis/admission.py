@@ -13,15 +13,15 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis.facts import PodFacts, Surroundings
 from webhook.core.diagnosis.objects import ReportedPod
 from webhook.core.diagnosis.report import AdmissionReport, RewrittenField
-from webhook.core.explanation import Act, Note
 from webhook.core.kubernetes.controllers import claimed_owner_kind
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.patch import tokens_of
 from webhook.core.placement import SERVICE_LABEL
-from webhook.core.placement.requirement_text import of_selector
+from webhook.core.placement.node_terms import selector_text
 from webhook.core.policy.matching import NAME_LABEL
 from webhook.core.policy_spec import Mode
 from webhook.core.reporting.decision_record import DecisionRecord
+from webhook.core.rule_notes import Act, Note
 
 
 class AdmissionRecords(NamedTuple):
@@ -170,9 +170,9 @@ def why_service(policy: CompiledPolicy | None, service: str) -> str:
     parts = ["any namespace"] if match.any_namespace else []
     parts += [f"namespaces {', '.join(match.namespaces)}"] if match.namespaces else []
     if match.namespace_selector is not None:
-        parts.append(f"namespaceSelector {of_selector(match.namespace_selector).removeprefix('for Pods of ')}")
+        parts.append(f"namespaceSelector {selector_text(match.namespace_selector).removeprefix('for Pods of ')}")
     if match.pod_selector is not None:
-        parts.append(f"podSelector {of_selector(match.pod_selector).removeprefix('for Pods of ')}")
+        parts.append(f"podSelector {selector_text(match.pod_selector).removeprefix('for Pods of ')}")
     parts += [f"ownerKinds {', '.join(match.owner_kinds)}"] if match.owner_kinds else []
     return f"services[{place}]: {'; '.join(parts)}"
 

@@ -15,12 +15,12 @@ from webhook.core.diagnosis.admission import (
     reported_admission,
     rewritten_fields,
 )
-from webhook.core.diagnosis.causes.removal import removed
 from webhook.core.diagnosis.facts import PodFacts, Surroundings
 from webhook.core.diagnosis.node_fit import nodes_report
 from webhook.core.diagnosis.objects import ReportedEvent, ReportedPod
 from webhook.core.diagnosis.pod_state import containers_of, gates_of, pod_state, scheduling_of
 from webhook.core.diagnosis.recomputed import NotRecomputableError, recomputed, rule_notes
+from webhook.core.diagnosis.removal_causes import removed
 from webhook.core.diagnosis.report import (
     AdmissionReport,
     Fate,
@@ -30,12 +30,12 @@ from webhook.core.diagnosis.report import (
     StartReport,
 )
 from webhook.core.diagnosis.waiting import ended_by, ending_event, expired_gone, expired_kept
-from webhook.core.explanation import Note
-from webhook.core.explanation.trace import trace
 from webhook.core.findings import Code
 from webhook.core.policy.model import Service
 from webhook.core.quota import Holder
 from webhook.core.reporting.limit_record import RecordedLimit
+from webhook.core.rule_notes import Note
+from webhook.core.rule_notes.explain import trace
 
 _MOST_EVENTS = 5
 _FINE = frozenset({Fate.RUNNING, Fate.SUCCEEDED})

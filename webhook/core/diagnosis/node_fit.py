@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from webhook.core.diagnosis.objects import ReportedNode
 from webhook.core.diagnosis.report import NodeFilter, NodesReport
-from webhook.core.explanation.entries import EntryKind, PolicyEntry, entries
 from webhook.core.kubernetes.pod import PodSpec
 from webhook.core.kubernetes.types import NodeRequirement, NodeSelectorTerm
 from webhook.core.placement.node_match import NodeTaint, required_terms, term_fits, untolerated
-from webhook.core.placement.requirement_text import of_requirement
+from webhook.core.placement.node_terms import requirement_text
 from webhook.core.policy.model import Service
 from webhook.core.policy_spec import Mode
+from webhook.core.rule_notes.entries import EntryKind, PolicyEntry, entries
 
 
 class _Term(NamedTuple):
@@ -139,7 +139,7 @@ def _selector(by: str, key: str, value: str) -> _Term:
 
 def _any_of(by: str, terms: Sequence[NodeSelectorTerm]) -> _Term:
     text = " or ".join(
-        " and ".join(of_requirement(one) for one in (*(term.match_expressions or ()), *(term.match_fields or ())))
+        " and ".join(requirement_text(one) for one in (*(term.match_expressions or ()), *(term.match_fields or ())))
         for term in terms
     )
 

@@ -4,11 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from webhook.core.admission.mutation import QUEUE_GATE
-from webhook.core.diagnosis.causes.containers import failure_of, probe_of
-from webhook.core.diagnosis.causes.kubelet import stall_of
-from webhook.core.diagnosis.causes.node import node_cause
-from webhook.core.diagnosis.causes.removal import deleted
+from webhook.core.diagnosis.container_causes import failure_of, probe_of
 from webhook.core.diagnosis.extender_words import refused_by_extender
+from webhook.core.diagnosis.kubelet_causes import stall_of
 from webhook.core.diagnosis.objects import (
     ReportedContainer,
     ReportedEvent,
@@ -17,6 +15,7 @@ from webhook.core.diagnosis.objects import (
     TerminatedReport,
     WaitingReport,
 )
+from webhook.core.diagnosis.removal_causes import deleted, node_cause
 from webhook.core.diagnosis.report import ContainerReport, Fate, NodesReport, SchedulingReport
 from webhook.core.kubernetes.timestamps import microseconds
 from webhook.core.reporting.queue_document import QueueRow, WaitCause

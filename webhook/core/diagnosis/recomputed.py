@@ -12,9 +12,9 @@ from webhook.core.admission.exemptions import PODGATE_USERS
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy, compile_services, with_changed
-from webhook.core.explanation import Note, explain
 from webhook.core.overrides import overridden
 from webhook.core.reporting.decision_record import DecisionRecord
+from webhook.core.rule_notes import Note, explain
 
 _FROM_OUTSIDE = frozenset({"quota", "breaker"})
 """Concerns whose findings depend on more than the Pod and the policy."""

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from webhook.core.admission.decision import Verdict
-from webhook.core.admission.messages.denials import utc
-from webhook.core.diagnosis.causes.denials import other_denial
-from webhook.core.diagnosis.causes.workload import absence_of, hold_of, untold_of
+from webhook.core.admission.denials import utc
+from webhook.core.diagnosis.denial_causes import other_denial
 from webhook.core.diagnosis.diagnose import denied_token, diagnose
 from webhook.core.diagnosis.facts import PodFacts, Surroundings, WorkloadFacts
 from webhook.core.diagnosis.objects import ReportedOwner, ReportedPod
-from webhook.core.diagnosis.recent_attempts import is_over, newest_record
-from webhook.core.diagnosis.refusals import CreateFailure, refusal
+from webhook.core.diagnosis.refusals import CreateFailure, is_over, newest_record, refusal
 from webhook.core.diagnosis.report import AdmissionReport, Fate, Report, ReportSubject
+from webhook.core.diagnosis.workload_causes import absence_of, hold_of, untold_of
 from webhook.core.pods.ownership import moment_us
 
 _COULD_PASS = re.compile(r"could pass from ([0-9TZ:.-]+Z)(?!, if)")

@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 
 from webhook.core.document.loading import load_effective
-from webhook.core.document.yaml.nodes import ExactNumber, Node
+from webhook.core.document.yaml.nodes import ExactNumber, Node, resolved
 from webhook.core.document.yaml.problems import Path, written_path
-from webhook.core.document.yaml.scalars import resolved
 from webhook.core.kubernetes.quantity import Number
 from webhook.core.policy_spec import OutcomeSource
 

@@ -1,4 +1,4 @@
-"""Probes that only a called Podgate answers: a Pod of a service, a broken policy, and webhooks that fail closed."""
+"""Probes that only a called Podgate answers, and one that only a called extender answers."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -7,13 +7,24 @@ from dataclasses import dataclass
 from webhook.core.admission.exemptions import is_exempt_namespace
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.document import configmap
+from webhook.core.document.configmap import NAMESPACE
 from webhook.core.installation.objects import Json, ObjectReference
 from webhook.core.kubernetes.label_constraints import Constraint, constraints
+from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import LabelSelector
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.matching import Matcher
 from webhook.core.policy.model import Policy
 from webhook.core.webhook_configurations import ClientConfig
+
+EXTENDER_PROBE_LABEL = "podgate.io/extender-probe"
+EXTENDER_PROBE_REASON = "refused by the extender, which was to be shown"
+
+
+def is_extender_probe(pod: Pod) -> bool:
+    """Return whether a Pod is a probe. Only in Podgate's own namespace: others could use it to keep Pods pending."""
+    return pod.metadata.namespace == NAMESPACE and EXTENDER_PROBE_LABEL in (pod.metadata.labels or {})
+
 
 PROBE = "podgate-probe"
 """Name of the Pod that is never created, and of the webhook configurations that call for no other Pod."""

@@ -1,11 +1,41 @@
-"""Label constraints: the expressions of a selector combined per label, with satisfiability and implication."""
+"""Label constraints: the expressions of a selector combined per label, also where a label's value is not known yet."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from webhook.core.kubernetes.types import LabelSelector, NodeRequirement, Requirement
+
+
+class UnresolvedLabel(Struct, frozen=True, gc=False):
+    """The values that a label may have. `sample` is its value in a simulated Pod.
+
+    With `numbers` the value is `prefix` and one of these, and each of them occurs; else it matches `pattern`.
+    """
+
+    sample: str
+    pattern: str = ""
+    prefix: str = ""
+    numbers: range | None = None
+
+    def among(self, values: Sequence[str]) -> bool | None:
+        """Return whether the value is one of `values`; None if that depends on the Pod."""
+        if self.numbers is None:
+            return None if any(re.fullmatch(self.pattern, value) for value in values) else False
+        found = {number for value in values if (number := self._number(value)) in self.numbers}
+        return (True if len(found) == len(self.numbers) else None) if found else False
+
+    def _number(self, value: str) -> int | None:
+        digits = value.removeprefix(self.prefix)
+        is_one = value.startswith(self.prefix) and re.fullmatch(r"0|[1-9][0-9]{0,9}", digits)
+        return int(digits) if is_one else None
+
+
+UnresolvedLabels = Mapping[str, UnresolvedLabel]
+RESOLVED: UnresolvedLabels = {}
+
 
 _INT64 = 2**63
 

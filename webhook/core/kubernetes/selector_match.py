@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
+from webhook.core.kubernetes.label_constraints import UnresolvedLabel, UnresolvedLabels
 from webhook.core.kubernetes.types import LabelSelector, Requirement
-from webhook.core.kubernetes.unresolved_labels import UnresolvedLabel, UnresolvedLabels
 
 
 def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:

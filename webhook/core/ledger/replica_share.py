@@ -1,4 +1,4 @@
-"""Replica share: one replica's part of the remaining quota while the store gives no answer.
+"""Replica share: one replica's part of the remaining quota while the store gives no answer, by the number of replicas.
 
 Why: docs/design/replica-shares.md.
 
@@ -14,10 +14,10 @@ reply adds a share.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from webhook.core.ledger.replicas import ReplicaCount
 from webhook.core.ledger.window_ring import BUCKETS_LIVE, Ring
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import (
@@ -33,6 +33,35 @@ from webhook.core.quota import (
     WindowPlan,
     all_free_at_us,
 )
+
+
+class _Former(NamedTuple):
+    until_us: int
+    replicas: int
+    ordinal: int
+
+
+class ReplicaCount:
+    """Number of replicas, and the ordinal of this one, from 0. Time is monotonic, in microseconds."""
+
+    def __init__(self, count: int = 1, ordinal: int = 0) -> None:
+        self.count, self.ordinal = count, ordinal
+        self._former: list[_Former] = []
+        """Former counts, oldest first, each larger than the next."""
+
+    def change(self, count: int, ordinal: int, now_us: int) -> None:
+        """Set the number of replicas from now on, and this one's ordinal."""
+        former = [*self._former, _Former(now_us, self.count, self.ordinal)]
+        self._former = [one for one in former if one.replicas > count]
+        self.count, self.ordinal = count, ordinal
+
+    def most_since(self, at_us: int) -> tuple[int, int]:
+        """Return the largest count since a moment, and this replica's ordinal at that count."""
+        for former in self._former:
+            if former.until_us > at_us:
+                return former.replicas, former.ordinal
+        return self.count, self.ordinal
+
 
 JUDGED_SECONDS_MAX = HOUR_US // 1_000_000
 REPLIES_MAX = 20_000

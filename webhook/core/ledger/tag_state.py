@@ -14,7 +14,7 @@ from webhook.core.breaker import (
 )
 from webhook.core.ledger.live_pods import LivePods, expired_first
 from webhook.core.ledger.pod_record import Charge, PartsCache, PodRecord
-from webhook.core.ledger.tag_clock import TagClock
+from webhook.core.ledger.store_time import TagClock
 from webhook.core.ledger.window_ring import Ring
 from webhook.core.quota import HOUR_US, Account, Cost, CounterPlan, Holder, Limit, Use, WindowPlan
 

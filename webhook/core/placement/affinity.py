@@ -7,7 +7,7 @@ from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import PodAffinity, PodAffinityTerm
 from webhook.core.patch import PatchOperation, add, append
-from webhook.core.placement import canonical_form, required, requirement_text
+from webhook.core.placement import canonical_form, node_terms, required
 from webhook.core.placement.plan import PlacementPlan, PlannedEntry, PodTerms
 
 T = TypeVar("T")
@@ -140,4 +140,4 @@ def _owed(pod: Pod, plan: PlacementPlan, kind: str) -> list[str]:
 
 
 def _in_words(term: PodAffinityTerm) -> str:
-    return f"{term.topology_key} {requirement_text.of_selector(term.label_selector)}"
+    return f"{term.topology_key} {node_terms.selector_text(term.label_selector)}"

@@ -1,4 +1,4 @@
-"""Node selector terms: whether a node can match one, and which requirements a term implies.
+"""Node selector terms: whether a node can match one, which requirements a term implies, and their readable text.
 
 Source: k8s.io/component-helpers/scheduling/corev1/nodeaffinity: expressions and fields are ANDed, terms are ORed, a
 term with neither matches no node.
@@ -11,7 +11,26 @@ import msgspec
 from msgspec import Struct
 
 from webhook.core.kubernetes.label_constraints import ANYTHING, Constraint, Constraints, constraints_of
-from webhook.core.kubernetes.types import NodeRequirement, NodeSelectorTerm
+from webhook.core.kubernetes.types import LabelSelector, NodeRequirement, NodeSelectorTerm, Requirement
+
+_SHOWN = 8
+
+
+def requirement_text(requirement: NodeRequirement | Requirement) -> str:
+    values = requirement.values or ()
+    more = [f"{len(values) - _SHOWN} more"] if len(values) > _SHOWN else []
+    listed = f" [{', '.join([*values[:_SHOWN], *more])}]" if values else ""
+    return f"{requirement.key} {requirement.operator}{listed}"
+
+
+def selector_text(selector: LabelSelector | None) -> str:
+    if selector is None:
+        return "for no Pods"
+    parts = [f"{key}={value}" for key, value in (selector.match_labels or {}).items()]
+    parts += [requirement_text(one) for one in selector.match_expressions or ()]
+    more = [f"{len(parts) - _SHOWN} more"] if len(parts) > _SHOWN else []
+    return f"for Pods of {', '.join([*parts[:_SHOWN], *more]) or 'any label'}"
+
 
 _FIELD = "field:"  # label keys have no colon
 

@@ -12,9 +12,8 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import NodeRequirement, NodeSelectorTerm
 from webhook.core.patch import PatchOperation, append, copy, pointer
 from webhook.core.placement import node_terms
-from webhook.core.placement.node_terms import NodeCondition
+from webhook.core.placement.node_terms import NodeCondition, requirement_text
 from webhook.core.placement.plan import PlacementPlan, RequiredTerm
-from webhook.core.placement.requirement_text import of_requirement
 
 MOST_TERMS = 1000
 """Most terms of one Pod, before and after the rewrite. More would delay other reviews."""
@@ -111,7 +110,7 @@ def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     if terms is None:
         alone = len(plan.required) == 1
         owed = (
-            [of_requirement(one.requirement) for one in plan.required[0].asked] if alone else [_either(plan.required)]
+            [requirement_text(one.requirement) for one in plan.required[0].asked] if alone else [_either(plan.required)]
         )
         text = "required node affinity is missing, expected {}"
         return [Violation(Code.PLACEMENT_UNFULFILLED, _TERMS, one, text.format(one)) for one in owed]
@@ -127,7 +126,7 @@ def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     for wanted in plan.required[0].asked:
         missing = [index for index, (lacking,) in open_terms if wanted in lacking]
         if missing:
-            found.append(_lack(missing, of_requirement(wanted.requirement)))
+            found.append(_lack(missing, requirement_text(wanted.requirement)))
     return found
 
 
@@ -139,7 +138,7 @@ def _lack(missing: Sequence[int], expected: str) -> Violation:
 
 
 def _either(wanted: Sequence[RequiredTerm]) -> str:
-    return " or ".join(" and ".join(of_requirement(asked.requirement) for asked in one.asked) for one in wanted)
+    return " or ".join(" and ".join(requirement_text(asked.requirement) for asked in one.asked) for one in wanted)
 
 
 def contradiction(pod: Pod) -> Violation | None:
@@ -171,5 +170,5 @@ def _contradicting(term: NodeSelectorTerm, node_selector: Mapping[str, str]) -> 
     for group in (asked, term.match_fields or ()):
         for key, constraint in constraints_of(group).items():
             if constraint.impossible:
-                return " with ".join([of_requirement(one) for one in group if one.key == key][:MOST_SHOWN])
+                return " with ".join([requirement_text(one) for one in group if one.key == key][:MOST_SHOWN])
     return ""

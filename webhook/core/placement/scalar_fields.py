@@ -1,8 +1,11 @@
-"""Scalar fields (schedulerName, priorityClassName, runtimeClassName) and nodeSelector: set, or resolved by onConflict.
+"""Scalar fields (schedulerName, classes, nodeName) and nodeSelector: set, or resolved by onConflict.
 
 Admission plugins of the API server fill in fields that depend on priorityClassName and runtimeClassName, once before
 the webhooks and, after a change, once more. The values for the former name must be removed: the second run rejects a
 Pod whose priority, preemptionPolicy or overhead disagrees.
+
+The node's kubelet still checks required node affinity and nodeSelector. Only new Pods are checked: later the
+scheduler sets the field.
 """
 
 import msgspec
@@ -13,6 +16,20 @@ from webhook.core.kubernetes.pod import Pod, PodMetadata
 from webhook.core.patch import PatchOperation, add, remove, replace, set_keys
 from webhook.core.placement.plan import PlacementPlan
 from webhook.core.policy_spec import OnConflict
+
+_FIELD = "spec.nodeName"
+
+
+def node_name_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
+    own = pod.spec.node_name
+    if not own or plan.allow_node_name:
+        return []
+    text = (
+        f"{_FIELD} is {own!r}, which bypasses the scheduler: remove the field from the Pod; to ask for one node, use"
+        " nodeSelector with kubernetes.io/hostname, or have the policy's owner set placement.allowNodeName"
+    )
+    return [Violation(Code.NODE_NAME_SET, _FIELD, _FIELD, text)]
+
 
 DEFAULT_SCHEDULER = "default-scheduler"
 _DEFAULTS = {"schedulerName": DEFAULT_SCHEDULER}

@@ -6,7 +6,7 @@ from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import TopologySpreadConstraint
 from webhook.core.patch import PatchOperation, append, replace
-from webhook.core.placement import canonical_form, requirement_text
+from webhook.core.placement import canonical_form, node_terms
 from webhook.core.placement.plan import DO_NOT_SCHEDULE, PlacementPlan, PlannedEntry
 from webhook.core.policy_spec import OnConflict
 
@@ -93,7 +93,7 @@ def _parts(constraint: TopologySpreadConstraint, labels: canonical_form.Labels) 
     selector = constraint.label_selector
     return {
         "maxSkew": (constraint.max_skew, str(constraint.max_skew)),
-        "labelSelector": (canonical_form.of_selector(selector, labels, keys), requirement_text.of_selector(selector)),
+        "labelSelector": (canonical_form.of_selector(selector, labels, keys), node_terms.selector_text(selector)),
         "minDomains": (constraint.min_domains or 1, str(constraint.min_domains or 1)),
         **{
             name: (said, said)

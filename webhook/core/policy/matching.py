@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from webhook.core.kubernetes.label_constraints import RESOLVED, UnresolvedLabels
 from webhook.core.kubernetes.name_patterns import matches_any
 from webhook.core.kubernetes.selector_match import deciding_labels, selects
-from webhook.core.kubernetes.unresolved_labels import RESOLVED, UnresolvedLabels
 from webhook.core.lru_cache import SelfFillingCache
 from webhook.core.policy.model import Match, Policy, Service
 

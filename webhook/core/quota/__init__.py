@@ -13,9 +13,18 @@ from webhook.core.quota.plans import (
     StandingPlan,
     WindowPlan,
 )
-from webhook.core.quota.receipts import DeniedBy, Receipt, ServiceSnapshot, Use, all_free_at_us
-from webhook.core.quota.requests import Acquire, Booking
-from webhook.core.quota.sightings import Seen, Sighting, UnseenPod
+from webhook.core.quota.receipts import (
+    Acquire,
+    Booking,
+    DeniedBy,
+    Receipt,
+    Seen,
+    ServiceSnapshot,
+    Sighting,
+    UnseenPod,
+    Use,
+    all_free_at_us,
+)
 
 __all__ = [
     "HOUR_US",

@@ -1,4 +1,4 @@
-"""Answers of a store: the use of each limit, and the guard that denied."""
+"""Exchanges with a store: requests to check and charge Pods, sightings of them, and the answers."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -6,7 +6,73 @@ from enum import StrEnum
 from msgspec import Struct
 
 from webhook.core.breaker import BreakerView, Transition
-from webhook.core.quota.plans import Holder
+from webhook.core.quota.amounts import Cost
+from webhook.core.quota.plans import CounterPlan, Holder
+
+
+class Acquire(Struct, frozen=True, gc=False):
+    """Request to charge one Pod. `peek` (dryRun) only reads; `resize_from` is the old cost of a Pod that is resized."""
+
+    plan: CounterPlan
+    namespace: str
+    uid: str
+    cost: Cost
+    event_source: str
+    peek: bool = False
+    resize_from: Cost | None = None
+    name: str = ""
+    """Name of the Pod, to check later whether it was created."""
+    counts_as_event: bool = True
+    """Whether a denial by quota is an event for the breaker; of a waiting Pod it is not: nobody has asked."""
+
+
+class Booking(Struct, frozen=True, gc=False):
+    """A Pod admitted without the store, or whose record may be lost; it is charged at its own time."""
+
+    namespace: str
+    uid: str
+    cost: Cost
+    at_us: int
+    name: str = ""
+
+
+class Sighting(Struct, frozen=True):
+    """State of one Pod in the watch.
+
+    `lives`: it counts as ResourceQuota counts. `created_at_us`: the time at which to charge it if the store does not
+    know it; 0 for never. `is_sure`: the policy assigns it to the service; otherwise the store must know the Pod.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    cost: Cost
+    lives: bool
+    created_at_us: int = 0
+    is_sure: bool = True
+
+
+class Seen(Struct, frozen=True):
+    """Effect of a sighting.
+
+    `charged`: it had not been charged before. `raised`: it uses more than its highest charge, and the increase is
+    charged. `changed`: the live Pods changed. `ignored`: the store does not know it, and its service is not certain.
+    """
+
+    charged: bool = False
+    raised: bool = False
+    changed: bool = False
+    ignored: bool = False
+
+
+class UnseenPod(Struct, frozen=True):
+    """A Pod that was charged and has not been seen since; unknown fields are ""."""
+
+    uid: str
+    namespace: str
+    name: str
+    age_us: int
+    service: str = ""
 
 
 class Use(Struct, frozen=True):

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from webhook.core.admission.decision import Verdict
-from webhook.core.reporting.records.codec import RecordHead
+from webhook.core.reporting.record_codec import RecordHead
 
 LIMIT, LIMIT_MAX = 100, 1_000
 _MILLISECOND_DIGITS = 13

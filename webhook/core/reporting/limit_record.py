@@ -4,7 +4,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import astuple
 
-from webhook.core.admission.messages.denials import utc
+from webhook.core.admission.denials import utc
 from webhook.core.lru_cache import LruCache
 from webhook.core.quota import Acquire, Cost, CounterPlan, Holder, Receipt, Use
 from webhook.core.quota.pod_cost import shown

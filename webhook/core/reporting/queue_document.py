@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from webhook.core.admission.messages.denials import utc
+from webhook.core.admission.denials import utc
 from webhook.core.quota import CounterPlan
 
 ROWS_MAX = 1_000

@@ -6,17 +6,27 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from webhook.core.admission.messages.denials import utc
+from webhook.core.admission.denials import utc
 from webhook.core.overrides import Override, combined, remarks
 from webhook.core.policy.model import LoadedPolicy, Pool, Service
 from webhook.core.policy_spec import Scope
 from webhook.core.quota import CounterPlan, Holder, ServiceSnapshot, WindowPlan
-from webhook.core.quota.open_breaker_limit import guarded
-from webhook.core.reporting.decisions_status import NO_DECISIONS, DecisionsStatus
-from webhook.core.reporting.overload_status import NO_OVERLOAD, OverloadStatus
 from webhook.core.reporting.queue_document import QueueDepth, depths_document
-from webhook.core.reporting.status_rows import breaker_row, limit_row, limits_of, moment, seconds, unused_limits
-from webhook.core.reporting.store_status import StoreStatus, place_document
+from webhook.core.reporting.status_parts import (
+    NO_DECISIONS,
+    NO_OVERLOAD,
+    DecisionsStatus,
+    OverloadStatus,
+    StoreStatus,
+    breaker_row,
+    guarded,
+    limit_row,
+    limits_of,
+    moment,
+    place_document,
+    seconds,
+    unused_limits,
+)
 
 _DAY_US = 86_400_000_000
 CONTROLLER = "controller"

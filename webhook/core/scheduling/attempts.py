@@ -1,13 +1,15 @@
-"""Attempts to schedule a Pod, with the figures that decided: of the best nodes, and of a few refused by each rule."""
+"""Attempts to schedule a Pod, with the figures that decided, and the Pods that the rules keep off nodes."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from webhook.core.kubernetes.pod_requests import quantity_text
+from webhook.core.lru_cache import LruCache
 from webhook.core.policy_spec.scheduling import Scheduling
-from webhook.core.scheduling.assumed.pod_load import PodLoad
+from webhook.core.scheduling.assumed_load import PodLoad
 from webhook.core.scheduling.filters import NUMA_RULE, NodeFilters, limit_of, observed
 from webhook.core.scheduling.node_selection import FilteredNodes
 from webhook.core.scheduling.node_table import NodeRow
@@ -22,6 +24,46 @@ from webhook.core.scheduling.scheduling_record import (
     ZoneFigures,
 )
 from webhook.core.scheduling.scores import NearOf, ScoreTerms, terms_of
+
+_SHAPES_MAX = 64
+
+PodKind = tuple[str, PodLoad]
+"""Service and expected load. Pods of one service that ask for the same are of one kind."""
+
+
+class _Refused(Struct, frozen=True):
+    filters: NodeFilters
+    nodes: frozenset[str]
+
+
+class UnschedulablePods:
+    """The newest Pod of each kind."""
+
+    def __init__(self) -> None:
+        self._kinds: LruCache[PodKind, _Refused] = LruCache(_SHAPES_MAX)
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    def refused(self, kind: PodKind, filters: NodeFilters, nodes: frozenset[str]) -> None:
+        self._kinds.keep(kind, _Refused(filters, nodes))
+
+    def kinds(self) -> list[PodKind]:
+        return [kind for kind, _ in self._kinds.items()]
+
+    def take_if_fitting(self, kind: PodKind, rows: Mapping[str, NodeRow]) -> bool:
+        """Return whether a node that refused this Pod would pass it now; the kind is forgotten then."""
+        one = self._kinds.get(kind)
+        if one is None or not _fits(one, rows):
+            return False
+        self._kinds.forget(kind)
+        return True
+
+
+def _fits(one: _Refused, rows: Mapping[str, NodeRow]) -> bool:
+    refusal = one.filters.refusal
+    return any((row := rows.get(name)) is not None and refusal(row) is None for name in one.nodes)
+
 
 _SHOWN = 3
 """Nodes with figures, of each rule and of the best."""

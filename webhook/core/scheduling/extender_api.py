@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 
 class CallResult(StrEnum):
-    """What became of a call."""
+    """Result of a call."""
 
     ANSWERED = "answered"
     NOT_READY = "not_ready"

@@ -12,8 +12,7 @@ from msgspec.structs import asdict
 
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec.scheduling import Numa, Scheduling, WhenUnknown
-from webhook.core.scheduling.node_rows import NodeRows
-from webhook.core.scheduling.node_table import NodeRow, Signals
+from webhook.core.scheduling.node_table import NodeRow, NodeRows, Signals
 from webhook.core.scheduling.numa import NumaDemand, is_guaranteed
 
 _UNKNOWN = "node(s) had no fresh load"

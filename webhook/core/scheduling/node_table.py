@@ -1,14 +1,42 @@
-"""Node table: what the extender knows of each node when it is asked, prepared so that a call only looks it up."""
+"""Node table: what the extender knows of each node when it is asked, and which of it has changed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from math import inf
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from webhook.core.scheduling.assumed.pod_load import NO_LOAD, PodLoad
+from webhook.core.scheduling.assumed_load import NO_LOAD, PodLoad
 from webhook.core.scheduling.node_load import REQUESTS, NodeLoad
 from webhook.core.scheduling.numa import NumaZones
+
+_NAMES_MIN = 1024
+
+
+class ChangeLog:
+    """Names in the order of their changes; the oldest ones are dropped."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._first = 0
+
+    @property
+    def version(self) -> int:
+        """The number of changes so far."""
+        return self._first + len(self._names)
+
+    def record(self, names: Iterable[str], count: int) -> None:
+        """Record that these have changed, of so many that there are."""
+        if len(self._names) >= max(_NAMES_MIN, 4 * count):
+            self._first += len(self._names)
+            self._names.clear()
+        self._names.extend(names)
+
+    def since(self, version: int) -> AbstractSet[str] | None:
+        """Return what has changed since a version; None: that is not known any more."""
+        return None if version < self._first else set(self._names[version - self._first :])
+
 
 _SLOWEST_SECONDS = 0.5
 """Latency that counts as 1."""
@@ -128,3 +156,21 @@ def _free(used: float | None, allocatable: float) -> tuple[float, float]:
     if used is None:
         return _UNMEASURED, 0.0
     return 1.0 - used, 1.0 / allocatable if allocatable > 0 else 0.0
+
+
+class NodeRows:
+    """Rows that change one by one. `by_name` is for reading."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, NodeRow] = {}
+        self.changes = ChangeLog()
+
+    def put(self, row: NodeRow) -> None:
+        """Add or replace the row of a node."""
+        self.by_name[row.node.name] = row
+        self.changes.record((row.node.name,), len(self.by_name))
+
+    def drop(self, name: str) -> None:
+        """Remove the row of a node, if there is one."""
+        if self.by_name.pop(name, None) is not None:
+            self.changes.record((name,), len(self.by_name))

@@ -7,10 +7,9 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from webhook.core.policy_spec.scheduling import ScoreWeights
-from webhook.core.scheduling.assumed.pod_load import PodLoad
+from webhook.core.scheduling.assumed_load import PodLoad
 from webhook.core.scheduling.extender_api import HostPriority
-from webhook.core.scheduling.node_rows import NodeRows
-from webhook.core.scheduling.node_table import NodeRow, SchedulableNode
+from webhook.core.scheduling.node_table import NodeRow, NodeRows, SchedulableNode
 from webhook.core.scheduling.topology import Nearness
 
 SCORE_MAX = 10

@@ -7,8 +7,15 @@ from webhook.core.kubernetes.label_constraints import Constraint, Constraints, c
 from webhook.core.kubernetes.selector_match import selects
 from webhook.core.kubernetes.types import LabelSelector, Requirement
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES, Exemptions, FailureMode, Policy, Service, Unmatched
-from webhook.core.webhook_configurations.label_algebra import contradictions, narrowed, requirements
-from webhook.core.webhook_configurations.name_sets import EVERY, NONE, NameSet, Patterns
+from webhook.core.webhook_configurations.name_sets import (
+    EVERY,
+    NONE,
+    NameSet,
+    Patterns,
+    contradictions,
+    narrowed,
+    requirements,
+)
 
 METADATA_NAME = "kubernetes.io/metadata.name"
 MOST_ENTRIES = 100

@@ -1,4 +1,4 @@
-"""Calls for new Pods of one region: which are made, which are left out by an expression, and why.
+"""Calls for new Pods of one region: which are made and for which reasons, and which are left out by an expression.
 
 Of the two calls for a Pod at most one is left out on account of what the policy says, so that a policy newer than the
 configurations is noticed. The mutating call is left out where nothing is written; the validating call then reports a
@@ -6,15 +6,52 @@ Pod that the newer policy would rewrite (MutationMissing). The validating call i
 hash of exactly this policy; the mutating call, which is then made, writes the hash of a newer one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from webhook.core import placement
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.placement import SERVICE_LABEL
-from webhook.core.webhook_configurations import reasons
+from webhook.core.policy.model import Service
+from webhook.core.policy_spec import Mode
 from webhook.core.webhook_configurations.cel import label, quoted
 from webhook.core.webhook_configurations.service_regions import ServiceRegion, any_selects
+
+_TRIED = frozenset({Mode.WARN, Mode.AUDIT})
+
+
+def reasons_to_validate(service: Service) -> tuple[str, ...]:
+    """Return the reasons to validate a new Pod that has been rewritten; none if that cannot change the result.
+
+    A stanza counts in any mode, also Disabled: an override may change the mode, and does not change this configuration.
+    """
+    return tuple(_found(service))
+
+
+def _found(service: Service) -> Iterator[str]:
+    modes = service.modes
+    if service.quota is not None:
+        yield _in_words("quota", modes.quota)
+    if service.pool is not None:
+        yield _in_words("pool", modes.quota)
+    if service.breaker is not None:
+        yield _in_words("breaker", modes.breaker)
+    ranges, plan = service.range_plan, service.placement_plan
+    if ranges is not None and (ranges.rules or ranges.pod or ranges.qos_classes is not None):
+        yield _in_words("resources", modes.resources)
+    if plan is not None and (placement.requires(plan) or modes.placement in _TRIED):
+        yield _in_words("placement", modes.placement)
+
+
+def _in_words(stanza: str, mode: Mode) -> str:
+    return f"{stanza} (Disabled, which an override may change)" if mode is Mode.DISABLED else f"{stanza} ({mode})"
+
+
+def denies_node_name(service: Service) -> bool:
+    """Return whether a Pod that names its node is denied."""
+    return service.placement_plan is not None and not service.placement_plan.allow_node_name
+
 
 _LONGEST = 60_000
 """Characters of an expression. The API server accepts 100,000; what it costs to evaluate these is within its budget."""
@@ -130,7 +167,7 @@ def _why_validated(one: ServiceRegion) -> str:
     """Return why each new Pod of a service is validated; "" if a rewritten Pod need not be."""
     if not _writes(one):
         return f"{_IDLE}; {_TRIPWIRE}"
-    return ", ".join(reasons.to_validate(one.service)) or ("" if one.is_sure else _why_unsure(one))
+    return ", ".join(reasons_to_validate(one.service)) or ("" if one.is_sure else _why_unsure(one))
 
 
 def _owned_and_rewritten(one: ServiceRegion, earlier: Sequence[ServiceRegion]) -> str:
@@ -142,7 +179,7 @@ def _owned_and_rewritten(one: ServiceRegion, earlier: Sequence[ServiceRegion]) -
     parts = (
         f"{_NAMED}.orValue('') == {quoted(one.service.name)}",
         one.expression,
-        _NO_NODE_NAME if reasons.denies_node_name(one.service) else "",
+        _NO_NODE_NAME if denies_node_name(one.service) else "",
         f"!({hidden})" if hidden else "",
     )
     return " && ".join(filter(None, parts))

@@ -10,7 +10,6 @@ from webhook.core.kubernetes.label_constraints import Constraint, Constraints, c
 from webhook.core.kubernetes.types import Requirement
 from webhook.core.policy.model import Service
 from webhook.core.webhook_configurations.cel import labels_fit, namespace_fits
-from webhook.core.webhook_configurations.label_algebra import narrowed, requirements
 from webhook.core.webhook_configurations.name_sets import (
     EVERY,
     NameSet,
@@ -19,6 +18,8 @@ from webhook.core.webhook_configurations.name_sets import (
     crossings,
     is_covered,
     is_wider,
+    narrowed,
+    requirements,
 )
 from webhook.core.webhook_configurations.namespace_regions import NamespaceRegion
 

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from webhook.core.scheduling.assumed.pod_load import PodLoad
+from webhook.core.scheduling.assumed_load import PodLoad
 from webhook.core.scheduling.node_load import Decay, decayed_average
 
 RATE_SECONDS = 60.0

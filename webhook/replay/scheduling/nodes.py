@@ -15,7 +15,7 @@ from webhook.core.reporting.node_document import NodeDocument, ShownNode
 from webhook.core.scheduling.node_load import NodeLoad
 from webhook.core.scheduling.node_table import SchedulableNode
 from webhook.core.scheduling.numa import NumaZones
-from webhook.core.scheduling.topology_report import TopologyReport
+from webhook.core.scheduling.topology import TopologyReport
 from webhook.errors import UserError
 from webhook.support.input_files import documents
 

@@ -10,7 +10,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes import pod_requests
 from webhook.core.kubernetes.pod import Amounts, Container, Pod, PodMetadata, PodSpec, Resources
 from webhook.core.placement import SERVICE_LABEL
-from webhook.core.scheduling.assumed.pod_load import PodLoad
+from webhook.core.scheduling.assumed_load import PodLoad
 from webhook.errors import UserError
 from webhook.replay.events import NamespacesChange, PodAsks, PodDeleted, ReplayEvent, parse
 from webhook.support.input_files import bounded_lines

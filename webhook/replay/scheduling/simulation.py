@@ -1,4 +1,4 @@
-"""Simulation of one scheduler: Pods are tried as they are created, and again while they wait."""
+"""Simulation of schedulers on the same nodes and Pods, which are tried when created, and again while they wait."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,13 +6,15 @@ from statistics import median
 
 from msgspec import Struct
 
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.scheduling.assumed.pod_load import NO_LOAD, PodLoad
+from webhook.core.scheduling.assumed_load import NO_LOAD, PodLoad
 from webhook.core.scheduling.scores import SCORE_MAX
 from webhook.replay.scheduling.default_scheduler import DefaultScheduler
-from webhook.replay.scheduling.extender import ExtenderInVirtualTime
+from webhook.replay.scheduling.extender import ExtenderInVirtualTime, without_assumed_load
 from webhook.replay.scheduling.kubelet_zones import KubeletZones
 from webhook.replay.scheduling.load_history import LoadHistory
+from webhook.replay.scheduling.model_gaps import NotModelled, not_modelled
 from webhook.replay.scheduling.nodes import SimulatedNode
 from webhook.replay.scheduling.pods import ScheduledPod
 
@@ -200,3 +202,39 @@ def _node_outcome(one: SimulatedNode, pods: int, history: LoadHistory) -> NodeOu
 
 def _share(used: float, allocatable: float) -> float:
     return round(used / allocatable, 4) if allocatable else 0.0
+
+
+class SchedulerComparison(Struct, frozen=True, rename="camel"):
+    """The outcome of each scheduler, over the same virtual time."""
+
+    pods: int
+    duration_seconds: float
+    default: SchedulerOutcome
+    """The model of kube-scheduler alone."""
+    without_assumed_load: SchedulerOutcome
+    """With an extender that knows only what is measured: many Pods at once go to the same cool node."""
+    extender: SchedulerOutcome
+    not_modelled: tuple[NotModelled, ...] = ()
+
+
+async def compared(
+    policy: CompiledPolicy,
+    nodes: Sequence[SimulatedNode],
+    running: Sequence[Pod],
+    pods: Sequence[ScheduledPod],
+    after_seconds: float,
+    weight: int,
+) -> SchedulerComparison:
+    """Return the outcomes, until `after_seconds` after the last Pod was created or has ended."""
+    last_seconds = max(max(one.at_seconds, one.ends_seconds or 0.0) for one in pods)
+    until_seconds = last_seconds + after_seconds
+
+    async def run(rules: CompiledPolicy | None) -> SchedulerOutcome:
+        extender = None if rules is None else ExtenderInVirtualTime(rules, nodes)
+        return await SchedulerSimulation(nodes, running, extender, weight).run(pods, until_seconds)
+
+    return SchedulerComparison(
+        *(len(pods), until_seconds),
+        *(await run(None), await run(without_assumed_load(policy)), await run(policy)),
+        not_modelled(policy, nodes, running, [one.pod for one in pods]),
+    )

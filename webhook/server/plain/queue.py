@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from webhook.controller.release.queue_reader import QueueReader, QueueSelection
-from webhook.core.admission.messages.denials import utc
+from webhook.core.admission.denials import utc
 from webhook.core.reporting.queue_document import ROWS_MAX, QueueDocument
 from webhook.server.http_messages import Handler, HttpRequest, HttpResponse, closing_response, json_response
 

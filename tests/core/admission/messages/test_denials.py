@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from tests.core.plans import plan_of, standing, window
 from tests.core.reviewing import ALICE, NOW_US, REPLICA_SETS
 from webhook.core.admission.decision import Finding
-from webhook.core.admission.messages.denials import breaker_finding, counter_findings, status_of, store_finding, utc
+from webhook.core.admission.denials import breaker_finding, counter_findings, status_of, store_finding, utc
 from webhook.core.breaker import BreakerView, State
 from webhook.core.findings import Code
-from webhook.core.kubernetes.admission_response import ResponseStatus
+from webhook.core.kubernetes.admission_request import ResponseStatus
 from webhook.core.policy.model import Match, Modes, Service
 from webhook.core.policy_spec import Breaker, Denial, Mode, Quota, RetryAfter, WhenOpen, WhenStoreUnavailable
 from webhook.core.quota import DeniedBy, Holder, Receipt, Use

@@ -4,6 +4,12 @@ from typing import Generic, Protocol, TypeVar
 
 from msgspec import Raw, Struct, field
 
+
+def number(version: str) -> int:
+    """Return a resourceVersion as a number; 0 if it is not one and cannot be compared."""
+    return int(version) if version.isascii() and version.isdigit() else 0
+
+
 LABELS = {"app.kubernetes.io/name": "podgate", "app.kubernetes.io/managed-by": "podgate"}
 """Labels of every object that Podgate writes."""
 

@@ -2,9 +2,14 @@
 
 from webhook.adapters.kubernetes.api.requests import ApiError, UnreachedError
 from webhook.adapters.kubernetes.cluster_facts.pods import PodReader
-from webhook.adapters.kubernetes.cluster_facts.probing import fail_open_counts, probed, refused_counts, started
+from webhook.adapters.kubernetes.cluster_facts.probing import (
+    fail_open_counts,
+    probed,
+    refused_counts,
+    reviewed,
+    started,
+)
 from webhook.adapters.kubernetes.cluster_facts.reading import Reading, read_objects, read_secret, read_version
-from webhook.adapters.kubernetes.cluster_facts.rights import reviewed
 from webhook.adapters.kubernetes.cluster_facts.secrets import (
     SECRETS,
     SERVING,

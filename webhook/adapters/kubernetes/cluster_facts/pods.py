@@ -19,7 +19,7 @@ from webhook.core.diagnosis.objects import (
     ReportedPod,
 )
 from webhook.core.document.configmap import NAME, NAMESPACE, ConfigMap
-from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS, WorkloadKind
+from webhook.core.kubernetes.controllers import WORKLOAD_KINDS, WorkloadKind
 
 _MOST_OBJECTS = "5000"
 _KINDS = {kind.kind: kind for kind in WORKLOAD_KINDS}

@@ -1,6 +1,7 @@
 """Background sender of Events, with bounds on queue, rate and age. Offering an Event never blocks."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -21,7 +22,8 @@ from webhook.adapters.kubernetes.api.requests import (
     answer,
 )
 from webhook.adapters.kubernetes.api.timing import ApiTiming
-from webhook.adapters.kubernetes.events.event_object import Happening, minute_of
+from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding, minute_of
+from webhook.core.reporting.queue_document import EXPIRED
 from webhook.ports import WatchReports
 from webhook.support.condition import Condition
 
@@ -193,3 +195,24 @@ class EventSender:
         if not happening.of_version:
             return happening
         return happening._replace(occasion=f"{happening.occasion} {found.resource_version}")
+
+
+PLACE_TIMING = EventTiming(per_second=20.0, burst=40, patience_seconds=30.0)
+
+
+class PodPlaceEvents:
+    """A `ports.PlaceEvents`. The same place for the same cause is one Event, also after a change of the leader."""
+
+    def __init__(self, sender: EventSender) -> None:
+        self._sender = sender
+        self.run = sender.run
+        self.drop = sender.drop
+
+    def offer(self, namespace: str, name: str, uid: str, note: str, occasion: str) -> None:
+        about = Regarding("v1", "Pod", namespace, name, uid)
+        at_ns = time.time_ns()
+        self._sender.offer(Happening(about, EventType.NORMAL, "WaitingForQuota", "Wait", note, occasion, at_ns))
+
+    def expired(self, namespace: str, name: str, uid: str, note: str, *, is_kept: bool) -> None:
+        about, action = Regarding("v1", "Pod", namespace, name, uid), "Keep" if is_kept else "Delete"
+        self._sender.offer(Happening(about, EventType.WARNING, EXPIRED, action, note, action, time.time_ns()))

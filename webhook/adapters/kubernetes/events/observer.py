@@ -1,4 +1,4 @@
-"""Observer that sends Events: denials on the Pod's controller, policy and overrides changes on their ConfigMaps.
+"""Observer that sends Events: denials on the Pod's controller, policy, overrides and breakers on ConfigMaps.
 
 There is one Event per controller, reason and minute, and one per state of a ConfigMap, whatever the number of servers.
 Breaker transitions are reported on the policy's ConfigMap. A Pod without a verified controller gets no Event: its
@@ -9,17 +9,47 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from webhook.adapters.kubernetes.events.breaker_events import happening_of
 from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding, minute_of
 from webhook.adapters.kubernetes.events.event_sender import EventSender
 from webhook.core.admission.decision import Half
-from webhook.core.breaker import Transition
+from webhook.core.breaker import State, Transition
 from webhook.core.document.configmap import NAME, NAMESPACE, OVERRIDES
 from webhook.core.kubernetes.controllers import owning_controller
 from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
 from webhook.ports import Review
+
+_REASONS = {
+    State.OPEN: ("BreakerOpened", EventType.WARNING),
+    State.HALF_OPEN: ("BreakerHalfOpen", EventType.NORMAL),
+    State.CLOSED: ("BreakerClosed", EventType.NORMAL),
+    State.FORCED_OPEN: ("BreakerForcedOpen", EventType.WARNING),
+    State.FORCED_CLOSED: ("BreakerForcedClosed", EventType.WARNING),
+}
+_HELD = "BreakerTripHeld"
+_ACTION = "MoveBreaker"
+
+
+def happening_of(transition: Transition, policy: Regarding) -> Happening | None:
+    """Return the Event; None if there is none to send. A trip held back each second is reported once a minute.
+
+    Service, generation and the time in the breaker's record identify the Event for all replicas. A generation alone is
+    not unique: it restarts with an empty store.
+    """
+    at_ns = transition.at_us * 1000
+    if transition.is_change:
+        reason, kind = _REASONS[transition.new]
+        change = f"was {transition.old}, is {transition.new}: {transition.reason}"
+        occasion = f"{transition.service} {transition.generation} {transition.at_us}"
+    elif transition.is_held_back:
+        reason, kind, change = _HELD, EventType.WARNING, f"stays {transition.new}: {transition.reason}"
+        occasion = f"{transition.service} {transition.generation} {minute_of(at_ns)}"
+    else:
+        return None
+    note = f"service {transition.service}: the breaker {change} (generation {transition.generation})"
+    return Happening(policy, kind, reason, _ACTION, note, occasion, at_ns, of_version=False)
+
 
 SEEN_MAX = 10_000
 """Maximum number of controllers and reasons per minute; further Events are dropped."""

@@ -1,7 +1,7 @@
-"""Script: the Lua script, called by its hash, and sent again after SCRIPT FLUSH. Why one: docs/design/one-script.md."""
+"""The Lua script and its constants, called by its hash, sent again if unknown. Why one: docs/design/one-script.md."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha1
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -9,9 +9,58 @@ from typing import Any
 
 from redis.exceptions import NoScriptError
 
-from webhook.adapters.redis_store.transport import lua_constants
 from webhook.adapters.redis_store.transport.connection import SharedConnection
 from webhook.adapters.redis_store.transport.stream import Command
+from webhook.core.breaker import EXPIRED, HELD, TRANSITIONS, State, TransitionCause
+from webhook.core.breaker.manual import EXCUSED_MAX, EXCUSED_US, FORCED_BY
+from webhook.core.breaker.record import EVERY_SOURCE, SHUT
+from webhook.core.breaker.triggers import FAILED_MAX
+
+_Value = str | bool | int | Mapping[str, "_Value"]
+
+
+def render_constants() -> str:
+    """Return a Lua chunk that defines one local table, BREAKER. The text is the same in every process."""
+    return f"-- Rendered from webhook/core/breaker.\nlocal BREAKER = {_lua(_tables())}\n"
+
+
+def constant_literals() -> Mapping[str, str]:
+    """Return the constant_literals of the other constants, by name."""
+    values: Mapping[str, _Value] = {
+        "HELD": HELD,
+        "EXPIRED": EXPIRED,
+        "FAILED_MAX": FAILED_MAX,
+        "EXCUSED_MAX": EXCUSED_MAX,
+        "EXCUSED_US": EXCUSED_US,
+        "EVERY_SOURCE": EVERY_SOURCE,
+    }
+    return {name: _lua(value) for name, value in values.items()}
+
+
+def _tables() -> Mapping[str, _Value]:
+    return {
+        "CAUSE": {cause.name: cause.value for cause in TransitionCause},
+        "NEXT": {
+            state.value: {cause.value: new.value for (old, cause), new in TRANSITIONS.items() if old is state}
+            for state in State
+        },
+        "FORCED_BY": {state.value: cause.value for state, cause in FORCED_BY.items()},
+        "IS_FORCED": {state.value: True for state in State if state.is_forced},
+        "IS_TRIPPED": {state.value: True for state in State if state.is_tripped},
+        "SHUT": {state.value: rank for state, rank in SHUT.items()},
+    }
+
+
+def _lua(value: _Value) -> str:
+    """Return a Lua literal. Keys are identifiers, and strings contain neither double quotes nor backslashes."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return f'"{value}"'
+    return "{" + ", ".join(f"{key} = {_lua(one)}" for key, one in value.items()) + "}"
+
 
 _CONSTANT = re.compile(r"^local ([A-Z_]+) = (-?\d+)", re.MULTILINE)
 _FOLDER = files("webhook.adapters.redis_store") / "lua"
@@ -28,14 +77,14 @@ def _modules() -> str:
     One function around them all: it alone looks up the outer locals of every module at each call.
     """
     names = ("refusals", "waits", "live", "breaker", "operations", "queue")
-    heads = dict.fromkeys(names, "") | {"breaker": lua_constants.rendered()}
+    heads = dict.fromkeys(names, "") | {"breaker": render_constants()}
     texts = ["\n".join([f"{name} = function()", head, *_parts(_FOLDER / name), "end,"]) for name, head in heads.items()]
     return "\n".join(["function define_modules()", *_parts(_FOLDER / "modules"), "return {", *texts, "}", "end"])
 
 
 def _text() -> str:
     constants, state, *parts, main = _parts(_FOLDER)
-    values = {**dict(_CONSTANT.findall(constants)), **lua_constants.literals()}
+    values = {**dict(_CONSTANT.findall(constants)), **constant_literals()}
     text = "\n".join([state, "local function run()", *parts, _modules(), main, "end", "return run()"])
     return re.sub(rf"(?<![.\w])({'|'.join(values)})\b", lambda found: values[found[1]], text)
 

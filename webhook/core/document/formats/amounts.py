@@ -3,7 +3,7 @@
 import re
 from fractions import Fraction
 
-from webhook.core.document.formats.errors import FormatError, must
+from webhook.core.document.formats.names import FormatError, must
 from webhook.core.kubernetes.quantity import Duration, quantity_value
 from webhook.core.kubernetes.timestamps import microseconds
 

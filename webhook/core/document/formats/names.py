@@ -1,8 +1,23 @@
-"""Formats of names: DNS names, label keys and values, patterns of names, and reasons."""
+"""Formats of names: DNS names, label keys and values, resources, patterns, reasons, and URLs."""
 
 import re
 
-from webhook.core.document.formats.errors import must
+from webhook.core.document.yaml.problems import close_to
+
+
+class FormatError(ValueError):
+    """A text violates a format: reason and remedy."""
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.remedy = remedy
+
+
+def must(holds: object, reason: str, remedy: str) -> None:
+    if not holds:
+        raise FormatError(reason, remedy)
+
 
 NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -97,3 +112,48 @@ def name_pattern(text: str) -> None:
 def reason(text: str) -> None:
     must(text.strip(), "empty", "write why, such as INC-1234")
     must(text.isprintable(), "not plain text on one line", "write it on one line, without control characters")
+
+
+_URL = re.compile(
+    r"https?://[A-Za-z0-9._-]+(:[0-9]{1,5})?(/[!-~]*)?|https?://\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?(/[!-~]*)?"
+)
+
+
+def http_url(text: str) -> None:
+    remedy = "write one such as https://prometheus.monitoring.svc:9090, without user and password"
+    must(_URL.fullmatch(text), "not the URL of an HTTP server", remedy)
+
+
+_COMPUTE = ("cpu", "memory", "ephemeral-storage")
+_QUOTA_RESOURCES = (
+    "pods",
+    *_COMPUTE,
+    *(f"requests.{name}" for name in _COMPUTE),
+    *(f"limits.{name}" for name in _COMPUTE),
+)
+
+
+def _extended(text: str) -> bool:
+    prefix, slash, name = text.rpartition("/")
+    return bool(slash) and is_subdomain(prefix) and NAME.fullmatch(name) is not None
+
+
+def quota_resource(text: str) -> None:
+    bare = text.removeprefix("requests.")
+    if text in _QUOTA_RESOURCES or (bare.startswith("hugepages-") and NAME.fullmatch(bare)):
+        return
+    if text.startswith("requests.") and _extended(bare):
+        return
+    if _extended(text) and not text.startswith(("limits.", "count/")):
+        raise FormatError("an extended resource is counted by its requests", f"write requests.{text}")
+    meant = close_to(text, _QUOTA_RESOURCES)
+    known = f"use {', '.join(_QUOTA_RESOURCES)}, hugepages-SIZE or requests.DOMAIN/NAME"
+    raise FormatError("not a resource of Pods", f"did you mean {meant}?" if meant else known)
+
+
+def container_resource(text: str) -> None:
+    if text in _COMPUTE or (text.startswith("hugepages-") and NAME.fullmatch(text)) or _extended(text):
+        return
+    meant = close_to(text.removeprefix("requests.").removeprefix("limits."), _COMPUTE)
+    known = f"use {', '.join(_COMPUTE)}, hugepages-SIZE or DOMAIN/NAME"
+    raise FormatError("not a container's resource", f"did you mean {meant}?" if meant else known)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from webhook.core.container_resources import RangePlan, qos_change
-from webhook.core.container_resources.resource_kinds import COMPUTE, DECIDE_QOS, overcommits
+from webhook.core.container_resources.plan import COMPUTE, DECIDE_QOS, overcommits
 from webhook.core.document.rules.resources import amounts_under
 from webhook.core.document.yaml.parts import DocumentPart, until_invalid
 from webhook.core.document.yaml.problems import Problem

@@ -1,5 +1,6 @@
-"""Nodes: the document as a tree with line, column and path of every value."""
+"""Nodes: the document as a tree with line, column and path of every value, and unquoted scalars resolved."""
 
+import re
 from dataclasses import dataclass
 from typing import Self
 
@@ -82,3 +83,24 @@ class Node:
     def problem_inside(self, key: str | int, reason: str, remedy: str, value: str = "(absent)") -> Problem:
         """Return a problem about a missing field, at the position of this object."""
         return Problem(self.key_line, self.key_column, written_path((*self.path, key)), value, reason, remedy)
+
+
+_TRUE = frozenset({"yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE"})
+_FALSE = frozenset({"no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE"})
+_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+_INTEGER = re.compile(r"[+-]?(0|[1-9]\d{0,17})", re.ASCII)  # 18 digits: fits 64 bits
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+_AMBIGUOUS = re.compile(r"[+-]?0\d[\d.]*", re.ASCII)  # 010 is 8 to one parser and 10 to another
+
+
+def resolved(text: str) -> Scalar:
+    """Return the value of a plain scalar. Dates and 010 stay text."""
+    if text in _NULL:
+        return None
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _NUMBER.fullmatch(text) and not _AMBIGUOUS.fullmatch(text):
+        return ExactNumber(text)
+    return text

@@ -10,12 +10,10 @@ from typing import Any
 
 import yaml
 
-from webhook.core.document.yaml import surrogate_pairs
-from webhook.core.document.yaml.nodes import MOST_NODES, Node
+from webhook.core.document.yaml.nodes import MOST_NODES, Node, resolved
 from webhook.core.document.yaml.problems import DOCUMENT, DocumentError, Path, Problem, shown
-from webhook.core.document.yaml.scalars import resolved
 from webhook.core.document.yaml.syntax_errors import in_words
-from webhook.core.document.yaml.text import decoded, syntax_problem
+from webhook.core.document.yaml.text import decoded, replace_surrogate_pairs, restore_surrogate_pairs, syntax_problem
 
 DEEPEST = 64  # levels; the deepest stanza needs 16
 
@@ -50,7 +48,7 @@ class _Composer:
 
     def __init__(self, text: str) -> None:
         self.problems: list[Problem] = []
-        json = surrogate_pairs.replaced(text)
+        json = replace_surrogate_pairs(text)
         self._has_surrogates = json is not None
         self._events: Iterator[Any] = yaml.parse(json or text, Loader=_LOADER)
         self._anchors: dict[str, Node | None] = {}  # None while the anchor's own node is still being read
@@ -153,7 +151,7 @@ class _Composer:
         return None
 
     def _scalar(self, event: Any, node: Node) -> None:
-        node.text = surrogate_pairs.restored(event.value) if self._has_surrogates else event.value
+        node.text = restore_surrogate_pairs(event.value) if self._has_surrogates else event.value
         node.quoted = bool(event.style)
         if event.tag in _STRING_TAGS or node.quoted:
             self._check_tag(event, node, "tag:yaml.org,2002:str")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from webhook.core.proof.corpus.builders import Json, pod
+from webhook.core.proof.corpus.containers import Json, pod
 
 _REQUIRED, _PREFERRED = (
     "requiredDuringSchedulingIgnoredDuringExecution",

@@ -1,6 +1,6 @@
 """Plain Pods, and Pods with special metadata, nulls, unknown fields, or special scalar fields."""
 
-from webhook.core.proof.corpus.builders import Json, pod
+from webhook.core.proof.corpus.containers import Json, pod
 
 _FILLED_IN = {
     "schedulerName": "default-scheduler",

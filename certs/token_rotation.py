@@ -1,0 +1,221 @@
+"""Token key rotation: the step that is due for the stored keys, the published key set and the time, without I/O.
+
+Verifiers read the key set late, and callers read the token late. So a key is published before it signs, signs only
+after all verifiers have had time to read it, and leaves the key set when the last token that it signed has expired. In
+the set every key names its issuer: a verifier then accepts no other key for that issuer. After each step the state is
+read again; all state is in the store.
+
+    adopt     a key that is missing from the stored keys, but whose token is in use
+    make      a key, when the one that signs is old
+    publish   exactly the stored keys; one that was missing and has not signed yet settles again
+    mark      a key as read back from the key set
+    sign      a token, with the newest key that has settled
+    drop      a key, once the last token that it has signed has expired
+"""
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import jwt
+
+from certs.signing_keys import Keys, SigningKey, made, set_of
+from certs.token_issuer import sign
+
+_SETTLE_SECONDS_MAX = 300
+"""A mounted ConfigMap is updated within two minutes, and the server reloads it within seconds; the rest is slack."""
+_SETTLE_SHARE, _RENEWALS = 4, 10
+_SLACK_SECONDS = 120
+"""Clocks differ, and a verifier may accept an expired token for half a minute."""
+_AHEAD_SECONDS_MAX = 5
+"""A token may have been issued so far ahead of the local clock; verifiers reject one from the future."""
+_MADE_AHEAD_SECONDS_MAX = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    """Claims of the tokens, and the lifetimes of tokens and keys."""
+
+    issuer: str
+    audience: str
+    subject: str
+    client_id: str | None
+    token_seconds: int
+    key_seconds: int
+
+    @property
+    def every_seconds(self) -> int:
+        """Largest age of a token: a tenth of its lifetime, so that nine missed renewals do no harm."""
+        return max(1, self.token_seconds // _RENEWALS)
+
+    @property
+    def settle_seconds(self) -> int:
+        """Time for which a key is published before it signs."""
+        return min(_SETTLE_SECONDS_MAX, self.key_seconds // _SETTLE_SHARE)
+
+    def mistake(self) -> str:
+        """Return why no rotation is possible with these lifetimes, "" if one is."""
+        if self.key_seconds < self.token_seconds:
+            return (
+                f"a key lifetime of {self.key_seconds} s is shorter than the token lifetime of {self.token_seconds} s"
+            )
+        return ""
+
+    def claims(self, now: int) -> dict[str, Any]:
+        named = {"client_id": self.client_id} if self.client_id is not None else {}
+        lives = {"iat": now, "exp": now + self.token_seconds, "jti": str(uuid.uuid4())}
+        return {"iss": self.issuer, "aud": self.audience, "sub": self.subject, **named, **lives}
+
+
+@dataclass(frozen=True, slots=True)
+class TokenState:
+    """The input of a decision."""
+
+    keys: Keys
+    published: tuple[Mapping[str, Any], ...]
+    """The key set as it was read back."""
+    token: str | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenStep:
+    """The changes of one step, to be written in this order; None: unchanged."""
+
+    text: str
+    """Description for a person."""
+    keys: Keys | None = None
+    key_set: str | None = None
+    token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Current:
+    """The token in use: the key that signed it, and its claims; `iss`, `iat` and `exp` have the right types."""
+
+    kid: str
+    claims: Mapping[str, Any]
+
+
+Step: TypeAlias = TokenStep | None
+
+
+def next_step(state: TokenState, issuer: Issuer, now: int) -> Step:
+    """Return the most urgent step that is due, None if there is none."""
+    current = _in_use(state)
+    return (
+        _adopted(state, current, now)
+        or _made(state, issuer, now)
+        or _published(state)
+        or _marked(state, now)
+        or _signed(state, current, issuer, now)
+        or _dropped(state, current, now)
+    )
+
+
+def _adopted(state: TokenState, current: _Current | None, now: int) -> Step:
+    if current is None or current.kid in {one.kid for one in state.keys} or current.claims["exp"] <= now:
+        return None
+    jwk = next(one for one in state.published if one.get("kid") == current.kid)
+    adopted = SigningKey({**jwk, "iss": current.claims["iss"]}, None, now, now, current.claims["exp"])
+    return TokenStep(f"adopted key {current.kid}: it has signed the token in use", (adopted, *state.keys))
+
+
+def _made(state: TokenState, issuer: Issuer, now: int) -> Step:
+    newest = state.keys[-1] if state.keys and state.keys[-1].key is not None else None
+    is_new = newest is not None and -_MADE_AHEAD_SECONDS_MAX <= now - newest.made_at < issuer.key_seconds
+    if is_new and newest is not None and newest.issuer == issuer.issuer:
+        return None
+    one = made(now, issuer.issuer)
+    return TokenStep(f"made key {one.kid}", (*state.keys, one))
+
+
+def _published(state: TokenState) -> Step:
+    if sorted(map(_row, state.published)) == sorted(_row(one.jwk) for one in state.keys):
+        return None
+    # A late reader has the former set: a key that was missing from it, and has not signed yet, settles again.
+    keys = tuple(
+        one if one.is_signing or one.jwk in state.published else replace(one, published_at=None) for one in state.keys
+    )
+    return TokenStep(f"published {len(keys)} key(s)", keys if keys != state.keys else None, set_of(keys))
+
+
+def _marked(state: TokenState, now: int) -> Step:
+    """Mark keys as published: `_published` has returned None, so all are."""
+    for one in state.keys:
+        if one.published_at is None:
+            return TokenStep(f"key {one.kid} is published", _changed(state.keys, one, replace(one, published_at=now)))
+    return None
+
+
+def _signed(state: TokenState, current: _Current | None, issuer: Issuer, now: int) -> Step:
+    reason = _due(current, issuer, now)
+    able = [one for one in state.keys if one.key is not None and one.issuer == issuer.issuer]
+    settled = [one for one in able if one.is_signing or now - (one.published_at or now) >= issuer.settle_seconds]
+    # Without a valid token in use there is nothing to lose: a first key need not have settled.
+    signers = settled or ([] if current is not None and reason != _EXPIRED else able)
+    if not reason or not signers:
+        return None
+    signer = signers[-1]
+    claims = issuer.claims(now)
+    at = state.keys.index(signer)
+    signing = replace(signer, tokens_end=max(signer.tokens_end or 0, claims["exp"]))
+    keys = (*(replace(older, key=None) for older in state.keys[:at]), signing, *state.keys[at + 1 :])
+    if signer.key is None:
+        raise LookupError("a key that can sign has its private half")
+    return TokenStep(
+        f"signed a token with key {signer.kid}: {reason}", keys, token=sign(signer.key, claims, kid=signer.kid)
+    )
+
+
+def _dropped(state: TokenState, current: _Current | None, now: int) -> Step:
+    last = max((at for at, one in enumerate(state.keys) if one.is_signing), default=0)
+    for one in state.keys[:last]:
+        is_over = one.tokens_end is None or one.tokens_end + _SLACK_SECONDS <= now
+        if is_over and (current is None or current.kid != one.kid):
+            return TokenStep(f"dropped key {one.kid}: all that it signed has expired", _changed(state.keys, one, None))
+    return None
+
+
+_EXPIRED = "the token in use has expired"
+
+
+def _due(current: _Current | None, issuer: Issuer, now: int) -> str:
+    """Return why a new token is due, "" if none is."""
+    if current is None:
+        return "no valid token is in use"
+    claims, wanted = current.claims, issuer.claims(now)
+    if claims["exp"] <= now:
+        return _EXPIRED
+    if any(claims.get(name) != wanted.get(name) for name in ("iss", "aud", "sub", "client_id")):
+        return "the token in use has other claims"
+    if not -_AHEAD_SECONDS_MAX <= now - claims["iat"] < issuer.every_seconds:
+        return "the token in use is due for renewal"
+    if claims["exp"] - claims["iat"] != issuer.token_seconds:
+        return "the token lifetime has changed"
+    return ""
+
+
+def _in_use(state: TokenState) -> _Current | None:
+    """Return the claims of the token in use, if a stored or published key has signed it."""
+    if state.token is None:
+        return None
+    try:
+        kid = jwt.get_unverified_header(state.token)["kid"]
+        everywhere = (*(key.jwk for key in state.keys), *state.published)
+        key = jwt.PyJWK(dict(next(one for one in everywhere if one.get("kid") == kid)))
+        only = {"verify_exp": False, "verify_aud": False, "verify_iat": False, "require": ["exp", "iat"]}
+        claims = jwt.decode(state.token, key, algorithms=[key.algorithm_name], options=only)  # type: ignore[arg-type]  # a TypedDict
+        moments = {name: int(claims[name]) for name in ("iat", "exp")}
+    except (jwt.PyJWTError, KeyError, StopIteration, ValueError, TypeError, OverflowError):
+        return None
+    return _Current(kid, {**claims, **moments}) if isinstance(claims.get("iss"), str) else None
+
+
+def _row(jwk: Mapping[str, Any]) -> str:
+    return json.dumps(jwk, sort_keys=True)
+
+
+def _changed(keys: Keys, former: SigningKey, now: SigningKey | None) -> Keys:
+    return tuple(one if one is not former else now for one in keys if one is not former or now is not None)  # type: ignore[misc]  # None is removed

@@ -1,0 +1,146 @@
+"""Nodes for the extender: the Nodes, their NUMA zones and metrics, and the wake of kube-scheduler."""
+
+from datetime import UTC, datetime
+
+from kubernetes_asyncio.client import ApiClient
+from msgspec import Struct, field
+
+from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot
+from webhook.adapters.kubernetes.api.objects import Listed, ObjectVersion
+from webhook.adapters.kubernetes.api.requests import ApiError, answer
+from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
+from webhook.core.kubernetes import pod_requests
+from webhook.core.kubernetes.pod import Amounts
+from webhook.core.scheduling.node_table import KnownNode, SchedulableNode
+from webhook.core.scheduling.topology import TopologyReport
+from webhook.errors import LoadSourceError, SchedulerWakeError
+from webhook.ports import WatchReports
+from webhook.ports.scheduling import NodeEventHandler, NumaEventHandler
+
+_METRICS = "/apis/metrics.k8s.io/v1beta1/nodes"
+_RIGHT = "list nodes in metrics.k8s.io"
+_REQUEST_SECONDS = 5.0
+
+
+class NodeMetrics:
+    """A client of the metrics API."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+
+    async def listed(self) -> bytes:
+        """Return a NodeMetricsList as JSON. LoadSourceError: the API server did not answer, or has no such API."""
+        try:
+            return await answer(self._client, "GET", _METRICS, _REQUEST_SECONDS)
+        except ApiError as error:
+            raise LoadSourceError(f"metricsAPI: {error.describe(_RIGHT)}") from error
+
+
+class _Topology(TopologyReport, frozen=True, kw_only=True):
+    metadata: ObjectVersion
+
+
+_TOPOLOGIES = Collection(
+    item=_Topology,
+    items=Listed[_Topology],
+    path="/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
+    name="noderesourcetopologies",
+    right="list and watch noderesourcetopologies in topology.node.k8s.io",
+)
+
+
+class WatchedNumaTopologies:
+    """Lists and watches the topologies, and passes on those by which a Topology Manager refuses Pods."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        handler: NumaEventHandler,
+        *,
+        reports: WatchReports,
+        timing: ApiTiming = ApiTiming(),  # noqa: B008  frozen
+    ) -> None:
+        async def everything(snapshot: ListSnapshot[_Topology]) -> None:
+            found = {item.metadata.name: zones for item in snapshot.items if (zones := item.bound_zones()) is not None}
+            handler.numa_listed(found)
+
+        async def one(item: _Topology, gone: bool) -> None:  # noqa: FBT001  signature of WatchHandler.one
+            handler.numa_changed(item.metadata.name, None if gone else item.bound_zones())
+
+        self.run = Watch(client, _TOPOLOGIES, WatchHandler(everything, one), reports=reports, timing=timing).run
+
+
+NAME = "podgate-wake"
+WOKEN_AT = "podgate.io/woken-at"
+_STORAGE_CLASS = f"/apis/storage.k8s.io/v1/storageclasses/{NAME}"
+_ANNOTATION = f"/metadata/annotations/{WOKEN_AT.replace('/', '~1')}"
+"""As a JSON Pointer. The manifest of the StorageClass has annotations, so that this one can be added."""
+
+
+class StorageClassWake:
+    """A `ports.SchedulerWake`. The StorageClass provisions nothing; the right to it is bound to its name."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+
+    async def wake(self) -> None:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        patch = [{"op": "add", "path": _ANNOTATION, "value": now}]
+        try:
+            await answer(self._client, "PATCH", _STORAGE_CLASS, _REQUEST_SECONDS, body=patch)
+        except ApiError as error:
+            raise SchedulerWakeError(f"storageclass {NAME}: {error.describe(f'patch storageclass {NAME}')}") from error
+
+
+_MILLI = pod_requests.NANO // 1000
+
+
+class _Address(Struct, frozen=True):
+    type: str = ""
+    address: str = ""
+
+
+class _NodeStatus(Struct, frozen=True):
+    allocatable: Amounts | None = None
+    addresses: tuple[_Address, ...] | None = None
+
+
+class _Node(Struct, frozen=True):
+    metadata: ObjectVersion
+    status: _NodeStatus = field(default_factory=_NodeStatus)
+
+
+_NODES = Collection(item=_Node, items=Listed[_Node], path="/api/v1/nodes", name="nodes", right="list and watch nodes")
+
+
+class WatchedNodes:
+    """Lists and watches Nodes, and passes them on."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        handler: NodeEventHandler,
+        *,
+        reports: WatchReports,
+        timing: ApiTiming = ApiTiming(),  # noqa: B008  frozen
+    ) -> None:
+        async def everything(snapshot: ListSnapshot[_Node]) -> None:
+            handler.nodes_listed([_known(node) for node in snapshot.items])
+
+        async def one(node: _Node, gone: bool) -> None:  # noqa: FBT001  signature of WatchHandler.one
+            handler.node_changed(_known(node), gone=gone)
+
+        self.run = Watch(client, _NODES, WatchHandler(everything, one), reports=reports, timing=timing).run
+
+
+def _known(node: _Node) -> KnownNode:
+    amounts, name = node.status.allocatable, node.metadata.name
+    return KnownNode(
+        SchedulableNode(
+            name,
+            (pod_requests.amount_of(amounts, "cpu") or 0) / _MILLI,
+            (pod_requests.amount_of(amounts, "memory") or 0) / pod_requests.NANO,
+            node.metadata.labels or {},
+        ),
+        tuple(found.address for found in node.status.addresses or () if found.address != name),
+    )

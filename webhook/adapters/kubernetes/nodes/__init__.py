@@ -1,1 +1,0 @@
-"""Nodes: their watch, their metrics, and the wake of kube-scheduler when their load falls."""

@@ -1,1 +1,0 @@
-"""Workload controllers: creation failures of their Pods, and retries of their creation."""

@@ -1,0 +1,274 @@
+"""Series at 0: the label sets that can occur for a policy's services, and their lines, made once for a policy.
+
+`increase()` starts from the first sample of a series, so it misses an event that creates its series. Not included:
+manual changes (forced breakers, modes of overrides) and label values that only callers determine.
+"""
+
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from enum import Flag, auto
+
+from webhook.adapters.metrics import families
+from webhook.adapters.metrics.families import Family
+from webhook.core.admission.decision import Half, Verdict
+from webhook.core.admission.exemptions import EXEMPTIONS
+from webhook.core.admission.validation import own_mode
+from webhook.core.breaker import State
+from webhook.core.breaker.outcome_types import Settlement
+from webhook.core.findings import Code
+from webhook.core.pods.start_outcome import StartResult
+from webhook.core.policy.model import FailureMode, Policy, Pool, Service, Unmatched
+from webhook.core.policy_spec import Breaker, Mode, OnOverload, OutcomeSource, WhenOpen, WhenStoreUnavailable
+from webhook.core.quota import STANDING, Holder, QueuePlan
+from webhook.core.scheduling.filters import rule_names
+
+Labels = tuple[str, ...]
+"""Label values, in the family's order."""
+
+_HELP = b"# HELP "
+_EOF = b"# EOF\n"
+"""End of an OpenMetrics text."""
+
+
+class ZeroLines:
+    """Lines of counters by family and label set."""
+
+    def __init__(self, series: Mapping[Family, Iterable[Labels]]) -> None:
+        self._lines = {family: {labels: _line(family, labels) for labels in of} for family, of in series.items()}
+
+    def added(self, text: bytes, recorded: Mapping[Family, Container[Labels]]) -> bytes:
+        """Return a text with the lines of the series that are not recorded, each in its family's group."""
+        is_open = text.endswith(_EOF)
+        added = {}
+        for family, lines in self._lines.items():
+            name = family.name.removesuffix("_total") if is_open else family.name
+            of_family = recorded.get(family, ())
+            unrecorded = "".join(line for labels, line in lines.items() if labels not in of_family)
+            added[name.encode()] = f"{name} {family.help}\n# TYPE {name} counter\n".encode(), unrecorded.encode()
+        return _HELP.join(_groups(text.removesuffix(_EOF), added)) + (_EOF if is_open else b"")
+
+
+def _groups(text: bytes, added: dict[bytes, tuple[bytes, bytes]]) -> Iterator[bytes]:
+    first, *groups = text.split(_HELP)
+    yield first
+    for group in groups:
+        _, lines = added.pop(group[: group.index(b" ")], (b"", b""))
+        yield group + lines
+    for header, lines in added.values():
+        if lines:
+            yield header + lines
+
+
+def _line(family: Family, values: Labels) -> str:
+    pairs = ",".join(f'{name}="{_escaped(text)}"' for name, text in sorted(zip(family.labels, values, strict=True)))
+    return f"{family.name}{{{pairs}}} 0.0\n" if pairs else f"{family.name} 0.0\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+Series = Iterator[tuple[Family, Labels]]
+
+_CONCERNS = ("placement", "resources", "quota", "breaker")
+_TRIED = frozenset({Mode.WARN, Mode.AUDIT})
+_CODES: Mapping[str, tuple[Code, ...]] = {
+    "placement": (Code.PLACEMENT_CONFLICT, Code.PLACEMENT_UNFULFILLED),
+    "resources": (Code.RESOURCES_OUTSIDE, Code.RESOURCES_UNFULFILLED),
+    "quota": (Code.QUOTA_EXCEEDED,),
+    "breaker": (Code.BREAKER_OPEN, Code.BREAKER_PROBING),
+}
+_TEMPLATE_CONCERNS = ("placement", "resources")
+_UNMATCHED: Mapping[Unmatched, Mode] = {Unmatched.WARN: Mode.WARN, Unmatched.DENY: Mode.ENFORCE}
+
+
+class ProcessRole(Flag):
+    """Roles of a process, which determine what it counts."""
+
+    NONE = 0
+    REVIEWS = auto()
+    SHARES_STORE = auto()
+    """It uses a shared store, which may be unavailable."""
+    RECONCILES = auto()
+    """It watches Pods in the cluster."""
+    SCHEDULES = auto()
+    """It answers kube-scheduler."""
+
+
+def zeros(policy: Policy, duties: ProcessRole) -> Mapping[Family, Collection[Labels]]:
+    """Return the series that a process with `duties` exports from the start, by family; of none more than its bound."""
+    found: dict[Family, dict[Labels, None]] = {}
+    for family, labels in _series(policy, duties):
+        found.setdefault(family, {})[labels] = None
+    return {family: of for family, of in found.items() if len(of) <= family.series_max}
+
+
+def _series(policy: Policy, duties: ProcessRole) -> Series:
+    pools = {pool.name: pool for pool in policy.pools}
+    if ProcessRole.REVIEWS in duties:
+        yield from _of_no_service(policy)
+    if ProcessRole.RECONCILES in duties:
+        yield families.LABELS_IGNORED, ()
+    for service in policy.services:
+        breaker = _in_force(service, "breaker") and service.breaker
+        if ProcessRole.REVIEWS in duties:
+            yield from _reviews(service)
+            yield from _counted(service, pools.get(service.pool or ""))
+            if ProcessRole.SHARES_STORE in duties:
+                yield from _away(service)
+        if ProcessRole.RECONCILES in duties:
+            yield from _reconciled(service, pools.get(service.pool or ""), has_breaker=bool(breaker))
+        if ProcessRole.SCHEDULES in duties:
+            yield from _refused_nodes(service)
+        if breaker:
+            yield from _breaker(service, breaker, duties, is_guarded=policy.breaker_guard is not None)
+
+
+def _reconciled(service: Service, pool: Pool | None, *, has_breaker: bool) -> Series:
+    """Yield the series of a controller."""
+    name = service.name
+    yield from ((families.REFUNDS, (name, cause)) for cause in families.REFUND_CAUSES)
+    found_later = families.REFUNDS_UNPROVEN, families.CHARGED_AFTERWARDS, families.RAISED_AFTERWARDS
+    yield from ((family, (name,)) for family in (*found_later, families.UNJUDGED_PODS))
+    if _in_force(service, "quota") or has_breaker:
+        yield from ((families.CONTROLLERS_WOKEN, (name, result)) for result in families.WAKE_RESULTS)
+    if QueuePlan.of(service, pool, 0) is not None:
+        queued = families.QUEUE_RELEASED, families.QUEUE_EXPIRED
+        yield from ((family, (name,)) for family in queued)
+
+
+def _refused_nodes(service: Service) -> Series:
+    if _in_force(service, "scheduling") and service.scheduling is not None:
+        yield from ((families.EXTENDER_REFUSED_NODES, (service.name, rule)) for rule in rule_names(service.scheduling))
+
+
+def _in_force(service: Service, concern: str) -> bool:
+    stanza = service.quota or service.pool if concern == "quota" else getattr(service, concern)
+    return stanza is not None and getattr(service.modes, concern) is not Mode.DISABLED
+
+
+def _of_no_service(policy: Policy) -> Series:
+    for half in Half:
+        for verdict in (Verdict.UNMATCHED, Verdict.EXEMPT):
+            yield families.REVIEWS, (half, "", "CREATE", verdict)
+    yield from ((families.EXEMPT, (exemption,)) for exemption in EXEMPTIONS)
+    mode = _UNMATCHED.get(policy.unmatched)
+    if mode is not None:
+        yield families.FINDINGS, ("", Code.UNMATCHED, mode)
+    if mode is Mode.WARN:
+        yield families.WOULD_DENY, ("", "unmatched")
+
+
+def _reviews(service: Service) -> Series:
+    """Yield the series of decisions about fields of a service's Pods and templates."""
+    name, modes = service.name, service.modes
+    yield families.REVIEWS, (Half.MUTATE, name, "CREATE", Verdict.ADMIT)
+    yield families.REVIEWS, (Half.VALIDATE, name, "CREATE", Verdict.ADMIT)
+    yield families.REVIEWS, (Half.VALIDATE, name, "CREATE", Verdict.DENY)
+    if modes.all_disabled():
+        return
+    own = own_mode(service)
+    missing = Mode.WARN if own is Mode.ENFORCE and service.failure_mode is FailureMode.OPEN else own
+    yield families.FINDINGS, (name, Code.MUTATION_MISSING, missing)
+    yield families.FINDINGS, (name, Code.IMMUTABLE, own)
+    yield families.FINDINGS, (name, Code.POD_TOO_LARGE, own)
+    for concern in _CONCERNS:
+        if not _in_force(service, concern):
+            continue
+        mode, codes = getattr(modes, concern), _codes(service, concern)
+        yield from ((families.FINDINGS, (name, code, mode)) for code in codes)
+        if mode in _TRIED:
+            yield families.WOULD_DENY, (name, concern)
+        if mode in _TRIED and concern in _TEMPLATE_CONCERNS:
+            yield families.WOULD_REWRITE, (name, concern)
+        if mode is not Mode.AUDIT and concern in _TEMPLATE_CONCERNS:
+            yield from ((families.WORKLOAD_WARNINGS, (name, code)) for code in codes)
+        if mode is Mode.WARN and concern in _TEMPLATE_CONCERNS:
+            yield families.WORKLOAD_WARNINGS, (name, Code.WOULD_REWRITE)
+    yield from ((families.WORKLOADS, (name, operation, Verdict.ADMIT)) for operation in ("CREATE", "UPDATE"))
+
+
+def _codes(service: Service, concern: str) -> tuple[Code, ...]:
+    names_nodes = concern == "placement" and service.placement is not None and not service.placement.allow_node_name
+    return (*_CODES[concern], *((Code.NODE_NAME_SET,) if names_nodes else ()))
+
+
+def _counted(service: Service, pool: Pool | None) -> Series:
+    """Yield the series of quota denials, and of Pods that wait instead."""
+    if not _in_force(service, "quota") or service.modes.quota is not Mode.ENFORCE:
+        return
+    quota = service.quota
+    if quota is not None and quota.queue is not None and quota.queue.on_overload is OnOverload.GATE:
+        yield families.OVERLOAD_GATED, (service.name,)
+    for holder, windows in (
+        (Holder.SERVICE, quota.windows if quota else ()),
+        (Holder.POOL, pool.windows if pool else ()),
+    ):
+        for window in windows:
+            yield from (
+                (families.QUOTA_DENIED, (service.name, resource, window.window.text, holder))
+                for resource in window.hard
+            )
+    if quota is not None and quota.standing is not None:
+        for resource in quota.standing.hard:
+            yield families.QUOTA_DENIED, (service.name, resource, STANDING, Holder.STANDING)
+
+
+def _away(service: Service) -> Series:
+    """Yield the series of decisions while the store does not respond."""
+    name, has_quota = service.name, _in_force(service, "quota")
+    rule = service.quota.when_store_unavailable if service.quota is not None else WhenStoreUnavailable.LOCAL
+    admits = service.failure_mode is FailureMode.OPEN or not (has_quota or _in_force(service, "breaker"))
+    if has_quota and rule is WhenStoreUnavailable.LOCAL:
+        yield families.LOCAL_ADMITTED, (name,)
+    elif has_quota:
+        admits = rule is WhenStoreUnavailable.ALLOW
+    if admits:
+        yield families.UNCOUNTED, (name,)
+    else:
+        mode = service.modes.quota if has_quota else service.modes.breaker
+        yield families.FINDINGS, (name, Code.STORE_UNAVAILABLE, mode)
+    yield from ((families.BOOKED, (name, cause)) for cause in families.BOOKING_CAUSES)
+    if has_quota and service.modes.quota is Mode.ENFORCE:
+        yield families.DENY_CACHE_HITS, (name,)
+
+
+def _breaker(service: Service, breaker: Breaker, duties: ProcessRole, *, is_guarded: bool) -> Series:
+    name, degrades = service.name, breaker.when_open is WhenOpen.DEGRADE
+    enforced = service.modes.breaker is Mode.ENFORCE
+    for moved in _moves(breaker):
+        yield families.BREAKER_TRANSITIONS, (name, *moved)
+    yield families.BREAKER_EXPIRED, (name,)
+    if is_guarded and enforced and not degrades:
+        yield families.BREAKER_HELD, (name,)
+    if ProcessRole.REVIEWS in duties and degrades:
+        yield families.DEGRADED if enforced else families.WOULD_DEGRADE, (name,)
+    elif ProcessRole.REVIEWS in duties:
+        yield families.BREAKER_PROBES, (name,)
+        if enforced:
+            yield families.BREAKER_NOT_PERMITTED, (name,)
+    if ProcessRole.RECONCILES in duties and breaker.quota_exceeded is not None:
+        yield families.BREAKER_EXCUSED, (name,)
+    source = None if breaker.outcomes is None else breaker.outcomes.source
+    if source is OutcomeSource.PUSHED and ProcessRole.REVIEWS in duties:
+        yield from ((families.OUTCOMES, (name, source, result)) for result in families.PUSHED_RESULTS)
+        yield from ((families.OUTCOMES_DROPPED, (name, reason)) for reason in families.PUSHED_DROPS)
+    if source is OutcomeSource.POD_START and ProcessRole.RECONCILES in duties:
+        yield from ((families.OUTCOMES, (name, source, result)) for result in StartResult)
+        dropped = (*(one for one in Settlement if one is not Settlement.COUNTED), families.OVERFLOW)
+        yield from ((families.OUTCOMES_DROPPED, (name, reason)) for reason in dropped)
+
+
+def _moves(breaker: Breaker) -> Iterator[Labels]:
+    """Yield a breaker's automatic transitions: from, to, reason."""
+    triggers = {
+        "errorRate": breaker.error_rate,
+        "latency": breaker.latency,
+        "quotaExceeded": breaker.quota_exceeded,
+    }
+    for word, trigger in triggers.items():
+        if trigger is not None:
+            yield State.CLOSED, State.OPEN, word
+    yield State.OPEN, State.HALF_OPEN, "openForPassed"
+    yield State.OPEN, State.CLOSED, "probesSucceeded"
+    yield State.HALF_OPEN, State.CLOSED, "probesSucceeded"
+    yield State.HALF_OPEN, State.OPEN, "probeFailed"

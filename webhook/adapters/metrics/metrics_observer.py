@@ -1,0 +1,300 @@
+"""Metrics observer: counts reviews and events, and renders them for Prometheus through the OpenTelemetry SDK."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from webhook.adapters.metrics import families
+from webhook.adapters.metrics.accumulators import Row, Totals
+from webhook.adapters.metrics.cluster_objects import CertificateTotals, FailingWrites, WebhookConfigurationMetrics
+from webhook.adapters.metrics.decisions import Decisions
+from webhook.adapters.metrics.families import FAILURE, SUCCESS, Family
+from webhook.adapters.metrics.label_sets import ProcessRole, ZeroLines, zeros
+from webhook.adapters.metrics.ledger import PodLedgerHealth, QueueMetrics
+from webhook.adapters.metrics.scheduling import SchedulingMetrics
+from webhook.adapters.metrics.service_gauges import ServiceGauges
+from webhook.adapters.metrics.store import StoreMetrics
+from webhook.adapters.metrics.watched_inputs import (
+    FileTotals,
+    KeyTotals,
+    OutcomeTotals,
+    OverrideGauges,
+    ProcessHealth,
+    Transitions,
+)
+from webhook.core.breaker import Transition
+from webhook.core.overrides import Override
+from webhook.core.policy.model import LoadedPolicy, Policy
+from webhook.core.policy_spec import WhenOpen
+from webhook.core.quota import ServiceSnapshot
+from webhook.core.reporting.status_parts import Guarded
+from webhook.ports import PartialObserver, Review
+from webhook.support.process_memory import paused, put_off
+
+if TYPE_CHECKING:
+    from webhook.adapters.metrics.reader import Exposition
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+"""Content types of the text that `render` returns. OpenMetrics has exemplars."""
+
+
+class Metrics(PartialObserver):
+    """An Observer. Not shared between threads, except that `render` may run in another one.
+
+    Series that a process with `duties` can count for the policy's services are exported from 0 on.
+    """
+
+    def __init__(
+        self, version: str, duties: ProcessRole = ProcessRole.NONE, refusal_reasons: Iterable[str] = ()
+    ) -> None:
+        self._duties = duties
+        self._policy: Policy | None = None
+        self._policy_at_zero: Policy | None = None
+        self._decisions = Decisions(self._of_policy)
+        self._refused = Totals(families.REFUSED, *((reason,) for reason in refusal_reasons))
+        self._transitions = Transitions()
+        self._reloads = Totals(families.POLICY_RELOADS, (SUCCESS,), (FAILURE,))
+        self._policy_reviews = Totals(families.POLICY_REVIEWS, (SUCCESS,), (FAILURE,))
+        self._store = StoreMetrics()
+        self.files = FileTotals()
+        self.keys = KeyTotals()
+        self.ledger = PodLedgerHealth()
+        self.queue = QueueMetrics()
+        self.scheduling = SchedulingMetrics()
+        self.outcomes = OutcomeTotals()
+        self.kept_certificates, self.failing_writes = CertificateTotals(), FailingWrites()
+        self.health = ProcessHealth({} if ProcessRole.REVIEWS in duties else None)
+        self.webhooks = WebhookConfigurationMetrics()
+        self._watches = Totals(families.KUBERNETES_FAILURES)
+        self._events = Totals(families.EVENTS, *((result,) for result in families.EVENT_RESULTS))
+        usage = (self._refused, *self._transitions.totals, self._reloads, self._policy_reviews)
+        troubles = (
+            *self.files.totals,
+            *self.keys.totals,
+            self._watches,
+            self._events,
+            *self._store.totals,
+            *self.ledger.totals,
+            *self.queue.totals,
+            *self.scheduling.totals,
+            *self.outcomes.totals,
+            *self.kept_certificates.totals,
+            *self.webhooks.totals,
+        )
+        self._totals = (*self._decisions.totals, *usage, *troubles)
+        self._standing = ServiceGauges()
+        self._services: frozenset[str] | None = None
+        self._policy_hash: str | None = None
+        self._last_good = False
+        self._overrides = OverrideGauges()
+        self._contact_seconds: dict[str, float] = {}
+        self._replicas = 1
+        self._is_reduced: bool | None = None  # set only in a server
+        self._expiry_seconds: Mapping[str, float] = {}
+        self._recorded: Callable[[], Mapping[str, int]] = dict
+        self._decision_records: Callable[[], Mapping[str, int]] = dict
+        self._trace_parents: Callable[[], Mapping[str, int]] = dict
+        self._version = version
+        self._in_flight: Callable[[], int] | None = None
+        self._exposition: Exposition | None = None
+        self._rendering = Lock()
+
+    def reviewed(self, review: Review) -> None:
+        self._decisions.add(review)
+
+    @property
+    def last_review_us(self) -> int:
+        """When the last review began, in microseconds since the Unix epoch; 0 before the first."""
+        return self._decisions.last_review_ns // 1000
+
+    def _of_policy(self, service: str | None) -> str:
+        """Return the label; "" for a service that is gone: a late review must not bring its series back."""
+        if service is None or (self._services is not None and service not in self._services):
+            return ""
+        return service
+
+    def transitioned(self, transition: Transition) -> None:
+        if self._of_policy(transition.service):
+            self._transitions.add(transition)
+            self._standing.transitioned(transition)
+
+    def refused(self, reason: str, detail: str) -> None:  # noqa: ARG002  the detail is for the log
+        self._refused.add(reason)
+
+    def policy_loaded(self, loaded: LoadedPolicy) -> None:
+        self._services = frozenset(service.name for service in loaded.policy.services)
+        self._decisions.degrading = frozenset(
+            service.name
+            for service in loaded.policy.services
+            if service.breaker is not None and service.breaker.when_open is WhenOpen.DEGRADE
+        )
+        for totals in self._totals:
+            totals.keep(self._services)
+        self._decisions.forget_services()
+        self._standing.keep(self._services)
+        self._store.keep(self._services)
+        self.ledger.keep(self._services)
+        self.queue.keep(self._services)
+        self.outcomes.keep(self._services)
+        self._policy, self._policy_hash, self._last_good = loaded.policy, loaded.hash, True
+        self._reloads.add(SUCCESS)
+
+    def policy_failed(self, errors: Sequence[str]) -> None:  # noqa: ARG002  the errors are for the log
+        self._last_good = False
+        self._reloads.add(FAILURE)
+
+    def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:  # noqa: ARG002  the user is for the log
+        self._policy_reviews.add(FAILURE if errors else SUCCESS)
+
+    def overrides_loaded(self, live: Sequence[Override]) -> None:  # noqa: ARG002  override_changed reports each one
+        self._overrides.is_good = True
+
+    def overrides_failed(self, errors: Sequence[str]) -> None:  # noqa: ARG002  the errors are for the log
+        self._overrides.is_good = False
+
+    def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
+        self._overrides.changed(service, former, now)
+
+    def webhooks_outdated(self, outdated: Sequence[str]) -> None:
+        self.webhooks.outdated(outdated)
+
+    def store_failed(self, reason: str) -> None:
+        """Count a store failure; `reason` begins with a word of `families.STORE_TROUBLES`."""
+        self._store.failed(reason)
+
+    def store_stands(self, *, up: bool) -> None:
+        """Set whether the store responds."""
+        self._store.stands(up=up)
+
+    def store_lost(self) -> None:
+        """Count a possible loss of writes that the store had acknowledged."""
+        self._store.lost()
+
+    def fell_back(self, service: str, rule: str, *, on: bool) -> None:
+        """Set whether a service is in fallback, by `rule` and without the store."""
+        if self._of_policy(service):
+            self._store.fallback(service, rule, on=on)
+
+    def booked(self, service: str, cause: str, count: int) -> None:
+        """Count Pods charged to the store after they were admitted."""
+        self._store.booked(self._of_policy(service), cause, count)
+
+    def booking_dropped(self) -> None:
+        self._store.dropped()
+
+    def refused_from_cache(self, service: str) -> None:
+        self._store.cached(self._of_policy(service))
+
+    def kubernetes_failed(self, resource: str, count: int = 1) -> None:
+        """Count a list or a watch that failed."""
+        self._watches.add(resource, count=count)
+
+    def kubernetes_contact(self, resource: str, at_seconds: float) -> None:
+        """Set when the API server last sent data for a watch, in seconds since the Unix epoch."""
+        # Replaced, never changed in place: a scrape may be reading it.
+        self._contact_seconds = {**self._contact_seconds, resource: at_seconds}
+
+    def kubernetes_left(self, resource: str) -> None:
+        """End the series of a watch that this process no longer needs."""
+        self._contact_seconds = {name: at for name, at in self._contact_seconds.items() if name != resource}
+
+    def event_sent(self, result: str) -> None:
+        """Count a Kubernetes Event by its result, one of `families.EVENT_RESULTS`."""
+        self._events.add(result)
+
+    def shared_by(self, replicas: int) -> None:
+        """Set the number of servers among which the limits are divided."""
+        self._replicas = replicas
+
+    def update(self, snapshots: Mapping[str, ServiceSnapshot], guarded: Guarded | None = None) -> None:
+        """Set the state of the services, by name, as just read from the store; called before `render`."""
+        self._standing.update(
+            {name: snapshot for name, snapshot in snapshots.items() if self._of_policy(name)}, guarded
+        )
+
+    def certificates(self, expiry_seconds: Mapping[str, float]) -> None:
+        """Set when each certificate in use expires, in seconds since the Unix epoch, by a name such as `serving`."""
+        self._expiry_seconds = dict(expiry_seconds)
+
+    def reduced_mode(self, *, on: bool) -> None:
+        """Set whether callers are admitted without authentication (reduced mode)."""
+        self._is_reduced = on
+
+    def watch_in_flight(self, count: Callable[[], int]) -> None:
+        """Export `count()` as the number of calls being answered; called once."""
+        self._in_flight = count
+
+    def watch_record(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        """Export `counts()`, by result, as the events for the file of --record."""
+        self._recorded = counts
+
+    def watch_decision_records(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        """Export `counts()`, by result, as the decision records for the store that replicas share."""
+        self._decision_records = counts
+
+    def watch_trace_parents(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        """Export `counts()`, by result, as the reviews whose caller requested a trace."""
+        self._trace_parents = counts
+
+    def render(self, content_type: str = CONTENT_TYPE) -> bytes:
+        """Return all metrics as text of a content type."""
+        with self._rendering:
+            return self._rendered(content_type)
+
+    def _rendered(self, content_type: str) -> bytes:
+        if self._exposition is None:
+            # The first scrape, in its thread, loads the SDK: a start does not wait for it. Collections in between would
+            # stop the event loop.
+            with put_off():
+                from webhook.adapters.metrics.reader import Exposition  # noqa: PLC0415  as above
+
+            self._exposition = Exposition(
+                self._version,
+                self._in_flight,
+                self._rows,
+                lambda: [
+                    *self._decisions.histograms(with_stages=self._duties is not ProcessRole.RECONCILES),
+                    *self.scheduling.histograms(),
+                    *self.queue.histograms(),
+                ],
+            )
+        with paused():  # a collection in between would stop the event loop
+            policy = self._policy  # the lines of a new one are made here, so that its swap does not delay reviews
+            if policy is not None and policy is not self._policy_at_zero:
+                self._exposition.start_at_zero(ZeroLines(zeros(policy, self._duties)))
+                self._policy_at_zero = policy
+            return self._exposition.render() if content_type == CONTENT_TYPE else self._exposition.render_openmetrics()
+
+    def _rows(self) -> Iterable[tuple[Family, Iterable[Row]]]:
+        """Return the series of each family, except of the instruments and the histograms."""
+        reviews = ProcessRole.REVIEWS in self._duties or self.last_review_us
+        hashes = [((self._policy_hash,), 1.0)] if self._policy_hash else []
+        expiry = [((name,), at) for name, at in self._expiry_seconds.items()]
+        return [
+            *((totals.family, totals.rows()) for totals in self._totals),
+            *self._standing.rows(),
+            *self._store.rows(),
+            *(*self.ledger.rows(), *self.queue.rows()),
+            *self.scheduling.rows(),
+            (families.LAST_REVIEW, [((), self._decisions.last_review_ns / 1e9)] if reviews else []),
+            *self.health.rows(),
+            (families.POLICY_INFO, hashes),
+            (families.POLICY_LAST_GOOD, [((), float(self._last_good))]),
+            *self._overrides.rows(self._of_policy),
+            (families.KUBERNETES_CONTACT, [((name,), at) for name, at in self._contact_seconds.items()]),
+            (families.CERTIFICATE_EXPIRY, expiry),
+            (families.CREDENTIAL_EXPIRY, self._decisions.credentials()),
+            *self.kept_certificates.rows(),
+            *(*self.webhooks.rows(), *self.failing_writes.rows()),
+            (families.REDUCED_MODE, [((), float(on))] if (on := self._is_reduced) is not None else []),
+            *self.files.rows(),
+            *self.keys.rows(),
+            (families.REPLICAS, [((), float(self._replicas))]),
+            (families.RECORDED, [((result,), float(count)) for result, count in self._recorded().items()]),
+            (
+                families.DECISION_RECORDS,
+                [((result,), float(count)) for result, count in self._decision_records().items()],
+            ),
+            (families.TRACE_PARENTS, [((result,), float(count)) for result, count in self._trace_parents().items()]),
+        ]

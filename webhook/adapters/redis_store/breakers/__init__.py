@@ -1,1 +1,0 @@
-"""Breakers as Redis has them: cached states, operations, and published transitions."""

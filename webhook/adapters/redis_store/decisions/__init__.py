@@ -1,1 +1,0 @@
-"""Decision records in Redis, shared by replicas."""

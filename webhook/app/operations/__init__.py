@@ -1,1 +1,0 @@
-"""Compositions of the commands that operate an installation, with the user's kubeconfig."""

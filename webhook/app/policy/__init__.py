@@ -1,1 +1,0 @@
-"""Composition of the policy in force and its overrides."""

@@ -1,0 +1,99 @@
+"""Composition of the policy in force with its overrides: each from a ConfigMap, or from a file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from webhook.adapters.clocks import WallClock
+from webhook.adapters.overrides_file import OverridesFile
+from webhook.adapters.policy_file import PolicyFile
+from webhook.adapters.policy_process.parent import PolicyProcess
+from webhook.app.supervision import Loop
+from webhook.app.telemetry import Telemetry
+from webhook.core.document import Purpose, configmap
+from webhook.policy_in_force.active_overrides import ActiveOverrides
+from webhook.policy_in_force.active_policy import ActivePolicy
+from webhook.policy_in_force.policy_receiver import CurrentPolicy
+from webhook.ports import Clock
+from webhook.settings import ProcessSettings
+
+if TYPE_CHECKING:
+    from kubernetes_asyncio.client import ApiClient
+
+
+@dataclass(frozen=True, slots=True)
+class OverridesSource:
+    """The active overrides, the function that loads them at start, and the loops that keep them current."""
+
+    active: ActiveOverrides
+    refresh: Loop
+    loops: tuple[Loop, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedPolicy:
+    """The policy in force with its overrides. `name` describes its source; `loops` keep both current."""
+
+    name: str
+    policies: CurrentPolicy
+    overrides: OverridesSource
+    loops: tuple[Loop, ...]
+
+    def unready(self) -> list[str]:
+        """Return the reason why no policy is loaded; empty if one is."""
+        return unready_policy(self.policies)
+
+
+def unready_policy(policies: CurrentPolicy) -> list[str]:
+    if policies.current() is not None:
+        return []
+    return ["no good policy: " + "; ".join(policies.last_errors())]
+
+
+def follow_policy(
+    client: "ApiClient",
+    settings: ProcessSettings,
+    telemetry: Telemetry,
+    clock: Clock,
+    purpose: Purpose,
+    *,
+    keeps_last_good: bool = True,
+) -> FollowedPolicy:
+    """Return the policy, from a file if the settings name one, else from a ConfigMap; the overrides likewise."""
+    from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
+
+    if settings.overrides is not None:
+        overrides = overrides_file(settings.overrides, telemetry)
+    else:
+        overrides = overrides_in(client, telemetry)
+    current = CurrentPolicy(telemetry.observer, clock, PolicyProcess(), purpose, active_policy(overrides, clock))
+    source: PolicyFile | kubernetes.ConfigMapPolicy
+    if settings.policy is not None:
+        name, source = str(settings.policy), PolicyFile(settings.policy, current)
+    else:
+        name = f"configmap {configmap.NAMESPACE}/{configmap.NAME}"
+        reports = telemetry.watched("configmaps")
+        source = kubernetes.ConfigMapPolicy(client, current, reports=reports, keeps_last_good=keeps_last_good)
+    current.refresh_source = source.refresh
+    return FollowedPolicy(name, current, overrides, (source.run, *overrides.loops))
+
+
+def overrides_in(client: "ApiClient", telemetry: Telemetry) -> OverridesSource:
+    from webhook.adapters import kubernetes  # noqa: PLC0415  as above
+
+    place = f"configmap {configmap.NAMESPACE}/{configmap.OVERRIDES}"
+    active = ActiveOverrides(telemetry.observer, WallClock(), place)
+    source = kubernetes.ConfigMapOverrides(client, active, reports=telemetry.watched("overrides"))
+    return OverridesSource(active, source.refresh, (source.run, active.run))
+
+
+def overrides_file(path: Path, telemetry: Telemetry) -> OverridesSource:
+    active = ActiveOverrides(telemetry.observer, WallClock(), str(path))
+    source = OverridesFile(path, active)
+    return OverridesSource(active, source.refresh, (source.run, active.run))
+
+
+def active_policy(overrides: OverridesSource, clock: Clock) -> ActivePolicy:
+    active = ActivePolicy(overrides.active, clock)
+    overrides.active.prepare = active.prepare
+    return active

@@ -1,0 +1,135 @@
+"""Reports of background loops to log and metrics: releases, overload, waking of controllers, and ServiceStatuses."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from webhook.app.telemetry import Telemetry
+from webhook.controller import ServiceStatusReports, WakeReports
+from webhook.controller.release.gated_pods import GatedPod
+from webhook.controller.release.loop import ReleaseReports
+from webhook.core.overload import OverloadLimits
+from webhook.core.quota import QueuePlan
+from webhook.core.reporting.queue_document import QueueDepth, expiry_text
+from webhook.fallback.overload_monitor import OverloadMonitor
+from webhook.ports import Clock, PlaceEvents
+from webhook.ports.traces import TracedPod
+from webhook.settings import Settings
+from webhook.support.condition import Condition
+
+
+def overload_monitor(settings: Settings, telemetry: Telemetry, clock: Clock) -> OverloadMonitor:
+    """Return a monitor that observes all reviews, and reports overloads to the other observers."""
+    limits = OverloadLimits(
+        round(settings.overload_p99_seconds * 1e9),
+        settings.overload_failures,
+        round(settings.overload_window_seconds * 1e6),
+        settings.overload_minimum,
+    )
+    monitor = OverloadMonitor(limits, clock, lambda: telemetry.store_trouble, telemetry.observer.overload_changed)
+    telemetry.observer.join(monitor)
+    telemetry.observer.join(telemetry.metrics.health)
+    return monitor
+
+
+def wake_reports(telemetry: Telemetry) -> WakeReports:
+    """Return the callbacks for waking controllers whose Pods were denied."""
+    ledger, said, fails = telemetry.metrics.ledger, telemetry.logs.said, telemetry.metrics.failing_writes.set
+
+    def trouble(reason: str) -> None:
+        fails("controllers", fails=True)
+        said("warning", "held controllers are not woken", reason=reason)
+
+    def over(reason: str) -> None:
+        fails("controllers", fails=False)
+        said("info", "held controllers are woken again", reason=reason)
+
+    return WakeReports(ledger.woken, ledger.held, trouble, over)
+
+
+_OBJECT = "servicestatuses"
+
+
+def service_status_reports(telemetry: Telemetry) -> ServiceStatusReports:
+    """Return the callbacks for failures to write ServiceStatuses; a cluster without the kind is none."""
+    said, fails = telemetry.logs.said, telemetry.metrics.failing_writes.set
+
+    def absent(reason: str) -> None:
+        fails(_OBJECT, fails=False)
+        said("info", "ServiceStatuses are not written", reason=reason)
+
+    def trouble(reason: str) -> None:
+        fails(_OBJECT, fails=True)
+        said("warning", "ServiceStatuses are not written", reason=reason)
+
+    def over(reason: str) -> None:
+        fails(_OBJECT, fails=False)
+        said("info", "ServiceStatuses are written again", reason=reason)
+
+    return ServiceStatusReports(absent, trouble, over)
+
+
+_AGAIN_SECONDS = 600.0
+"""How often the log repeats that Pods of a service cannot be released."""
+
+
+def release_reports(
+    telemetry: Telemetry, places: PlaceEvents | None = None, clock: Callable[[], float] = time.monotonic
+) -> ReleaseReports:
+    """Return the callbacks for Pods that leave a queue; `places` sends Events about those that expire."""
+    queue, said = telemetry.metrics.queue, telemetry.logs.said
+
+    def trouble(reason: str) -> None:
+        said("warning", "waiting Pods are not released", reason=reason)
+
+    def over(_: str) -> None:
+        said("info", "waiting Pods are released again")
+
+    # One line until a Pod is released: the reasons differ in details.
+    failure = Condition(trouble, over, key=lambda _: "")
+    failing = FailingLog(said, clock)
+
+    def released(pod: GatedPod, seconds: float, latency_seconds: float) -> None:
+        failure.leave()
+        queue.released(pod.waiting.service, seconds, latency_seconds)
+        if telemetry.traces is not None:
+            traced = TracedPod(pod.waiting.service, pod.namespace, pod.name, pod.waiting.uid)
+            telemetry.traces.released(traced, seconds)
+
+    def expired(pod: GatedPod, rules: QueuePlan, seconds: float) -> None:
+        queue.expired(pod.waiting.service, seconds)
+        if places is not None:
+            note = expiry_text(rules.max_wait_us, is_kept=rules.keeps_expired)
+            places.expired(pod.namespace, pod.name, pod.waiting.uid, note, is_kept=rules.keeps_expired)
+
+    def depths(found: Sequence[QueueDepth]) -> None:
+        queue.depths(found)
+        failing.shown(found)
+
+    return ReleaseReports(released, expired, queue.waiting, depths, failure.enter)
+
+
+class FailingLog:
+    """Log lines about Pods whose release fails: at first, for each new reason, every ten minutes, and at the end."""
+
+    def __init__(self, said: Callable[..., None], clock: Callable[[], float]) -> None:
+        self._said = said
+        self._clock = clock
+        self._lines: dict[str, tuple[float, set[str]]] = {}
+        """When the last line about a service was written, and the reasons that were told."""
+
+    def shown(self, depths: Sequence[QueueDepth]) -> None:
+        """Take over the depths of all queues; none are known to a process that leads no more."""
+        now = self._clock()
+        for depth in depths:
+            service, reasons = depth.service, {one.reason for one in depth.failing}
+            at, told = self._lines.get(service, (-_AGAIN_SECONDS, set()))
+            if reasons and (reasons - told or now - at >= _AGAIN_SECONDS):
+                for one in depth.failing:
+                    texts = {"service": service, "pods": one.pods, "cause": one.reason, "reason": one.why}
+                    self._said("warning", "waiting Pods cannot be released", **texts)
+                self._lines[service] = now, told | reasons
+        failing = {depth.service for depth in depths if depth.failing}
+        for service in self._lines.keys() - failing:
+            del self._lines[service]
+            if depths:
+                self._said("info", "no waiting Pod of the service fails to be released any more", service=service)

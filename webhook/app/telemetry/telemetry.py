@@ -1,0 +1,290 @@
+"""Telemetry of a process: metrics, logs and traces as one observer, and report callbacks for other parts."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from webhook.adapters.logs import Logs
+from webhook.adapters.metrics import Metrics
+from webhook.adapters.recorder import Recorder
+from webhook.app.telemetry.traces import role_of, traces_of
+from webhook.authentication.jwks_refresher import RefreshReports
+from webhook.authentication.reasons import REASONS
+from webhook.controller import ControllerReports
+from webhook.controller.release.queue_reader import QueueReader
+from webhook.core.policy_spec import OutcomeSource
+from webhook.core.quota import UnseenPod
+from webhook.core.reporting.status import ReplicaAssignment, WatchStatus, WebhooksStatus
+from webhook.fallback import FallbackReports
+from webhook.observers import TurnObservers
+from webhook.outcomes.aggregator import OutcomeReports
+from webhook.ports import WatchReports
+from webhook.ports.traces import TraceSampler, not_sampled
+from webhook.settings import ProcessSettings, Settings
+from webhook.support.condition import Condition
+
+_NAMES_SHOWN = 5
+
+
+class Telemetry:
+    """Metrics, logs, traces and recorder. Opened first and closed last, so that nothing goes unreported."""
+
+    def __init__(self, settings: ProcessSettings, version: str) -> None:
+        serving = settings if isinstance(settings, Settings) else None  # a controller reviews nothing
+        self.metrics = Metrics(version, role_of(settings), REASONS)
+        self.logs = Logs(sample_every=serving.log_sample if serving else 0)
+        self.traces = traces_of(settings, version)
+        self.pod_observers = () if self.traces is None else (self.traces.starts(),)
+        if serving and self.traces is not None:
+            self.metrics.watch_trace_parents(self.traces.sampled_parents)
+        self.watches: dict[str, WatchStatus] = {}
+        self.files: dict[str, str] = {}
+        """The current error of each watched file by name, "" where its content is in use."""
+        self.store_trouble = ""
+        """The current error of the shared store, "" without one."""
+        self.store_mode = ""
+        """The rules that services follow while the store is unavailable, "" if none does."""
+        self.replicas = ReplicaAssignment()
+        self.webhooks: WebhooksStatus | None = None
+        """The result of the last comparison of the webhook configurations; None unless this process leads."""
+        self.queue: QueueReader | None = None  # unless this process leads
+        self._recorder = self._open_recorder(serving) if serving else None
+        self.observer = TurnObservers(self.metrics, self.logs, *filter(None, (self.traces, self._recorder)))
+
+    @property
+    def sample(self) -> TraceSampler:
+        """Decides which reviews are traced."""
+        return not_sampled if self.traces is None else self.traces.sample
+
+    def _open_recorder(self, settings: Settings) -> Recorder | None:
+        if settings.record is None:
+            return None
+
+        def trouble(reason: str) -> None:
+            self.logs.said("error", "the recording is incomplete", file=str(settings.record), reason=reason)
+
+        def over(reason: str) -> None:
+            self.logs.said("info", "recording resumed", file=str(settings.record), reason=reason)
+
+        limits, reports = (settings.record_sample, settings.record_max_bytes), WatchReports(lambda: None, trouble, over)
+        recorder = Recorder(settings.record, *limits, reports, lambda: time.time_ns() // 1000)
+        self.metrics.watch_record(recorder.counts)
+        return recorder
+
+    def watch_namespaces(self, labels: Callable[[str], Mapping[str, str] | None]) -> None:
+        """Record the labels that `labels` returns for Namespaces, if reviews are recorded."""
+        if self._recorder is not None:
+            self._recorder.watch_namespaces(labels)
+
+    def watched_files(self, what: str) -> Callable[[str | None], None]:
+        """Return the callback for each reading of changed files: it receives the error, None for valid files."""
+        is_start = True
+
+        def read(wrong: str | None) -> None:
+            nonlocal is_start
+            self.files[what] = wrong or ""
+            self.metrics.files.read(what, time.time(), is_good=wrong is None)
+            if wrong is not None:
+                self.logs.said("error", f"{what} rejected, the last good one stays in use", reason=wrong)
+            elif not is_start:
+                self.logs.said("info", f"{what} loaded")
+            is_start = False
+
+        return read
+
+    def watched(self, resource: str) -> WatchReports:
+        """Return the callbacks for the watch on one resource."""
+        contact_us: int | None = None
+        troubles: list[str] = []
+        self.metrics.kubernetes_failed(resource, 0)  # starts at 0, so that the first failure is an increase
+
+        def show() -> None:
+            self.watches[resource] = WatchStatus(contact_us, "; ".join(troubles))
+
+        def contact() -> None:
+            nonlocal contact_us
+            now_seconds = time.time()
+            contact_us = int(now_seconds * 1_000_000)
+            self.metrics.kubernetes_contact(resource, now_seconds)
+            show()
+
+        def trouble(reason: str) -> None:
+            troubles.append(reason)
+            self.metrics.kubernetes_failed(resource)
+            self.logs.said("warning", "watch failed, using cached objects", resource=resource, reason=reason)
+            show()
+
+        def over(reason: str) -> None:
+            troubles.remove(reason)
+            self.logs.said("info", "watch recovered", resource=resource, reason=reason)
+            show()
+
+        show()
+        return WatchReports(contact, trouble, over)
+
+    def unwatched(self, resource: str) -> None:
+        """Forget a watch that this process no longer needs: without contact it would look broken."""
+        self.watches.pop(resource, None)
+        self.metrics.kubernetes_left(resource)
+
+    def fetch_reports(self, source: str) -> RefreshReports:
+        """Return the callbacks for key fetches from one source."""
+
+        def log(level: str, message: str) -> Callable[[str], None]:
+            return lambda reason: self.logs.said(level, message, source=source, reason=reason)
+
+        log_failure = log("warning", "key fetch failed, using cached keys")
+        failure = Condition(
+            log_failure, log("info", "key fetch recovered"), on_changed=lambda _, reason: log_failure(reason)
+        )
+
+        def fetched() -> None:
+            self.metrics.keys.fetched(source, time.time())
+            failure.leave()
+
+        def failed(reason: str) -> None:
+            self.metrics.keys.not_fetched(source)
+            failure.enter(reason)
+
+        return RefreshReports(fetched, failed, log("error", "keys expired, tokens signed with them are rejected"))
+
+    def unusable_keys(self, source: str) -> Condition[str]:
+        """Return the condition of faulty keys in a published key set: they are ignored."""
+
+        def ignored(faults: str) -> None:
+            self.logs.said("info", "unusable keys ignored", source=source, reason=faults)
+
+        def usable(_: str) -> None:
+            self.logs.said("info", "all keys are usable", source=source)
+
+        return Condition(ignored, usable, on_changed=lambda _, faults: ignored(faults))
+
+    def event_reports(self) -> WatchReports:
+        """Return the callbacks for failures to write Events."""
+
+        def trouble(reason: str) -> None:
+            self.logs.said("warning", "Events are not written", reason=reason)
+
+        def over(reason: str) -> None:
+            self.logs.said("info", "Events are written again", reason=reason)
+
+        return WatchReports(lambda: None, trouble, over)
+
+    def store_reports(self) -> WatchReports:
+        """Return the callbacks for failures of the shared store; each of its servers may have one of its own."""
+        troubles: list[str] = []
+
+        def show() -> None:
+            self.store_trouble = "; ".join(dict.fromkeys(troubles))
+            self.metrics.store_stands(up=not troubles)
+
+        def single(reason: str) -> None:
+            self.metrics.store_failed(reason)
+            self.logs.said(
+                "error", "store operation failed; applying whenStoreUnavailable or failureMode", reason=reason
+            )
+
+        def trouble(reason: str) -> None:
+            self.metrics.store_failed(reason)
+            troubles.append(reason)
+            show()
+            self.logs.said(
+                "error",
+                "the store does not respond; applying whenStoreUnavailable or failureMode",
+                reason=reason,
+            )
+
+        def over(reason: str) -> None:
+            troubles.remove(reason)
+            show()
+            self.logs.said("info", "the store responds again", reason=reason)
+
+        return WatchReports(lambda: None, trouble, over, single)
+
+    def announcement_reports(self) -> WatchReports:
+        """Return the callbacks for the subscription to breaker announcements."""
+
+        def trouble(reason: str) -> None:
+            self.metrics.store_failed(reason)
+            self.logs.said("warning", "breaker announcements failed, polling each second", reason=reason)
+
+        def over(reason: str) -> None:
+            self.logs.said("info", "breaker announcements recovered", reason=reason)
+
+        return WatchReports(lambda: None, trouble, over)
+
+    def fallback_reports(self) -> FallbackReports:
+        """Return the callbacks for the fallback and its reconciliation."""
+        by_rule: dict[str, list[str]] = {}
+
+        def fallback(service: str, rule: str, on: bool) -> None:  # noqa: FBT001  called with positional arguments
+            self.metrics.fell_back(service, rule, on=on)
+            services = by_rule.setdefault(rule, [])
+            if on:
+                services.append(service)
+            else:
+                services.remove(service)
+            self.store_mode = "; ".join(f"{rule}: {_few(names)}" for rule, names in sorted(by_rule.items()) if names)
+
+        def lost() -> None:
+            self.metrics.store_lost()
+            self.logs.said(
+                "error", "the store may have lost acknowledged writes; re-submitting the last minute's charges"
+            )
+
+        return FallbackReports(
+            fallback, self.metrics.booked, self.metrics.booking_dropped, self.metrics.refused_from_cache, lost
+        )
+
+    def controller_reports(self) -> ControllerReports:
+        """Return the callbacks for the controller's findings."""
+        ledger, outcomes = self.metrics.ledger, self.metrics.outcomes
+
+        def refunded(service: str, pod: UnseenPod, cause: str) -> None:
+            ledger.refunded(service, cause)
+            if self.traces is not None:
+                self.traces.refunded(service, pod, cause)
+
+        return ControllerReports(
+            on_refunded=refunded,
+            on_unproven=ledger.unproven,
+            on_charged_afterwards=ledger.charged_afterwards,
+            on_raised=ledger.raised,
+            on_label_ignored=ledger.label_ignored,
+            on_drift=ledger.drifted,
+            on_watched=ledger.watched,
+            on_started=lambda service, result: outcomes.recorded(service, OutcomeSource.POD_START, result),
+            on_start_dropped=outcomes.dropped,
+            on_quota_events_suppressed=ledger.excused,
+            on_transition=self.observer.transitioned,
+        )
+
+    def outcome_reports(self) -> OutcomeReports:
+        """Return the callbacks for pushed outcomes."""
+        outcomes, after = self.metrics.outcomes, self.observer.after_reviews
+        reports = OutcomeReports(outcomes.recorded, outcomes.dropped, outcomes.refused)
+        return reports if self._recorder is None else replace(reports, on_recorded=after(self._recorder.recorded))
+
+    def shared_by(self, replicas: ReplicaAssignment) -> None:
+        """Set the number of servers that share the limits while the store is unavailable."""
+        if replicas != self.replicas:
+            self.logs.said(
+                "info",
+                "replica count changed: limits are divided by it",
+                replicas=replicas.count,
+                ordinal=replicas.ordinal,
+            )
+        self.replicas = replicas
+        self.metrics.shared_by(replicas.count)
+
+    def close(self) -> None:
+        """Send what is still buffered; this takes as long as the receiver needs."""
+        if self._recorder is not None:
+            self._recorder.close()
+        if self.traces is not None:
+            self.traces.shutdown()
+
+
+def _few(names: list[str]) -> str:
+    shown = ", ".join(sorted(names)[:_NAMES_SHOWN])
+    return f"{shown} and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else shown

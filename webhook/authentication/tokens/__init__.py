@@ -1,1 +1,0 @@
-"""Bearer tokens: JWT verification, the key sets behind it, and revocations."""

@@ -1,1 +1,0 @@
-"""Commands that evaluate a policy offline: `podgate review`, `replay` and `test`."""

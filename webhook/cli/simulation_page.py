@@ -1,0 +1,68 @@
+"""Page of a simulation: a row for each scheduler, a row for each node, and the reasons why Pods waited."""
+
+from collections.abc import Iterable, Sequence
+
+from webhook.commands.pages.table import countdown, table
+from webhook.replay.scheduling.simulation import NodeOutcome, SchedulerComparison, SchedulerOutcome
+from webhook.support.sanitize import printable
+
+_HEADINGS = ("SCHEDULER", "PLACED", "WAITED", "MEDIAN WAIT", "LONGEST WAIT", "WAITING", "HIGHEST CPU", "HIGHEST MEMORY")
+_NODES_SHOWN = 50
+
+
+def simulation_page(found: SchedulerComparison, *, is_wide: bool) -> Iterable[str]:
+    """Yield the lines of the page."""
+    outcomes = {
+        "default": found.default,
+        "without assumed load": found.without_assumed_load,
+        "extender": found.extender,
+    }
+    yield f"{found.pods} Pods, {countdown(round(found.duration_seconds))} of virtual time"
+    yield from table([_HEADINGS, *(_scheduler(name, one) for name, one in outcomes.items())])
+    yield ""
+    yield from _nodes(list(outcomes.values()), is_wide=is_wide)
+    for name, one in outcomes.items():
+        for reason, count in one.refused.items():
+            yield f"{name}: {_pods(count)} waited: {printable(reason)}"
+        if one.failed:
+            yield f"{name}: {_pods(one.failed)} failed: no single NUMA zone holds them (TopologyAffinityError)"
+    for missing in found.not_modelled:
+        yield f"warning: {printable(str(missing))}"
+
+
+def _pods(count: int) -> str:
+    return f"{count} Pod{'' if count == 1 else 's'}"
+
+
+def _scheduler(name: str, one: SchedulerOutcome) -> tuple[str, ...]:
+    return (
+        name,
+        str(one.placed),
+        str(one.waited),
+        countdown(round(one.median_wait_seconds)),
+        countdown(round(one.longest_wait_seconds)),
+        str(one.waiting),
+        f"{max(node.cpu_peak for node in one.nodes):.2f}",
+        f"{max(node.memory_peak for node in one.nodes):.2f}",
+    )
+
+
+def _nodes(outcomes: Sequence[SchedulerOutcome], *, is_wide: bool) -> Iterable[str]:
+    """Yield the table of nodes: the Pods on each, and its cpu: before, the highest, and in the end."""
+    rows = list(zip(*(one.nodes for one in outcomes), strict=True))
+    rows.sort(key=lambda row: (-max(max(one.cpu_peak, one.memory_peak) for one in row), row[0].name))
+    memory = ("MEMORY", "MEMORY PEAK", "END") if is_wide else ()
+    headings = ["NODE", "CPU"]
+    for name in ("DEFAULT", "NO ASSUMED", "EXTENDER"):
+        headings += [f"{name}: PODS", "CPU PEAK", "END", *memory[1:]]
+    cells = [(printable(row[0].name), f"{row[0].cpu_before:.2f}", *_cells(row, is_wide=is_wide)) for row in rows]
+    yield from table([tuple(headings), *cells[:_NODES_SHOWN]])
+    if len(cells) > _NODES_SHOWN:
+        yield f"the hottest {_NODES_SHOWN} of {len(cells)}; -o json has all"
+
+
+def _cells(row: Iterable[NodeOutcome], *, is_wide: bool) -> Iterable[str]:
+    for one in row:
+        yield from (str(one.pods), f"{one.cpu_peak:.2f}", f"{one.cpu_end:.2f}")
+        if is_wide:
+            yield from (f"{one.memory_peak:.2f}", f"{one.memory_end:.2f}")

@@ -1,0 +1,169 @@
+"""Client of `podgate review --server`: sends dry-run AdmissionReviews to a running server."""
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from webhook.commands.clients.server_options import ServerOptions
+from webhook.commands.simulator import ReviewServerError
+from webhook.core.admission.decision import Decision, Dependence, Half, StageNote, Verdict
+from webhook.core.kubernetes.admission_request import ALLOWED, BadReviewError, ResponseStatus
+from webhook.core.patch import Patch, PatchOperation
+from webhook.errors import UserError
+from webhook.interceptor import Answer
+from webhook.support import sanitize
+from webhook.support.http_timeout import socket_timeouts
+from webhook.support.input_files import LARGEST_BYTES, content
+from webhook.tls.handshake_probe import reason_of
+
+_TIMEOUT_SECONDS = 10
+_LONGEST_ECHO = 1000  # bytes of a response that is not a review
+_IDENTITY = "give --cert, --key and --token-file of an identity that may send reviews (docs/identities.md)"
+
+
+class _Status(msgspec.Struct, frozen=True):
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+class _Response(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str
+    allowed: bool
+    patch: bytes = b"[]"
+    status: _Status = _Status()
+    warnings: tuple[str, ...] = ()
+    audit_annotations: dict[str, str] = {}
+
+
+class _AdmissionReview(msgspec.Struct, frozen=True):
+    response: _Response
+
+
+class RemoteInterceptor:
+    """Sends reviews to a server, and parses its decisions."""
+
+    def __init__(self, session: aiohttp.ClientSession, options: ServerOptions, context: ssl.SSLContext) -> None:
+        self._session = session
+        self._url = options.url.rstrip("/")
+        self._context = context
+        self._tls_name = options.tls_name
+        self._headers = {"Content-Type": "application/json"}
+        if options.token is not None:
+            self._headers["Authorization"] = f"Bearer {_token(options.token)}"
+
+    async def review(self, half: Half, body: bytes) -> Answer:
+        """Send one AdmissionReview. BadReviewError: it is invalid; UserError: no decision was returned."""
+        url = f"{self._url}/{half}"
+        try:
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
+                status, answer = await self._post(url, body)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            remedy = "check the URL, and --ca, --cert, --key and --tls-server-name"
+            raise ReviewServerError(f"{url}: {_reason(error)}", remedy) from None
+        if status == HTTPStatus.OK:
+            return Answer(answer, _decision(half, answer, url))
+        text = sanitize.printable(answer[:_LONGEST_ECHO].decode(errors="replace").strip())
+        if status == HTTPStatus.BAD_REQUEST:
+            raise BadReviewError(text)
+        if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+            raise ReviewServerError(f"{url}: HTTP {status}: {text}", _IDENTITY)
+        raise UserError(f"{url}: HTTP {status}: {text}", "see the server's log")
+
+    async def _post(self, url: str, body: bytes) -> tuple[int, bytes]:
+        async with self._session.post(
+            f"{url}?timeout={_TIMEOUT_SECONDS}s",
+            data=body,
+            headers=self._headers,
+            ssl=self._context,
+            server_hostname=self._tls_name,
+            allow_redirects=False,
+        ) as response:
+            found = bytearray()
+            async for chunk in response.content.iter_any():
+                found += chunk
+                if len(found) > LARGEST_BYTES:
+                    raise ReviewServerError(
+                        f"{url}: more than {LARGEST_BYTES >> 20} MiB", "give the URL of podgate serve"
+                    )
+            return response.status, bytes(found)
+
+
+def _reason(error: Exception) -> str:
+    """Return why a server could not be reached: the cause, without the client library's wrapping."""
+    cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+    if isinstance(cause, ConnectionError) and cause.errno:
+        return os.strerror(cause.errno)
+    return reason_of(cause).rstrip(".") or f"no answer within {_TIMEOUT_SECONDS}s"
+
+
+@asynccontextmanager
+async def remote(options: ServerOptions) -> AsyncIterator[RemoteInterceptor]:
+    """Yield a client for a server."""
+    parts = urlsplit(options.url)
+    # The rest of a URL may be a secret: a password, or the path of a server in reduced mode.
+    if parts.scheme != "https" or not parts.hostname or parts.username is not None or parts.path not in {"", "/"}:
+        raise UserError("--server: not the URL of an admission port", "write one such as https://127.0.0.1:8443")
+    context = _context(options)
+    async with aiohttp.ClientSession(timeout=socket_timeouts()) as session:
+        yield RemoteInterceptor(session, options, context)
+
+
+def _context(options: ServerOptions) -> ssl.SSLContext:
+    files = [path for path in (options.ca, options.certificate, options.key) if path is not None]
+    for path in files:
+        content(path)  # checks the size, which OpenSSL does not limit
+    try:
+        context = ssl.create_default_context(cafile=options.ca)
+        if options.certificate is not None:
+            context.load_cert_chain(options.certificate, options.key, password="")
+    except (OSError, ValueError):  # an ssl.SSLError is one
+        remedy = "give certificates in PEM, and a key without passphrase"
+        raise UserError(f"{', '.join(map(str, files))}: not PEM, or certificate and key do not match", remedy) from None
+    return context
+
+
+def _token(path: Path) -> str:
+    try:
+        text = content(path).decode("ascii").strip()
+    except UnicodeDecodeError:
+        text = ""
+    if not text or not text.isprintable() or " " in text:
+        raise UserError(f"{path}: holds no token", "give a file with one JWT in it, and nothing else")
+    return text
+
+
+def _decision(half: Half, answer: bytes, url: str) -> Decision:
+    try:
+        response = msgspec.json.decode(answer, type=_AdmissionReview).response
+        patch = Patch(msgspec.json.decode(response.patch, type=tuple[PatchOperation, ...]))
+        annotations = response.audit_annotations
+        verdict = Verdict(annotations["decision"])
+    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, ValueError):
+        raise ReviewServerError(f"{url} answers, but not as Podgate does", "give the URL of podgate serve") from None
+    status = ALLOWED if response.allowed else ResponseStatus(**msgspec.structs.asdict(response.status))
+    ignored = {"decision", "client-id"}
+    return Decision(
+        half=half,
+        review_uid=response.uid,
+        verdict=verdict,
+        service=annotations.get("service"),
+        policy_hash=annotations.get("policy-hash", ""),
+        exemption=annotations.get("exemption", ""),
+        degraded=annotations.get("degraded", ""),
+        depends_on=tuple(Dependence.parse(one) for one in annotations.get("depends-on", "").split(",") if one),
+        status=status,
+        warnings=response.warnings,
+        patch=patch,
+        audit=annotations,
+        overload=annotations.get("overload", ""),
+        steps=tuple(StageNote("server", f"{key}: {value}") for key, value in annotations.items() if key not in ignored),
+    )

@@ -1,0 +1,96 @@
+"""Labels of Namespaces: from --namespaces, and from Namespace objects under review."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from webhook.commands.manifests import Subject, mapping
+from webhook.core.plain_text import printable
+from webhook.core.policy.matching import NAME_LABEL
+from webhook.errors import UserError
+from webhook.support.input_files import documents
+
+Labels = dict[str, dict[str, str]]
+"""By namespace."""
+
+
+def namespace_labels(path: Path | None) -> Labels:
+    """Return labels by Namespace: from Namespace objects (`kubectl get namespaces -o yaml`), or a plain mapping."""
+    labels: Labels = {}
+    for document in documents(path) if path is not None else []:
+        if document is None:
+            continue
+        if not isinstance(document, dict):
+            raise UserError(f"{path}: not a mapping", _NAMESPACES_WANTED)
+        if not isinstance(document.get("kind"), str):
+            if not any(not isinstance(found, str) for found in document.values()):
+                raise UserError(f"{path}: holds neither Namespaces nor their labels", _NAMESPACES_WANTED)
+            labels |= {name: _labels(found, path, name) for name, found in document.items()}
+            continue
+        items = (document.get("items") or []) if document["kind"].endswith("List") else [document]
+        if not isinstance(items, list):
+            raise UserError(f"{path}: items: {_scalar(items)}: not a list", _NAMESPACES_WANTED)
+        for item in items:
+            name, found = _namespace(item, str(path))
+            labels[name] = _labels(found, path, name)
+    return labels
+
+
+def known_labels(given: Labels, found: Iterable[Subject | UserError], wrong: Callable[[UserError], None]) -> Labels:
+    """Return the labels from --namespaces, and those of other Namespaces under review."""
+    known = dict(given)
+    for subject in found:
+        if isinstance(subject, UserError) or not is_namespace(subject):
+            continue
+        name = subject.own_name
+        try:
+            labels = _labels((subject.document.get("metadata") or {}).get("labels"), subject.where, name)
+        except UserError as error:
+            wrong(error)
+            continue
+        if _own(known.setdefault(name, labels)) != _own(labels):
+            holds = "those of --namespaces are used" if name in given else "the first ones are used"
+            note = f"note: {subject.where}: Namespace {name}: other labels than known before: {holds}"
+            click.echo(printable(note), err=True)
+    return known
+
+
+def is_namespace(subject: Subject) -> bool:
+    """Return whether an object is a Kubernetes Namespace with a name."""
+    return subject.kind == "Namespace" and bool(subject.own_name) and subject.document.get("apiVersion", "v1") == "v1"
+
+
+def _own(labels: dict[str, str]) -> dict[str, str]:
+    """Return the labels without the name label, which the API server sets."""
+    return {key: value for key, value in labels.items() if key != NAME_LABEL}
+
+
+_NAMESPACES_WANTED = "give Namespace objects (kubectl get namespaces -o yaml), or name: {label: value}"
+
+
+def _namespace(item: Any, where: str) -> tuple[str, Any]:
+    metadata = mapping(item, ("metadata",), where)
+    if item.get("kind", "Namespace") != "Namespace":
+        raise UserError(f"{where}: {item['kind']} {metadata.get('name')}: not a Namespace", _NAMESPACES_WANTED)
+    if not isinstance(metadata.get("name"), str):
+        raise UserError(f"{where}: a Namespace without metadata.name", _NAMESPACES_WANTED)
+    return metadata["name"], metadata.get("labels")
+
+
+def _labels(found: Any, path: object, name: Any) -> dict[str, str]:
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise UserError(f"{path}: {name}: labels: {_scalar(found)}: not a mapping", _NAMESPACES_WANTED)
+    for key, value in found.items():
+        if not isinstance(value, str):
+            reason = f"{key}: {_scalar(value)}: a label's value is a string"
+            raise UserError(f"{path}: {name}: {reason}", 'quote it, as in "true"')
+    return found
+
+
+def _scalar(value: Any) -> str:
+    """Return an unquoted scalar as it was parsed; other values may be secrets from a wrong file."""
+    return repr(value) if isinstance(value, bool | int | float | None) else "(not shown)"

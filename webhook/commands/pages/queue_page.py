@@ -1,0 +1,55 @@
+"""Page of waiting Pods: a line for each class, and a table in the order of their release."""
+
+from collections.abc import Iterable
+
+import click
+
+from webhook.commands.pages.table import countdown, table
+from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.plain_text import printable_document
+from webhook.core.reporting.queue_document import QueueDocument, QueueRow, WaitCause, by_class
+
+_HEADINGS = ("QUEUE", "PLACE", "CLASS", "SERVICE", "POD", "AGE", "EXPECTED", "WHY")
+_WIDE_HEADINGS = ("LIFTED", "OWNER", "EXPIRES", "UID")
+_COLOURS = {WaitCause.PAUSED: "yellow", WaitCause.BREAKER_OPEN: "red", WaitCause.RELEASE_FAILS: "red"}
+
+
+def queue_page(document: QueueDocument, *, is_wide: bool) -> Iterable[str]:
+    """Yield the lines of the page."""
+    document = printable_document(document)
+    for one in document.services:
+        if one.paused:
+            yield click.style(f"{one.service} is paused {one.paused}", fg="yellow")
+        for some in one.failing:
+            count = f"{some.pods} Pod{'s' if some.pods > 1 else ''} of {one.service or 'no service'}"
+            yield click.style(f"{count} cannot be released ({some.reason}): {some.why}", fg="red")
+    classes = by_class(document.services)
+    if not classes:
+        yield "no Pod waits"
+        return
+    parts = [f"{waiting} in {name}, oldest {countdown(age)}" for name, (waiting, age) in classes.items()]
+    yield f"waiting  {'; '.join(parts)}"
+    now_us = microseconds(document.time)
+    headings = (*_HEADINGS[:-1], *_WIDE_HEADINGS, _HEADINGS[-1]) if is_wide else _HEADINGS
+    yield from table([headings, *(_cells(row, now_us, is_wide=is_wide) for row in document.pods)])
+    if document.matching > len(document.pods):
+        yield f"the first {len(document.pods)} of {document.matching}"
+
+
+def _cells(row: QueueRow, now_us: int, *, is_wide: bool) -> tuple[str, ...]:
+    cells = (
+        row.queue,
+        str(row.place),
+        row.sla_class,
+        row.service,
+        f"{row.namespace}/{row.name}",
+        countdown(row.waiting_seconds),
+        _left(row.expected_at, now_us) if row.expected_at else "unknown",
+    )
+    wide = ("yes" if row.lifted else "no", row.owner or "-", _left(row.expires_at, now_us), row.uid) if is_wide else ()
+    why = f"{row.why}; {row.early_end}" if row.early_end else row.why
+    return (*cells, *wide, click.style(why, fg=_COLOURS.get(row.cause)))
+
+
+def _left(moment: str | None, now_us: int) -> str:
+    return "-" if moment is None else f"in {countdown(max(0, -(-(microseconds(moment) - now_us) // 1_000_000)))}"

@@ -1,0 +1,222 @@
+"""Status of a server or controller as text: services, quotas, breakers, overrides, health and leadership."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from webhook.commands.pages.table import countdown, table
+from webhook.commands.pages.yaml_text import as_flow
+from webhook.core.plain_text import printable_document
+
+COLOURS = {"CLOSED": "green", "OPEN": "red", "HALF_OPEN": "yellow", "FORCED_OPEN": "red", "FORCED_CLOSED": "yellow"}
+LIMIT = ("WINDOW", "RESOURCE", "USED", "HARD", "NEXT FREE")
+_HEADINGS = ("SERVICE", "CLASS", "BREAKER", *LIMIT)
+
+
+def page(document: dict[str, Any]) -> Iterable[str]:
+    """Yield the lines of the page."""
+    document = printable_document(document)
+    policy, store = document["policy"], document["store"]
+    store_text = "ok" if store["healthy"] else click.style(store["error"], fg="red")
+    yield f"podgate {document['version']}, {document['time']}"
+    if document["clientIdentity"] == "reduced":
+        yield click.style("reduced mode: callers are not authenticated", fg="red")
+    for reason in document.get("notReady", ()):  # missing from an older server
+        yield click.style(f"not ready: {reason}", fg="red")
+    yield f"policy  {policy['hash'] or 'none'}, loaded {policy['loadedAt'] or 'never'} from {policy['source']}"
+    mode = f", {store['mode']}" if store["mode"] else ""
+    replicas = document["replicas"]["count"]
+    shared = f", for {replicas} servers" if replicas > 1 else ""
+    yield f"store   {store['kind']}{shared}: {store_text}{mode}"
+    yield from _overload(document.get("overload"))
+    yield from queues(document.get("queues"))
+    yield from _last_review(document)
+    yield from _guard(document["breakerGuard"])
+    yield from _overrides(document["overrides"])
+    for watch in document["watches"]:
+        text = click.style(watch["error"], fg="red") if watch["error"] else "ok" if watch["lastContact"] else "starting"
+        contact = f", last contact {watch['lastContact']}" if watch["lastContact"] else ""
+        yield f"watch   {watch['resource']}: {text}{contact}"
+    yield from webhooks(document.get("webhooks"))
+    for certificate in document["certificates"]:
+        days = certificate["daysLeft"]
+        text = f"{days} days left" if days >= 0 else click.style("EXPIRED", fg="red")
+        yield f"certificate {certificate['name']}: {text}"
+    for file in document["files"]:
+        if file["error"]:
+            yield click.style(f"{file['name']} rejected, the last valid one is used: {file['error']}", fg="red")
+    for error in policy["errors"]:
+        yield click.style(f"policy rejected: {error}", fg="red")
+    yield ""
+    yield from table([_HEADINGS, *(row for service in document["services"] for row in _rows(service))])
+    if document["pools"]:
+        yield ""
+        yield from table([("POOL", *LIMIT), *(row for pool in document["pools"] for row in limits(pool, pool["name"]))])
+    notes = [override_text(entry["service"], entry) for entry in document["overrides"]["entries"]]
+    notes += [note for service in document["services"] for note in _notes(service)]
+    if notes:
+        yield from ("", *notes)
+
+
+def webhooks(found: dict[str, Any] | None) -> Iterable[str]:
+    """Yield the lines about the webhook configurations; None from an older server, or one that does not lead."""
+    if found is None:
+        return
+    for one in (*found["outdated"], *([found["error"]] if found["error"] else [])):
+        yield click.style(f"webhooks  {one}", fg="red")
+    if found["comparedAt"] and not found["outdated"] and not found["error"]:
+        yield f"webhooks  agree with the policy, compared {found['comparedAt']}"
+
+
+def queues(found: dict[str, Any] | None) -> Iterable[str]:
+    """Yield the line about waiting Pods; None from an older process, or one that does not lead."""
+    if found is None:
+        return
+    parts = [
+        f"{one['waiting']} in {one['class']}, oldest {countdown(one['oldestSeconds'])}" for one in found["classes"]
+    ]
+    paused = [one["service"] for one in found["services"] if one["paused"]]
+    parts += [click.style(f"paused: {', '.join(paused)}", fg="yellow")] if paused else []
+    failing = [one["service"] or "no service" for one in found["services"] if one.get("failing")]
+    parts += [click.style(f"cannot be released: {', '.join(failing)}", fg="red")] if failing else []
+    if parts:
+        yield f"waiting  {'; '.join(parts)}"
+
+
+def _overload(found: dict[str, Any] | None) -> Iterable[str]:
+    """Yield a line for each reason; None from an older server, or one that is not overloaded."""
+    for one in found["reasons"] if found is not None else ():
+        yield click.style(f"overloaded  {one['message']}", fg="red")
+    if found is not None:
+        yield f"overloaded  since {found['since']}, Pods gated: {found['gatedPods']}"
+
+
+def _last_review(document: dict[str, Any]) -> Iterable[str]:
+    if "lastReviewAt" in document:  # missing from an older server
+        none = click.style("none yet: the API server has not called this server", fg="yellow")
+        yield f"last review  {document['lastReviewAt'] or none}"
+
+
+def _guard(guard: dict[str, Any] | None) -> Iterable[str]:
+    if guard is not None:
+        is_full = guard["open"] >= guard["max"]
+        held = click.style(": no more breakers will open", fg="red") if is_full else ""
+        yield f"breakers  {guard['open']} open, at most {guard['max']} (breakerGuard){held}"
+
+
+def _overrides(overrides: dict[str, Any]) -> Iterable[str]:
+    if overrides["source"]:
+        yield f"overrides  {len(overrides['entries']) or 'none'} in force, from {overrides['source']}"
+    for error in overrides["errors"]:
+        yield click.style(f"overrides rejected: {error}", fg="red")
+
+
+def override_text(service: str, override: dict[str, Any]) -> str:
+    """Return an override on one line: its effect, its end and its reason."""
+    described = {"service", "until", "reason", "by", "remainingSeconds", "withoutEffect"}
+    done = as_flow({key: value for key, value in override.items() if key not in described})[1:-1]
+    text = click.style(f"{service}: override {done}", fg="yellow")
+    left = f"until {override['until']} ({countdown(override['remainingSeconds'])} left): {override['reason']}"
+    left += f" (by {override['by']})" if override.get("by") else ""
+    idle = "; ".join(override["withoutEffect"])
+    return f"{text} {left}" + (click.style(f"; without effect: {idle}", fg="red") if idle else "")
+
+
+def _rows(service: dict[str, Any]) -> Iterable[tuple[str, ...]]:
+    return limits(service, service["name"], service["slaClass"], _breaker(service))
+
+
+def limits(holder: dict[str, Any], *first: str) -> Iterable[tuple[str, ...]]:
+    """Yield a row for each limit; the columns in `first` are set on the first row only."""
+    fleet = "Fleet" if holder["scope"] == "Fleet" else ""
+    for window in holder["windows"]:
+        name = " ".join(filter(None, (window["window"], window["namespace"], fleet)))
+        used = "?" if window["used"] is None else str(window["used"])
+        hard = (
+            f"{window['hard']} +{window['surge']}" if window.get("surge") not in {None, 0, "0"} else str(window["hard"])
+        )
+        yield (*first, name, window["resource"], used, hard, _next_free(window))
+        first = ("",) * len(first)
+    if not holder["windows"]:
+        yield (*first, "-", "", "", "", "")
+
+
+def _next_free(window: dict[str, Any]) -> str:
+    if window["used"] is None:
+        return "?"
+    if window.get("enforced") is False:
+        return click.style("not enforced", fg="yellow")
+    if window["nextFree"]:
+        return f"in {countdown(window['nextFreeSeconds'])}"
+    return "-" if window["full"] else "now"
+
+
+def _breaker(service: dict[str, Any]) -> str:
+    if not service["known"]:
+        return "unknown"
+    breaker = service["breaker"]
+    if breaker is None:
+        return "-"
+    state = breaker["state"]
+    text = click.style(state, fg=COLOURS.get(state))
+    if breaker["openRemainingSeconds"]:
+        return f"{text} {countdown(breaker['openRemainingSeconds'])} left"
+    if state == "HALF_OPEN":
+        probes = breaker["probes"]
+        return f"{text} {probes['succeeded']}/{probes['needed']} probes"
+    return text
+
+
+def _notes(service: dict[str, Any]) -> Iterable[str]:
+    """Yield details that the table has no room for: a breaker's reason, and modes other than Enforce."""
+    breaker = service["breaker"]
+    if breaker is not None and breaker["state"] != "CLOSED":
+        yield f"{service['name']}: {_why(breaker)}"
+    if any(window.get("enforced") is False for window in service["windows"]):
+        yield f"{service['name']}: limits on live Pods are not enforced: the live Pods are not known"
+    relaxed = [f"{concern} {mode}" for concern, mode in service["modes"].items() if mode != "Enforce"]
+    if relaxed:
+        yield f"{service['name']}: {', '.join(relaxed)}"
+
+
+def _why(breaker: dict[str, Any]) -> str:
+    """Return a breaker's state with its times and reason, and what tripped it if that differs."""
+    until = f" until {breaker['openUntil']}" if breaker["openUntil"] else ""
+    since = f"{breaker['state']} since {breaker['since']}{until} (generation {breaker['generation']})"
+    reason = f": {breaker['reason']}" if breaker["reason"] else ""
+    tripped = ""
+    if breaker["trippedBy"] and breaker["trippedBy"] != breaker["reason"]:
+        tripped = f"; tripped at {breaker['trippedAt']} by {breaker['trippedBy']}"
+    early = f"; {breaker['probes']['early']} may probe early" if breaker["probes"]["early"] else ""
+    return f"{since}{reason}{tripped}{early}"
+
+
+def controller_page(document: dict[str, Any]) -> Iterable[str]:
+    """Yield the lines of the page. Fields that an older controller lacks are left out."""
+    document = printable_document(document)
+    leadership = "leads" if document["leads"] else f"stands by: {document['waitsFor']}"
+    yield f"podgate {document['version']}, controller: {leadership}"
+    for reason in document.get("notReady", ()):
+        yield _bad(f"not ready: {reason}")
+    policy, store = document["policy"], document["store"]
+    yield f"policy  {policy['hash'] or 'none'} from {policy['source']}"
+    yield f"store   {store['kind']}: {_bad(store['error']) if store['error'] else 'ok'}"
+    for error in policy.get("errors", ()):
+        yield _bad(f"policy refused: {error}")
+    for resource, error in document["watches"].items():
+        yield f"watch   {resource}: {_bad(error) if error else 'ok'}"
+    yield from webhooks(document.get("webhooks"))
+    yield from queues(document.get("queues"))
+    certificates = document["certificates"]
+    if certificates is not None:
+        yield f"certificates  kept by {certificates['keptBy']}"
+        for secret, end in certificates["secrets"].items():
+            yield f"certificate {secret}: until {end}"
+        for error in certificates["errors"]:
+            yield _bad(f"certificates: {error}")
+    yield "services, quotas and breakers are shown by podgate serve: give --server its plain port"
+
+
+def _bad(text: str) -> str:
+    return click.style(text, fg="red")

@@ -1,0 +1,34 @@
+"""Explanation of the webhook configurations as text: for each webhook, the calls for new Pods."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from webhook.commands.pages.table import table
+from webhook.core.plain_text import printable_document
+
+_HEADINGS = ("  SERVICE", "NEW PODS", "REASON")
+_CALLS = {"Made": "called", "LeftOut": "left out"}
+
+
+def page(document: dict[str, Any]) -> Iterable[str]:
+    """Yield the lines of the page."""
+    document = printable_document(document)
+    yield f"policy {document['policyHash']}"
+    for webhook in document["webhooks"]:
+        rows = [(f"  {one['service'] or '(none)'}", _CALLS[one["call"]], one["reason"]) for one in webhook["newPods"]]
+        yield from ("", f"{webhook['name']}: {_namespaces(webhook['namespaces'])}")
+        yield from table([_HEADINGS, *rows])
+
+
+def _namespaces(found: dict[str, Any]) -> str:
+    texts = [f"namespaces {', '.join(found['names'])}" if found["names"] else "all namespaces"]
+    if found["except"]:
+        texts.append(f"except {', '.join(found['except'])}")
+    if found["labels"]:
+        texts.append(f"with {', '.join(map(_requirement, found['labels']))}")
+    return " ".join(texts)
+
+
+def _requirement(one: dict[str, Any]) -> str:
+    values = f" ({', '.join(one['values'])})" if one.get("values") else ""
+    return f"{one['key']} {one['operator']}{values}"

@@ -1,0 +1,187 @@
+"""Simulation of kube-apiserver's webhook calls: the reviews that it sends, and the Pod that it stores.
+
+Reviews as observed from kube-apiserver 1.36: the mutating call has neither uid nor generated name, the validating call
+has both; every call has its own uid; `dryRun` is always present.
+"""
+
+import base64
+import copy
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import jsonpatch
+import msgspec
+
+from webhook.core.admission.decision import Decision, Half
+from webhook.core.kubernetes.admission_request import BadReviewError
+from webhook.core.kubernetes.controllers import WorkloadKind
+from webhook.errors import UserError
+from webhook.interceptor import Answer
+
+USER = "kubernetes-admin"
+"""The default user."""
+
+_SERVICE_ACCOUNT = "system:serviceaccount:"
+GENERATED_SUFFIX = "x7k2p"
+_OBJECT = "AdmissionReview.request.object"
+_OLD_OBJECT = "AdmissionReview.request.oldObject"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request for one Pod."""
+
+    pod: Mapping[str, Any]
+    namespace: str
+    uid: str
+    user: str = USER
+    operation: str = "CREATE"
+    sub_resource: str = ""
+    dry_run: bool = False
+    old_pod: Mapping[str, Any] | None = None
+    groups: tuple[str, ...] = ()
+    """Groups of the user, besides those that the API server adds for every user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The result of a request: both decisions, and the Pod as it would be stored."""
+
+    mutated: Decision
+    validated: Decision
+    pod: dict[str, Any] = field(default_factory=dict)
+
+
+def admission_review(ask: Ask, pod: Mapping[str, Any], half: Half) -> dict[str, Any]:
+    """Return the AdmissionReview that the API server would send to one half about `pod`."""
+    metadata = pod.get("metadata", {})
+    name = metadata.get("name")
+    request: dict[str, Any] = {
+        "uid": str(uuid.uuid4()),
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "requestKind": {"group": "", "version": "v1", "kind": "Pod"},
+        "requestResource": {"group": "", "version": "v1", "resource": "pods"},
+        "namespace": ask.namespace,
+        "operation": ask.operation,
+        "userInfo": {"username": ask.user, "groups": _groups(ask)},
+        "object": pod,
+        "oldObject": ask.old_pod,
+        "dryRun": ask.dry_run,
+        "options": {"kind": f"{ask.operation.capitalize()}Options", "apiVersion": "meta.k8s.io/v1"},
+    }
+    if isinstance(name, str) and name and not (half is Half.MUTATE and metadata.get("generateName")):
+        request["name"] = name
+    if ask.sub_resource:
+        request["subResource"] = request["requestSubResource"] = ask.sub_resource
+    return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+
+
+def _groups(ask: Ask) -> list[str]:
+    """Return the user's groups, as impersonation sets them."""
+    own = ask.groups
+    if not own and ask.user.startswith(_SERVICE_ACCOUNT):
+        own = ("system:serviceaccounts", f"system:serviceaccounts:{ask.user.split(':')[2]}")
+    return list(dict.fromkeys((*own, "system:authenticated")))
+
+
+def workload_review(workload: Mapping[str, Any], source: WorkloadKind, namespace: str) -> dict[str, Any]:
+    """Return the AdmissionReview that the API server would send about a workload object in a dry run of its CREATE."""
+    resource = {"group": source.group, "version": "v1", "resource": source.resource}
+    request = {
+        "uid": str(uuid.uuid4()),
+        "resource": resource,
+        "namespace": namespace,
+        "operation": "CREATE",
+        "userInfo": {"username": USER, "groups": ["system:authenticated"]},
+        "object": workload,
+        "dryRun": True,
+    }
+    return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+
+
+def as_sent_to_mutate(ask: Ask) -> dict[str, Any]:
+    """Return the Pod as in the mutating call."""
+    pod = copy.deepcopy(dict(ask.pod))
+    given = pod.get("metadata")
+    if given is not None and not isinstance(given, dict):
+        raise BadReviewError(f"{_OBJECT}.metadata: {given!r}: not an object")
+    metadata = pod["metadata"] = {**(given or {}), "namespace": ask.namespace}
+    if ask.operation == "CREATE":
+        metadata.pop("uid", None)
+        if _was_bound(pod):
+            pod["spec"].pop("nodeName", None)
+    return pod
+
+
+def _was_bound(pod: Mapping[str, Any]) -> bool:
+    """Return whether a Pod was exported from a cluster: its node was then chosen by the scheduler."""
+    spec, status = pod.get("spec"), pod.get("status")
+    return isinstance(spec, dict) and isinstance(status, dict) and bool(status.get("phase"))
+
+
+def as_sent_to_validate(ask: Ask, pod: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the Pod as in the validating call: with its uid, and the generated name."""
+    stored = copy.deepcopy(dict(pod))
+    metadata = stored["metadata"]
+    metadata["uid"] = ask.uid
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = metadata["generateName"] + GENERATED_SUFFIX
+    return stored
+
+
+def with_priority(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a Pod as after the Priority admission plugin: a priority class gets 0, as its real value is unknown."""
+    spec = pod.get("spec")
+    if not isinstance(spec, dict) or not spec.get("priorityClassName") or spec.get("priority") is not None:
+        return pod
+    return {**pod, "spec": {**spec, "priority": 0}}
+
+
+def in_words(error: BadReviewError) -> str:
+    """Return the error with paths in the Pod instead of the AdmissionReview."""
+    return (
+        str(error).replace(f"{_OBJECT}:", "pod:").replace(f"{_OBJECT}.", "pod.").replace(f"{_OLD_OBJECT}:", "oldPod:")
+    )
+
+
+def patched(pod: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `pod` with the patch of an AdmissionReview's response applied."""
+    encoded = response.get("patch")
+    if encoded is None:
+        return dict(pod)
+    result: dict[str, Any] = jsonpatch.apply_patch(pod, msgspec.json.decode(base64.b64decode(encoded)))
+    return result
+
+
+class ReviewServerError(UserError):
+    """The server responds to no reviews at all: further ones would fail as well."""
+
+
+class Reviewer(Protocol):
+    """Reviews AdmissionReviews: the interceptor in this process, or a server."""
+
+    async def review(self, half: Half, body: bytes, /) -> Answer: ...
+
+
+async def admit(interceptor: Reviewer, ask: Ask) -> Admission:
+    """Call both halves in turn, as the API server does."""
+    try:
+        return await _admit(interceptor, ask)
+    except RecursionError:
+        raise BadReviewError(f"{_OBJECT}: nested too deeply") from None
+
+
+async def _admit(interceptor: Reviewer, ask: Ask) -> Admission:
+    before = as_sent_to_mutate(ask)
+    mutated = await _call(interceptor, Half.MUTATE, admission_review(ask, before, Half.MUTATE))
+    response = msgspec.json.decode(mutated.body)["response"]
+    after = as_sent_to_validate(ask, patched(before, response))
+    validated = await _call(interceptor, Half.VALIDATE, admission_review(ask, with_priority(after), Half.VALIDATE))
+    return Admission(mutated.decision, validated.decision, after)
+
+
+async def _call(interceptor: Reviewer, half: Half, review: Mapping[str, Any]) -> Answer:
+    return await interceptor.review(half, msgspec.json.encode(review))

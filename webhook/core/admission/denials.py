@@ -1,0 +1,177 @@
+"""Denials by quota, breaker or store: a stable code, the figures, and the time from which the Pod could pass."""
+
+from datetime import UTC, datetime
+from functools import lru_cache
+from http import HTTPStatus
+
+from webhook.core.admission.decision import Finding
+from webhook.core.breaker import BreakerView, State
+from webhook.core.findings import Code
+from webhook.core.kubernetes.admission_request import ResponseStatus
+from webhook.core.policy.model import FailureMode, Service
+from webhook.core.policy_spec import Denial, Mode, RetryAfter, WhenOpen, WhenStoreUnavailable
+from webhook.core.quota import CounterPlan, DeniedBy, Holder, Receipt, Use
+from webhook.core.quota.pod_cost import shown
+
+_SECOND_US = 1_000_000
+
+
+def utc(at_us: int) -> str:
+    """Return an absolute UTC time, to the millisecond, never earlier than `at_us`."""
+    moment = datetime.fromtimestamp(-(-at_us // 1000) / 1000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def counter_findings(service: Service, receipt: Receipt) -> tuple[Finding, ...]:
+    """Return the findings of breaker and quota, each under its own mode."""
+    objections = {*receipt.would_refuse, *((receipt.refused,) if receipt.refused else ())}
+    findings = []
+    degrades = service.breaker is not None and service.breaker.when_open is WhenOpen.DEGRADE
+    if DeniedBy.BREAKER in objections and receipt.breaker is not None and not degrades:
+        findings.append(breaker_finding(service, receipt.breaker))
+    if DeniedBy.QUOTA in objections:
+        denial = service.quota.denial if service.quota else Denial()
+        is_forbidden = denial.status == HTTPStatus.FORBIDDEN
+        findings.append(
+            _quota_finding(
+                service.name,
+                service.modes.quota,
+                receipt.over,
+                receipt.free_at_us,
+                is_forbidden=is_forbidden,
+                is_local=receipt.local,
+            )
+        )
+    return tuple(findings)
+
+
+def store_finding(service: Service, plan: CounterPlan, reason: str) -> Finding | None:
+    """Return the denial of a Pod that could not be counted; None if the service admits it uncounted.
+
+    A quota applies whenStoreUnavailable. Services without a quota in force, and Pods that under `Local` could not be
+    checked against the replica's share, apply failureMode.
+    """
+    has_quota = bool(plan.limits)
+    admits = service.failure_mode is FailureMode.OPEN or not (has_quota or plan.breaker)
+    if has_quota and plan.when_unavailable is not WhenStoreUnavailable.LOCAL:
+        admits = plan.when_unavailable is WhenStoreUnavailable.ALLOW
+    if admits:
+        return None
+    concern, mode = ("quota", plan.quota_mode) if has_quota else ("breaker", plan.breaker_mode)
+    kind, _, _ = reason.partition(": ")  # the rest differs between calls, and names servers
+    message = f"service {service.name}: the counters are unavailable ({kind}): try again soon"
+    return Finding(Code.STORE_UNAVAILABLE, concern, mode, message)
+
+
+def breaker_finding(service: Service, view: BreakerView) -> Finding:
+    """Return the denial by an open or probing breaker: until when, why, and the remedy.
+
+    The text changes only with the breaker's state: Kubernetes aggregates Events with equal texts.
+    """
+    return _breaker_finding(service.name, service.modes.breaker, view)
+
+
+@lru_cache(maxsize=1024)  # thousands of Pods are denied by the same view
+def _breaker_finding(name: str, mode: Mode, view: BreakerView) -> Finding:
+    code = Code.BREAKER_OPEN
+    if view.state is State.FORCED_OPEN:
+        text = (
+            f"was forced open until {utc(view.open_until_us)} ({view.reason});"
+            f" an admin can end it: podgate breaker reset {name}"
+        )
+    elif view.state is State.OPEN:
+        rollback = "roll back (a controller that did not cause the failures may probe early), or " if view.early else ""
+        text = (
+            f"is open until {utc(view.open_until_us)} ({_why(view)}); probes are admitted from then on:"
+            f" wait, or {rollback}have an admin run podgate breaker close|reset {name}"
+        )
+    else:
+        code = Code.BREAKER_PROBING
+        text = f"is half-open since {utc(view.since_us)} and all its probes are in flight: try again soon"
+    return Finding(code, "breaker", mode, f"service {name}: the breaker {text}")
+
+
+def _why(view: BreakerView) -> str:
+    """Return why it last opened, and, if different, the figures that tripped it."""
+    if not view.tripped_by or view.tripped_by == view.reason:
+        return view.reason
+    return f"{view.reason}; tripped by {view.tripped_by}"
+
+
+@lru_cache(maxsize=1024)  # the Pods of a controller are denied over and over by the same figures
+def _quota_finding(
+    name: str, mode: Mode, over: tuple[Use, ...], free_at_us: int | None, *, is_forbidden: bool, is_local: bool
+) -> Finding:
+    if is_forbidden:
+        # ResourceQuota's phrase, which clients already parse; it has one figure per resource, and no window.
+        figures = [
+            f"{label}: " + ",".join(f"{use.resource}={_amount(use, field)}" for use in _first_by_resource(over))
+            for label, field in (("requested", "asked"), ("used", "used"), ("limited", "hard"))
+        ]
+        windows = ", ".join(f"{_of_pool(use)}{use.resource} {_where(use)}" for use in over)
+        text = f"exceeded quota: podgate/{name}, {', '.join(figures)}; {windows}"
+    else:
+        text = f"service {name}: " + "; ".join(_over(use) for use in over)
+    when = _when(over, free_at_us, is_local=is_local)
+    return Finding(Code.QUOTA_EXCEEDED, "quota", mode, f"{text}; {when}")
+
+
+def _first_by_resource(over: tuple[Use, ...]) -> list[Use]:
+    return list({use.resource: use for use in reversed(over)}.values())[::-1]
+
+
+def _over(use: Use) -> str:
+    fields = ("hard", "surge", "used", "asked") if use.surge else ("hard", "used", "asked")
+    figures = ", ".join(f"{field} {_amount(use, field)}" for field in fields)
+    return f"{_of_pool(use)}{use.resource} {_where(use)}: {figures}"
+
+
+def _where(use: Use) -> str:
+    return "live at one time" if use.of is Holder.STANDING else f"in {use.window}"
+
+
+def _of_pool(use: Use) -> str:
+    return f"pool {use.name}: " if use.of is Holder.POOL else ""
+
+
+def _amount(use: Use, field: str) -> int | str:
+    amount: int = getattr(use, field)
+    return shown(use.resource, amount)
+
+
+def _when(over: tuple[Use, ...], free_at_us: int | None, *, is_local: bool) -> str:
+    if free_at_us is None:
+        return "the request exceeds the whole limit and can never pass"
+    waits_for_others = any(use.of is Holder.STANDING for use in over)
+    others = "enough of the service's live Pods have ended" if waits_for_others else ""
+    if not free_at_us:
+        return f"could pass when {others}"
+    text = f"could pass from {utc(free_at_us)}" + (f", if {others} by then" if others else "")
+    if is_local:
+        text += ", or when the counters are available again; until then these are this replica's shares of the limits"
+    return text
+
+
+def status_of(finding: Finding, service: Service | None, receipt: Receipt | None, user: str) -> ResponseStatus:
+    """Return the HTTP status of a denial by its first finding."""
+    if finding.concern == "breaker" or finding.code is Code.STORE_UNAVAILABLE:
+        return ResponseStatus(503, "ServiceUnavailable")
+    if finding.code is Code.QUEUE_FULL:
+        return ResponseStatus(429, "TooManyRequests")
+    if finding.code is not Code.QUOTA_EXCEEDED or service is None or receipt is None:
+        return ResponseStatus(403, "Forbidden")
+    denial = service.quota.denial if service.quota else Denial()  # the limit may be a pool's
+    reason = "Forbidden" if denial.status == HTTPStatus.FORBIDDEN else "TooManyRequests"
+    return ResponseStatus(denial.status, reason, retry_after_seconds=_retry_after(denial, receipt, user))
+
+
+def _retry_after(denial: Denial, receipt: Receipt, user: str) -> int | None:
+    """Return whole seconds for human users only: a controller that waits stalls all of its workers.
+
+    Service accounts, nodes and kube-controller-manager all have names that begin with `system:`.
+    """
+    if denial.retry_after is RetryAfter.NEVER or user.startswith("system:"):
+        return None
+    if not receipt.free_at_us:
+        return None
+    return max(1, -(-(receipt.free_at_us - receipt.at_us) // _SECOND_US))

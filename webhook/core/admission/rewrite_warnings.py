@@ -1,0 +1,125 @@
+"""Warnings about user values that a rewrite replaced: amounts by Clamp, placement by Override."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from webhook.core.admission.mutation import HASH_ANNOTATION
+from webhook.core.container_resources import shown_name
+from webhook.core.findings import Code
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.pod_requests import cut, nano
+from webhook.core.patch import PatchOperation, tokens_of
+from webhook.core.placement import SERVICE_LABEL, replaced_single
+from webhook.core.policy.model import Service
+from webhook.core.policy_spec import ResourceRules, WhenOutside
+
+_KINDS = {"containers": "container", "initContainers": "init container"}
+_KEYED = frozenset({"labels", "annotations", "nodeSelector"})
+_OF_A_CONTAINER = 4  # spec, containers, index, and something in it
+
+
+def path_in_words(pod: Pod, pointer: str) -> str:
+    """Return the readable path of a JSON Pointer; containers are named, not numbered."""
+    tokens = tokens_of(pointer)
+    kind = _KINDS.get(tokens[1]) if tokens[0] == "spec" and len(tokens) >= _OF_A_CONTAINER else None
+    if kind is not None:
+        containers = pod.spec.containers if tokens[1] == "containers" else pod.spec.init_containers
+        container = (containers or ())[int(tokens[2])]
+        rest = tokens[4:] if tokens[3] == "resources" and tokens[4:] else tokens[3:]
+        return f'{kind} "{shown_name(container)}": {".".join(rest)}'
+    text = tokens[0]
+    for before, token in pairwise(tokens):
+        text += f"[{token}]" if token.isdecimal() or before in _KEYED else f".{token}"
+    return text
+
+
+_OF_METADATA = {"labels": "label", "annotations": "annotation"}
+_MOST = 10
+_LONGEST = 120
+"""Length in characters up to which API clients are advised to show a warning."""
+
+
+def warnings(pod: Pod, service: Service, patch: Iterable[PatchOperation], whose: str = "") -> tuple[str, ...]:
+    """Return one warning per replaced value, at most ten; none if the patch only adds.
+
+    `pod` is the Pod before the patch; `whose` names its workload, for a Pod of a template.
+    """
+    replaced = [text for one in patch if one.op == "replace" and (text := _replacement(pod, service, one, whose))]
+    if not replaced:
+        return ()
+    head = f"{Code.REWRITTEN}: {whose}"
+    found = [_bounded(f"{head}{what}", f" ({rule})") for what, rule in replaced[:_MOST]]
+    if len(replaced) > _MOST:
+        found.append(f"{head}{len(replaced) - _MOST} more values")
+    return tuple(found)
+
+
+def _bounded(what: str, rule: str) -> str:
+    whole = what + rule
+    if len(whole) <= _LONGEST:
+        return whole
+    return what if len(what) <= _LONGEST else f"{what[: _LONGEST - 3]}..."
+
+
+def _replacement(pod: Pod, service: Service, operation: PatchOperation, whose: str) -> tuple[str, str] | None:
+    """Describe one replacement, and the rule behind it; None if the old value was not the user's."""
+    _, field, *rest = tokens_of(operation.path)
+    if field in _OF_METADATA:
+        key, own = rest[0], getattr(pod, field)[rest[0]]
+        is_ours = key in {SERVICE_LABEL, HASH_ANNOTATION}
+        rule = f"placement.{field}, onConflict Override"
+        return None if is_ours else (f"{_OF_METADATA[field]} {key}: {own} replaced by {operation.value}", rule)
+    if field in {"containers", "initContainers"}:
+        return _of_amount(pod, service, field, rest, operation, of_template=bool(whose))
+    rule = f"placement.{field}, onConflict Override"
+    if field == "nodeSelector":
+        own = (pod.spec.node_selector or {}).get(rest[0], "")
+        return f"nodeSelector {rest[0]}: {own} replaced by {operation.value}", rule
+    if field == "topologySpreadConstraints":
+        spread = (pod.spec.topology_spread_constraints or ())[int(rest[0])]
+        return f"{field}[{rest[0]}] ({spread.topology_key} {spread.when_unsatisfiable}) replaced by the policy's", rule
+    former = replaced_single(pod, service.placement_plan, field)
+    return None if former is None else (f"{field} {former} replaced by {operation.value}", rule)
+
+
+def _of_amount(
+    pod: Pod, service: Service, field: str, rest: Sequence[str], operation: PatchOperation, *, of_template: bool
+) -> tuple[str, str] | None:
+    """Describe a changed amount, and the rule that changed it.
+
+    None for a Pod's request within `max` that becomes a share of its limit: the API server may have written it. It
+    writes none into a template.
+    """
+    index, _, side, name = rest
+    rules = service.resources if service.resources is not None else ResourceRules()
+    containers = pod.spec.containers if field == "containers" else pod.spec.init_containers
+    container = (containers or ())[int(index)]
+    amounts = getattr(container.resources, side) or {}
+    own, value = str(amounts[name]), operation.value
+    is_unlimited = side == "limits" and nano(own) == 0
+    is_lowered = nano(own) > nano(value) or is_unlimited
+    rule = _lowered_by(rules, side, name, value) if is_lowered else _raised_by(rules, side, name, value)
+    high = rules.container.max.get(name)
+    if rule == _SHARE and not of_template and (high is None or nano(own) <= nano(high.text)):
+        return None
+    shown = "0 (no limit)" if is_unlimited else cut(own)
+    return f"{path_in_words(pod, operation.path)} {shown} {'lowered' if is_lowered else 'raised'} to {value}", rule
+
+
+_SHARE = "resources.container.defaultRequestRatio"
+
+
+def _lowered_by(rules: ResourceRules, side: str, name: str, value: str) -> str:
+    """Return the rule that lowered an amount: `max`, or the ratio if the value is below it."""
+    high = rules.container.max.get(name)
+    clamped = high is not None and rules.when_outside is WhenOutside.CLAMP and nano(value) == nano(high.text)
+    if side == "requests" and name in rules.container.default_request_ratio and not clamped:
+        return _SHARE
+    return "resources.container.max, whenOutside Clamp"
+
+
+def _raised_by(rules: ResourceRules, side: str, name: str, value: str) -> str:
+    low = rules.container.min.get(name)
+    if side == "requests" and name in rules.container.max_limit_request_ratio and (low is None or low.text != value):
+        return "maxLimitRequestRatio, whenOutside Clamp"
+    return "resources.container.min, whenOutside Clamp"

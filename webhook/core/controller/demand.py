@@ -1,0 +1,73 @@
+"""Demand of a controller's Pods: their service, and what one of them takes of each limit that can deny it."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from webhook.core.compiled_policy import CompiledPolicy, CompiledService
+from webhook.core.controller.held_controller import CreatingController
+from webhook.core.pods.ownership import owned
+from webhook.core.policy.model import Policy, Service
+from webhook.core.policy_spec import Mode, WhenOpen
+from webhook.core.quota import CounterPlan, Holder
+
+LimitKey = tuple[str, str, str, str, str]
+"""A limit: its holder, the name of that holder, a namespace if it counts apart, window and resource."""
+
+_BREAKER = "breaker"
+
+
+class Demand(Struct, frozen=True):
+    """`priority`: of the service's class. `amounts`: what one Pod takes, by limit."""
+
+    service: str
+    tag: str
+    namespace: str
+    priority: int
+    amounts: Mapping[LimitKey, int]
+
+
+def demand_of(
+    controller: CreatingController, compiled: CompiledPolicy, namespace_labels: Mapping[str, str]
+) -> Demand | None:
+    """Return the demand of a controller's Pods, None if no service denies them.
+
+    Pods that would wait need no room: one was denied because another Pod took the last place at the same moment.
+    """
+    pod = controller.pod
+    found = owned(pod, compiled, namespace_labels)
+    is_exempt = controller.kind == "DaemonSet" and compiled.policy.exemptions.daemon_sets
+    if found is None or is_exempt:
+        return None
+    part = compiled.parts[found.service]
+    plan, amounts = part.plan, dict[LimitKey, int]()
+    if plan.quota_mode is Mode.ENFORCE and not (plan.queue is not None and plan.queue.for_quota):
+        scope = plan.scope_of(found.namespace)
+        for holder, window, limit in plan.limits:
+            amount = found.cost.get(limit.counts, 0)
+            if amount:  # a Pod that asks for none of a resource is not denied for it
+                amounts[limit_key(plan, holder, scope, window.name, limit.resource)] = amount
+    if _denies_by_breaker(part):
+        amounts[breaker_key(plan)] = 1
+    priority = _priority(part.service, compiled.policy)
+    return Demand(found.service, plan.tag, found.namespace, priority, amounts)
+
+
+def limit_key(plan: CounterPlan, holder: Holder, scope: str, window: str, resource: str) -> LimitKey:
+    if holder is Holder.POOL:
+        return holder, plan.pool.name if plan.pool else "", "", window, resource
+    return holder, plan.service, scope, window, resource
+
+
+def breaker_key(plan: CounterPlan) -> LimitKey:
+    return _BREAKER, plan.service, "", "", ""
+
+
+def _denies_by_breaker(part: CompiledService) -> bool:
+    """Whether the service's open breaker denies Pods."""
+    breaker = part.service.breaker
+    return breaker is not None and part.plan.breaker_mode is Mode.ENFORCE and breaker.when_open is WhenOpen.DENY
+
+
+def _priority(service: Service, policy: Policy) -> int:
+    return next((one.priority for one in policy.sla_classes if one.name == service.sla_class), 0)

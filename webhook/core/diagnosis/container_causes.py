@@ -1,0 +1,142 @@
+"""Causes in containers: exit, memory, image, configuration, and probes, each with its remedy."""
+
+import re
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from webhook.core.diagnosis.kubelet_causes import create_it
+from webhook.core.diagnosis.objects import ReportedContainer, ReportedEvent, ReportedPod, TerminatedReport
+from webhook.core.diagnosis.report import Cause, ContainerReport
+
+_OUT_OF_MEMORY = "OOMKilled"
+_PROBE = re.compile(r"(?P<kind>Readiness|Liveness|Startup) probe (?:failed|errored)")
+_KILLING = ("Liveness", "Startup")
+_PULL_FAILED = "Failed to pull image"
+_IMAGE_REASONS = frozenset(
+    {
+        *("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"),
+        *("ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed"),
+    }
+)
+_IMAGE_REMEDIES = (
+    (r"invalid reference format|couldn't parse image", "correct the image's name"),
+    (r"pull policy of Never", "load the image onto the node, or let imagePullPolicy be IfNotPresent"),
+    (
+        r"unauthorized|authoriz|authentic|denied|forbidden|\b40[13]\b",
+        "see that the image exists, and that imagePullSecrets name a Secret with rights to it",
+    ),
+    (r"not found|manifest unknown", "correct the image's name or tag, or push that image"),
+    (r"no such host|timeout|refused|unreachable|EOF|\b50[0-9]\b", "see that the node reaches the image's registry"),
+)
+_IMAGE_REMEDY = (
+    "see that the image's name and tag exist, that imagePullSecrets fit, and that the node reaches the registry"
+)
+_CONFIGURATION = "CreateContainerConfigError"
+_NOT_STARTED = frozenset({"CreateContainerError", "RunContainerError", "StartError", "ContainerCannotRun"})
+
+
+def failure_of(
+    pod: ReportedPod, one: ReportedContainer, shown: ContainerReport, events: Sequence[ReportedEvent]
+) -> tuple[ContainerReport, str]:
+    """Return what a failed container shows, with its true cause, and the remedy."""
+    ended = _last_end(one)
+    if shown.state in _IMAGE_REASONS:
+        return _image(shown, events)
+    if shown.state == _CONFIGURATION:
+        return shown, _configuration_remedy(pod, shown)
+    if ended is not None and ended.reason == _OUT_OF_MEMORY:
+        return _out_of_memory(pod, shown)
+    if shown.state in _NOT_STARTED or (ended is not None and ended.reason in _NOT_STARTED):
+        message = shown.message if shown.state in _NOT_STARTED or ended is None else ended.message or shown.message
+        return replace(shown, message=message), f"correct command, args or mounts of container {one.name}"
+    probe = None if ended is None else _killed_by(pod, one, ended, events)
+    if probe is not None:
+        return replace(shown, message=f"killed: {probe.text}"), probe.remedy
+    if ended is not None and ended.message and shown.message.startswith("back-off"):
+        shown = replace(shown, message=" ".join(ended.message.split()))
+    return shown, _logs(pod, one)
+
+
+def probe_of(pod: ReportedPod, one: ReportedContainer, events: Sequence[ReportedEvent]) -> Cause | None:
+    """Return the newest failure of a probe since a running container started; None without one."""
+    running = one.state.running if one.state is not None else None
+    return None if running is None else _probe(_unhealthy(pod, one, events), running.started_at or "", one.name)
+
+
+def _killed_by(
+    pod: ReportedPod, one: ReportedContainer, ended: TerminatedReport, events: Sequence[ReportedEvent]
+) -> Cause | None:
+    """Return the failure of a probe for which the kubelet killed the last run of a container."""
+    until = ended.finished_at or "9"
+    failures = [
+        event
+        for event in _unhealthy(pod, one, events)
+        if (event.message or "").startswith(_KILLING) and event.at <= until
+    ]
+    return _probe(failures, ended.started_at or "", one.name) if ended.exit_code in {137, 143} else None
+
+
+def _probe(failures: Sequence[ReportedEvent], since: str, container: str) -> Cause | None:
+    newest = max((one for one in failures if one.at >= since), key=lambda one: one.at, default=None)
+    found = None if newest is None else _PROBE.match(newest.message or "")
+    if newest is None or found is None:
+        return None
+    field = f"{found['kind'].lower()}Probe"
+    text = f"container {container}: {' '.join((newest.message or '').split())}"
+    return Cause(text, f"repair what the probe asks of container {container}, or correct its {field}")
+
+
+def _unhealthy(pod: ReportedPod, one: ReportedContainer, events: Sequence[ReportedEvent]) -> list[ReportedEvent]:
+    is_only = len(pod.spec.containers or ()) <= 1
+    unhealthy = [event for event in events if event.reason == "Unhealthy"]
+    return _of(one.name, unhealthy, is_only=is_only)
+
+
+def _of(container: str, events: Sequence[ReportedEvent], *, is_only: bool = False) -> list[ReportedEvent]:
+    """Return the Events about a container; if it is the only one, also those that name none."""
+    place, paths = f"{{{container}}}", (event.involved_object.field_path for event in events)
+    return [event for event, path in zip(events, paths, strict=True) if path.endswith(place) or (is_only and not path)]
+
+
+def _image(shown: ContainerReport, events: Sequence[ReportedEvent]) -> tuple[ContainerReport, str]:
+    """Return the image's failure; older kubelets tell why only in an Event."""
+    failures = [one for one in events if (one.message or "").startswith(_PULL_FAILED)]
+    newest = max(_of(shown.name, failures), key=lambda one: one.at, default=None)
+    if newest is not None and shown.message.startswith("Back-off") and ": " not in shown.message:
+        shown = replace(shown, message=newest.message or "")
+    found = (remedy for pattern, remedy in _IMAGE_REMEDIES if re.search(pattern, shown.message, re.IGNORECASE))
+    return shown, next(found, _IMAGE_REMEDY)
+
+
+def _configuration_remedy(pod: ReportedPod, shown: ContainerReport) -> str:
+    created = create_it(shown.message, pod.metadata.namespace)
+    if created:
+        return created
+    if "runAsNonRoot" in shown.message:
+        return f"set securityContext.runAsUser of container {shown.name} to another user than 0, or use such an image"
+    return f"correct the configuration of container {shown.name}"
+
+
+def _out_of_memory(pod: ReportedPod, shown: ContainerReport) -> tuple[ContainerReport, str]:
+    containers = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
+    spec = next((one for one in containers if one.name == shown.name), None)
+    limits = spec.resources.limits if spec is not None and spec.resources is not None else None
+    limit = (limits or {}).get("memory")
+    if limit is None:
+        text, remedy = "no memory was left for it", f"set requests and limits of memory of container {shown.name}"
+    else:
+        text = f"it used more memory than its limit {limit}"
+        remedy = f"raise resources.limits.memory of container {shown.name}, or let it use less"
+    return replace(shown, state=_OUT_OF_MEMORY, message=text), remedy
+
+
+def _last_end(one: ReportedContainer) -> TerminatedReport | None:
+    states = (one.state, one.last_state)
+    return next((found for state in states if state is not None and (found := state.terminated) is not None), None)
+
+
+def _logs(pod: ReportedPod, one: ReportedContainer) -> str:
+    is_ended = one.state is not None and one.state.terminated is not None
+    previous = "" if is_ended else " --previous"
+    return f"read kubectl logs {pod.metadata.name} -c {one.name} -n {pod.metadata.namespace}{previous}"

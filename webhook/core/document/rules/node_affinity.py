@@ -1,0 +1,117 @@
+"""Rules of `affinity.nodeAffinity`: what Kubernetes would reject, too many, empty and duplicate terms."""
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+from webhook.core.document.formats import FormatError, check
+from webhook.core.document.rules.match import values_fit_the_operator
+from webhook.core.document.yaml.parts import DocumentPart, until_invalid
+from webhook.core.document.yaml.problems import Problem
+from webhook.core.kubernetes.types import (
+    NodeSelectorTerm,
+    PodAffinityTerm,
+    PreferredSchedulingTerm,
+    WeightedPodAffinityTerm,
+)
+from webhook.core.placement import canonical_form
+from webhook.core.placement.affinity import PREFERRED
+from webhook.core.placement.required import REQUIRED
+from webhook.core.policy_spec.placement import MOST_ENTRIES
+
+
+def _of_node_term(term: NodeSelectorTerm) -> Hashable:
+    return canonical_form.of_preferred(PreferredSchedulingTerm(1, term))
+
+
+def _of_pod_term(term: PodAffinityTerm) -> Hashable:
+    return canonical_form.of_pod_term(term, "")
+
+
+def _of_weighted(term: WeightedPodAffinityTerm) -> Hashable:
+    return canonical_form.of_weighted(term, "")
+
+
+_LISTS: tuple[tuple[tuple[str, ...], type, Callable[[Any], Hashable]], ...] = (
+    (("nodeAffinity", REQUIRED, "nodeSelectorTerms"), NodeSelectorTerm, _of_node_term),
+    (("podAffinity", REQUIRED), PodAffinityTerm, _of_pod_term),
+    (("podAffinity", PREFERRED), WeightedPodAffinityTerm, _of_weighted),
+    (("podAntiAffinity", REQUIRED), PodAffinityTerm, _of_pod_term),
+    (("podAntiAffinity", PREFERRED), WeightedPodAffinityTerm, _of_weighted),
+)
+
+
+def terms_say_something_new(service: DocumentPart) -> Iterator[Problem]:
+    """`placement.affinity`: warn about a term that is equivalent to an earlier one of its list."""
+    for path, kind, mean in _LISTS:
+        for terms in service.select("placement", "affinity", *path):
+            first: dict[Hashable, DocumentPart] = {}
+            for term in terms.items():
+                earlier = first.setdefault(mean(term.read(kind)), term)
+                if earlier is not term:
+                    yield term.wrong_field(f"is equivalent to line {earlier.node.key_line}", "remove one of the two")
+
+
+_NODE_AFFINITY = ("placement", "affinity", "nodeAffinity")
+_NODE_TERMS = (
+    (*_NODE_AFFINITY, REQUIRED, "nodeSelectorTerms", "*"),
+    (*_NODE_AFFINITY, PREFERRED, "*", "preference"),
+)
+
+
+def node_terms_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
+    """Terms of `affinity.nodeAffinity`: what Kubernetes accepts. Refuse other operators, values and fields."""
+    for path in _NODE_TERMS:
+        for term in service.select(*path):
+            yield from mistakes(term)
+
+
+def mistakes(term: DocumentPart) -> Iterator[Problem]:
+    """Yield the problems for which Kubernetes would reject a term."""
+    for expression in term.select("matchExpressions", "*"):
+        yield from until_invalid(values_fit_the_operator(expression))
+    for expression in term.select("matchFields", "*"):
+        yield from until_invalid(_names_a_node(expression))
+
+
+def _names_a_node(expression: DocumentPart) -> Iterator[Problem]:
+    key, operator, values = expression.get("key"), expression.get("operator"), expression.get("values")
+    if key is not None and key.read(str) != "metadata.name":
+        yield key.wrong("not a field that nodes are selected by", "write metadata.name")
+    if operator is not None and operator.read(str) not in {"In", "NotIn"}:
+        yield operator.wrong("not an operator for a node's fields", "use In or NotIn")
+    if values is None or len(values.read(list[str])) != 1:
+        yield expression.wrong_field("a node's field is compared with a single value", "write one value")
+        return
+    for name in values.items():
+        try:
+            check(name.read(str), "dns-subdomain")
+        except FormatError as error:
+            yield name.wrong(error.reason, error.remedy)
+
+
+def required_terms_are_few(service: DocumentPart) -> Iterator[Problem]:
+    """`nodeSelectorTerms` that are required: at most 100, because each review compares all of them. Refuse more."""
+    for terms in service.select(*_NODE_AFFINITY, REQUIRED, "nodeSelectorTerms"):
+        if len(terms.items()) > MOST_ENTRIES:
+            yield terms.wrong_field(f"longer than {MOST_ENTRIES}", "shorten it")
+
+
+def no_required_term_is_empty(service: DocumentPart) -> Iterator[Problem]:
+    """`nodeSelectorTerms` that are required: some, each with expressions.
+
+    Refuse an empty term: it matches no node, and each Pod's own term would imply it, so that the Pod stayed unchanged.
+    """
+    for required in service.select(*_NODE_AFFINITY, REQUIRED):
+        terms = required.get("nodeSelectorTerms")
+        if terms is None or terms.is_empty:
+            reason, remedy = "Kubernetes requires at least one term", f"write one, or remove {REQUIRED}"
+            yield required.lacks("nodeSelectorTerms", reason, remedy) if terms is None else terms.wrong(reason, remedy)
+            continue
+        for term in terms.items():
+            yield from until_invalid(_is_empty(term))
+
+
+def _is_empty(part: DocumentPart) -> Iterator[Problem]:
+    term = part.read(NodeSelectorTerm)
+    if not term.match_expressions and not term.match_fields:
+        yield part.wrong_field("a term without expressions matches no node", "write matchExpressions, or remove it")

@@ -1,0 +1,106 @@
+"""Rules of affinity to Pods and of spread constraints: what Kubernetes would reject, and what no Pod can satisfy."""
+
+from collections.abc import Iterator
+
+from webhook.core.document.rules.pod_metadata import label_keys_are_kubernetes
+from webhook.core.document.yaml.parts import DocumentPart, until_invalid
+from webhook.core.document.yaml.problems import Problem
+from webhook.core.kubernetes.types import PodAffinityTerm
+from webhook.core.placement import SERVICE_LABEL, canonical_form
+from webhook.core.placement.affinity import PREFERRED
+from webhook.core.placement.required import REQUIRED
+
+
+def spreads_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
+    """`topologySpreadConstraints`: each topologyKey once with each whenUnsatisfiable; `minDomains` with DoNotSchedule.
+
+    Refuse others.
+    """
+    first: dict[tuple[str, str], DocumentPart] = {}
+    for part in service.select("placement", "topologySpreadConstraints", "*"):
+        yield from until_invalid(_spread(part, first))
+        # One without a selector means the service's own Pods.
+        yield from until_invalid(label_keys_are_kubernetes(part, default={SERVICE_LABEL}))
+
+
+def fields_of_if_absent_are_set(service: DocumentPart) -> Iterator[Problem]:
+    """`placement.ifAbsent`: fields that placement sets. Refuse others, and an `onConflict` rule for one of them."""
+    for placement in service.select("placement"):
+        for part in placement.select("ifAbsent", "*"):
+            name = part.read(str)
+            path = ("affinity", name) if name == "podAntiAffinity" else (name,)
+            wanted, rule = placement.get(*path), placement.get("onConflict", name)
+            if wanted is None or wanted.is_empty:
+                yield part.wrong("placement sets nothing there", f"set {'.'.join(path)}, or remove it")
+            if rule is not None:
+                reason = f"has no effect: ifAbsent leaves a Pod's own {name} as they are"
+                yield rule.wrong_field(reason, "keep one of the two")
+
+
+def _spread(part: DocumentPart, first: dict[tuple[str, str], DocumentPart]) -> Iterator[Problem]:
+    key, action, domains = part.get("topologyKey"), part.get("whenUnsatisfiable"), part.get("minDomains")
+    if key is None or action is None:
+        return
+    pair = (key.read(str), action.read(str))
+    if pair in first:
+        reason = f"the same topologyKey and whenUnsatisfiable as in line {first[pair].node.key_line}"
+        yield part.wrong_field(reason, "remove one of the two")
+    first.setdefault(pair, part)
+    if domains is not None and pair[1] != "DoNotSchedule":
+        yield domains.wrong_field(
+            "has no effect without DoNotSchedule", "write whenUnsatisfiable: DoNotSchedule, or remove it"
+        )
+
+
+_KINDS = ("podAffinity", "podAntiAffinity")
+_WAYS = ((REQUIRED, "*"), (PREFERRED, "*", "podAffinityTerm"))
+
+
+def pod_terms_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
+    """`matchLabelKeys`, `mismatchLabelKeys` of Pod terms: what Kubernetes accepts. Refuse others."""
+    for kind in _KINDS:
+        for way in _WAYS:
+            for term in _terms(service, kind, *way):
+                yield from until_invalid(label_keys_are_kubernetes(term))
+
+
+def some_pod_can_be_near(service: DocumentPart) -> Iterator[Problem]:
+    """`podAffinity` that is required: a `labelSelector`. Refuse a term without it: each Pod would stay Pending."""
+    for term in _terms(service, "podAffinity", *_WAYS[0]):
+        yield from until_invalid(_selects(service, term, "selects no Pod, so every Pod would stay Pending"))
+
+
+def pods_cannot_be_near_and_away(service: DocumentPart) -> Iterator[Problem]:
+    """`podAntiAffinity` that is required: refuse a term that required `podAffinity` has, too."""
+    near: dict[object, DocumentPart] = {}
+    for term in _terms(service, "podAffinity", *_WAYS[0]):
+        near.setdefault(_meant(term), term)
+    for term in _terms(service, "podAntiAffinity", *_WAYS[0]):
+        other = near.get(_meant(term))
+        if other is not None:
+            reason = f"required podAffinity in line {other.node.key_line} requires the same Pods nearby"
+            yield term.wrong_field(reason, "remove one of the two")
+
+
+def pod_terms_have_an_effect(service: DocumentPart) -> Iterator[Problem]:
+    """Other Pod terms: warn about one without a `labelSelector`."""
+    for kind, way in ((_KINDS[1], _WAYS[0]), (_KINDS[0], _WAYS[1]), (_KINDS[1], _WAYS[1])):
+        for term in _terms(service, kind, *way):
+            yield from _selects(service, term, "selects no Pod, and has no effect")
+
+
+def _terms(service: DocumentPart, kind: str, *way: str) -> list[DocumentPart]:
+    return service.select("placement", "affinity", kind, *way)
+
+
+def _selects(service: DocumentPart, term: DocumentPart, reason: str) -> Iterator[Problem]:
+    """Report an absent selector: only in spread constraints does it mean the service's own Pods."""
+    if term.get("labelSelector") is None:
+        name = service.get("name")
+        own = "NAME" if name is None else name.read(str)
+        remedy = f"write labelSelector: {{matchLabels: {{{SERVICE_LABEL}: {own}}}}} for the service's own, {{}} for any"
+        yield term.lacks("labelSelector", reason, remedy)
+
+
+def _meant(term: DocumentPart) -> object:
+    return canonical_form.of_pod_term(term.read(PodAffinityTerm), "")

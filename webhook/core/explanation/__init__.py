@@ -1,6 +1,0 @@
-"""Explanation: what each entry of a policy did to a Pod, or why it did nothing."""
-
-from webhook.core.explanation.changes import JsonChange, changes
-from webhook.core.explanation.explain import Act, ChangedField, Note, explain
-
-__all__ = ["Act", "ChangedField", "JsonChange", "Note", "changes", "explain"]

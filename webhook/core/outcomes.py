@@ -1,0 +1,282 @@
+"""Pushed outcomes: their report format, the authorization of reporters, and sums by service and generation.
+
+A batch with one invalid outcome is rejected as a whole; the error names the place.
+"""
+
+import re
+from collections import deque
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from webhook.core.breaker.outcome_types import Outcomes
+from webhook.core.document.yaml.problems import written_path
+from webhook.core.policy.model import Service
+from webhook.core.policy_spec import OutcomeSource
+from webhook.core.quota import CounterPlan
+
+MOST_OUTCOMES = 10_000
+"""Per batch: what a busy gateway handles in one second."""
+
+LONGEST_LATENCY_SECONDS = 86_400
+MOST_LISTED = 20
+"""Maximum number of refused outcomes listed in a response; the reporter can compute their total."""
+
+_LARGEST_EXACT = 1 << 53
+_LONGEST_SHOWN = 80  # characters of a value: enough to find it
+_BODY = "(body)"
+_REMEDIES = {
+    "service": "write the name of a service of the policy",
+    "ok": "write true, or false for an error",
+    "latency": f"write seconds from 0 to {LONGEST_LATENCY_SECONDS}, such as 0.25",
+    "uid": "write the uid of a Pod, or leave it out",
+    "generation": "write the breaker's generation, a whole number from 0, or leave it out",
+}
+_NO_FIELD = f"the fields are {', '.join(_REMEDIES)}"
+_NO_LIST = f"send a JSON list of at most {MOST_OUTCOMES} outcomes"
+# A field's name may contain this pattern, too: only the last match, up to the end, is from the library.
+_PLACED = re.compile(r"(.*) - at `\$\[(\d+)\](?:\.(\w+))?`", re.DOTALL)
+_OF_AN_OBJECT = re.compile("Object (contains unknown|missing required) field `(.*)`", re.DOTALL)
+
+
+class BadOutcomesError(Exception):
+    """The body is not a valid batch of outcomes. The message is safe to show to the reporter."""
+
+
+class Pushed(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """Outcome of one request of a service; `latency` in seconds. `uid`: the Pod whose outcome it is."""
+
+    service: Annotated[str, Meta(min_length=1, max_length=63)]
+    ok: bool
+    latency: Annotated[float, Meta(ge=0, le=LONGEST_LATENCY_SECONDS)]
+    uid: Annotated[str, Meta(min_length=1, max_length=253)] | None = None
+    generation: Annotated[int, Meta(ge=0, le=_LARGEST_EXACT)] | None = None
+
+
+class Refusal(StrEnum):
+    """Reason for refusing an outcome. It is not disclosed to the reporter, as it would reveal other services."""
+
+    NO_SERVICE = "noService"
+    NOT_PUSHED = "notPushed"
+    NOT_NAMED = "notNamed"
+
+
+class RefusedOutcome(Struct, frozen=True):
+    index: int
+    service: str
+    reason: str
+
+
+class _Answer(Struct, frozen=True):
+    accepted: int
+    refused: Sequence[RefusedOutcome]
+
+
+_decoder: msgspec.json.Decoder[tuple[Pushed, ...]] = msgspec.json.Decoder(
+    Annotated[tuple[Pushed, ...], Meta(max_length=MOST_OUTCOMES)]
+)
+_entries = msgspec.json.Decoder(list[Raw])
+_fields = msgspec.json.Decoder(dict[str, Raw])
+_encoder = msgspec.json.Encoder()
+
+
+def decode(body: bytes) -> tuple[Pushed, ...]:
+    """Decode a batch; BadOutcomesError names the first error."""
+    try:
+        return _decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise BadOutcomesError(_in_words(str(error), body)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _no_json(error) from None
+
+
+def refusal(service: Service | None, client_id: str) -> Refusal | None:
+    """Return why a reporter may not push outcomes for a service (None: not in the policy); None if it may."""
+    if service is None:
+        return Refusal.NO_SERVICE
+    outcomes = service.breaker.outcomes if service.breaker is not None else None
+    if outcomes is None or outcomes.source is not OutcomeSource.PUSHED:
+        return Refusal.NOT_PUSHED
+    return None if client_id in outcomes.reporters else Refusal.NOT_NAMED
+
+
+def refused(index: int, service: str, client_id: str) -> RefusedOutcome:
+    """Return a refused outcome for the response: the same text for every reason."""
+    remedy = "check the name, or have the policy list it in breaker.outcomes.reporters"
+    return RefusedOutcome(index, service, f"no service of this name accepts outcomes from {client_id!r}: {remedy}")
+
+
+def encode(accepted: int, refusals: Sequence[RefusedOutcome]) -> bytes:
+    """Return the response body."""
+    return _encoder.encode(_Answer(accepted, refusals))
+
+
+def _no_json(error: Exception) -> BadOutcomesError:
+    return BadOutcomesError(f"{_BODY}: not JSON: {error}: {_NO_LIST}")
+
+
+def _in_words(error: str, body: bytes) -> str:
+    """Return `path: value: reason: remedy`: the library names the place, but not the value."""
+    placed = _PLACED.fullmatch(error)
+    if placed is None:
+        return f"{_BODY}: {error}: {_NO_LIST}"
+    reason, index, field = placed[1], int(placed[2]), placed[3] or ""
+    of_an_object = _OF_AN_OBJECT.fullmatch(reason)
+    if of_an_object is not None:
+        reason, field = f"{of_an_object[1]} field", of_an_object[2]
+    try:
+        entry = _entries.decode(body)[index]
+        value = entry if not field else _fields.decode(entry).get(field)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:  # not JSON after the first error
+        raise _no_json(broken) from None
+    path = written_path((index, field) if field else (index,))
+    return f"{path}: {_shown(value)}: {reason}: {_REMEDIES.get(field, _NO_FIELD)}"
+
+
+def _shown(value: Raw | None) -> str:
+    if value is None:
+        return "(absent)"
+    text = " ".join(bytes(value).decode(errors="replace").split())
+    cut = text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"
+    return cut if cut.isprintable() else ascii(cut)[1:-1]
+
+
+SLOT_US = 100_000
+"""The shortest interval of a policy. Slots are aligned like intervals: an interval of 1s contains ten whole slots."""
+
+MOST_WAITING = 20_000
+"""Two batches of outcomes with Pod uids, or all services of the largest policy for 400 ms."""
+
+
+class Sum(Struct, gc=False):
+    """Sum of the outcomes of requests within one slot, or one outcome with a Pod's `uid`."""
+
+    slot: int
+    generation: int | None
+    uid: str | None = None
+    succeeded: int = 0
+    failed: int = 0
+    latency_us: int = 0
+
+    @property
+    def count(self) -> int:
+        return self.succeeded + self.failed
+
+    def outcomes(self, now_us: int) -> Outcomes:
+        """Return the sum with its age, measured from the middle of its slot.
+
+        The store has its own clock, so its intervals may begin anywhere in a slot. Measured from the middle, no outcome
+        is more than 50 ms off its arrival; if the clocks agree within 50 ms, all of them count in their interval.
+        """
+        age_us = max(0, now_us - self.slot * SLOT_US - SLOT_US // 2)
+        return Outcomes(self.succeeded, self.failed, self.latency_us, self.uid, self.generation, age_us)
+
+
+class PendingOutcomes(NamedTuple):
+    """Pending sums of one service, in order of arrival."""
+
+    plan: CounterPlan
+    sums: list[Sum]
+
+
+class Dropped(NamedTuple):
+    """Number of outcomes dropped for a service."""
+
+    service: str
+    outcomes: int
+
+
+class _Service(NamedTuple):
+    """Pending sums of one service: all in order of arrival, and by slot and generation those that can still grow."""
+
+    plan: CounterPlan
+    order: deque[Sum]
+    summed: dict[tuple[int, int | None], Sum]
+
+
+class Sums:
+    """Pending sums of all services. Beyond `most` sums, the service with the most pending sums loses its oldest.
+
+    So a push never costs another service a sum if that one has at most as many pending sums as the pushing service, or
+    at most an even share of `most`.
+    """
+
+    def __init__(self, most: int = MOST_WAITING) -> None:
+        self._most = most
+        self._waiting: dict[tuple[str, str], _Service] = {}
+        self._count = 0
+        self._alike: dict[int, dict[tuple[str, str], _Service]] = {}
+        """Services by their number of pending sums, to find one with the most."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, plan: CounterPlan, outcomes: Sequence[Pushed], at_us: int) -> list[Dropped]:
+        """Add outcomes of one service that arrived at `at_us`; return what was dropped to make room."""
+        slot, service = at_us // SLOT_US, self._waiting.get(plan.key)
+        if service is None:
+            service = self._waiting[plan.key] = _Service(plan, deque(), {})
+        for outcome in outcomes:
+            of = service.summed.get((slot, outcome.generation)) if outcome.uid is None else None
+            if of is None:
+                of = Sum(slot, outcome.generation, outcome.uid)
+                self._append(service, of)
+            if outcome.ok:
+                of.succeeded += 1
+            else:
+                of.failed += 1
+            of.latency_us += round(outcome.latency * 1_000_000)
+        return [self._drop(service) for _ in range(self._count - self._most)]
+
+    def take(self, most_each: int = MOST_WAITING, before_slot: int | None = None) -> list[PendingOutcomes]:
+        """Remove and return the oldest sums of each service, at most `most_each`, of slots before `before_slot`."""
+        taken = [
+            PendingOutcomes(service.plan, self._pop(service, most_each, before_slot))
+            for service in tuple(self._waiting.values())
+        ]
+        return [waiting for waiting in taken if waiting.sums]
+
+    def take_of(self, plan: CounterPlan) -> list[Sum]:
+        """Remove and return all sums of one service."""
+        service = self._waiting.get(plan.key)
+        return [] if service is None else self._pop(service, MOST_WAITING, None)
+
+    def _append(self, service: _Service, of: Sum) -> None:
+        service.order.append(of)
+        if of.uid is None:
+            service.summed[of.slot, of.generation] = of
+        self._resized(service, 1)
+
+    def _pop(self, service: _Service, most: int, before_slot: int | None) -> list[Sum]:
+        order, popped = service.order, list[Sum]()
+        while order and len(popped) < most and (before_slot is None or order[0].slot < before_slot):
+            of = order.popleft()
+            popped.append(of)
+            if of.uid is None:
+                del service.summed[of.slot, of.generation]
+        if popped:
+            self._resized(service, -len(popped))
+        return popped
+
+    def _resized(self, service: _Service, by: int) -> None:
+        """Update the counts after a service's pending sums changed in number by `by`."""
+        key, count = service.plan.key, len(service.order)
+        self._count += by
+        if count != by:
+            alike = self._alike[count - by]
+            del alike[key]
+            if not alike:
+                del self._alike[count - by]
+        if count:
+            self._alike.setdefault(count, {})[key] = service
+        else:
+            del self._waiting[key]
+
+    def _drop(self, pusher: _Service) -> Dropped:
+        most = max(self._alike)
+        service = pusher if len(pusher.order) == most else next(iter(self._alike[most].values()))
+        [of] = self._pop(service, 1, None)
+        return Dropped(service.plan.service, of.count)

@@ -1,1 +1,0 @@
-"""Outcomes pushed by reporters: report format, and sums of many reports."""

@@ -1,0 +1,67 @@
+"""Editing of the overrides document: one service's entries change, expired entries are removed."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import yaml
+from msgspec.structs import replace
+
+from webhook.core.document.yaml.nodes import resolved
+from webhook.core.overrides.entry import Override
+from webhook.core.overrides.loading import load
+
+_WIDEST = 1 << 20
+
+
+def with_entries(
+    entries: Iterable[Override], service: str, its: Iterable[Override], now_us: int
+) -> tuple[Override, ...]:
+    """Return the live entries with `its` as those of the service."""
+    return (*without_service(entries, service, now_us), *its)
+
+
+def without_service(entries: Iterable[Override], service: str, now_us: int) -> tuple[Override, ...]:
+    """Return the live entries of all other services."""
+    return tuple(entry for entry in entries if entry.until_us > now_us and entry.service != service)
+
+
+def without_replaced(former: Iterable[Override], new: Override) -> tuple[Override, ...]:
+    """Return entries without the parts that `new` replaces: states of breaker and queue, a reset of the same window."""
+    of_breaker = new.breaker is not None or new.reset_at is not None
+    left = []
+    for entry in former:
+        reset, newer = entry.quota_reset, new.quota_reset
+        is_done_again = reset is not None and newer is not None and reset.window == newer.window
+        kept = replace(entry, quota_reset=None) if is_done_again else entry
+        kept = replace(kept, breaker=None, reset_at=None) if of_breaker else kept
+        left.append(replace(kept, queue=None) if new.queue is not None else kept)
+    return tuple(entry for entry in left if entry.things)
+
+
+def written(entries: Iterable[Override]) -> bytes:
+    """Return the document of some entries."""
+    return _text([entry.plain() for entry in entries])
+
+
+def parse_entry(plain: dict[str, Any]) -> Override:
+    """Return the entry with these fields, checked. DocumentError: all problems, with paths from `[0]`."""
+    [entry] = load(_text([plain])).entries
+    return entry
+
+
+class _Dumper(yaml.SafeDumper):
+    """Also quotes strings that only Podgate's reader parses as other types, such as 1e3."""
+
+
+def _string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, None if isinstance(resolved(text), str) else "'")
+
+
+_Dumper.add_representer(str, _string)
+
+
+def _text(plain: list[dict[str, Any]]) -> bytes:
+    text: str = yaml.dump(
+        plain, Dumper=_Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=_WIDEST
+    )
+    return text.encode()

@@ -1,0 +1,66 @@
+"""Admission of the overrides document: checked as a server loads it, and against the policy in force."""
+
+from collections.abc import Iterator
+
+from webhook.core.document import DocumentError
+from webhook.core.document.configmap import OVERRIDES_KEY, ConfigMap, NoDocumentError, document_of
+from webhook.core.kubernetes.admission_request import ALLOWED, ResponseStatus, respond
+from webhook.core.overrides import Override, remarks
+from webhook.core.overrides.loading import OverridesDocument, load
+from webhook.core.policy.model import Policy
+from webhook.core.policy_changes.policy_review import DocumentReview, PolicyReview, shortened
+
+NAME = "overrides"
+
+
+def review_overrides(asked: DocumentReview, policy: Policy | None, now_us: int) -> PolicyReview:
+    """Reject an invalid document, and new entries of another author or for services that the policy does not have.
+
+    Existing entries may name services that were removed since: they must not block changes to other entries. Without
+    a policy, service names are not checked.
+    """
+    errors: tuple[str, ...]
+    former = _former(asked.old)
+    try:
+        document = load(_raw(asked.new))
+        problems = (*document.clashes(now_us), *document.misattributed(former, asked.user))
+        errors = tuple(f"{OVERRIDES_KEY}:{problem}" for problem in problems)
+    except NoDocumentError as error:
+        errors = (str(error),)
+    except DocumentError as error:
+        errors = tuple(f"{OVERRIDES_KEY}:{problem}" for problem in error.problems)
+    warnings: tuple[str, ...] = ()
+    if not errors and policy is not None:
+        services = {service.name for service in policy.services}
+        new = [entry for entry in _live(document, now_us) if entry not in former]
+        unknown = dict.fromkeys(entry.service for entry in new if entry.service not in services)
+        known = ", ".join(sorted(services))
+        errors = tuple(f"{OVERRIDES_KEY}: no service {name!r}: the policy has {known}" for name in unknown)
+        warnings = tuple(f"{entry.service}: without effect: {idle}" for entry in new for idle in remarks(policy, entry))
+    if not errors:
+        return PolicyReview(respond(asked.uid, ALLOWED, warnings), asked.user, judged=True, document=NAME)
+    noun = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
+    head = f"OverridesInvalid: the overrides have {noun}, those in force stay:"
+    status = ResponseStatus(400, "BadRequest", "\n".join([head, *shortened(errors, "see podgate override --list")]))
+    return PolicyReview(
+        respond(asked.uid, status, has_lines=True), asked.user, judged=True, errors=errors, document=NAME
+    )
+
+
+def _live(document: OverridesDocument, now_us: int) -> Iterator[Override]:
+    for its in document.live(now_us).values():
+        yield from its
+
+
+def _former(old: ConfigMap | None) -> tuple[Override, ...]:
+    """Return the stored entries, none if they were invalid."""
+    try:
+        return () if old is None else load(_raw(old)).entries
+    except (NoDocumentError, DocumentError):
+        return ()
+
+
+def _raw(config_map: ConfigMap) -> bytes:
+    """Return the document; an empty ConfigMap has no overrides."""
+    is_empty = not (config_map.data or config_map.binary_data)
+    return b"" if is_empty else document_of(config_map, OVERRIDES_KEY)

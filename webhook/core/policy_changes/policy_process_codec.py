@@ -1,0 +1,72 @@
+"""Codec of policy checks between processes: requests and results as MessagePack."""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from webhook.core.document import DocumentError, LoadResult, Problem, Purpose, load
+from webhook.core.kubernetes.quantity import from_plain
+from webhook.core.policy.model import LoadedPolicy, Policy, Service
+from webhook.core.policy_changes.policy_review import DocumentReview, PolicyReview
+
+T = TypeVar("T")
+
+
+class _Head(Struct, frozen=True):
+    """A valid policy without its services."""
+
+    policy: Policy
+    hash: str
+    warnings: tuple[Problem, ...]
+
+
+class CheckResult(Struct, frozen=True):
+    """The result of `load`, or the problems that it raises.
+
+    Services are encoded one by one, so that the receiver of a thousand can handle reviews in between.
+    """
+
+    head: _Head | None = None
+    services: tuple[Raw, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @classmethod
+    def of(cls, loaded: LoadResult) -> "CheckResult":
+        policy = loaded.policy.policy
+        head = _Head(msgspec.structs.replace(policy, services=()), loaded.policy.hash, loaded.warnings)
+        return cls(head, tuple(Raw(_encoder.encode(service)) for service in policy.services))
+
+    def loaded(self, services: Iterable[Service]) -> LoadResult:
+        """Return or raise as `load` does, with the services that `service_of` has decoded."""
+        if self.head is None:
+            raise DocumentError(self.problems)
+        policy = msgspec.structs.replace(self.head.policy, services=tuple(services))
+        return LoadResult(LoadedPolicy(policy, self.head.hash), self.head.warnings)
+
+
+def check_policy(raw: bytes, purpose: Purpose) -> CheckResult:
+    """Load a document and return the result."""
+    try:
+        return CheckResult.of(load(raw, purpose))
+    except DocumentError as error:
+        return CheckResult(problems=error.problems)
+
+
+def encode(value: CheckResult | DocumentReview | PolicyReview) -> bytes:
+    return _encoder.encode(value)
+
+
+def decode(data: bytes, kind: type[T]) -> T:
+    """Decode what `encode` wrote. msgspec.MsgspecError: other data."""
+    return msgspec.msgpack.decode(data, type=kind, dec_hook=from_plain)
+
+
+def service_of(piece: Raw) -> Service:
+    """Decode one service of a result, as `decode`."""
+    return _service.decode(piece)
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=str)
+_service = msgspec.msgpack.Decoder(Service, dec_hook=from_plain)

@@ -1,0 +1,142 @@
+"""Admission of the policy document: the AdmissionReview of its ConfigMap, answered with all errors at once."""
+
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+
+from webhook.core.document import DocumentError, Purpose, load
+from webhook.core.document.configmap import KEY, NAME, NAMESPACE, OVERRIDES, ConfigMap, NoDocumentError, document_of
+from webhook.core.document.loading import load_unproved
+from webhook.core.kubernetes.admission_request import (
+    ALLOWED,
+    BadReviewError,
+    ResponseStatus,
+    object_of,
+    request_of,
+    respond,
+)
+from webhook.core.policy.model import Policy
+from webhook.core.quota.counter_resets import starts_empty
+from webhook.core.webhook_configurations import ClientConfig, TooManyEntriesError, configurations
+
+_LINES_MAX = 100
+_FRESH_MAX = 20
+"""Limit of warnings about counters: clients show every warning; the server's log has all of them."""
+_ANY = ClientConfig("https://podgate", b"")
+_config_map = msgspec.json.Decoder(ConfigMap)
+
+
+class PolicyReview(Struct, frozen=True):
+    """The response, and what was found. `judged` is False if Podgate does not handle the request."""
+
+    body: bytes
+    user: str
+    judged: bool
+    errors: tuple[str, ...] = ()
+    document: str = "policy"
+    """Name of the reviewed document."""
+
+
+class DocumentReview(Struct, frozen=True):
+    """A document to review, as decoded from its AdmissionReview."""
+
+    uid: str
+    user: str
+    new: ConfigMap
+    old: ConfigMap | None
+    purpose: Purpose = Purpose.SERVE
+    """The kind of server that will use it."""
+    is_of_overrides: bool = False
+
+
+def judge(body: bytes, purpose: Purpose = Purpose.SERVE) -> PolicyReview:
+    """Review a document as a server in this cluster would load it. BadReviewError: not an AdmissionReview."""
+    asked = decode_review(body, purpose)
+    return asked if isinstance(asked, PolicyReview) else review_policy(asked)
+
+
+def decode_review(body: bytes, purpose: Purpose = Purpose.SERVE) -> DocumentReview | PolicyReview:
+    """Return the document to review, or the response if there is none; fast, without parsing the document.
+
+    An update that does not change the document is always admitted: a bad document, stored while the webhook was down,
+    must not block changes to the ConfigMap's labels.
+    """
+    request = request_of(body)
+    user = request.user_info.username
+    is_ours = request.resource.resource == "configmaps" and request.namespace == NAMESPACE
+    if (
+        not is_ours
+        or request.name not in {NAME, OVERRIDES}
+        or request.sub_resource
+        or request.operation not in {"CREATE", "UPDATE"}
+    ):
+        return PolicyReview(respond(request.uid, ALLOWED), user, judged=False)
+    new = object_of(request.object, _config_map, "object")
+    if new is None:
+        raise BadReviewError("AdmissionReview.request.object is missing: CREATE and UPDATE of configmaps need it")
+    old = object_of(request.old_object, _config_map, "oldObject")
+    if old is not None and (old.data, old.binary_data) == (new.data, new.binary_data):
+        return PolicyReview(respond(request.uid, ALLOWED), user, judged=False)
+    return DocumentReview(request.uid, user, new, old, purpose, request.name == OVERRIDES)
+
+
+def review_policy(asked: DocumentReview) -> PolicyReview:
+    """Review the document itself: takes time in proportion to its size."""
+    try:
+        loaded = load(document_of(asked.new), asked.purpose)
+    except NoDocumentError as error:
+        errors: tuple[str, ...] = (str(error),)
+    except DocumentError as error:
+        errors = tuple(f"{KEY}:{problem}" for problem in error.problems)
+    else:
+        policy, before = loaded.policy.policy, _former(asked)
+        warnings = [
+            *_about_webhooks(before, policy),
+            *_about_counters(before, policy),
+            *(f"{KEY}:{warning}" for warning in loaded.warnings),
+        ]
+        return PolicyReview(respond(asked.uid, ALLOWED, warnings), asked.user, judged=True)
+    status = ResponseStatus(400, "BadRequest", _message(errors))
+    return PolicyReview(respond(asked.uid, status, has_lines=True), asked.user, judged=True, errors=errors)
+
+
+def _former(asked: DocumentReview) -> Policy | None:
+    """Return the stored policy, None if it was invalid: then it was never in force."""
+    try:
+        return load_unproved(document_of(asked.old), asked.purpose).policy if asked.old is not None else None
+    except (NoDocumentError, DocumentError):
+        return None
+
+
+def _about_webhooks(before: Policy | None, policy: Policy) -> Iterator[str]:
+    """Yield a warning if the webhook configurations must be applied again: nothing else reports that."""
+    try:
+        wanted = configurations(policy, _ANY)
+    except TooManyEntriesError as error:
+        yield f"{error}: {error.remedy}"
+        return
+    if before is not None and configurations(before, _ANY) != wanted:
+        yield "match, failureMode or exemptions changed: the leader follows, or else apply `podgate policy webhooks`"
+
+
+def _about_counters(before: Policy | None, policy: Policy) -> Iterator[str]:
+    """Yield warnings about limits that start empty after this change."""
+    if before is None:
+        return
+    lines = tuple(starts_empty(before, policy))
+    yield from lines[:_FRESH_MAX]
+    if len(lines) > _FRESH_MAX:
+        yield f"and {len(lines) - _FRESH_MAX} more limits start empty"
+
+
+def _message(errors: tuple[str, ...]) -> str:
+    noun = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
+    head = f"PolicyInvalid: the policy has {noun}, the one in force stays:"
+    return "\n".join([head, *shortened(errors, "see podgate policy lint")])
+
+
+def shortened(errors: tuple[str, ...], remedy: str) -> list[str]:
+    """Return as many errors as fit into a response."""
+    more = [f"and {len(errors) - _LINES_MAX} more: {remedy}"] if len(errors) > _LINES_MAX else []
+    return [*errors[:_LINES_MAX], *more]

@@ -1,0 +1,89 @@
+"""Encoded records of decisions, as a server keeps them, and their shared form. The encoder makes them from reviews."""
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from webhook.core.quota import Acquire, Receipt
+from webhook.core.reporting.decision_record import DecisionRecord
+from webhook.core.reporting.limit_record import NO_LIMITS, limit_rows, packed_limits
+from webhook.core.reporting.packed_record import GroupHead, OwnHead, group_head_of, own_head_of, unpacked
+from webhook.core.reporting.pod_compression import decompressed, packed_pod
+
+POD_MAX_BYTES = 8 * 1024
+"""Size above which a recorded Pod is left out."""
+
+
+class RecordHead(Struct, frozen=True, gc=False, array_like=True):
+    """The fields of a record that queries read: the first of its shared form."""
+
+    own: OwnHead
+    group: GroupHead
+
+
+class EncodedRecord(Struct, frozen=True, gc=False):
+    """A decision record in parts: its own fields and its group's, packed; its recorded Pods in JSON, empty if left out.
+
+    Limits are packed and Pods are compressed when the record is shared: most records never are.
+    """
+
+    own: bytes
+    group: bytes
+    pod: bytes = b""
+    old_pod: bytes = b""
+    asked: Acquire | None = None
+    receipt: Receipt | None = None
+    """The request to the store, and its answer; None if there was none."""
+    size: int = 0
+    """Bytes that it adds to those of earlier records, whose group and recorded Pod it may share."""
+
+    @property
+    def head(self) -> RecordHead:
+        return RecordHead(own_head_of(self.own), group_head_of(self.group))
+
+    def read(self) -> DecisionRecord:
+        """Return the whole record."""
+        return _whole(self.own, self.group, self._limits(), self.pod, self.old_pod)
+
+    @property
+    def shared(self) -> bytes:
+        """Return the whole record in its packed form, as replicas share it."""
+        return b"".join(
+            (_ARRAY_OF_FIVE, self.own, self.group, self._limits(), packed_pod(self.pod), packed_pod(self.old_pod))
+        )
+
+    def _limits(self) -> bytes:
+        return NO_LIMITS if self.asked is None or self.receipt is None else packed_limits(self.asked, self.receipt)
+
+
+class _Shared(Struct, frozen=True, gc=False, array_like=True):
+    own: Raw
+    group: Raw
+    limits: Raw
+    pod: bytes
+    old_pod: bytes
+
+
+_ARRAY_OF_FIVE = b"\x95"
+"""The beginning of a `_Shared`: MessagePack writes an array as its length and its elements."""
+_unpack = msgspec.msgpack.Decoder(_Shared).decode
+head_of_shared = msgspec.msgpack.Decoder(RecordHead).decode
+"""Returns the head of a record in its shared form. Raises msgspec.MsgspecError."""
+
+
+def record_of_shared(raw: bytes) -> DecisionRecord:
+    """Return a record from its shared form. ValueError: it is none."""
+    one = _unpack(raw)
+    return _whole(
+        one.own,
+        one.group,
+        one.limits,
+        decompressed(one.pod, POD_MAX_BYTES),
+        decompressed(one.old_pod, POD_MAX_BYTES),
+    )
+
+
+def _whole(own: bytes | Raw, group: bytes | Raw, limits: bytes | Raw, pod: bytes, old_pod: bytes) -> DecisionRecord:
+    pods = {"recorded": pod, "recorded_old": old_pod}
+    present = {name: Raw(one) for name, one in pods.items() if one}
+    return replace(unpacked(own, group), limits=limit_rows(limits), **present)

@@ -1,1 +1,0 @@
-"""Encoded decision records: their parts in MessagePack, and the encoder of reviews."""

@@ -1,0 +1,243 @@
+"""Parts of the status documents: limits, breakers, decision records, overload, store, and ServiceStatus objects."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from webhook.core.admission.denials import utc
+from webhook.core.breaker import BreakerView
+from webhook.core.ledger.live_set import LiveSet
+from webhook.core.overload import OverloadCause
+from webhook.core.quota import CounterPlan, Holder, ServiceSnapshot, Use, WindowPlan
+from webhook.core.quota.pod_cost import shown
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionsStatus:
+    """Records of this server: kept, written to the shared store, dropped before that, and the current error.
+
+    `written` is None without a shared store.
+    """
+
+    kept: int
+    written: int | None = None
+    dropped: int = 0
+    error: str = ""
+
+    @property
+    def document(self) -> dict[str, int | str | None]:
+        """Return the part of the status document."""
+        return {"kept": self.kept, "written": self.written, "dropped": self.dropped, "error": self.error or None}
+
+
+NO_DECISIONS = DecisionsStatus(0)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreServer:
+    """A Redis server: its address in a Cluster, what it says of itself ("" for nothing), and the time it took."""
+
+    name: str
+    version: str
+    eviction_policy: str
+    latency_us: int
+    run_id: str = ""
+    """By which a process of Redis is known, whatever its address is called."""
+    append_only: bool | None = None
+    """Whether it writes each change to its append-only file; None if it does not say."""
+    save: str | None = None
+    """When it saves snapshots, as its `save` says; None: not known, or not asked for because of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreServers:
+    """The servers of a store; the error if they did not tell."""
+
+    servers: Sequence[StoreServer] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StorePlace:
+    """Where in a Redis counters are: the name of the cluster in their keys, and the number of the database."""
+
+    cluster: str = ""
+    database: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatus:
+    """The kind of store, its error ("" for none), and the rules that apply to services meanwhile."""
+
+    kind: str
+    error: str = ""
+    mode: str = ""
+    servers: StoreServers = StoreServers()
+    place: StorePlace = StorePlace()
+
+
+def place_document(store: StoreStatus) -> dict[str, Any]:
+    """Return where counters are, by which processes are compared."""
+    return {
+        "cluster": store.place.cluster or None,
+        "database": store.place.database,
+        "servers": [
+            {
+                "name": one.name or None,
+                "version": one.version or None,
+                "evictionPolicy": one.eviction_policy or None,
+                "latencySeconds": one.latency_us / 1_000_000,
+                "runId": one.run_id or None,
+                "appendOnly": one.append_only,
+                "save": one.save,
+            }
+            for one in store.servers.servers
+        ],
+        "serversError": store.servers.error or None,
+    }
+
+
+class Guarded(NamedTuple):
+    """Number of breakers in OPEN or HALF_OPEN, and the number from which a further trip is held back."""
+
+    opened: int
+    open_max: int
+
+
+def guarded(plans: Iterable[CounterPlan], snapshots: Mapping[str, ServiceSnapshot]) -> Guarded | None:
+    """Return the count over the known breakers; None if no trip is ever held back."""
+    opened, open_max = 0, None
+    for plan in plans:
+        if plan.breaker is None or plan.breaker.open_max is None:
+            continue
+        snapshot, open_max = snapshots.get(plan.service), plan.breaker.open_max
+        opened += snapshot is not None and snapshot.breaker is not None and snapshot.breaker.state.is_tripped
+    return None if open_max is None else Guarded(opened, open_max)
+
+
+def service_status(plan: CounterPlan, view: BreakerView) -> dict[str, Any]:
+    """Return `status`, ready for JSON; empty without a breaker in force. Absent values are left out.
+
+    Times are UTC in RFC 3339 format. `openUntil` may be the end of a manual state.
+    """
+    if plan.breaker is None:
+        return {}
+    shown = {
+        "state": str(view.state),
+        "mode": str(plan.breaker_mode),
+        "since": _moment(view.since_us),
+        "reason": view.reason or None,
+        "generation": view.generation,
+        "trippedAt": _moment(view.tripped_at_us),
+        "trippedBy": view.tripped_by or None,
+        "openUntil": _moment(view.open_until_us),
+        "probes": {
+            "needed": plan.breaker.probes,
+            "leased": view.probes_leased,
+            "succeeded": view.probes_succeeded,
+            "early": view.early,
+        },
+    }
+    return {"breaker": {name: value for name, value in shown.items() if value is not None}}
+
+
+def _moment(at_us: int) -> str | None:
+    return utc(at_us) if at_us else None
+
+
+_SECOND_US = 1_000_000
+
+
+def limits_of(snapshot: ServiceSnapshot | None, plan: CounterPlan | None) -> Iterable[tuple[str, Use]]:
+    """Yield each limit by namespace; without usage if it is unknown, or if all namespaces are idle."""
+    if snapshot is not None and snapshot.uses:
+        for namespace, uses in sorted(snapshot.uses.items()):
+            for use in uses:
+                yield namespace, use
+    elif plan is not None:
+        for use in (
+            *unused_limits(plan.windows, Holder.SERVICE),
+            *(LiveSet().uses(plan.standing, 0) if plan.standing else ()),
+        ):
+            yield "", use
+
+
+def unused_limits(windows: Iterable[WindowPlan], of: Holder) -> Iterable[Use]:
+    return (Use(window.name, limit.resource, 0, limit.hard, of=of) for window in windows for limit in window.limits)
+
+
+def limit_row(use: Use, namespace: str, snapshot: ServiceSnapshot | None) -> dict[str, Any]:
+    """Return the row of one limit; without a snapshot all but `hard` is null.
+
+    `nextFree` is null if capacity is free now, or never will be. A limit on live Pods has no such time; it
+    has the current `surge` above `hard`, and whether it is enforced.
+    """
+    limit: dict[str, Any] = {"window": use.window, "resource": use.resource, "namespace": namespace or None}
+    if use.of is Holder.STANDING:
+        limit["surge"] = shown(use.resource, use.surge) if snapshot is not None else None
+        limit["enforced"] = snapshot.is_standing_known if snapshot is not None else None
+    hard = shown(use.resource, use.hard)
+    if snapshot is None:
+        return {**limit, "used": None, "hard": hard, "full": None, "nextFree": None, "nextFreeSeconds": None}
+    waits = use.free_at_us is not None and use.free_at_us > snapshot.at_us
+    return {
+        **limit,
+        "used": shown(use.resource, use.used),
+        "hard": hard,
+        "full": use.used >= use.hard + use.surge,
+        "nextFree": moment(use.free_at_us) if waits else None,
+        "nextFreeSeconds": seconds(use.free_at_us - snapshot.at_us) if waits and use.free_at_us else 0,
+    }
+
+
+def breaker_row(view: BreakerView, now_us: int, plan: CounterPlan | None) -> dict[str, Any]:
+    """Return the row of a breaker; `openUntil` may be an override's end, `failed` has sources without early probes."""
+    return {
+        "state": view.state,
+        "reason": view.reason,
+        "since": moment(view.since_us),
+        "generation": view.generation,
+        "trippedAt": moment(view.tripped_at_us),
+        "trippedBy": view.tripped_by or None,
+        "openUntil": moment(view.open_until_us),
+        "openRemainingSeconds": seconds(view.open_remaining_us(now_us)),
+        "probes": {
+            "leased": view.probes_leased,
+            "succeeded": view.probes_succeeded,
+            "needed": plan.breaker.probes if plan and plan.breaker else None,
+            "early": view.early,
+        },
+        "failed": list(view.failed),
+    }
+
+
+def moment(at_us: int | None) -> str | None:
+    return utc(at_us) if at_us else None
+
+
+def seconds(span_us: int) -> int:
+    """Return whole seconds, rounded up: a countdown shows 0 only when it is over."""
+    return -(-span_us // _SECOND_US)
+
+
+@dataclass(frozen=True, slots=True)
+class OverloadStatus:
+    """Why a server is overloaded, by cause, since when, and how many Pods it has gated since; no cause: it is not."""
+
+    causes: Mapping[OverloadCause, str] = field(default_factory=dict)
+    since_us: int = 0
+    gated: int = 0
+
+    @property
+    def document(self) -> dict[str, Any] | None:
+        """Return the part of the status document; None without an overload."""
+        if not self.causes:
+            return None
+        return {
+            "since": moment(self.since_us),
+            "reasons": [{"reason": cause, "message": text} for cause, text in self.causes.items()],
+            "gatedPods": self.gated,
+        }
+
+
+NO_OVERLOAD = OverloadStatus()

@@ -1,0 +1,6 @@
+"""Explanation: what each entry of a policy did to a Pod, or why it did nothing."""
+
+from webhook.core.rule_notes.changes import JsonChange, changes
+from webhook.core.rule_notes.explain import Act, ChangedField, Note, explain
+
+__all__ = ["Act", "ChangedField", "JsonChange", "Note", "changes", "explain"]

@@ -1,0 +1,122 @@
+"""Attribution of changes to policy entries: what each writes alone, or what is missing without it."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jsonpatch
+import msgspec
+from msgspec.structs import replace
+
+from webhook.core.admission import mutation
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.policy.model import Modes, Service
+from webhook.core.policy_spec import Mode, QosClass
+from webhook.core.rule_notes.changes import JsonChange, Piece, changes
+from webhook.core.rule_notes.entries import EntryKind, PolicyEntry, bare, entries, for_class
+
+_pod = msgspec.json.Decoder(Pod)
+
+
+class Case(NamedTuple):
+    """A new Pod as submitted; `after`: with all stanzas enforced that are not Disabled; `stored`: under their modes."""
+
+    document: Any
+    policy_hash: str
+    acting: Service
+    qos: QosClass | None
+    """The class that its placement goes by, None if it goes by none."""
+    pod: Pod
+    after: Pod
+    stored: Pod
+    found: list[JsonChange]
+    """The changes from the Pod to `after`."""
+    ours: frozenset[Piece]
+    """Podgate's label and annotation."""
+
+    @classmethod
+    def of(cls, document: Any, service: Service, policy_hash: str) -> "Case":
+        """Rewrite a Pod. ValueError: an unreadable quantity."""
+        # A disabled concern is not read: it may hold an invalid amount.
+        unseen = [concern for concern in ("placement", "resources") if getattr(service.modes, concern) is Mode.DISABLED]
+        acting = replace(service, modes=Modes(), **dict.fromkeys(unseen))
+        pod = _decoded(document)
+        qos = mutation.class_to_be(pod, replace(service, placement=acting.placement))
+        rewritten = _rewritten(document, pod, for_class(acting, qos), policy_hash)
+        is_off = service.modes.all_disabled()
+        stored = pod if is_off else _decoded(_rewritten(document, pod, service, policy_hash))
+        found = changes(document, rewritten)
+        ours = pieces(changes(document, _rewritten(document, pod, bare(service), policy_hash)))
+        return cls(document, policy_hash, acting, qos, pod, _decoded(rewritten), stored, found, ours)
+
+    def by(self, service: Service) -> frozenset[Piece]:
+        """Return what the rules of `service` would write."""
+        return pieces(changes(self.document, _rewritten(self.document, self.pod, service, self.policy_hash)))
+
+
+def _decoded(document: Any) -> Pod:
+    return _pod.decode(msgspec.json.encode(document))
+
+
+def _rewritten(document: Any, pod: Pod, service: Service, policy_hash: str) -> Any:
+    copy = msgspec.json.decode(msgspec.json.encode(document))
+    patch = msgspec.to_builtins(mutation.rewrite(pod, service, policy_hash))
+    # Round trip through JSON, so that tuples become lists.
+    return msgspec.json.decode(msgspec.json.encode(jsonpatch.apply_patch(copy, patch, in_place=True)))
+
+
+def pieces(found: list[JsonChange]) -> frozenset[Piece]:
+    return frozenset(piece for change in found for _, piece in change.pieces)
+
+
+def credited(case: Case) -> list[tuple[PolicyEntry, frozenset[Piece]]]:
+    """Return every active entry with the pieces that it wrote; two entries may have written the same one."""
+    written = pieces(case.found) - case.ours
+    shares = [(entry, written & case.by(entry.alone)) for entry in entries(case.acting, case.qos)]
+    # A change that needs several entries is credited to those that name its resource, else to those that it needs.
+    for part in (_speaks_of, _spared):
+        unclaimed = written.difference(*(mine for _, mine in shares))
+        if unclaimed:
+            shares = [(entry, mine | (unclaimed & part(entry, case))) for entry, mine in shares]
+    return _decided(shares, case)
+
+
+def _decided(
+    shares: list[tuple[PolicyEntry, frozenset[Piece]]], case: Case
+) -> list[tuple[PolicyEntry, frozenset[Piece]]]:
+    """Credit each amount to the one entry that decided it, if several lead to it."""
+    claims: dict[Piece, list[PolicyEntry]] = {}
+    for entry, mine in shares:
+        for piece in mine if entry.concern == "resources" else ():
+            claims.setdefault(piece, []).append(entry)
+    decided = {piece: min(of, key=_rank(piece, case)).rule for piece, of in claims.items() if len(of) > 1}
+    return [
+        (entry, frozenset(piece for piece in mine if decided.get(piece, entry.rule) == entry.rule))
+        for entry, mine in shares
+    ]
+
+
+def _rank(piece: Piece, case: Case) -> Callable[[PolicyEntry], tuple[bool, bool, int]]:
+    """Order entries: first a necessary one, then one with exactly this value, then by field."""
+    words = _LIMITS_BY if "limits" in piece.place else _REQUESTS_BY
+
+    def rank(entry: PolicyEntry) -> tuple[bool, bool, int]:
+        word = entry.rule.partition("[")[0].rpartition(".")[2]
+        return piece in case.by(entry.rest), entry.amount != msgspec.json.decode(piece.value), words.index(word)
+
+    return rank
+
+
+_RATIOS = ("defaultRequestRatio", "maxLimitRequestRatio")
+_LIMITS_BY = (*_RATIOS, "defaultLimitRatio", "default", "max", "min", "defaultRequest")
+_REQUESTS_BY = (*_RATIOS, "defaultRequest", "default", "min", "max", "defaultLimitRatio")
+
+
+def _speaks_of(entry: PolicyEntry, case: Case) -> frozenset[Piece]:
+    """Return the amounts of the resource that the entry gives a default or a ratio for."""
+    amounts = pieces(case.found) if entry.kind in {EntryKind.DEFAULT, EntryKind.RATIO} else ()
+    return frozenset(piece for piece in amounts if piece.place[-1] == entry.key)
+
+
+def _spared(entry: PolicyEntry, case: Case) -> frozenset[Piece]:
+    """Return the pieces that would not be written without the entry."""
+    return pieces(case.found) - case.by(entry.rest)

@@ -1,0 +1,235 @@
+"""Notes for the entries of a policy: what each did to a Pod, why it did nothing, and in which stage of a review."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import msgspec
+
+from webhook.core import container_resources, placement
+from webhook.core.admission import mutation, rewrite_warnings
+from webhook.core.admission.decision import Decision, Half
+from webhook.core.findings import Violation
+from webhook.core.kubernetes.name_patterns import matches_any
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.placement import allowed, scalar_fields
+from webhook.core.policy.model import Service
+from webhook.core.policy_spec import LabelSource, Mode
+from webhook.core.rule_notes import words
+from webhook.core.rule_notes.attribution import Case, credited
+from webhook.core.rule_notes.changes import Piece
+from webhook.core.rule_notes.entries import PolicyEntry, entries
+
+
+class Act(StrEnum):
+    """Effect of an entry, shown as the sign before its line."""
+
+    WROTE = "+"
+    NOTHING = "="
+    LEFT = "!"
+    IDLE = "-"
+
+
+class ChangedField(NamedTuple):
+    """One change, by JSON Pointer into the rewritten Pod, or for a removal into the original Pod."""
+
+    pointer: str
+    place: str
+    """The place as text for readers."""
+    words: str
+    is_removal: bool
+
+
+class Note(NamedTuple):
+    """The effect of one entry on a Pod. `owed`: violations that the validating half reports."""
+
+    rule: str
+    act: Act
+    words: str
+    marks: tuple[ChangedField, ...] = ()
+    owed: tuple[Violation, ...] = ()
+    is_wish: bool = False
+    is_checked: bool = False
+
+
+def explain(
+    document: Any, service: Service, policy_hash: str, namespace_labels: Mapping[str, str] | None = None
+) -> tuple[Note, ...]:
+    """Return a note for every entry of a service's placement and resources, and for Podgate's own label and annotation.
+
+    `document` is the new Pod as submitted, `service` as in the policy. ValueError: an unreadable quantity.
+    """
+    sources = _sources(service)
+    service = service.in_namespace(namespace_labels or {})
+    case = Case.of(document, service, policy_hash)
+    notes = {
+        entry.rule: _note(entry._replace(source=sources.get(entry.rule)), case, service, mine)
+        for entry, mine in credited(case)
+    }
+    in_order = [notes.get(entry.rule) or _unseen(entry) for entry in entries(service)]
+    return (_identity(case, service), *in_order, *_of_the_whole(case, service))
+
+
+def _sources(service: Service) -> dict[str, LabelSource]:
+    """Return the label that each label or annotation is copied from, by rule."""
+    placement = service.placement
+    kinds = {} if placement is None else {"labels": placement.labels, "annotations": placement.annotations}
+    return {
+        f"placement.{kind}[{key}]": value
+        for kind, values in kinds.items()
+        for key, value in values.items()
+        if isinstance(value, LabelSource)
+    }
+
+
+def _unseen(entry: PolicyEntry) -> Note:
+    return Note(entry.rule, Act.IDLE, "mode Disabled: not evaluated", is_wish=entry.is_wish)
+
+
+def _note(entry: PolicyEntry, case: Case, service: Service, mine: frozenset[Piece]) -> Note:
+    mode: Mode = getattr(service.modes, entry.concern)
+    marks, lacking = _marks(entry, case, mine), _owed(entry, case.after)
+    if marks and mode is not Mode.ENFORCE:
+        would_write = ", ".join(mark.place for mark in marks)
+        act, text, marks = Act.IDLE, [f"mode {mode}: not acted on, would write {would_write}"], ()
+    elif marks and not lacking:
+        act, text = Act.WROTE, _descriptions(marks)
+    else:
+        act = Act.LEFT if lacking else Act.NOTHING
+        text = [*_descriptions(marks), words.of_nothing(entry, case.after, lacking, mode)]
+    judged = case.stored if mode is Mode.ENFORCE else case.after  # as in the validating half
+    owed = tuple(_owed(entry, judged))
+    return Note(entry.rule, act, "; ".join(text), marks, owed, entry.is_wish, is_checked=not entry.is_wish)
+
+
+def _descriptions(marks: tuple[ChangedField, ...]) -> list[str]:
+    """Return the distinct descriptions of what was written; "set" where some have none."""
+    different = list(dict.fromkeys(mark.words for mark in marks if not mark.is_removal))
+    return [words or "set" for words in different] if any(different) else []
+
+
+def _marks(entry: PolicyEntry, case: Case, mine: frozenset[Piece]) -> tuple[ChangedField, ...]:
+    credited = [(change, at, piece.value) for change in case.found for at, piece in change.pieces if piece in mine]
+    shared = words.of_all(entry, case.pod, case.after, [(change, at) for change, at, _ in credited])
+    return tuple(
+        ChangedField(
+            at,
+            rewrite_warnings.path_in_words(case.pod if change.after is None else case.after, at),
+            (shared if change.after is not None else "")
+            or words.of_change(
+                entry,
+                case.pod,
+                change,
+                at,
+                msgspec.json.decode(value) if value else None,
+            ),
+            change.after is None,
+        )
+        for change, at, value in credited
+    )
+
+
+def _owed(entry: PolicyEntry, pod: Pod) -> list[Violation]:
+    plan, ranged = entry.alone.placement_plan, entry.alone.range_plan
+    found = [] if plan is None else list(placement.violations(pod, plan))
+    return found if ranged is None else found + container_resources.violations(pod, ranged)
+
+
+def _identity(case: Case, service: Service) -> Note:
+    """Return the note for Podgate's label and annotation."""
+    rule = "service"
+    if service.modes.all_disabled():
+        return Note(rule, Act.IDLE, "all modes are Disabled: neither label nor annotation is written")
+    marks = tuple(
+        ChangedField(
+            at,
+            rewrite_warnings.path_in_words(case.after, at),
+            _OURS[part] + ("" if change.former is None else ", overrides what the Pod had"),
+            is_removal=False,
+        )
+        for change in case.found
+        for at, piece in change.pieces
+        if piece in case.ours
+        for part in _OURS
+        if part in piece.place
+    )
+    return Note(rule, Act.WROTE if marks else Act.NOTHING, "" if marks else "already so", marks)
+
+
+_OURS = {"labels": "the service of the Pod", "annotations": "the policy that rewrote it"}
+
+
+def _of_the_node(pod: Pod, service: Service) -> Iterator[Note]:
+    """Yield a note for a Pod with a nodeName."""
+    plan, own = service.placement_plan, pod.spec.node_name
+    if plan is None or not own or service.modes.placement is Mode.DISABLED:
+        return
+    rule, owed = "placement.allowNodeName", tuple(scalar_fields.node_name_violations(pod, plan))
+    if owed:
+        yield Note(rule, Act.LEFT, f"false: spec.nodeName {own} is not allowed", owed=owed, is_checked=True)
+    else:
+        yield Note(rule, Act.NOTHING, f"true: spec.nodeName {own} stays, and no scheduler places the Pod")
+
+
+def _of_allow(case: Case, service: Service) -> Iterator[Note]:
+    """Yield a note for `allow`."""
+    plan = service.placement_plan
+    if plan is None or not allowed.requires(plan) or service.modes.placement is Mode.DISABLED:
+        return
+    pod = case.stored if service.modes.placement is Mode.ENFORCE else case.after
+    owed = tuple(allowed.violations(pod, plan.for_pod(pod, case.qos)))
+    if owed:
+        yield Note("placement.allow", Act.LEFT, "; ".join(one.text for one in owed), owed=owed, is_checked=True)
+    else:
+        yield Note("placement.allow", Act.NOTHING, "all that the Pod sets is allowed", is_checked=True)
+
+
+def _of_the_whole(case: Case, service: Service) -> Iterator[Note]:
+    """Yield notes for effects of several entries."""
+    yield from _of_the_node(case.pod, service)
+    yield from _of_allow(case, service)
+    rules = service.resources
+    if rules is None or service.modes.resources is Mode.DISABLED:
+        return
+    containers = (*(case.pod.spec.containers or ()), *(case.pod.spec.init_containers or ()))
+    ignored = [one.name for one in containers if matches_any(rules.container.ignore, one.name)]
+    if ignored:
+        yield Note("resources.container.ignore", Act.NOTHING, f"leaves {', '.join(ignored)} alone")
+    moved = mutation.qos_change(case.pod, service)
+    if moved is not None:
+        yield Note("resources", Act.WROTE, f"the Pod's QoS class becomes {moved[1]}, it was {moved[0]}")
+
+
+def trace(decisions: Sequence[Decision], notes: Sequence[Note]) -> list[dict[str, str]]:
+    """Return the findings in order, the notes after those of the rewriting and checking stages."""
+    found = []
+    for decision in decisions:
+        for index, step in enumerate(decision.steps):
+            found.append({"half": decision.half, "stage": step.stage, "found": step.found})
+            if ends_notes(decision, index):
+                text = _notes_of_rewrite(notes) if decision.half is Half.MUTATE else _checked(notes)
+                found += [{"half": decision.half, "stage": step.stage, "found": one} for one in text]
+    return [{key: str(value) for key, value in entry.items()} for entry in found]
+
+
+def ends_notes(decision: Decision, index: int) -> bool:
+    """Return whether a step is the last of the stage that notes belong to."""
+    stage = "rewrite" if decision.half is Half.MUTATE else "check"
+    steps = decision.steps
+    return steps[index].stage == stage and (index + 1 == len(steps) or steps[index + 1].stage != stage)
+
+
+def owed_text(note: Note) -> str:
+    return ", ".join(f"{lack.code} at {lack.field}" for lack in note.owed)
+
+
+def _notes_of_rewrite(notes: Sequence[Note]) -> Iterator[str]:
+    for note in notes:
+        places = ", ".join(mark.place for mark in note.marks)
+        yield ": ".join(part for part in (note.rule, note.words, places) if part)
+
+
+def _checked(notes: Sequence[Note]) -> Iterator[str]:
+    for note in notes:
+        if note.is_checked:
+            yield f"{note.rule}: {owed_text(note) or 'holds'}"

@@ -1,1 +1,0 @@
-"""Load that is assumed of Pods which are not measured yet: how much, and on which nodes."""

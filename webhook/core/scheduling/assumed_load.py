@@ -1,0 +1,152 @@
+"""Assumed load: the expected load of Pods that were assigned to a node lately, and are not measured yet.
+
+Why: docs/design/assumed-load.md.
+"""
+
+from collections.abc import KeysView, Mapping
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from webhook.core.kubernetes import pod_requests
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.policy_spec.scheduling import Estimate
+from webhook.core.scheduling.node_load import Decay
+
+_MILLI = pod_requests.NANO // 1000
+_CPU_MILLIS = 250.0
+_MEMORY_BYTES = 200.0 * (1 << 20)
+"""Expected of a Pod that asks for nothing."""
+
+
+class PodLoad(NamedTuple):
+    cpu_millis: float
+    memory_bytes: float
+
+
+NO_LOAD = PodLoad(0.0, 0.0)
+
+
+def expected_load(pod: Pod, estimate: Estimate) -> PodLoad:
+    """Return the load expected of a Pod: a factor of the larger of request and limit, a default without either."""
+    cpu, memory = _larger(pod, "cpu") / _MILLI, _larger(pod, "memory") / pod_requests.NANO
+    return PodLoad(
+        cpu * estimate.cpu if cpu else _CPU_MILLIS,
+        memory * estimate.memory if memory else _MEMORY_BYTES,
+    )
+
+
+def _larger(pod: Pod, resource: str) -> int:
+    """Return the larger of a Pod's request and limit. The API server has checked that they are quantities."""
+    return max(pod_requests.total(pod, "requests", resource), pod_requests.total(pod, "limits", resource))
+
+
+CONFIRMED_SECONDS = 5.0
+"""A Pod whose assignment the watch does not confirm within this time was not assigned."""
+
+
+class Assignment(Struct, gc=False):
+    """A Pod on a node. `is_tentative`: the node was scored best, and the watch has not confirmed the Pod there."""
+
+    node: str
+    load: PodLoad
+    since_seconds: float
+    settle_seconds: float
+    is_tentative: bool
+
+
+class AssumedLoad:
+    """Assignments of the last minutes by node and Pod uid, and the sum of their load by node.
+
+    A Pod's whole expected load counts until `settle`. Then its share fades with the decay of the nodes' average: what
+    is no longer assumed is what the average has taken in.
+    """
+
+    def __init__(self, decay: Decay, window_seconds: float) -> None:
+        self._decay = decay
+        self._window_seconds = window_seconds
+        self._node_of: dict[str, str] = {}
+        self._pods: dict[str, dict[str, Assignment]] = {}
+        """By node, then by uid. Nodes without such Pods are not in it."""
+
+    def configure(self, decay: Decay, window_seconds: float) -> None:
+        """Use another decay and window from now on."""
+        self._decay = decay
+        self._window_seconds = window_seconds
+
+    def __len__(self) -> int:
+        return len(self._node_of)
+
+    def nodes(self) -> KeysView[str]:
+        """Return the nodes with assignments."""
+        return self._pods.keys()
+
+    def counts(self) -> Mapping[str, int]:
+        """Return how many assignments each node has; a node without one is not in it."""
+        return {node: len(pods) for node, pods in self._pods.items()}
+
+    def of(self, node: str, now_seconds: float) -> PodLoad:
+        """Return the assumed load of a node as of now. Pods that are measured, or were not confirmed, are dropped."""
+        pods = self._pods.get(node)
+        if pods is None:
+            return NO_LOAD
+        over: list[str] = []
+        cpu_millis = memory_bytes = 0.0
+        for uid, pod in pods.items():
+            age_seconds = now_seconds - pod.since_seconds
+            faded_seconds = age_seconds - pod.settle_seconds
+            if age_seconds > CONFIRMED_SECONDS if pod.is_tentative else faded_seconds > self._window_seconds:
+                over.append(uid)
+                continue
+            share = self._decay.weight(faded_seconds) if faded_seconds > 0 else 1.0
+            cpu_millis += share * pod.load.cpu_millis
+            memory_bytes += share * pod.load.memory_bytes
+        for uid in over:
+            self.remove(uid)
+        return PodLoad(cpu_millis, memory_bytes)
+
+    def assign(self, uid: str, node: str, load: PodLoad, now_seconds: float, settle_seconds: float) -> str | None:
+        """Assume that a Pod goes to the node that was scored best. A confirmed assignment stays as it is.
+
+        Return the node that it was assigned to before, if that was another one.
+        """
+        known = self._assignment(uid)
+        if known is not None and not known.is_tentative:
+            return None
+        return self._put(uid, Assignment(node, load, now_seconds, settle_seconds, is_tentative=True))
+
+    def confirm(self, uid: str, node: str, load: PodLoad, since_seconds: float, settle_seconds: float) -> str | None:
+        """Take over what the watch shows: a Pod is on this node since then. It may replace an assumption.
+
+        Return the node that it was assigned to before, if that was another one.
+        """
+        known = self._assignment(uid)
+        if known is not None and known.node == node:
+            known.is_tentative = False
+            return None
+        return self._put(uid, Assignment(node, load, since_seconds, settle_seconds, is_tentative=False))
+
+    def withdraw(self, uid: str) -> str | None:
+        """Forget where a Pod was assumed to go; return that node. A confirmed assignment stays: None is returned."""
+        known = self._assignment(uid)
+        return None if known is None or not known.is_tentative else self.remove(uid)
+
+    def remove(self, uid: str) -> str | None:
+        """Forget a Pod that was deleted, or has ended; return the node that it was assigned to, if any."""
+        node = self._node_of.pop(uid, None)
+        if node is not None:
+            pods = self._pods[node]
+            del pods[uid]
+            if not pods:
+                del self._pods[node]
+        return node
+
+    def _assignment(self, uid: str) -> Assignment | None:
+        node = self._node_of.get(uid)
+        return None if node is None else self._pods[node][uid]
+
+    def _put(self, uid: str, pod: Assignment) -> str | None:
+        before = self.remove(uid)
+        self._node_of[uid] = pod.node
+        self._pods.setdefault(pod.node, {})[uid] = pod
+        return None if before == pod.node else before

@@ -1,0 +1,112 @@
+"""Simulation of Kubernetes' built-in controllers: the first Pod that each creates from a workload object.
+
+Source: pkg/controller/controller_utils.go (`GetPodFromTemplate`) of Kubernetes 1.36, and its callers.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from webhook.core.kubernetes.controllers import WorkloadKind
+from webhook.core.kubernetes.label_constraints import UnresolvedLabel, UnresolvedLabels
+from webhook.core.workloads.daemon_sets import of_daemon_set
+from webhook.core.workloads.jobs import of_cron_job, of_job
+from webhook.core.workloads.stateful_sets import of_stateful_set
+from webhook.core.workloads.workload import HASH, Additions, GeneratedName, Json, WorkloadObject, items, mapping
+
+HASH_LABEL = "pod-template-hash"
+_NAME_MAX = 253
+_COPIED = frozenset({"labels", "annotations", "finalizers"})
+
+
+class SimulatedPod(NamedTuple):
+    """A Pod as its controller sends it. Values that are not known yet are in angle brackets.
+
+    `unresolved`: its labels whose value is not known, or differs between Pods.
+    """
+
+    document: dict[str, Any]
+    unresolved: UnresolvedLabels
+
+
+def simulate(
+    source: WorkloadKind, document: Json, template: Json, namespace: str, *, is_stored: bool = False
+) -> SimulatedPod:
+    """Return the Pod of a workload object with this `template`.
+
+    `is_stored`: the object's name and uid are final; in a dry run of CREATE they are not.
+    """
+    metadata, spec = mapping(document.get("metadata")), mapping(document.get("spec"))
+    if source.kind == "CronJob":
+        spec = mapping(mapping(spec.get("jobTemplate")).get("spec"))
+    name = GeneratedName.of(metadata, is_stored=is_stored)
+    workload = WorkloadObject(source, name, metadata, spec, template, is_stored)
+    added = _CONTROLLERS[source.kind](workload)
+    unresolved = {key: value for key, value in added.labels.items() if isinstance(value, UnresolvedLabel)}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(workload, added, namespace)}
+    return SimulatedPod({**pod, "spec": _with(template.get("spec"), added.spec)}, unresolved)
+
+
+def _metadata(workload: WorkloadObject, added: Additions, namespace: str) -> Any:
+    """Return the Pod's metadata: controllers copy the template's labels, annotations and finalizers."""
+    given = workload.template.get("metadata")
+    if given is not None and not isinstance(given, Mapping):
+        return given
+    own = {key: value for key, value in (given or {}).items() if key in _COPIED}
+    more: dict[str, Any] = {}
+    if added.labels:
+        settled = {
+            key: value.sample if isinstance(value, UnresolvedLabel) else value for key, value in added.labels.items()
+        }
+        more["labels"] = _with(own.get("labels"), settled)
+    if added.annotations:
+        more["annotations"] = _with(own.get("annotations"), added.annotations)
+    if added.finalizers:
+        more["finalizers"] = [*dict.fromkeys((*items(own.get("finalizers")), *added.finalizers))]
+    prefix = f"{added.maker.shown}-"
+    names = {"generateName": added.prefix or (prefix if len(prefix) <= _NAME_MAX else added.maker.shown)}
+    if added.name is not None:
+        names["name"] = added.name.shown
+    return {**names, "namespace": namespace, **own, **more, "ownerReferences": [_owner(workload, added.maker)]}
+
+
+def _with(given: Any, added: Json) -> Any:
+    """Return a mapping with `added`; values of a wrong type stay, so that the Pod's decoder reports them."""
+    if given is None:
+        return dict(added)
+    if not isinstance(given, Mapping):
+        return given
+    fitting = {key: value for key, value in added.items() if isinstance(given.get(key), type(value) | None)}
+    return {**given, **fitting}
+
+
+def _owner(workload: WorkloadObject, maker: GeneratedName) -> dict[str, Any]:
+    source = workload.source
+    uid = "" if source.maker else workload.metadata.get("uid")
+    return {
+        "apiVersion": source.api_version,
+        "kind": source.maker or source.kind,
+        "name": maker.shown,
+        "uid": uid or "<uid>",
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _of_deployment(workload: WorkloadObject) -> Additions:
+    shown = f"<{HASH_LABEL}>"
+    return Additions(workload.name.plus(f"-{shown}", f"-{HASH}"), {HASH_LABEL: UnresolvedLabel(shown, HASH)})
+
+
+def _of_replicas(workload: WorkloadObject) -> Additions:
+    return Additions(workload.name)
+
+
+_CONTROLLERS: Mapping[str, Callable[[WorkloadObject], Additions]] = {
+    "Deployment": _of_deployment,
+    "ReplicaSet": _of_replicas,
+    "ReplicationController": _of_replicas,
+    "StatefulSet": of_stateful_set,
+    "DaemonSet": of_daemon_set,
+    "Job": of_job,
+    "CronJob": of_cron_job,
+}

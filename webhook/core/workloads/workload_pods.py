@@ -1,0 +1,55 @@
+"""Simulated Pods of workload objects, decoded; errors name the template's fields."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from webhook.core.kubernetes.controllers import WorkloadKind
+from webhook.core.kubernetes.label_constraints import UnresolvedLabels
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.workloads import simulate
+from webhook.core.workloads.workload import Json, mapping
+
+_TYPES = {str: "str", int: "int", float: "float", bool: "bool", list: "array"}
+
+
+class PodTemplate(NamedTuple):
+    """A Pod and its workload, as kubectl names it."""
+
+    pod: Pod
+    owner: str
+    unresolved: UnresolvedLabels
+
+
+def pod_of(document: Json, source: WorkloadKind, namespace: str, *, is_stored: bool) -> PodTemplate | None:
+    """Return the Pod of a workload object, None without a template. msgspec.ValidationError: a wrong type."""
+    template = _template(document, source)
+    if template is None:
+        return None
+    simulated = simulate(source, document, template, namespace, is_stored=is_stored)
+    try:
+        pod = Pod.from_document(simulated.document)
+    except msgspec.ValidationError as error:
+        at = ".".join(source.template_at)
+        raise msgspec.ValidationError(str(error).replace("`$", f"`$.{at}")) from None
+    return PodTemplate(pod, f"{source.shown}/{_shown_name(document)}", simulated.unresolved)
+
+
+def _template(document: Json, source: WorkloadKind) -> Mapping[str, Any] | None:
+    found = document
+    for depth, key in enumerate(source.template_at, 1):
+        inner = found.get(key)
+        if inner is None:
+            return None
+        if not isinstance(inner, dict):
+            at = ".".join(source.template_at[:depth])
+            raise msgspec.ValidationError(f"Expected `object`, got `{_TYPES[type(inner)]}` - at `$.{at}`")
+        found = inner
+    return found
+
+
+def _shown_name(document: Json) -> str:
+    """Return the object's name for people; `PREFIX*` while a generated name is not known yet."""
+    metadata = mapping(document.get("metadata"))
+    return str(metadata.get("name") or f"{metadata.get('generateName') or ''}*")

@@ -1,1 +1,0 @@
-"""Output of `podgate review`: diffs, YAML, explanations, and the summary."""

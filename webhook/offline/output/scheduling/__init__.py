@@ -1,1 +1,0 @@
-"""Pages about nodes and the scheduler extender."""

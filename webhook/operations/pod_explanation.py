@@ -1,0 +1,290 @@
+"""Gathering of what `podgate explain` judges: records of decisions, their policies, and objects of the cluster."""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from webhook.commands.clients.record_sources import FileRecords, RecordSource, RecordsQuery, ServerRecords
+from webhook.commands.explain_target import ExplainInputs, ExplainTarget
+from webhook.core.admission.mutation import HASH_ANNOTATION
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.diagnosis import PodFacts, Report, Surroundings, WorkloadFacts, diagnose, diagnose_workload
+from webhook.core.diagnosis.objects import ReportedEvent, ReportedMaker, ReportedOwner, ReportedPod
+from webhook.core.diagnosis.pod_state import doubtful_nodes, needs_all_nodes
+from webhook.core.reporting.decision_record import DecisionRecord
+from webhook.core.reporting.queue_document import QueueRow
+from webhook.core.scheduling.scheduling_record import SchedulingRecord
+from webhook.errors import UserError
+from webhook.operations.decision_port import open_decision_port
+from webhook.operations.pod_records import PodRecords, QueuePlaces
+from webhook.operations.record_policies import RecordPolicies, policy_file
+from webhook.operations.server_discovery import ServerLocation
+from webhook.support.kubeconfig import Kubeconfig
+
+if TYPE_CHECKING:
+    from webhook.adapters.kubernetes.cluster_facts import PodReader
+
+
+@asynccontextmanager
+async def open_explainer(inputs: ExplainInputs) -> "AsyncIterator[PodExplainer]":
+    """Yield the explainer of one object. UserError: a file cannot be read."""
+    policy = None if inputs.policy is None else policy_file(inputs.policy)
+    before = "" if inputs.at_us is None else f"{inputs.at_us // 1000 + 1:013d}-"
+    async with AsyncExitStack() as stack:
+        if inputs.records is not None:
+            explainer = PodExplainer(inputs.target, None, FileRecords(inputs.records), policy, before)
+            explainer.away["cluster"] = "--records explains by the records of the file alone"
+            yield explainer
+            return
+        explainer = PodExplainer(inputs.target, None, None, policy, before)
+        await explainer.connect_records(ServerLocation(inputs.server, inputs.kubeconfig), stack)
+        if inputs.at_us is not None:
+            explainer.away["cluster"] = "--at explains by records alone: what the cluster had then is not known"
+        else:
+            await explainer.connect(inputs.kubeconfig, stack)
+            explainer.places = QueuePlaces(ServerLocation(inputs.leader, inputs.kubeconfig))
+            explainer.scheduled = PodRecords(inputs.extender, inputs.kubeconfig)
+        yield explainer
+
+
+class PodExplainer:
+    """Explains one object. `reader` is None without a cluster, `source` without records.
+
+    `before`: the id that records must precede; "" for all.
+    """
+
+    def __init__(
+        self,
+        target: ExplainTarget,
+        reader: "PodReader | None",
+        source: RecordSource | None,
+        given_policy: CompiledPolicy | None = None,
+        before: str = "",
+    ) -> None:
+        self._target = target
+        self._reader = reader
+        self._source = source
+        self._before = before
+        self.places: QueuePlaces | None = None
+        """Of Pods that wait; None without a cluster."""
+        self.scheduled: PodRecords | None = None
+        """Of Pods that the extender was asked about; None without a cluster."""
+        self.away: dict[str, str] = {}
+        """What is read for no report, with the reason."""
+        self._unread: dict[str, str] = {}
+        self._policies = RecordPolicies(given_policy, self._unread)
+
+    async def connect_records(self, where: ServerLocation, stack: AsyncExitStack) -> None:
+        """Read the records of a server; if that is impossible, `unread` tells."""
+        try:
+            found = await stack.enter_async_context(open_decision_port(where))
+        except UserError as error:
+            self.away["records"] = _text(error)
+        else:
+            self._source = ServerRecords(found.get, found.name)
+
+    async def connect(self, kubeconfig: Kubeconfig, stack: AsyncExitStack) -> None:
+        """Read the cluster of a kubeconfig, too; if that is impossible, `unread` tells."""
+        from webhook.adapters.kubernetes import cluster_facts, connect  # noqa: PLC0415  their library takes long to load
+
+        try:
+            client = await connect(kubeconfig)
+        except UserError as error:
+            self.away["cluster"] = str(error)
+            return
+        stack.push_async_callback(client.close)
+        self._reader = cluster_facts.PodReader(client, self._target.namespace)
+
+    @property
+    def unread(self) -> dict[str, str]:
+        """What could not be read for the last report, with the reason."""
+        of_cluster = self._reader.reading.unread if self._reader is not None else {}
+        return {**self.away, **self._unread, **of_cluster}
+
+    async def report(self) -> Report | None:
+        """Return the report of this moment; None if nothing is known of the object."""
+        target = self._target
+        self._unread.clear()
+        if self._reader is not None:
+            self._reader.reading.unread.clear()
+        if target.kind is not None:
+            return await self._workload(target)
+        pod, records = await self._pod(target)
+        facts = self._facts_of(target, pod, records)
+        events = () if self._reader is None else await self._reader.events_of(facts.name, facts.uid)
+        pods = () if pod is None else (pod,)
+        around = await self._surroundings(records, pods)
+        waiting = (await self._places(pods)).get(facts.uid)
+        scheduled = (await self._scheduled(pods, around)).get(facts.uid)
+        of_pod = PodFacts(facts.namespace, facts.name, facts.uid, pod, events, tuple(records), waiting, scheduled)
+        return diagnose(of_pod, replace(around, unread=self.unread))
+
+    # --- Pods ---
+
+    async def _pod(self, target: ExplainTarget) -> tuple[ReportedPod | None, Sequence[DecisionRecord]]:
+        """Return the Pod, None if it does not exist, and records of it and of its siblings, newest first."""
+        if target.uid:
+            records = await self._records(RecordsQuery(uid=target.uid))
+            namespace = next((one.namespace for one in records), "")
+            pod = None if self._reader is None else await self._reader.pod_of_uid(target.uid, namespace)
+        else:
+            pod = None if self._reader is None else await self._reader.pod(target.name)
+            uid = "" if pod is None else pod.metadata.uid
+            query = RecordsQuery(target.namespace, uid=uid) if uid else RecordsQuery(target.namespace, target.name)
+            records = await self._records(query)
+        return pod, _newest((*records, *await self._mutating(pod, records)))
+
+    async def _mutating(self, pod: ReportedPod | None, records: Sequence[DecisionRecord]) -> Sequence[DecisionRecord]:
+        """Return records that may be of the mutating half, which has neither uid nor generated name."""
+        newest = next(iter(records), None)
+        if pod is not None:
+            owners = [one.uid for one in pod.metadata.owner_references or () if one.controller]
+            namespace, name = pod.metadata.namespace, pod.metadata.generate_name or pod.metadata.name
+        elif newest is not None:
+            owners = [newest.owner.uid] if newest.owner is not None else []
+            before = newest.pod
+            namespace, name = newest.namespace, (before and before.metadata.generate_name) or newest.name
+        else:
+            return ()
+        query = RecordsQuery(namespace, owner=owners[0]) if owners else RecordsQuery(namespace, name)
+        return await self._records(query)
+
+    @staticmethod
+    def _facts_of(target: ExplainTarget, pod: ReportedPod | None, records: Sequence[DecisionRecord]) -> ExplainTarget:
+        """Return namespace, name and uid of the Pod: for a uid they are those of the Pod or of a record."""
+        if pod is not None:
+            return ExplainTarget(pod.metadata.namespace, pod.metadata.name, uid=pod.metadata.uid)
+        found = next((one for one in records if target.uid and one.uid == target.uid), None)
+        return target if found is None else ExplainTarget(found.namespace, found.name, uid=target.uid)
+
+    # --- workloads ---
+
+    async def _workload(self, target: ExplainTarget) -> Report | None:
+        maker: ReportedMaker | None = None
+        owners: tuple[ReportedOwner, ...] = ()
+        if self._reader is not None and target.kind is not None:
+            maker, owners = await self._reader.controllers(target.kind, target.name)
+        uids = {owner.metadata.uid for owner in owners}
+        told_of = uids if maker is None else {*uids, maker.metadata.uid}
+        records = await self._records_of(target, owners)
+        pods: tuple[ReportedPod, ...] = ()
+        events: tuple[ReportedEvent, ...] = ()
+        if self._reader is not None and told_of:
+            listed, events = await asyncio.gather(self._reader.pods(), self._reader.events())
+            pods = tuple(one for one in listed or () if _owner_uids(one) & uids)
+        waiting = await self._places(pods)
+        around = await self._surroundings(records, pods)
+        scheduled = await self._scheduled(pods, around)
+        facts = WorkloadFacts(
+            "" if target.kind is None else target.kind.kind,
+            target.namespace,
+            target.name,
+            owners,
+            tuple(one for one in events if one.involved_object.uid in told_of),
+            tuple(
+                PodFacts(
+                    target.namespace,
+                    pod.metadata.name,
+                    pod.metadata.uid,
+                    pod,
+                    tuple(one for one in events if one.involved_object.uid == pod.metadata.uid),
+                    tuple(records),
+                    waiting.get(pod.metadata.uid),
+                    scheduled.get(pod.metadata.uid),
+                )
+                for pod in pods
+            ),
+            tuple(records),
+            maker,
+        )
+        return diagnose_workload(facts, replace(around, unread=self.unread))
+
+    async def _records_of(self, target: ExplainTarget, owners: Sequence[ReportedOwner]) -> Sequence[DecisionRecord]:
+        if owners:
+            found = [await self._records(RecordsQuery(owner=owner.metadata.uid)) for owner in owners]
+            return _newest(one for some in found for one in some)
+        # Without the cluster the controllers that a Deployment or CronJob makes are known by their names.
+        kind = "" if target.kind is None else target.kind.makes
+        made = re.compile(re.escape(target.name) + (r"-[a-z0-9]+" if kind else ""))
+        records = await self._records(RecordsQuery(target.namespace))
+        kind = kind or ("" if target.kind is None else target.kind.kind)
+        return [
+            one
+            for one in records
+            if one.owner is not None and one.owner.kind == kind and made.fullmatch(one.owner.name)
+        ]
+
+    # --- places in queues, records and policies ---
+
+    async def _places(self, pods: Sequence[ReportedPod]) -> Mapping[str, QueueRow]:
+        """Return the places of the Pods that wait, by uid."""
+        if self.places is None:
+            return {}
+        try:
+            return await self.places.of(pods)
+        except UserError as error:
+            self._unread["place in the queue"] = _text(error)
+            return {}
+
+    async def _scheduled(self, pods: Sequence[ReportedPod], around: Surroundings) -> Mapping[str, SchedulingRecord]:
+        """Return the extenders' records of Pods, by uid."""
+        if self.scheduled is None:
+            return {}
+        try:
+            found = await self.scheduled.of(pods, around)
+        except UserError as error:
+            self._unread["extender"] = _text(error)
+            return {}
+        if self.scheduled.missing:
+            self._unread["extender"] = self.scheduled.missing
+        return found
+
+    async def _records(self, query: RecordsQuery) -> Sequence[DecisionRecord]:
+        if self._source is None or "records" in self._unread:
+            return ()
+        before = RecordsQuery(query.namespace, query.name, query.uid, query.owner, self._before)
+        try:
+            return await self._source.records(before)
+        except UserError as error:
+            self._unread["records"] = _text(error)
+            return ()
+
+    async def _surroundings(self, records: Sequence[DecisionRecord], pods: Sequence[ReportedPod]) -> Surroundings:
+        reader = self._reader
+        in_force, nodes, hosts, namespace = self._policies.given, None, None, None
+        if reader is not None:
+            nodes = await reader.nodes() if needs_all_nodes(pods) else None
+            hosts = await reader.hosts(doubtful_nodes(pods), nodes)
+            namespace = await reader.own_namespace()
+            in_force = await self._policies.in_force(reader)
+        carried = [(pod.metadata.annotations or {}).get(HASH_ANNOTATION, "") for pod in pods]
+        hashes = [*(one.policy for one in records), *carried]
+        await self._policies.read(filter(None, hashes), self._source, reader)
+        now_us = time.time_ns() // 1000
+        return Surroundings(
+            now_us,
+            self._policies.by_hash,
+            in_force,
+            {} if namespace is None else namespace.metadata.labels or {},
+            namespace,
+            nodes,
+            hosts,
+        )
+
+
+def _text(error: UserError) -> str:
+    """Return an error with its remedy on one line."""
+    return " ".join(f"{error}: {error.remedy}".split()) if error.remedy else str(error)
+
+
+def _newest(records: Iterable[DecisionRecord]) -> list[DecisionRecord]:
+    """Return each record once, newest first."""
+    return sorted({one.id: one for one in records}.values(), key=lambda one: one.id, reverse=True)
+
+
+def _owner_uids(pod: ReportedPod) -> set[str]:
+    return {one.uid for one in pod.metadata.owner_references or () if one.controller}

@@ -1,0 +1,143 @@
+"""Editor of the overrides document: adds, merges, replaces and ends the entries of one service."""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from msgspec.structs import replace
+
+from webhook.core.document import DocumentError
+from webhook.core.overrides import Override, combined, merged, remarks
+from webhook.core.overrides.editing import parse_entry, with_entries, without_replaced, without_service
+from webhook.core.overrides.editing import written as document_of
+from webhook.core.overrides.loading import OverridesDocument, load
+from webhook.core.policy.model import Policy
+from webhook.errors import NoSuchServiceError, UserError
+from webhook.ports import OverridesStore
+
+_TRIES = 10
+
+
+class Combination(Enum):
+    """Ways to combine a new entry with those in force for its service."""
+
+    BESIDE = "beside"
+    """Added; an error if one of them sets the same thing."""
+    MERGE = "merge"
+    """Merged with them into one entry, whose end is the later one."""
+    MERGE_UNTIL = "merge until"
+    """Merged with them into one entry that ends when the new one does."""
+    REPLACE = "replace"
+    """Replaces them."""
+
+
+class OverridesEditor:
+    """Edits the document of an OverridesStore, and retries if another writer was first.
+
+    New entries are checked against `policy`, unless it is None. `now_us` is the wall clock.
+    """
+
+    def __init__(self, store: OverridesStore, policy: Policy | None, now_us: Callable[[], int]) -> None:
+        self._store = store
+        self._policy = policy
+        self._now_us = now_us
+
+    async def add(self, entry: Override, combination: Combination) -> Override:
+        """Write an entry; return the one that holds now. UserError if it would have no effect or be ambiguous."""
+        new = replace(entry, by=await self._store.author())
+        if self._policy is not None:
+            _refuse_ineffective(self._policy, new)
+        result: list[Override] = []
+
+        def edit(document: OverridesDocument) -> tuple[Override, ...]:
+            entries = _combined(document.live(self._now_us()).get(new.service, ()), new, combination)
+            result[:] = entries[-1:]
+            return with_entries(document.entries, new.service, entries, self._now_us())
+
+        await self._change(edit)
+        return result[0]
+
+    async def clear(self, service: str) -> tuple[Override, ...]:
+        """End all entries in force for a service, and return them."""
+        ended: list[Override] = []
+
+        def edit(document: OverridesDocument) -> tuple[Override, ...]:
+            live = document.live(self._now_us())
+            if service not in live and self._policy is not None:
+                _refuse_unknown(self._policy, service)
+            ended[:] = live.get(service, ())
+            return without_service(document.entries, service, self._now_us())
+
+        await self._change(edit)
+        return tuple(ended)
+
+    async def in_force(self) -> list[Override]:
+        """Return the live entries, by service."""
+        live = (await self._read()).live(self._now_us())
+        return [entry for service in sorted(live) for entry in live[service]]
+
+    async def _change(self, edit: Callable[[OverridesDocument], tuple[Override, ...]]) -> None:
+        for _ in range(_TRIES):
+            document = await self._read()
+            entries = edit(document)
+            if entries == document.entries or await self._store.write(document_of(entries)):
+                return
+        raise UserError(f"{self._store.place}: changed by other writers {_TRIES} times in a row", "try once more")
+
+    async def _read(self) -> OverridesDocument:
+        """Return the overrides. Raise UserError with every error if the existing document is invalid."""
+        place = self._store.place
+        try:
+            document = load(await self._store.read())
+            problems = document.clashes(self._now_us())
+        except DocumentError as error:
+            problems = error.problems
+        if problems:
+            listed = "\n".join(f"  {place}:{problem}" for problem in problems)
+            raise UserError(f"{place}: the existing overrides are invalid: fix what is listed here\n{listed}")
+        return document
+
+
+def new_entry(plain: dict[str, Any]) -> Override:
+    """Parse an entry. Raise UserError with every error."""
+    try:
+        return parse_entry(plain)
+    except DocumentError as error:
+        wrong = [
+            f"{problem.path.removeprefix('[0].')}: {problem.value}: {problem.reason}: {problem.remedy}"
+            for problem in error.problems
+        ]
+        raise UserError("; ".join(wrong)) from None
+
+
+def _combined(former: tuple[Override, ...], new: Override, combination: Combination) -> tuple[Override, ...]:
+    """Return the service's entries with the new one last."""
+    if not former or combination is Combination.REPLACE:
+        return (new,)
+    if combination is not Combination.BESIDE:
+        both, last = merged(combined(former), new), max(former, key=lambda entry: entry.until_us)
+        ends_with_new = combination is Combination.MERGE_UNTIL or last.until_us <= new.until_us
+        return (both if ends_with_new else replace(both, until=last.until),)
+    kept = without_replaced(former, new)
+    for entry in kept:
+        twice = [thing for thing in new.things if thing in entry.things]
+        if twice:
+            remedy = (
+                "change it with --merge, replace all overrides with --replace,"
+                f" or end all with podgate override {new.service} --clear"
+            )
+            raise UserError(f"{new.service} has an override of {', '.join(twice)} already: {entry}", remedy)
+    return (*kept, new)
+
+
+def _refuse_unknown(policy: Policy, service: str) -> None:
+    names = [known.name for known in policy.services]
+    if service not in names:
+        raise NoSuchServiceError(f"no service {service!r}: the policy has {', '.join(names)}")
+
+
+def _refuse_ineffective(policy: Policy, entry: Override) -> None:
+    """Reject an entry without effect, which an operator in an incident would not notice."""
+    _refuse_unknown(policy, entry.service)
+    if idle := remarks(policy, entry):
+        raise UserError(f"{entry.service}: {'; '.join(idle)}", "see podgate policy render for what the service has")

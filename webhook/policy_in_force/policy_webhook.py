@@ -1,0 +1,50 @@
+"""Admission webhook for policy and overrides ConfigMaps: validates them and reports the results to the observers."""
+
+import asyncio
+from collections.abc import Callable
+
+from webhook.core.document import Purpose
+from webhook.core.policy.model import LoadedPolicy
+from webhook.core.policy_changes.overrides_review import review_overrides
+from webhook.core.policy_changes.policy_review import DocumentReview, PolicyReview, decode_review
+from webhook.ports import Clock, Observer, PolicyCheck
+
+
+class PolicyWebhook:
+    """`/validate-policy`. `policy` returns the policy in force without overrides, which documents are checked against.
+
+    `clock` is the wall clock: the ends of overrides are wall clock times.
+    """
+
+    def __init__(
+        self,
+        observer: Observer,
+        check: PolicyCheck,
+        policy: Callable[[], LoadedPolicy | None],
+        clock: Clock,
+        purpose: Purpose = Purpose.SERVE,
+    ) -> None:
+        self._observer = observer
+        self._check = check
+        self._policy = policy
+        self._clock = clock
+        self._purpose = purpose
+
+    async def review(self, body: bytes) -> bytes:
+        """Return the response to one AdmissionReview.
+
+        BadReviewError: the body is invalid. CheckFailedError: the check itself failed, and failurePolicy applies.
+        """
+        asked = decode_review(body, self._purpose)
+        found = asked if isinstance(asked, PolicyReview) else await self._review(asked)
+        if found.judged:
+            self._observer.policy_judged(found.user, found.errors, found.document)
+        return found.body
+
+    async def _review(self, asked: DocumentReview) -> PolicyReview:
+        if not asked.is_of_overrides:
+            return await self._check.review(asked)
+        loaded = self._policy()
+        policy = None if loaded is None else loaded.policy
+        # In a thread: a long document would delay reviews.
+        return await asyncio.to_thread(review_overrides, asked, policy, self._clock.now_us())

@@ -1,0 +1,100 @@
+"""Pages of the extender's decision port: the load of each node, and the scheduling records of Pods."""
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+
+import msgspec
+
+from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec
+from webhook.core.kubernetes.pod_requests import NANO
+from webhook.core.reporting.node_document import NodeDocument, ShownNode
+from webhook.core.scheduling.filters import NodeFilters, filters_for
+from webhook.core.scheduling.node_selection import ServiceRules
+from webhook.core.scheduling.node_table import NodeRow
+from webhook.extender.extender import Extender
+from webhook.extender.scheduling_records import SchedulingRecords
+from webhook.server.http_messages import HttpResponse, json_response
+from webhook.server.plain.local_pages import Page, known_parameters, limit_of
+
+SCHEDULING = "/api/v1/scheduling"
+_TEXTS = ("service", "namespace", "name", "uid", "node")
+_LIMIT, _LIMIT_MAX = 100, 1_000
+
+
+def scheduling_page(records: SchedulingRecords) -> Page:
+    """Return the page: records, the newest first, that have all the given values."""
+
+    async def show(parameters: Mapping[str, str]) -> HttpResponse:
+        known_parameters(parameters, (*_TEXTS, "limit"))
+        limit = limit_of(parameters, _LIMIT, _LIMIT_MAX)
+        asked = [(name, parameters[name]) for name in _TEXTS if parameters.get(name)]
+        found = (one for one in records.newest_first() if all(getattr(one, name) == value for name, value in asked))
+        return json_response(msgspec.json.encode({"records": list(islice(found, limit))}))
+
+    return show
+
+
+NODES = "/api/v1/nodes"
+_NODES_MAX = 50_000
+_MILLI = NANO // 1000
+_ANY_POD = Pod(PodMetadata(), PodSpec())
+"""Its QoS class is BestEffort: no zone of a node refuses it."""
+
+
+def node_page(extender: Extender, now_seconds: Callable[[], float]) -> Page:
+    """Return the page. With `name` it shows one node, with `limit` the hottest ones, the hottest first."""
+
+    async def show(parameters: Mapping[str, str]) -> HttpResponse:
+        known_parameters(parameters, ("name", "limit"))
+        document = _document(extender, _chosen(extender.table.rows, parameters), now_seconds())
+        return json_response(msgspec.json.encode(document))
+
+    return show
+
+
+def _chosen(rows: Mapping[str, NodeRow], parameters: Mapping[str, str]) -> list[NodeRow]:
+    if (node := parameters.get("name")) is not None:
+        return [rows[node]] if node in rows else []
+    if "limit" not in parameters:
+        return [row for _, row in sorted(rows.items())]
+    hottest = sorted(rows.values(), key=lambda row: (-_share(row), row.node.name))
+    return hottest[: limit_of(parameters, _NODES_MAX, _NODES_MAX)]
+
+
+def _share(row: NodeRow) -> float:
+    return max((one for one in (row.cpu_used(), row.memory_used()) if one is not None), default=-1.0)
+
+
+def _document(extender: Extender, rows: Iterable[NodeRow], now_seconds: float) -> NodeDocument:
+    counts, rules = extender.table.assumed_pods(), list(_alike(extender.services().values()))
+    shown = []
+    for row in rows:
+        node, load, numa = row.node, row.load, row.numa
+        refused = {one: found.rule for filters, names in rules if (found := filters.refusal(row)) for one in names}
+        shown.append(
+            ShownNode(
+                node.name,
+                row.cpu_used(),
+                row.memory_used(),
+                row.assumed.cpu_millis,
+                row.assumed.memory_bytes,
+                load,
+                None if numa is None else tuple(zone.get("cpu", 0) // _MILLI for zone in numa.zones),
+                node.cpu_millis,
+                node.memory_bytes,
+                counts.get(node.name, 0),
+                None if load is None else round(max(0.0, now_seconds - load.measured_at_seconds), 1),
+                refused,
+            )
+        )
+    return NodeDocument(tuple(shown), len(extender.table.rows))
+
+
+def _alike(services: Iterable[ServiceRules]) -> Iterable[tuple[NodeFilters, list[str]]]:
+    """Return the filters of services, those with equal thresholds together."""
+    found: dict[tuple[object, ...], tuple[NodeFilters, list[str]]] = {}
+    for one in services:
+        rules = one.rules
+        key = rules.hot, rules.pressure, rules.when_unknown
+        found.setdefault(key, (filters_for(_ANY_POD, rules), []))[1].append(one.service)
+    return found.values()

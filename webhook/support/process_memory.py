@@ -1,0 +1,49 @@
+"""Memory of a process: garbage collection deferred while many objects are created, and a periodic malloc_trim.
+
+A full collection scans every object without a break, and no review is answered meanwhile: docs/design/event-loop.md.
+Long-lived objects are frozen afterwards and not scanned again; those without cycles are still freed by reference count.
+"""
+
+import asyncio
+import ctypes
+import gc
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+_EVERY_SECONDS = 10.0
+
+
+def giving_back() -> tuple[Callable[[], Awaitable[None]], ...]:
+    """Return the trimming loop, or () if the C library has no malloc_trim. Without it, floods of calls leave memory."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it; other C libraries return memory on their own
+    if trim is None:
+        return ()
+
+    async def give_back() -> None:
+        while True:
+            await asyncio.sleep(_EVERY_SECONDS)
+            await asyncio.to_thread(trim, 0)  # after a flood it takes long
+
+    return (give_back,)
+
+
+@contextmanager
+def paused() -> Iterator[None]:
+    """Disable collection within the block, for work that leaves nothing behind."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@contextmanager
+def put_off() -> Iterator[None]:
+    """Disable collection within the block, then exclude all existing objects from later collections."""
+    with paused():
+        try:
+            yield
+        finally:
+            gc.freeze()
