@@ -11,6 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Exemplar, Timestamp
 
+from tests.adapters.metrics import metrics, samples
 from tests.core.reviewing import Gate, pod, policy_of
 from tests.harness.records import (
     ADMITTED,
@@ -57,6 +58,8 @@ from webhook.core.reporting.status_parts import Guarded
 from webhook.core.scheduling.extender_api import CallResult
 from webhook.ports.traces import ReviewTrace, SpanReference
 
+__all__ = ["metrics"]
+
 CODE = Path(__file__).parents[2] / "webhook"
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 STAGES = (("decode", 1_000_000), ("check", 2_000_000), ("charge", 42_000_000), ("answer", 43_000_000))
@@ -70,13 +73,6 @@ WOULD_BE_DENIED = replace(
 )
 
 
-@pytest.fixture
-def metrics() -> Metrics:
-    metrics = Metrics("0.1.0", refusal_reasons=REASONS)
-    metrics.policy_loaded(policy("payment-api", "ledger"))
-    return metrics
-
-
 def record_extender(metrics: Metrics) -> None:
     """Record what a scheduler extender records, which reviews nothing."""
     scheduling = metrics.scheduling
@@ -88,12 +84,6 @@ def record_extender(metrics: Metrics) -> None:
     scheduling.source_read("prometheus", AT_NS / 1e9, 0.1)
     scheduling.source_failed("prometheus")
     scheduling.woken()
-
-
-def samples(metrics: Metrics) -> dict[str, float]:
-    """Read Podgate's own part of the scrape line by line: the text before the value is the key."""
-    lines = [line for line in metrics.render().decode().splitlines() if line.startswith("podgate_")]
-    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
 
 
 def series(metrics: Metrics, name: str) -> dict[str, float]:

@@ -1,57 +1,20 @@
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.adapters.policy_file import FakeClock, Recorder, document
 from tests.harness.policy_checks import ImmediateCheck
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters import policy_file
 from webhook.adapters.policy_file import PolicyFile
 from webhook.core.document import Purpose
 from webhook.core.policy.history import REMEMBERED_US
-from webhook.core.policy.model import LoadedPolicy
 from webhook.policy_in_force.policy_receiver import CurrentPolicy
 from webhook.ports import Observer, PolicySource
 from webhook.support import watched_file
-
-
-class FakeClock:
-    def __init__(self) -> None:
-        self.us = 1_700_000_000_000_000
-
-    def now_us(self) -> int:
-        return self.us
-
-
-class Recorder:
-    """Observes policies; any other call fails."""
-
-    def __init__(self) -> None:
-        self.loaded: list[LoadedPolicy] = []
-        self.failed: list[tuple[str, ...]] = []
-
-    def policy_loaded(self, loaded: LoadedPolicy) -> None:
-        self.loaded.append(loaded)
-
-    def policy_failed(self, errors: Sequence[str]) -> None:
-        self.failed.append(tuple(errors))
-
-    def reviewed(self, review: object) -> None:
-        raise AssertionError(review)
-
-    transitioned = reviewed
-
-    def refused(self, reason: str, detail: str) -> None:
-        raise AssertionError(reason, detail)
-
-
-def document(pods: int) -> str:
-    return (
-        "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n- name: payment-api\n"
-        f"  match: {{namespaces: [payments]}}\n  quota: {{windows: [{{window: 1m, hard: {{pods: {pods}}}}}]}}\n"
-    )
 
 
 class Watched:

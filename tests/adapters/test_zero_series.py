@@ -14,7 +14,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.adapters.test_metrics import samples
+from tests.adapters.metrics import samples
 from tests.core.reviewing import Gate, policy_of
 from tests.harness.server_process import Files, pod, serving
 from webhook.adapters.metrics import CONTENT_TYPE, OPENMETRICS, Metrics, ProcessRole, families

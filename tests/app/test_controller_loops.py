@@ -4,8 +4,8 @@ import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.app.test_manual_breakers import POLICY
-from tests.app.test_overrides_serving import entry, write
+from tests.app.manual_breakers import POLICY
+from tests.app.overrides_serving import entry, write
 from tests.harness.server_process import Files
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import VirtualClock, WallClock

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.app.test_server_discovery import PROXY, cluster, unused_local_port
+from tests.app.server_discovery import PROXY, cluster, unused_local_port
 from tests.cli.command_runner import podgate
 from tests.harness.canned_http import answering
 

@@ -7,21 +7,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from tests.app.test_overrides_serving import entry, service, status, status_under_override, until, write
+from tests.app.manual_breakers import POLICY
+from tests.app.overrides_serving import entry, service, status, status_under_override, until, write
 from tests.cli.command_runner import podgate
 from tests.harness.server_process import Files, Serving, pod, serving
 from webhook.commands.simulator import Ask
 
-POLICY = """\
-apiVersion: podgate.io/v1alpha1
-kind: Policy
-services:
-- name: payment-api
-  match: {namespaces: [payments]}
-  modes: {breaker: Warn, quota: Enforce}
-  quota: {windows: [{window: 1h, hard: {pods: 3}}]}
-  breaker: {quotaExceeded: {count: 1}, openFor: 1h}
-"""
 TRANSITIONS = "podgate_breaker_transitions_total"
 
 

@@ -3,24 +3,15 @@
 import json
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from certs.files import write_key_pair
+from tests.app.readiness_log import LogLines
 from tests.harness.raw_http import eventually
 from tests.harness.server_process import Files, serving
-from tests.server.test_hardening import log
+from tests.server.hardening import log
 from webhook.adapters.logs import Logs
 from webhook.app.supervision import ReadinessLog
-
-
-class LogLines:
-    """A log that collects its lines in memory."""
-
-    def __init__(self) -> None:
-        self.written: list[tuple[str, str, Any]] = []
-
-    def said(self, level: str, message: str, /, **fields: Any) -> None:
-        self.written.append((level, message, fields.get("reasons")))
 
 
 def test_each_readiness_change_is_logged_once() -> None:

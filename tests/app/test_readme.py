@@ -1,32 +1,18 @@
 """The commands of the README."""
 
 import json
-import os
 import re
-import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.app.readme import README, ROOT, environment, running_script, shell_blocks
 from tests.timeouts import HANG_SECONDS
 from webhook.core.document import Purpose, load, render
 from webhook.core.document.rendering import plain
-
-ROOT = Path(__file__).parents[2]
-BIN = Path(sys.executable).parent
-README = (ROOT / "README.md").read_text()
-
-
-def shell_blocks(heading: str) -> list[str]:
-    section = re.split(r"^## ", README, flags=re.MULTILINE)
-    text = next(part for part in section if part.startswith(heading))
-    return re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL)
 
 
 def test_each_section_with_commands_of_podgate_sets_the_path_that_it_needs() -> None:
@@ -38,29 +24,6 @@ def test_each_section_with_commands_of_podgate_sets_the_path_that_it_needs() -> 
     assert len(first) == 3
     for block in first:
         assert 'export PATH="$PWD/.venv/bin:$PATH"' in block.partition("podgate ")[0], block
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
-
-
-@contextmanager
-def running_script(script: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run a script that starts a server; terminate its process group afterwards."""
-    process = subprocess.Popen(
-        ["/bin/sh", "-e", "-c", script],
-        cwd=folder,
-        env=environment(),
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.communicate(timeout=HANG_SECONDS)
 
 
 def test_server_commands_and_the_call_of_the_readme_work(tmp_path: Path) -> None:

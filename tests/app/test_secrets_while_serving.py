@@ -8,7 +8,7 @@ import pytest
 from tests.harness.raw_http import BODY, eventually, head, line, sized
 from tests.harness.server_process import Files, Serving, serving
 from tests.secrets import PASSWORD, SECRET_FILES, SecretFile
-from tests.server.test_hardening import log
+from tests.server.hardening import log
 
 WATCHED = ("certificates", "published bundle", "key set", "identities", "denied tokens")
 KINDS = ("a private key", "a password", "a broken kubeconfig", "a JWT", "a .env file")

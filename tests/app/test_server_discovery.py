@@ -2,51 +2,24 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 from click.shell_completion import BashComplete
 
-from tests.app.test_status_command import DOCUMENT
+from tests.app.server_discovery import API, PROXY, cluster, unused_local_port
+from tests.app.status_command import DOCUMENT
 from tests.cli.command_runner import podgate
-from tests.harness.canned_http import Answers, answering
+from tests.harness.canned_http import answering
 from webhook.cli import root
 from webhook.commands.clients import status_client
 
-API = "/api/v1/namespaces/podgate-system"
-PROXY = f"{API}/services/http:podgate-metrics:plain/proxy"
+__all__ = ["unused_local_port"]
+
 RECORD = f"{API}/configmaps/podgate-installation"
 SERVER = {"/healthz": (200, b"ok"), "/status": (200, DOCUMENT)}
 PROXIED = {PROXY + path: answer for path, answer in SERVER.items()}
-
-
-@pytest.fixture(autouse=True)
-def unused_local_port(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Replace this machine's default port by one on which nothing listens."""
-    with answering({}) as url:
-        pass
-    monkeypatch.setattr(status_client, "DEFAULT_SERVER", url)
-    return url
-
-
-@contextmanager
-def cluster(tmp_path: Path, answers: Answers) -> Iterator[Path]:
-    """Yield the kubeconfig of an API server with these answers."""
-    with answering(answers) as url:
-        kubeconfig = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "x",
-            "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
-            "clusters": [{"name": "x", "cluster": {"server": url}}],
-            "users": [{"name": "x", "user": {}}],
-        }
-        path = tmp_path / "kubeconfig"
-        path.write_text(yaml.safe_dump(kubeconfig))
-        yield path
 
 
 def test_server_is_found_through_the_service_proxy(tmp_path: Path) -> None:

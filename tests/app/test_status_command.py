@@ -2,44 +2,22 @@
 
 import json
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 import msgspec
 import pytest
 
-from tests.harness.canned_http import answering
-from tests.harness.records import AT_US, look, policy
+from tests.app.status_command import DOCUMENT, plain_port
 from webhook.cli import main
-from webhook.core.breaker import State
-from webhook.core.quota import Use
 from webhook.core.reporting.status import (
     ControllerStatus,
-    ServerStatus,
     WatchStatus,
     controller_document,
-    server_document,
 )
 from webhook.core.reporting.status_parts import StoreStatus
 from webhook.support.input_files import LARGEST_BYTES
 
 Podgate = Callable[..., int]
 """Runs `podgate status` with arguments, and returns its exit code."""
-
-DOCUMENT = msgspec.json.encode(
-    server_document(
-        ServerStatus(
-            version="0.1.0",
-            now_us=AT_US,
-            wall_us=AT_US,
-            policy=policy("payment-api", "ledger"),
-            snapshots={"payment-api": look(Use("1m", "pods", 37, 50), state=State.CLOSED)},
-        )
-    )
-)
-
-
-def plain_port(body: bytes = DOCUMENT, code: int = 200) -> AbstractContextManager[str]:
-    return answering({"/status": (code, body)})
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.app.test_readiness_log import LogLines
+from tests.app.readiness_log import LogLines
 from webhook.adapters.logs import Logs
 from webhook.adapters.recorder import Recorder
 from webhook.app.telemetry import Telemetry

@@ -119,3 +119,14 @@ def test_no_code_parses_a_reason() -> None:
                 case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[ast.Attribute(attr="reason")]):
                     violations.append(f"{place(path)}:{node.lineno}")
     assert violations == []
+
+
+def test_no_test_module_is_imported_by_another() -> None:
+    """What tests share stands in a module of its own beside them, or in `tests/harness`."""
+    found = {
+        f"{place(path)}: {node.module}"
+        for path in sorted(ROOT.glob("tests/**/*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and re.match(r"tests\..*\btest_\w+$", node.module or "")
+    }
+    assert found == set()

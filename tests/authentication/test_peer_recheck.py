@@ -17,7 +17,7 @@ from certs.authority import Authority, KeyPair
 from certs.files import write_key_pair
 from tests.harness.identity import Pki
 from tests.harness.loopback import loopback
-from tests.server.test_listener import exchange, opened
+from tests.server.listener import exchange, opened
 from webhook.authentication.peer_recheck import PeerRecheck, TrustedCas
 from webhook.errors import AuthenticationError
 from webhook.server.http_messages import HttpRequest, HttpResponse

@@ -4,9 +4,7 @@ import asyncio
 import json
 import re
 import ssl
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,11 +13,11 @@ import pytest
 from click.testing import CliRunner
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from tests.harness.identity import Pki, Signer
+from tests.authentication.secret_path import OTHER, SECRET, Reduced, reduced
 from tests.harness.raw_http import BODY, head, line, sized
 from tests.harness.server_process import POLICY, Files, Serving, pod, serving
 from tests.harness.trace_receiver import trace_receiver
-from tests.policy_in_force.test_policy_webhook import review as policy_review
+from tests.policy_in_force.policy_webhook import review as policy_review
 from webhook import settings
 from webhook.authentication.reasons import AuthFailure
 from webhook.authentication.secret_path_file import SecretPathFile, SecretPathStrategy, read_paths
@@ -28,46 +26,7 @@ from webhook.commands.simulator import Ask, admission_review, as_sent_to_mutate
 from webhook.core.admission.decision import Half
 from webhook.errors import AuthenticationError, UserError
 
-SECRET = "kq3vzx8lmt0abcd4efgh7ij2nopr6suwy5" + "first"
-OTHER = "zt7uwq2xnm9bvc4lkj8hgf3dsa6poiyre1" + "other"
 REFUSED = 'podgate_refused_calls_total{reason="authentication_path"}'
-
-
-@dataclass
-class Reduced(Files):
-    """Files of a server in reduced mode, which has no identities of callers."""
-
-    @property
-    def path_file(self) -> Path:
-        return self.folder / "path"
-
-    @classmethod
-    def at(cls, folder: Path, *secrets: str) -> "Reduced":
-        pki = Pki.create(folder)
-        files = cls(folder, pki, Signer(), Signer(), pki.client())
-        files.policy.write_text(POLICY)
-        files.path_file.write_text("\n".join(secrets or (SECRET,)) + "\n")
-        return files
-
-    def arguments(self) -> list[str]:
-        paths = self.pki.paths
-        return [
-            *("--policy", str(self.policy)),
-            *("--tls-cert", str(paths.certificate), "--tls-key", str(paths.key)),
-            *("--client-identity", "reduced", "--reduced-path-file", str(self.path_file)),
-            *("--listen", "127.0.0.1:0", "--plain-listen", "127.0.0.1:0"),
-        ]
-
-
-@asynccontextmanager
-async def reduced(
-    folder: Path, *arguments: str, secrets: Sequence[str] = (SECRET,), tree: Path | None = None
-) -> AsyncIterator[Serving]:
-    """Run a server in reduced mode; calls to it have neither certificate nor token."""
-    files = Reduced.at(folder, *secrets)
-    async with serving(files, *arguments, tree=tree) as server:
-        server.context = files.pki.context()
-        yield server
 
 
 async def call(server: Serving, path: str, body: bytes = BODY, **options: Any) -> int:

@@ -1,32 +1,17 @@
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import jwt
 import pytest
-from click.testing import CliRunner
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from certs.authority import Authority
 from certs.files import read_certificates
 from certs.token_issuer import certificate_binding
+from tests.certs.commands import issue, run
 from webhook.authentication.jwks import read_key_set
-from webhook.cli import root
 from webhook.errors import UserError
-
-
-def run(*words: object) -> str:
-    """Run a command that succeeds; return what it printed."""
-    result = CliRunner().invoke(root, [str(word) for word in words])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
-def issue(folder: Path, *words: object) -> list[dict[str, Any]]:
-    return json.loads(run("certs", "issue", "--out", folder, "-o", "json", *words))  # type: ignore[no-any-return]
 
 
 def test_authority_is_created_once_and_reused(tmp_path: Path) -> None:

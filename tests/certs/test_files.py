@@ -9,7 +9,7 @@ from cryptography.x509.oid import ExtensionOID
 from certs.authority import Authority
 from certs.errors import CertsError
 from certs.files import read_certificates, read_key_pair, read_private_key, write, write_key_pair
-from tests.authentication.test_client_ca import CA, authority, garbled
+from tests.authentication.client_ca import CA, authority, garbled
 
 
 def test_files_round_trip_and_keys_are_readable_by_their_owner_only(tmp_path: Path) -> None:

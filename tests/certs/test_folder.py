@@ -15,7 +15,7 @@ from certs.errors import CertsError
 from certs.files import read_certificates, read_key_pair
 from certs.inspection import signed_by
 from certs.lifetimes import Lifetimes
-from tests.certs.test_commands import issue, run
+from tests.certs.commands import issue, run
 from webhook.errors import UserError
 
 DAY = timedelta(days=1)

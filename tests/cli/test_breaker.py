@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tests.app.test_status_command import plain_port
+from tests.app.status_command import plain_port
 from tests.cli.command_runner import podgate
-from tests.core.reporting.test_status import NOW_US, OPEN, SNAPSHOTS, snapshot
+from tests.core.reporting.status import NOW_US, OPEN, SNAPSHOTS, snapshot
 from webhook.core.breaker import BreakerView, State
 from webhook.core.overrides.loading import load
 from webhook.core.quota import ServiceSnapshot

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from tests.cli.command_runner import podgate
-from tests.core.checks.test_checks import FACTS
+from tests.core.checks.checks import FACTS
 from webhook.cli import check
 from webhook.commands.pages.check_page import check_page
 from webhook.core.checks import SECTIONS, ClusterFacts, judged

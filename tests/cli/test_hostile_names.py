@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tests.cli.command_runner import podgate
-from tests.core.reporting.test_status import snapshot
+from tests.core.reporting.status import snapshot
 from tests.harness.canned_http import answering
 from tests.harness.hostile_values import ALONE, FORGED, HOSTILE, TIME, hostile
 from tests.harness.records import override

@@ -5,9 +5,9 @@ import json
 import msgspec
 import pytest
 
-from tests.app.test_status_command import plain_port
+from tests.app.status_command import plain_port
 from tests.cli.command_runner import podgate
-from tests.core.reporting.test_status import OVERRIDES, snapshot
+from tests.core.reporting.status import OVERRIDES, snapshot
 from webhook.core.reporting.status import server_document
 
 DOCUMENT = msgspec.json.encode(server_document(snapshot(overrides=OVERRIDES)))

@@ -19,13 +19,13 @@ from certs.cluster.webhooks import CONFIGURATIONS, find
 from certs.token_issuer import key_pem
 from tests.cli.command_runner import podgate
 from tests.cluster.admission_configuration import NAMESPACE, SERVICE_HOST, Caller, stand_in_service
+from tests.cluster.authentication import is_rewritten
 from tests.cluster.components import ISSUER
 from tests.cluster.controlplane import API_ALONE, ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import MANIFESTS, RBAC, Installation, installed
 from tests.cluster.kubelet import mounted
 from tests.cluster.server import PODGATE, Server
-from tests.cluster.test_authentication import is_rewritten
 from tests.redis_servers import RedisServer
 from webhook.adapters.kubernetes import connect
 from webhook.cli.apiserver_files import apiserver_files

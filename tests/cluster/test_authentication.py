@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.cluster.admission_configuration import NAMESPACE
+from tests.cluster.authentication import is_rewritten
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import CLUSTER_TOKEN, Identities
 from tests.cluster.installation import Installation, installed
@@ -28,15 +29,6 @@ services:
 CALLER = "kube-apiserver-caller"
 CLOSED, OPEN = "closed-rejecting", "open-rejecting"
 REJECTED_CALLS = "podgate_refused_calls_total"
-
-
-def is_rewritten(installation: Installation, namespace: str) -> bool:
-    """Create a Pod; return whether it was rewritten."""
-    status, pod = installation.create_pod(namespace)
-    assert status == 201, pod
-    return bool(
-        pod["spec"]["schedulerName"] == "podgate-scheduler" and "podgate.io/service" in pod["metadata"]["labels"]
-    )
 
 
 def test_token_of_the_podgate_issuer_is_accepted(plane: ControlPlane, identities: Identities) -> None:

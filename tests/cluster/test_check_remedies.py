@@ -15,11 +15,7 @@ import pytest
 from tests.cli.command_runner import BIN, podgate
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.binaries import binaries
-from tests.cluster.controlplane import ControlPlane
-from tests.cluster.identities import Identities
-from tests.cluster.installation import MANIFESTS, RBAC, RETRIES_RBAC, Installation
-from tests.cluster.processes import ComponentError
-from tests.cluster.test_check import (
+from tests.cluster.check import (
     POLICY,
     SHOP,
     WEB,
@@ -32,7 +28,11 @@ from tests.cluster.test_check import (
     secret,
     service,
 )
-from tests.cluster.test_install import WAYS, Cluster, cluster, installed
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.identities import Identities
+from tests.cluster.install import WAYS, Cluster, cluster, installed
+from tests.cluster.installation import MANIFESTS, RBAC, RETRIES_RBAC, Installation
+from tests.cluster.processes import ComponentError
 from tests.timeouts import HANG_SECONDS
 from webhook.core.document import configmap
 from webhook.core.installation.record import RECORD

@@ -15,7 +15,7 @@ from tests.cluster.controller_fixture import ControllerFixture, controller_fixtu
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.pod_starts import UNSCHEDULED, deploy
-from tests.cluster.test_workloads import workload
+from tests.cluster.workloads import workload
 from tests.redis_servers import RedisServer, names
 
 pytest_plugins = ("tests.redis_servers.fixtures",)

@@ -21,12 +21,12 @@ from tests.cluster.admission_configuration import NAMESPACE, Caller, admission_c
 from tests.cluster.all_objects import all_objects
 from tests.cluster.connect_proxy import connect_proxy
 from tests.cluster.controlplane import ControlPlane
+from tests.cluster.install import ENFORCING
 from tests.cluster.kwok import NODES
 from tests.cluster.load_balancer import LoadBalancer
 from tests.cluster.processes import free_ports
 from tests.cluster.readme_steps import Site
 from tests.cluster.server import Server
-from tests.cluster.test_install import ENFORCING
 from webhook.core.installation.ownership import is_installed, managers
 from webhook.core.installation.record import RECORD
 from webhook.core.placement import SERVICE_LABEL

@@ -14,7 +14,7 @@ from tests.cluster.identities import Identities
 from tests.cluster.recorded_cluster import RecordedCluster
 from tests.cluster.recording.webhooks import podgate_answer
 from tests.cluster.recording_webhook import Answer, Recorder
-from tests.core.webhook_configurations.test_pod_calls import DISABLED, PREFERENCE, QUOTA, is_called, mutated
+from tests.core.webhook_configurations.pod_calls import DISABLED, PREFERENCE, QUOTA, is_called, mutated
 from webhook.core.document import Purpose, load
 from webhook.core.webhook_configurations import ClientConfig, ServiceReference, configurations
 

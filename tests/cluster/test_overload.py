@@ -17,8 +17,8 @@ from tests.cluster.controller_fixture import leads
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, installed
+from tests.cluster.queue import is_gated
 from tests.cluster.server import SHORT_INTERVALS, Server
-from tests.cluster.test_queue import is_gated
 from tests.redis_servers import RedisServer, names, program
 from tests.timeouts import HANG_SECONDS
 

@@ -15,8 +15,8 @@ from tests.cluster.controller_fixture import ControllerFixture, controller_fixtu
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.processes import ComponentError
+from tests.cluster.queue import is_gated
 from tests.timeouts import HANG_SECONDS
-from webhook.core.admission.mutation import QUEUE_GATE
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -68,10 +68,6 @@ def deploy(plane: ControlPlane, namespace: str, replicas: int) -> None:
     plane.apply(
         {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {**body, "template": template}}
     )
-
-
-def is_gated(pod: dict[str, Any]) -> bool:
-    return any(gate["name"] == QUEUE_GATE for gate in pod["spec"].get("schedulingGates", ()))
 
 
 def overtaken(lists: Sequence[dict[str, str]]) -> list[str]:

@@ -14,8 +14,9 @@ import pytest
 from tests.cluster.controller_fixture import ControllerFixture, controller_fixture
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
+from tests.cluster.queue_failures import CONTAINER
 from tests.cluster.recording_webhook import admit
-from tests.cluster.test_refunds import another_webhook
+from tests.cluster.refunds import another_webhook
 from tests.redis_servers import RedisServer, names, program
 from webhook.core.admission.mutation import QUEUE_GATE
 
@@ -43,7 +44,6 @@ SERVICES["scaled"] = SERVICES["scaled"].replace("pods: 1", "pods: 2")
 JSON_PATCH, MERGE, STRATEGIC = (
     f"application/{kind}+json" for kind in ("json-patch", "merge-patch", "strategic-merge-patch")
 )
-CONTAINER = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "100m"}}}
 UNGATE = [{"op": "remove", "path": "/spec/schedulingGates"}]
 
 

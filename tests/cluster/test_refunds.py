@@ -3,31 +3,21 @@
 import asyncio
 import json
 import os
-from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from http.client import HTTPSConnection
 from typing import Any
 
-import pytest
-
-from tests.cluster.controller_fixture import ControllerFixture, controller_fixture
-from tests.cluster.controlplane import ControlPlane
-from tests.cluster.identities import Identities
-from tests.cluster.recording_webhook import Answer, Recorder, admit
+from tests.cluster.controller_fixture import ControllerFixture
+from tests.cluster.recording_webhook import admit
+from tests.cluster.refunds import SERVICES, another_webhook, running
 from webhook.controller import ControllerTiming
 from webhook.controller.reports import NAME_TAKEN, NEVER_CREATED
 
+__all__ = ["running"]
+
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
-SERVICES = ("quota", "webhook", "name", "client", "came")
-POLICY = """\
-apiVersion: podgate.io/v1alpha1
-kind: Policy
-defaults: {failureMode: Closed, quota: {windows: [{window: 1h, hard: {pods: 1000}}], standing: {hard: {pods: 1000}}}}
-services:
-""" + "".join(f"- {{name: {name}, match: {{namespaces: [refunds-{name}-STORE]}}}}\n" for name in SERVICES)
 UNSCHEDULED: dict[str, Any] = {"schedulerName": "nobody"}
 IS_SOAK = os.environ.get("PODGATE_TEST_REFUNDS") == "soak"
 WORKLOADS, PODS_OF_ONE = 5 if IS_SOAK else 1, {"Deployment": 50, "Job": 20}
@@ -35,15 +25,6 @@ CREATED, DELETED_AT_ONCE = (150, 50) if IS_SOAK else (60, 20)
 """Single Pods; with the Pods of workloads there are 500, or 200."""
 LOST, LOST_EACH = CREATED // 10, 2
 """Charged Pods that are not created: in the test of many Pods, and in each other test."""
-_ANOTHER = "zz-another"
-"""Mutating configurations are called in the order of their names: after Podgate's."""
-
-
-@pytest.fixture(scope="module")
-def running(plane: ControlPlane, identities: Identities, store: str, store_url: str) -> Iterator[ControllerFixture]:
-    namespaces = [f"refunds-{name}-{store}" for name in SERVICES]
-    with controller_fixture(plane, identities, POLICY.replace("STORE", store), namespaces, store_url) as fixture:
-        yield fixture
 
 
 def check_refunds(running: ControllerFixture, service: str, cause: str, lose: Callable[[], None]) -> None:
@@ -171,38 +152,3 @@ def workloads() -> dict[str, Any]:
             version = {"Deployment": "apps/v1", "Job": "batch/v1"}[kind]
             items.append({"apiVersion": version, "kind": kind, "metadata": {"name": labels["app"]}, "spec": body})
     return {"apiVersion": "v1", "kind": "List", "items": items}
-
-
-@contextmanager
-def another_webhook(
-    running: ControllerFixture, namespace: str, answer: Answer, half: str = "Validating"
-) -> Iterator[Recorder]:
-    """Register another webhook for the Pods of a namespace; wait until it is called."""
-    files = running.installation.files
-    with Recorder(files.pki.paths, answer) as recorder:
-        bundle = b64encode((files.folder / "ca.crt").read_bytes()).decode()
-        running.plane.apply(configuration(f"https://{recorder.address}/another", bundle, namespace, half))
-        try:
-
-            def is_called() -> bool:
-                running.installation.create_pod(namespace, dry_run=True)
-                return bool(recorder.take_calls())
-
-            running.plane.wait(is_called, "the other webhook to be called", "kube-apiserver")
-            yield recorder
-        finally:
-            running.plane.kubectl("delete", f"{half.lower()}webhookconfiguration", _ANOTHER)
-
-
-def configuration(url: str, bundle: str, namespace: str, half: str) -> dict[str, Any]:
-    webhook = {
-        "name": "another.example.com",
-        "clientConfig": {"url": url, "caBundle": bundle},
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}],
-        "admissionReviewVersions": ["v1"],
-        "sideEffects": "None",
-        "timeoutSeconds": 30,
-    }
-    kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": f"{half}WebhookConfiguration"}
-    return {**kind, "metadata": {"name": _ANOTHER}, "webhooks": [webhook]}

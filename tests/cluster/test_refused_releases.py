@@ -13,9 +13,9 @@ from tests.cluster.controller_fixture import ControllerFixture, controller_fixtu
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import RBAC
+from tests.cluster.queue_failures import CONTAINER
 from tests.cluster.recording_webhook import Recorder
-from tests.cluster.test_queue_failures import CONTAINER
-from tests.cluster.test_refunds import configuration
+from tests.cluster.refunds import configuration
 from webhook.core.admission.mutation import QUEUE_GATE
 
 WAITING = ("w1", "w2", "w3")

@@ -17,8 +17,8 @@ from tests.cluster.controlplane import COMPONENTS, ControlPlane
 from tests.cluster.installed_scheduler import EXTENDER, SCHEDULER, InstalledScheduler, results
 from tests.cluster.kwok import node
 from tests.cluster.processes import ComponentError
+from tests.scheduling.extender_calls import topology
 from tests.scheduling.extender_server import NUMA_CRD
-from tests.scheduling.test_extender_calls import topology
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.kubernetes import ClusterObjects, StorageClassWake, connect
 from webhook.core.checks.scheduling import SECTION

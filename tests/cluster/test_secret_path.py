@@ -12,7 +12,7 @@ import pytest
 
 from certs.authority import server_names
 from certs.files import write_key_pair
-from tests.authentication.test_secret_path import OTHER, SECRET, Reduced
+from tests.authentication.secret_path import OTHER, SECRET, Reduced
 from tests.cluster import manifests
 from tests.cluster.admission_configuration import SERVICE_HOST, stand_in_service
 from tests.cluster.controlplane import API_ALONE, ControlPlane

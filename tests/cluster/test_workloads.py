@@ -9,6 +9,7 @@ import pytest
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, installed
+from tests.cluster.workloads import KINDS, workload
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
@@ -27,15 +28,6 @@ CONFLICT = (
     " remove the field from the Pod or set it to 'podgate-scheduler'"
 )
 CONFLICTING = {"schedulerName": "theirs"}
-KINDS = {
-    "Deployment": "apps/v1",
-    "ReplicaSet": "apps/v1",
-    "StatefulSet": "apps/v1",
-    "DaemonSet": "apps/v1",
-    "Job": "batch/v1",
-    "CronJob": "batch/v1",
-    "ReplicationController": "v1",
-}
 NAMESPACES = ["advised", "tried", "nobodys"]
 REVIEWED_KINDS = [kind for kind in KINDS if kind != "DaemonSet"]
 
@@ -45,21 +37,6 @@ def installation(plane: ControlPlane, identities: Identities) -> Iterator[Instal
     with installed(plane, identities.files, POLICY, NAMESPACES) as installation:
         installation.wait_for_calls()
         yield installation
-
-
-def workload(kind: str, name: str, pod_spec: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
-    labels = {"app": name}
-    restart = {"restartPolicy": "Never"} if "Job" in kind else {}
-    template = {"metadata": {"labels": labels}}
-    template["spec"] = {"containers": [{"name": "c", "image": "i"}], **restart, **pod_spec}
-    body: dict[str, Any] = {"template": template, **spec}
-    if kind == "CronJob":
-        body = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": template}}, **spec}
-    elif kind == "ReplicationController":
-        body["selector"] = labels
-    elif kind != "Job":
-        body["selector"] = {"matchLabels": labels}
-    return {"apiVersion": KINDS[kind], "kind": kind, "metadata": {"name": name}, "spec": body}
 
 
 def expected_warning(name: str, kind: str = "deployment.apps") -> str:

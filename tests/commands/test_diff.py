@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.rule_notes.test_explanation import rewritten
+from tests.core.rule_notes.explanation import rewritten
 from tests.core.strategies import HASH, Json, Pair, examples, pairs
 from webhook.commands.pages import yaml_page, yaml_text
 from webhook.commands.pages.diff import DiffRemark, Row, rows

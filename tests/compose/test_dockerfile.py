@@ -11,8 +11,7 @@ import pytest
 
 from tests.cluster.manifests import pod_spec
 from tests.compose import sources
-
-ROOT = sources.ROOT
+from tests.compose.dockerfile import ROOT, locked
 
 
 def project() -> dict[str, Any]:
@@ -21,14 +20,6 @@ def project() -> dict[str, Any]:
 
 def name_of(requirement: str) -> str:
     return re.split(r"[\[>=<; ]", requirement)[0].lower()
-
-
-def locked(name: str) -> dict[str, frozenset[str]]:
-    """Return the packages of a lock, `name==version ; marker`, and their hashes."""
-    packages = re.split(r"\n(?=[a-z0-9])", (ROOT / name).read_text().strip())
-    return {
-        package.splitlines()[0].rstrip(" \\"): frozenset(re.findall(r"--hash=(\S+)", package)) for package in packages
-    }
 
 
 def installed(image: Path) -> set[str]:

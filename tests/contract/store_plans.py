@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from tests.contract.test_counter_store import BREAKER, SECOND_US, HandClock
+from tests.contract.counter_store import BREAKER, SECOND_US, HandClock
 from tests.core.plans import plan_of, standing, window
 from webhook.core.breaker import Forcing, State
 from webhook.core.policy_spec import Mode

@@ -4,8 +4,8 @@ from typing import Any, Protocol
 
 from hypothesis import strategies as st
 
+from tests.contract.counter_store import SECOND_US
 from tests.contract.store_plans import BREAKER_PLANS, GUARDED, LATE_US, LIVE_PLANS, PLANS
-from tests.contract.test_counter_store import SECOND_US
 from webhook.core.breaker.outcome_types import Outcomes, Start
 from webhook.core.quota import Acquire, Booking, CounterPlan, Sighting
 from webhook.ports import BreakerLedger, CounterStore, PodLedger

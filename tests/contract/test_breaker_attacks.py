@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tests.contract.test_counter_store import BREAKER, ONE, SECOND_US, HandClock, ask, clock, state, store, trip
+from tests.contract.counter_store import BREAKER, ONE, SECOND_US, HandClock, ask, clock, state, store, trip
 from tests.core.plans import plan_of, standing, window
 from tests.redis_servers import RedisServer
 from webhook.adapters.redis_store import RedisStore, open_transport

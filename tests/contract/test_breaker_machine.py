@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from msgspec.structs import replace
 
+from tests.contract.counter_store import HandClock
 from tests.contract.store_session import STORES, Stage, examples_on, staged
-from tests.contract.test_counter_store import HandClock
 from tests.core import plans as counter_plans
-from tests.core.breaker.test_random_walks import as_move, offered, plain, plan_of, plans
-from tests.core.breaker_model import Model, Move
+from tests.core.breaker.random_walks import as_move, offered, plain, plans
+from tests.core.breaker_model import Model, Move, plan_of
 from tests.redis_servers import RedisServer
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import BreakerPlan, BreakerView, Forcing, LatencyPlan, State, Transition

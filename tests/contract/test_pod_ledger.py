@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import pytest
 from msgspec.structs import replace
 
-from tests.contract.test_counter_store import ONE, SECOND_US, HandClock, ask, clock, store, used
+from tests.contract.counter_store import ONE, SECOND_US, HandClock, ask, clock, store, used
 from tests.core.plans import plan_of, standing, window
 from webhook.core.ledger.live_set import KNOWN_US, SURGE_US
 from webhook.core.quota import HOUR_US, Booking, CounterPlan, DeniedBy, Holder, PoolPlan, Seen, Sighting, UnseenPod, Use

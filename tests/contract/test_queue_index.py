@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from msgspec.structs import replace
 
-from tests.contract.test_counter_store import DEADLINE_SECONDS, MEMORY, SECOND_US, HandClock, clock
+from tests.contract.counter_store import DEADLINE_SECONDS, MEMORY, SECOND_US, HandClock, clock
 from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisServer, names
 from webhook.adapters.memory_queue_index import MemoryQueueIndex

@@ -9,10 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.contract.counter_store import BREAKER, SECOND_US, HandClock
 from tests.contract.store_plans import START_US
 from tests.contract.store_session import Stage, examples_on, staged
 from tests.contract.store_steps import Step, Store, run_step
-from tests.contract.test_counter_store import BREAKER, SECOND_US, HandClock
 from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisServer, names
 from webhook.adapters.memory_store import MemoryStore

@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.contract.counter_store import SECOND_US, HandClock
 from tests.contract.store_plans import BREAKER_PLANS, GUARDED, LATE_US, LIVE_PLANS, PLANS, START_US
 from tests.contract.store_session import Stage, examples_on, staged
 from tests.contract.store_steps import (
@@ -19,7 +20,7 @@ from tests.contract.store_steps import (
     Store,
     run_step,
 )
-from tests.contract.test_counter_store import SECOND_US, HandClock
+from tests.contract.stores_agree import plan_of_example
 from tests.redis_servers import RedisServer, names
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import BreakerView
@@ -30,12 +31,6 @@ pytest_plugins = ("tests.redis_servers.fixtures",)
 
 EXAMPLES = 150
 """On one generation of Redis; `make soak` tries thousands on each."""
-
-
-def plan_of_example(plan: CounterPlan, name: str) -> CounterPlan:
-    """Return the plan for a service without counters."""
-    pool = replace(plan.pool, name=f"{plan.pool.name}-{name}") if plan.pool else None
-    return replace(plan, service=f"{plan.service}-{name}", tag=f"{plan.tag}-{name}", pool=pool)
 
 
 async def compare_stores(

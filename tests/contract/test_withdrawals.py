@@ -8,7 +8,7 @@ from typing import Protocol
 import pytest
 from msgspec.structs import replace
 
-from tests.contract.test_counter_store import BREAKER, ONE, SECOND_US, HandClock, ask, clock, state, store, trip, used
+from tests.contract.counter_store import BREAKER, ONE, SECOND_US, HandClock, ask, clock, state, store, trip, used
 from tests.core.plans import plan_of, standing, window
 from webhook.core.breaker import State
 from webhook.core.quota import Acquire, Booking, CounterPlan, Sighting

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.controller.controller_simulation import ControllerSimulation, at, compiled, pod
-from tests.controller.test_pod_tracker import until
+from tests.controller.pod_tracker import until
 from webhook.controller import disruption_exemptions
 from webhook.core.breaker import State
 from webhook.core.kubernetes.pod import OwnerReference, PodCondition

@@ -4,39 +4,17 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from tests.controller.override_enforcer import LOADED
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.memory_store import MemoryStore
 from webhook.controller import OverrideEnforcer
 from webhook.core.breaker import Forcing, State, Transition
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.document.loading import load_effective
-from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import Acquire, CounterPlan
 from webhook.errors import StoreUnavailableError
 
 NOW_US = 1_800_000_000_000_000
 END_US = NOW_US + 600_000_000
-LOADED = LoadedPolicy(
-    load_effective(
-        b"""
-apiVersion: podgate.io/v1alpha1
-kind: Policy
-services:
-- name: web
-  match: {namespaces: [shop]}
-  quota: {windows: [{window: 1m, hard: {pods: 0}}]}
-  breaker: {quotaExceeded: {count: 1}}
-- name: other
-  match: {namespaces: [other]}
-  quota: {windows: [{window: 1m, hard: {pods: 0}}]}
-  breaker: {quotaExceeded: {count: 1}}
-- name: plain
-  match: {namespaces: [plain]}
-""",
-        None,
-    ).policy,
-    "0" * 16,
-)
 OPENED = Forcing(State.FORCED_OPEN, END_US, "INC-1")
 CLOSED = Forcing(State.FORCED_CLOSED, END_US, "INC-2")
 

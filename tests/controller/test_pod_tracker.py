@@ -1,13 +1,12 @@
 """The store follows the watch; nothing is sent twice."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
 
 from tests.controller.controller_simulation import WEB, ControllerSimulation, compiled, pod
-from tests.timeouts import HANG_SECONDS
+from tests.controller.pod_tracker import until
 from webhook.controller.pending_sightings import MOST, PendingSightings
 from webhook.controller.pod_index import GONE_MAX, GONE_US, PodIndex
 from webhook.core.kubernetes.pod import Container, OwnerReference, Resources
@@ -344,9 +343,3 @@ async def test_loops_report_without_explicit_steps() -> None:
     running.cancel()
     await asyncio.wait([running])
     assert (await simulation.standing(), simulation.reported.watched) == ({"a"}, 1)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(HANG_SECONDS):
-        while not holds():  # noqa: ASYNC110  the loops set no event
-            await asyncio.sleep(0.001)

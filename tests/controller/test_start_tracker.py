@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.controller.controller_simulation import compiled, pod
+from tests.controller.pod_tracker import until
 from tests.controller.start_simulation import CRASHING, DEADLINE, GATE, STARTS, StartSimulation
-from tests.controller.test_pod_tracker import until
 from webhook.controller import outcome_sender, start_tracker
 from webhook.core.breaker import State
 from webhook.ports import PodLookup

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tests.core.reporting.test_replay_record import POD, SECRET
+from tests.core.reporting.replay_record import POD, SECRET
 from tests.core.reviewing import Gate, body, policy_of
 from webhook.core.admission.decision import Finding, Half, Verdict
 from webhook.core.findings import Code

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.reviewing import policy_of
+from tests.extender.bursts import POLICY
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_requests import NANO
@@ -21,15 +21,6 @@ from webhook.extender.extender import Extender
 from webhook.extender.scheduling_records import SchedulingRecords
 
 MILLIS, HOT, FACTOR = 64_000.0, 0.8, 0.85
-POLICY = policy_of(
-    """
-- name: web
-  match: {namespaces: [shop]}
-  placement: {schedulerName: podgate-scheduler}
-  scheduling: {hot: {cpu: 0.8}, numa: Required}
-""",
-    "nodes: {sources: [{prometheus: {url: 'http://p'}}]}",
-)
 
 
 class Scheduler:

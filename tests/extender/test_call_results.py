@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.extender.test_bursts import POLICY
+from tests.extender.bursts import POLICY
 from webhook.authentication.identities import Role
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.scheduling.extender_api import BadExtenderRequestError

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from tests.controller.test_override_enforcer import LOADED
+from tests.controller.override_enforcer import LOADED
 from tests.harness.fake_apiserver import until
 from tests.harness.records import transition
 from webhook.adapters.clocks import VirtualClock

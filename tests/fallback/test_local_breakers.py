@@ -10,9 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.contract.test_counter_store import BREAKER
+from tests.contract.counter_store import BREAKER
 from tests.core.plans import plan_of, window
 from tests.core.strategies import examples
+from tests.fallback.local_breakers import AWAY, StoreLink
 from tests.fallback.simulation import Simulation
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import EXPIRED, BreakerView, Forcing, QuotaEventPlan, State, Transition
@@ -29,7 +30,6 @@ DENY = replace(LOCAL, when_unavailable=WhenStoreUnavailable.DENY)
 WITHOUT_OUTCOMES = replace(BREAKER, has_outcomes=False, error_rate=None, latency=None)
 """A probe succeeds when it is charged."""
 
-AWAY = "unreachable: refused"
 OPEN_SECONDS, LEASE_SECONDS = BREAKER.open_for_us // 1_000_000, BREAKER.probe_timeout_us // 1_000_000
 SOURCE = "controller:failing"
 GOOD, BAD = Outcomes(1, 0, 0), Outcomes(0, 1, 0)
@@ -421,34 +421,6 @@ async def test_close_proposes_the_local_view_without_admissions(simulation: Simu
 
 
 # Partitions: one replica is isolated, and the others share the store
-
-
-class StoreLink:
-    """One replica's link to a shared store."""
-
-    def __init__(self, store: Any) -> None:
-        self._store = store
-        self._last: BreakerView | None = None
-        self.is_cut = False
-
-    def __getattr__(self, name: str) -> Any:
-        async def asked(*args: Any) -> Any:
-            if self.is_cut:
-                raise StoreUnavailableError(AWAY)
-            return await getattr(self._store, name)(*args)
-
-        return asked
-
-    def now_us(self) -> int:
-        return int(self._store.now_us())
-
-    def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        return None if self.is_cut else self._store.known_breaker(plan)
-
-    def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        if not self.is_cut:
-            self._last = self._store.last_breaker(plan)
-        return self._last
 
 
 async def isolate(simulation: Simulation) -> tuple[StoreFallback, StoreLink]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.contract.test_counter_store import BREAKER, HandClock
+from tests.contract.counter_store import BREAKER, HandClock
 from tests.core.plans import plan_of, window
-from tests.fallback.test_local_breakers import StoreLink
+from tests.fallback.local_breakers import StoreLink
 from tests.redis_servers import RedisProgram, RedisServer
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock

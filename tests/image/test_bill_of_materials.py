@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.compose import sources
-from tests.compose.test_dockerfile import locked
+from tests.compose.dockerfile import locked
 from tests.image.bill_of_materials import bill_of_materials
 from tests.image.conftest import EPOCH
 from tests.image.engine import Container

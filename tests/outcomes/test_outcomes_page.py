@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.app.test_readme import ROOT, environment, running_script, shell_blocks
+from tests.app.readme import ROOT, environment, running_script, shell_blocks
 from tests.core.document.documents import HEAD, problems
 from tests.timeouts import HANG_SECONDS
 from webhook.core.document import Purpose

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.adapters.test_policy_file import FakeClock, Recorder, document
+from tests.adapters.policy_file import FakeClock, Recorder, document
 from tests.core.document.documents import HEAD, with_service
-from tests.core.policy_changes.test_policy_review import GOOD, config_map
+from tests.core.policy_changes.policy_review import GOOD, config_map
 from tests.core.reviewing import Gate, policy_of
 from tests.harness.policy_checks import ImmediateCheck
 from tests.timeouts import HANG_SECONDS

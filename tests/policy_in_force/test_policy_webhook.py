@@ -8,24 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.harness.server_process import POLICY, Files, serving
+from tests.policy_in_force.policy_webhook import review
 from tests.timeouts import HANG_SECONDS
-
-
-def review(text: str) -> bytes:
-    config_map = {
-        "metadata": {"name": "podgate-policy", "namespace": "podgate-system"},
-        "data": {"policy.yaml": text},
-    }
-    request = {
-        "uid": "review-1",
-        "resource": {"group": "", "version": "v1", "resource": "configmaps"},
-        "namespace": "podgate-system",
-        "name": "podgate-policy",
-        "operation": "CREATE",
-        "userInfo": {"username": "alice"},
-        "object": config_map,
-    }
-    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
 
 
 def response(text: str) -> dict[str, Any]:

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from tests.core.webhook_configurations.test_configurations import policy_of
-from tests.core.webhook_configurations.test_live import CLIENTS, HASH, Live, stored
+from tests.core.webhook_configurations.configurations import policy_of
+from tests.core.webhook_configurations.live import CLIENTS, HASH, Live, stored
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.webhook_configurations import NAMES, ConfigurationName, OutdatedConfiguration
 from webhook.errors import WebhookConfigurationError

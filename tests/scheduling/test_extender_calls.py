@@ -3,6 +3,7 @@
 from typing import Any
 
 from certs.authority import Authority
+from tests.scheduling.extender_calls import topology
 from tests.scheduling.extender_server import SCHEDULER, ExtendedScheduler
 
 _TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
@@ -82,25 +83,3 @@ def test_guaranteed_pod_goes_where_one_numa_zone_holds_it_and_the_next_one_waits
     plane.apply(topology("warm-2", "2", "8"))  # the next report, after the first Pod was bound
     assert scheduler.bound("second") == "warm-2"
     scheduler.delete_all()
-
-
-def topology(node: str, *cpus: str, scope: str = "container") -> dict[str, Any]:
-    zones = [
-        {
-            "name": f"node-{number}",
-            "type": "Node",
-            "resources": [
-                {"name": name, "capacity": cpu, "allocatable": cpu, "available": amount}
-                for name, cpu, amount in (("cpu", cpu, cpu), ("memory", "64Gi", "64Gi"))
-            ],
-        }
-        for number, cpu in enumerate(cpus)
-    ]
-    attributes = {"topologyManagerPolicy": "single-numa-node", "topologyManagerScope": scope}
-    return {
-        "apiVersion": "topology.node.k8s.io/v1alpha2",
-        "kind": "NodeResourceTopology",
-        "metadata": {"name": node},
-        "attributes": [{"name": name, "value": value} for name, value in attributes.items()],
-        "zones": zones,
-    }

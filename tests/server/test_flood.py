@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.authentication.test_secret_path import SECRET, Reduced, reduced
+from tests.authentication.secret_path import SECRET, Reduced, reduced
 from tests.cluster.manifests import deployment
 from tests.harness.attackers import Attack, attacking
 from tests.harness.identity import Signer

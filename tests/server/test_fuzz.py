@@ -22,11 +22,11 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.core.admission.test_review import any_json, places
+from tests.core.admission.review import any_json, places
 from tests.core.strategies import pods
 from tests.harness.raw_http import BODY, Line, head, sized
 from tests.harness.server_process import POLICY, Files, Serving, serving
-from tests.policy_in_force.test_policy_webhook import review as policy_review
+from tests.policy_in_force.policy_webhook import review as policy_review
 from tests.timeouts import HANG_SECONDS
 from webhook.support.event_loop import EventLoop
 

@@ -7,30 +7,23 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from tests.harness.raw_http import BODY, Line, chunked, eventually, head, line, sized, status
 from tests.harness.server_process import POLICY, Files, Serving, serving
+from tests.server.hardening import log, server
+
+__all__ = ["server"]
 
 PROC = Path("/proc")
 SECRET = "c2VjcmV0LW9mLWEtdG9rZW4"
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")  # the event loop of the shared server's session
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serving]:
-    """Return the server that all tests attack: a failure because of an earlier attack is a defect."""
-    files = Files.create(tmp_path_factory.mktemp("server"))
-    async with serving(files, "--body-timeout", "500ms", "--drain", "1s") as running:
-        yield running
 
 
 async def works(server: Serving) -> bool:
@@ -40,10 +33,6 @@ async def works(server: Serving) -> bool:
 
 def refusals(reason: str) -> str:
     return f'podgate_refused_calls_total{{reason="{reason}"}}'
-
-
-def log(server: Serving) -> str:
-    return "".join(path.read_text() for path in sorted(server.files.folder.glob("server-*.log")))
 
 
 async def exchange(server: Serving, sent: bytes, *, plain: bool = False) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.contract.test_counter_store import BREAKER
+from tests.contract.counter_store import BREAKER
 from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisServer
 from webhook.adapters.clocks import SystemClock

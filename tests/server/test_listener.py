@@ -10,6 +10,7 @@ import pytest
 
 from tests.harness.identity import Pki
 from tests.harness.loopback import Loopback, loopback, post
+from tests.server.listener import REQUEST, exchange, hello, opened
 from tests.timeouts import HANG_SECONDS
 from webhook.errors import UserError
 from webhook.server import handshake_throttle, listener
@@ -18,22 +19,7 @@ from webhook.server.http_messages import HttpRequest, HttpResponse
 from webhook.tls.context import server_context
 
 LOOPS = ("uvloop", "asyncio")
-REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 TRUSTED_REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\nX-Earn: 1\r\n\r\n"
-
-
-async def hello(_request: HttpRequest) -> HttpResponse:
-    return HttpResponse(200, b"hello")
-
-
-async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes = REQUEST) -> bytes:
-    """Send one request; return the start of the answer, or nothing if the connection was cut."""
-    try:
-        writer.write(request)
-        answer = await reader.read(1000)
-        return answer if answer.endswith(b"hello") or not answer else answer + await reader.readexactly(5)
-    except OSError:
-        return b""
 
 
 @pytest.fixture
@@ -175,10 +161,6 @@ async def _rest(reader: asyncio.StreamReader) -> bytes:
             return await reader.read()
     except ConnectionError:
         return b""
-
-
-async def opened(port: int, context: ssl.SSLContext | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection("127.0.0.1", port, ssl=context)
 
 
 async def test_at_the_cap_of_proven_connections_a_new_one_is_closed(pki: Pki) -> None:

@@ -20,7 +20,7 @@ from certs.files import write_key_pair
 from tests.harness.identity import Pki
 from tests.harness.loopback import Loopback, loopback
 from tests.harness.rsa_keys import roca_key
-from tests.server.test_listener import hello
+from tests.server.listener import hello
 from webhook.authentication.chain_verifier import ClientChainVerifier, ForeignCertificateError
 from webhook.authentication.peer_recheck import PeerRecheck
 from webhook.errors import AuthenticationError

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtensionOID
 
 from certs.authority import Authority
-from tests.authentication.test_client_ca import CA, authority, garbled
+from tests.authentication.client_ca import CA, authority, garbled
 from tests.harness.identity import Pki
 from tests.harness.raw_http import eventually
 from tests.harness.server_process import Files, Serving, serving

@@ -17,7 +17,7 @@ from certs.authority import Authority, KeyPair
 from certs.files import write_key_pair
 from tests.harness.identity import Pki
 from tests.harness.loopback import loopback
-from tests.server.test_listener import exchange, hello
+from tests.server.listener import exchange, hello
 from tests.timeouts import HANG_SECONDS
 from webhook.errors import UserError
 from webhook.tls.context import TlsFiles, TlsPaths, load, server_context

@@ -1,7 +1,7 @@
 """Command line `podgate`: a group of lazily loaded commands, and its errors: one line with a remedy.
 
-A command is a module of its name here, in `offline` or in `scheduling`; a group of commands is a package with a module
-for each. To add one, write the module and list it in `_COMMANDS`.
+A command is a module of its name here; a group of many commands is a package with a module for each. To add one, write
+the module and list it in `_COMMANDS`.
 """
 
 import os

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from certs.authority import Authority, KeyPair, server_names
 from tests.harness.identity import Pki, Signer
 from tests.harness.loopback import loopback
-from tests.server.test_listener import hello
+from tests.server.listener import hello
 from webhook.adapters.kubernetes.api.requests import RefusedError
 from webhook.adapters.kubernetes.cluster_facts import (
     Reading,

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from tests.adapters.kubernetes.watching import Loops, Reported
-from tests.adapters.test_policy_file import FakeClock, Recorder, document
+from tests.adapters.policy_file import FakeClock, Recorder, document
 from tests.harness.fake_apiserver import CONFIGMAPS, FakeApiServer, hang, refuse, say, until
 from tests.harness.policy_checks import ImmediateCheck
 from webhook.adapters.kubernetes import ApiTiming, ConfigMapPolicy

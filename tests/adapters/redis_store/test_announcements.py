@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from redis.exceptions import NoPermissionError
 
-from tests.contract.test_counter_store import BREAKER, HandClock
+from tests.contract.counter_store import BREAKER, HandClock
 from tests.core.plans import plan_of
 from tests.redis_servers import RedisCluster, RedisProgram, RedisServer, SentinelGroup
 from tests.redis_servers.access import CLUSTER_PASSWORD, acl_file, user

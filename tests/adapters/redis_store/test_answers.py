@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.contract.test_counter_store import BREAKER
+from tests.contract.counter_store import BREAKER
 from tests.core.plans import plan_of, window
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.redis_store.store import RedisStore

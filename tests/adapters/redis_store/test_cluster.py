@@ -10,7 +10,7 @@ from redis.crc import key_slot
 from redis.exceptions import AuthenticationError, ClusterCrossSlotError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from tests.adapters.redis_store.test_transport import ECHO, linked
+from tests.adapters.redis_store.transport import ECHO, linked
 from tests.redis_servers import RedisCluster, RedisProgram
 from tests.redis_servers.access import CLUSTER_PASSWORD, commands
 from tests.timeouts import HANG_SECONDS

@@ -11,7 +11,7 @@ from redis.exceptions import AuthenticationError, RedisError
 
 from certs.authority import server_names
 from certs.files import write_key_pair
-from tests.adapters.redis_store.test_transport import KEY, linked
+from tests.adapters.redis_store.transport import KEY, linked
 from tests.harness.identity import Pki
 from tests.redis_servers import RedisProgram, RedisServer, behind_tls
 from tests.redis_servers.access import acl_file, user

@@ -4,9 +4,9 @@ import asyncio
 
 from msgspec.structs import replace
 
-from tests.adapters.redis_store.test_ticker import SERVICES, store_at
+from tests.adapters.redis_store.ticker import SERVICES, store_at
+from tests.contract.counter_store import BREAKER, SECOND_US, HandClock
 from tests.contract.store_plans import START_US
-from tests.contract.test_counter_store import BREAKER, SECOND_US, HandClock
 from tests.redis_servers import RedisCluster
 from webhook.core.breaker import Transition
 from webhook.core.breaker.outcome_types import Outcomes

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.test_counter_store import BREAKER, HandClock
+from tests.contract.counter_store import BREAKER, HandClock
 from tests.core.plans import plan_of, standing, window
 from tests.redis_servers import RedisCluster, RedisServer, names, program
 from tests.redis_servers.access import CLUSTER_PASSWORD, acl_file, commands, user

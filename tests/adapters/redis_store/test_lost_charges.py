@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.adapters.redis_store.test_transport import linked
-from tests.core.checks.test_checks import CHECKS, FACTS, document, result
+from tests.adapters.redis_store.transport import linked
+from tests.core.checks.checks import CHECKS, FACTS, document
 from tests.redis_servers import RedisCluster, RedisProgram, RedisServer
 from tests.redis_servers.access import acl_file, user
 from tests.redis_servers.waiting import until
 from webhook.adapters.redis_store.store import server_status
-from webhook.core.checks.check import Observation
+from webhook.core.checks.check import Observation, result
 from webhook.core.reporting.status_parts import StoreServers, StoreStatus
 
 pytest_plugins = ("tests.redis_servers.fixtures",)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec.structs import replace
 
-from tests.contract.test_counter_store import BREAKER, HandClock
+from tests.contract.counter_store import BREAKER, HandClock
 from tests.core.plans import plan_of, standing, window
 from tests.redis_servers import RedisServer
 from webhook.adapters.clocks import SystemClock

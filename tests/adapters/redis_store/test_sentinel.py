@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from redis.exceptions import AuthenticationError, RedisError
 
-from tests.adapters.redis_store.test_transport import KEY, linked
+from tests.adapters.redis_store.transport import KEY, linked
 from tests.redis_servers import SERVICE, RedisProgram, RedisServer, SentinelGroup, program
 from tests.redis_servers.access import acl_file, user
 from tests.timeouts import HANG_SECONDS

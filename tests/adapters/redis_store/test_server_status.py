@@ -1,6 +1,6 @@
 """What Redis servers say of themselves, for the status of a server and `podgate check`."""
 
-from tests.adapters.redis_store.test_transport import linked
+from tests.adapters.redis_store.transport import linked
 from tests.redis_servers import RedisCluster, RedisServer
 from webhook.adapters.redis_store.store import server_status
 

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import pytest
@@ -11,25 +11,25 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.adapters.redis_store.ticker import SERVICES, clock, store, store_at
+from tests.contract.counter_store import BREAKER, SECOND_US, HandClock
 from tests.contract.store_plans import LATE_US, PLANS, START_US
 from tests.contract.store_session import examples_on
 from tests.contract.store_steps import BREAKER_STEPS, Step, run_step
-from tests.contract.test_counter_store import BREAKER, SECOND_US, HandClock
-from tests.contract.test_stores_agree import plan_of_example
-from tests.core.plans import plan_of, window
+from tests.contract.stores_agree import plan_of_example
+from tests.core.plans import window
 from tests.redis_servers import RedisCluster, RedisServer
-from webhook.adapters.clocks import SystemClock
-from webhook.adapters.redis_store import RedisStore, open_transport, operations
+from webhook.adapters.redis_store import RedisStore, operations
 from webhook.adapters.redis_store.plans import PreparedPlan
 from webhook.core.breaker import BreakerView, Forcing, State, Transition
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.quota import Acquire, CounterPlan, PoolPlan
 from webhook.errors import StoreUnavailableError
-from webhook.ports import WatchReports
+
+__all__ = ["clock", "store"]
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
-SERVICES = [plan_of(window(60, pods=9), breaker=BREAKER, service=f"s{n}", tag=f"s{n}") for n in range(250)]
 PLAN = SERVICES[7]
 EXAMPLES = 100
 
@@ -49,19 +49,6 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Kinds:
 
         monkeypatch.setattr(operations, name, counted)
     return kinds
-
-
-@asynccontextmanager
-async def store_at(url: str, clock: HandClock | None = None, cluster: str = "test") -> AsyncIterator[RedisStore]:
-    reports = WatchReports(int, str, str)
-    timed: dict[str, Any] = {"time_us": clock.now_us} if clock else {}
-    store = RedisStore(
-        open_transport(url), cluster, clock or SystemClock(), reports, deadline_seconds=30, late_us=LATE_US, **timed
-    )
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 async def test_services_at_rest_are_compared_in_groups_and_not_ticked(redis_server: RedisServer, sent: Kinds) -> None:
@@ -166,17 +153,6 @@ async def test_changed_service_alone_is_ticked(
             await store.tick(SERVICES)
         assert missed == ([PLAN] if change is _break_head else [])
         assert sent == {"changed": 3, "tick": 1}
-
-
-@pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
-async def store(redis_server: RedisServer, clock: HandClock) -> AsyncIterator[RedisStore]:
-    async with store_at(redis_server.url, clock) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize("other_rule", ["error_rate", "latency"])

@@ -9,7 +9,7 @@ import pytest
 from redis.exceptions import RedisError
 
 from certs.files import write_key_pair
-from tests.adapters.redis_store.test_transport import KEY, linked
+from tests.adapters.redis_store.transport import KEY, linked
 from tests.harness.identity import Pki
 from tests.redis_servers import SERVICE, RedisCluster, RedisServer, program
 from tests.redis_servers.sentinel import SentinelServer

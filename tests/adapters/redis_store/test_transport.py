@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
 
+from tests.adapters.redis_store.transport import KEY, link, linked
 from tests.redis_servers import RedisProgram, RedisServer
 from webhook.adapters.redis_store.transport import connect
 from webhook.adapters.redis_store.transport import stream as streams
@@ -17,30 +17,11 @@ from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.adapters.redis_store.transport.redis_url import open_transport
 from webhook.adapters.redis_store.transport.script import Script
 from webhook.errors import UserError
-from webhook.ports.store_url import StoreFiles
+
+__all__ = ["link"]
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 LOOPS = ("uvloop", "asyncio")
-
-ECHO = Script("redis.call('INCR', KEYS[1]) return ARGV[1]")
-KEY = "podgate:{a}:count"
-NO_FILES = StoreFiles()
-
-
-@asynccontextmanager
-async def linked(url: str, files: StoreFiles = NO_FILES, script: Script = ECHO) -> AsyncIterator[Transport]:
-    """Yield a link with that script, and close it in any case: an open link would block the end of the loop."""
-    link = open_transport(url, files, script)
-    try:
-        yield link
-    finally:
-        await link.close()
-
-
-@pytest.fixture
-async def link(redis_server: RedisServer) -> AsyncIterator[Transport]:
-    async with linked(redis_server.url) as opened:
-        yield opened
 
 
 @pytest.fixture

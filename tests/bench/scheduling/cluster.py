@@ -20,8 +20,8 @@ from tests.cluster.components import write_json
 from tests.cluster.controlplane import API_ALONE, ControlPlane
 from tests.cluster.kwok import node
 from tests.cluster.server import PODGATE
+from tests.scheduling.extender_calls import topology
 from tests.scheduling.extender_server import NAMESPACE, NUMA_CRD, WAKE
-from tests.scheduling.test_extender_calls import topology
 from webhook.core.scheduling.scheduler_configuration import ExtenderAccess, SchedulerOptions, scheduler_configuration
 
 NONE, PASS_ALL, ALL_RULES = "no extender", "passes all", "all rules"

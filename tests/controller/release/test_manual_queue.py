@@ -3,18 +3,12 @@
 from msgspec.structs import replace
 
 from tests.controller.controller_simulation import compiled
+from tests.controller.release.manual_queue import PAUSE, under
+from tests.controller.release.queue_reader import document
 from tests.controller.release.queue_simulation import QueueSimulation
-from tests.controller.release.test_queue_reader import document
-from tests.controller.release.test_release_loop import used
-from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.overrides import Override, QueueState, overridden
+from tests.controller.release.release_loop import used
+from webhook.core.overrides import QueueState
 from webhook.core.reporting.queue_document import WaitCause
-
-PAUSE = Override("web", until="2027-01-15T09:00:00Z", reason="INC-1", by="alice", queue=QueueState.PAUSED)
-
-
-def under(policy: CompiledPolicy, *entries: Override) -> CompiledPolicy:
-    return CompiledPolicy(overridden(policy.loaded, {"web": entries}))
 
 
 async def test_a_paused_queue_releases_nothing_until_it_is_resumed() -> None:

@@ -1,27 +1,9 @@
 """Events on waiting Pods: few, and each says something new."""
 
+from tests.controller.release.manual_queue import PAUSE, under
+from tests.controller.release.place_reporter import FakePlaceEvents
 from tests.controller.release.queue_simulation import QueueSimulation
-from tests.controller.release.test_manual_queue import PAUSE, under
 from webhook.controller.release.place_reporter import PlaceReporter, pause_seconds
-
-
-class FakePlaceEvents:
-    """A `ports.PlaceEvents` that keeps the notes."""
-
-    def __init__(self) -> None:
-        self.notes: list[tuple[str, str]] = []
-        self.dropped = 0
-
-    def offer(self, namespace: str, name: str, uid: str, note: str, occasion: str) -> None:  # noqa: ARG002  as in the port
-        self.notes.append((uid, note))
-
-    def expired(self, namespace: str, name: str, uid: str, note: str, *, is_kept: bool) -> None:  # noqa: ARG002  as in the port
-        self.notes.append((uid, f"{'kept' if is_kept else 'deleted'}: {note}"))
-
-    def drop(self) -> None:
-        self.dropped += 1
-
-    async def run(self) -> None: ...
 
 
 async def reported(simulation: QueueSimulation, reporter: PlaceReporter, events: FakePlaceEvents) -> dict[str, str]:

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
+from tests.controller.release.queue_reader import document
 from tests.controller.release.queue_simulation import WEB, QueueSimulation
-from webhook.controller.release.queue_reader import QueueSelection
 from webhook.core.kubernetes.timestamps import microseconds
 from webhook.core.quota import Acquire, Receipt
-from webhook.core.reporting.queue_document import QueueDocument, WaitCause, by_class, ordinal
+from webhook.core.reporting.queue_document import WaitCause, by_class, ordinal
 from webhook.errors import StoreUnavailableError
 
 HEAD = "pools: [{name: shared, windows: [{window: 64s, hard: {pods: 2}}], whenExceeded: Queue}]"
@@ -16,10 +16,6 @@ POOL = (
     f"- name: web\n  match: {{namespaces: [shop]}}\n  slaClass: gold\n{EACH}"
     f"- name: batch\n  match: {{namespaces: [batch]}}\n{EACH}"
 )
-
-
-async def document(simulation: QueueSimulation, **asked: object) -> QueueDocument:
-    return await simulation.loop.queue.document(QueueSelection(**asked))  # type: ignore[arg-type]
 
 
 async def test_rows_are_in_the_order_of_release_with_their_causes() -> None:

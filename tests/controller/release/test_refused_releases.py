@@ -1,8 +1,8 @@
 """Pods whose release the API server refuses: shown with the reason, charged once in the end, and in nobody's way."""
 
+from tests.controller.release.place_reporter import FakePlaceEvents
 from tests.controller.release.queue_simulation import WEB, QueueSimulation
-from tests.controller.release.test_place_reporter import FakePlaceEvents
-from tests.controller.release.test_release_loop import used
+from tests.controller.release.release_loop import used
 from webhook.controller.release.place_reporter import PlaceReporter
 from webhook.controller.release.queue_reader import QueueSelection
 from webhook.core.reporting.queue_document import FailingPods, QueueDocument, WaitCause, depths_document

@@ -2,11 +2,7 @@
 
 from tests.controller.controller_simulation import compiled
 from tests.controller.release.queue_simulation import WEB, QueueSimulation
-
-
-async def used(simulation: QueueSimulation, service: str = "web") -> int:
-    snapshot = await simulation.store.snapshot(simulation.policy.plans[service])
-    return snapshot.uses[""][0].used
+from tests.controller.release.release_loop import used
 
 
 async def test_pods_are_released_as_their_limit_allows_oldest_first() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.core.admission.review import any_json, places
 from tests.core.reviewing import Gate, body, envelope, pod, policy_of
 from tests.core.strategies import PROPERTY, Json, pods
 from webhook.core.admission.decision import Decision, Half, Verdict
@@ -225,18 +226,6 @@ async def check_response_or_error(sent: bytes) -> None:
 @given(st.binary(max_size=200))
 async def test_arbitrary_bytes_raise_only_bad_review_errors(sent: bytes) -> None:
     await check_response_or_error(sent)
-
-
-any_json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=5,
-)
-
-
-def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path, *(place for key, item in inner for place in places(item, (*path, key)))]
 
 
 @PROPERTY

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
+from tests.core.admission.workloads import request, template
 from tests.core.reviewing import ALICE, NOW_US, REPLICA_SETS, Gate, pod, policy_of
 from tests.core.strategies import HASH, PROPERTY, Json, Pair, pairs
 from webhook.adapters.clocks import VirtualClock
@@ -49,25 +50,6 @@ KINDS = [
     ("batch", "cronjobs"),
     ("", "replicationcontrollers"),
 ]
-
-
-def template(labels: Json | None = None, annotations: Json | None = None, **spec: Any) -> Json:
-    """Build a template without the fields that the policy sets, except for those given."""
-    metadata = {"labels": labels or {"app": "web"}, "annotations": annotations or {}}
-    return {"metadata": metadata, "spec": pod(**spec)["spec"]}
-
-
-def request(pod_template: Json, group: str = "apps", resource: str = "deployments", **more: Any) -> Json:
-    """Build the request of a workload's author: a CREATE of one object named `web`."""
-    spec: Json = {"template": pod_template}
-    if resource == "cronjobs":
-        spec = {"jobTemplate": {"spec": spec}}
-    metadata = {"name": "web", "namespace": "shop", "uid": "of-the-object"}
-    return {
-        "resource": {"group": group, "version": "v1", "resource": resource},
-        "object": {"metadata": metadata, "spec": spec},
-        **more,
-    }
 
 
 async def review_workload(loaded: LoadedPolicy, pod_template: Json, *kind: str, **more: Any) -> Decision:

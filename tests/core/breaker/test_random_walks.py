@@ -7,19 +7,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.core.breaker_model import EXPIRED, HELD, Model, Move, plan_of
+from tests.core.breaker.random_walks import as_move, offered, plain, plans
+from tests.core.breaker_model import Model, plan_of
 from tests.core.breakers import Breaker, named
 from tests.core.strategies import examples
 from webhook.core import breaker as machine
 from webhook.core.breaker import (
     TRANSITIONS,
     BreakerPlan,
-    BreakerView,
-    ErrorRatePlan,
-    LatencyPlan,
     QuotaEventPlan,
     State,
-    Transition,
 )
 from webhook.core.breaker.manual import EXCUSED_US
 from webhook.core.breaker.outcome_types import Outcomes
@@ -27,17 +24,6 @@ from webhook.core.breaker.record import BreakerEnvironment
 
 Operation = tuple[Any, ...]
 
-plans = st.builds(
-    plan_of,
-    error_rate=st.none()
-    | st.builds(ErrorRatePlan, st.sampled_from([50, 100]), st.just(10), st.integers(1, 3), st.integers(1, 2)),
-    latency=st.none()
-    | st.builds(LatencyPlan, st.just(5), st.sampled_from([10, 15]), st.integers(1, 3), st.integers(1, 2)),
-    quota=st.none() | st.builds(QuotaEventPlan, st.integers(1, 3), st.just(25), st.booleans()),
-    open_for_us=st.sampled_from([1, 10, 40]),
-    probes=st.integers(1, 3),
-    probe_timeout_us=st.sampled_from([1, 20]),
-)
 uids = st.sampled_from("abcd")
 sources = st.sampled_from(["a", "b", "c", "d", "user:e", ""])
 operations: st.SearchStrategy[Operation] = st.one_of(
@@ -131,34 +117,6 @@ class Pair(NamedTuple):
             case (_, open_max, opened):
                 breaker.plan = model.plan = replace(model.plan, open_max=open_max)
                 model.opened = opened
-
-
-def offered(state: State, generation: int, now_us: int, until_us: int, failed: tuple[str, ...]) -> BreakerView:
-    """Return a view that a replica could propose."""
-    is_open = state is State.OPEN
-    return BreakerView(
-        state,
-        generation,
-        max(0, now_us - 2),
-        max(0, now_us + until_us) if is_open or state is State.FORCED_OPEN else 0,
-        "remembered",
-        tripped_at_us=max(0, now_us - 9),
-        tripped_by="a trip",
-        early=1 if is_open and failed else 0,
-        failed=failed if is_open else (),
-    )
-
-
-def plain(view: BreakerView) -> BreakerView:
-    """Return a view as the model shows it: without reasons and lineage, and with sorted sources."""
-    return replace(view, reason="", tripped_by="", failed=tuple(sorted(view.failed)), passed=0, alone=0)
-
-
-def as_move(move: Transition) -> Move:
-    kind = "" if move.is_change else HELD if move.is_held_back else EXPIRED
-    assert move.reason.startswith(machine.HELD) == (kind == HELD)
-    assert (move.reason == machine.EXPIRED) == (kind == EXPIRED)
-    return move.old, move.new, move.at_us, kind
 
 
 EARLY = partial(plan_of, quota=QuotaEventPlan(1, 25, by_controller=True), has_outcomes=True)

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.core.reporting.test_status import NOW_US, OPEN, snapshot
+from tests.core.checks.checks import CHECKS, FACTS, decoded, document
+from tests.core.reporting.status import NOW_US, OPEN, snapshot
 from webhook.core.breaker import State
 from webhook.core.checks import SECTIONS, ClusterCheck, ClusterFacts, judged
 from webhook.core.checks.calls import probes_of
@@ -30,13 +31,12 @@ from webhook.core.checks.rights import Right, expected_rights
 from webhook.core.document.configmap import KEY, OVERRIDES_KEY, ConfigMap
 from webhook.core.kubernetes.timestamps import rfc3339
 from webhook.core.reporting.node_document import ShownNode
-from webhook.core.reporting.status import ServerStatus, WatchStatus, server_document
+from webhook.core.reporting.status import WatchStatus, server_document
 from webhook.core.reporting.status_parts import DecisionsStatus, StorePlace, StoreServer, StoreServers, StoreStatus
 from webhook.core.scheduling.node_load import NodeLoad
 from webhook.operations.shipped_manifests import manifest_files
 
 RUNBOOK = Path(__file__).parents[3] / "docs" / "runbook.md"
-CHECKS = {check.code: check for section in SECTIONS for check in section.checks}
 HOUR_US = 3_600_000_000
 POLICY = "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n"
 
@@ -49,26 +49,12 @@ WEB = "- {name: web, match: {namespaces: [web], podSelector: {matchLabels: {app:
 NAMESPACE = ClusterObject(ClusterMetadata(name="web"))
 
 
-def document(**fields: Any) -> dict[str, Any]:
-    """Return the status document of a server."""
-    status = ServerStatus("0.1.0", NOW_US, NOW_US, **fields)
-    decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(server_document(status)))
-    return decoded
-
-
-FACTS = ClusterFacts(NOW_US, "0.1.0", status=document(), server="server")
-
-
 def codes(facts: ClusterFacts) -> set[str]:
     return {one.check.code for _, results in judged(facts) for one in results if one.findings}
 
 
 def values(code: str, facts: ClusterFacts) -> list[str]:
     return [seen.value for seen in result(CHECKS[code], facts).findings]
-
-
-def decoded(kind: type[Any], document: Mapping[str, Any]) -> Any:
-    return msgspec.convert(document, kind)
 
 
 # --- the list of checks ---

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.core.checks.test_checks import FACTS
+from tests.core.checks.checks import FACTS
 from webhook.core.checks.facts import ClusterFacts
 from webhook.core.checks.objects import ReplicasObject, ServiceObject
 from webhook.core.checks.repair_command import install, install_or_apply, render, with_context

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.core.ledger.test_operations import BREAKER
+from tests.core.ledger.operations import BREAKER
 from tests.core.plans import plan_of, standing, window
 from tests.core.watched_pods import MINUTE_US, NOW_US, SECOND_US, WatchedService
 from webhook.core.breaker import State

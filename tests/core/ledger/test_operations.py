@@ -10,28 +10,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.core.ledger.operations import BREAKER, SECOND_US
 from tests.core.plans import plan_of, window
 from tests.core.strategies import examples
-from webhook.core.breaker import BreakerPlan, ErrorRatePlan, QuotaEventPlan, State
+from webhook.core.breaker import State
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.ledger import breaker_operations, operations
 from webhook.core.ledger.tag_state import LONG_US, TagState
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import HOUR_US, Acquire, Booking, CounterPlan, DeniedBy, Receipt
 
-SECOND_US = 1_000_000
 NOW_US = 1_000 * SECOND_US
 ONE = {"pods": 1}
-
-BREAKER = BreakerPlan(
-    has_outcomes=True,
-    error_rate=ErrorRatePlan(percent=50, interval_us=SECOND_US, consecutive=1, minimum=1),
-    latency=None,
-    quota=QuotaEventPlan(count=2, within_us=60 * SECOND_US, by_controller=True),
-    open_for_us=10 * SECOND_US,
-    probes=2,
-    probe_timeout_us=30 * SECOND_US,
-)
 
 
 class Ledger:

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.core.document.documents import HEAD, problems, warnings, with_service
-from tests.core.policy_changes.test_policy_review import config_map, response, reviewed
+from tests.core.policy_changes.policy_review import config_map, response, reviewed
 from webhook.cli import root
 from webhook.core.admission.mutation import rewrite
 from webhook.core.document import loading

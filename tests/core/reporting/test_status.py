@@ -7,74 +7,30 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from tests.core.reporting.status import LOADED, NOW_US, OPEN, OVERRIDES, PAYMENT, PROD, snapshot
 from webhook.commands.clients.status_client import of_service
 from webhook.commands.pages.status_page import controller_page, page
 from webhook.commands.pages.table import countdown
 from webhook.core.admission.denials import utc
 from webhook.core.breaker import BreakerView, State
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.kubernetes.quantity import Duration, Quantity
+from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.overload import OverloadCause
-from webhook.core.overrides import Override, PartialModes
-from webhook.core.policy.model import BreakerGuard, LoadedPolicy, Match, Modes, Policy, Pool, Service
-from webhook.core.policy_spec import Breaker, Mode, Per, Quota, QuotaExceeded, Scope, StandingQuota, Window
+from webhook.core.overrides import Override
+from webhook.core.policy.model import BreakerGuard, LoadedPolicy, Match, Policy, Service
+from webhook.core.policy_spec import Quota, Scope, StandingQuota
 from webhook.core.quota import Holder, ServiceSnapshot, Use
 from webhook.core.reporting.queue_document import FailingPods, QueueDepth
 from webhook.core.reporting.status import (
     ControllerStatus,
     OverridesStatus,
     ReplicaAssignment,
-    ServerStatus,
     WatchStatus,
     WebhooksStatus,
     controller_document,
     server_document,
 )
-from webhook.core.reporting.status_parts import DecisionsStatus, OverloadStatus, StoreStatus
-
-NOW_US = 1_800_000_000_000_000
-PAYMENT = Service(
-    "payment-api",
-    Match(namespaces=("payments",)),
-    pool="prod",
-    sla_class="gold",
-    modes=Modes(quota=Mode.AUDIT),
-    quota=Quota(windows=(Window(Duration.parse("1m"), {"pods": Quantity.parse("50"), "cpu": Quantity.parse("40")}),)),
-    breaker=Breaker(quota_exceeded=QuotaExceeded()),
-)
-LEDGER = Service(
-    "ledger",
-    Match(namespaces=("team-*",)),
-    quota=Quota(per=Per.NAMESPACE, windows=(Window(Duration.parse("24h"), {"memory": Quantity.parse("16Gi")}),)),
-)
-WEB = Service("web", Match(namespaces=("web",)))
-PROD = Pool("prod", (Window(Duration.parse("1m"), {"pods": Quantity.parse("300"), "cpu": Quantity.parse("1k")}),))
-LOADED = LoadedPolicy(
-    Policy("podgate.io/v1alpha1", "Policy", (PAYMENT, LEDGER, WEB), pools=(PROD,)), "0123456789abcdef"
-)
-OPEN = BreakerView(
-    State.OPEN,
-    generation=4,
-    since_us=NOW_US - 29_000_000,
-    open_until_us=NOW_US + 150_500_000,
-    reason="quotaExceeded: 10 within 1m",
-    tripped_at_us=NOW_US - 29_000_000,
-    tripped_by="quotaExceeded: 10 within 1m",
-    early=2,
-    failed=("controller:r1",),
-)
-SNAPSHOTS = {
-    "payment-api": ServiceSnapshot(
-        NOW_US,
-        {"": (Use("1m", "pods", 50, 50, free_at_us=NOW_US + 12_000_001), Use("1m", "cpu", 1500, 40_000))},
-        OPEN,
-        (
-            Use("1m", "pods", 300, 300, free_at_us=NOW_US + 2_000_000, of=Holder.POOL, name="prod"),
-            Use("1m", "cpu", 250_500, 1_000_000, of=Holder.POOL, name="prod"),
-        ),
-    ),
-    "ledger": ServiceSnapshot(NOW_US),
-}
+from webhook.core.reporting.status_parts import OverloadStatus, StoreStatus
 
 FLEET_POLICY = LoadedPolicy(
     Policy(
@@ -101,25 +57,6 @@ FLEET_SNAPSHOTS = {
     )
     for name, at_us, used in (("payment-api", NOW_US, 8), ("without-a-quota", NOW_US + 1, 9))
 }
-
-
-def snapshot(**changes: Any) -> ServerStatus:
-    arguments: dict[str, Any] = {
-        "version": "0.1.0",
-        "now_us": NOW_US,
-        "wall_us": NOW_US,
-        "last_review_us": NOW_US - 2_750_000,
-        "source": "p.yaml",
-        "policy": LOADED,
-        "loaded_at_us": NOW_US - 60_000_000,
-        "plans": CompiledPolicy(LOADED).plans,
-        "snapshots": SNAPSHOTS,
-        "watches": {"namespaces": WatchStatus(), "configmaps": WatchStatus(NOW_US - 5_000_000, "cut")},
-        "certificates": {"serving": NOW_US + 7 * 86_400_000_000 - 1},
-        "files": {"key set": "jwks.json: no JSON", "certificates": ""},
-        "client_identity": "mutual",
-    }
-    return ServerStatus(**(arguments | {"decisions": DecisionsStatus(7)} | changes))
 
 
 def services(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -402,16 +339,6 @@ def test_replica_assignment_is_shown() -> None:
     document = server_document(snapshot(store=StoreStatus("redis"), replicas=ReplicaAssignment(3, 1, "leases")))
     assert document["replicas"] == {"count": 3, "ordinal": 1, "source": "leases"}
     assert "store   redis, for 3 servers: ok" in list(page(document))
-
-
-OVERRIDES = OverridesStatus(
-    "configmap podgate-system/podgate-overrides",
-    ["o.yaml:2:3: [1].until: (absent): required: add until"],
-    {
-        "payment-api": (Override("payment-api", "2027-01-15T08:10:00Z", "INC-1", quota_factor=Quantity.parse("1.5")),),
-        "gone": (Override("gone", "2027-01-15T09:00:00Z", "INC-2", modes=PartialModes(quota=Mode.AUDIT)),),
-    },
-)
 
 
 def test_overrides_are_listed_and_shown_with_their_service() -> None:

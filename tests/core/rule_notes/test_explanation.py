@@ -8,10 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.core.rule_notes.explanation import decoded, rewritten
 from tests.core.strategies import HASH, Json, Pair, class_pairs, examples, pairs, service_of
 from webhook.core import container_resources, placement
-from webhook.core.admission.mutation import rewrite
-from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.policy.model import Match, Modes, Service
 from webhook.core.policy_spec import Mode, ResourceRules
@@ -19,16 +18,6 @@ from webhook.core.rule_notes import Act, Note, changes, explain
 
 ZONE = "topology.kubernetes.io/zone"
 FEW_EXAMPLES = examples(40)  # each example explains a Pod once for each entry of its policy
-
-
-def decoded(document: Json) -> Pod:
-    return msgspec.json.decode(msgspec.json.encode(document), type=Pod)
-
-
-def rewritten(document: Json, service: Service) -> Any:
-    operations = msgspec.to_builtins(rewrite(decoded(document), service, HASH))
-    copy = msgspec.json.decode(msgspec.json.encode(document))
-    return msgspec.json.decode(msgspec.json.encode(jsonpatch.apply_patch(copy, operations, in_place=True)))
 
 
 def marked_places(notes: tuple[Note, ...]) -> set[tuple[str, bool]]:

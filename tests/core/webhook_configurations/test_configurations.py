@@ -1,7 +1,6 @@
 """Webhook configurations: each Pod that some service may own is sent once, and no others."""
 
 import re
-from typing import Any
 
 import msgspec
 import pytest
@@ -9,6 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.strategies import OUR_ANNOTATION, PROPERTY, Json, pods, services
+from tests.core.webhook_configurations.configurations import (
+    DISABLED,
+    NAMES,
+    names,
+    patterns,
+    policies,
+    policy_of,
+)
 from webhook.core.admission.validation import guard
 from webhook.core.document import Purpose, load
 from webhook.core.kubernetes.controllers import WORKLOAD_KINDS
@@ -16,7 +23,7 @@ from webhook.core.kubernetes.name_patterns import matches_pattern
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.matching import Matcher
-from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES, FailureMode, Modes, Policy, Service, Unmatched
+from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES, FailureMode, Policy, Service, Unmatched
 from webhook.core.webhook_configurations import ClientConfig, ServiceReference, TooManyEntriesError, configurations
 from webhook.core.webhook_configurations.conditions import JUDGED_WHILE_GATED
 from webhook.core.webhook_configurations.name_sets import NameSet
@@ -24,62 +31,13 @@ from webhook.core.webhook_configurations.namespace_regions import METADATA_NAME,
 
 HEAD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\n"
 CLIENT = ClientConfig(ServiceReference(), b"the CA")
-DISABLED = dict.fromkeys(Modes.__struct_fields__, "Disabled")
 
-NAMES = ["a", "ab", "abc", "b", "bc", "aba", "kube-system"]
 LABELS = [{"t": t, "u": u} for t in (None, "1", "2") for u in (None, "1", "2")]
 NAMESPACES = [
     (name, {METADATA_NAME: name, **{key: value for key, value in labels.items() if value is not None}})
     for name in NAMES
     for labels in LABELS
 ]
-names = st.sampled_from(NAMES)
-patterns = names | names.map(lambda name: f"{name}*") | names.map(lambda name: f"*{name}")
-keys = st.sampled_from(["t", "u"])
-label_values = st.lists(st.sampled_from(["1", "2"]), min_size=1, max_size=2)
-expressions = st.one_of(
-    st.builds(lambda key, values: {"key": key, "operator": "In", "values": values}, keys, label_values),
-    st.builds(lambda key, values: {"key": key, "operator": "NotIn", "values": values}, keys, label_values),
-    st.builds(lambda key: {"key": key, "operator": "Exists"}, keys),
-    st.builds(lambda key: {"key": key, "operator": "DoesNotExist"}, keys),
-    names.map(lambda name: {"key": METADATA_NAME, "operator": "In", "values": [name]}),
-)
-selectors = st.one_of(
-    st.fixed_dictionaries({"matchLabels": st.dictionaries(keys, st.sampled_from(["1", "2"]), max_size=2)}),
-    st.fixed_dictionaries({"matchExpressions": st.lists(expressions, min_size=1, max_size=3)}),
-)
-matches = st.one_of(
-    st.just({"anyNamespace": True}),
-    st.fixed_dictionaries({"namespaces": st.lists(patterns, min_size=1, max_size=3)}),
-    st.fixed_dictionaries({"namespaceSelector": selectors}),
-    st.fixed_dictionaries({"namespaces": st.lists(patterns, min_size=1, max_size=3), "namespaceSelector": selectors}),
-)
-
-
-def policy_of(*services: Json, **more: Any) -> Policy:
-    written = [{"name": f"s{place}", **service} for place, service in enumerate(services)]
-    document = {"apiVersion": "podgate.io/v1alpha1", "kind": "Policy", "services": written, **more}
-    return msgspec.convert(document, Policy)
-
-
-policies = st.builds(
-    lambda services, more: policy_of(*services, **more),
-    st.lists(
-        st.fixed_dictionaries(
-            {
-                "match": matches,
-                "failureMode": st.sampled_from(["Open", "Closed"]),
-                "modes": st.sampled_from([{}, {}, {}, {"placement": "Disabled"}, DISABLED]),
-            }
-        ),
-        min_size=1,
-        max_size=5,
-    ),
-    st.fixed_dictionaries(
-        {"unmatched": st.sampled_from(["Admit", "Warn", "Deny"])},
-        optional={"exemptions": st.fixed_dictionaries({"namespaces": st.lists(patterns, max_size=2)})},
-    ),
-)
 
 
 def expected_entry(policy: Policy, namespace: str, namespace_labels: dict[str, str]) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.core.strategies import HASH, OUR_ANNOTATION, OUR_LABEL, Json
-from tests.core.webhook_configurations.test_pod_calls import CLIENT, DISABLED, PREFERENCE, QUOTA, is_called, loaded
+from tests.core.webhook_configurations.pod_calls import CLIENT, DISABLED, PREFERENCE, QUOTA, is_called, loaded
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.webhook_configurations import configurations, explanation
 

@@ -1,51 +1,26 @@
 """Live webhook configurations: a difference from the policy is found, whatever it is, and nothing else is one."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.strategies import PROPERTY
-from tests.core.webhook_configurations.test_configurations import policies, policy_of
+from tests.core.webhook_configurations.configurations import policies
+from tests.core.webhook_configurations.live import CLIENTS, HASH, OF_ONE_SERVICE, SECRET, Live, policy, stored
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.webhook_configurations import (
     NAMES,
     ClientConfig,
     ConfigurationName,
-    ServiceReference,
     configurations,
     leaves_out_no_call,
     outdated,
     wanted_webhooks,
 )
 
-HASH = "0123456789abcdef"
-SECRET = "s" * 40
-CLIENTS = [
-    ClientConfig(ServiceReference("podgate-system", "podgate", 8443), b"the CA"),
-    ClientConfig("https://10.0.0.1:8443", b"the CA"),
-    ClientConfig("https://10.0.0.1:8443/", b"the CA", SECRET),
-    ClientConfig(ServiceReference("podgate-system", "podgate", None), b"", SECRET),
-]
+__all__ = ["policy"]
+
 clients = st.sampled_from(CLIENTS)
-Live = dict[ConfigurationName, dict[str, Any]]
-
-
-def stored(policy: Policy, client: ClientConfig, *, all_calls: bool = False) -> Live:
-    """Return the configurations of a policy as the API server returns them: with its defaults, without empty fields."""
-    found: Live = {}
-    for one in configurations(policy, client, HASH, all_calls=all_calls):
-        webhooks = [{**webhook, "objectSelector": {}} for webhook in one["webhooks"]]
-        for webhook in webhooks:
-            if not webhook.get("matchConditions"):
-                webhook.pop("matchConditions", None)
-            if not webhook["namespaceSelector"].get("matchExpressions"):
-                webhook["namespaceSelector"] = {}
-        name = ConfigurationName(one["kind"], one["metadata"]["name"])
-        metadata = {**one["metadata"], "resourceVersion": "7"}
-        found[name] = {"metadata": metadata, **({"webhooks": webhooks} if webhooks else {})}
-    return found
 
 
 def differences(policy: Policy, live: Live) -> list[str]:
@@ -87,7 +62,6 @@ def test_written_configurations_are_the_rendered_ones_and_keep_the_target(
         assert targets == {one["name"]: one["clientConfig"] for one in rendered[name].get("webhooks", ())}
 
 
-OF_ONE_SERVICE = policy_of({"match": {"namespaces": ["a"]}})
 CHANGES = {
     "rules": [],
     "failurePolicy": "Fail",
@@ -104,11 +78,6 @@ CHANGES = {
 @pytest.fixture
 def live() -> Live:
     return stored(OF_ONE_SERVICE, CLIENTS[1])
-
-
-@pytest.fixture
-def policy() -> Policy:
-    return OF_ONE_SERVICE
 
 
 @pytest.mark.parametrize("field", CHANGES)

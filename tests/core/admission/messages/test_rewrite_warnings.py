@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.admission.test_workloads import request, template
+from tests.core.admission.workloads import request, template
 from tests.core.reviewing import Gate, pod, policy_of
 from tests.core.strategies import Json
 from webhook.core.admission.decision import Half

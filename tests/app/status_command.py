@@ -1,0 +1,30 @@
+"""Parts of `status_command` tests that others use, too."""
+
+from contextlib import AbstractContextManager
+
+import msgspec
+
+from tests.harness.canned_http import answering
+from tests.harness.records import AT_US, look, policy
+from webhook.core.breaker import State
+from webhook.core.quota import Use
+from webhook.core.reporting.status import (
+    ServerStatus,
+    server_document,
+)
+
+DOCUMENT = msgspec.json.encode(
+    server_document(
+        ServerStatus(
+            version="0.1.0",
+            now_us=AT_US,
+            wall_us=AT_US,
+            policy=policy("payment-api", "ledger"),
+            snapshots={"payment-api": look(Use("1m", "pods", 37, 50), state=State.CLOSED)},
+        )
+    )
+)
+
+
+def plain_port(body: bytes = DOCUMENT, code: int = 200) -> AbstractContextManager[str]:
+    return answering({"/status": (code, body)})

@@ -1,0 +1,9 @@
+"""Parts of `queue` tests that others use, too."""
+
+from typing import Any
+
+from webhook.core.admission.mutation import QUEUE_GATE
+
+
+def is_gated(pod: dict[str, Any]) -> bool:
+    return any(gate["name"] == QUEUE_GATE for gate in pod["spec"].get("schedulingGates", ()))

@@ -1,0 +1,12 @@
+"""Parts of `pod_tracker` tests that others use, too."""
+
+import asyncio
+from collections.abc import Callable
+
+from tests.timeouts import HANG_SECONDS
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(HANG_SECONDS):
+        while not holds():  # noqa: ASYNC110  the loops set no event
+            await asyncio.sleep(0.001)

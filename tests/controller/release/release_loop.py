@@ -1,0 +1,8 @@
+"""Parts of `release_loop` tests that others use, too."""
+
+from tests.controller.release.queue_simulation import QueueSimulation
+
+
+async def used(simulation: QueueSimulation, service: str = "web") -> int:
+    snapshot = await simulation.store.snapshot(simulation.policy.plans[service])
+    return snapshot.uses[""][0].used

@@ -1,0 +1,37 @@
+"""Parts of `local_breakers` tests that others use, too."""
+
+from typing import Any
+
+from webhook.core.breaker import BreakerView
+from webhook.core.quota import CounterPlan
+from webhook.errors import StoreUnavailableError
+
+AWAY = "unreachable: refused"
+
+
+class StoreLink:
+    """One replica's link to a shared store."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self._last: BreakerView | None = None
+        self.is_cut = False
+
+    def __getattr__(self, name: str) -> Any:
+        async def asked(*args: Any) -> Any:
+            if self.is_cut:
+                raise StoreUnavailableError(AWAY)
+            return await getattr(self._store, name)(*args)
+
+        return asked
+
+    def now_us(self) -> int:
+        return int(self._store.now_us())
+
+    def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
+        return None if self.is_cut else self._store.known_breaker(plan)
+
+    def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
+        if not self.is_cut:
+            self._last = self._store.last_breaker(plan)
+        return self._last

@@ -1,0 +1,25 @@
+"""Parts of `extender_calls` tests that others use, too."""
+
+from typing import Any
+
+
+def topology(node: str, *cpus: str, scope: str = "container") -> dict[str, Any]:
+    zones = [
+        {
+            "name": f"node-{number}",
+            "type": "Node",
+            "resources": [
+                {"name": name, "capacity": cpu, "allocatable": cpu, "available": amount}
+                for name, cpu, amount in (("cpu", cpu, cpu), ("memory", "64Gi", "64Gi"))
+            ],
+        }
+        for number, cpu in enumerate(cpus)
+    ]
+    attributes = {"topologyManagerPolicy": "single-numa-node", "topologyManagerScope": scope}
+    return {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": node},
+        "attributes": [{"name": name, "value": value} for name, value in attributes.items()],
+        "zones": zones,
+    }
