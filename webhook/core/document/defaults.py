@@ -51,11 +51,10 @@ def _merged(base: dict[str, Node], patch: Node, atomic: frozenset[str], field: s
         below = base.get(replaced)
         if below is not None and (node.value is None or replaced != key):
             result.pop(replaced, None)  # gone if the service writes the resource under both of its names
-        if node.value is None and (field or key not in _IDENTITY):
-            continue
-        if key in atomic or (not field and key in _IDENTITY):
+        is_identity = not field and key in _IDENTITY
+        if is_identity or (key in atomic and node.value is not None):
             result[key] = node
-        else:
+        elif node.value is not None:
             default = None if below is None else below.value
             result[key] = _merged(default if isinstance(default, dict) else {}, node, atomic, key)
     return replace(patch, value=result, size=1 + sum(node.size for node in result.values()))
