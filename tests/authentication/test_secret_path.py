@@ -14,10 +14,10 @@ from click.testing import CliRunner
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from tests.authentication.secret_path import OTHER, SECRET, Reduced, reduced
+from tests.core.policy_changes.policy_review import config_map_review
 from tests.harness.raw_http import BODY, head, line, sized
 from tests.harness.server_process import POLICY, Files, Serving, pod, serving
 from tests.harness.trace_receiver import trace_receiver
-from tests.policy_in_force.policy_webhook import review as policy_review
 from webhook import settings
 from webhook.authentication.reasons import AuthFailure
 from webhook.authentication.secret_path_file import SecretPathFile, SecretPathStrategy, read_paths
@@ -45,7 +45,7 @@ async def test_only_callers_of_the_secret_path_are_admitted(tmp_path: Path) -> N
         body = json.dumps(admission_review(payment, as_sent_to_mutate(payment), Half.VALIDATE)).encode()
         code, text = await server.post(f"/{SECRET}/validate", body, token="")
         assert (code, json.loads(text)["response"]["allowed"]) == (200, False)
-        assert await call(server, f"/{SECRET}/validate-policy", policy_review(POLICY)) == 200
+        assert await call(server, f"/{SECRET}/validate-policy", config_map_review(POLICY)) == 200
         wrong = (
             "/",
             "/mutate",

@@ -14,7 +14,7 @@ import pytest
 
 from tests.adapters.policy_file import FakeClock, Recorder, document
 from tests.core.document.documents import HEAD, with_service
-from tests.core.policy_changes.policy_review import GOOD, config_map
+from tests.core.policy_changes.policy_review import GOOD, config_map, config_map_review
 from tests.core.reviewing import Gate, policy_of
 from tests.harness.policy_checks import ImmediateCheck
 from tests.timeouts import HANG_SECONDS
@@ -310,25 +310,11 @@ class ReviewRecorder(Recorder):
         self.documents.append(document)
 
 
-def admission_review(text: str, **changes: Any) -> bytes:
-    request = {
-        "uid": "review-1",
-        "resource": {"group": "", "version": "v1", "resource": "configmaps"},
-        "namespace": "podgate-system",
-        "name": "podgate-policy",
-        "operation": "CREATE",
-        "userInfo": {"username": "alice"},
-        "object": config_map(text),
-        **changes,
-    }
-    return msgspec.json.encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
-
-
 async def test_requests_without_a_policy_are_answered_without_a_process() -> None:
     recorder, check = ReviewRecorder(), FailingCheck()
     reviewer = PolicyWebhook(recorder, check, no_policy, WallClock())
     for changes in ({"name": "another"}, {"oldObject": config_map(BAD), "operation": "UPDATE"}):
-        response = msgspec.json.decode(await reviewer.review(admission_review(BAD, **changes)))["response"]
+        response = msgspec.json.decode(await reviewer.review(config_map_review(BAD, **changes)))["response"]
         assert response["allowed"] is True
     with pytest.raises(BadReviewError):
         await reviewer.review(b"{}")
@@ -339,7 +325,7 @@ async def test_policy_that_could_not_be_checked_gets_no_answer() -> None:
     recorder, check = ReviewRecorder(), FailingCheck()
     check.error = "its process was ended by SIGKILL"
     with pytest.raises(CheckFailedError, match="SIGKILL"):
-        await PolicyWebhook(recorder, check, no_policy, WallClock()).review(admission_review(GOOD))
+        await PolicyWebhook(recorder, check, no_policy, WallClock()).review(config_map_review(GOOD))
     assert recorder.policy_reviews == []
 
 
@@ -348,7 +334,7 @@ async def test_policy_on_admission_is_reviewed_in_its_own_process(
 ) -> None:
     recorder = ReviewRecorder()
     response = msgspec.json.decode(
-        await PolicyWebhook(recorder, PolicyProcess(), no_policy, WallClock()).review(admission_review(BAD))
+        await PolicyWebhook(recorder, PolicyProcess(), no_policy, WallClock()).review(config_map_review(BAD))
     )["response"]
     assert response["status"]["message"].startswith("PolicyInvalid: the policy has 2 errors")
     [(user, errors)] = recorder.policy_reviews
@@ -392,7 +378,7 @@ async def test_overrides_are_reviewed_against_the_policy_in_force_without_a_proc
     entry = "- {service: SERVICE, quotaFactor: 2, until: 2099-01-01T00:00:00Z, reason: INC-1}\n"
     for service, is_allowed in (("a", True), ("nope", False)):
         overrides = {"metadata": {}, "data": {"overrides.yaml": entry.replace("SERVICE", service)}}
-        answer = await reviewer.review(admission_review("", name="podgate-overrides", object=overrides))
+        answer = await reviewer.review(config_map_review("", name="podgate-overrides", object=overrides))
         assert msgspec.json.decode(answer)["response"]["allowed"] is is_allowed
     assert [(user, len(errors)) for user, errors in recorder.policy_reviews] == [("alice", 0), ("alice", 1)]
     assert (check.calls, recorder.documents) == (0, ["overrides", "overrides"])

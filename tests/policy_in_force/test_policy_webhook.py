@@ -7,8 +7,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from tests.core.policy_changes.policy_review import config_map_review
 from tests.harness.server_process import POLICY, Files, serving
-from tests.policy_in_force.policy_webhook import review
 from tests.timeouts import HANG_SECONDS
 
 
@@ -19,10 +19,10 @@ def response(text: str) -> dict[str, Any]:
 async def test_policy_is_reviewed_before_it_is_stored_and_the_one_in_force_stays(tmp_path: Path) -> None:
     async with serving(Files.create(tmp_path)) as server:
         before = json.loads((await server.get("/status"))[1])["policy"]
-        status, text = await server.post("/validate-policy", review(POLICY.replace("1h", "forever")))
+        status, text = await server.post("/validate-policy", config_map_review(POLICY.replace("1h", "forever")))
         assert (status, response(text)["allowed"]) == (200, False)
         assert "policy.yaml:10:30: services[0].quota.windows[0].window" in response(text)["status"]["message"]
-        status, text = await server.post("/validate-policy", review(POLICY))
+        status, text = await server.post("/validate-policy", config_map_review(POLICY))
         assert (status, response(text)["allowed"]) == (200, True)
         assert json.loads((await server.get("/status"))[1])["policy"] == before
         assert await server.metric('podgate_policy_reviews_total{result="failure"}') == 1
@@ -37,7 +37,8 @@ async def test_only_the_api_server_may_ask_and_only_with_a_review(tmp_path: Path
         reporter = files.pki.context(files.pki.client("prober"))
         assert (await server.post("/validate-policy", token="", context=reporter))[0] == 401
         token = files.other.token(client_id="prober")
-        assert (await server.post("/validate-policy", review(POLICY), token=token, context=reporter))[0] == 403
+        status, _ = await server.post("/validate-policy", config_map_review(POLICY), token=token, context=reporter)
+        assert status == 403
         assert (await server.post("/validate-policy", b"{}"))[0] == 400
 
 
@@ -46,7 +47,7 @@ async def test_policy_can_be_reviewed_before_one_is_in_force(tmp_path: Path) -> 
     files.policy.unlink()
     async with serving(files) as server:
         assert (await server.get("/readyz"))[0] == 503
-        status, text = await server.post("/validate-policy", review(POLICY))
+        status, text = await server.post("/validate-policy", config_map_review(POLICY))
         assert (status, response(text)["allowed"]) == (200, True)
 
 
@@ -68,7 +69,7 @@ async def child_of(pid: int) -> int:
 async def test_failure_policy_applies_when_a_check_fails(tmp_path: Path) -> None:
     many = "".join(f"\n- {{name: s{number}, match: {{namespaces: [n{number}]}}}}" for number in range(1000))
     async with serving(Files.create(tmp_path)) as server:
-        posting = asyncio.create_task(server.post("/validate-policy", review(POLICY + many)))
+        posting = asyncio.create_task(server.post("/validate-policy", config_map_review(POLICY + many)))
         os.kill(await child_of(server.process.pid), signal.SIGKILL)
         status, text = await posting
         assert (status, "its process was ended by SIGKILL" in text) == (503, True)

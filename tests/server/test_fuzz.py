@@ -23,10 +23,10 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from tests.core.admission.review import any_json, places
+from tests.core.policy_changes.policy_review import config_map_review
 from tests.core.strategies import pods
 from tests.harness.raw_http import BODY, Line, head, sized
 from tests.harness.server_process import POLICY, Files, Serving, serving
-from tests.policy_in_force.policy_webhook import review as policy_review
 from tests.timeouts import HANG_SECONDS
 from webhook.support.event_loop import EventLoop
 
@@ -185,7 +185,7 @@ def as_outcomes(data: st.DataObject, senders: Senders) -> Sent:
 def as_policy(data: st.DataObject, senders: Senders) -> Sent:
     document = mutated_bytes(data, POLICY.encode()).decode(errors="replace")
     bomb = "a: &a [x, x]\nb: &b [*a, *a, *a]\nc: [*b, *b, *b]\n" if data.draw(st.booleans()) else ""
-    body = policy_review(document + bomb)
+    body = config_map_review(document + bomb)
     return Sent((senders.head(sized(body), start="POST /validate-policy HTTP/1.1"), body))
 
 

@@ -14,19 +14,23 @@ def config_map(text: str | None, **more: Any) -> dict[str, Any]:
     return {"metadata": {"name": "podgate-policy", "namespace": "podgate-system"}, "data": data, **more}
 
 
-def reviewed(**request: Any) -> PolicyReview:
-    usual = {
+def config_map_review(text: str = GOOD, **changes: Any) -> bytes:
+    request = {
         "uid": "review-1",
         "resource": {"group": "", "version": "v1", "resource": "configmaps"},
         "namespace": "podgate-system",
         "name": "podgate-policy",
         "operation": "CREATE",
         "userInfo": {"username": "alice"},
-        "object": config_map(GOOD),
+        "object": config_map(text),
         "oldObject": None,
+        **changes,
     }
-    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": usual | request}
-    return judge(msgspec.json.encode(review))
+    return msgspec.json.encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+
+
+def reviewed(**request: Any) -> PolicyReview:
+    return judge(config_map_review(**request))
 
 
 def response(found: PolicyReview) -> dict[str, Any]:
