@@ -8,6 +8,8 @@ from tests.cluster.recording.environment import ADMIN, ALICE, KUBELET, NODE, SPA
 from tests.cluster.recording.objects import GATED, HOLD, MIRRORED, pod, policy, with_metadata
 from webhook.core.document.configmap import NAME, NAMESPACE
 
+_RELEASED = {"metadata": {"finalizers": None}}
+
 Act = Callable[[Environment], object]
 
 
@@ -44,11 +46,26 @@ def tighten(scene: Environment) -> None:
     patch("gated", {"spec": {"nodeSelector": {"rack": "r1"}}})(scene)
 
 
-def relabel_terminating(scene: Environment) -> None:
-    """Remove the finalizer and Podgate's label from a terminating Pod at once, which is refused."""
+def _terminate(scene: Environment) -> None:
+    """Create a Pod that a finalizer holds, and delete it.
+
+    Each caller then releases the Pod, because a step runs again if the Pod garbage collector was faster.
+    """
     create(with_metadata(pod("held", **GATED), finalizers=[HOLD]))(scene)
     kubectl("delete", "pod", "held", "--wait=false")(scene)
+
+
+def relabel_terminating(scene: Environment) -> None:
+    """Remove the finalizer and Podgate's label from a terminating Pod at once, which is refused."""
+    _terminate(scene)
     patch("held", {"metadata": {"finalizers": None, "labels": {"podgate.io/service": None}}}, refused=True)(scene)
+    patch("held", _RELEASED)(scene)
+
+
+def release_terminating(scene: Environment) -> None:
+    """Remove the finalizer from a terminating Pod."""
+    _terminate(scene)
+    patch("held", _RELEASED)(scene)
 
 
 def delete(scene: Environment) -> None:

@@ -82,7 +82,7 @@ STEPS = (
     Step("update_gated_tightened", "gated", actions.tighten, "UPDATE"),
     Step("update_gate_removed", "gated", patch("gated", _UNGATE, "--type=json", user=CAPACITY), "UPDATE"),
     Step("update_while_being_deleted", "held", actions.relabel_terminating, "UPDATE"),
-    Step("release_while_being_deleted", "held", patch("held", {"metadata": {"finalizers": None}}), "UPDATE"),
+    Step("release_while_being_deleted", "held", actions.release_terminating, "UPDATE"),
     Step("delete", "deleted", actions.delete, "DELETE"),
     of_running("binding", actions.run, "CREATE", "binding"),
     of_running("update_of_a_label", kubectl("label", "pod", "running", "version=2")),
