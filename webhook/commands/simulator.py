@@ -5,7 +5,6 @@ has both; every call has its own uid; `dryRun` is always present.
 """
 
 import base64
-import copy
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -104,7 +103,7 @@ def workload_review(workload: Mapping[str, Any], source: WorkloadKind, namespace
 
 def as_sent_to_mutate(ask: Ask) -> dict[str, Any]:
     """Return the Pod as in the mutating call."""
-    pod = copy.deepcopy(dict(ask.pod))
+    pod = _copied(ask.pod)
     given = pod.get("metadata")
     if given is not None and not isinstance(given, dict):
         raise BadReviewError(f"{_OBJECT}.metadata: {given!r}: not an object")
@@ -124,12 +123,10 @@ def _was_bound(pod: Mapping[str, Any]) -> bool:
 
 def as_sent_to_validate(ask: Ask, pod: Mapping[str, Any]) -> dict[str, Any]:
     """Return the Pod as in the validating call: with its uid, and the generated name."""
-    stored = copy.deepcopy(dict(pod))
-    metadata = stored["metadata"]
-    metadata["uid"] = ask.uid
+    metadata = {**pod["metadata"], "uid": ask.uid}
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = metadata["generateName"] + GENERATED_SUFFIX
-    return stored
+    return {**pod, "metadata": metadata}
 
 
 def with_priority(pod: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -152,8 +149,15 @@ def patched(pod: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, An
     encoded = response.get("patch")
     if encoded is None:
         return dict(pod)
-    result: dict[str, Any] = jsonpatch.apply_patch(pod, msgspec.json.decode(base64.b64decode(encoded)))
+    operations = msgspec.json.decode(base64.b64decode(encoded))
+    result: dict[str, Any] = jsonpatch.apply_patch(_copied(pod), operations, in_place=True)
     return result
+
+
+def _copied(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy that shares nothing; for JSON this is much faster than `copy.deepcopy`."""
+    copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(pod))
+    return copied
 
 
 class ReviewServerError(UserError):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from webhook.commands.simulator import Admission, Ask, admit, in_words
-from webhook.core.admission.decision import Verdict
+from webhook.core.admission.decision import Decision, Verdict
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.policy.model import LoadedPolicy
@@ -77,17 +77,11 @@ class Replay:
 
     async def play(self, event: ReplayEvent) -> PlayedEvent:
         """Apply one event."""
-        now_us = round(event.at * _SECOND_US)
-        await self._queue.advance(now_us)
-        self._clock.set(now_us)
-        if now_us // _SECOND_US != self._ticked_second:
-            # Server and controller do this each second, with or without events.
-            self._ticked_second = now_us // _SECOND_US
-            await self._controller.round()
-            await self._tick()
+        await self._advance(event.at)
         match event:
             case PodAsks():
-                return await self._pod(event)
+                uid, admission = await self._admit(event)
+                return PlayedEvent(await self._admission_line(event, uid, admission), admission)
             case OutcomeSeen(outcome=fields) | OutcomesSeen(outcomes=fields):
                 return PlayedEvent(await self._outcome(fields))
             case PodRefused():
@@ -101,10 +95,25 @@ class Replay:
         await self._change(event)
         return PlayedEvent({})
 
+    async def admit(self, event: PodAsks) -> Admission:
+        """Apply the request of a Pod, without the fields of an output line."""
+        await self._advance(event.at)
+        return (await self._admit(event))[1]
+
     async def breakers(self) -> list[tuple[str, ...]]:
         """Return the summary of breakers as rows of a table; empty if no event was about one."""
         await self._tick()
         return list(self._summary.rows(self._clock.now_us()))
+
+    async def _advance(self, at_seconds: float) -> None:
+        now_us = round(at_seconds * _SECOND_US)
+        await self._queue.advance(now_us)
+        self._clock.set(now_us)
+        if now_us // _SECOND_US != self._ticked_second:
+            # Server and controller do this each second, with or without events.
+            self._ticked_second = now_us // _SECOND_US
+            await self._controller.round()
+            await self._tick()
 
     async def _tick(self) -> None:
         plans = self._compiled.plans
@@ -141,7 +150,8 @@ class Replay:
             raise UserError(f"{service!r}: no such service in the policy", f"its services are {known}")
         return plan
 
-    async def _pod(self, event: PodAsks) -> PlayedEvent:
+    async def _admit(self, event: PodAsks) -> tuple[str, Admission]:
+        """Ask for a Pod, and let queue and controller know of it; return its uid, too."""
         uid = event.uid or self._uid_of(event)
         self._taken.add(uid)
         ask = Ask(
@@ -167,6 +177,18 @@ class Replay:
         decision = admission.validated
         self._summary.decided(admission.mutated, decision)
         self._summary.moved(decision.receipt.transitions if decision.receipt is not None else ())
+        if decision.service is not None and not event.dry_run:
+            plan = self._plan_of(decision)
+            if decision.allowed and (decision.receipt is None or decision.receipt.charged):
+                self._plans[uid] = plan
+            if decision.allowed and event.changes_what_lives:
+                await self._controller.admitted(uid, admission.pod)
+            if decision.verdict is Verdict.QUEUE:
+                await self._queue.add(uid, plan, admission.pod)
+        return uid, admission
+
+    async def _admission_line(self, event: PodAsks, uid: str, admission: Admission) -> dict[str, Any]:
+        decision = admission.validated
         status: dict[str, Any] = {"code": decision.status.code}
         if not decision.allowed:
             status |= {"reason": decision.status.reason, "message": decision.status.message}
@@ -181,18 +203,17 @@ class Replay:
             "generation": None,
         }
         if decision.service is not None:
-            policies = self._environment.policies
-            plan = (policies.by_hash(decision.policy_hash) or policies.current()).plans[decision.service]
-            if decision.allowed and not event.dry_run and (decision.receipt is None or decision.receipt.charged):
-                self._plans[uid] = plan
-            if decision.allowed and not event.dry_run and event.changes_what_lives:
-                await self._controller.admitted(uid, admission.pod)
-            if decision.verdict is Verdict.QUEUE and not event.dry_run:
-                await self._queue.add(uid, plan, admission.pod)
+            plan = self._plan_of(decision)
             snapshot = await self._outage.snapshot(plan, event.namespace)
             line["used"] = used_of(plan, snapshot, event.namespace)
             line |= breaker_of(snapshot)
-        return PlayedEvent(line, admission)
+        return line
+
+    def _plan_of(self, decision: Decision) -> CounterPlan:
+        """Return the counters of the service, by the policy that decided."""
+        policies = self._environment.policies
+        assert decision.service is not None  # noqa: S101  only called for a Pod of a service
+        return (policies.by_hash(decision.policy_hash) or policies.current()).plans[decision.service]
 
     def _uid_of(self, event: PodAsks) -> str:
         """Return the uid of an existing Pod, or an unused name for a new one."""
