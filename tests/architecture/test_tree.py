@@ -104,7 +104,9 @@ def test_a_public_class_name_has_one_meaning() -> None:
 
 def test_charter_names_the_content_of_its_module() -> None:
     charters = {place(path): (ast.get_docstring(parsed(path)) or "").splitlines()[0] for path in SOURCES}
-    assert {name: charter for name, charter in charters.items() if QUESTION.match(charter)} == {}
+    placeholder = re.compile(r"(TODO|FIXME|XXX)\b|\W*$")
+    found = {name for name, charter in charters.items() if QUESTION.match(charter) or placeholder.match(charter)}
+    assert found == set()
 
 
 def test_no_code_parses_a_reason() -> None:

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Clients of running servers: status, decisions, queues and the extender."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Pages: the output of commands as tables and text."""
