@@ -1,7 +1,6 @@
 """`podgate replay`: a sequence of events against a policy, in virtual time."""
 
 import asyncio
-from codecs import BOM_UTF8
 from collections import Counter
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -15,8 +14,8 @@ from webhook.commands.pages.table import table
 from webhook.core.plain_text import printable_json
 from webhook.errors import StoreUnavailableError, UserError
 from webhook.replay.engine import Replay
-from webhook.replay.events import EXAMPLES, ReplayEvent, parse
-from webhook.support.input_files import bounded_lines, standard_input
+from webhook.replay.events import EXAMPLES, read_events
+from webhook.support.input_files import open_lines
 
 _EPILOG = "\b\nEvents, one JSON object per line, `at` in seconds. Optional fields follow an example:\n" + "\n".join(
     f"  {example}" for example in EXAMPLES
@@ -34,15 +33,8 @@ def replay(events: Path, policy: Path, store: str) -> None:
     """
     folder = Path() if str(events) == "-" else events.parent
     opened = open_replay(policy, folder, store)
-    if str(events) == "-":
-        asyncio.run(_play(opened, standard_input(), "-"))
-    else:
-        try:
-            lines = events.open("rb")
-        except OSError as error:
-            raise UserError(f"{events}: {error.strerror}", "give a readable file of JSON lines") from None
-        with lines:
-            asyncio.run(_play(opened, lines, str(events)))
+    with open_lines(events) as lines:
+        asyncio.run(_play(opened, lines, str(events)))
 
 
 async def _play(opened: AbstractAsyncContextManager[Replay], lines: BinaryIO, name: str) -> None:
@@ -62,16 +54,8 @@ async def _play(opened: AbstractAsyncContextManager[Replay], lines: BinaryIO, na
 
 async def _play_lines(player: Replay, lines: BinaryIO, name: str, counts: Counter[str]) -> None:
     """Replay line by line; UserError names the first invalid line."""
-    before = 0.0
-    for number, line in enumerate(bounded_lines(lines, name), start=1):
-        if not line.strip():
-            continue
+    for number, event in read_events(lines, name):
         try:
-            event: ReplayEvent = parse(line.removeprefix(BOM_UTF8) if number == 1 else line)
-            if event.at < before:
-                message = f"at: {event.at:g}: time does not go back, the line before was at {before:g}"
-                raise UserError(message)  # noqa: TRY301  reported with its line, like the others
-            before = event.at
             result: dict[str, Any] = (await player.play(event)).line
         except UserError as error:
             raise UserError(f"{name}:{number}: {error}", error.remedy) from None

@@ -10,13 +10,17 @@ from webhook.support.input_files import content
 
 def load_policy(path: Path, purpose: Purpose) -> LoadedPolicy:
     """Return the policy in a file; UserError lists every mistake in it."""
-    raw = content(path, "give the path of a policy document")
+    return load_document(str(path), content(path, "give the path of a policy document"), purpose)
+
+
+def load_document(name: str, raw: bytes, purpose: Purpose) -> LoadedPolicy:
+    """Return the policy in a document that `name` names in errors; UserError lists every mistake in it."""
     try:
         return load(raw, purpose).policy
     except DocumentError as error:
-        problems = "\n".join(f"  {path}:{problem}" for problem in error.problems)
+        problems = "\n".join(f"  {name}:{problem}" for problem in error.problems)
         count = f"{len(error.problems)} mistake{'s' if len(error.problems) > 1 else ''}"
-        raise UserError(f"{path}: {count} in the policy: fix what is listed here\n{problems}") from None
+        raise UserError(f"{name}: {count} in the policy: fix what is listed here\n{problems}") from None
 
 
 def read_document(path: str) -> bytes:

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import jsonpatch
 import msgspec
 
 from webhook.core.admission.decision import Decision, Half
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.controllers import WorkloadKind
+from webhook.core.patch import PatchOperation, apply
 from webhook.errors import UserError
 from webhook.interceptor import Answer
 
@@ -26,6 +26,7 @@ _SERVICE_ACCOUNT = "system:serviceaccount:"
 GENERATED_SUFFIX = "x7k2p"
 _OBJECT = "AdmissionReview.request.object"
 _OLD_OBJECT = "AdmissionReview.request.oldObject"
+_operations = msgspec.json.Decoder(tuple[PatchOperation, ...])
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +150,8 @@ def patched(pod: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, An
     encoded = response.get("patch")
     if encoded is None:
         return dict(pod)
-    operations = msgspec.json.decode(base64.b64decode(encoded))
-    result: dict[str, Any] = jsonpatch.apply_patch(_copied(pod), operations, in_place=True)
+    result = _copied(pod)
+    apply(_operations.decode(base64.b64decode(encoded)), result)
     return result
 
 

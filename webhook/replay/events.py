@@ -1,7 +1,8 @@
 """Events of `replay`: one JSON object per line, with one key that names its kind, and the outcomes among them."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from codecs import BOM_UTF8
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, BinaryIO, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -16,6 +17,7 @@ from webhook.core.reporting.replay_record import LONGEST_MEAN_SECONDS
 from webhook.errors import UserError
 from webhook.replay.controller import ReplayController, is_unknown
 from webhook.replay.store_outage import StoreOutage
+from webhook.support.input_files import bounded_lines
 
 _LATEST_SECONDS = 9_000_000_000
 """285 years: larger values in microseconds are not exact in a double. An epoch time in seconds fits."""
@@ -158,6 +160,23 @@ EXAMPLES = (
 )
 """An example of each kind, and its optional fields."""
 _LONGEST_SHOWN = 80  # characters of a value
+
+
+def read_events(lines: BinaryIO, name: str) -> Iterator[tuple[int, ReplayEvent]]:
+    """Yield the number and the event of each line that is not empty; UserError names the first invalid line."""
+    before = 0.0
+    for number, line in enumerate(bounded_lines(lines, name), start=1):
+        if not line.strip():
+            continue
+        try:
+            event = parse(line.removeprefix(BOM_UTF8) if number == 1 else line)
+            if event.at < before:
+                message = f"at: {event.at:g}: time does not go back, the line before was at {before:g}"
+                raise UserError(message)  # noqa: TRY301  reported with its line, like the others
+        except UserError as error:
+            raise UserError(f"{name}:{number}: {error}", error.remedy) from None
+        before = event.at
+        yield number, event
 
 
 def parse(line: bytes) -> ReplayEvent:

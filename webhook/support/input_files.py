@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from math import isfinite
 from pathlib import Path
@@ -58,6 +59,20 @@ def standard_input() -> BinaryIO:
     if sys.stdin is None:
         raise UserError("-: standard input is closed", "give a file, or pipe something in")
     return sys.stdin.buffer
+
+
+@contextmanager
+def open_lines(path: Path) -> Iterator[BinaryIO]:
+    """Yield a file of JSON lines, `-` being standard input; UserError if it cannot be read."""
+    if str(path) == "-":
+        yield standard_input()
+        return
+    try:
+        lines = path.open("rb")
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}", "give a readable file of JSON lines") from None
+    with lines:
+        yield lines
 
 
 class _Readable(Protocol):
