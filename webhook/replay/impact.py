@@ -1,7 +1,7 @@
 """Impact of a candidate policy: requests under two policies in virtual time, and how their decisions differ."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from typing import Any
@@ -89,8 +89,9 @@ class ImpactReport(Struct, frozen=True, rename="camel"):
         yield f"{self.requests} requests for Pods{span}, under {self.before} and {self.candidate}"
         changed = [service for service in self.services if service.is_changed]
         if changed:
-            heading = ("SERVICE", "REQUESTS", "DENIED BEFORE", "DENIED AFTER", *(kind.upper() for kind in Difference))
-            yield from table([heading, *(_row(service) for service in changed)])
+            kinds = [kind for kind in Difference if any(kind in service.differences for service in changed)]
+            heading = ("SERVICE", "REQUESTS", "DENIED BEFORE", "DENIED AFTER", *(kind.upper() for kind in kinds))
+            yield from table([heading, *(_row(service, kinds) for service in changed)])
             for service in changed:
                 yield from _example_lines(service)
         same = [service.service or _NONE for service in self.services if not service.is_changed]
@@ -99,9 +100,9 @@ class ImpactReport(Struct, frozen=True, rename="camel"):
         yield from (f"left out: {count}: {reason}" for reason, count in self.left_out.items())
 
 
-def _row(service: ServiceImpact) -> tuple[str, ...]:
+def _row(service: ServiceImpact, kinds: Iterable[Difference]) -> tuple[str, ...]:
     figures = (service.requests, service.denied_before, service.denied_after)
-    counts = (service.differences.get(kind, 0) for kind in Difference)
+    counts = (service.differences.get(kind, 0) for kind in kinds)
     return (service.service or _NONE, *(str(figure) for figure in (*figures, *counts)))
 
 
