@@ -14,12 +14,12 @@ from webhook.core.quota import Acquire, Cost, Receipt, pod_cost
 
 
 def acquire(evaluation: Evaluation, *, peek: bool = False) -> Acquire:
-    """Return the store request: the Pod's cost under its uid. Raises BadReviewError without a uid, except to `peek`."""
+    """Return the store request: the Pod's cost under its uid. BadReviewError: no uid, unless it only peeks."""
     metadata, request, plan = evaluation.pod.metadata, evaluation.request, evaluation.plan
     if not metadata.uid and not peek:
         raise BadReviewError("AdmissionReview.request.object.metadata.uid is missing: the validating call needs it")
     try:
-        taken = cached(evaluation, _cost)
+        cost = cached(evaluation, _cost)
         before = None
         if request.sub_resource and request.old_pod is not None:
             before = pod_cost.taken(request.old_pod, evaluation.compiled.counted[plan.service])
@@ -29,7 +29,7 @@ def acquire(evaluation: Evaluation, *, peek: bool = False) -> Acquire:
         plan,
         request.namespace,
         metadata.uid,
-        taken,
+        cost,
         event_source(evaluation),
         request.dry_run or peek,
         before,
@@ -52,7 +52,7 @@ def event_source(evaluation: Evaluation) -> str:
 
 
 def record_receipt(evaluation: Evaluation, receipt: Receipt) -> None:
-    """Record the store's receipt, and decide by it."""
+    """Record the store's receipt, and decide the review by it."""
     evaluation.receipt = receipt
     if receipt.refused is not None or receipt.would_refuse:
         evaluation.add_findings("charge", denials.counter_findings(evaluation.owner, receipt))

@@ -148,7 +148,7 @@ class Decision(Struct, frozen=True, gc=False):
         """Whether the Pods are allowed; None if that depends on which service owns them."""
         if not self.depends_on:
             return self.allowed
-        return False if all(one.denied for one in self.depends_on) else None
+        return False if all(dependence.denied for dependence in self.depends_on) else None
 
     @property
     def denials(self) -> tuple[Finding, ...]:

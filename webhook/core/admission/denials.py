@@ -81,8 +81,9 @@ def _breaker_finding(name: str, mode: Mode, view: BreakerView) -> Finding:
         )
     elif view.state is State.OPEN:
         rollback = "roll back (a controller that did not cause the failures may probe early), or " if view.early else ""
+        until = utc(view.open_until_us)
         text = (
-            f"is open until {utc(view.open_until_us)} ({_why(view)}); probes are admitted from then on:"
+            f"is open until {until} ({_why(view)}); probes are admitted from then on:"
             f" wait, or {rollback}have an admin run podgate breaker close|reset {name}"
         )
     else:

@@ -43,7 +43,7 @@ def enforced_pod(pod: Pod, service: Service) -> EnforcementPreview:
         ("resources", modes.resources, mutation.ranged),
     ):
         # A removed field is defaulted again by the API server, such as the priority of the former class.
-        found = [one for one in written(pod, service) if one.op != "remove"] if mode in _TRIED else []
+        found = [operation for operation in written(pod, service) if operation.op != "remove"] if mode in _TRIED else []
         if found:
             operations += found
             writes.append(WouldWrite(concern, mode, _fields(pod, found)))

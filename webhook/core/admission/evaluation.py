@@ -63,9 +63,9 @@ class Evaluation(Struct, gc=False):
     uncounted: bool = False
     steps: tuple[StageNote, ...] = ()
     results: dict[object, Any] | None = None
-    """What is known about Pods of the same kind; None before it is needed."""
+    """Cached results for Pods of the same kind; None until they are needed."""
     pod_key: bytes = b""
-    """Key of these results; empty before it is needed, and if they are not cached."""
+    """Key of these results; empty until it is needed, and if they are not cached."""
 
     @property
     def plan(self) -> CounterPlan:
@@ -116,7 +116,7 @@ def _messages(findings: tuple[Finding, ...]) -> _Messages:
 
 
 def _note(evaluation: Evaluation, would_write: tuple[WouldWrite, ...]) -> tuple[str, ...]:
-    """Return the one warning about fields that Enforce would write, of concerns in Warn."""
+    """Return the warning about fields that Enforce would write for concerns in Warn; empty without such fields."""
     fields = [field for write in would_write if write.mode is Mode.WARN for field in write.fields]
     if not fields:
         return ()
@@ -133,15 +133,15 @@ def _denied(evaluation: Evaluation, denial: Finding, message: str) -> ResponseSt
 _SELDOM = ("service", "exemption", "degraded", "overload", "qos-class")
 
 
-@lru_cache(maxsize=1024)  # the reviews of one client mostly have the same
+@lru_cache(maxsize=1024)  # most reviews of one client have the same annotations
 def _audit(verdict: Verdict, policy_hash: str, client_id: str, *seldom: str) -> Mapping[str, str]:
-    """Return the audit annotations, but for those about findings. They are shared: others are added to a copy."""
+    """Return the audit annotations except those about findings. The mapping is shared: add others to a copy."""
     always = {"decision": str(verdict), "policy-hash": policy_hash, "client-id": client_id}
     return always | {key: value for key, value in zip(_SELDOM, seldom, strict=True) if value}
 
 
 class _Objections(NamedTuple):
-    """What is answered because of findings and fields that Enforce would write."""
+    """Parts of the response that follow from findings, and from fields that Enforce would write."""
 
     status: ResponseStatus
     would_write: tuple[WouldWrite, ...]
@@ -179,8 +179,8 @@ def conclude(evaluation: Evaluation, client_id: str) -> Decision:
     )
     status, would_write, warnings = ALLOWED, evaluation.would_write, evaluation.overwritten
     if would_write or evaluation.findings:
-        status, would_write, warnings, about_them = _objections(evaluation)
-        audit = {**audit, **about_them}
+        status, would_write, warnings, objections_audit = _objections(evaluation)
+        audit = {**audit, **objections_audit}
     # In the order of the fields: keywords are slower. With more than 30 arguments CPython would first make a list of
     # them.
     return Decision(

@@ -26,7 +26,7 @@ def is_exempt_namespace(namespace: str, policy: Policy) -> bool:
     return _is_exempt(namespace, policy.exemptions.namespaces)
 
 
-@lru_cache(maxsize=4096)  # asked about the same namespaces again and again
+@lru_cache(maxsize=4096)  # the same few namespaces are checked in every review
 def _is_exempt(namespace: str, patterns: tuple[str, ...]) -> bool:
     return namespace in BUILT_IN_EXEMPT_NAMESPACES or matches_any(patterns, namespace)
 

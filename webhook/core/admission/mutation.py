@@ -30,7 +30,7 @@ def is_hash_written(metadata: PodMetadata) -> bool:
 def is_gate_written(metadata: PodMetadata) -> bool:
     """Return whether Podgate wrote the gate that a new Pod carries.
 
-    The service may wait no longer: an override can end its queue between the halves.
+    Its service may have no queue any more: an override can end the queue between the halves.
     """
     return _is_written(metadata, _MANAGED_GATE)
 
@@ -38,7 +38,7 @@ def is_gate_written(metadata: PodMetadata) -> bool:
 def _is_written(metadata: PodMetadata, managed: bytes) -> bool:
     """Return whether a webhook wrote a field: managedFields record what the creator sent, before webhooks run.
 
-    Without managedFields nobody knows, so that the creator is taken for the writer.
+    Without managedFields the writer is unknown, and the creator counts as the writer.
     """
     recorded = bytes(metadata.managed_fields)
     return recorded not in _NO_MANAGERS and managed not in recorded
@@ -96,9 +96,9 @@ def _placed(pod: Pod, service: Service, *, degraded: bool) -> list[PatchOperatio
 
 
 def class_to_be(pod: Pod, service: Service) -> QosClass | None:
-    """Return the QoS class that a Pod's placement goes by, None if it goes by none. ValueError: unreadable quantity.
+    """Return the QoS class that decides a Pod's placement, None if no class does. ValueError: unreadable quantity.
 
-    It is the class after the service's resources, unless these are only tried where the placement is enforced.
+    It is the class after the service's resources are applied, unless the placement is enforced and they are not.
     """
     plan, modes = service.placement_plan, service.modes
     if plan is None or not plan.tolerations_by_class:

@@ -43,7 +43,7 @@ def exempt(is_releaser: Callable[[str], bool], evaluation: Evaluation) -> None:
 def needs_namespace_labels(evaluation: Evaluation) -> bool:
     """Return whether the Pod's owner, or what the owner writes, depends on labels of its namespace.
 
-    Only asked where some service reads them.
+    Called only if some service reads such labels.
     """
     matcher, request = evaluation.compiled.matcher, evaluation.request
     if any(service.namespace_keys for service in matcher.candidates(request.namespace)):
@@ -90,8 +90,8 @@ def _owner_of_existing(evaluation: Evaluation, labels: Mapping[str, str]) -> Ser
     """Return the service that the immutable label names; without one, the service that matches today.
 
     CREATE removes the label from a Pod of no service. A label written while the webhook was down counts only if its
-    service may own Pods in the namespace: otherwise a resize could charge another namespace's service. Who created the
-    Pod is not known any more, so that ownerKinds go by its ownerReferences.
+    service may own Pods in the namespace: otherwise a resize could charge another namespace's service. The Pod's
+    creator is no longer known, so ownerKinds are compared with its ownerReferences.
     """
     request = evaluation.request
     old = request.old_pod or evaluation.pod

@@ -1,4 +1,4 @@
-"""Cache of what a policy makes of a new Pod, by the fields that it reads: the Pods of one controller mostly share them.
+"""Cache of a policy's results for new Pods, by the fields that it reads: Pods of one controller mostly share them.
 
 Rewrite, check and cost are functions of the service and of these fields alone. Why: docs/design/review-cost.md.
 """
@@ -20,9 +20,9 @@ _T = TypeVar("_T")
 
 
 def pod_key(pod: Pod, service: Service) -> bytes | None:
-    """Return the fields that the service's policy reads of a new Pod, encoded; None if its results should not be kept.
+    """Return the fields that the service's policy reads of a new Pod, encoded; None if results are not cached.
 
-    To encode them costs much less than a rewrite, or than check and cost.
+    Encoding them costs much less than a rewrite, or than check and cost.
     """
     plan = service.placement_plan
     if plan is not None and pod.spec.priority_class_name and reads_field_managers(pod, plan):
@@ -42,7 +42,7 @@ def template_key(pod: Pod) -> bytes | None:
     carried = annotations.get(HASH_ANNOTATION) if annotations else None
     try:
         return _encode((pod.spec, metadata.labels, annotations is None, carried, metadata.namespace))
-    except OverflowError:  # JSON has integers that MessagePack has not
+    except OverflowError:  # MessagePack cannot encode all integers of JSON
         return None
 
 
@@ -58,9 +58,9 @@ def cached(evaluation: Evaluation, work: Callable[[Evaluation], _T], variant: ob
 
 
 def _results_of(evaluation: Evaluation) -> dict[object, Any]:
-    """Return what is known about a Pod of this kind, to be added to; an own dictionary if it is not kept.
+    """Return the cached results for Pods of this kind, to add to; a new dictionary if they are not cached.
 
-    A large Pod is evaluated in a thread of its own, and the cache belongs to the event loop's.
+    A large Pod is evaluated in another thread, and only the event loop's thread uses the cache.
     """
     service = evaluation.owner
     if evaluation.is_large or evaluation.request.operation != "CREATE":

@@ -47,7 +47,7 @@ def gate_on_overload(evaluation: Evaluation, reason: str) -> None:
 
 
 def gate_without_store(evaluation: Evaluation, reason: str) -> None:
-    """Gate a Pod whose service wants that, because the store gave no answer; else leave it to the other half."""
+    """Gate a Pod because the store gave no answer, if its service's queue allows that; else the other half decides."""
     rules = evaluation.plan.queue
     if rules is None or not rules.on_overload:
         return evaluation.note("queue", f"not gated: {reason}")

@@ -29,7 +29,7 @@ class _PodResource(Struct, frozen=True, gc=False):
     resource: Literal["pods"]
     group: Literal[""] = ""
     version: str = ""
-    """Not read, but checked as in steps."""
+    """Not read, but checked, as the decoding in steps does."""
 
 
 class _PodRequest(Struct, frozen=True, gc=False, rename="camel"):
@@ -127,9 +127,9 @@ def _in_one_pass(body: bytes) -> Request | None:
 
 def _in_steps(body: bytes, excess: OversizedPod | None = None) -> Request:
     request = request_of(body)
-    of_template = _of_template(request)
-    if of_template is not None:
-        return of_template
+    template_request = _of_template(request)
+    if template_request is not None:
+        return template_request
     is_pod = request.resource.resource == "pods" and request.resource.group == ""
     has_pods = is_pod and (request.operation, request.sub_resource) in _POD_REQUESTS
     pods = _pod if excess is None else OversizedPodDecoder(excess)

@@ -36,7 +36,7 @@ def path_in_words(pod: Pod, pointer: str) -> str:
 _OF_METADATA = {"labels": "label", "annotations": "annotation"}
 _MOST = 10
 _LONGEST = 120
-"""Length in characters up to which API clients are advised to show a warning."""
+"""Kubernetes advises API clients to show warnings up to this length."""
 
 
 def warnings(pod: Pod, service: Service, patch: Iterable[PatchOperation], whose: str = "") -> tuple[str, ...]:
@@ -44,7 +44,11 @@ def warnings(pod: Pod, service: Service, patch: Iterable[PatchOperation], whose:
 
     `pod` is the Pod before the patch; `whose` names its workload, for a Pod of a template.
     """
-    replaced = [text for one in patch if one.op == "replace" and (text := _replacement(pod, service, one, whose))]
+    replaced = [
+        text
+        for operation in patch
+        if operation.op == "replace" and (text := _replacement(pod, service, operation, whose))
+    ]
     if not replaced:
         return ()
     head = f"{Code.REWRITTEN}: {whose}"

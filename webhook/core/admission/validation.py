@@ -42,7 +42,7 @@ def own_mode(service: Service) -> Mode:
 
 
 def gate_mode(service: Service) -> Mode | None:
-    """Return the mode for Podgate's scheduling gate: the stricter one of what Pods wait for; None for neither.
+    """Return the mode for Podgate's scheduling gate: the stricter mode of quota and queueing breaker, if any.
 
     A Pod may wait although its service's Pods no longer do: it is not charged yet.
     """
@@ -76,7 +76,7 @@ def check(pod: Pod, service: Service, *, hash_known: bool, stored: Pod | None = 
 
 
 def _unfulfilled(placed: Pod, ranged: Pod, service: Service) -> Iterator[Finding]:
-    """Yield the violations in the Pod's fields, as it is for each concern. ValueError: an unreadable quantity."""
+    """Yield the violations in the fields of the Pod that each concern checks. ValueError: an unreadable quantity."""
     for concern, pod in (("placement", placed), ("resources", ranged)):
         mode, lacks = _owed(pod, service, concern)
         yield from _findings(lacks, service, concern, mode)

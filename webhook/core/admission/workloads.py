@@ -52,15 +52,15 @@ def find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> N
     if len(found) == 1:
         return ownership.find_owner(evaluation, namespace_labels)
     by_service = []
-    for one in found:
-        service = None if one.service is None else evaluation.compiled.in_namespace(one.service, labels)
+    for owner in found:
+        service = None if owner.service is None else evaluation.compiled.in_namespace(owner.service, labels)
         possible = Evaluation(evaluation.half, evaluation.request, evaluation.compiled, evaluation.pod, service=service)
-        findings = ownership.unowned(possible, labels) if one.service is None else _objections(possible)
-        by_service.append((one.service, findings))
-        dependence = Dependence(_name_of(one.service), one.labels, any(map(_denies, findings)))
+        findings = ownership.unowned(possible, labels) if owner.service is None else _objections(possible)
+        by_service.append((owner.service, findings))
+        dependence = Dependence(_name_of(owner.service), owner.labels, any(map(_denies, findings)))
         evaluation.depends_on = (*evaluation.depends_on, dependence)
     evaluation.findings = tuple(
-        [one for service, findings in by_service for one in _advice(findings, evaluation, service)]
+        [finding for service, findings in by_service for finding in _advice(findings, evaluation, service)]
     )
     return evaluation.decide(Verdict.DEPENDS, "own", _whose(evaluation))
 
@@ -72,7 +72,7 @@ def _name_of(service: Service | None) -> str | None:
 def _whose(evaluation: Evaluation) -> str:
     """Describe the possible owners: `service canary, depending on label pod-template-hash; else service web`."""
     *others, last = evaluation.depends_on
-    texts = [f"service {one.service}, depending on {_labels(one.labels)}" for one in others]
+    texts = [f"service {dependence.service}, depending on {_labels(dependence.labels)}" for dependence in others]
     return "; else ".join((*texts, f"service {last.service}" if last.service else "no service"))
 
 
@@ -138,9 +138,9 @@ def _advice(findings: Iterable[Finding], evaluation: Evaluation, service: Servic
     workload, condition = _workload(evaluation).name, ""
     if evaluation.depends_on:
         # A service owns the Pods only if no earlier one in the list does.
-        names = [one.service for one in evaluation.depends_on]
+        names = [dependence.service for dependence in evaluation.depends_on]
         earlier = evaluation.depends_on[: names.index(_name_of(service)) + 1]
-        keys = dict.fromkeys(key for one in earlier for key in one.labels)
+        keys = dict.fromkeys(key for dependence in earlier for key in dependence.labels)
         whose = "no service" if service is None else f"service {service.name}"
         condition = f" if {whose} owns them, which depends on {_labels(tuple(keys))}"
     advice = []
