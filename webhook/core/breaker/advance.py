@@ -1,4 +1,4 @@
-"""Passage of time: transitions that need no outcome and no request.
+"""Effects of time, and the opening of a breaker once a trigger has fired: `triggers` decides whether one has.
 
 Results do not depend on how often a record is advanced: each boundary that has passed takes effect at its own time.
 """

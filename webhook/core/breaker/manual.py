@@ -58,7 +58,7 @@ def suppress_quota_events(record: Record, sources: Sequence[str], now_us: int) -
     """Ignore quota events of these sources for `EXCUSED_US`, and discard those already counted."""
     until_us = now_us + EXCUSED_US
     asked = dict.fromkeys(sources)
-    others = [one for one in record.excused if one.until_us > now_us and one.source not in asked]
+    others = [excuse for excuse in record.excused if excuse.until_us > now_us and excuse.source not in asked]
     excused = (*others, *(Excuse(source, until_us) for source in asked))
     if len(excused) > EXCUSED_MAX:
         excused = (Excuse(EVERY_SOURCE, until_us),)

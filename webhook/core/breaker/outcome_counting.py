@@ -1,4 +1,4 @@
-"""Counting of outcomes and of quota denials in a breaker."""
+"""Reports to a breaker: outcomes and quota denials, counted in its windows or settled as outcomes of probes."""
 
 from msgspec.structs import replace
 
@@ -30,7 +30,7 @@ def record_outcomes(
             return BreakerStep(record, transitions)
         windows = count_outcomes(record.windows, plan, now_us - environment.late_us, at_us, reported, source)
         return BreakerStep(record if windows is record.windows else replace(record, windows=windows), transitions)
-    # The first failure ends the loop: a sum may be of a million outcomes.
+    # The first failure ends the loop: a sum may cover a million outcomes.
     for ok in (False,) * min(reported.failed, 1) + (True,) * min(reported.succeeded, plan.probes):
         lease = _lease(record, reported, at_us)
         if lease is None:

@@ -96,7 +96,7 @@ def outranks(one: BreakerView, other: BreakerView) -> bool:
 def moved(before: Record, after: Record) -> bool:
     """Whether subscribers must be notified: another state, generation or number of decisions, or another override.
 
-    The tag's clock does not go back behind that.
+    The tag's clock does not go back behind such a change.
     """
     return before is not after and _stands(before) != _stands(after)
 

@@ -1,4 +1,4 @@
-"""Triggers of a breaker: outcomes per interval, and quota events within a trailing span."""
+"""Triggers: count outcomes per interval and quota events in a trailing span, and decide when the breaker trips."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
