@@ -39,8 +39,12 @@ def probes_of(facts: ClusterFacts) -> tuple[PodProbe, ...]:
     """Return a Pod of each of the first services, to be created with dryRun; none without a valid policy."""
     if facts.policy is None:
         return ()
-    live = [one for one in facts.namespaces if one.metadata.deletion_timestamp is None]
-    return tuple(islice(pod_probes(facts.policy.policy, {one.name: labels_of(one) for one in live}), _PROBES_MAX))
+    live = [namespace for namespace in facts.namespaces if namespace.metadata.deletion_timestamp is None]
+    return tuple(
+        islice(
+            pod_probes(facts.policy.policy, {namespace.name: labels_of(namespace) for namespace in live}), _PROBES_MAX
+        )
+    )
 
 
 def is_conclusive(message: str) -> bool:
@@ -99,7 +103,11 @@ def apiserver_flag_missing(facts: ClusterFacts) -> Iterator[Observation]:
     for pod in facts.workload_pods if facts.status["clientIdentity"] != "reduced" else ():
         if pod.metadata.namespace != "kube-system" or pod.labels.get("component") != "kube-apiserver":
             continue
-        words = [word for one in pod.spec.containers or () for word in (*(one.command or ()), *(one.args or ()))]
+        words = [
+            word
+            for container in pod.spec.containers or ()
+            for word in (*(container.command or ()), *(container.args or ()))
+        ]
         if not any(word.partition("=")[0] == FLAG for word in words):
             yield Observation(
                 f"Pod kube-system/{pod.name}", FLAG, "absent: it sends no certificate, no token", remedy("")
@@ -153,11 +161,11 @@ def _owned_pods(facts: ClusterFacts) -> dict[str, list[PodObject]]:
     if facts.policy is None:
         return {}
     matcher, exempt = Matcher(facts.policy.policy), facts.policy.policy.exemptions
-    labels = {one.name: labels_of(one) for one in facts.namespaces}
+    labels = {namespace.name: labels_of(namespace) for namespace in facts.namespaces}
     found: dict[str, list[PodObject]] = {}
     for pod in facts.workload_pods:
         namespace = pod.metadata.namespace
-        made_by_daemon_set = any(one.kind == "DaemonSet" for one in pod.metadata.owner_references or ())
+        made_by_daemon_set = any(reference.kind == "DaemonSet" for reference in pod.metadata.owner_references or ())
         if namespace not in facts.owners or (made_by_daemon_set and exempt.daemon_sets):
             continue
         kind = claimed_owner_kind(pod.metadata.owner_references, pod.labels)

@@ -34,8 +34,8 @@ _CALLER = "podgate-apiserver"
 
 def _all(facts: ClusterFacts) -> Iterator[tuple[str, CertificateFact]]:
     for secret, found in facts.secrets.items():
-        for one in found:
-            yield secret, one
+        for certificate in found:
+            yield secret, certificate
 
 
 def _renewal(facts: ClusterFacts, secret: str) -> tuple[str, str]:
@@ -53,29 +53,29 @@ def _renewal(facts: ClusterFacts, secret: str) -> tuple[str, str]:
 
 @SECTION.check("certificate-expired", "none has expired", "secrets", absence=_no_secret)
 def certificate_expired(facts: ClusterFacts) -> Iterator[Observation]:
-    for secret, one in _all(facts):
-        if one.not_after_us <= facts.at_us:
-            value = f"{rfc3339(one.not_after_us)}: EXPIRED"
-            yield Observation(one.object, "notAfter", value, *_renewal(facts, secret))
+    for secret, certificate in _all(facts):
+        if certificate.not_after_us <= facts.at_us:
+            value = f"{rfc3339(certificate.not_after_us)}: EXPIRED"
+            yield Observation(certificate.object, "notAfter", value, *_renewal(facts, secret))
 
 
 @SECTION.check(
     "certificate-expiring", "all are renewed in time", "secrets", severity=Severity.WARNING, absence=_no_secret
 )
 def certificate_expiring(facts: ClusterFacts) -> Iterator[Observation]:
-    for secret, one in _all(facts):
-        left_us, life_us = one.not_after_us - facts.at_us, one.not_after_us - one.not_before_us
+    for secret, certificate in _all(facts):
+        left_us, life_us = certificate.not_after_us - facts.at_us, certificate.not_after_us - certificate.not_before_us
         if 0 < left_us < life_us // _PART_LEFT:
-            value = f"{rfc3339(one.not_after_us)}: {left_us // 3_600_000_000} h left"
-            yield Observation(one.object, "notAfter", value, *_renewal(facts, secret))
+            value = f"{rfc3339(certificate.not_after_us)}: {left_us // 3_600_000_000} h left"
+            yield Observation(certificate.object, "notAfter", value, *_renewal(facts, secret))
 
 
 @SECTION.check("serving-certificate-expired", "the server's certificates are valid", "status")
 def serving_certificate_expired(facts: ClusterFacts) -> Iterator[Observation]:
-    for one in facts.status["certificates"]:
-        if microseconds(one["notAfter"]) <= facts.at_us:
-            value = f"{one['notAfter']}: EXPIRED"
-            field = f"status.certificates[{one['name']}].notAfter"
+    for certificate in facts.status["certificates"]:
+        if microseconds(certificate["notAfter"]) <= facts.at_us:
+            value = f"{certificate['notAfter']}: EXPIRED"
+            field = f"status.certificates[{certificate['name']}].notAfter"
             yield Observation(facts.server, field, value, *_renewal(facts, SERVING))
 
 
@@ -88,11 +88,11 @@ def serving_certificate_expired(facts: ClusterFacts) -> Iterator[Observation]:
 )
 def serving_certificate_names(facts: ClusterFacts) -> Iterator[Observation]:
     hosts = dict.fromkeys(_host(webhook["clientConfig"]) for _, webhook in webhooks_of(facts))
-    for one in facts.secrets.get(SERVING, ()):
+    for certificate in facts.secrets.get(SERVING, ()):
         for host in hosts:
-            if not any(_covers(name, host) for name in one.names):
-                value = f"{', '.join(one.names) or 'none'}: not {host}"
-                yield Observation(one.object, "subjectAltName", value, *_issue(facts, host))
+            if not any(_covers(name, host) for name in certificate.names):
+                value = f"{', '.join(certificate.names) or 'none'}: not {host}"
+                yield Observation(certificate.object, "subjectAltName", value, *_issue(facts, host))
 
 
 @SECTION.check("secret-missing", "every mounted Secret exists", "secrets", "deployments", absence=_no_deployment)

@@ -17,7 +17,7 @@ class Severity(StrEnum):
 
 
 class Observation(NamedTuple):
-    """What a check has found: an object, its field and value, the remedy, and the command that does it, if one does."""
+    """A finding of a check: an object, its field and value, the remedy, and the command that applies it, if any."""
 
     object: str
     field: str
@@ -28,7 +28,7 @@ class Observation(NamedTuple):
 
 Judge = Callable[[ClusterFacts], Iterable[Observation]]
 Absence = Callable[[ClusterFacts], str]
-"""Says why an installation has nothing that a check could judge, "" if it has."""
+"""Explains why an installation has nothing for a check to judge, "" if it has something."""
 
 
 def nothing_absent(_: ClusterFacts) -> str:
@@ -54,7 +54,7 @@ class Section:
     title: str
     checks: list[ClusterCheck] = field(default_factory=list)
     absence: Absence = nothing_absent
-    """Of what all checks of the section judge, unless a check has its own."""
+    """The `absence` of the section's checks, unless a check has its own."""
 
     def check(
         self,
@@ -91,7 +91,7 @@ def result(check: ClusterCheck, facts: ClusterFacts) -> CheckOutcome:
     absent = check.absence(facts)
     if absent:
         return CheckOutcome(check, not_applicable=absent)
-    return CheckOutcome(check, tuple(_in_context(one, facts.context) for one in check.judge(facts)))
+    return CheckOutcome(check, tuple(_in_context(observation, facts.context) for observation in check.judge(facts)))
 
 
 def _in_context(seen: Observation, context: str) -> Observation:

@@ -30,8 +30,8 @@ def right_missing(facts: ClusterFacts) -> Iterator[Observation]:
     for account, rights in missing.items():
         more = f", and {len(rights) - _RIGHTS_SHOWN} more" if len(rights) > _RIGHTS_SHOWN else ""
         value = f"may not {'; '.join(rights[:_RIGHTS_SHOWN])}{more}"
-        lacking = (one for one in facts.rights if one.account == account and not one.is_granted)
-        command = install_or_apply(facts, sorted({file for one in lacking for file in one.manifests}))
+        lacking = (fact for fact in facts.rights if fact.account == account and not fact.is_granted)
+        command = install_or_apply(facts, sorted({file for fact in lacking for file in fact.manifests}))
         yield Observation(
             f"ServiceAccount {NAMESPACE}/{account}", "rights", value, f"grant them: {way_back(facts)}", command
         )
@@ -40,7 +40,7 @@ def right_missing(facts: ClusterFacts) -> Iterator[Observation]:
 def not_renewed(facts: ClusterFacts, name: str, *, absent: str, stale: str, remedy: str) -> Iterator[Observation]:
     """Yield that a Lease is absent, or was not renewed for twice its duration; the texts are what follows from it."""
     place = f"Lease {NAMESPACE}/{name}"
-    found = next((one for one in facts.leases if one.name == name), None)
+    found = next((lease for lease in facts.leases if lease.name == name), None)
     if found is None or not found.spec.renew_time:
         yield Observation(place, "metadata.name", f"absent: {absent}", remedy)
         return

@@ -76,16 +76,16 @@ class ClusterFacts:
 
     at_us: int
     version: str = ""
-    """Of this command."""
+    """Version of this command."""
     unread: Mapping[str, str] = field(default_factory=dict)
     kubernetes: str = ""
     api_clock_us: int | None = None
     policy_map: configmap.ConfigMap | None = None
     overrides_map: configmap.ConfigMap | None = None
     scheduler_map: configmap.ConfigMap | None = None
-    """With the configuration of the second kube-scheduler."""
+    """The ConfigMap with the configuration of the second kube-scheduler."""
     record_map: configmap.ConfigMap | None = None
-    """With the options of `podgate install`."""
+    """The ConfigMap with the options of `podgate install`."""
     mutating: Sequence[Json] = ()
     validating: Sequence[Json] = ()
     namespaces: Sequence[ClusterObject] = ()
@@ -97,14 +97,14 @@ class ClusterFacts:
     endpoint_slices: Sequence[EndpointSliceObject] = ()
     deployments: Sequence[ReplicasObject] = ()
     daemon_sets: Sequence[ClusterObject] = ()
-    """Of kube-system, where the writer of kube-apiserver's files runs."""
+    """DaemonSets of kube-system, where the writer of kube-apiserver's files runs."""
     pods: Sequence[PodObject] = ()
-    """Podgate's own."""
+    """Podgate's own Pods."""
     budgets: Sequence[BudgetObject] = ()
     network_policies: Sequence[NetworkPolicyObject] = ()
     leases: Sequence[LeaseHolderObject] = ()
     workload_pods: Sequence[PodObject] = ()
-    """Of all namespaces."""
+    """Pods of all namespaces."""
     replica_sets: Sequence[ReplicasObject] = ()
     failures: Sequence[FailureEvent] = ()
     secrets: Mapping[str, Sequence[CertificateFact]] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class ClusterFacts:
     scheduler_cas: Sequence[CertificateFact] = ()
     """CAs of the extender in the scheduler's Secret."""
     extenders: Mapping[str, Sequence[ShownNode]] = field(default_factory=dict)
-    """Nodes as an extender knows them, by its name; read if the policy needs one."""
+    """Nodes as each extender knows them, by its name; read if the policy needs an extender."""
     trust: Sequence[TrustFact] = ()
     processes: Mapping[str, Json] = field(default_factory=dict)
     """Status of each server and controller in the cluster, by the name of its Pod."""
@@ -128,7 +128,7 @@ class ClusterFacts:
     """Calls that the server refused meanwhile, by reason."""
     rights: Sequence[RightFact] = ()
     context: str = ""
-    """Of the kubeconfig, as given; "" for its current one."""
+    """Context of the kubeconfig, as given; "" for its current one."""
 
     @cached_property
     def _read_policy(self) -> tuple[LoadedPolicy | None, tuple[str, ...]]:
@@ -151,7 +151,9 @@ class ClusterFacts:
         """The services that need a scheduler extender."""
         services = () if self.policy is None else self.policy.policy.services
         return tuple(
-            one.name for one in services if one.scheduling is not None and one.modes.scheduling is not Mode.DISABLED
+            service.name
+            for service in services
+            if service.scheduling is not None and service.modes.scheduling is not Mode.DISABLED
         )
 
     @property
@@ -163,9 +165,9 @@ class ClusterFacts:
         """Podgate's live webhook configurations."""
         by_kind = {"Mutating": self.mutating, "Validating": self.validating}
         named = {
-            ConfigurationName(f"{kind}WebhookConfiguration", one["metadata"]["name"]): one
+            ConfigurationName(f"{kind}WebhookConfiguration", configuration["metadata"]["name"]): configuration
             for kind, configurations in by_kind.items()
-            for one in configurations
+            for configuration in configurations
         }
         return {name: named[name] for name in NAMES if name in named}
 
@@ -197,13 +199,13 @@ class ClusterFacts:
         policy = self.policy.policy
         matcher = Matcher(policy)
         found = {
-            one.name: tuple(
+            namespace.name: tuple(
                 service
-                for service in matcher.candidates(one.name)
-                if matcher.may_own(service, one.name, labels_of(one)) and not service.modes.all_disabled()
+                for service in matcher.candidates(namespace.name)
+                if matcher.may_own(service, namespace.name, labels_of(namespace)) and not service.modes.all_disabled()
             )
-            for one in self.namespaces
-            if one.metadata.deletion_timestamp is None and not is_exempt_namespace(one.name, policy)
+            for namespace in self.namespaces
+            if namespace.metadata.deletion_timestamp is None and not is_exempt_namespace(namespace.name, policy)
         }
         return {name: services for name, services in found.items() if services}
 

@@ -1,6 +1,6 @@
-"""Checks of an installation: pure judgements of facts, by section. Each has an entry in docs/runbook.md by its code.
+"""All sections of checks, in the order of the output.
 
-To add one, write a function that yields what it has seen, register it with its section's `check`, and write its entry.
+To add a check, write a function that yields its findings, register it with its section's `check`, and write its entry.
 """
 
 from collections.abc import Iterator

@@ -39,10 +39,12 @@ def webhook_undone(facts: ClusterFacts) -> Iterator[Observation]:
 )
 def other_webhook_blocks(facts: ClusterFacts) -> Iterator[Observation]:
     labels = next(
-        (labels_of(one) for one in facts.namespaces if one.name == configmap.NAMESPACE),
+        (labels_of(namespace) for namespace in facts.namespaces if namespace.name == configmap.NAMESPACE),
         {NAME_LABEL: configmap.NAMESPACE},
     )
-    found = [("Mutating", one) for one in facts.mutating] + [("Validating", one) for one in facts.validating]
+    found = [("Mutating", configuration) for configuration in facts.mutating] + [
+        ("Validating", configuration) for configuration in facts.validating
+    ]
     for kind, configuration in found:
         is_foreign = not name_of(configuration).startswith("podgate")
         for index, webhook in enumerate(configuration.get("webhooks") or ()) if is_foreign else ():

@@ -1,4 +1,4 @@
-"""Checks of the policy and the overrides: present, valid, in force, and what they do for long."""
+"""Checks of the policy and the overrides: present, valid, in force, and not forced or open for long."""
 
 from collections.abc import Iterator
 from shlex import quote

@@ -1,4 +1,4 @@
-"""Commands for a shell: made from the record, the address, the certificates and the store of an installation."""
+"""Shell commands of remedies, built from the record, address, certificates and store of an installation."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -67,17 +67,17 @@ def install(facts: ClusterFacts, *more: str) -> str:
             return ""
         words.append(f"{_STORE} {quote(store)}")
     for name, option in ((SERVER, "--image"), (_SCHEDULER, "--scheduler-image")):
-        words += [f"{option} {quote(one.image)}" for one in containers(facts, name)[:1] if one.image]
+        words += [f"{option} {quote(container.image)}" for container in containers(facts, name)[:1] if container.image]
     servers = deployment(facts, SERVER)
     words += [f"--replicas {servers.spec.replicas}"] if servers is not None and record.mode == REDIS else []
-    words += ["--apiserver-files"] if any(one.name == _NODE_AGENT for one in facts.daemon_sets) else []
+    words += ["--apiserver-files"] if any(daemon_set.name == _NODE_AGENT for daemon_set in facts.daemon_sets) else []
     wanted = ["--with-scheduler"] if record.scheduler else []
     command = " ".join(dict.fromkeys([*words, *wanted, *more]))
     return f"{_HAS_PKI} && {command}" if record.certificates == FILES else command
 
 
 def install_or_apply(facts: ClusterFacts, files: Iterable[str]) -> str:
-    """Return the command that brings objects of the manifests back: by `podgate install`, or by hand from files."""
+    """Return the command that restores objects of the manifests: by `podgate install`, or by hand from files."""
     if record_of(facts) is not None:
         return install(facts)
     named = " ".join(f"-f manifests/{file}" for file in dict.fromkeys(files))
@@ -85,7 +85,7 @@ def install_or_apply(facts: ClusterFacts, files: Iterable[str]) -> str:
 
 
 def way_back(facts: ClusterFacts) -> str:
-    """Return how this installation's objects are brought back, in words."""
+    """Describe how this installation's objects are restored."""
     if record_of(facts) is not None:
         again = "repeat podgate install with the options that were given"
         return f"{again}; fields that another has written since are overwritten with --force-conflicts only"
@@ -95,7 +95,7 @@ def way_back(facts: ClusterFacts) -> str:
 
 
 def with_stored(facts: ClusterFacts, command: str, secret: str) -> str:
-    """Return a command that changes files of pki/, and then brings them to where the servers read them."""
+    """Return a command that changes files of pki/, and then stores them where the servers read them."""
     record, guarded = record_of(facts), f"{_HAS_PKI} && {command}"
     if record is not None and record.server_url:  # its server reads these files
         return guarded

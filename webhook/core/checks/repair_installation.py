@@ -1,4 +1,4 @@
-"""Installation that the facts show: its record, its server's address, its certificates and its arguments."""
+"""Installation as the facts show it: its record, its server's address, its certificates and its arguments."""
 
 from collections import Counter
 from urllib.parse import urlsplit
@@ -32,7 +32,7 @@ def has_controller(facts: ClusterFacts) -> bool:
 
 
 def is_of_chart(facts: ClusterFacts) -> bool:
-    return any(one.labels.get("app.kubernetes.io/managed-by") == "Helm" for one in facts.deployments)
+    return any(workload.labels.get("app.kubernetes.io/managed-by") == "Helm" for workload in facts.deployments)
 
 
 def is_reduced(facts: ClusterFacts) -> bool:
@@ -52,17 +52,21 @@ def is_at_target(facts: ClusterFacts, webhook: Json) -> bool:
 def address(facts: ClusterFacts) -> tuple[str, tuple[str, str, int]]:
     """Return the URL of a server outside the cluster, or "" and the Service.
 
-    Without a record it is what most of the live webhooks call, if that exists.
+    Without a record it is the address that most of the live webhooks call, if that exists.
     """
     record, usual = record_of(facts), USUAL
     if record is not None and record.server_url:
         return record.server_url, usual
-    clients = [webhook["clientConfig"] for one in facts.webhooks.values() for webhook in one.get("webhooks") or ()]
-    urls = Counter(_origin(str(one["url"])) for one in clients if one.get("url"))
-    services = Counter(_reference(one["service"]) for one in clients if one.get("service"))
+    clients = [
+        webhook["clientConfig"]
+        for configuration in facts.webhooks.values()
+        for webhook in configuration.get("webhooks") or ()
+    ]
+    urls = Counter(_origin(str(client["url"])) for client in clients if client.get("url"))
+    services = Counter(_reference(client["service"]) for client in clients if client.get("service"))
     if record is None and urls.total() > services.total():
         return urls.most_common(1)[0][0], usual
-    return "", next((one for one, _ in services.most_common() if _exists(facts, one)), usual)
+    return "", next((reference for reference, _ in services.most_common() if _exists(facts, reference)), usual)
 
 
 def _exists(facts: ClusterFacts, reference: tuple[str, str, int]) -> bool:
@@ -70,15 +74,15 @@ def _exists(facts: ClusterFacts, reference: tuple[str, str, int]) -> bool:
     namespace, name, port = reference
     if namespace != NAMESPACE:
         return True
-    found = next((one for one in facts.services if one.name == name), None)
+    found = next((candidate for candidate in facts.services if candidate.name == name), None)
     if found is None:
         return False
     if found.spec.type == "ExternalName":
         return True
     selector = found.spec.selector or {}
-    templates = [one.spec.template.metadata.labels or {} for one in facts.deployments]
+    templates = [workload.spec.template.metadata.labels or {} for workload in facts.deployments]
     has_pods = not selector or any(selector.items() <= labels.items() for labels in templates)
-    return has_pods and any(one.port == port for one in found.spec.ports or ())
+    return has_pods and any(listed.port == port for listed in found.spec.ports or ())
 
 
 def _reference(service: Json) -> tuple[str, str, int]:
@@ -94,7 +98,7 @@ def _origin(url: str) -> str:
 def argument(facts: ClusterFacts, flag: str) -> str:
     """Return an argument of the servers, or of the controller; "" if neither has it."""
     found = (deployment(facts, SERVER), deployment(facts, _CONTROLLER))
-    return next(filter(None, (one.argument(flag) for one in found if one is not None)), "")
+    return next(filter(None, (workload.argument(flag) for workload in found if workload is not None)), "")
 
 
 def containers(facts: ClusterFacts, name: str) -> tuple[ContainerSpecObject, ...]:
@@ -103,4 +107,4 @@ def containers(facts: ClusterFacts, name: str) -> tuple[ContainerSpecObject, ...
 
 
 def deployment(facts: ClusterFacts, name: str) -> ReplicasObject | None:
-    return next((one for one in facts.deployments if one.name == name), None)
+    return next((candidate for candidate in facts.deployments if candidate.name == name), None)

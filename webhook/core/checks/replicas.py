@@ -8,7 +8,7 @@ from webhook.core.document.configmap import NAMESPACE
 
 
 def _alone(facts: ClusterFacts) -> str:
-    """Of one process, the part about the server says all: it may be another one each time."""
+    """Explain why there is nothing to compare, "" if there is: the section about servers covers a single process."""
     found = len(facts.processes) + len(facts.silent)
     return "" if found > 1 else "no other server or controller was found in the cluster"
 
@@ -20,15 +20,15 @@ _SAME = "give all of them one"
 
 
 def _no_second_deployment(facts: ClusterFacts) -> str:
-    found = [one for one in facts.deployments if one.name in _COUNTING]
+    found = [deployment for deployment in facts.deployments if deployment.name in _COUNTING]
     return "" if len(found) > 1 else "the Deployments of a server and a controller are not both in the cluster"
 
 
 @SECTION.check("arguments-differ", "their Deployments name one store", "deployments", absence=_no_second_deployment)
 def arguments_differ(facts: ClusterFacts) -> Iterator[Observation]:
-    deployments = {one.name: one for one in facts.deployments if one.name in _COUNTING}
+    deployments = {deployment.name: deployment for deployment in facts.deployments if deployment.name in _COUNTING}
     for flag in _FLAGS:
-        values = {name: one.argument(flag) for name, one in sorted(deployments.items())}
+        values = {name: deployment.argument(flag) for name, deployment in sorted(deployments.items())}
         if len(set(values.values())) > 1:
             shown = ", ".join(f"{name}: {_shown(value)}" for name, value in values.items())
             yield Observation(f"Deployments in {NAMESPACE}", f"args {flag}", shown, f"{_SAME} {flag}")
@@ -64,7 +64,7 @@ def policies_differ(facts: ClusterFacts) -> Iterator[Observation]:
 
 
 def _different(facts: ClusterFacts, field: str, value_of: Callable[[Json], str], remedy: str) -> Iterator[Observation]:
-    """Yield one finding if processes have different values; an older one of ours may not tell its own."""
+    """Yield one finding if processes have different values; older versions of Podgate may not report theirs."""
     values: dict[str, list[str]] = {}
     for name, status in sorted(facts.processes.items()):
         value = value_of(status)
@@ -76,11 +76,11 @@ def _different(facts: ClusterFacts, field: str, value_of: Callable[[Json], str],
 
 
 def _store(status: Json) -> str:
-    """Return the processes of Redis and the database in them, "" if they did not tell."""
+    """Return the processes of Redis and the database in them, "" if they do not report them."""
     store = status["store"]
     if store["kind"] != "redis":
         return str(store["kind"])
-    ids = sorted(one.get("runId") or "" for one in store.get("servers", ()))
+    ids = sorted(server.get("runId") or "" for server in store.get("servers", ()))
     return f"redis {', '.join(ids)} database {store.get('database', 0)}" if all(ids) and ids else ""
 
 

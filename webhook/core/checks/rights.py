@@ -18,11 +18,11 @@ _OF_KUBERNETES: Mapping[tuple[str, str], Sequence[Json]] = {
         {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["update"]}
     ],
 }
-"""A part of roles that Kubernetes maintains: whether they are bound."""
+"""One rule of each role that Kubernetes maintains, which shows whether the role is bound."""
 
 
 class Right(NamedTuple):
-    """One verb on a resource. Without a namespace: on all of the cluster; without a name: on all objects."""
+    """One verb on a resource. Without a namespace: in the whole cluster; without a name: on all objects."""
 
     account: str
     verb: str
@@ -44,7 +44,7 @@ class Right(NamedTuple):
 
 def expected_rights(manifests: Mapping[str, Sequence[Json]], facts: ClusterFacts) -> tuple[Right, ...]:
     """Return the rights of the documents that are meant for this installation: with or without a controller."""
-    deployed = {one.name for one in (*facts.deployments, *facts.daemon_sets)}
+    deployed = {workload.name for workload in (*facts.deployments, *facts.daemon_sets)}
     recorded = {} if facts.record_map is None else facts.record_map.data or {}
     if recorded.get("mode") == REDIS:
         deployed.add(_CONTROLLER)  # outside the cluster it has no Deployment
@@ -54,14 +54,22 @@ def expected_rights(manifests: Mapping[str, Sequence[Json]], facts: ClusterFacts
     if recorded.get("certificates") != OWN and _OWN_CERTIFICATES not in arguments:
         absent.append(_CERTIFICATES)
     elif not has_controller:
-        absent.append(f"{_CERTIFICATES}/")  # the server has them by the folder certificates-in-memory
-    every = [one for found in manifests.values() for one in found]
-    roles = {(one["kind"], one["metadata"]["name"]): one["rules"] for one in every if one["kind"].endswith("Role")}
+        absent.append(f"{_CERTIFICATES}/")  # the folder certificates-in-memory grants them to the server
+    every = [document for found in manifests.values() for document in found]
+    roles = {
+        (document["kind"], document["metadata"]["name"]): document["rules"]
+        for document in every
+        if document["kind"].endswith("Role")
+    }
     roles |= _OF_KUBERNETES
-    places = {(one["kind"], one["metadata"]["name"]): path for path, found in manifests.items() for one in found}
+    places = {
+        (document["kind"], document["metadata"]["name"]): path
+        for path, found in manifests.items()
+        for document in found
+    }
     rights: dict[Right, tuple[str, ...]] = {}
     meant = {path: found for path, found in manifests.items() if not path.startswith(tuple(absent))}
-    for path, binding in ((path, one) for path, found in meant.items() for one in found):
+    for path, binding in ((path, document) for path, found in meant.items() for document in found):
         if "-retries" in path and _NO_WAKING in arguments:
             continue
         reference = binding.get("roleRef")
@@ -71,14 +79,16 @@ def expected_rights(manifests: Mapping[str, Sequence[Json]], facts: ClusterFacts
         for subject in binding["subjects"]:
             role = (reference["kind"], reference["name"])
             files = tuple(dict.fromkeys((places.get(role, path), path)))
-            for one in (one for rule in roles.get(role, ()) for one in _of_rule(subject["name"], namespace, rule)):
-                rights.setdefault(one._replace(account_namespace=subject.get("namespace", NAMESPACE)), files)
-    return tuple(one._replace(manifests=files) for one, files in rights.items())
+            for right in (
+                granted for rule in roles.get(role, ()) for granted in _of_rule(subject["name"], namespace, rule)
+            ):
+                rights.setdefault(right._replace(account_namespace=subject.get("namespace", NAMESPACE)), files)
+    return tuple(right._replace(manifests=files) for right, files in rights.items())
 
 
 def _arguments(facts: ClusterFacts) -> set[str]:
-    containers = (one for found in facts.deployments for one in found.spec.template.spec.containers or ())
-    return {argument for one in containers for argument in one.args or ()}
+    containers = (container for found in facts.deployments for container in found.spec.template.spec.containers or ())
+    return {argument for container in containers for argument in container.args or ()}
 
 
 def _of_rule(account: str, namespace: str, rule: Json) -> Iterator[Right]:

@@ -17,7 +17,7 @@ from webhook.core.scheduling.node_load import REQUESTS
 def _unused(facts: ClusterFacts) -> str:
     if facts.scheduling_services or facts.scheduler_map is not None or facts.why_unknown("policy_map"):
         return ""
-    if any(one.name in {EXTENDER, SCHEDULER} for one in facts.deployments) or facts.extenders:
+    if any(deployment.name in {EXTENDER, SCHEDULER} for deployment in facts.deployments) or facts.extenders:
         return ""
     if _pods(facts, EXTENDER) or _pods(facts, SCHEDULER):
         return ""
@@ -37,7 +37,7 @@ _WANTED = {"nodeCacheCapable": True, "ignorable": True, "enableHTTPS": True, "pr
 @SECTION.check("extender-missing", "an extender runs, if the policy needs one", "policy", "deployments")
 def extender_missing(facts: ClusterFacts) -> Iterator[Observation]:
     users = facts.scheduling_services
-    if users and not facts.extenders and all(one.name != EXTENDER for one in facts.deployments):
+    if users and not facts.extenders and all(deployment.name != EXTENDER for deployment in facts.deployments):
         value = f"{', '.join(users)}: no extender runs, so their Pods go to hot nodes too"
         remedy, command = "install the extender and its kube-scheduler (docs/scheduling.md)", install(facts, _WITH)
         yield Observation("policy", "services[].scheduling", value, remedy, command)
@@ -53,7 +53,7 @@ def extender_unreachable(facts: ClusterFacts) -> Iterator[Observation]:
 @SECTION.check("extender-not-ready", "its Pods are ready", "pods")
 def extender_not_ready(facts: ClusterFacts) -> Iterator[Observation]:
     for pod in _pods(facts, EXTENDER):
-        ready = next((one for one in pod.status.conditions or () if one.type == "Ready"), None)
+        ready = next((condition for condition in pod.status.conditions or () if condition.type == "Ready"), None)
         if ready is None or ready.status != "True":
             value = (ready and (ready.message or ready.reason)) or "not ready: kube-scheduler goes on without it"
             remedy = f"kubectl logs {pod.name} -n {NAMESPACE} shows not_ready"
@@ -63,10 +63,10 @@ def extender_not_ready(facts: ClusterFacts) -> Iterator[Observation]:
 @SECTION.check("loads-unknown", "it has measured most nodes", "policy", "extenders", severity=Severity.WARNING)
 def loads_unknown(facts: ClusterFacts) -> Iterator[Observation]:
     nodes = None if facts.policy is None else facts.policy.policy.nodes
-    if nodes is None or not any(one.requests is None for one in nodes.sources):
+    if nodes is None or not any(source.requests is None for source in nodes.sources):
         return
     for name, shown in facts.extenders.items():
-        unknown = [one.name for one in shown if one.load is None or one.load.source == REQUESTS]
+        unknown = [node.name for node in shown if node.load is None or node.load.source == REQUESTS]
         if 2 * len(unknown) > len(shown):
             value = f"{len(unknown)} of {len(shown)} nodes have no fresh load, such as {unknown[0]}: none is refused"
             remedy = "see why in its log and podgate_extender_source_errors_total, and in podgate nodes"
@@ -80,7 +80,7 @@ def loads_unknown(facts: ClusterFacts) -> Iterator[Observation]:
     severity=Severity.WARNING,
 )
 def wake_missing(facts: ClusterFacts) -> Iterator[Observation]:
-    if facts.scheduling_services and all(one.name != WAKE for one in facts.storage_classes):
+    if facts.scheduling_services and all(storage_class.name != WAKE for storage_class in facts.storage_classes):
         value = "absent: a refused Pod waits up to five minutes after its node has cooled"
         command = install_or_apply(facts, ("scheduler/45-storageclass.yaml",))
         yield Observation(f"StorageClass {WAKE}", "metadata.name", value, way_back(facts), command)
@@ -88,7 +88,7 @@ def wake_missing(facts: ClusterFacts) -> Iterator[Observation]:
 
 @SECTION.check("scheduler-not-leading", "a replica of its kube-scheduler leads", "deployments", "leases")
 def scheduler_not_leading(facts: ClusterFacts) -> Iterator[Observation]:
-    if all(one.name != SCHEDULER for one in facts.deployments):
+    if all(deployment.name != SCHEDULER for deployment in facts.deployments):
         return
     remedy = f"kubectl logs deployment/{SCHEDULER} -n {NAMESPACE}"
     absent, stale = f"Pods with schedulerName {SCHEDULER} wait", f"Pods of {SCHEDULER} wait"
@@ -126,7 +126,7 @@ def nodes_sampled(facts: ClusterFacts) -> Iterator[Observation]:
 def scheduler_ca_unread(facts: ClusterFacts) -> Iterator[Observation]:
     if len(facts.scheduler_cas) < 2:  # noqa: PLR2004  the first one was there before the scheduler
         return
-    newest_us = max(one.not_before_us for one in facts.scheduler_cas)
+    newest_us = max(authority.not_before_us for authority in facts.scheduler_cas)
     for pod in _pods(facts, SCHEDULER):
         if microseconds(pod.metadata.creation_timestamp or rfc3339(facts.at_us)) < newest_us:
             value = f"older than a CA of {rfc3339(newest_us)}: once it signs, the extender is no longer asked"
@@ -139,7 +139,7 @@ _MAP = f"ConfigMap {NAMESPACE}/{SCHEDULER}"
 
 def _pods(facts: ClusterFacts, name: str) -> list[PodObject]:
     return [
-        one for one in facts.pods if one.labels.get(_NAME_LABEL) == name and one.metadata.deletion_timestamp is None
+        pod for pod in facts.pods if pod.labels.get(_NAME_LABEL) == name and pod.metadata.deletion_timestamp is None
     ]
 
 

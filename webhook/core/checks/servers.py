@@ -88,7 +88,7 @@ def file_rejected(facts: ClusterFacts) -> Iterator[Observation]:
 )
 def reduced_unprotected(facts: ClusterFacts) -> Iterator[Observation]:
     labels = {_NAME_LABEL: _SERVER}
-    is_protected = any(selects(one.spec.pod_selector, labels) for one in facts.network_policies)
+    is_protected = any(selects(policy.spec.pod_selector, labels) for policy in facts.network_policies)
     if facts.status["clientIdentity"] == "reduced" and not is_protected:
         value = "reduced: every client that knows the path can call, and no NetworkPolicy selects the servers"
         file = "manifests/components/reduced/35-networkpolicy.yaml"
@@ -102,22 +102,25 @@ def deployment_missing(facts: ClusterFacts) -> Iterator[Observation]:
     named = {_service_of(webhook) for _, webhook in webhooks_of(facts)}
     for service in facts.services:
         selector = service.spec.selector
-        templates = [one.spec.template.metadata.labels or {} for one in facts.deployments]
+        templates = [deployment.spec.template.metadata.labels or {} for deployment in facts.deployments]
         if service.name in named and selector and not any(selector.items() <= labels.items() for labels in templates):
             value = f"no Deployment's Pods have {dict(selector)}"
-            called = [one for _, one in webhooks_of(facts) if _service_of(one) == service.name]
-            is_right = all(is_at_target(facts, one) for one in called)
+            called = [webhook for _, webhook in webhooks_of(facts) if _service_of(webhook) == service.name]
+            is_right = all(is_at_target(facts, webhook) for webhook in called)
             remedy, command = (way_back(facts), install(facts)) if is_right else (RENDERED, render(facts))
             yield Observation(f"Service {NAMESPACE}/{service.name}", "spec.selector", value, remedy, command)
 
 
 @SECTION.check("deployment-unavailable", "Deployments are available", "deployments", absence=_no_deployment)
 def deployment_unavailable(facts: ClusterFacts) -> Iterator[Observation]:
-    for one in facts.deployments:
-        if one.status.available_replicas < one.spec.replicas:
-            value = f"{one.status.available_replicas} of {one.spec.replicas}"
+    for deployment in facts.deployments:
+        if deployment.status.available_replicas < deployment.spec.replicas:
+            value = f"{deployment.status.available_replicas} of {deployment.spec.replicas}"
             yield Observation(
-                _place(one), "status.availableReplicas", value, f"kubectl describe deployment {one.name} -n {NAMESPACE}"
+                _place(deployment),
+                "status.availableReplicas",
+                value,
+                f"kubectl describe deployment {deployment.name} -n {NAMESPACE}",
             )
 
 
@@ -134,11 +137,13 @@ def pods_crash(facts: ClusterFacts) -> Iterator[Observation]:
 
 @SECTION.check("replicas-in-memory", "servers with counters in memory run alone", "deployments", absence=_no_deployment)
 def replicas_in_memory(facts: ClusterFacts) -> Iterator[Observation]:
-    for one in _servers(facts):
-        if one.spec.replicas > 1 and not _has_redis(one):
-            value = f"{one.spec.replicas} with --store=memory: only one can count, the others exit"
-            command = f"kubectl scale deployment/{one.name} -n {NAMESPACE} --replicas=1"
-            yield Observation(_place(one), "spec.replicas", value, "run one, or share a Redis (docs/redis.md)", command)
+    for deployment in _servers(facts):
+        if deployment.spec.replicas > 1 and not _has_redis(deployment):
+            value = f"{deployment.spec.replicas} with --store=memory: only one can count, the others exit"
+            command = f"kubectl scale deployment/{deployment.name} -n {NAMESPACE} --replicas=1"
+            yield Observation(
+                _place(deployment), "spec.replicas", value, "run one, or share a Redis (docs/redis.md)", command
+            )
 
 
 @SECTION.check(
@@ -149,10 +154,12 @@ def replicas_in_memory(facts: ClusterFacts) -> Iterator[Observation]:
     absence=_no_deployment,
 )
 def single_replica(facts: ClusterFacts) -> Iterator[Observation]:
-    for one in _replicated(facts):
-        if one.spec.replicas < 2 and (_has_redis(one) or _app(one) != _SERVER):  # noqa: PLR2004  one may be away
-            command = f"kubectl scale deployment/{one.name} -n {NAMESPACE} --replicas=2"
-            yield Observation(_place(one), "spec.replicas", str(one.spec.replicas), "run a second one", command)
+    for deployment in _replicated(facts):
+        if deployment.spec.replicas < 2 and (_has_redis(deployment) or _app(deployment) != _SERVER):  # noqa: PLR2004  one may be away
+            command = f"kubectl scale deployment/{deployment.name} -n {NAMESPACE} --replicas=2"
+            yield Observation(
+                _place(deployment), "spec.replicas", str(deployment.spec.replicas), "run a second one", command
+            )
 
 
 @SECTION.check(
@@ -164,12 +171,12 @@ def single_replica(facts: ClusterFacts) -> Iterator[Observation]:
     absence=_no_deployment,
 )
 def budget_missing(facts: ClusterFacts) -> Iterator[Observation]:
-    for one in _replicated(facts):
-        labels = one.spec.template.metadata.labels or {}
-        if one.spec.replicas > 1 and not any(selects(budget.spec.selector, labels) for budget in facts.budgets):
+    for deployment in _replicated(facts):
+        labels = deployment.spec.template.metadata.labels or {}
+        if deployment.spec.replicas > 1 and not any(selects(budget.spec.selector, labels) for budget in facts.budgets):
             selector = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
-            command = f"kubectl create pdb {one.name} -n {NAMESPACE} --max-unavailable=1 --selector={selector}"
-            yield Observation(_place(one), "PodDisruptionBudget", "none selects its Pods", "create one", command)
+            command = f"kubectl create pdb {deployment.name} -n {NAMESPACE} --max-unavailable=1 --selector={selector}"
+            yield Observation(_place(deployment), "PodDisruptionBudget", "none selects its Pods", "create one", command)
 
 
 @SECTION.check(
@@ -180,13 +187,13 @@ def budget_missing(facts: ClusterFacts) -> Iterator[Observation]:
     absence=_no_budget,
 )
 def budget_blocks(facts: ClusterFacts) -> Iterator[Observation]:
-    for one in facts.budgets:
-        status = one.status
+    for budget in facts.budgets:
+        status = budget.status
         if status.expected_pods and status.current_healthy >= status.expected_pods and not status.disruptions_allowed:
             value = f"0 with {status.current_healthy} of {status.expected_pods} Pods healthy: no Node can be drained"
             patch = '{"spec":{"minAvailable":null,"maxUnavailable":1}}'
-            command = f"kubectl patch pdb {one.name} -n {NAMESPACE} --type=merge -p '{patch}'"
-            place = f"PodDisruptionBudget {NAMESPACE}/{one.name}"
+            command = f"kubectl patch pdb {budget.name} -n {NAMESPACE} --type=merge -p '{patch}'"
+            place = f"PodDisruptionBudget {NAMESPACE}/{budget.name}"
             yield Observation(place, "status.disruptionsAllowed", value, "let one Pod be away", command)
 
 
@@ -209,11 +216,11 @@ def _service_of(webhook: Json) -> str:
 
 
 def _servers(facts: ClusterFacts) -> list[ReplicasObject]:
-    return [one for one in facts.deployments if _app(one) == _SERVER]
+    return [deployment for deployment in facts.deployments if _app(deployment) == _SERVER]
 
 
 def _replicated(facts: ClusterFacts) -> list[ReplicasObject]:
-    return [one for one in facts.deployments if _app(one) in _REPLICATED]
+    return [deployment for deployment in facts.deployments if _app(deployment) in _REPLICATED]
 
 
 def _app(deployment: ReplicasObject) -> str:

@@ -31,7 +31,7 @@ def service_owns_nothing(facts: ClusterFacts) -> Iterator[Observation]:
         return
     matcher = Matcher(facts.policy.policy)
     for service in _services(facts):
-        if not any(matcher.may_own(service, one.name, labels_of(one)) for one in facts.namespaces):
+        if not any(matcher.may_own(service, namespace.name, labels_of(namespace)) for namespace in facts.namespaces):
             value = "matches no existing namespace"
             yield Observation(
                 f"service {service.name}", "match", value, "correct names and labels: kubectl get ns --show-labels"
@@ -89,7 +89,7 @@ def runtime_class_missing(facts: ClusterFacts) -> Iterator[Observation]:
 def _absent_classes(
     kind: str, resource: str, named: Iterable[tuple[Service, str | None]], present: Iterable[ClusterObject]
 ) -> Iterator[Observation]:
-    names = {one.name for one in present}
+    names = {listed.name for listed in present}
     field = f"placement.{kind[0].lower()}{kind[1:]}Name"
     for service, name in named:
         if name and name not in names:
@@ -103,11 +103,11 @@ def _absent_classes(
 def no_node_fits(facts: ClusterFacts) -> Iterator[Observation]:
     for service, plan in _plans(facts):
         for key, value in plan.node_selector.items():
-            if not any(one.labels.get(key) == value for one in facts.nodes):
+            if not any(node.labels.get(key) == value for node in facts.nodes):
                 yield _no_node(service, f"placement.nodeSelector[{key}]", value)
         for entry in service.placement.topology if service.placement is not None else ():
             is_required = entry.preferred_weight is None
-            if is_required and not any(one.labels.get(entry.label) in entry.values for one in facts.nodes):
+            if is_required and not any(node.labels.get(entry.label) in entry.values for node in facts.nodes):
                 yield _no_node(service, f"placement.topology[{entry.label}]", ", ".join(entry.values))
 
 
@@ -123,11 +123,11 @@ def scheduler_missing(facts: ClusterFacts) -> Iterator[Observation]:
     Pods of no service are not Podgate's concern, unless the policy names their scheduler.
     """
     unseen: dict[str, list[PodObject]] = {}
-    of_policy = {plan.scheduler_name for _, plan in _plans(facts)}
+    policy_schedulers = {plan.scheduler_name for _, plan in _plans(facts)}
     for pod in facts.workload_pods:
-        if SERVICE_LABEL not in pod.labels and pod.spec.scheduler_name not in of_policy:
+        if SERVICE_LABEL not in pod.labels and pod.spec.scheduler_name not in policy_schedulers:
             continue
-        conditions = {one.type for one in pod.status.conditions or ()}
+        conditions = {condition.type for condition in pod.status.conditions or ()}
         age_us = facts.at_us - microseconds(pod.metadata.creation_timestamp or "1970-01-01T00:00:00Z")
         is_waiting = pod.status.phase == "Pending" and not pod.spec.scheduling_gates and age_us > _UNSEEN_US
         if is_waiting and "PodScheduled" not in conditions:
@@ -147,7 +147,7 @@ def scheduler_missing(facts: ClusterFacts) -> Iterator[Observation]:
 )
 def replicaset_held(facts: ClusterFacts) -> Iterator[Observation]:
     """Report ReplicaSets that lack Pods and were denied by Podgate: they wait longer after each attempt."""
-    held = {(one.metadata.namespace, one.name): one for one in facts.replica_sets}
+    held = {(replica_set.metadata.namespace, replica_set.name): replica_set for replica_set in facts.replica_sets}
     last: dict[tuple[str, str], str] = {}
     for event in facts.failures:
         key = (event.involved_object.namespace, event.involved_object.name)

@@ -1,4 +1,4 @@
-"""Checks of the store: whether it answers, and what its Redis servers say of themselves."""
+"""Checks of the store: whether it answers, and the settings that its Redis servers report."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _REDIS = "redis"
 SECTION = Section("store", absence=_no_redis)
 _OLDEST = (6, 2)
 _SUBMITTED_AGAIN_SECONDS = 60
-"""After a loss each server of ours submits the charges of so long again."""
+"""After Redis has lost data, each Podgate server submits its charges of this time again."""
 _SLOW_SECONDS = 0.025
 """Half of the time that an admission waits."""
 
@@ -64,7 +64,7 @@ def redis_forgets(facts: ClusterFacts) -> Iterator[Observation]:
     if not longest or windows[longest][0] <= _SUBMITTED_AGAIN_SECONDS:
         return
     for place, server in _servers(facts):
-        if server.get("appendOnly") is not False:  # an older server of ours does not say
+        if server.get("appendOnly") is not False:  # older Podgate servers do not report it
             continue
         lost = _lost_charges(server["save"])
         if lost is not None:
@@ -82,13 +82,15 @@ def _counters(facts: ClusterFacts) -> Iterator[tuple[str, Json]]:
 
 
 def _longest_window(row: Json) -> tuple[float, str]:
-    windows = [one["window"] for one in row["windows"] if "surge" not in one]  # but for the limit on live Pods
+    windows = [
+        window["window"] for window in row["windows"] if "surge" not in window
+    ]  # the limit on live Pods has no window
     lengths = [(Duration.parse(window).us / 1_000_000, window) for window in windows]
     return max(lengths, default=(0.0, ""))
 
 
 def _lost_charges(save: str | None) -> str | None:
-    """Return which charges a restart loses, as `save` says; None if servers submit them again."""
+    """Describe the charges that a restart loses under `save`; None if servers submit them again."""
     if save is None:
         return "its snapshots are not known (CONFIG GET save is not permitted)"
     seconds = [int(number) for number in save.split()[::2]]
@@ -101,7 +103,7 @@ def _lost_charges(save: str | None) -> str | None:
 
 @SECTION.check("decisions-not-shared", "decision records are written", "status", severity=Severity.WARNING)
 def decisions_not_shared(facts: ClusterFacts) -> Iterator[Observation]:
-    error = facts.status.get("decisions", {}).get("error")  # an older server of ours has none
+    error = facts.status.get("decisions", {}).get("error")  # older Podgate servers do not have it
     if error and not facts.status["store"]["error"]:
         is_right = error.startswith("authentication:")
         remedy = "ACL SETUSER for its user: +xadd +xrevrange, and its keys" if is_right else "restore Redis"
@@ -109,6 +111,6 @@ def decisions_not_shared(facts: ClusterFacts) -> Iterator[Observation]:
 
 
 def _servers(facts: ClusterFacts) -> Iterator[tuple[str, Json]]:
-    """Yield the servers by name; an older server of ours does not list them."""
+    """Yield the Redis servers by name; older Podgate servers do not list them."""
     for server in facts.status["store"].get("servers", ()):
         yield f"Redis {server['name'] or ''}".rstrip(), server

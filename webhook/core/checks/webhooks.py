@@ -34,11 +34,11 @@ def webhooks_missing(facts: ClusterFacts) -> Iterator[Observation]:
 
 @SECTION.check("webhooks-stale", "they are rendered from the live policy", "webhooks", "policy")
 def webhooks_stale(facts: ClusterFacts) -> Iterator[Observation]:
-    for one in outdated(facts.wanted_webhooks, facts.webhooks):
-        if one.name in facts.webhooks:
-            value = "; ".join(one.differences)
+    for configuration in outdated(facts.wanted_webhooks, facts.webhooks):
+        if configuration.name in facts.webhooks:
+            value = "; ".join(configuration.differences)
             remedy = f"{RENDERED}; a leader with --webhook-configurations=keep does it itself, see its log"
-            yield Observation(str(one.name), "webhooks", value, remedy, render(facts))
+            yield Observation(str(configuration.name), "webhooks", value, remedy, render(facts))
 
 
 @SECTION.check("webhooks-not-compared", "the leader compares them with the policy", "status", severity=Severity.WARNING)
@@ -53,9 +53,9 @@ def webhooks_not_compared(facts: ClusterFacts) -> Iterator[Observation]:
 @SECTION.check("failure-policy", "failurePolicy is the policy's", "webhooks", "policy")
 def failure_policy(facts: ClusterFacts) -> Iterator[Observation]:
     wanted = {
-        (str(name), one["name"]): one["failurePolicy"]
+        (str(name), webhook["name"]): webhook["failurePolicy"]
         for name, webhooks in facts.wanted_webhooks.items()
-        for one in webhooks
+        for webhook in webhooks
     }
     for name, webhook in webhooks_of(facts):
         right = wanted.get((name, webhook["name"]), webhook["failurePolicy"])
@@ -73,11 +73,13 @@ def failure_policy(facts: ClusterFacts) -> Iterator[Observation]:
     "policy",
 )
 def namespaces_left_out(facts: ClusterFacts) -> Iterator[Observation]:
-    labels = {one.name: labels_of(one) for one in facts.namespaces}
+    labels = {namespace.name: labels_of(namespace) for namespace in facts.namespaces}
     for name, prefix in ((MUTATING, "mutate"), (VALIDATING, "validate")):
         configuration = facts.webhooks.get(name)
         webhooks = configuration.get("webhooks") or () if configuration is not None else ()
-        selectors = [selector_of(one, "namespaceSelector") for one in webhooks if one["name"].startswith(prefix)]
+        selectors = [
+            selector_of(webhook, "namespaceSelector") for webhook in webhooks if webhook["name"].startswith(prefix)
+        ]
         for namespace, services in facts.owners.items() if selectors else ():
             if not any(selects(selector, labels[namespace]) for selector in selectors):
                 value = f"none selects {namespace}, a namespace of service {services[0].name}"
@@ -116,14 +118,14 @@ def ca_bundle(facts: ClusterFacts) -> Iterator[Observation]:
 
 @SECTION.check("webhook-port", "their Service exists and has their port", "webhooks", "services")
 def webhook_port(facts: ClusterFacts) -> Iterator[Observation]:
-    services = {one.name: one for one in facts.services}
+    services = {service.name: service for service in facts.services}
     seen = set[str]()
     for name, webhook in webhooks_of(facts):
         wanted = webhook["clientConfig"].get("service")
         if not wanted or wanted["namespace"] != configmap.NAMESPACE:
             continue
         found, port = services.get(wanted["name"]), wanted.get("port", 443)
-        ports = [one.port for one in (found.spec.ports or ())] if found is not None else []
+        ports = [listed.port for listed in (found.spec.ports or ())] if found is not None else []
         is_served = found is not None and (found.spec.type == "ExternalName" or port in ports)
         place = f"{wanted['namespace']}/{wanted['name']}:{port}"
         if not is_served and place not in seen:
@@ -137,12 +139,16 @@ def webhook_port(facts: ClusterFacts) -> Iterator[Observation]:
 
 @SECTION.check("no-endpoints", "their Service has ready endpoints", "webhooks", "services", "endpoint_slices")
 def no_endpoints(facts: ClusterFacts) -> Iterator[Observation]:
-    named = {(one["clientConfig"].get("service") or {}).get("name") for _, one in webhooks_of(facts)}
+    named = {(webhook["clientConfig"].get("service") or {}).get("name") for _, webhook in webhooks_of(facts)}
     for service in facts.services:
         if service.name not in named or not service.spec.selector:
             continue
-        slices = [one for one in facts.endpoint_slices if one.labels.get("kubernetes.io/service-name") == service.name]
-        ready = sum(one.conditions.ready is not False for found in slices for one in found.endpoints or ())
+        slices = [
+            candidate
+            for candidate in facts.endpoint_slices
+            if candidate.labels.get("kubernetes.io/service-name") == service.name
+        ]
+        ready = sum(endpoint.conditions.ready is not False for found in slices for endpoint in found.endpoints or ())
         if not ready:
             place = f"Service {configmap.NAMESPACE}/{service.name}"
             remedy = f"kubectl get pods -n {configmap.NAMESPACE} shows why no server is ready"
@@ -167,7 +173,7 @@ def selector_of(webhook: Json, field: str) -> LabelSelector | None:
     if not found:
         return None
     expressions = tuple(
-        Requirement(one["key"], one["operator"], tuple(one.get("values") or ()))
-        for one in found.get("matchExpressions") or ()
+        Requirement(expression["key"], expression["operator"], tuple(expression.get("values") or ()))
+        for expression in found.get("matchExpressions") or ()
     )
     return LabelSelector(match_labels=found.get("matchLabels"), match_expressions=expressions or None)
