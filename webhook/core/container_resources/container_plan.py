@@ -61,11 +61,11 @@ def container_plans(pod: Pod, plan: RangePlan) -> Iterator[tuple[str, int, Conta
                 *(map(requests.get, names) if requests else nothing),
                 *(map(limits.get, names) if limits else nothing),
             )
-            left_alone = ignores and (
+            is_ignored = ignores and (
                 container.name in plan.ignored or container.name.startswith(plan.ignored_prefixes)
             )
             try:
-                shape = _shape(plan, values, None if left_alone else level)
+                shape = _shape(plan, values, None if is_ignored else level)
             except ValueError as error:
                 raise ValueError(f"container {shown_name(container)}: {error}") from None
             yield field, index, container, shape

@@ -52,7 +52,7 @@ ZERO = Amount(0, "0")
 class Ratios(NamedTuple):
     """Ratios of one resource of a container, in billionths; None: not given.
 
-    `most`: the most that the limit may be of the request. `limit`: an absent limit as a multiple of the request.
+    `most`: the highest limit, as a multiple of the request. `limit`: an absent limit as a multiple of the request.
     `request`: an absent request as a share of the limit. `takes_equal`: one equal to a written limit counts as absent.
     """
 

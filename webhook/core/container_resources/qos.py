@@ -56,6 +56,6 @@ def _of_the_whole(pod: Pod, own: Resources, name: str) -> tuple[int | None, int 
 
 
 def _is_in_a_container(pod: Pod, name: str) -> bool:
-    """Return whether a container has a request, be it 0, or a limit, which is the request then."""
+    """Return whether a container has a request, even of 0, or a limit, which then also is the request."""
     containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
     return any(_of_one(container.resources, name) != (None, None) for container in containers)

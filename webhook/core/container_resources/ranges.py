@@ -42,8 +42,8 @@ class PodLevel(NamedTuple):
 def applied(rule: ResourceRule, asked: RequestAndLimit, level: PodLevel, *, clamps: bool) -> RequestAndLimit:
     """Apply the rule's defaults and, if it `clamps`, its range and its ratio.
 
-    Idempotent, but for requests that are taken for absent ones: see `RangePlan.later`. No default changes an amount
-    that is known to be written.
+    Idempotent, except for requests that count as absent: see `RangePlan.later`. No default changes an amount that is
+    known to be written.
     """
     governed = rule.name in level.governed
     limited = rule.name in level.limited or (governed and not rule.overcommits)
@@ -116,7 +116,7 @@ def _request(rule: ResourceRule, limit: Amount | None, *, governed: bool) -> Amo
 def _may_be_absent(rule: ResourceRule, asked: RequestAndLimit) -> bool:
     """Return whether only the limit may be the user's: the API server sets an absent request to it.
 
-    A limit of 0 is none to have a share of.
+    A limit of 0 has no share.
     """
     request, limit = asked
     if limit is None or not limit.nano or not rule.ratios.takes_equal:

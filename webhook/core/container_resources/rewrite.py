@@ -32,7 +32,7 @@ def qos_change(pod: Pod, plan: RangePlan) -> tuple[str, str] | None:
     if not plan.rules or pod.spec.resources is not None:
         return None  # Pod-level resources decide the class, and are never rewritten
     classes = {shape.classes for _, _, _, shape in container_plans(pod, plan)}
-    before, after = (common(one[side] for one in classes) for side in (0, 1))
+    before, after = (common(of_container[side] for of_container in classes) for side in (0, 1))
     return None if before is after else (before, after)
 
 

@@ -31,8 +31,8 @@ def shortfalls(
 ) -> Iterator[Shortfall]:
     """Yield missing amounts and amounts out of range; the latter are the user's unless the rewrite changes them."""
     yield from _missing(rule.name, before, wanted)
-    for word, group in groupby(out_of_range(rule, before, level), key=lambda one: one.word):
-        lasting = {one.side for one in out_of_range(rule, wanted, level) if one.word == word}
+    for word, group in groupby(out_of_range(rule, before, level), key=lambda amount: amount.word):
+        lasting = {amount.side for amount in out_of_range(rule, wanted, level) if amount.word == word}
         yield _outside(rule, before, word, tuple(group), lasting)
 
 
@@ -51,7 +51,7 @@ def _outside(
     rule: ResourceRule, before: RequestAndLimit, word: Word, excess: Sequence[OutOfRange], lasting: set[Side]
 ) -> Shortfall:
     """Return the shortfall of amounts beyond one bound; those of the `lasting` sides are not rewritten."""
-    sides = tuple((one.side, one.far) for one in excess)
+    sides = tuple((amount.side, amount.far) for amount in excess)
     shown = {side: _shown(rule, side, getattr(before, side)) for side, _ in sides}
     is_lost = lasting.isdisjoint(shown)
     code = Code.RESOURCES_UNFULFILLED if is_lost else Code.RESOURCES_OUTSIDE

@@ -32,16 +32,18 @@ class _LocatedShortfall(NamedTuple):
 
 
 def violations(pod: Pod, plan: RangePlan, old: Pod | None = None) -> list[Violation]:
-    """Return one violation per bound and resource, however many containers violate it. The Pod is past its rewrite.
+    """Return one violation per bound and resource, however many containers violate it. `pod` is already rewritten.
 
-    Shortfalls that `old` already had, and as large, are left out. ValueError: an unreadable quantity.
+    Shortfalls that `old` already had to the same extent are left out. ValueError: an unreadable quantity.
     """
     plan = plan.later
     shortfalls = _shortfalls(pod, plan)
     others = _of_the_class(pod, plan) if old is None or qos_class(old) is not qos_class(pod) else []
     if shortfalls and old is not None:
-        known = {key: far for one in _shortfalls(old, plan) for key, far in _excess(one)}
-        shortfalls = [one for one in shortfalls if any(known.get(key, -1) < far for key, far in _excess(one))]
+        known = {key: far for located in _shortfalls(old, plan) for key, far in _excess(located)}
+        shortfalls = [
+            located for located in shortfalls if any(known.get(key, -1) < far for key, far in _excess(located))
+        ]
     return [*map(_violation, _grouped(shortfalls)), *others] if shortfalls else others
 
 
@@ -49,7 +51,7 @@ def _of_the_class(pod: Pod, plan: RangePlan) -> list[Violation]:
     """Return the violation of `qosClasses`, none if the class is allowed."""
     if plan.qos_classes is None or (found := qos_class(pod)) in plan.qos_classes:
         return []
-    cures = " or ".join(_CURES[one] for one in plan.qos_classes)
+    cures = " or ".join(_CURES[allowed] for allowed in plan.qos_classes)
     text = f"{_WHOLE}: its QoS class is {found}, only {' or '.join(plan.qos_classes)} is allowed: write {cures}"
     return [Violation(Code.RESOURCES_OUTSIDE, "spec.containers[*].resources", "qosClasses", text)]
 
@@ -71,24 +73,27 @@ def _shortfalls(pod: Pod, plan: RangePlan) -> list[_LocatedShortfall]:
     if plan.pod or pod.spec.resources is not None:
         place = "spec.containers[*].resources" if pod.spec.resources is None else "spec.resources"
         try:
-            found += [_LocatedShortfall(place, _WHOLE, "", one) for one in pod_shortfalls(pod, plan, running, starting)]
+            found += [
+                _LocatedShortfall(place, _WHOLE, "", shortfall)
+                for shortfall in pod_shortfalls(pod, plan, running, starting)
+            ]
         except ValueError as error:
             raise ValueError(f"{_WHOLE}: {error}") from None
     return found
 
 
-def _excess(one: _LocatedShortfall) -> Iterator[tuple[tuple[str, str, str, str], int]]:
+def _excess(located: _LocatedShortfall) -> Iterator[tuple[tuple[str, str, str, str], int]]:
     """Yield the distance of each side from its bound, by field, resource and bound."""
-    for side, far in one.shortfall.excess:
-        yield (one.place, side, one.shortfall.name, one.shortfall.word), far
+    for side, far in located.shortfall.excess:
+        yield (located.place, side, located.shortfall.name, located.shortfall.word), far
 
 
 def _grouped(shortfalls: Iterable[_LocatedShortfall]) -> Iterable[list[_LocatedShortfall]]:
     """Group equal shortfalls of several containers: a tenant chooses how many containers there are."""
     groups: dict[tuple[str, Code, str, str], list[_LocatedShortfall]] = {}
-    for one in shortfalls:
-        shortfall = one.shortfall
-        groups.setdefault((one.kind, shortfall.code, shortfall.name, shortfall.word), []).append(one)
+    for located in shortfalls:
+        shortfall = located.shortfall
+        groups.setdefault((located.kind, shortfall.code, shortfall.name, shortfall.word), []).append(located)
     return groups.values()
 
 
@@ -100,6 +105,6 @@ def _violation(shortfalls: list[_LocatedShortfall]) -> Violation:
     return Violation(
         code=shortfall.code,
         field=f"{first.place}.{side}[{shortfall.name}]",
-        owed=f"{shortfall.word}[{shortfall.name}] of {', '.join(one.place for one in shortfalls)}",
+        owed=f"{shortfall.word}[{shortfall.name}] of {', '.join(located.place for located in shortfalls)}",
         text=f"{whose}: {shortfall.text}",
     )
