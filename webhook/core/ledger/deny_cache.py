@@ -29,7 +29,7 @@ class DenyCache:
 
     def __init__(self) -> None:
         self.entries: dict[str, dict[_Asked, _Entry]] = {}
-        """By tag; without a denial there is no entry, and nothing to find."""
+        """By tag; a tag without denials has no entry."""
         self._counted: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
         """By tag and service: when each source's event was counted, and the breaker's generation then."""
 
@@ -58,7 +58,7 @@ class DenyCache:
         entries = self.entries.setdefault(plan.tag, {})
         if len(entries) >= ENTRIES_MAX:
             entries.clear()
-        # Its transitions are not to be reported again.
+        # A cached denial must not report its transitions again.
         entries[_asked(request)] = _Entry(plan, until_us, replace(receipt, transitions=()))
 
     def drop(self, tag: str) -> None:

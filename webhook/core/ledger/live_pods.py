@@ -107,6 +107,6 @@ def live_set_key(plan: CounterPlan, scope: str) -> LiveSetKey:
 def expired_first(kept: Mapping[str, _V], ends_us: Callable[[_V], int], now_us: int) -> list[str]:
     """Return the keys that have expired before the first one that has not.
 
-    Keys are written in the order of time. One that is written late is found late, but no sweep reads all of a million.
+    Keys are written in the order of time. A key that is written late is found late, but no sweep reads all keys.
     """
     return [key for key, _ in takewhile(lambda item: ends_us(item[1]) <= now_us, kept.items())]

@@ -75,7 +75,7 @@ def _acquire(state: TagState, request: Acquire, now_us: int) -> Receipt:
 
 
 def _resize(state: TagState, request: Acquire, old: Cost, now_us: int) -> Receipt:
-    """Charge a running Pod for what it uses above its highest charge. The breaker has no part in it."""
+    """Charge a running Pod for what it uses above its highest charge. The breaker does not take part."""
     plan, scope, known = request.plan, request.plan.scope_of(request.namespace), state.pod(request.uid, now_us)
     before = {**old, **known.high_water} if known is not None else old
     more = {
@@ -126,7 +126,7 @@ def refund(state: TagState, plan: CounterPlan, uid: str, reading_us: int) -> boo
 
 
 def withdraw(state: TagState, request: Acquire, charged_us: int | None, reading_us: int) -> bool:
-    """Undo a charge that only the Acquire has made which asks for it, as if it had never been made."""
+    """Undo a charge as if it had never been made, if only this Acquire has made it and no other call relies on it."""
     plan, uid, clock = request.plan, request.uid, state.clock(request.plan)
     now_us = clock.now(reading_us)
     record = state.pod(uid, now_us)
@@ -191,7 +191,7 @@ def _is_known(state: TagState, request: Acquire, now_us: int) -> bool:
 
 
 def _confirm(state: TagState, uid: str, record: PodRecord, now_us: int) -> None:
-    """Another call relies on a charge: the wait for a Pod that was not seen yet is no longer that of its charge."""
+    """Record that another call relies on a charge: with another start of its wait, no call can withdraw it."""
     since_us = state.live_pods.waited_since(uid)
     if since_us is not None and since_us > now_us - WAITED_US:
         state.live_pods.wait_for(uid, record.charged_at_us - 1)

@@ -1,4 +1,4 @@
-"""Uid record of one admitted Pod, with parts that like Pods share."""
+"""Uid record of one admitted Pod, with parts that similar Pods share."""
 
 from collections.abc import Hashable
 from typing import NamedTuple
@@ -13,7 +13,7 @@ Charge = tuple[Account, int, Cost]
 """An account, the seconds of its window, and the amounts charged to it."""
 
 _SHARED_MAX = 64
-"""Pods of so many controllers share parts of their records; later ones begin anew."""
+"""Number of controllers whose Pods share parts of their records."""
 
 
 class PodRecord(Struct, frozen=True, gc=False):
@@ -65,8 +65,8 @@ class PartsCache:
     def of(self, plan: CounterPlan, namespace: str, cost: Cost) -> SharedParts:
         """Return the parts of a record.
 
-        By identity first: Pods of one controller have one cost, and comparing it costs more. An entry keeps plan and
-        cost, so that no other object can have their identities.
+        Look them up by identity first: Pods of one controller have the same cost object, and comparing costs takes
+        longer. An entry keeps plan and cost, so that no other object can have their identities.
         """
         key = id(plan), namespace, id(cost)
         known = self._of_siblings.peek(key)

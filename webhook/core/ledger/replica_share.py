@@ -52,7 +52,7 @@ class ReplicaCount:
     def change(self, count: int, ordinal: int, now_us: int) -> None:
         """Set the number of replicas from now on, and this one's ordinal."""
         former = [*self._former, _Former(now_us, self.count, self.ordinal)]
-        self._former = [one for one in former if one.replicas > count]
+        self._former = [count_before for count_before in former if count_before.replicas > count]
         self.count, self.ordinal = count, ordinal
 
     def most_since(self, at_us: int) -> tuple[int, int]:

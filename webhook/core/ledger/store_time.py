@@ -21,7 +21,7 @@ PATIENCE_US = 10_000_000
 
 
 class TagClock(Struct):
-    """`now` converts a reading of the store's clock to the tag's time; `shown` converts a moment back.
+    """Clock of a tag: it converts readings of the store's clock to the tag's time, and moments back.
 
     `last_us` is the newest time of a write, `behind_since_us` the first reading that was far behind it.
     """

@@ -91,7 +91,7 @@ class TagState:
         """Store a breaker. If its state changed, the clock does not go back behind `now_us`."""
         known = self._breakers.get(record.service)
         if known is record:
-            return  # of nearly every Pod
+            return  # nearly every Pod leaves the breaker unchanged
         if moved(known or Record(record.service), record):
             self.clock(plan).last_us = now_us
         self.set_breaker(record)
@@ -145,8 +145,8 @@ class TagState:
                 for limit in window.limits:
                     used = has.get(limit.counts, 0)
                     is_full = used + 1 > limit.hard
-                    one = _over(account, window, limit, ring, (used, 1, now_us)) if is_full else None
-                    found.append(one or _use(account, window, limit, used))
+                    use = _over(account, window, limit, ring, (used, 1, now_us)) if is_full else None
+                    found.append(use or _use(account, window, limit, used))
         return tuple(found)
 
     def charge(self, plan: CounterPlan, charges: tuple[Charge, ...], at_us: int, now_us: int) -> tuple[Charge, ...]:
@@ -154,7 +154,7 @@ class TagState:
 
         Amounts that have left their window by now are not counted. The clock does not go back behind a charge.
         """
-        counted = [one for one in charges if self._ring(one[0], one[1]).add(now_us, one[2], at_us)]
+        counted = [item for item in charges if self._ring(item[0], item[1]).add(now_us, item[2], at_us)]
         if counted:
             self.clock(plan).last_us = now_us
         return charges if len(counted) == len(charges) else tuple(counted)

@@ -9,7 +9,7 @@ from webhook.core.quota import canonical
 
 
 class _Kept(NamedTuple):
-    """Key of a service's counters. Built for every service at each change: only cheap fields."""
+    """Key of a service's counters. It is built for every service at each change, so it has only cheap fields."""
 
     tag: str
     fleet: bool

@@ -25,7 +25,7 @@ from webhook.core.policy_spec import (
 from webhook.core.quota.amounts import HOUR_US, Cost, amount, canonical
 
 STANDING = "standing"
-"""In place of a window's name, for limits on live Pods."""
+"""Stands in place of a window's name for limits on live Pods."""
 
 
 class Holder(StrEnum):
@@ -100,7 +100,7 @@ class StandingPlan(Struct, frozen=True):
 
 
 def _surge(standing: StandingQuota, limit: Limit) -> int:
-    """Return the room above one limit, rounded up. A number is of Pods, and scales other resources in proportion."""
+    """Return the room above one limit, rounded up. A number counts Pods, and scales other resources in proportion."""
     surge = standing.surge
     if isinstance(surge, str):
         return ceil(limit.hard * Fraction(surge.removesuffix("%")) / 100)

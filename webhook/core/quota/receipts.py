@@ -23,7 +23,7 @@ class Acquire(Struct, frozen=True, gc=False):
     name: str = ""
     """Name of the Pod, to check later whether it was created."""
     counts_as_event: bool = True
-    """Whether a denial by quota is an event for the breaker; of a waiting Pod it is not: nobody has asked."""
+    """Whether a denial by quota is an event for the breaker. For a waiting Pod it is not: nobody has asked for it."""
 
 
 class Booking(Struct, frozen=True, gc=False):
