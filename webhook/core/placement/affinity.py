@@ -103,7 +103,7 @@ def _sides(pod: Pod, plan: PlacementPlan, kind: str) -> tuple[PodTerms, PodAffin
 
 def _lacking(own: Sequence[T] | None, wanted: Sequence[PlannedEntry[T]], mean: Callable[[T], Hashable]) -> list[Any]:
     """Return, as JSON, the wanted entries without an equivalent in `own`."""
-    return [one.plain for one in _missing(own, wanted, mean)]
+    return [entry.plain for entry in _missing(own, wanted, mean)]
 
 
 def _missing(
@@ -113,7 +113,7 @@ def _missing(
         return list(wanted)
     known = {mean(entry) for entry in own}
     # The Pod's namespace and the labels merged by matchLabelKeys may change what an entry means for this Pod.
-    return [one for one in wanted if one.canonical not in known and mean(one.entry) not in known]
+    return [planned for planned in wanted if planned.canonical not in known and mean(planned.entry) not in known]
 
 
 def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
@@ -136,7 +136,7 @@ def _owed(pod: Pod, plan: PlacementPlan, kind: str) -> list[str]:
         return []
     namespace, labels = pod.metadata.namespace, pod.labels
     missing = _missing(own.required, wanted.required, lambda term: canonical_form.of_pod_term(term, namespace, labels))
-    return [_in_words(one.entry) for one in missing]
+    return [_in_words(planned.entry) for planned in missing]
 
 
 def _in_words(term: PodAffinityTerm) -> str:

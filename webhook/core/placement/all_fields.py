@@ -1,6 +1,6 @@
-"""Placement of a service's Pods: for each Pod field, the patch operations and the violations. One module per field.
+"""All fields of the placement together, in the order of the patch.
 
-Fields are in the order of the patch.
+Each field has a module of its own in this folder.
 """
 
 from webhook.core.findings import Violation
@@ -21,9 +21,9 @@ replaced_single = scalar_fields.replaced_scalar
 
 
 def operations(pod: Pod, plan: PlacementPlan, qos: QosClass | None = None) -> list[PatchOperation]:
-    """Return the operations that apply a service's placement to a Pod's spec; empty if it has it. f(f(x)) = f(x).
+    """Return the operations that apply a service's placement to a Pod's spec; none if the Pod has it. f(f(x)) = f(x).
 
-    For labels and annotations see `labels_due` and `annotations_due`. `qos`: see `PlacementPlan.for_pod`.
+    Labels and annotations are separate. `qos`: the Pod's class after its rewrite, if that differs.
     """
     plan = plan.for_pod(pod, qos)
     return [
@@ -43,8 +43,8 @@ def update_violations(old: Pod, new: Pod, plan: PlacementPlan) -> list[Violation
     """Return what an UPDATE violates that the old Pod did not; the API server lets only a gated Pod move."""
     check = _spec_violations if old.spec.scheduling_gates else _toleration_violations
     found = check(new, plan)
-    known = {one.owed for one in check(old, plan)} if found else set()
-    return [*(one for one in found if one.owed not in known), *pod_metadata.changes(old, new, plan)]
+    known = {violation.owed for violation in check(old, plan)} if found else set()
+    return [*(violation for violation in found if violation.owed not in known), *pod_metadata.changes(old, new, plan)]
 
 
 def _spec_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
@@ -65,7 +65,7 @@ def _toleration_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
 
 
 def requires(plan: PlacementPlan) -> bool:
-    """Return whether `violations` may find anything besides the name of a node: preferences alone are never checked."""
+    """Return whether a Pod can violate more than the rule for node names: preferences alone are never checked."""
     return bool(
         plan.labels
         or plan.annotations

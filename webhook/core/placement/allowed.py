@@ -1,7 +1,8 @@
 """Allowed values: what a tenant's Pod may set by itself, besides what the policy sets, by `placement.allow`.
 
-As in PodTolerationRestriction, each toleration of the Pod must be covered by a listed one. What the API server fills in
-counts as nobody's: the default scheduler, the global default class, and 300 s for not-ready and unreachable nodes.
+As in PodTolerationRestriction, each toleration of the Pod must be covered by a listed one. Values that the API server
+fills in are always allowed: the default scheduler, the global default class, and 300 s for not-ready and unreachable
+nodes.
 Source: kubernetes/plugin/pkg/admission/podtolerationrestriction, 1.36.
 """
 
@@ -22,7 +23,7 @@ _OF_THE_API_SERVER = tuple(
     Toleration(f"node.kubernetes.io/{condition}", "Exists", "", "NoExecute", 300)
     for condition in ("not-ready", "unreachable")
 )
-"""What DefaultTolerationSeconds adds to each Pod, with the API server's default flags."""
+"""Tolerations that DefaultTolerationSeconds adds to each Pod, with the API server's default flags."""
 
 
 def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
@@ -67,11 +68,11 @@ def _violations(pod: Pod, plan: PlacementPlan, allow: Allowed) -> Iterator[Viola
 
 
 def _tolerations(pod: Pod, plan: PlacementPlan, listed: Sequence[Toleration]) -> list[str]:
-    permitted = (*listed, *(one.entry for one in plan.tolerations), *_OF_THE_API_SERVER)
+    permitted = (*listed, *(planned.entry for planned in plan.tolerations), *_OF_THE_API_SERVER)
     return [
         in_words(own)
         for own in dict.fromkeys(map(_with_operator, pod.spec.tolerations or ()))
-        if not any(covers(one, own) for one in permitted)
+        if not any(covers(allowed, own) for allowed in permitted)
     ]
 
 

@@ -36,7 +36,11 @@ def of_selector(
         *((key, "NotIn", (labels[key],)) for key in mismatch if key in labels),
     }
     if merged:
-        left = (one for one in selector.match_expressions or () if (one.key, one.operator, one.values) not in merged)
+        left = (
+            expression
+            for expression in selector.match_expressions or ()
+            if (expression.key, expression.operator, expression.values) not in merged
+        )
         selector = LabelSelector(selector.match_labels, tuple(left))
     return frozenset(constraints(selector).items())
 
@@ -47,7 +51,10 @@ def of_preferred(term: PreferredSchedulingTerm) -> Hashable:
 
 
 def _of_requirements(requirements: Iterable[NodeRequirement] | None) -> Hashable:
-    return frozenset((one.key, one.operator, frozenset(one.values or ())) for one in requirements or ())
+    return frozenset(
+        (requirement.key, requirement.operator, frozenset(requirement.values or ()))
+        for requirement in requirements or ()
+    )
 
 
 def of_pod_term(term: PodAffinityTerm, namespace: str = "", labels: Labels = NO_LABELS) -> Hashable:

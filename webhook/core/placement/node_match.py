@@ -53,7 +53,8 @@ def untolerated(spec: PodSpec, taints: Iterable[NodeTaint]) -> list[NodeTaint]:
     return [
         taint
         for taint in taints
-        if taint.effect in _NO_SCHEDULE and not any(tolerates(one, taint) for one in spec.tolerations or ())
+        if taint.effect in _NO_SCHEDULE
+        and not any(tolerates(toleration, taint) for toleration in spec.tolerations or ())
     ]
 
 

@@ -27,7 +27,7 @@ def selector_text(selector: LabelSelector | None) -> str:
     if selector is None:
         return "for no Pods"
     parts = [f"{key}={value}" for key, value in (selector.match_labels or {}).items()]
-    parts += [requirement_text(one) for one in selector.match_expressions or ()]
+    parts += [requirement_text(expression) for expression in selector.match_expressions or ()]
     more = [f"{len(parts) - _SHOWN} more"] if len(parts) > _SHOWN else []
     return f"for Pods of {', '.join([*parts[:_SHOWN], *more]) or 'any label'}"
 
@@ -38,7 +38,7 @@ _FIELD = "field:"  # label keys have no colon
 def term_constraints(term: NodeSelectorTerm, node_selector: Mapping[str, str] | None = None) -> Constraints | None:
     """Return a term's constraints on a node, by label and field; None if no node can match.
 
-    Of `node_selector` only entries on the same labels are added: the others cannot contradict the term.
+    Only entries of `node_selector` on the same labels are added: the others cannot contradict the term.
     """
     if not term.match_expressions and not term.match_fields:
         return None
@@ -63,8 +63,8 @@ class NodeCondition(Struct, frozen=True):
     @classmethod
     def each(cls, term: NodeSelectorTerm) -> "tuple[NodeCondition, ...]":
         return (
-            *(cls._of(one, one.key, is_field=False) for one in term.match_expressions or ()),
-            *(cls._of(one, _FIELD + one.key, is_field=True) for one in term.match_fields or ()),
+            *(cls._of(requirement, requirement.key, is_field=False) for requirement in term.match_expressions or ()),
+            *(cls._of(requirement, _FIELD + requirement.key, is_field=True) for requirement in term.match_fields or ()),
         )
 
     @classmethod
@@ -75,23 +75,25 @@ class NodeCondition(Struct, frozen=True):
 
 def missing(term_constraints: Constraints, asked: Iterable[NodeCondition]) -> list[NodeCondition]:
     """Return the conditions that the term's constraints do not imply."""
-    return [one for one in asked if not term_constraints.get(one.key, ANYTHING).implies(one.constraint)]
+    return [
+        condition
+        for condition in asked
+        if not term_constraints.get(condition.key, ANYTHING).implies(condition.constraint)
+    ]
 
 
 def without_implied(term_constraints: Constraints, asked: Sequence[NodeCondition]) -> list[NodeCondition]:
-    """Leave out conditions that the term and the other conditions imply: of Exists and In, Exists."""
+    """Leave out conditions that the term and the other conditions imply: Exists beside In on the same key."""
     kept = list(asked)
-    if len({one.key for one in kept}) == len(kept):
+    if len({condition.key for condition in kept}) == len(kept):
         return kept
-    for one in asked:
-        others = [other for other in kept if other is not one]
-        told_otherwise = term_constraints.get(one.key, ANYTHING)
+    for condition in asked:
+        others = [other for other in kept if other is not condition]
+        known = term_constraints.get(condition.key, ANYTHING)
         for other in others:
-            if other.key == one.key:
-                told_otherwise = told_otherwise.narrowed(
-                    other.requirement.operator, frozenset(other.requirement.values or ())
-                )
-        if told_otherwise.implies(one.constraint):
+            if other.key == condition.key:
+                known = known.narrowed(other.requirement.operator, frozenset(other.requirement.values or ()))
+        if known.implies(condition.constraint):
             kept = others
     return kept
 
@@ -100,13 +102,14 @@ def with_conditions(term: NodeSelectorTerm, asked: Iterable[NodeCondition]) -> N
     """Return the term with all of `asked` added."""
     more = list(asked)
     return NodeSelectorTerm(
-        (*(term.match_expressions or ()), *(one.requirement for one in more if not one.is_field)) or None,
-        (*(term.match_fields or ()), *(one.requirement for one in more if one.is_field)) or None,
+        (*(term.match_expressions or ()), *(condition.requirement for condition in more if not condition.is_field))
+        or None,
+        (*(term.match_fields or ()), *(condition.requirement for condition in more if condition.is_field)) or None,
     )
 
 
 def with_expressions(term: NodeSelectorTerm, more: Iterable[NodeRequirement]) -> NodeSelectorTerm:
-    """Return the term with `more` added, without what it implies already."""
+    """Return the term with those of `more` added that it does not imply already."""
     constraints = term_constraints(term)
     if constraints is None:
         return term

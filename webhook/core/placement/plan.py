@@ -55,7 +55,7 @@ class PlannedEntry(Struct, Generic[T], frozen=True):
 
     @classmethod
     def each(cls, entries: Sequence[T] | None, mean: Callable[[T], Hashable]) -> "tuple[PlannedEntry[T], ...]":
-        """Return the entries; of equivalent ones only the first."""
+        """Return the entries without those that are equivalent to an earlier one."""
         different = {mean(entry): entry for entry in reversed(entries or ())}
         return tuple(cls(entry, meant, msgspec.to_builtins(entry)) for meant, entry in reversed(different.items()))
 
@@ -133,7 +133,8 @@ class PlacementPlan(Struct, frozen=True):
             pod_affinity=pod_affinity,
             pod_anti_affinity=pod_anti_affinity,
             spreads=PlannedEntry.each(
-                [_own_pods(service, one) for one in placement.topology_spread_constraints], canonical_form.of_spread
+                [_own_pods(service, constraint) for constraint in placement.topology_spread_constraints],
+                canonical_form.of_spread,
             ),
             tolerations=_tolerations(placement.tolerations),
             priority_class_name=placement.priority_class_name,
@@ -152,7 +153,7 @@ class PlacementPlan(Struct, frozen=True):
     def for_pod(self, pod: Pod, qos: QosClass | None = None) -> "PlacementPlan":
         """Return the plan for one Pod: with the tolerations of its class, and without the fields of `ifAbsent` it has.
 
-        The plan itself if it is the same for all Pods. `qos`: the class, if it is not the Pod's own yet.
+        Returns the plan itself if it is the same for all Pods. `qos`: the class after the rewrite, if it differs.
         ValueError: an unreadable quantity.
         """
         plan = self._beside(pod) if self.if_absent else self
@@ -182,7 +183,7 @@ class PlacementPlan(Struct, frozen=True):
             preferred=(),
             pod_affinity=pod_affinity,
             pod_anti_affinity=pod_anti_affinity,
-            spreads=tuple(one for one in self.spreads if one.entry.when_unsatisfiable == DO_NOT_SCHEDULE),
+            spreads=tuple(spread for spread in self.spreads if spread.entry.when_unsatisfiable == DO_NOT_SCHEDULE),
             has_affinity=bool(self.required or pod_affinity.required or pod_anti_affinity.required),
         )
         return self if plan == self else plan

@@ -1,7 +1,7 @@
 """Labels and annotations that other schedulers read: literals, or labels of the Pod or of its Namespace.
 
-Labels of the Namespace are written into the plan before it is used, see `in_namespace`. A value whose label is absent
-is its `default`, and not set without one.
+Labels of the Namespace are written into the plan before it is used. If its label is absent, a value is its `default`;
+without a default it is not set.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ def _due(pod: Pod, plan: PlacementPlan, kind: str) -> dict[str, str]:
 
 
 def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
-    """Return the missing and other values of a new Pod."""
+    """Return the violations by missing and different values of a new Pod."""
     found = []
     for kind in _KINDS:
         wanted, own = _sides(pod, plan, kind)
@@ -70,7 +70,7 @@ def changes(old: Pod, new: Pod, plan: PlacementPlan) -> list[Violation]:
 
 
 def _changed(field: str, was: str | None, asked: str | None) -> Violation:
-    before, after = ("absent" if one is None else repr(_shown(one)) for one in (was, asked))
+    before, after = ("absent" if value is None else repr(_shown(value)) for value in (was, asked))
     text = f"{field} is set by the policy and cannot be changed (was {before}, asked {after}); leave it as it is"
     return Violation(Code.PLACEMENT_CONFLICT, field, field, text)
 
@@ -90,7 +90,7 @@ def namespace_keys(placement: Placement | None) -> tuple[str, ...]:
     if placement is None:
         return ()
     sources = _sources((placement.labels, placement.annotations))
-    return tuple(dict.fromkeys(one.from_namespace for one in sources if one.from_namespace is not None))
+    return tuple(dict.fromkeys(source.from_namespace for source in sources if source.from_namespace is not None))
 
 
 def in_namespace(placement: Placement, namespace_labels: Mapping[str, str]) -> dict[str, Values]:

@@ -36,7 +36,7 @@ def own_terms(pod: Pod) -> Sequence[NodeSelectorTerm] | None:
 
 def as_new(plan: PlacementPlan) -> dict[str, Any]:
     """Return the fields to set under `nodeAffinity` of a Pod without required node affinity."""
-    return {REQUIRED: {"nodeSelectorTerms": [one.plain for one in plan.required]}} if plan.required else {}
+    return {REQUIRED: {"nodeSelectorTerms": [term.plain for term in plan.required]}} if plan.required else {}
 
 
 def narrowed(terms: Sequence[NodeSelectorTerm], plan: PlacementPlan) -> list[PatchOperation]:
@@ -61,14 +61,17 @@ def narrowed(terms: Sequence[NodeSelectorTerm], plan: PlacementPlan) -> list[Pat
 def _open(
     terms: Sequence[NodeSelectorTerm], wanted: Sequence[RequiredTerm]
 ) -> Iterator[tuple[int, list[list[NodeCondition]]]]:
-    """Yield the terms that allow other nodes, with what each misses of every wanted term.
+    """Yield the terms that allow other nodes, each with the conditions that it lacks of every wanted term.
 
     Terms that match no node are skipped.
     """
     for index, term in enumerate(terms):
-        said = node_terms.term_constraints(term)
-        if said is not None:
-            missing = [node_terms.without_implied(said, node_terms.missing(said, one.asked)) for one in wanted]
+        constraints = node_terms.term_constraints(term)
+        if constraints is not None:
+            missing = [
+                node_terms.without_implied(constraints, node_terms.missing(constraints, required.asked))
+                for required in wanted
+            ]
             if all(missing):
                 yield index, missing
 
@@ -82,20 +85,20 @@ def _needed(term: NodeSelectorTerm, missing: list[list[NodeCondition]]) -> list[
         return missing
     needed: list[tuple[Constraints, list[NodeCondition]]] = []
     for lacking in sorted(missing, key=len):
-        said = node_terms.term_constraints(node_terms.with_conditions(term, lacking))
-        if said is not None and not any(not node_terms.missing(said, other) for _, other in needed):
-            needed.append((said, lacking))
+        constraints = node_terms.term_constraints(node_terms.with_conditions(term, lacking))
+        if constraints is not None and not any(not node_terms.missing(constraints, other) for _, other in needed):
+            needed.append((constraints, lacking))
     kept = [
         lacking
-        for place, (said, lacking) in enumerate(needed)
-        if not any(not node_terms.missing(said, other) for _, other in needed[place + 1 :])
+        for place, (constraints, lacking) in enumerate(needed)
+        if not any(not node_terms.missing(constraints, other) for _, other in needed[place + 1 :])
     ]
     return kept or missing[:1]
 
 
 def _joined(term: NodeSelectorTerm, missing: Sequence[NodeCondition], place: int) -> list[PatchOperation]:
-    expressions = [one.plain for one in missing if not one.is_field]
-    fields = [one.plain for one in missing if one.is_field]
+    expressions = [condition.plain for condition in missing if not condition.is_field]
+    fields = [condition.plain for condition in missing if condition.is_field]
     return [
         *append(expressions, term.match_expressions, *_PATH, place, "matchExpressions"),
         *append(fields, term.match_fields, *_PATH, place, "matchFields"),
@@ -110,10 +113,12 @@ def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     if terms is None:
         alone = len(plan.required) == 1
         owed = (
-            [requirement_text(one.requirement) for one in plan.required[0].asked] if alone else [_either(plan.required)]
+            [requirement_text(condition.requirement) for condition in plan.required[0].asked]
+            if alone
+            else [_either(plan.required)]
         )
         text = "required node affinity is missing, expected {}"
-        return [Violation(Code.PLACEMENT_UNFULFILLED, _TERMS, one, text.format(one)) for one in owed]
+        return [Violation(Code.PLACEMENT_UNFULFILLED, _TERMS, expected, text.format(expected)) for expected in owed]
     if len(terms) > MOST_TERMS:
         text = f"required node affinity has {len(terms)} terms, at most {MOST_TERMS} are read: write fewer"
         return [Violation(Code.PLACEMENT_CONFLICT, _TERMS, _either(plan.required), text)]
@@ -138,7 +143,7 @@ def _lack(missing: Sequence[int], expected: str) -> Violation:
 
 
 def _either(wanted: Sequence[RequiredTerm]) -> str:
-    return " or ".join(" and ".join(requirement_text(asked.requirement) for asked in one.asked) for one in wanted)
+    return " or ".join(" and ".join(requirement_text(asked.requirement) for asked in term.asked) for term in wanted)
 
 
 def contradiction(pod: Pod) -> Violation | None:
@@ -170,5 +175,7 @@ def _contradicting(term: NodeSelectorTerm, node_selector: Mapping[str, str]) -> 
     for group in (asked, term.match_fields or ()):
         for key, constraint in constraints_of(group).items():
             if constraint.impossible:
-                return " with ".join([requirement_text(one) for one in group if one.key == key][:MOST_SHOWN])
+                return " with ".join(
+                    [requirement_text(requirement) for requirement in group if requirement.key == key][:MOST_SHOWN]
+                )
     return ""

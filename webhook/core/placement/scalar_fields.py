@@ -123,9 +123,14 @@ def _companions(pod: Pod, name: str) -> list[PatchOperation]:
 
 def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     found = [
-        differs(f"spec.{one.name}", one.own or _DEFAULTS.get(one.name), one.wanted or "", is_users=one.is_conflict)
-        for one in scalar_fields_of(pod, plan)
-        if one.is_due
+        differs(
+            f"spec.{scalar.name}",
+            scalar.own or _DEFAULTS.get(scalar.name),
+            scalar.wanted or "",
+            is_users=scalar.is_conflict,
+        )
+        for scalar in scalar_fields_of(pod, plan)
+        if scalar.is_due
     ]
     if _has_no_priority(pod, plan):
         text = (
@@ -144,7 +149,7 @@ def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
 
 
 def reads_field_managers(pod: Pod, plan: PlacementPlan) -> bool:
-    """Return whether `operations` or `violations` depend on more of the Pod's metadata than its labels."""
+    """Return whether the patch or the violations depend on more of the Pod's metadata than its labels."""
     wanted, spec = plan.priority_class_name, pod.spec
     if not spec.priority_class_name or (wanted is None and plan.allow.priority_class_names is None):
         return False
@@ -192,7 +197,7 @@ def _is_the_default(metadata: PodMetadata) -> bool:
 
 
 def recorded_managers(metadata: PodMetadata) -> msgspec.Raw:
-    """Return of managedFields only what `operations` and `violations` read: who wrote priorityClassName."""
+    """Reduce managedFields to the part that placement reads: who wrote priorityClassName."""
     managers = _managers_of(metadata)
     if not managers:
         return msgspec.Raw(b"null")

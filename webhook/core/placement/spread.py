@@ -27,7 +27,11 @@ def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
         if not places:
             lacking.append(wanted.plain)
         elif overrides:
-            changes += [replace(wanted.plain, *_PATH, i) for i, one in places if not _is_equal(one, wanted, labels)]
+            changes += [
+                replace(wanted.plain, *_PATH, i)
+                for i, constraint in places
+                if not _is_equal(constraint, wanted, labels)
+            ]
     return changes + append(lacking, own, *_PATH)
 
 
@@ -38,7 +42,7 @@ def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     for wanted in plan.spreads:
         entry = wanted.entry
         places = _same_key(pod.spec.topology_spread_constraints, entry)
-        others = [index for index, one in places if not _is_equal(one, wanted, pod.labels)]
+        others = [index for index, constraint in places if not _is_equal(constraint, wanted, pod.labels)]
         is_required = entry.when_unsatisfiable == DO_NOT_SCHEDULE
         if not places and is_required:
             text = f"spec.topologySpreadConstraints lacks {_in_words(entry)}"
@@ -49,7 +53,7 @@ def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
 
 
 def requires(plan: PlacementPlan) -> bool:
-    """Return whether `violations` may find anything."""
+    """Return whether a Pod can violate the constraints."""
     denies = plan.rule_for(_FIELD) is OnConflict.DENY
     return any(denies or wanted.entry.when_unsatisfiable == DO_NOT_SCHEDULE for wanted in plan.spreads)
 
@@ -58,7 +62,11 @@ def _same_key(
     own: tuple[TopologySpreadConstraint, ...] | None, wanted: TopologySpreadConstraint
 ) -> list[tuple[int, TopologySpreadConstraint]]:
     key = canonical_form.spread_key(wanted)
-    return [(index, one) for index, one in enumerate(own or ()) if canonical_form.spread_key(one) == key]
+    return [
+        (index, constraint)
+        for index, constraint in enumerate(own or ())
+        if canonical_form.spread_key(constraint) == key
+    ]
 
 
 def _is_equal(
@@ -83,8 +91,8 @@ def _differing(
     """Return the text of the differing fields of two constraints."""
     theirs, ours = _parts(own, labels), _parts(wanted, labels)
     differing = [name for name in ours if theirs[name][0] != ours[name][0]]
-    theirs_said, ours_said = (", ".join(f"{name} {parts[name][1]}" for name in differing) for parts in (theirs, ours))
-    return theirs_said, ours_said
+    their_text, our_text = (", ".join(f"{name} {parts[name][1]}" for name in differing) for parts in (theirs, ours))
+    return their_text, our_text
 
 
 def _parts(constraint: TopologySpreadConstraint, labels: canonical_form.Labels) -> dict[str, tuple[Hashable, str]]:
@@ -96,8 +104,8 @@ def _parts(constraint: TopologySpreadConstraint, labels: canonical_form.Labels) 
         "labelSelector": (canonical_form.of_selector(selector, labels, keys), node_terms.selector_text(selector)),
         "minDomains": (constraint.min_domains or 1, str(constraint.min_domains or 1)),
         **{
-            name: (said, said)
-            for name, said in (
+            name: (value, value)
+            for name, value in (
                 ("nodeAffinityPolicy", constraint.node_affinity_policy or "Honor"),
                 ("nodeTaintsPolicy", constraint.node_taints_policy or "Ignore"),
             )

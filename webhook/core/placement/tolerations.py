@@ -26,9 +26,9 @@ class _Entry(NamedTuple):
 
 
 def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
-    """Return the operations that insert what the Pod's tolerations lack."""
+    """Return the operations that insert the tolerations that the Pod lacks."""
     own = pod.spec.tolerations
-    final = [_Entry(one) for one in own or ()]
+    final = [_Entry(toleration) for toleration in own or ()]
     for wanted in plan.tolerations:
         for index, part in _lacking([entry.toleration for entry in final], wanted.entry):
             plain = wanted.plain if part is wanted.entry else msgspec.to_builtins(part)
@@ -46,7 +46,7 @@ def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
 
 
 def _needed(final: list[_Entry], plan: PlacementPlan) -> list[_Entry]:
-    """Return the list without the insertions that others have made superfluous."""
+    """Return the list without insertions that later ones have made superfluous."""
     for entry in [entry for entry in final if entry.plain is not None]:
         rest = [other for other in final if other is not entry]
         left = [other.toleration for other in rest]
@@ -75,7 +75,7 @@ def _lacking(own: Sequence[Toleration], wanted: Toleration) -> Iterator[tuple[in
             return
         if shortens(have, wanted):
             part = overlap(have, wanted)
-            if part is None or not any(covers(one, part) for one in before):
+            if part is None or not any(covers(earlier, part) for earlier in before):
                 if not any(shortens(wanted, other) for other in own[index:]):
                     yield len(before), wanted
                     return
