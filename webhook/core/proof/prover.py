@@ -55,24 +55,24 @@ def _trouble(sample: Sample, service: Service) -> RewriteFailure | None:
 
 def _patched(sample: Sample, operations: tuple[PatchOperation, ...]) -> Pod:
     document: Any = msgspec.json.decode(sample.raw)
-    # Neither side is shared, so no copy is needed.
+    # Nobody else uses the document, so no copy is needed.
     patched = jsonpatch.JsonPatch(msgspec.to_builtins(operations)).apply(document, in_place=True)
     return _pod.decode(msgspec.json.encode(patched))
 
 
 def _unfulfilled(sample: Sample, service: Service, found: Finding) -> RewriteFailure:
-    said = found.message.removeprefix(f"service {service.name}: ")
+    message = found.message.removeprefix(f"service {service.name}: ")
     kind = f"{found.code} {found.field}"
     if sample.is_plain:
         remedy = "fix these rules, which contradict each other: no Pod can satisfy them"
         return RewriteFailure(
-            kind, f"{sample.name}, which sets none of these fields, cannot satisfy it: {found.code}: {said}", remedy
+            kind, f"{sample.name}, which sets none of these fields, cannot satisfy it: {found.code}: {message}", remedy
         )
-    return RewriteFailure(kind, f"{sample.name} does not satisfy it after a rewrite: {found.code}: {said}", _DEFECT)
+    return RewriteFailure(kind, f"{sample.name} does not satisfy it after a rewrite: {found.code}: {message}", _DEFECT)
 
 
 MOST_SETS = 100
-"""Limit of sets proved in one policy: about 1.5 s of one core if each is as long as the example in the docs."""
+"""Limit of sets proved in one policy, so that every policy loads quickly."""
 MOST_BYTES = 200_000
 """Limit of bytes of rules proved in one policy, as JSON: work also grows with their length."""
 
@@ -195,5 +195,7 @@ def _blamed(sample: Sample, service: Service, alone: dict[str, Service]) -> Iter
     together = rewrite_failure(sample, service)
     if together is None:
         return ()
-    each = [(stanza, found) for stanza, one in alone.items() if (found := rewrite_failure(sample, one)) is not None]
+    each = [
+        (stanza, found) for stanza, reduced in alone.items() if (found := rewrite_failure(sample, reduced)) is not None
+    ]
     return each or [(next(iter(alone)), together)]

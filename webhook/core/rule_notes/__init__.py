@@ -1,4 +1,4 @@
-"""Explanation: what each entry of a policy did to a Pod, or why it did nothing."""
+"""Notes for `review --explain`: what each entry of a policy did to a Pod, or why it did nothing."""
 
 from webhook.core.rule_notes.changes import JsonChange, changes
 from webhook.core.rule_notes.explain import Act, ChangedField, Note, explain

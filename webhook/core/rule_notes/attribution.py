@@ -24,7 +24,7 @@ class Case(NamedTuple):
     policy_hash: str
     acting: Service
     qos: QosClass | None
-    """The class that its placement goes by, None if it goes by none."""
+    """The class that decides its placement, None if no class does."""
     pod: Pod
     after: Pod
     stored: Pod

@@ -67,7 +67,9 @@ def _in_one_order(before: dict[str, Any], after: dict[str, Any]) -> bool:
 
 
 def _between_lists(before: list[Any], after: list[Any], was: Path, now: Path) -> Iterator[JsonChange]:
-    matcher = SequenceMatcher(None, [_text(one) for one in before], [_text(one) for one in after], autojunk=False)
+    matcher = SequenceMatcher(
+        None, [_text(entry) for entry in before], [_text(entry) for entry in after], autojunk=False
+    )
     for tag, old, old_end, new, new_end in matcher.get_opcodes():
         if tag == "equal":
             continue

@@ -24,7 +24,7 @@ from webhook.core.policy_spec import (
 
 
 class EntryKind(StrEnum):
-    """Kind of an entry, which selects the words for it."""
+    """Kind of an entry, which selects its description."""
 
     LABEL = "label"
     ANNOTATION = "annotation"
@@ -78,8 +78,8 @@ class PolicyEntry(NamedTuple):
         rules = self.alone.resources
         if rules is None:
             return ""
-        one = rules.container
-        ratios = (one.default_limit_ratio, one.default_request_ratio, one.max_limit_request_ratio)
+        container = rules.container
+        ratios = (container.default_limit_ratio, container.default_request_ratio, container.max_limit_request_ratio)
         return next((str(amounts[self.key]) for amounts in ratios if self.key in amounts), "")
 
 
@@ -115,7 +115,7 @@ def _of_class(placement: Placement, qos: QosClass | None) -> Placement:
 def entries(service: Service, qos: QosClass | None = None) -> list[PolicyEntry]:
     """Return every entry that can change a Pod, as if all were enforced, in the order of the patch.
 
-    Services are reduced to what they are for a Pod of the class `qos`: without it, tolerations by class do nothing.
+    Services are reduced to the rules for a Pod of the class `qos`: without it, tolerations by class do nothing.
     """
     only, others = bare(service), replace(for_class(service, qos), modes=Modes())
     found: list[PolicyEntry] = []
@@ -155,10 +155,10 @@ def _placement(placement: Placement, qos: QosClass | None) -> Iterator[_Part]:
     for path, kind, alone, rest, is_wish in _affinity(placement.affinity):
         yield _Part(f"affinity.{path}", kind, {"affinity": alone}, {"affinity": rest}, is_wish=is_wish)
     spreads = "topology_spread_constraints"
-    for index, one, rest_of in _each(placement.topology_spread_constraints):
-        is_wish = one.when_unsatisfiable == "ScheduleAnyway"
+    for index, constraint, rest_of in _each(placement.topology_spread_constraints):
+        is_wish = constraint.when_unsatisfiable == "ScheduleAnyway"
         path = f"topologySpreadConstraints[{index}]"
-        yield _Part(path, EntryKind.SPREAD, {spreads: (one,)}, {spreads: rest_of}, is_wish=is_wish)
+        yield _Part(path, EntryKind.SPREAD, {spreads: (constraint,)}, {spreads: rest_of}, is_wish=is_wish)
     yield from _tolerations(placement.tolerations, placement.tolerations_by_qos_class.of_each(), qos)
 
 
@@ -168,8 +168,8 @@ def _tolerations(
     """Yield entries; those of a class do nothing to Pods of another one."""
     more = () if qos is None else of_each.get(qos, ())
     kind, field = EntryKind.TOLERATION, "tolerations"
-    for index, one, others in _each(own):
-        yield _Part(f"tolerations[{index}]", kind, {field: (one,)}, {field: (*others, *more)})
+    for index, toleration, others in _each(own):
+        yield _Part(f"tolerations[{index}]", kind, {field: (toleration,)}, {field: (*others, *more)})
     for name, some in of_each.items():
         alone, rest = (some, own) if name is qos else ((), (*own, *more))
         yield _Part(f"tolerationsByQosClass[{name}]", kind, {field: alone}, {field: rest}, qos or "")
@@ -185,11 +185,11 @@ _SINGLES = {
 def _topology(topology: Sequence[TopologyEntry]) -> Iterator[_Part]:
     """Yield entries; required ones on one label are intersected, so they are one entry."""
     groups: dict[tuple[str, int | None], list[int]] = {}
-    for index, one in enumerate(topology):
-        groups.setdefault((one.label, None if one.preferred_weight is None else index), []).append(index)
+    for index, entry in enumerate(topology):
+        groups.setdefault((entry.label, None if entry.preferred_weight is None else index), []).append(index)
     for (label, wish), places in groups.items():
         mine = tuple(topology[place] for place in places)
-        others = tuple(one for place, one in enumerate(topology) if place not in places)
+        others = tuple(entry for place, entry in enumerate(topology) if place not in places)
         path = " and ".join(f"topology[{place}]" for place in places)
         kind = EntryKind.REQUIRED_NODES if wish is None else EntryKind.TERMS
         yield _Part(path, kind, {"topology": mine}, {"topology": others}, label, is_wish=wish is not None)
@@ -210,8 +210,8 @@ def _affinity(affinity: Affinity) -> Iterator[tuple[str, EntryKind, Affinity, Af
             continue
         nothing: Any = NodeAffinity() if isinstance(own, NodeAffinity) else PodAffinity()
         for side in ("required", "preferred"):
-            for index, one, others in _each(getattr(own, side) or ()):
-                alone = replace(Affinity(), **{field: replace(nothing, **{side: (one,)})})
+            for index, term, others in _each(getattr(own, side) or ()):
+                alone = replace(Affinity(), **{field: replace(nothing, **{side: (term,)})})
                 whole: Any = getattr(affinity, field)
                 rest = replace(affinity, **{field: replace(whole, **{side: others})})
                 yield f"{word}.{side}[{index}]", EntryKind.TERMS, alone, rest, side == "preferred"
@@ -248,5 +248,5 @@ def _without(items: Mapping[str, Any], gone: str) -> dict[str, Any]:
 
 
 def _each(items: Sequence[Any]) -> Iterator[tuple[int, Any, tuple[Any, ...]]]:
-    for index, one in enumerate(items):
-        yield index, one, (*items[:index], *items[index + 1 :])
+    for index, item in enumerate(items):
+        yield index, item, (*items[:index], *items[index + 1 :])

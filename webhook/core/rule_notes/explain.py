@@ -66,8 +66,8 @@ def explain(
         entry.rule: _note(entry._replace(source=sources.get(entry.rule)), case, service, mine)
         for entry, mine in credited(case)
     }
-    in_order = [notes.get(entry.rule) or _unseen(entry) for entry in entries(service)]
-    return (_identity(case, service), *in_order, *_of_the_whole(case, service))
+    ordered = [notes.get(entry.rule) or _unseen(entry) for entry in entries(service)]
+    return (_identity(case, service), *ordered, *_of_the_whole(case, service))
 
 
 def _sources(service: Service) -> dict[str, LabelSource]:
@@ -179,7 +179,9 @@ def _of_allow(case: Case, service: Service) -> Iterator[Note]:
     pod = case.stored if service.modes.placement is Mode.ENFORCE else case.after
     owed = tuple(allowed.violations(pod, plan.for_pod(pod, case.qos)))
     if owed:
-        yield Note("placement.allow", Act.LEFT, "; ".join(one.text for one in owed), owed=owed, is_checked=True)
+        yield Note(
+            "placement.allow", Act.LEFT, "; ".join(violation.text for violation in owed), owed=owed, is_checked=True
+        )
     else:
         yield Note("placement.allow", Act.NOTHING, "all that the Pod sets is allowed", is_checked=True)
 
@@ -192,7 +194,7 @@ def _of_the_whole(case: Case, service: Service) -> Iterator[Note]:
     if rules is None or service.modes.resources is Mode.DISABLED:
         return
     containers = (*(case.pod.spec.containers or ()), *(case.pod.spec.init_containers or ()))
-    ignored = [one.name for one in containers if matches_any(rules.container.ignore, one.name)]
+    ignored = [container.name for container in containers if matches_any(rules.container.ignore, container.name)]
     if ignored:
         yield Note("resources.container.ignore", Act.NOTHING, f"leaves {', '.join(ignored)} alone")
     moved = mutation.qos_change(case.pod, service)
@@ -208,7 +210,7 @@ def trace(decisions: Sequence[Decision], notes: Sequence[Note]) -> list[dict[str
             found.append({"half": decision.half, "stage": step.stage, "found": step.found})
             if ends_notes(decision, index):
                 text = _notes_of_rewrite(notes) if decision.half is Half.MUTATE else _checked(notes)
-                found += [{"half": decision.half, "stage": step.stage, "found": one} for one in text]
+                found += [{"half": decision.half, "stage": step.stage, "found": line} for line in text]
     return [{key: str(value) for key, value in entry.items()} for entry in found]
 
 

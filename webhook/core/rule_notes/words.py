@@ -52,11 +52,11 @@ def of_nothing(entry: PolicyEntry, pod: Pod, lacks: Sequence[Violation], mode: M
 
 
 def _left_to_own(entry: PolicyEntry, pod: Pod, placement: Placement) -> str:
-    """Return the reason if the entry would be written but for `ifAbsent`, else ""."""
+    """Return the reason if only `ifAbsent` keeps the entry from being written, else ""."""
     if not placement.if_absent or entry.kind not in {EntryKind.SPREAD, EntryKind.TERMS}:
         return ""
-    anyway = PlacementPlan.of(entry.alone.name, replace(placement, if_absent=()))
-    return "left to the Pod's own (ifAbsent)" if operations(pod, anyway) else ""
+    unconditional = PlacementPlan.of(entry.alone.name, replace(placement, if_absent=()))
+    return "left to the Pod's own (ifAbsent)" if operations(pod, unconditional) else ""
 
 
 def _own(entry: PolicyEntry, pod: Pod) -> str | None:
@@ -113,29 +113,35 @@ def _implied(pod: Pod, placement: Placement) -> str:
         return "left: no node fits the Pod's own required node affinity"
     wanted = set(map(_plain, _wanted(placement)))
     keys = {key for key, _, _ in wanted}
-    own = [one for term in fitting for one in _requirements(term) if one.key in keys]
-    if all(_plain(one) in wanted for one in own):
+    own = [requirement for term in fitting for requirement in _requirements(term) if requirement.key in keys]
+    if all(_plain(requirement) in wanted for requirement in own):
         return _SO
-    return f"implied by {', '.join(list(dict.fromkeys(map(node_terms.requirement_text, own)))[:_MOST_SHOWN])}"
+    texts = list(dict.fromkeys(map(node_terms.requirement_text, own)))
+    return f"implied by {', '.join(texts[:_MOST_SHOWN])}"
 
 
 def _wanted(placement: Placement) -> list[NodeRequirement]:
     nodes = placement.affinity.node_affinity
     native = (nodes.required.node_selector_terms or ()) if nodes is not None and nodes.required is not None else ()
-    return [*required_expressions(placement.topology), *(one for term in native for one in _requirements(term))]
+    return [
+        *required_expressions(placement.topology),
+        *(requirement for term in native for requirement in _requirements(term)),
+    ]
 
 
 def _requirements(term: NodeSelectorTerm) -> tuple[NodeRequirement, ...]:
     return (*(term.match_expressions or ()), *(term.match_fields or ()))
 
 
-def _plain(one: NodeRequirement) -> tuple[str, str, frozenset[str]]:
-    return one.key, one.operator, frozenset(one.values or ())
+def _plain(requirement: NodeRequirement) -> tuple[str, str, frozenset[str]]:
+    return requirement.key, requirement.operator, frozenset(requirement.values or ())
 
 
 def _has_spread(entry: PolicyEntry, pod: Pod) -> bool:
     plan = entry.alone.placement_plan
-    own = {canonical_form.of_spread(one, pod.labels) for one in pod.spec.topology_spread_constraints or ()}
+    own = {
+        canonical_form.of_spread(constraint, pod.labels) for constraint in pod.spec.topology_spread_constraints or ()
+    }
     return plan is not None and all(
         canonical_form.of_spread(wanted.entry, pod.labels) in own for wanted in plan.spreads
     )
@@ -147,9 +153,9 @@ def _covered(entry: PolicyEntry, pod: Pod, wanted: Sequence[Toleration]) -> str:
         return f"not for this Pod: its QoS class is {entry.key}"
     own = pod.spec.tolerations or ()
     wider = [
-        tolerations.in_words(next(have for have in own if toleration_match.covers(have, one)))
-        for one in wanted
-        if one not in own and any(toleration_match.covers(have, one) for have in own)
+        tolerations.in_words(next(have for have in own if toleration_match.covers(have, toleration)))
+        for toleration in wanted
+        if toleration not in own and any(toleration_match.covers(have, toleration) for have in own)
     ]
     return f"covered by {', '.join(dict.fromkeys(wider))}" if wider else _SO
 
@@ -175,7 +181,7 @@ def _precedence(own: Sequence[Toleration], final: Sequence[Toleration], found: S
     if not own:
         return ""  # the whole list is new
     indexes = [int(change.after.rpartition("/")[2]) for change, _ in found if change.after is not None]
-    if not any(one in own for index in indexes for one in final[index + 1 :]):
+    if not any(toleration in own for index in indexes for toleration in final[index + 1 :]):
         return ""
     return "goes before a shorter one: the first that fits a taint decides when to evict"
 
