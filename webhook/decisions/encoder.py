@@ -1,4 +1,4 @@
-"""Record encoder: from a review to its decision record in parts; what Pods of one controller share is encoded once."""
+"""Record encoder: turns a review into its decision record; parts that Pods of one controller share are encoded once."""
 
 from collections.abc import Collection, Mapping
 
@@ -22,7 +22,7 @@ _to_json = msgspec.json.Encoder().encode
 
 
 class _Shared(Struct, frozen=True, gc=False):
-    """What the records of a Pod's siblings share: their packed group, and the encoded Pod."""
+    """Parts that the records of a Pod's siblings share: their packed group, and the encoded Pod."""
 
     group: bytes
     pod: bytes
@@ -41,7 +41,7 @@ class RecordEncoder:
         self._last_ms = self._number = 0
         self._shared: LruCache[object, _Shared] = LruCache(_KEPT)
         self._pods: LruCache[object, bytes] = LruCache(_KEPT)
-        """Apart: denials of one Pod's siblings may all have different messages."""
+        """Kept separately: denials of one Pod's siblings may all have different messages."""
 
     def encode(self, review: Review, request: Request, labels: Mapping[str, str] | None = None) -> EncodedRecord:
         """Return the record of a review of `request`; `labels` are those of its Namespace."""
@@ -52,7 +52,9 @@ class RecordEncoder:
         if key is None:
             group, pod, old_pod = _group(decision, request, stages, labels), b"", b""
             if request.excess is None:
-                pod, old_pod = (_encoded(one, decision.annotations_read) for one in (request.pod, request.old_pod))
+                pod, old_pod = (
+                    _encoded(version, decision.annotations_read) for version in (request.pod, request.old_pod)
+                )
             return EncodedRecord(
                 own, group, pod, old_pod, asked, receipt, len(own) + len(group) + len(pod) + len(old_pod)
             )
@@ -64,12 +66,12 @@ class RecordEncoder:
         return EncodedRecord(own, group, pod, b"", asked, receipt, len(own) + len(group) + len(pod))
 
     def _own(self, review: Review, request: Request) -> bytes:
-        """Return what the record has for itself."""
+        """Return the encoded part that no other record shares."""
         at_ns = review.started_ns + review.duration_ns
         at_ms = at_ns // 1_000_000
         if at_ms > self._last_ms:
             self._last_ms, self._number = at_ms, 0
-        else:  # identifiers never go back, also if the clock does
+        else:  # identifiers never go back, even if the clock does
             self._number += 1
         decision, pod, trace = review.decision, request.pod, review.trace
         receipt = decision.receipt
@@ -97,9 +99,9 @@ class RecordEncoder:
 
 
 def _shared_key(decision: Decision, request: Request, stages: tuple[str, ...]) -> tuple[object, ...] | None:
-    """Return what the shared parts are made from, but for labels of the Namespace; None if they are not shared.
+    """Return the inputs of the shared parts, except labels of the Namespace; None if they are not shared.
 
-    The first _OF_POD determine the recorded Pod. It is one flat tuple because all of it is hashed for each record.
+    The first items determine the recorded Pod. It is one flat tuple because all of it is hashed for each record.
     """
     pod = request.pod
     if pod is None or request.excess is not None or request.old_pod is not None:
@@ -112,7 +114,7 @@ def _shared_key(decision: Decision, request: Request, stages: tuple[str, ...]) -
     return (
         key,
         metadata.generate_name,
-        owners[0].uid if owners and len(owners) == 1 else owners,  # an owner's uid tells it from all others
+        owners[0].uid if owners and len(owners) == 1 else owners,  # its uid alone identifies an owner
         annotations is not None and MIRROR_ANNOTATION in annotations,
         names,
         tuple([pod.annotations.get(name) for name in names]) if names else (),

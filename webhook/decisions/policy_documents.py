@@ -47,7 +47,7 @@ BYTES_MAX = 8 << 20
 
 
 class PolicyDocuments:
-    """Keeps at most DOCUMENTS_MAX documents of BYTES_MAX, and always the newest."""
+    """Keeps a limited number and size of documents, and always the newest."""
 
     def __init__(self) -> None:
         self.on_document: Callable[[], None] = lambda: None

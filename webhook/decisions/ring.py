@@ -12,18 +12,18 @@ RECORDS_MAX = 10_000
 BYTES_MAX = 12 << 20
 PER_SECOND_MAX = 1000
 BURST_MAX = 1000
-"""Records that are made for long, and at once: a flood of reviews should cost little more than without them."""
+"""Sustained rate of records, and their number in a burst: further reviews are not recorded, so a flood costs little."""
 
 _APART_NS = 1_000_000_000 // PER_SECOND_MAX
 _CLOCK_SET_BACK_NS = 2 * BURST_MAX * _APART_NS
-"""Records alone never come so much before they are due."""
+"""Records come this much before they are due only if the clock was set back."""
 
 _NOT_HANDLED = frozenset({Verdict.UNMATCHED, Verdict.EXEMPT})
 Labels = Callable[[str], Mapping[str, str] | None]
 
 
 class DecisionRing(PartialObserver):
-    """Keeps at most RECORDS_MAX records of BYTES_MAX; further ones replace the oldest."""
+    """Keeps a limited number and size of records; further ones replace the oldest."""
 
     def __init__(self, replica: str, records_max: int = RECORDS_MAX) -> None:
         self.on_record: Callable[[EncodedRecord], None] | None = None
@@ -40,19 +40,19 @@ class DecisionRing(PartialObserver):
         self._encoder = RecordEncoder(replica)
         self._ahead_max_ns = (BURST_MAX - 1) * _APART_NS
         self._due_ns = 0
-        """When the next record is due, at the rate that is kept for long. It may come earlier by a burst."""
+        """When the next record is due at the sustained rate. It may come earlier by a burst."""
 
     def __len__(self) -> int:
         return len(self._records)
 
     def newest_first(self) -> Iterator[EncodedRecord]:
-        """Yield the records that are kept now, also if others are added meanwhile."""
+        """Yield the records that are kept now, even if others are added meanwhile."""
         return reversed(tuple(self._records))
 
     def reviewed(self, review: Review) -> None:
         decision = review.decision
         if decision.verdict in _NOT_HANDLED and decision.half is Half.MUTATE:
-            return  # such a Pod is recorded when it is validated: once is enough, where nothing is decided
+            return  # the validating half records such a Pod: one record is enough where nothing is decided
         at_ns = review.started_ns + review.duration_ns
         ahead_ns = self._due_ns - at_ns
         if ahead_ns > self._ahead_max_ns and ahead_ns < _CLOCK_SET_BACK_NS:

@@ -22,7 +22,7 @@ _SECONDS_MAX = 3.0
 _LATE_MS = 60_000
 """Records are written to the store within this time, unless it did not answer for longer."""
 _AHEAD_MS = 5_000
-"""No replica's clock is more ahead of the store's."""
+"""No replica's clock is further ahead of the store's."""
 
 
 _Read = Callable[[], DecisionRecord]
@@ -38,7 +38,7 @@ class OwnRecords(Protocol):
 class FoundDecisions(NamedTuple):
     """Records, newest first. `next_before` begins the next page, "" if there is none.
 
-    `error` is why only records of this server are here, or only some of the others.
+    `error` is why the records of other servers, or some of them, are missing.
     """
 
     records: list[DecisionRecord]
@@ -74,7 +74,7 @@ class DecisionSearch:
         newest = sorted(found, reverse=True)
         kept = newest[: query.limit]
         has_more = len(newest) > len(kept) or len(kept) == query.limit
-        records = await _read_all([found[one] for one in kept])
+        records = await _read_all([found[record_id] for record_id in kept])
         return FoundDecisions(records, kept[-1] if has_more and kept else "", error)
 
     async def policy(self, policy_hash: str) -> bytes | None:
@@ -85,16 +85,16 @@ class DecisionSearch:
         return found
 
     async def _find_own(self, query: DecisionQuery, found: dict[str, _Read]) -> None:
-        for read, one in enumerate(self._ring.newest_first(), 1):
+        for read, record in enumerate(self._ring.newest_first(), 1):
             if read % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-            if query.matches(head := one.head):
-                found[head.own.id] = one.read
+            if query.matches(head := record.head):
+                found[head.own.id] = record.read
             if len(found) > query.limit:
                 return
 
     async def _find_shared(self, shared: SharedDecisions, query: DecisionQuery, found: dict[str, _Read]) -> str:
-        """Add matching records, until no older one can be among the newest; return why it ended before."""
+        """Add matching records until no older one can be among the newest; return why it stopped earlier, else ""."""
         begin = str(milliseconds_of(query.before) + _LATE_MS) if query.before else ""
         ends_at = self._now() + _SECONDS_MAX
         while True:
@@ -103,7 +103,7 @@ class DecisionSearch:
             await asyncio.sleep(0)
             if page.next_page is None:
                 return ""
-            # A record is older than its writing, but for the differences of clocks.
+            # A record is older than its writing, except for differences between clocks.
             written_ms = page.records[-1].written_ms + _AHEAD_MS
             if written_ms < max(query.since_ms, _oldest_wanted_ms(found, query.limit)):
                 return ""
@@ -113,10 +113,10 @@ class DecisionSearch:
 
 
 def _matching(query: DecisionQuery, page: SharedPage) -> Iterator[tuple[str, _Read]]:
-    for one in page.records:
+    for shared in page.records:
         with suppress(msgspec.MsgspecError):  # written by another version, or by another program
-            if query.matches(head := head_of_shared(one.record)):
-                yield head.own.id, partial(record_of_shared, one.record)
+            if query.matches(head := head_of_shared(shared.record)):
+                yield head.own.id, partial(record_of_shared, shared.record)
 
 
 async def _read_all(found: Iterable[_Read]) -> list[DecisionRecord]:

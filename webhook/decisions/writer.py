@@ -12,11 +12,11 @@ from webhook.support.backoff import Backoff
 from webhook.support.condition import Condition
 
 WAITING_MAX = 10_000
-"""Records that wait, for instance while the store does not answer; further ones are dropped."""
+"""Limit of waiting records, for instance while the store does not answer; further ones are dropped."""
 _AT_ONCE = 100
 _PAUSE_SECONDS = 0.25
 _BATCH_SECONDS = 0.1
-"""From one full batch to the next: it bounds what a flood of records costs here and in Redis."""
+"""Pause between full batches: it bounds the cost of a flood of records here and in Redis."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 5.0
 _LAST_SECONDS = 2.0
 _REFRESH_SECONDS = 600.0
@@ -56,7 +56,7 @@ class DecisionWriter:
             await asyncio.sleep(_PAUSE_SECONDS if has_written else self._backoff.next_seconds())
 
     async def flush(self) -> None:
-        """Write what waits, for a moment, at shutdown."""
+        """Write the waiting records at shutdown, for at most a moment."""
         try:
             async with asyncio.timeout(_LAST_SECONDS):
                 await self._write_all(pause_seconds=0.0)
@@ -87,7 +87,7 @@ class DecisionWriter:
         count = min(len(self._waiting), _AT_ONCE)
         batch = [self._waiting[index] for index in range(count)]
         try:
-            await self._shared.append([one.shared for one in batch])
+            await self._shared.append([record.shared for record in batch])
         except StoreUnavailableError as error:
             self._is_forbidden = _word(str(error)) == "authentication"
             if self._is_forbidden:  # later attempts fail, too

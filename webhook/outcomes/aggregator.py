@@ -22,7 +22,7 @@ DISABLED, OVERFLOW, STORE = "disabled", "overflow", "store"
 """Reasons for dropping outcomes: breaker disabled, too many pending, no response from the store."""
 
 _AT_ONCE = 100
-"""Sums per service, and services, recorded at once. Reviews wait for the store meanwhile."""
+"""Sums per service, and services, that are recorded together. Reviews wait for the store meanwhile."""
 
 _US = 1_000_000
 
@@ -88,20 +88,20 @@ class OutcomeAggregator:
                 pass
 
     async def _record_next(self, before_slot: int | None = None) -> bool:
-        """Record the oldest sums of each service: none waits for a busy one. Return False if there were none."""
+        """Record the oldest sums of each service, so that none waits for a busy one; return whether there were any."""
         waiting = self._sums.take(_AT_ONCE, before_slot)
         for start in range(0, len(waiting), _AT_ONCE):
             await asyncio.gather(*(self._record(service) for service in waiting[start : start + _AT_ONCE]))
         return bool(waiting)
 
     async def _record(self, waiting: PendingOutcomes) -> None:
-        """Record one service's sums. If the store does not respond, all pending sums of the service are unheard."""
+        """Record one service's sums. If the store does not respond, all its pending sums are undelivered."""
         (plan, sums), now_us = waiting, self._clock.now_us()
-        outcomes = [of.outcomes(now_us) for of in sums]
+        outcomes = [pending.outcomes(now_us) for pending in sums]
         try:
             transitions = await self._counters.record_outcomes(plan, outcomes)
         except StoreUnavailableError:
-            self._on_undelivered(plan, [*outcomes, *(of.outcomes(now_us) for of in self._sums.take_of(plan))])
+            self._on_undelivered(plan, [*outcomes, *(pending.outcomes(now_us) for pending in self._sums.take_of(plan))])
             return
         self._recorded(plan, sums)
         self._reports.on_recorded(plan.service, outcomes)
@@ -110,9 +110,14 @@ class OutcomeAggregator:
         await asyncio.sleep(0)  # yield: an in-process store does not
 
     def _recorded(self, plan: CounterPlan, sums: Sequence[Sum]) -> None:
-        for result, count in ((OK, sum(of.succeeded for of in sums)), (ERROR, sum(of.failed for of in sums))):
+        for result, count in (
+            (OK, sum(pending.succeeded for pending in sums)),
+            (ERROR, sum(pending.failed for pending in sums)),
+        ):
             if count:
                 self._reports.on_heard(plan.service, OutcomeSource.PUSHED, result, count)
 
     def _drop(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> None:
-        self._reports.on_dropped(plan.service, STORE, sum(of.succeeded + of.failed for of in outcomes))
+        self._reports.on_dropped(
+            plan.service, STORE, sum(reported.succeeded + reported.failed for reported in outcomes)
+        )

@@ -12,7 +12,7 @@ from webhook.outcomes.aggregator import OutcomeAggregator, OutcomeReports
 from webhook.ports import Caller, Clock
 
 _AT_ONCE = 100
-"""Outcomes per turn of the event loop, of all reporters: reviews come in between."""
+"""Outcomes of all reporters per turn of the event loop, so that reviews run in between."""
 _WAITING_MAX_BYTES = 64 * 1024 * 1024
 """Maximum size of the waiting bodies, about a hundred of the largest batches without padding."""
 
@@ -54,7 +54,7 @@ class OutcomeEndpoint:
         self._waiting_bytes += len(body)
         try:
             async with self._turn:
-                await asyncio.sleep(0)  # yield for small and invalid batches, too: they also take time
+                await asyncio.sleep(0)  # small and invalid batches take time, too, so yield before them
                 return await self._take(body, caller, at_us)
         finally:
             self._waiting_bytes -= len(body)
@@ -77,12 +77,12 @@ class OutcomeEndpoint:
         if listed and len(refusals) == len(by_service):
             first = listed[0]
             raise NotAReporterError(f"[{first.index}].service: {first.service}: {first.reason}")
-        accepted = since = 0
+        accepted = since_yield = 0
         for service, part in _parts(by_service, refusals):
             self._buffer.take(compiled.plans[service], part, at_us)
-            accepted, since = accepted + len(part), since + len(part)
-            if since >= _AT_ONCE:
-                since = 0
+            accepted, since_yield = accepted + len(part), since_yield + len(part)
+            if since_yield >= _AT_ONCE:
+                since_yield = 0
                 await asyncio.sleep(0)
         return report.encode(accepted, listed)
 
