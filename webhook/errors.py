@@ -16,7 +16,7 @@ class UserError(Exception):
 
 
 class NoSuchPageError(UserError):
-    """A server answers that it has no such page: what was asked for does not exist there."""
+    """A server answers that it has no such page: the requested thing does not exist there."""
 
 
 class NoSuchServiceError(UserError):
@@ -28,14 +28,14 @@ class NoSuchNodeError(UserError):
 
 
 class StoreUnavailableError(Exception):
-    """The counter store cannot be reached, or did not answer in time; it may have been changed all the same."""
+    """The counter store cannot be reached, or did not answer in time; it may have made the change nevertheless."""
 
 
 class NoStoreAnswerError(StoreUnavailableError):
     """The store gave no answer. `sent`: the request was sent and may still be carried out; otherwise it never will.
 
-    `charged_us`: what a late answer says: the store's time of the charge, 0 if nothing was charged, None if no answer
-    will come. Without it none will come either.
+    `charged_us` is resolved by a late answer: the store's time of the charge, 0 if nothing was charged, None if no
+    answer will come. Without it, no answer will come.
     """
 
     def __init__(self, reason: str, *, sent: bool, charged_us: "Future[int | None] | None" = None) -> None:

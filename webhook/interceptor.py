@@ -125,7 +125,7 @@ class Interceptor:
         decoded_ns = perf_counter_ns() - started_ns
         trace = self._sample(half, request, traceparent, wall_ns)
         timed = None if trace is None else TimedCalls(started_ns)
-        if timed is not timed_calls.get():  # seldom: mostly it stays None
+        if timed is not timed_calls.get():  # rare: it mostly stays None
             timed_calls.set(timed)
 
         policy, hash_known = self._known_policy(half, request) or await self._refreshed_policy(request)
@@ -165,7 +165,7 @@ class Interceptor:
 
         The mutating half writes the hash of its policy into a new Pod; the validating half uses the same policy, even
         if the policy in force has changed in between. A hash that the Pod's creator sent chooses no former policy.
-        None: the hash may be that of a policy that is not read yet.
+        None: the hash may belong to a policy that is not read yet.
         """
         current = self._policies.current()
         annotations = None if request.pod is None else request.pod.metadata.annotations
@@ -189,7 +189,7 @@ class Interceptor:
         return current, False
 
     async def _refreshed_policy(self, request: Request) -> tuple[CompiledPolicy | None, bool]:
-        """Return the same after a refresh: another replica may have mutated the Pod under a newer policy."""
+        """Return the policy after a refresh: another replica may have mutated the Pod under a newer policy."""
         await self._policies.refresh()
         annotations = {} if request.pod is None else request.pod.annotations
         chosen = self._policies.by_hash(annotations.get(HASH_ANNOTATION, ""))

@@ -13,7 +13,7 @@ from webhook.ports import Observer, PartialObserver, Review
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 WAITING_MAX = 64
-"""Reviews that wait for the end of a turn; with so many they are delivered at once."""
+"""Limit of reviews that wait for the end of a turn; at the limit they are delivered."""
 
 
 class Observers:
@@ -28,7 +28,9 @@ class Observers:
     def join(self, observer: Observer) -> None:
         """Add an observer."""
         self._observers.append(observer)
-        if getattr(type(observer), "reviewed", None) is not PartialObserver.reviewed:  # that one does nothing
+        if (
+            getattr(type(observer), "reviewed", None) is not PartialObserver.reviewed
+        ):  # the partial observer's method does nothing
             self._of_reviews.append(observer.reviewed)
 
     def reviewed(self, review: Review) -> None:
@@ -36,10 +38,10 @@ class Observers:
             of_reviews(review)
 
     def deliver(self) -> None:
-        """Deliver the reviews that wait: here none does."""
+        """Deliver the waiting reviews: this class has none."""
 
     def after_reviews(self, call: Callable[_P, _T]) -> Callable[_P, _T]:
-        """Return a function that does what `call` does, after the reviews that wait are delivered."""
+        """Return a function that delivers the waiting reviews, and then calls `call`."""
 
         def called(*arguments: _P.args, **named: _P.kwargs) -> _T:
             self.deliver()
@@ -123,7 +125,7 @@ class TurnObservers(Observers):
             self.deliver()
 
     def deliver(self) -> None:
-        """Deliver the reviews that wait, observer by observer. A failure costs one observer one review."""
+        """Deliver the waiting reviews, observer by observer. A failure costs one observer one review."""
         if not self._waiting:
             return
         reviews, self._waiting = self._waiting, []

@@ -1,1 +1,1 @@
-"""Operations of commands on a cluster: install, uninstall, check, explain, overrides, and the discovery of servers."""
+"""Operations of commands on a cluster: install and remove Podgate, check it, explain a Pod, find its servers."""

@@ -32,7 +32,7 @@ class CallProof:
 
 @dataclass(frozen=True, slots=True)
 class InstallProofs:
-    """What an installation ends with. `scheduler`: whether the second kube-scheduler asks the extender."""
+    """Proofs at the end of an installation. `scheduler`: whether the second kube-scheduler asks the extender."""
 
     api_server: CallProof
     scheduler: CallProof | None = None
@@ -67,8 +67,12 @@ class CallProver:
     async def _namespaces(self) -> Mapping[str, Mapping[str, str]]:
         """Return the labels of each namespace that is not being deleted."""
         items = await self._cluster.items(_NAMESPACES)
-        active = [one["metadata"] for one in items if (one.get("status") or {}).get("phase") != "Terminating"]
-        return {one["name"]: one.get("labels") or {} for one in active}
+        active = [
+            namespace["metadata"]
+            for namespace in items
+            if (namespace.get("status") or {}).get("phase") != "Terminating"
+        ]
+        return {metadata["name"]: metadata.get("labels") or {} for metadata in active}
 
     async def _denies_broken_policy(self) -> bool:
         answer = await self._cluster.attempt("PATCH", plan.POLICY.path, probe.BROKEN_POLICY)
@@ -91,8 +95,8 @@ class CallProver:
         reason = self._reason or await self._found_reason()
         if is_policy_checked:
             tried += ", although a broken policy was denied"
-        said = f"; it says: {reason}" if reason else ""
-        text = f"the API server does not call Podgate: {tried}{said}"
+        words = f"; it says: {reason}" if reason else ""
+        text = f"the API server does not call Podgate: {tried}{words}"
         return CallProof(is_called=False, text=text, remedy=remedy(reason))
 
     async def _found_reason(self) -> str:
@@ -103,8 +107,8 @@ class CallProver:
         pod["spec"]["serviceAccountName"] = "podgate"
         end_seconds = asyncio.get_running_loop().time() + _DIAGNOSIS_SECONDS
         try:
-            for one in webhooks:
-                await self._cluster.create(one)
+            for webhook in webhooks:
+                await self._cluster.create(webhook)
             while asyncio.get_running_loop().time() < end_seconds:
                 answer = await self._cluster.attempt("POST", ObjectReference.of(pod).collection, pod)
                 if isinstance(answer, str) and (reason := probe.failed_call(answer)):
@@ -115,9 +119,9 @@ class CallProver:
         return ""
 
     def _shown(self, reason: str) -> str:
-        """Return an error of the API server, whose URL has the secret path of reduced mode, without that."""
+        """Hide the secret path of reduced mode in an error of the API server."""
         return reason.replace(self._client.secret, "<path>") if self._client.secret else reason
 
     async def _delete(self, webhooks: tuple[dict[str, object], ...]) -> None:
-        for one in webhooks:
-            await self._cluster.delete(ObjectReference.of(one))
+        for webhook in webhooks:
+            await self._cluster.delete(ObjectReference.of(webhook))

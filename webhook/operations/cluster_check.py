@@ -107,8 +107,8 @@ async def _read_secrets(client: "ApiClient", reading: "Reading", facts: ClusterF
     except cluster_facts.ApiError as error:
         reading.failed("secrets", f"get secrets in {NAMESPACE}", error)
         data = {}
-    present = {name: one for name, one in data.items() if one is not None}
-    secrets = {name: cluster_facts.secret_facts(name, one) for name, one in present.items()}
+    present = {name: secret for name, secret in data.items() if secret is not None}
+    secrets = {name: cluster_facts.secret_facts(name, secret) for name, secret in present.items()}
     chain = cluster_facts.chain_of(present.get(cluster_facts.SERVING, {}))
     for url in _urls(facts) if not chain else ():
         try:
@@ -124,7 +124,7 @@ async def _read_secrets(client: "ApiClient", reading: "Reading", facts: ClusterF
         reading.unread["scheduler_cas"] = reading.unread["secrets"]
     trust = cluster_facts.trust_facts(webhooks_of(facts), chain)
     reading.values["trust"] = trust
-    if not chain and not any(one.error for one in trust):
+    if not chain and not any(fact.error for fact in trust):
         reading.unread["trust"] = reading.unread.get("secrets", f"there is no Secret {cluster_facts.SERVING}")
 
 
@@ -181,7 +181,7 @@ async def _read_processes(client: "ApiClient", reading: "Reading", facts: Cluste
 def _roles() -> dict[str, list[dict[str, Any]]]:
     """Return the documents of the manifests that define and grant rights, by path."""
     rbac = {
-        path: [one for one in found if one.get("apiVersion") == "rbac.authorization.k8s.io/v1"]
+        path: [document for document in found if document.get("apiVersion") == "rbac.authorization.k8s.io/v1"]
         for path, found in manifest_files().items()
     }
     return {path: found for path, found in rbac.items() if found}
@@ -201,7 +201,7 @@ async def _probe(client: "ApiClient", reading: "Reading", facts: ClusterFacts, s
     reading.values["refused"] = after.refused - before.refused
     if before.process != after.process:
         reading.unread["refused"] = "several servers answer in turn, and each counts its own calls"
-    conclusive = [one for one in probes if not one.message or is_conclusive(one.message)]
+    conclusive = [probe for probe in probes if not probe.message or is_conclusive(probe.message)]
     reading.values["probes"] = conclusive
     if not conclusive:
         reading.unread["probes"] = f"a Pod with dryRun in {probes[0].namespace} is refused: {probes[0].message}"

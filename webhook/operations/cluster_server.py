@@ -97,8 +97,8 @@ class _ClusterInstallation:
             objects = ways.with_scheduler_version(objects, await self._cluster.git_version())
         if self._servers.certificates == ways.CERT_MANAGER:  # its Secret has no token, so the cluster's are used
             objects = ways.with_issuer(objects, await self._cluster.token_issuer())
-        workloads = [one for one in objects if one["kind"] in _WORKLOADS]
-        others = ordered([*(one for one in objects if one["kind"] not in _WORKLOADS), *credentials])
+        workloads = [document for document in objects if document["kind"] in _WORKLOADS]
+        others = ordered([*(document for document in objects if document["kind"] not in _WORKLOADS), *credentials])
         is_managed = self._servers.certificates != ways.FILES
         client = (
             ClientConfig(ServiceReference(port=None), b"")
@@ -127,7 +127,7 @@ class _ClusterInstallation:
         return InstallProofs(called, await ExtenderProver(self._cluster).prove(_SCHEDULER_PROOF_SECONDS))
 
     async def _not_ready(self, delay: str, working: list[dict[str, Any]]) -> CallProof:
-        """Put back the Deployments that have worked before; return what delays the new ones."""
+        """Restore the Deployments that worked before; return the failure with the reason for the delay."""
         back = await self._installer.put_back(working)
         text = f"the servers are not ready: {delay}"
         remedy = "kubectl describe pods -n podgate-system; then run this command again"
@@ -141,10 +141,10 @@ class _ClusterInstallation:
         if self._servers.certificates != ways.OWN:
             return
         found = []
-        for one in _own(has_scheduler=has_scheduler):
-            live = await self._cluster.get(one)
+        for reference in _own(has_scheduler=has_scheduler):
+            live = await self._cluster.get(reference)
             if live is not None and not is_of_leader(live):
-                found.append(str(one))
+                found.append(str(reference))
         if found:
             raise UserError(
                 f"{', '.join(found)}: metadata.labels[{MANAGED_BY}]: not {OF_LEADER!r}: somebody else has created them",
@@ -169,7 +169,7 @@ class _ClusterInstallation:
         issued += pki_folder.issue_for_scheduler(servers.pki, is_dry=is_dry) if has_scheduler else []
         for file in issued:
             self._progress.on_object(file, "issued")
-        if is_dry and issued:  # what is not issued yet cannot be tried
+        if is_dry and issued:  # missing files cannot be tried
             await self._show_unissued(has_scheduler=has_scheduler)
             return []
         found = pki_folder.credentials(servers.pki, is_reduced=is_reduced)
@@ -177,31 +177,34 @@ class _ClusterInstallation:
 
     async def _show_unissued(self, *, has_scheduler: bool) -> None:
         """Name the objects with the content of a folder that lacks files."""
-        for one in (*(_REDUCED if self._servers.is_reduced else _FILES), *(_OF_SCHEDULER if has_scheduler else ())):
-            self._progress.on_object(one, CREATED if await self._cluster.get(one) is None else CHANGED)
+        for reference in (
+            *(_REDUCED if self._servers.is_reduced else _FILES),
+            *(_OF_SCHEDULER if has_scheduler else ()),
+        ):
+            self._progress.on_object(reference, CREATED if await self._cluster.get(reference) is None else CHANGED)
 
     async def _bootstrap(self, *, has_scheduler: bool) -> None:
-        """Create what the leader writes for certificates that it manages."""
+        """Create the objects that the leader writes for certificates that it manages."""
         references = _own(has_scheduler=has_scheduler)
-        before = [await self._cluster.get(one) for one in references]
+        before = [await self._cluster.get(reference) for reference in references]
         if not self._terms.is_dry:
             flags: dict[str, str | None] = {"certificates": str(Certificates.OWN), "token_issuer": _ISSUER}
             flags |= {"scheduler_certificates": "true"} if has_scheduler else {}
             where = self._servers.kubeconfig
             flags |= {"kubeconfig": str(where), "context": where.context}
             found = await bootstrap_with(self._client, parse_as(ControllerSettings, flags, {}))
-        after = before if self._terms.is_dry else [await self._cluster.get(one) for one in references]
-        for one, former, live in zip(references, before, after, strict=True):
+        after = before if self._terms.is_dry else [await self._cluster.get(reference) for reference in references]
+        for reference, former, live in zip(references, before, after, strict=True):
             is_same = live is not None and former is not None and live.get("data") == former.get("data")
-            self._progress.on_object(one, CREATED if former is None else UNCHANGED if is_same else CHANGED)
+            self._progress.on_object(reference, CREATED if former is None else UNCHANGED if is_same else CHANGED)
         if not self._terms.is_dry and found.errors:
             raise UserError("\n".join(found.errors))
 
     async def _delay(self, workloads: list[dict[str, Any]]) -> str:
-        """Wait until the Deployments have been rolled out; return what delays the first of them, "" if nothing does."""
-        for one in workloads if not self._terms.is_dry else ():
-            if one["kind"] == "Deployment":
-                delay = await self._installer.roll_out(ObjectReference.of(one))
+        """Wait until the Deployments are rolled out; return why the first of them is late, "" if none is."""
+        for workload in workloads if not self._terms.is_dry else ():
+            if workload["kind"] == "Deployment":
+                delay = await self._installer.roll_out(ObjectReference.of(workload))
                 if delay:
                     return delay
         return ""
@@ -219,14 +222,14 @@ class _ClusterInstallation:
 
 
 def _own(*, has_scheduler: bool) -> list[ObjectReference]:
-    """Return what the leader writes for certificates that it manages."""
+    """Return the objects that the leader writes for certificates that it manages."""
     found = [*_FILES, *_OF_LEADER[:3]]
     return [*found, *_OF_SCHEDULER, *_OF_LEADER[3:]] if has_scheduler else found
 
 
 def _authorities(bundle: bytes) -> set[bytes]:
     """Return the certificates of a bundle: a rotation adds the next CA to the present one."""
-    return {one.strip() for one in bundle.split(_BEGIN)[1:]}
+    return {certificate.strip() for certificate in bundle.split(_BEGIN)[1:]}
 
 
 def _data(secret: dict[str, Any], key: str) -> bytes:

@@ -18,7 +18,7 @@ _REMEDY = (
 
 @asynccontextmanager
 async def open_decision_port(where: ServerLocation) -> AsyncIterator[FoundServer]:
-    """Yield the port at the URL, or the first that answers; UserError names all that was tried.
+    """Yield the port at the URL, or the first that answers; UserError names every place that was tried.
 
     Tried are the ready server Pods, through the API server's port-forward, and this machine.
     """

@@ -62,5 +62,9 @@ def _probe() -> dict[str, Any]:
 def _unschedulable(pod: dict[str, Any]) -> str:
     """Return what the scheduler says about a Pod that it could not bind."""
     conditions = pod.get("status", {}).get("conditions") or ()
-    found = (one.get("message", "") for one in conditions if (one["type"], one["status"]) == ("PodScheduled", "False"))
+    found = (
+        condition.get("message", "")
+        for condition in conditions
+        if (condition["type"], condition["status"]) == ("PodScheduled", "False")
+    )
     return str(next(found, ""))

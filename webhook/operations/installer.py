@@ -1,4 +1,4 @@
-"""Installer: applies the objects of a plan, waits for what needs time, and proves that the API server calls Podgate."""
+"""Installer: applies the objects of a plan, waits until they are ready, and proves that Podgate is called."""
 
 import asyncio
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ TAKEN, LATER, PUT_BACK = "taken over", "created later, by what is installed", "c
 
 
 class InstallProgress(Protocol):
-    """Receiver of progress: an object and what was done to it, and what is waited for."""
+    """Receiver of progress: each object with its result, and what the installation waits for."""
 
     def on_object(self, reference: object, result: str) -> None: ...
     def on_wait(self, text: str) -> None: ...
@@ -74,26 +74,28 @@ class Installer:
         """Try all objects in a dry run, so that nothing is changed if one of them cannot be applied."""
         self._has_namespace = await self._cluster.get(plans.NAMESPACE) is not None
         if not self._has_namespace:
-            for api_version in sorted({one["apiVersion"] for one in documents}):
-                await self._cluster.check_kinds([one for one in documents if one["apiVersion"] == api_version])
+            for api_version in sorted({document["apiVersion"] for document in documents}):
+                await self._cluster.check_kinds(
+                    [document for document in documents if document["apiVersion"] == api_version]
+                )
         failed = []
-        for one in documents:
+        for document in documents:
             try:
-                await self._try(one)
+                await self._try(document)
             except UserError as error:
                 failed.append(error)
         if len(failed) == 1:
             raise failed[0]
         if failed:
-            remedies = "; ".join(dict.fromkeys(one.remedy for one in failed if one.remedy))
+            remedies = "; ".join(dict.fromkeys(error.remedy for error in failed if error.remedy))
             raise UserError("\n".join(map(str, failed)), f"nothing has been changed: {remedies}")
 
     async def apply(self, documents: list[Json]) -> None:
         """Apply objects in order."""
-        for one in documents:
-            await self._put(one)
-            if one["kind"] == "CustomResourceDefinition" and not self._terms.is_dry:
-                await self._await(one, "Established")
+        for document in documents:
+            await self._put(document)
+            if document["kind"] == "CustomResourceDefinition" and not self._terms.is_dry:
+                await self._await(document, "Established")
 
     def webhooks(self, policy: LoadedPolicy, client: ClientConfig) -> list[Json]:
         """Return the webhook configurations of a policy."""
@@ -103,24 +105,28 @@ class Installer:
             raise UserError(f"configmap/{configmap.NAME}: {error}", error.remedy) from None
 
     async def announce(self, plan: InstallPlan, policy: LoadedPolicy) -> None:
-        """Name what the servers will create themselves."""
-        for one in plans.written_later(plan.record, policy.policy):
-            if await self._cluster.get(one) is None:
-                self._progress.on_object(one, LATER)
+        """Report the objects that the servers will create themselves."""
+        for reference in plans.written_later(plan.record, policy.policy):
+            if await self._cluster.get(reference) is None:
+                self._progress.on_object(reference, LATER)
 
     async def working(self, workloads: list[Json]) -> list[Json]:
         """Return the live Deployments of these names that have been rolled out."""
-        found = [await self._cluster.get(ObjectReference.of(one)) for one in workloads if one["kind"] == "Deployment"]
-        return [one for one in found if one is not None and plan.is_rolled_out(one)]
+        found = [
+            await self._cluster.get(ObjectReference.of(workload))
+            for workload in workloads
+            if workload["kind"] == "Deployment"
+        ]
+        return [workload for workload in found if workload is not None and plan.is_rolled_out(workload)]
 
     async def put_back(self, former: list[Json]) -> list[str]:
-        """Give changed Deployments their former content; return their names."""
+        """Restore the former content of changed Deployments; return their names."""
         changed = []
-        for one in former:
-            reference = ObjectReference.of(one)
+        for workload in former:
+            reference = ObjectReference.of(workload)
             live = await self._cluster.get(reference)
-            if live is not None and live["spec"] != one["spec"]:
-                operations = [{"op": "replace", "path": "/spec", "value": one["spec"]}]
+            if live is not None and live["spec"] != workload["spec"]:
+                operations = [{"op": "replace", "path": "/spec", "value": workload["spec"]}]
                 await self._cluster.patch(reference, operations, UNDO_FIELD_MANAGER)
                 self._progress.on_object(reference, PUT_BACK)
                 changed.append(str(reference))
@@ -132,7 +138,7 @@ class Installer:
         return await CallProver(self._cluster, policy, client).prove(seconds)
 
     async def roll_out(self, reference: ObjectReference) -> str:
-        """Wait until a Deployment has been rolled out; return what delays it if that takes too long, else ""."""
+        """Wait until a Deployment is rolled out; return the reason if that takes too long, else ""."""
         self._progress.on_wait(f"{reference} to be rolled out")
         end_seconds = asyncio.get_running_loop().time() + self._terms.wait_seconds
         while True:
@@ -146,7 +152,7 @@ class Installer:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _try(self, document: Json) -> tuple[Json | None, Json | None]:
-        """Apply an object in a dry run; return it before and after, None if it cannot be tried: it has no namespace."""
+        """Apply an object in a dry run; return it before and after; None if its namespace does not exist yet."""
         reference = ObjectReference.of(document)
         live = await self._cluster.get(reference)
         if reference.namespace == configmap.NAMESPACE and not self._has_namespace:
@@ -190,7 +196,7 @@ class Installer:
         while True:
             live = await self._cluster.get(reference) or {}
             conditions = (live.get("status") or {}).get("conditions") or ()
-            if any(one["type"] == condition and one["status"] == "True" for one in conditions):
+            if any(state["type"] == condition and state["status"] == "True" for state in conditions):
                 return
             if asyncio.get_running_loop().time() >= end_seconds:
                 raise UserError(f"{reference}: status.conditions: not {condition} in time", "see kubectl describe")
@@ -198,8 +204,12 @@ class Installer:
 
     async def _live(self) -> LiveState:
         references = (plans.NAMESPACE, RECORD, plans.POLICY, plans.DEPLOYMENT, plans.CONTROLLER, plans.SCHEDULING)
-        namespace, record, policy, server, controller, scheduler = [await self._cluster.get(one) for one in references]
-        certificate, webhooks = [await self._cluster.get(one) for one in (plans.CERTIFICATE, plans.WEBHOOKS)]
+        namespace, record, policy, server, controller, scheduler = [
+            await self._cluster.get(reference) for reference in references
+        ]
+        certificate, webhooks = [
+            await self._cluster.get(reference) for reference in (plans.CERTIFICATE, plans.WEBHOOKS)
+        ]
         data = (policy or {}).get("data") or {}
         return LiveState(
             namespace,

@@ -39,7 +39,7 @@ async def install_outside(
 ) -> InstallProofs | None:
     """Install for a server outside the cluster; return the proofs, None for a dry run.
 
-    `prepared` issues what the server lacks, once the cluster is known to fit.
+    `prepared` issues the files that the server lacks, once the cluster is known to fit.
     """
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 

@@ -22,7 +22,7 @@ _SCHEDULER_FOLDER, _EXTENDER_HOST = "scheduler", f"podgate-extender.{NAMESPACE}.
 
 
 def issue_missing(folder: Path, host: str, *, is_dry: bool) -> list[str]:
-    """Issue what a server with this host lacks, with `is_dry` nothing; return the paths of the files."""
+    """Issue the files that a server with this host lacks, none with `is_dry`; return their paths."""
     try:
         return list(_issue_missing(folder, host, is_dry=is_dry))
     except CertsError as error:
@@ -35,7 +35,7 @@ def is_only_token(files: list[str]) -> bool:
 
 
 def issue_for_service(folder: Path, *, is_reduced: bool, is_dry: bool) -> list[str]:
-    """Issue what servers in the cluster lack; in reduced mode with a secret path. Return the paths of the files."""
+    """Issue the files that servers in the cluster lack, in reduced mode a secret path too; return their paths."""
     issued = issue_missing(folder, _SERVICE_HOST, is_dry=is_dry)
     path = folder / _SECRET_PATH
     if is_reduced and not path.exists():
@@ -68,7 +68,7 @@ def credentials(folder: Path, *, is_reduced: bool) -> list[dict[str, Any]]:
 
 
 def issue_for_scheduler(pki: Path, *, is_dry: bool) -> list[str]:
-    """Issue what is missing in the folder `scheduler` of `pki`, which has a CA of its own; return the files."""
+    """Issue the missing files in the folder `scheduler` of `pki`, which has a CA of its own; return their paths."""
     folder = pki / _SCHEDULER_FOLDER
     has_server, has_client = ((folder / f"{stem}.crt").exists() for stem in ("server", SCHEDULER))
     request = IssueRequest(server=None if has_server else _EXTENDER_HOST, clients=() if has_client else (SCHEDULER,))

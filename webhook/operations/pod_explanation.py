@@ -1,4 +1,4 @@
-"""Gathering of what `podgate explain` judges: records of decisions, their policies, and objects of the cluster."""
+"""Inputs of `podgate explain`: records of decisions, their policies, and objects of the cluster."""
 
 import asyncio
 import re
@@ -70,16 +70,16 @@ class PodExplainer:
         self._source = source
         self._before = before
         self.places: QueuePlaces | None = None
-        """Of Pods that wait; None without a cluster."""
+        """Places of Pods that wait; None without a cluster."""
         self.scheduled: PodRecords | None = None
-        """Of Pods that the extender was asked about; None without a cluster."""
+        """Records of Pods that the extender was asked about; None without a cluster."""
         self.away: dict[str, str] = {}
-        """What is read for no report, with the reason."""
+        """Inputs that no report has, with the reason."""
         self._unread: dict[str, str] = {}
         self._policies = RecordPolicies(given_policy, self._unread)
 
     async def connect_records(self, where: ServerLocation, stack: AsyncExitStack) -> None:
-        """Read the records of a server; if that is impossible, `unread` tells."""
+        """Read the records of a server, too; if that is impossible, `unread` has the reason."""
         try:
             found = await stack.enter_async_context(open_decision_port(where))
         except UserError as error:
@@ -88,7 +88,7 @@ class PodExplainer:
             self._source = ServerRecords(found.get, found.name)
 
     async def connect(self, kubeconfig: Kubeconfig, stack: AsyncExitStack) -> None:
-        """Read the cluster of a kubeconfig, too; if that is impossible, `unread` tells."""
+        """Read the cluster of a kubeconfig, too; if that is impossible, `unread` has the reason."""
         from webhook.adapters.kubernetes import cluster_facts, connect  # noqa: PLC0415  their library takes long to load
 
         try:
@@ -101,12 +101,12 @@ class PodExplainer:
 
     @property
     def unread(self) -> dict[str, str]:
-        """What could not be read for the last report, with the reason."""
+        """Inputs that could not be read for the last report, with the reason."""
         of_cluster = self._reader.reading.unread if self._reader is not None else {}
         return {**self.away, **self._unread, **of_cluster}
 
     async def report(self) -> Report | None:
-        """Return the report of this moment; None if nothing is known of the object."""
+        """Return the current report; None if nothing is known about the object."""
         target = self._target
         self._unread.clear()
         if self._reader is not None:
@@ -129,7 +129,7 @@ class PodExplainer:
         """Return the Pod, None if it does not exist, and records of it and of its siblings, newest first."""
         if target.uid:
             records = await self._records(RecordsQuery(uid=target.uid))
-            namespace = next((one.namespace for one in records), "")
+            namespace = next((record.namespace for record in records), "")
             pod = None if self._reader is None else await self._reader.pod_of_uid(target.uid, namespace)
         else:
             pod = None if self._reader is None else await self._reader.pod(target.name)
@@ -142,7 +142,7 @@ class PodExplainer:
         """Return records that may be of the mutating half, which has neither uid nor generated name."""
         newest = next(iter(records), None)
         if pod is not None:
-            owners = [one.uid for one in pod.metadata.owner_references or () if one.controller]
+            owners = [reference.uid for reference in pod.metadata.owner_references or () if reference.controller]
             namespace, name = pod.metadata.namespace, pod.metadata.generate_name or pod.metadata.name
         elif newest is not None:
             owners = [newest.owner.uid] if newest.owner is not None else []
@@ -158,7 +158,7 @@ class PodExplainer:
         """Return namespace, name and uid of the Pod: for a uid they are those of the Pod or of a record."""
         if pod is not None:
             return ExplainTarget(pod.metadata.namespace, pod.metadata.name, uid=pod.metadata.uid)
-        found = next((one for one in records if target.uid and one.uid == target.uid), None)
+        found = next((record for record in records if target.uid and record.uid == target.uid), None)
         return target if found is None else ExplainTarget(found.namespace, found.name, uid=target.uid)
 
     # --- workloads ---
@@ -175,7 +175,7 @@ class PodExplainer:
         events: tuple[ReportedEvent, ...] = ()
         if self._reader is not None and told_of:
             listed, events = await asyncio.gather(self._reader.pods(), self._reader.events())
-            pods = tuple(one for one in listed or () if _owner_uids(one) & uids)
+            pods = tuple(pod for pod in listed or () if _owner_uids(pod) & uids)
         waiting = await self._places(pods)
         around = await self._surroundings(records, pods)
         scheduled = await self._scheduled(pods, around)
@@ -184,14 +184,14 @@ class PodExplainer:
             target.namespace,
             target.name,
             owners,
-            tuple(one for one in events if one.involved_object.uid in told_of),
+            tuple(event for event in events if event.involved_object.uid in told_of),
             tuple(
                 PodFacts(
                     target.namespace,
                     pod.metadata.name,
                     pod.metadata.uid,
                     pod,
-                    tuple(one for one in events if one.involved_object.uid == pod.metadata.uid),
+                    tuple(event for event in events if event.involved_object.uid == pod.metadata.uid),
                     tuple(records),
                     waiting.get(pod.metadata.uid),
                     scheduled.get(pod.metadata.uid),
@@ -206,16 +206,16 @@ class PodExplainer:
     async def _records_of(self, target: ExplainTarget, owners: Sequence[ReportedOwner]) -> Sequence[DecisionRecord]:
         if owners:
             found = [await self._records(RecordsQuery(owner=owner.metadata.uid)) for owner in owners]
-            return _newest(one for some in found for one in some)
+            return _newest(record for records in found for record in records)
         # Without the cluster the controllers that a Deployment or CronJob makes are known by their names.
         kind = "" if target.kind is None else target.kind.makes
         made = re.compile(re.escape(target.name) + (r"-[a-z0-9]+" if kind else ""))
         records = await self._records(RecordsQuery(target.namespace))
         kind = kind or ("" if target.kind is None else target.kind.kind)
         return [
-            one
-            for one in records
-            if one.owner is not None and one.owner.kind == kind and made.fullmatch(one.owner.name)
+            record
+            for record in records
+            if record.owner is not None and record.owner.kind == kind and made.fullmatch(record.owner.name)
         ]
 
     # --- places in queues, records and policies ---
@@ -262,7 +262,7 @@ class PodExplainer:
             namespace = await reader.own_namespace()
             in_force = await self._policies.in_force(reader)
         carried = [(pod.metadata.annotations or {}).get(HASH_ANNOTATION, "") for pod in pods]
-        hashes = [*(one.policy for one in records), *carried]
+        hashes = [*(record.policy for record in records), *carried]
         await self._policies.read(filter(None, hashes), self._source, reader)
         now_us = time.time_ns() // 1000
         return Surroundings(
@@ -283,8 +283,8 @@ def _text(error: UserError) -> str:
 
 def _newest(records: Iterable[DecisionRecord]) -> list[DecisionRecord]:
     """Return each record once, newest first."""
-    return sorted({one.id: one for one in records}.values(), key=lambda one: one.id, reverse=True)
+    return sorted({record.id: record for record in records}.values(), key=lambda record: record.id, reverse=True)
 
 
 def _owner_uids(pod: ReportedPod) -> set[str]:
-    return {one.uid for one in pod.metadata.owner_references or () if one.controller}
+    return {reference.uid for reference in pod.metadata.owner_references or () if reference.controller}

@@ -1,4 +1,4 @@
-"""Records of Pods at other processes: places of waiting Pods in queues, and the extenders' records."""
+"""Records of Pods in other processes: places of waiting Pods in queues, and the extenders' records."""
 
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote, urlencode
@@ -62,7 +62,7 @@ class PodRecords:
         self._url = url
         self._kubeconfig = kubeconfig
         self.missing = ""
-        """Why records may be missing from the last answer; "" if nothing is known to be."""
+        """Why records may be missing from the last answer; "" if none is known to be missing."""
 
     async def of(self, pods: Sequence[ReportedPod], around: Surroundings) -> Mapping[str, SchedulingRecord]:
         """Return the records of those Pods that are for the extender, by uid. UserError: no extender answers."""
@@ -70,14 +70,14 @@ class PodRecords:
         asked = [pod for pod in pods if _is_asked_about(pod, around)]
         if not asked:
             return {}
-        one = asked[0].metadata
-        query = {"uid": one.uid} if len(asked) == 1 else {"namespace": one.namespace, "limit": str(_LIMIT)}
+        first = asked[0].metadata
+        query = {"uid": first.uid} if len(asked) == 1 else {"namespace": first.namespace, "limit": str(_LIMIT)}
         async with open_extenders(self._url, self._kubeconfig) as extenders:
             bodies = await extenders.read(f"{_PATH}?{urlencode(query)}")
         found = merged(record for name, body in bodies.items() for record in _decoded(body, name))
         if extenders.silent:
             self.missing = "; ".join(extenders.silent)
-        elif one.uid not in found and len(asked) == 1:
+        elif first.uid not in found and len(asked) == 1:
             scheduler = asked[0].spec.scheduler_name or "default-scheduler"
             self.missing = (
                 f"no extender has a record of the Pod: its scheduler {scheduler} did not ask one since that started,"

@@ -19,7 +19,7 @@ _MOST = 10
 
 
 class RecordPolicies:
-    """Reads each policy once. What cannot be read is added to `unread`, with the reason."""
+    """Reads each policy once. Policies that cannot be read are added to `unread`, with the reason."""
 
     def __init__(self, given: CompiledPolicy | None, unread: dict[str, str]) -> None:
         """Create it. A `given` policy is used in place of the one in force."""

@@ -44,7 +44,7 @@ class NoServerError(UserError):
 
 @asynccontextmanager
 async def open_leader(where: ServerLocation) -> AsyncIterator[FoundServer]:
-    """Yield the process that releases waiting Pods, at the URL or the first found; UserError names all that was tried.
+    """Yield the process that releases waiting Pods, at the URL or the first found; UserError lists the places tried.
 
     Tried are the address in the installation's record, the Pod that Lease podgate-leader names, the Service behind the
     API server, and this machine.
@@ -73,7 +73,7 @@ async def _unhealthy(candidate: FoundServer) -> str:
 
 @asynccontextmanager
 async def open_server(where: ServerLocation) -> AsyncIterator[FoundServer]:
-    """Yield the server at the URL, or the first that answers; UserError names all that was tried.
+    """Yield the server at the URL, or the first that answers; UserError lists the places tried.
 
     Tried are the address in the installation's record, the Service behind the API server, and this machine.
     """

@@ -19,7 +19,7 @@ def manifest_files() -> dict[str, list[Json]]:
 
 
 def example_policy() -> str:
-    """Return the policy to begin with, which only warns."""
+    """Return the example policy, which only warns."""
     [config_map] = manifest_files()["20-policy.yaml"]
     text: str = config_map["data"][configmap.KEY]
     return text
@@ -39,7 +39,7 @@ def _parsed(folder: Traversable, prefix: str) -> "list[tuple[str, list[Json]]]":
             found += _parsed(entry, f"{prefix}{entry.name}/")
         elif entry.is_file() and entry.name.endswith(".yaml"):
             documents = yaml.load_all(entry.read_text(), _LOADER)
-            found.append((f"{prefix}{entry.name}", [one for one in documents if one]))
+            found.append((f"{prefix}{entry.name}", [document for document in documents if document]))
     return found
 
 

@@ -15,7 +15,7 @@ from webhook.support.kubeconfig import Kubeconfig
 
 
 async def read_live_policy(kubeconfig: Kubeconfig) -> bytes:
-    """Return the document. UserError: the cluster cannot be read, or has none."""
+    """Return the policy document. UserError: the cluster cannot be read, or has no policy."""
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
     client = await kubernetes.connect(kubeconfig)

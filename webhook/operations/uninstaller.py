@@ -76,10 +76,10 @@ class UninstallTerms:
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What a removal leaves for people to do."""
+    """Leftovers of a removal that people must handle."""
 
     pods: int
-    """Live Pods with Podgate's label, at most 500 are counted."""
+    """Live Pods with Podgate's label; at most 500 are counted."""
     flagged_nodes: tuple[str, ...]
     """Nodes whose kube-apiserver still reads the files of Podgate."""
     released: int
@@ -87,7 +87,7 @@ class Leftovers:
     server_url: str
     """The server outside the cluster, "" if the installation had none."""
     unscheduled: int = 0
-    """Pods without a node that name the scheduler which is gone, at most 500 are counted."""
+    """Pods without a node that name the removed scheduler; at most 500 are counted."""
 
 
 async def uninstall(kubeconfig: Kubeconfig, terms: UninstallTerms, progress: InstallProgress) -> Leftovers:
@@ -103,7 +103,7 @@ async def uninstall(kubeconfig: Kubeconfig, terms: UninstallTerms, progress: Ins
 
 
 class Uninstaller:
-    """Deletes what `install` applied and what Podgate created, of all ways to install, and releases waiting Pods."""
+    """Deletes the objects of every way to install and those that Podgate created, and releases waiting Pods."""
 
     def __init__(
         self, cluster: "ClusterObjects", gates: GateClient, terms: UninstallTerms, progress: InstallProgress
@@ -116,50 +116,50 @@ class Uninstaller:
         """Deleted CustomResourceDefinitions: the API server deletes their objects first, which may take minutes."""
 
     async def run(self) -> Leftovers:
-        namespace, record = [await self._cluster.get(one) for one in (NAMESPACE, RECORD)]
-        inside = [one for kind in removal.IN_NAMESPACE for one in await self._items(kind)] if namespace else []
+        namespace, record = [await self._cluster.get(reference) for reference in (NAMESPACE, RECORD)]
+        inside = [item for kind in removal.IN_NAMESPACE for item in await self._items(kind)] if namespace else []
         keeps_namespace = self._terms.keeps_namespace or self._terms.keeps_policy
-        others = [str(ObjectReference.of(one)) for one in inside if removal.is_others(one)]
+        others = [str(ObjectReference.of(document)) for document in inside if removal.is_others(document)]
         if others and not keeps_namespace:
             remedy = "move or delete them first, or give --keep-namespace, which removes all but the namespace and them"
-            if any("/sh.helm.release." in one for one in others):
+            if any("/sh.helm.release." in name for name in others):
                 remedy = "a Helm release is there: helm uninstall it first"
             raise UserError(f"{NAMESPACE}: contains objects that are not Podgate's: {', '.join(others)}", remedy)
         shipped = removal.removed(document for documents in manifest_files().values() for document in documents)
-        await self._delete(one for one in shipped if one.namespace != NAMESPACE.name)
+        await self._delete(reference for reference in shipped if reference.namespace != NAMESPACE.name)
         await self._delete(self._inside(inside))
         if namespace is not None and not keeps_namespace and removal.is_ours(namespace):
             await self._delete_namespace()
         await self._check_webhooks(shipped)
         released = await self._release_waiting()
-        for one in self._definitions:
-            await self._await_gone(one)
+        for definition in self._definitions:
+            await self._await_gone(definition)
         return await self._leftovers(released, InstallationRecord.of(record or {}).server_url)
 
     def _inside(self, found: Iterable[Json]) -> list[ObjectReference]:
         """Return the objects in the namespace that are deleted."""
         kept = removal.POLICIES if self._terms.keeps_policy else ()
-        ours = (ObjectReference.of(one) for one in found if removal.is_of_podgate(one))
-        return [one for one in ours if one.name not in kept]
+        ours = (ObjectReference.of(document) for document in found if removal.is_of_podgate(document))
+        return [reference for reference in ours if reference.name not in kept]
 
     async def _items(self, kind: ObjectReference) -> list[Json]:
         """Return the objects of a kind; a list does not repeat the kind in its items."""
         found = await self._cluster.items(kind)
-        return [{"apiVersion": kind.api_version, "kind": kind.kind, **one} for one in found]
+        return [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in found]
 
     async def _delete(self, references: Iterable[ObjectReference]) -> None:
-        for one in references:
-            live = await self._cluster.get(one)
+        for reference in references:
+            live = await self._cluster.get(reference)
             if live is None:
                 continue
-            if one.namespace != NAMESPACE.name and not removal.is_ours(live):
-                self._progress.on_object(one, "kept: it has no label app.kubernetes.io/name of Podgate")
+            if reference.namespace != NAMESPACE.name and not removal.is_ours(live):
+                self._progress.on_object(reference, "kept: it has no label app.kubernetes.io/name of Podgate")
                 continue
             if not self._terms.is_dry:
-                await self._cluster.delete(one)
-            self._progress.on_object(one, DELETED)
-            if one.kind == "CustomResourceDefinition" and not self._terms.is_dry:
-                self._definitions.append(one)
+                await self._cluster.delete(reference)
+            self._progress.on_object(reference, DELETED)
+            if reference.kind == "CustomResourceDefinition" and not self._terms.is_dry:
+                self._definitions.append(reference)
 
     async def _delete_namespace(self) -> None:
         self._progress.on_object(NAMESPACE, DELETED)
@@ -183,8 +183,12 @@ class Uninstaller:
 
     async def _check_webhooks(self, shipped: list[ObjectReference]) -> None:
         """Check that no running controller has created the webhook configurations again."""
-        webhooks = [one for one in shipped if one.kind.endswith("WebhookConfiguration")]
-        back = [str(one) for one in webhooks if not self._terms.is_dry and await self._cluster.get(one) is not None]
+        webhooks = [reference for reference in shipped if reference.kind.endswith("WebhookConfiguration")]
+        back = [
+            str(reference)
+            for reference in webhooks
+            if not self._terms.is_dry and await self._cluster.get(reference) is not None
+        ]
         if back:
             remedy = "stop podgate serve and podgate controller outside the cluster, and run this command again"
             raise UserError(f"{', '.join(back)}: created again after the removal", remedy)
@@ -196,7 +200,9 @@ class Uninstaller:
         count = len(waiting)
         while waiting and not self._terms.is_dry:
             slots = asyncio.Semaphore(_AT_ONCE)
-            failed = [one for one in await asyncio.gather(*(self._release(pod, slots) for pod in waiting)) if one]
+            failed = [
+                failure for failure in await asyncio.gather(*(self._release(pod, slots) for pod in waiting)) if failure
+            ]
             waiting = await self._waiting()
             if failed and waiting and asyncio.get_running_loop().time() >= end_seconds:
                 raise UserError(
@@ -209,7 +215,7 @@ class Uninstaller:
     async def _waiting(self) -> list[Json]:
         pods = await self._cluster.items(_PODS, fields=_UNSCHEDULED)
         return [
-            one for one in pods if any(gate["name"] == QUEUE_GATE for gate in one["spec"].get("schedulingGates", ()))
+            pod for pod in pods if any(gate["name"] == QUEUE_GATE for gate in pod["spec"].get("schedulingGates", ()))
         ]
 
     async def _release(self, pod: Json, slots: asyncio.Semaphore) -> str:
@@ -225,12 +231,16 @@ class Uninstaller:
     async def _leftovers(self, released: int, server_url: str) -> Leftovers:
         pods = await self._cluster.items(_PODS, SERVICE_LABEL, _COUNTED_MAX)
         api_servers = await self._cluster.items(_API_SERVERS, "component=kube-apiserver")
-        nodes = (one["spec"].get("nodeName", "?") for one in api_servers if _is_flagged(one))
+        nodes = (server["spec"].get("nodeName", "?") for server in api_servers if _is_flagged(server))
         unscheduled = await self._cluster.items(_PODS, most=_COUNTED_MAX, fields=_OF_SCHEDULER)
         return Leftovers(len(pods), tuple(sorted(nodes)), released, server_url, len(unscheduled))
 
 
 def _is_flagged(pod: Json) -> bool:
     """Return whether a kube-apiserver reads Podgate's files."""
-    words = [word for one in pod["spec"]["containers"] for word in (*one.get("command", ()), *one.get("args", ()))]
+    words = [
+        word
+        for container in pod["spec"]["containers"]
+        for word in (*container.get("command", ()), *container.get("args", ()))
+    ]
     return any(word.startswith(FLAG) and "podgate" in word for word in words)
