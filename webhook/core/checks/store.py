@@ -82,9 +82,8 @@ def _counters(facts: ClusterFacts) -> Iterator[tuple[str, Json]]:
 
 
 def _longest_window(row: Json) -> tuple[float, str]:
-    windows = [
-        window["window"] for window in row["windows"] if "surge" not in window
-    ]  # the limit on live Pods has no window
+    # A row with "surge" is the limit on live Pods, which has no window.
+    windows = [window["window"] for window in row["windows"] if "surge" not in window]
     lengths = [(Duration.parse(window).us / 1_000_000, window) for window in windows]
     return max(lengths, default=(0.0, ""))
 
