@@ -32,7 +32,7 @@ def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
 
 
 def requires(plan: PlacementPlan) -> bool:
-    """Return whether `violations` may find anything."""
+    """Return whether a Pod can violate the rules."""
     return plan.allow != _ANYTHING
 
 
