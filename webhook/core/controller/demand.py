@@ -70,4 +70,4 @@ def _denies_by_breaker(part: CompiledService) -> bool:
 
 
 def _priority(service: Service, policy: Policy) -> int:
-    return next((one.priority for one in policy.sla_classes if one.name == service.sla_class), 0)
+    return next((sla_class.priority for sla_class in policy.sla_classes if sla_class.name == service.sla_class), 0)

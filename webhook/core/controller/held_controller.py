@@ -11,7 +11,7 @@ from webhook.core.kubernetes.controllers import WORKLOAD_KINDS
 from webhook.core.kubernetes.pod import OwnerReference, Pod, PodMetadata, PodSpec
 from webhook.core.placement import SERVICE_LABEL
 
-CREATING_KINDS = {one.kind: one for one in WORKLOAD_KINDS if not one.maker}
+CREATING_KINDS = {kind.kind: kind for kind in WORKLOAD_KINDS if not kind.maker}
 """Kinds whose controllers create Pods themselves, by name."""
 
 _HOLDING = frozenset({Code.QUOTA_EXCEEDED, Code.BREAKER_OPEN, Code.BREAKER_PROBING, Code.STORE_UNAVAILABLE})

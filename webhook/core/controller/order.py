@@ -168,14 +168,14 @@ class ReleaseOrder:
             lifts_us, lanes = steps * member.ageing_us, self._lanes[member.service].values()
             if not any(len(lane) and lane.first().since_us + lifts_us <= first[0] for lane in lanes):
                 continue  # of hundreds of services in a pool, few have the oldest Pods
-            for one in self._candidates(member.service, now_us):
-                lifted = one.pod.since_us + lifts_us, one.pod.uid
+            for candidate in self._candidates(member.service, now_us):
+                lifted = candidate.pod.since_us + lifts_us, candidate.pod.uid
                 if lifted < first:
-                    found, first = one, lifted
+                    found, first = candidate, lifted
         return found
 
     def _members_below(self, rank: int) -> list[tuple[Member, int]]:
-        steps = {below: sum(rank < one <= below for one in self._turns) for below in self._turns}
+        steps = {below: sum(rank < other <= below for other in self._turns) for below in self._turns}
         return [(member, steps[member.rank]) for member in self._members.values() if member.rank > rank]
 
     def _candidates(self, service: str, now_us: int) -> Iterator[_Candidate]:

@@ -40,24 +40,24 @@ def select(held: Iterable[HeldController], free: FreeCapacity, now_us: int, most
     Room for those that were just woken stays reserved: their Pods may not be charged yet. What a pool frees is for the
     first controller that waits for it, even if a Pod of a later one is smaller.
     """
-    ordered = sorted(held, key=lambda one: one.order)
-    for one in ordered:
-        if not one.settled:
-            free.take(one.demand, one.missing)
+    ordered = sorted(held, key=lambda controller: controller.order)
+    for controller in ordered:
+        if not controller.settled:
+            free.take(controller.demand, controller.missing)
     woken: list[HeldController] = []
     due_us: dict[str, int] = {}
-    for one in ordered:
+    for controller in ordered:
         moment_us = 0
-        pods = min(one.missing, free.pods(one.demand))
-        if not one.settled or one.next_us > now_us:
-            moment_us = one.next_us
+        pods = min(controller.missing, free.pods(controller.demand))
+        if not controller.settled or controller.next_us > now_us:
+            moment_us = controller.next_us
         elif pods and len(woken) < most:
-            free.take(one.demand, pods)
-            woken.append(one)
+            free.take(controller.demand, pods)
+            woken.append(controller)
             continue
         elif not pods:
-            moment_us = free.free_at_us(one.demand)
-            free.keep_pool(one.demand)
-        tag = one.demand.tag
+            moment_us = free.free_at_us(controller.demand)
+            free.keep_pool(controller.demand)
+        tag = controller.demand.tag
         due_us[tag] = min(due_us.get(tag, moment_us), moment_us)
     return Selection(woken, due_us)

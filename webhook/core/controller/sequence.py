@@ -57,7 +57,7 @@ def release_sequence(
             for name in services
         ]
         of_class = list(_merged(lanes, sorted(lifted[rank]), members, natives[rank]))
-        done.update(one.pod.uid for one in of_class)
+        done.update(queued.pod.uid for queued in of_class)
         found += of_class
     paused.sort(key=lambda pod: (members[pod.service].rank, pod.by_priority))
     return [*found, *(QueuedPod(pod, is_lifted=False) for pod in paused)]
