@@ -42,11 +42,15 @@ def admission_records(facts: PodFacts) -> AdmissionRecords:
 
 
 def _records_of(facts: PodFacts, *, is_dry: bool) -> AdmissionRecords:
-    created = [one for one in facts.records if one.operation == "CREATE" and one.dry_run is is_dry and not one.workload]
-    validate = next((one for one in created if one.half is Half.VALIDATE and _is_about(one, facts)), None)
+    created = [
+        record
+        for record in facts.records
+        if record.operation == "CREATE" and record.dry_run is is_dry and not record.workload
+    ]
+    validate = next((record for record in created if record.half is Half.VALIDATE and _is_about(record, facts)), None)
     if validate is not None:
         return AdmissionRecords(_mutate_of(validate, created), validate)
-    return AdmissionRecords(next((one for one in created if _is_named(one, facts)), None), None)
+    return AdmissionRecords(next((record for record in created if _is_named(record, facts)), None), None)
 
 
 def _is_about(record: DecisionRecord, facts: PodFacts) -> bool:
@@ -62,7 +66,7 @@ def _is_named(record: DecisionRecord, facts: PodFacts) -> bool:
         return False
     if facts.pod is None:
         return record.name == facts.name
-    owners = {one.uid for one in facts.pod.metadata.owner_references or ()}
+    owners = {reference.uid for reference in facts.pod.metadata.owner_references or ()}
     is_same_owner = record.owner is None if not owners else record.owner is not None and record.owner.uid in owners
     return is_same_owner and record.name in {facts.name, facts.pod.metadata.generate_name}
 
@@ -70,16 +74,16 @@ def _is_named(record: DecisionRecord, facts: PodFacts) -> bool:
 def _mutate_of(validate: DecisionRecord, created: Sequence[DecisionRecord]) -> DecisionRecord | None:
     """Return the mutating record of a validating one: of the same trace, or else the newest before it."""
     candidates = [
-        one
-        for one in created
-        if one.half is Half.MUTATE
-        and one.namespace == validate.namespace
-        and one.owner == validate.owner
-        and one.name
-        and validate.name.startswith(one.name)
-        and one.at <= validate.at
+        record
+        for record in created
+        if record.half is Half.MUTATE
+        and record.namespace == validate.namespace
+        and record.owner == validate.owner
+        and record.name
+        and validate.name.startswith(record.name)
+        and record.at <= validate.at
     ]
-    traced = [one for one in candidates if one.trace_id and one.trace_id == validate.trace_id]
+    traced = [record for record in candidates if record.trace_id and record.trace_id == validate.trace_id]
     return next(iter(traced or candidates), None)
 
 
@@ -104,7 +108,7 @@ def reported_admission(records: AdmissionRecords, around: Surroundings) -> Admis
         exemption=record.exemption,
         degraded=records.mutate.degraded if records.mutate is not None else record.degraded,
         uncounted=record.uncounted,
-        findings=tuple(f"{one.mode}: {one.code}: {one.message}" for one in _not_enforced(record)),
+        findings=tuple(f"{finding.mode}: {finding.code}: {finding.message}" for finding in _not_enforced(record)),
         overrides=tuple(str(entry) for entry in record.override_entries),
         trace_id=record.trace_id,
         overload=records.mutate.overload if records.mutate is not None else record.overload,
@@ -113,7 +117,7 @@ def reported_admission(records: AdmissionRecords, around: Surroundings) -> Admis
 
 
 def _not_enforced(record: DecisionRecord) -> Iterator[Any]:
-    return (one for one in record.findings if one.mode is not Mode.ENFORCE)
+    return (finding for finding in record.findings if finding.mode is not Mode.ENFORCE)
 
 
 def admission_without_record(pod: ReportedPod, namespace: str, around: Surroundings) -> AdmissionReport | None:
@@ -146,7 +150,7 @@ def admission_without_record(pod: ReportedPod, namespace: str, around: Surroundi
 
 def _needs_labels(policy: CompiledPolicy) -> bool:
     """Whether services match by labels of namespaces."""
-    return any(one.match.namespace_selector is not None for one in policy.services.values())
+    return any(service.match.namespace_selector is not None for service in policy.services.values())
 
 
 def _exemption(pod: ReportedPod, namespace: str, policy: CompiledPolicy) -> str:
@@ -156,7 +160,7 @@ def _exemption(pod: ReportedPod, namespace: str, policy: CompiledPolicy) -> str:
     if is_exempt_runtime_class(Pod(pod.metadata, pod.spec), policy.policy):
         return "runtimeClass"
     owners = pod.metadata.owner_references or ()
-    if policy.policy.exemptions.daemon_sets and any(one.kind == "DaemonSet" and one.controller for one in owners):
+    if policy.policy.exemptions.daemon_sets and any(owner.kind == "DaemonSet" and owner.controller for owner in owners):
         return "daemonSet"
     return ""
 
@@ -166,7 +170,7 @@ def why_service(policy: CompiledPolicy | None, service: str) -> str:
     if policy is None or service not in policy.services:
         return ""
     match = policy.services[service].match
-    place = [one.name for one in policy.policy.services].index(service)
+    place = [listed.name for listed in policy.policy.services].index(service)
     parts = ["any namespace"] if match.any_namespace else []
     parts += [f"namespaces {', '.join(match.namespaces)}"] if match.namespaces else []
     if match.namespace_selector is not None:

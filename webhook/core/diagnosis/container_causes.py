@@ -37,10 +37,10 @@ _NOT_STARTED = frozenset({"CreateContainerError", "RunContainerError", "StartErr
 
 
 def failure_of(
-    pod: ReportedPod, one: ReportedContainer, shown: ContainerReport, events: Sequence[ReportedEvent]
+    pod: ReportedPod, container: ReportedContainer, shown: ContainerReport, events: Sequence[ReportedEvent]
 ) -> tuple[ContainerReport, str]:
     """Return what a failed container shows, with its true cause, and the remedy."""
-    ended = _last_end(one)
+    ended = _last_end(container)
     if shown.state in _IMAGE_REASONS:
         return _image(shown, events)
     if shown.state == _CONFIGURATION:
@@ -49,36 +49,38 @@ def failure_of(
         return _out_of_memory(pod, shown)
     if shown.state in _NOT_STARTED or (ended is not None and ended.reason in _NOT_STARTED):
         message = shown.message if shown.state in _NOT_STARTED or ended is None else ended.message or shown.message
-        return replace(shown, message=message), f"correct command, args or mounts of container {one.name}"
-    probe = None if ended is None else _killed_by(pod, one, ended, events)
+        return replace(shown, message=message), f"correct command, args or mounts of container {container.name}"
+    probe = None if ended is None else _killed_by(pod, container, ended, events)
     if probe is not None:
         return replace(shown, message=f"killed: {probe.text}"), probe.remedy
     if ended is not None and ended.message and shown.message.startswith("back-off"):
         shown = replace(shown, message=" ".join(ended.message.split()))
-    return shown, _logs(pod, one)
+    return shown, _logs(pod, container)
 
 
-def probe_of(pod: ReportedPod, one: ReportedContainer, events: Sequence[ReportedEvent]) -> Cause | None:
+def probe_of(pod: ReportedPod, container: ReportedContainer, events: Sequence[ReportedEvent]) -> Cause | None:
     """Return the newest failure of a probe since a running container started; None without one."""
-    running = one.state.running if one.state is not None else None
-    return None if running is None else _probe(_unhealthy(pod, one, events), running.started_at or "", one.name)
+    running = container.state.running if container.state is not None else None
+    if running is None:
+        return None
+    return _probe(_unhealthy(pod, container, events), running.started_at or "", container.name)
 
 
 def _killed_by(
-    pod: ReportedPod, one: ReportedContainer, ended: TerminatedReport, events: Sequence[ReportedEvent]
+    pod: ReportedPod, container: ReportedContainer, ended: TerminatedReport, events: Sequence[ReportedEvent]
 ) -> Cause | None:
     """Return the failure of a probe for which the kubelet killed the last run of a container."""
     until = ended.finished_at or "9"
     failures = [
         event
-        for event in _unhealthy(pod, one, events)
+        for event in _unhealthy(pod, container, events)
         if (event.message or "").startswith(_KILLING) and event.at <= until
     ]
-    return _probe(failures, ended.started_at or "", one.name) if ended.exit_code in {137, 143} else None
+    return _probe(failures, ended.started_at or "", container.name) if ended.exit_code in {137, 143} else None
 
 
 def _probe(failures: Sequence[ReportedEvent], since: str, container: str) -> Cause | None:
-    newest = max((one for one in failures if one.at >= since), key=lambda one: one.at, default=None)
+    newest = max((event for event in failures if event.at >= since), key=lambda event: event.at, default=None)
     found = None if newest is None else _PROBE.match(newest.message or "")
     if newest is None or found is None:
         return None
@@ -87,10 +89,10 @@ def _probe(failures: Sequence[ReportedEvent], since: str, container: str) -> Cau
     return Cause(text, f"repair what the probe asks of container {container}, or correct its {field}")
 
 
-def _unhealthy(pod: ReportedPod, one: ReportedContainer, events: Sequence[ReportedEvent]) -> list[ReportedEvent]:
+def _unhealthy(pod: ReportedPod, container: ReportedContainer, events: Sequence[ReportedEvent]) -> list[ReportedEvent]:
     is_only = len(pod.spec.containers or ()) <= 1
     unhealthy = [event for event in events if event.reason == "Unhealthy"]
-    return _of(one.name, unhealthy, is_only=is_only)
+    return _of(container.name, unhealthy, is_only=is_only)
 
 
 def _of(container: str, events: Sequence[ReportedEvent], *, is_only: bool = False) -> list[ReportedEvent]:
@@ -101,8 +103,8 @@ def _of(container: str, events: Sequence[ReportedEvent], *, is_only: bool = Fals
 
 def _image(shown: ContainerReport, events: Sequence[ReportedEvent]) -> tuple[ContainerReport, str]:
     """Return the image's failure; older kubelets tell why only in an Event."""
-    failures = [one for one in events if (one.message or "").startswith(_PULL_FAILED)]
-    newest = max(_of(shown.name, failures), key=lambda one: one.at, default=None)
+    failures = [event for event in events if (event.message or "").startswith(_PULL_FAILED)]
+    newest = max(_of(shown.name, failures), key=lambda event: event.at, default=None)
     if newest is not None and shown.message.startswith("Back-off") and ": " not in shown.message:
         shown = replace(shown, message=newest.message or "")
     found = (remedy for pattern, remedy in _IMAGE_REMEDIES if re.search(pattern, shown.message, re.IGNORECASE))
@@ -120,7 +122,7 @@ def _configuration_remedy(pod: ReportedPod, shown: ContainerReport) -> str:
 
 def _out_of_memory(pod: ReportedPod, shown: ContainerReport) -> tuple[ContainerReport, str]:
     containers = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
-    spec = next((one for one in containers if one.name == shown.name), None)
+    spec = next((container for container in containers if container.name == shown.name), None)
     limits = spec.resources.limits if spec is not None and spec.resources is not None else None
     limit = (limits or {}).get("memory")
     if limit is None:
@@ -131,12 +133,12 @@ def _out_of_memory(pod: ReportedPod, shown: ContainerReport) -> tuple[ContainerR
     return replace(shown, state=_OUT_OF_MEMORY, message=text), remedy
 
 
-def _last_end(one: ReportedContainer) -> TerminatedReport | None:
-    states = (one.state, one.last_state)
+def _last_end(container: ReportedContainer) -> TerminatedReport | None:
+    states = (container.state, container.last_state)
     return next((found for state in states if state is not None and (found := state.terminated) is not None), None)
 
 
-def _logs(pod: ReportedPod, one: ReportedContainer) -> str:
-    is_ended = one.state is not None and one.state.terminated is not None
+def _logs(pod: ReportedPod, container: ReportedContainer) -> str:
+    is_ended = container.state is not None and container.state.terminated is not None
     previous = "" if is_ended else " --previous"
-    return f"read kubectl logs {pod.metadata.name} -c {one.name} -n {pod.metadata.namespace}{previous}"
+    return f"read kubectl logs {pod.metadata.name} -c {container.name} -n {pod.metadata.namespace}{previous}"

@@ -77,31 +77,34 @@ def _remedy(namespace: str, found: CreateFailure) -> str:
     if found.webhook:
         return f"change the Pod template as webhook {found.webhook} asks"
     for pattern, remedy in _REMEDIES:
-        if one := pattern.search(found.message):
-            return remedy.format(namespace=namespace, **one.groupdict())
+        if match := pattern.search(found.message):
+            return remedy.format(namespace=namespace, **match.groupdict())
     return ""
 
 
 def _absent_class(facts: WorkloadFacts, message: str, around: Surroundings) -> Cause | None:
     """Return which class does not exist, and who names it: the policy's service, or the Pod template."""
-    for one in _CLASS_FIELDS:
-        found = one.absent.search(message)
+    for class_field in _CLASS_FIELDS:
+        found = class_field.absent.search(message)
         if found is None:
             continue
         name, writers = found[1], _services(facts, around)
         plans = ((service, service.placement_plan) for service in writers)
-        writer = next((service for service, plan in plans if plan is not None and one.of_plan(plan) == name), None)
+        writer = next(
+            (service for service, plan in plans if plan is not None and class_field.of_plan(plan) == name), None
+        )
+        kind, field = class_field.kind, class_field.field
         if writer is None:
-            remedy = f"create {one.kind} {name}, or correct spec.{one.field} in the Pod template"
+            remedy = f"create {kind} {name}, or correct spec.{field} in the Pod template"
             return Cause(f"not by Podgate: {message}", remedy)
-        text = f"{one.kind} {name} does not exist, and service {writer.name} writes it (placement.{one.field})"
-        return Cause(text, f"create {one.kind} {name}, or change placement.{one.field} of service {writer.name}")
+        text = f"{kind} {name} does not exist, and service {writer.name} writes it (placement.{field})"
+        return Cause(text, f"create {kind} {name}, or change placement.{field} of service {writer.name}")
     return None
 
 
 def _services(facts: WorkloadFacts, around: Surroundings) -> Iterator[Service]:
     """Yield the service that may have rewritten the Pod: by the newest record, without one by the policy in force."""
-    record = next((one for one in facts.records if one.half is Half.MUTATE and not one.dry_run), None)
+    record = next((record for record in facts.records if record.half is Half.MUTATE and not record.dry_run), None)
     policy = around.policy(record.policy) if record is not None else around.in_force
     if policy is None:
         return

@@ -123,7 +123,7 @@ def denied_token(codes: Sequence[str], limits: Sequence[RecordedLimit] = ()) -> 
     code = codes[0] if codes else ""
     if code == Code.BREAKER_OPEN:
         return Fate.BREAKER_OPEN
-    over = {one.of for one in limits if one.over}
+    over = {limit.of for limit in limits if limit.over}
     return Fate.WAITING_FOR_LIVE_PODS if code == Code.QUOTA_EXCEEDED and over == {Holder.STANDING} else Fate.DENIED
 
 
@@ -145,9 +145,9 @@ def _of_pod(facts: PodFacts, pod: ReportedPod, records: AdmissionRecords, around
         summary = f"{why}; {state.token} {summary}"
     if token is Fate.WAITING_FOR_QUOTA and (ended := expired_kept(facts, pod, admission, around)):
         token, summary = Fate.EXPIRED, ended
-    owners = [one for one in pod.metadata.owner_references or () if one.controller]
+    owners = [reference for reference in pod.metadata.owner_references or () if reference.controller]
     owner = f"{owners[0].kind}/{owners[0].name}" if owners else ""
-    warnings = sorted((one for one in facts.events if _tells_more(one)), key=lambda one: one.at, reverse=True)
+    warnings = sorted((event for event in facts.events if _tells_more(event)), key=lambda event: event.at, reverse=True)
     report = Report(
         token,
         summary,
@@ -162,7 +162,7 @@ def _of_pod(facts: PodFacts, pod: ReportedPod, records: AdmissionRecords, around
         start=StartReport(
             pod.status.phase,
             containers_of(pod),
-            tuple(f"{one.at} {one.reason}: {one.message}" for one in warnings[:_MOST_EVENTS]),
+            tuple(f"{event.at} {event.reason}: {event.message}" for event in warnings[:_MOST_EVENTS]),
         ),
         unread=dict(around.unread),
     )
@@ -210,7 +210,11 @@ def _notes(records: AdmissionRecords, around: Surroundings) -> tuple[Note, ...]:
 
 def _rules(records: AdmissionRecords, notes: tuple[Note, ...], around: Surroundings) -> tuple[dict[str, str], ...]:
     """Return the finding of each stage and rule, as `review --explain` does; () for a Pod too large for a record."""
-    known = [(one, policy) for one in records if one is not None and (policy := around.policy(one.policy)) is not None]
+    known = [
+        (record, policy)
+        for record in records
+        if record is not None and (policy := around.policy(record.policy)) is not None
+    ]
     final = records.validate.pod if records.validate is not None else None
     is_gated = final is not None and has_queue_gate(final)
     try:

@@ -22,7 +22,7 @@ def refused_by_extender(record: SchedulingRecord | None, message: str) -> str:
     attempt = None if record is None else record.filter
     if record is None or attempt is None or attempt.passed or not attempt.refused:
         return ""
-    if not any(one.reason in message for one in attempt.refused):
+    if not any(rule.reason in message for rule in attempt.refused):
         return ""  # since then the scheduler found no node that it could ask about
     return f"refused by {_EXTENDER}: {'; '.join(refusal_texts(record))}"
 
@@ -42,13 +42,13 @@ def attempt_text(record: SchedulingRecord) -> str:
 def refusal_texts(record: SchedulingRecord) -> list[str]:
     """Return a text for each rule that refused nodes, with the figures of a few."""
     would = "" if record.mode is Mode.ENFORCE else "not enforced: "
-    return [would + _refusal(one) for one in (record.filter.refused if record.filter is not None else ())]
+    return [would + _refusal(rule) for rule in (record.filter.refused if record.filter is not None else ())]
 
 
 def zone_texts(record: SchedulingRecord) -> list[str]:
     """Return for a few nodes that were refused for their NUMA zones what was asked of one zone, and free in each."""
     refused = record.filter.refused if record.filter is not None else ()
-    return [_zones(node.node, node.zones) for one in refused for node in one.nodes if node.zones is not None]
+    return [_zones(node.node, node.zones) for rule in refused for node in rule.nodes if node.zones is not None]
 
 
 def score_texts(record: SchedulingRecord) -> list[str]:
@@ -57,9 +57,10 @@ def score_texts(record: SchedulingRecord) -> list[str]:
     if score is None:
         return [f"none: {why}"] if (why := _unscored(record)) else []
     return [
-        f"{one.node} {one.score} of {SCORE_MAX}: free cpu {one.free_cpu:.2f}, free memory {one.free_memory:.2f},"
-        f" latency {one.latency:.2f}, near {one.near:.2f} ({_origin(one.load)})"
-        for one in score.best
+        f"{scored.node} {scored.score} of {SCORE_MAX}: free cpu {scored.free_cpu:.2f},"
+        f" free memory {scored.free_memory:.2f}, latency {scored.latency:.2f}, near {scored.near:.2f}"
+        f" ({_origin(scored.load)})"
+        for scored in score.best
     ]
 
 
@@ -80,7 +81,7 @@ def _unscored(record: SchedulingRecord) -> str:
 
 
 def _zones(node: str, zones: ZoneFigures) -> str:
-    free = "; ".join(f"zone {number} has {_amounts(one)} free" for number, one in enumerate(zones.free))
+    free = "; ".join(f"zone {number} has {_amounts(zone)} free" for number, zone in enumerate(zones.free))
     return f"{node}: {_amounts(zones.asked)} asked of one zone; {free or 'there is no zone'}"
 
 
@@ -95,17 +96,17 @@ def _choice(record: SchedulingRecord) -> str:
     score = record.newest_score
     if score is None:
         return ""
-    own = next((one.score for one in score.best if one.node == record.node), None)
+    own = next((scored.score for scored in score.best if scored.node == record.node), None)
     if own is not None and own == score.best[0].score:
         return f", with the best score of {_nodes(score.asked)}"
     return ", by kube-scheduler's own scores: others had more of the extender's"
 
 
-def _refusal(one: RuleRefusals) -> str:
-    what = one.reason.removeprefix(_COUNTED)
-    shown = ", ".join(_node(node, one.limit) for node in one.nodes)
-    more = f", and {one.count - len(one.nodes)} more" if one.count > len(one.nodes) else ""
-    return f"{_nodes(one.count)}{what} ({shown}{more})"
+def _refusal(rule: RuleRefusals) -> str:
+    what = rule.reason.removeprefix(_COUNTED)
+    shown = ", ".join(_node(node, rule.limit) for node in rule.nodes)
+    more = f", and {rule.count - len(rule.nodes)} more" if rule.count > len(rule.nodes) else ""
+    return f"{_nodes(rule.count)}{what} ({shown}{more})"
 
 
 def _node(node: RefusedNode, limit: float | None) -> str:

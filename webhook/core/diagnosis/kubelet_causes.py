@@ -35,8 +35,8 @@ _PROGRESS = frozenset({"Pulling", "Pulled", "Created", "Started", "SuccessfulAtt
 
 def stall_of(pod: ReportedPod, events: Sequence[ReportedEvent]) -> Cause | None:
     """Return why no container has started, if the newest Event of the kubelet tells it."""
-    told = [one for one in events if (one.reason or "") in _VOLUMES | _SANDBOX | _PROGRESS]
-    newest = max(told, key=lambda one: (one.at, one.reason in _PROGRESS), default=None)
+    told = [event for event in events if (event.reason or "") in _VOLUMES | _SANDBOX | _PROGRESS]
+    newest = max(told, key=lambda event: (event.at, event.reason in _PROGRESS), default=None)
     if newest is None or newest.reason in _PROGRESS:
         return None
     message = " ".join((newest.message or "").split())

@@ -83,8 +83,8 @@ def _policy_terms(service: Service | None, final: PodSpec) -> Iterator[_Term]:
         elif entry.kind is EntryKind.REQUIRED_NODES and entry.alone.placement_plan is not None:
             terms = tuple(
                 NodeSelectorTerm(
-                    tuple(one.requirement for one in required.asked if not one.is_field),
-                    tuple(one.requirement for one in required.asked if one.is_field),
+                    tuple(asked.requirement for asked in required.asked if not asked.is_field),
+                    tuple(asked.requirement for asked in required.asked if asked.is_field),
                 )
                 for required in entry.alone.placement_plan.required
             )
@@ -113,7 +113,7 @@ def _own_terms(final: PodSpec, original: PodSpec | None, service: Service | None
     terms = required_terms(original) if original is not None else required_terms(final)
     # Of several ORed terms of a policy it cannot be told which one was added where: then the Pod's terms stay whole.
     if original is None and plan is not None and len(plan.required) == 1 and terms:
-        asked = {_plain(one.requirement) for one in plan.required[0].asked}
+        asked = {_plain(required.requirement) for required in plan.required[0].asked}
         left = tuple(_without(term, asked) for term in terms)
         if any(_is_empty(after) and not _is_empty(before) for before, after in zip(terms, left, strict=True)):
             return  # one of the ORed terms is the policy's alone
@@ -124,13 +124,13 @@ def _own_terms(final: PodSpec, original: PodSpec | None, service: Service | None
 
 def _without(term: NodeSelectorTerm, asked: set[tuple[str, str, frozenset[str]]]) -> NodeSelectorTerm:
     return NodeSelectorTerm(
-        tuple(one for one in term.match_expressions or () if _plain(one) not in asked),
-        tuple(one for one in term.match_fields or () if _plain(one) not in asked),
+        tuple(requirement for requirement in term.match_expressions or () if _plain(requirement) not in asked),
+        tuple(requirement for requirement in term.match_fields or () if _plain(requirement) not in asked),
     )
 
 
-def _plain(one: NodeRequirement) -> tuple[str, str, frozenset[str]]:
-    return one.key, one.operator, frozenset(one.values or ())
+def _plain(requirement: NodeRequirement) -> tuple[str, str, frozenset[str]]:
+    return requirement.key, requirement.operator, frozenset(requirement.values or ())
 
 
 def _selector(by: str, key: str, value: str) -> _Term:
@@ -139,7 +139,10 @@ def _selector(by: str, key: str, value: str) -> _Term:
 
 def _any_of(by: str, terms: Sequence[NodeSelectorTerm]) -> _Term:
     text = " or ".join(
-        " and ".join(requirement_text(one) for one in (*(term.match_expressions or ()), *(term.match_fields or ())))
+        " and ".join(
+            requirement_text(requirement)
+            for requirement in (*(term.match_expressions or ()), *(term.match_fields or ()))
+        )
         for term in terms
     )
 

@@ -71,7 +71,7 @@ class ReportedPod(Struct, frozen=True):
     status: ReportedPodStatus = ReportedPodStatus()
 
     def condition(self, name: str) -> StatusCondition | None:
-        return next((one for one in self.status.conditions or () if one.type == name), None)
+        return next((condition for condition in self.status.conditions or () if condition.type == name), None)
 
 
 class EventSubject(Struct, frozen=True, rename="camel"):
@@ -152,7 +152,7 @@ class ReportedOwner(Struct, frozen=True):
     def is_over(self) -> bool:
         """Whether a Job has completed or failed."""
         ends = {"Complete", "Failed"}
-        return any(one.type in ends and one.status == "True" for one in self.status.conditions or ())
+        return any(condition.type in ends and condition.status == "True" for condition in self.status.conditions or ())
 
 
 class MakerSpec(Struct, frozen=True, rename="camel"):

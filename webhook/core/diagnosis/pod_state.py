@@ -126,7 +126,7 @@ def scheduling_of(pod: ReportedPod) -> SchedulingReport:
 
 
 def containers_of(pod: ReportedPod) -> tuple[ContainerReport, ...]:
-    return tuple(_container(one) for one in _all(pod))
+    return tuple(_container(container) for container in _all(pod))
 
 
 def _unscheduled(
@@ -168,7 +168,7 @@ def _side(nodes: NodesReport) -> str:
     if not nodes.total:
         return "the cluster has no nodes"
     if not nodes.policy_leaves:
-        first = next(one for one in nodes.policy if not one.left)
+        first = next(entry for entry in nodes.policy if not entry.left)
         return f"by the policy: {first.by} ({first.requirement}) leaves 0 of {nodes.total} nodes"
     if not nodes.own_leave:
         return _of_own_terms(nodes)
@@ -178,14 +178,14 @@ def _side(nodes: NodesReport) -> str:
             f" its own terms {nodes.own_leave}, and none fits both"
         )
     if not nodes.left:
-        taints = ", ".join(f"{one.by} on {one.fit}" for one in nodes.taints)
+        taints = ", ".join(f"{taint.by} on {taint.fit}" for taint in nodes.taints)
         return f"by taints: {taints} of the {nodes.both_leave} nodes that fit its terms"
     return ""
 
 
 def _of_own_terms(nodes: NodesReport) -> str:
     """Return which term of the Pod fits no node; it may be the policy's if the policy that rewrote it is not known."""
-    first = min(nodes.own, key=lambda one: one.fit)
+    first = min(nodes.own, key=lambda term: term.fit)
     text = f"{first.by} ({first.requirement}) fits {first.fit} of {nodes.total} nodes"
     if not nodes.unknown_policy:
         return f"by its own terms: {text}"
@@ -211,42 +211,44 @@ def _started(
     return _not_ready(pod, containers, events)
 
 
-def _is_failed(one: ReportedContainer) -> bool:
-    states = one.state
+def _is_failed(container: ReportedContainer) -> bool:
+    states = container.state
     if states is not None and states.waiting is not None:
         return (states.waiting.reason or "") not in _EXPECTED
     is_ended = states is not None and states.terminated is not None
-    return not one.ready and (is_ended or one.restart_count > 0)
+    return not container.ready and (is_ended or container.restart_count > 0)
 
 
-def _failed(pod: ReportedPod, one: ReportedContainer, events: Sequence[ReportedEvent]) -> PodState:
-    probe = probe_of(pod, one, events)
+def _failed(pod: ReportedPod, container: ReportedContainer, events: Sequence[ReportedEvent]) -> PodState:
+    probe = probe_of(pod, container, events)
     if probe is not None:
         return PodState(Fate.FAILED, *probe)
-    shown, remedy = failure_of(pod, one, _container(one), events)
+    shown, remedy = failure_of(pod, container, _container(container), events)
     return PodState(Fate.FAILED, _line(shown), remedy)
 
 
 def _not_ready(pod: ReportedPod, containers: Sequence[ReportedContainer], events: Sequence[ReportedEvent]) -> PodState:
     """Return why a Pod on a node, of which no container has failed, is not ready."""
-    late = [one for one in containers if not one.ready]
-    probe = next((found for one in late if (found := probe_of(pod, one, events)) is not None), None)
+    late = [container for container in containers if not container.ready]
+    probe = next((found for container in late if (found := probe_of(pod, container, events)) is not None), None)
     if probe is not None:
         return PodState(Fate.STARTING, f"on {pod.spec.node_name}, not ready yet: {probe.text}", probe.remedy)
-    stall = None if any(one.state and one.state.running for one in containers) else stall_of(pod, events)
+    stall = (
+        None if any(container.state and container.state.running for container in containers) else stall_of(pod, events)
+    )
     if stall is not None:
         return PodState(Fate.FAILED, *stall)
     ready = pod.condition("Ready")
     if containers and not late and ready is not None and ready.message:
         return PodState(Fate.STARTING, f"on {pod.spec.node_name}, not ready yet: {ready.message}")
-    names = ", ".join(one.name for one in late) or "all containers"
+    names = ", ".join(container.name for container in late) or "all containers"
     return PodState(Fate.STARTING, f"on {pod.spec.node_name}, not ready yet: {names}")
 
 
 def _ended_badly(pod: ReportedPod, events: Sequence[ReportedEvent]) -> PodState:
     if pod.status.reason or pod.status.message:
         return PodState(Fate.FAILED, ": ".join(text for text in (pod.status.reason, pod.status.message) if text))
-    ended = next((one for one in _all(pod) if _container(one).exit_code), None)
+    ended = next((container for container in _all(pod) if _container(container).exit_code), None)
     return PodState(Fate.FAILED, "a container ended with an error") if ended is None else _failed(pod, ended, events)
 
 
@@ -261,27 +263,31 @@ def _line(container: ContainerReport) -> str:
     return ": ".join(parts)[:_SUMMARY_MAX]
 
 
-def _container(one: ReportedContainer) -> ContainerReport:
-    states = one.state
-    ended = (states and states.terminated) or (one.last_state and one.last_state.terminated) or None
+def _container(container: ReportedContainer) -> ContainerReport:
+    states = container.state
+    ended = (states and states.terminated) or (container.last_state and container.last_state.terminated) or None
     exit_code = ended.exit_code if ended is not None else None
     if states is not None and states.waiting is not None:
-        return _with_reason(one, states.waiting, "waiting", exit_code)
+        return _with_reason(container, states.waiting, "waiting", exit_code)
     if states is not None and states.terminated is not None:
-        return _with_reason(one, states.terminated, "terminated", exit_code)
-    return ContainerReport(one.name, "ready" if one.ready else "running, not ready", "", one.restart_count, exit_code)
+        return _with_reason(container, states.terminated, "terminated", exit_code)
+    return ContainerReport(
+        container.name, "ready" if container.ready else "running, not ready", "", container.restart_count, exit_code
+    )
 
 
 def _with_reason(
-    one: ReportedContainer, state: WaitingReport | TerminatedReport, default: str, exit_code: int | None
+    container: ReportedContainer, state: WaitingReport | TerminatedReport, default: str, exit_code: int | None
 ) -> ContainerReport:
-    return ContainerReport(one.name, state.reason or default, state.message or "", one.restart_count, exit_code)
+    return ContainerReport(
+        container.name, state.reason or default, state.message or "", container.restart_count, exit_code
+    )
 
 
 def _all(pod: ReportedPod) -> Iterator[ReportedContainer]:
     """Yield the containers that matter: an init container only until it has ended well."""
-    for one in pod.status.init_container_statuses or ():
-        ended = one.state.terminated if one.state is not None else None
+    for container in pod.status.init_container_statuses or ():
+        ended = container.state.terminated if container.state is not None else None
         if ended is None or ended.exit_code:
-            yield one
+            yield container
     yield from pod.status.container_statuses or ()

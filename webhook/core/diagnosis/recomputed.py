@@ -56,7 +56,7 @@ def _under_overrides(policy: CompiledPolicy, record: DecisionRecord) -> Compiled
     if not entries or record.service not in policy.services:
         return policy
     loaded = overridden(policy.loaded, {record.service: entries})
-    changed = {one.service.name: one for one in compile_services(loaded, {record.service})}
+    changed = {part.service.name: part for part in compile_services(loaded, {record.service})}
     return with_changed(policy, loaded, changed)
 
 
@@ -90,9 +90,9 @@ def _rewrite(evaluation: Evaluation, record: DecisionRecord, *, is_gated: bool) 
 
 def _validate(evaluation: Evaluation, record: DecisionRecord) -> None:
     found = tuple(
-        Finding(one.code, one.concern, one.mode, one.message, one.field)
-        for one in record.findings
-        if one.concern in _FROM_OUTSIDE
+        Finding(finding.code, finding.concern, finding.mode, finding.message, finding.field)
+        for finding in record.findings
+        if finding.concern in _FROM_OUTSIDE
     )
     ran = [name for name, _ in record.stages]
     if "breaker" in ran and "check" not in ran:

@@ -50,9 +50,11 @@ def refusal(owner: ReportedOwner, events: Sequence[ReportedEvent]) -> CreateFail
     """Return why a controller cannot create Pods; None if it can, or if nothing tells."""
     if owner.wanted <= owner.present:
         return None
-    failures = [one for one in events if one.reason == "FailedCreate" and one.involved_object.uid == owner.metadata.uid]
-    newest = max(failures, key=lambda one: one.at, default=None)
-    held = next((one for one in owner.status.conditions or () if one.type == "ReplicaFailure"), None)
+    failures = [
+        event for event in events if event.reason == "FailedCreate" and event.involved_object.uid == owner.metadata.uid
+    ]
+    newest = max(failures, key=lambda event: event.at, default=None)
+    held = next((condition for condition in owner.status.conditions or () if condition.type == "ReplicaFailure"), None)
     if held is not None and held.status == "True":
         # Kubernetes keeps the first message in the condition while each attempt fails; the Event has the newest.
         since = held.last_transition_time or ""
@@ -82,7 +84,7 @@ _SECOND_US = 1_000_000
 
 def newest_record(facts: WorkloadFacts) -> DecisionRecord | None:
     """Return the newest record of a Pod that was to be created."""
-    return next((one for one in facts.records if one.half is Half.VALIDATE and not one.dry_run), None)
+    return next((record for record in facts.records if record.half is Half.VALIDATE and not record.dry_run), None)
 
 
 def is_over(found: CreateFailure, owner: ReportedOwner, of_owner: WorkloadFacts, around: Surroundings) -> bool:
@@ -94,9 +96,9 @@ def _has_newer_pod(found: CreateFailure, owner: ReportedOwner, of_owner: Workloa
     said_us = moment_us(found.at)
     # Of a controller with one attempt at a time, a Pod of the same second is the newer of both.
     is_alone = owner.kind == "Job" and owner.wanted <= 1
-    for one in of_owner.pods:
-        created_us = 0 if one.pod is None else moment_us(one.pod.metadata.creation_timestamp)
-        is_same = is_alone or one.name == found.pod
+    for pod_facts in of_owner.pods:
+        created_us = 0 if pod_facts.pod is None else moment_us(pod_facts.pod.metadata.creation_timestamp)
+        is_same = is_alone or pod_facts.name == found.pod
         if created_us and created_us >= (_second(said_us) if is_same else said_us + _SECOND_US):
             return True
     return False
@@ -112,7 +114,9 @@ def _has_newer_record(found: CreateFailure, of_owner: WorkloadFacts, around: Sur
     if round(newest.at.timestamp() * 1_000_000) < since_us:
         return False
     # Others refuse Pods after we have admitted them: then there is a record, and no Pod.
-    return newest.is_denied or "pods" in around.unread or any(one.uid == newest.uid for one in of_owner.pods)
+    return (
+        newest.is_denied or "pods" in around.unread or any(pod_facts.uid == newest.uid for pod_facts in of_owner.pods)
+    )
 
 
 def _second(at_us: int) -> int:

@@ -17,7 +17,7 @@ def node_cause(pod: ReportedPod, hosts: Mapping[str, ReportedNode | None] | None
     if host is None:
         again = "" if pod.metadata.owner_references else ", then create it again"
         return Cause(f"node {name} does not exist", f"wait until Kubernetes has deleted the Pod{again}")
-    ready = next((one for one in host.status.conditions or () if one.type == "Ready"), None)
+    ready = next((condition for condition in host.status.conditions or () if condition.type == "Ready"), None)
     if ready is None or ready.status == "True":
         return None
     why = ": ".join(text for text in (ready.reason, ready.message) if text)
@@ -57,8 +57,8 @@ def deleted(pod: ReportedPod, hosts: Mapping[str, ReportedNode | None] | None, n
 
 def removed(events: Sequence[ReportedEvent], uid: str) -> Cause | None:
     """Return why a Pod that does not exist any more was ended, by its newest such Event."""
-    found = [one for one in events if one.reason in _REMOVALS and uid in {"", one.involved_object.uid}]
-    newest = max(found, key=lambda one: one.at, default=None)
+    found = [event for event in events if event.reason in _REMOVALS and uid in {"", event.involved_object.uid}]
+    newest = max(found, key=lambda event: event.at, default=None)
     if newest is None:
         return None
     text = f"{_REMOVALS[newest.reason or '']} at {newest.at}: {newest.message}; it does not exist"

@@ -18,8 +18,8 @@ _ENDINGS = {(EXPIRED, "Delete"): Fate.EXPIRED, (DROPPED, "Drop"): Fate.DROPPED}
 
 def ending_event(facts: PodFacts, uid: str = "") -> ReportedEvent | None:
     """Return the newest Event by which a waiting Pod was deleted; None without one, or if it is about another uid."""
-    found = [one for one in facts.events if _ending(one) and uid in {"", one.involved_object.uid}]
-    return max(found, key=lambda one: one.at, default=None)
+    found = [event for event in facts.events if _ending(event) and uid in {"", event.involved_object.uid}]
+    return max(found, key=lambda event: event.at, default=None)
 
 
 def ended_by(event: ReportedEvent) -> tuple[Fate, str]:
@@ -32,7 +32,7 @@ def expired_gone(record: DecisionRecord, facts: PodFacts, policy: CompiledPolicy
     queue = _queue(policy, record.service)
     if record.decision is not Verdict.QUEUE or queue is None or queue.keeps_expired:
         return ""
-    is_released = any(one.operation == "UPDATE" and one.uid == record.uid for one in facts.records)
+    is_released = any(other.operation == "UPDATE" and other.uid == record.uid for other in facts.records)
     waited_us = now_us - int(record.at.timestamp() * 1_000_000)
     return "" if is_released or waited_us < queue.max_wait_us else f"{_text(queue)}: it does not exist"
 
@@ -42,7 +42,7 @@ def expired_kept(facts: PodFacts, pod: ReportedPod, admission: AdmissionReport |
     queue = None if admission is None else _queue(around.in_force, admission.service)
     if queue is None or not queue.keeps_expired:
         return ""
-    is_known = any(one.reason == EXPIRED and one.involved_object.uid == pod.metadata.uid for one in facts.events)
+    is_known = any(event.reason == EXPIRED and event.involved_object.uid == pod.metadata.uid for event in facts.events)
     if not is_known and around.now_us - created_us(pod) < queue.max_wait_us + _LATE_US:
         return ""
     place = f", {facts.waiting.summary}" if facts.waiting is not None else ""

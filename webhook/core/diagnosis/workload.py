@@ -26,17 +26,21 @@ _AGED_US = 60_000_000
 
 def diagnose_workload(facts: WorkloadFacts, around: Surroundings) -> Report | None:
     """Return the report on a workload; None if neither the cluster nor a record knows it."""
-    pods = [(report, one) for one in facts.pods if (report := diagnose(one, around, is_brief=True)) is not None]
+    pods = [
+        (report, pod_facts)
+        for pod_facts in facts.pods
+        if (report := diagnose(pod_facts, around, is_brief=True)) is not None
+    ]
     reports = [report for report, _ in pods]
     refused, missing = _refused(facts, around)
     if facts.maker is None and not facts.owners and not reports and refused is None:
         return None
     wanted = sum(owner.wanted for owner in facts.owners)
-    counts = Counter(str(one.token) for one in reports)
+    counts = Counter(str(report.token) for report in reports)
     if refused is not None and missing:
         counts[str(refused.token)] += missing
     worst: Report | None = min((*reports, *(() if refused is None else (refused,))), key=_severity, default=None)
-    whole = next((diagnose(one, around) for report, one in pods if report is worst), None)
+    whole = next((diagnose(pod_facts, around) for report, pod_facts in pods if report is worst), None)
     worst = whole or worst
     subject = ReportSubject(facts.kind, facts.namespace, facts.name)
     held = hold_of(facts, around)
@@ -63,10 +67,12 @@ def diagnose_workload(facts: WorkloadFacts, around: Surroundings) -> Report | No
 
 def _why_missing(facts: WorkloadFacts, reports: Sequence[Report], around: Surroundings) -> str:
     """Return why a controller has fewer Pods than it wants although none was refused, "" if it has them all."""
-    owner = next((one for one in facts.owners if one.wanted > one.present), None)
+    owner = next((controller for controller in facts.owners if controller.wanted > controller.present), None)
     if owner is None:
         return ""
-    unready = [one.subject.name for one in reports if one.token not in {Fate.RUNNING, Fate.EXEMPT, Fate.UNMATCHED}]
+    unready = [
+        report.subject.name for report in reports if report.token not in {Fate.RUNNING, Fate.EXEMPT, Fate.UNMATCHED}
+    ]
     if owner.is_in_order and unready:
         name = owner.metadata.name
         return f"{name}-{owner.present} is created once {min(unready)} is Ready (podManagementPolicy OrderedReady)"
@@ -104,13 +110,15 @@ def _refusal_of(facts: WorkloadFacts, owner: ReportedOwner, around: Surroundings
 def _of_owner(facts: WorkloadFacts, owner: ReportedOwner) -> WorkloadFacts:
     """Return facts with the Pods of one controller, and their records, only."""
     uid = owner.metadata.uid
-    records = tuple(one for one in facts.records if one.owner is not None and one.owner.uid == uid)
-    pods = tuple(one for one in facts.pods if one.pod is not None and uid in _owners_of(one.pod))
+    records = tuple(record for record in facts.records if record.owner is not None and record.owner.uid == uid)
+    pods = tuple(
+        pod_facts for pod_facts in facts.pods if pod_facts.pod is not None and uid in _owners_of(pod_facts.pod)
+    )
     return WorkloadFacts(facts.kind, facts.namespace, facts.name, pods=pods, records=records)
 
 
 def _owners_of(pod: ReportedPod) -> set[str]:
-    return {one.uid for one in pod.metadata.owner_references or () if one.controller}
+    return {reference.uid for reference in pod.metadata.owner_references or () if reference.controller}
 
 
 def _by_records(facts: WorkloadFacts, around: Surroundings) -> Report | None:
@@ -165,9 +173,9 @@ def _retried(report: Report, owner: ReportedOwner, now_us: int) -> Report:
 
 def _free_at_us(report: Report) -> int:
     """Return since when the Pod of a denial by quota could pass; 0 if that is not known."""
-    over = [one for one in report.quota if one.over]
+    over = [limit for limit in report.quota if limit.over]
     if over:
-        return 0 if any(not one.free_at for one in over) else max(moment_us(one.free_at) for one in over)
+        return 0 if any(not limit.free_at for limit in over) else max(moment_us(limit.free_at) for limit in over)
     message = "" if report.admission is None else report.admission.message
     found = _COULD_PASS.search(message)
     return 0 if found is None else moment_us(found[1])

@@ -114,31 +114,31 @@ def _not_due(facts: WorkloadFacts, maker: ReportedMaker) -> WorkloadState:
 
 def _problem(maker: ReportedMaker, events: Sequence[ReportedEvent]) -> ReportedEvent | None:
     told = [
-        one
-        for one in events
-        if one.involved_object.uid == maker.metadata.uid and one.reason in {*_CRON_PROBLEMS, _CRON_STARTS}
+        event
+        for event in events
+        if event.involved_object.uid == maker.metadata.uid and event.reason in {*_CRON_PROBLEMS, _CRON_STARTS}
     ]
-    newest = max(told, key=lambda one: (one.at, one.reason == _CRON_STARTS), default=None)
+    newest = max(told, key=lambda event: (event.at, event.reason == _CRON_STARTS), default=None)
     return None if newest is None or newest.reason == _CRON_STARTS else newest
 
 
 def _ended(owner: ReportedOwner) -> WorkloadState | None:
     if owner.kind != "Job":
         return None
-    for one in owner.status.conditions or ():
-        if one.status == "True" and one.type == "Failed":
-            text = ": ".join(text for text in (one.reason, one.message) if text)
+    for condition in owner.status.conditions or ():
+        if condition.status == "True" and condition.type == "Failed":
+            text = ": ".join(text for text in (condition.reason, condition.message) if text)
             return WorkloadState(Fate.FAILED, text or "the Job failed", "correct its Pod template and create it again")
-        if one.status == "True" and one.type == "Complete":
+        if condition.status == "True" and condition.type == "Complete":
             return WorkloadState(Fate.SUCCEEDED, "the Job is complete")
     return None
 
 
 def _terminating(namespace: ReportedNamespace) -> WorkloadState:
     remains = [
-        f"{one.message}"
-        for one in namespace.status.conditions or ()
-        if one.type in _REMAINS and one.status == "True" and one.message
+        f"{condition.message}"
+        for condition in namespace.status.conditions or ()
+        if condition.type in _REMAINS and condition.status == "True" and condition.message
     ]
     name = namespace.metadata.name
     text = f"namespace {name} is being deleted since {namespace.metadata.deletion_timestamp}, so no Pod can be created"
