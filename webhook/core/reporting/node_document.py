@@ -28,7 +28,7 @@ class ShownNode(Struct, frozen=True, rename="camel"):
     @property
     def hottest_share(self) -> float:
         """The larger share of cpu and memory, -1 if neither is known."""
-        return max((one for one in (self.cpu_share, self.memory_share) if one is not None), default=-1.0)
+        return max((share for share in (self.cpu_share, self.memory_share) if share is not None), default=-1.0)
 
 
 class NodeDocument(Struct, frozen=True):

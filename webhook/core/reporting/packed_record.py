@@ -118,7 +118,10 @@ def group_of(
             decision.policy_hash,
             decision.workload,
             tuple(
-                [RecordedFinding(one.code, one.concern, one.mode, one.message, one.field) for one in decision.findings]
+                [
+                    RecordedFinding(finding.code, finding.concern, finding.mode, finding.message, finding.field)
+                    for finding in decision.findings
+                ]
             ),
             decision.exemption,
             decision.degraded,
@@ -133,15 +136,15 @@ def group_of(
 
 def unpacked(own: bytes | Raw, group: bytes | Raw) -> DecisionRecord:
     """Return the record of packed parts, without limits and Pods. Raises msgspec.MsgspecError."""
-    one, shared = _own(own), _group(group)
+    fields, shared = _own(own), _group(group)
     return DecisionRecord(
-        one.id,
-        datetime.fromtimestamp(one.at_ns // 1000 / 1_000_000, UTC),
-        one.replica,
+        fields.id,
+        datetime.fromtimestamp(fields.at_ns // 1000 / 1_000_000, UTC),
+        fields.replica,
         shared.half,
         shared.operation,
         shared.namespace,
-        one.name,
+        fields.name,
         shared.user,
         shared.decision,
         shared.status or _STATUS_ALLOWED,
@@ -149,7 +152,7 @@ def unpacked(own: bytes | Raw, group: bytes | Raw) -> DecisionRecord:
         shared.service,
         shared.sub_resource,
         shared.dry_run,
-        one.uid,
+        fields.uid,
         shared.owner,
         shared.workload,
         tuple(dict.fromkeys(finding.code for finding in shared.findings)),
@@ -157,10 +160,10 @@ def unpacked(own: bytes | Raw, group: bytes | Raw) -> DecisionRecord:
         shared.exemption,
         shared.degraded,
         (),  # limits
-        None if one.breaker is None else _breaker(*one.breaker),
+        None if fields.breaker is None else _breaker(*fields.breaker),
         shared.uncounted,
-        _durations(shared.stages, one.ends_ns),
-        one.trace_id,
+        _durations(shared.stages, fields.ends_ns),
+        fields.trace_id,
         shared.namespace_labels,
         ABSENT,  # recorded
         ABSENT,  # recorded_old

@@ -110,7 +110,10 @@ def _metadata(pod: Pod, name: str, uid: str, read: Collection[str]) -> RecordedM
         metadata.namespace,
         metadata.labels or None,
         _annotations(annotations, read) if annotations else None,
-        [RecordedOwner(one.kind, one.name, one.uid, one.controller or None) for one in references]
+        [
+            RecordedOwner(reference.kind, reference.name, reference.uid, reference.controller or None)
+            for reference in references
+        ]
         if references
         else None,
         recorded_managers(metadata) if pod.spec.priority_class_name else _ABSENT,
@@ -150,9 +153,11 @@ def _spec(spec: PodSpec) -> RecordedSpec:
 def _containers(containers: Sequence[Container]) -> list[RecordedContainer]:
     return [
         RecordedContainer(
-            one.name, _resources(one.resources) if one.resources is not None else None, one.restart_policy or None
+            container.name,
+            _resources(container.resources) if container.resources is not None else None,
+            container.restart_policy or None,
         )
-        for one in containers
+        for container in containers
     ]
 
 

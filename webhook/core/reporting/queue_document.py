@@ -148,10 +148,10 @@ def duration_text(seconds: int) -> str:
 def by_class(depths: Iterable[QueueDepth]) -> dict[str, tuple[int, int]]:
     """Return how many Pods wait in each class, and the oldest age in seconds, without empty classes."""
     found: dict[str, tuple[int, int]] = {}
-    for one in depths:
-        if one.waiting:
-            waiting, oldest = found.get(one.sla_class, (0, 0))
-            found[one.sla_class] = (waiting + one.waiting, max(oldest, one.oldest_seconds))
+    for depth in depths:
+        if depth.waiting:
+            waiting, oldest = found.get(depth.sla_class, (0, 0))
+            found[depth.sla_class] = (waiting + depth.waiting, max(oldest, depth.oldest_seconds))
     return found
 
 
@@ -163,4 +163,4 @@ def depths_document(depths: Sequence[QueueDepth] | None) -> dict[str, Any] | Non
         {"class": name, "waiting": waiting, "oldestSeconds": oldest}
         for name, (waiting, oldest) in by_class(depths).items()
     ]
-    return {"classes": classes, "services": [to_builtins(one) for one in depths if one.waiting or one.paused]}
+    return {"classes": classes, "services": [to_builtins(depth) for depth in depths if depth.waiting or depth.paused]}

@@ -73,17 +73,17 @@ head_of_shared = msgspec.msgpack.Decoder(RecordHead).decode
 
 def record_of_shared(raw: bytes) -> DecisionRecord:
     """Return a record from its shared form. ValueError: it is none."""
-    one = _unpack(raw)
+    shared = _unpack(raw)
     return _whole(
-        one.own,
-        one.group,
-        one.limits,
-        decompressed(one.pod, POD_MAX_BYTES),
-        decompressed(one.old_pod, POD_MAX_BYTES),
+        shared.own,
+        shared.group,
+        shared.limits,
+        decompressed(shared.pod, POD_MAX_BYTES),
+        decompressed(shared.old_pod, POD_MAX_BYTES),
     )
 
 
 def _whole(own: bytes | Raw, group: bytes | Raw, limits: bytes | Raw, pod: bytes, old_pod: bytes) -> DecisionRecord:
     pods = {"recorded": pod, "recorded_old": old_pod}
-    present = {name: Raw(one) for name, one in pods.items() if one}
+    present = {name: Raw(encoded) for name, encoded in pods.items() if encoded}
     return replace(unpacked(own, group), limits=limit_rows(limits), **present)

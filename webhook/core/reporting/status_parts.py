@@ -83,15 +83,15 @@ def place_document(store: StoreStatus) -> dict[str, Any]:
         "database": store.place.database,
         "servers": [
             {
-                "name": one.name or None,
-                "version": one.version or None,
-                "evictionPolicy": one.eviction_policy or None,
-                "latencySeconds": one.latency_us / 1_000_000,
-                "runId": one.run_id or None,
-                "appendOnly": one.append_only,
-                "save": one.save,
+                "name": server.name or None,
+                "version": server.version or None,
+                "evictionPolicy": server.eviction_policy or None,
+                "latencySeconds": server.latency_us / 1_000_000,
+                "runId": server.run_id or None,
+                "appendOnly": server.append_only,
+                "save": server.save,
             }
-            for one in store.servers.servers
+            for server in store.servers.servers
         ],
         "serversError": store.servers.error or None,
     }
