@@ -53,16 +53,16 @@ class UnschedulablePods:
 
     def take_if_fitting(self, kind: PodKind, rows: Mapping[str, NodeRow]) -> bool:
         """Return whether a node that refused this Pod would pass it now; the kind is forgotten then."""
-        one = self._kinds.get(kind)
-        if one is None or not _fits(one, rows):
+        refused = self._kinds.get(kind)
+        if refused is None or not _fits(refused, rows):
             return False
         self._kinds.forget(kind)
         return True
 
 
-def _fits(one: _Refused, rows: Mapping[str, NodeRow]) -> bool:
-    refusal = one.filters.refusal
-    return any((row := rows.get(name)) is not None and refusal(row) is None for name in one.nodes)
+def _fits(refused: _Refused, rows: Mapping[str, NodeRow]) -> bool:
+    refusal = refused.filters.refusal
+    return any((row := rows.get(name)) is not None and refusal(row) is None for name in refused.nodes)
 
 
 _SHOWN = 3

@@ -50,12 +50,12 @@ def decayed_average(samples: Iterable[tuple[float, float]], now_seconds: float, 
     return total / weights if weights else None
 
 
-def hotter(one: NodeLoad, other: NodeLoad) -> NodeLoad:
+def hotter(load: NodeLoad, other: NodeLoad) -> NodeLoad:
     """Return the larger values of two loads that a source has of one node: a hot node must not look cool."""
-    first, second = astuple(one)[2:], astuple(other)[2:]
+    first, second = astuple(load)[2:], astuple(other)[2:]
     return NodeLoad(
-        one.source,
-        max(one.measured_at_seconds, other.measured_at_seconds),
+        load.source,
+        max(load.measured_at_seconds, other.measured_at_seconds),
         *(a if b is None or (a is not None and a >= b) else b for a, b in zip(first, second, strict=True)),
     )
 

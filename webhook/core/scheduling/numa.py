@@ -69,9 +69,10 @@ class NumaDemand(Struct, frozen=True):
     @classmethod
     def of(cls, pod: Pod) -> "NumaDemand":
         starting = (
-            _ContainerDemand(_amounts(one), pod_requests.is_sidecar(one)) for one in pod.spec.init_containers or ()
+            _ContainerDemand(_amounts(container), pod_requests.is_sidecar(container))
+            for container in pod.spec.init_containers or ()
         )
-        running = (_ContainerDemand(_amounts(one), stays=True) for one in pod.spec.containers or ())
+        running = (_ContainerDemand(_amounts(container), stays=True) for container in pod.spec.containers or ())
         return cls((*starting, *running), asked_by(pod))
 
     def fits(self, numa: NumaZones) -> bool:
@@ -97,7 +98,7 @@ class NumaDemand(Struct, frozen=True):
             asked = _among(amounts, resources)
             zone = _zone_of(asked, zones)
             if zone is None:
-                return ZoneShortage(asked, tuple({name: one.get(name, 0) for name in asked} for one in zones))
+                return ZoneShortage(asked, tuple({name: free.get(name, 0) for name in asked} for free in zones))
             if stays:
                 zones[zone] = _less(zones[zone], asked)
         return NumaZones(tuple(zones), numa.is_by_pod)

@@ -119,19 +119,19 @@ _Attempt = TypeVar("_Attempt", FilterAttempt, ScoreAttempt, PreemptAttempt)
 def merged(records: Iterable[SchedulingRecord]) -> dict[str, SchedulingRecord]:
     """Return one record for each Pod, by uid, from those of several replicas: the newest call of each kind counts."""
     found: dict[str, SchedulingRecord] = {}
-    for one in records:
-        known = found.get(one.uid)
-        found[one.uid] = one if known is None else _together(known, one)
+    for record in records:
+        known = found.get(record.uid)
+        found[record.uid] = record if known is None else _together(known, record)
     return found
 
 
-def _together(one: SchedulingRecord, other: SchedulingRecord) -> SchedulingRecord:
-    older, newer = sorted((one, other), key=lambda record: record.at)
+def _together(first: SchedulingRecord, other: SchedulingRecord) -> SchedulingRecord:
+    older, newer = sorted((first, other), key=lambda record: record.at)
     bound = newer if newer.node else older
     return replace(
         newer,
-        first_at=min(one.first_at, other.first_at),
-        attempts=one.attempts + other.attempts,
+        first_at=min(first.first_at, other.first_at),
+        attempts=first.attempts + other.attempts,
         filter=_newest(older.filter, newer.filter),
         score=_newest(older.score, newer.score),
         preempt=_newest(older.preempt, newer.preempt),

@@ -46,7 +46,9 @@ class _Scale(NamedTuple):
         highest = sum(factor for factor in factors if factor > 0)
         if highest == lowest:
             return cls(0.0, 0.0, 0.0, 0.0, 0.0)
-        cpu, memory, latency, topology, offset = (SCORE_MAX * (one / (highest - lowest)) for one in (*factors, -lowest))
+        cpu, memory, latency, topology, offset = (
+            SCORE_MAX * (factor / (highest - lowest)) for factor in (*factors, -lowest)
+        )
         return cls(cpu, memory, latency, topology, offset)
 
 
@@ -124,7 +126,7 @@ def _not_near(_: SchedulableNode) -> float:
 
 def best_of(found: Iterable[HostPriority], count: int) -> list[str]:
     """Return the names of the `count` best nodes, the best first; of equal ones those that were asked for first."""
-    return [one.host for one in sorted(found, key=attrgetter("score"), reverse=True)[:count]]
+    return [priority.host for priority in sorted(found, key=attrgetter("score"), reverse=True)[:count]]
 
 
 def terms_of(row: NodeRow, load: PodLoad, weights: ScoreWeights, near: NearOf) -> ScoreTerms:
