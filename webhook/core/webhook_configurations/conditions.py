@@ -63,7 +63,7 @@ def of_updates(services: Iterable[Service]) -> Iterator[Condition]:
 
     It does not ask whether the Pod is being deleted: the Pod counts until it is gone.
     """
-    plans = [one.placement_plan for one in services if one.placement_plan is not None]
+    plans = [service.placement_plan for service in services if service.placement_plan is not None]
     restricts = any(plan.allow.tolerations is not None for plan in plans)
     # Podgate releases Pods while no server runs, too: its own removal of the gate differs in nothing else.
     gated = "oldObject.spec.?schedulingGates.orValue([]).size() > 0"

@@ -17,8 +17,12 @@ def explanation(policy: Policy, policy_hash: str, *, all_calls: bool = False) ->
                 "path": webhook.path,
                 "namespaces": _namespaces(webhook.region),
                 "newPods": [
-                    {"service": one.service or None, "call": "Made" if one.is_made else "LeftOut", "reason": one.reason}
-                    for one in webhook.calls.calls
+                    {
+                        "service": call.service or None,
+                        "call": "Made" if call.is_made else "LeftOut",
+                        "reason": call.reason,
+                    }
+                    for call in webhook.calls.calls
                 ],
             }
             for webhook in pod_webhooks(policy, policy_hash, all_calls=all_calls)
@@ -30,10 +34,10 @@ def _namespaces(region: NamespaceRegion) -> Json:
     """Return the region as in a `match`, and the names that it does not include."""
     inside, outside = sorted(region.names.inside), {*region.names.outside, *region.exempt}
     labels = []
-    for one in region.selector.match_expressions or ():
-        if (one.key, one.operator) == (METADATA_NAME, "NotIn"):
-            outside.update(one.values or ())
+    for expression in region.selector.match_expressions or ():
+        if (expression.key, expression.operator) == (METADATA_NAME, "NotIn"):
+            outside.update(expression.values or ())
         else:
-            values = {"values": list(one.values)} if one.values else {}
-            labels.append({"key": one.key, "operator": one.operator, **values})
+            values = {"values": list(expression.values)} if expression.values else {}
+            labels.append({"key": expression.key, "operator": expression.operator, **values})
     return {"names": [] if inside == [EVERY] else inside, "except": sorted(outside), "labels": labels}

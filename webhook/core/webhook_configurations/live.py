@@ -50,12 +50,15 @@ def wanted_webhooks(policy: LoadedPolicy, *, all_calls: bool) -> Mapping[Configu
     TooManyEntriesError: the policy's namespaceSelectors would need too many webhooks.
     """
     found = configurations(policy.policy, ClientConfig(ServiceReference(), b""), policy.hash, all_calls=all_calls)
-    return {ConfigurationName(one["kind"], one["metadata"]["name"]): one["webhooks"] for one in found}
+    return {
+        ConfigurationName(configuration["kind"], configuration["metadata"]["name"]): configuration["webhooks"]
+        for configuration in found
+    }
 
 
 def leaves_out_no_call(live: Mapping[ConfigurationName, Json]) -> bool:
     """Return whether the live configurations were rendered with `--all-calls`."""
-    return any(ALL_CALLS in (one["metadata"].get("annotations") or {}) for one in live.values())
+    return any(ALL_CALLS in (configuration["metadata"].get("annotations") or {}) for configuration in live.values())
 
 
 def outdated(
@@ -78,7 +81,7 @@ def _outdated(
     if name not in live:
         return OutdatedConfiguration(name, ("absent",))
     present = _webhooks(live[name])
-    others = [webhook for one in live.values() for webhook in _webhooks(one)]
+    others = [webhook for configuration in live.values() for webhook in _webhooks(configuration)]
     default = next((webhook[_CLIENT] for webhook in (*present, *others)), None)
     differences = tuple(_differences(present, wanted))
     if default is None:

@@ -127,22 +127,22 @@ def is_wider(wide: str, pattern: str) -> bool:
 
 def crossings(some: Iterable[str], others: Patterns) -> Iterator[str]:
     """Yield the intersections of patterns of which neither covers the other."""
-    for one in some:
-        if "*" not in one:
+    for pattern in some:
+        if "*" not in pattern:
             continue
-        for other in _with_end(others) if one.endswith("*") else _with_star(others):
-            start, end = _longer_start(one, other), _longer_end(one, other)
-            if start is not None and end is not None and f"{start}*{end}" not in {one, other}:
+        for other in _with_end(others) if pattern.endswith("*") else _with_star(others):
+            start, end = _longer_start(pattern, other), _longer_end(pattern, other)
+            if start is not None and end is not None and f"{start}*{end}" not in {pattern, other}:
                 yield f"{start}*{end}"
 
 
-def _longer_start(one: str, other: str) -> str | None:
-    short, long = sorted((one.partition("*")[0], other.partition("*")[0]), key=len)
+def _longer_start(pattern: str, other: str) -> str | None:
+    short, long = sorted((pattern.partition("*")[0], other.partition("*")[0]), key=len)
     return long if long.startswith(short) else None
 
 
-def _longer_end(one: str, other: str) -> str | None:
-    short, long = sorted((one.partition("*")[2], other.partition("*")[2]), key=len)
+def _longer_end(pattern: str, other: str) -> str | None:
+    short, long = sorted((pattern.partition("*")[2], other.partition("*")[2]), key=len)
     return long if long.endswith(short) else None
 
 

@@ -97,7 +97,7 @@ def _united(services: Iterable[Service]) -> list[NamespaceRegion]:
     names: dict[frozenset[tuple[str, Constraint]], set[str]] = {}
     for service in services:
         labels = constraints(service.match.namespace_selector)
-        if not any(one.impossible for one in labels.values()):
+        if not any(constraint.impossible for constraint in labels.values()):
             names.setdefault(frozenset(labels.items()), set()).update(service.match.namespaces or (EVERY,))
     found = [NamespaceRegion(NameSet.of(patterns), dict(sorted(labels))) for labels, patterns in names.items()]
     for key in sorted({key for region in found for key in region.labels}):

@@ -90,7 +90,7 @@ class PodCalls(NamedTuple):
 
 def all_calls(services: Sequence[ServiceRegion], reason: str) -> PodCalls:
     """Return the calls of a webhook that leaves none out."""
-    names = (*(one.service.name for one in services), "")
+    names = (*(region.service.name for region in services), "")
     return PodCalls("", tuple(ServiceCall(name, is_made=True, reason=reason) for name in names))
 
 
@@ -100,11 +100,11 @@ def mutating(services: Sequence[ServiceRegion]) -> PodCalls:
     The first service that selects a Pod owns it. A service that writes nothing hides later ones only if it is sure to
     own the Pod.
     """
-    turns = [one for one in services if _writes(one) or one.is_sure]
+    turns = [region for region in services if _writes(region) or region.is_sure]
     groups = [(writes, list(group)) for writes, group in groupby(turns, _writes)]
     if len(groups) > _MOST_TURNS:
         groups = [(True, list(filter(_writes, services)))]
-    hiding = {one.service.name for writes, group in groups for one in group if not writes}
+    hiding = {region.service.name for writes, group in groups for region in group if not writes}
     written: str | None = None
     for writes, group in reversed(groups):
         selected = any_selects(group)
@@ -118,10 +118,10 @@ def mutating(services: Sequence[ServiceRegion]) -> PodCalls:
     if len(expression) > _LONGEST:
         return all_calls(services, _TOO_LONG)
     calls = [
-        ServiceCall(one.service.name, is_made=False, reason=f"{_IDLE}: nothing is written")
-        if expression and one.service.name in hiding
-        else ServiceCall(one.service.name, is_made=True, reason=_why_mutated(one))
-        for one in services
+        ServiceCall(region.service.name, is_made=False, reason=f"{_IDLE}: nothing is written")
+        if expression and region.service.name in hiding
+        else ServiceCall(region.service.name, is_made=True, reason=_why_mutated(region))
+        for region in services
     ]
     unowned = f"nothing is written, unless the Pod carries the label {SERVICE_LABEL}" if expression else _NONE_UNOWNED
     return PodCalls(expression, (*calls, ServiceCall("", is_made=not expression, reason=unowned)))
@@ -134,13 +134,13 @@ def validating(services: Sequence[ServiceRegion], policy_hash: str) -> PodCalls:
     """
     rewritten: list[str] = []
     calls: list[ServiceCall] = []
-    for place, one in enumerate(services):
-        reason = _why_validated(one) or (_TOO_MANY if len(rewritten) >= _MOST_LEFT_OUT else "")
-        expression = "" if reason else _owned_and_rewritten(one, services[:place])
+    for place, region in enumerate(services):
+        reason = _why_validated(region) or (_TOO_MANY if len(rewritten) >= _MOST_LEFT_OUT else "")
+        expression = "" if reason else _owned_and_rewritten(region, services[:place])
         if expression:
             rewritten.append(expression)
         why = _CLEAN if expression else reason or "an earlier service may own each of its Pods"
-        calls.append(ServiceCall(one.service.name, is_made=not expression, reason=why))
+        calls.append(ServiceCall(region.service.name, is_made=not expression, reason=why))
     calls.append(ServiceCall("", is_made=True, reason=f"counted; {_TRIPWIRE}"))
     listed = " ||\n  ".join(rewritten)
     expression = f"request.operation != 'CREATE' ||\n{_HASH} != {quoted(policy_hash)} ||\n!(\n  {listed}\n)"
@@ -149,37 +149,37 @@ def validating(services: Sequence[ServiceRegion], policy_hash: str) -> PodCalls:
     return PodCalls(expression if rewritten else "", tuple(calls))
 
 
-def _writes(one: ServiceRegion) -> bool:
-    return not one.service.modes.all_disabled()
+def _writes(region: ServiceRegion) -> bool:
+    return not region.service.modes.all_disabled()
 
 
-def _why_mutated(one: ServiceRegion) -> str:
-    if _writes(one):
+def _why_mutated(region: ServiceRegion) -> str:
+    if _writes(region):
         return _WRITES
-    return f"{_IDLE}; {_NONE_UNOWNED if one.is_sure else _why_unsure(one)}"
+    return f"{_IDLE}; {_NONE_UNOWNED if region.is_sure else _why_unsure(region)}"
 
 
-def _why_unsure(one: ServiceRegion) -> str:
-    return _OF_SOME_OWNERS if one.service.match.owner_kinds else _UNSURE
+def _why_unsure(region: ServiceRegion) -> str:
+    return _OF_SOME_OWNERS if region.service.match.owner_kinds else _UNSURE
 
 
-def _why_validated(one: ServiceRegion) -> str:
+def _why_validated(region: ServiceRegion) -> str:
     """Return why each new Pod of a service is validated; "" if a rewritten Pod need not be."""
-    if not _writes(one):
+    if not _writes(region):
         return f"{_IDLE}; {_TRIPWIRE}"
-    return ", ".join(reasons_to_validate(one.service)) or ("" if one.is_sure else _why_unsure(one))
+    return ", ".join(reasons_to_validate(region.service)) or ("" if region.is_sure else _why_unsure(region))
 
 
-def _owned_and_rewritten(one: ServiceRegion, earlier: Sequence[ServiceRegion]) -> str:
+def _owned_and_rewritten(region: ServiceRegion, earlier: Sequence[ServiceRegion]) -> str:
     """Return the expression of the Pods that a service owns and that carry its label; "" if there is none."""
-    others = [other for other in earlier if other.may_meet(one)]
+    others = [other for other in earlier if other.may_meet(region)]
     hidden = any_selects(others)
     if others and not hidden:
         return ""
     parts = (
-        f"{_NAMED}.orValue('') == {quoted(one.service.name)}",
-        one.expression,
-        _NO_NODE_NAME if denies_node_name(one.service) else "",
+        f"{_NAMED}.orValue('') == {quoted(region.service.name)}",
+        region.expression,
+        _NO_NODE_NAME if denies_node_name(region.service) else "",
         f"!({hidden})" if hidden else "",
     )
     return " && ".join(filter(None, parts))

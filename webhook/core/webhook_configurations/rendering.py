@@ -25,8 +25,8 @@ def configurations(
     `policy_hash`, `all_calls`, TooManyEntriesError: see `pod_webhooks`.
     """
     found = pod_webhooks(policy, policy_hash, all_calls=all_calls)
-    mutating = [_mutating(policy, client, one) for one in found if one.path == "mutate"]
-    validating = [_validating(policy, client, one) for one in found if one.path == "validate"]
+    mutating = [_mutating(policy, client, webhook) for webhook in found if webhook.path == "mutate"]
+    validating = [_validating(policy, client, webhook) for webhook in found if webhook.path == "validate"]
     annotations = {ALL_CALLS: "true"} if all_calls else {}
     return (
         _configuration("Mutating", "podgate", mutating, annotations),
@@ -126,8 +126,12 @@ def _rule(resources: Iterable[str], operations: Iterable[str], group: str = "") 
 
 def _asked(region: NamespaceRegion, asked: tuple[conditions.Condition, ...]) -> Json:
     selector = [
-        {"key": one.key, "operator": one.operator, **({"values": list(one.values)} if one.values else {})}
-        for one in region.selector.match_expressions or ()
+        {
+            "key": expression.key,
+            "operator": expression.operator,
+            **({"values": list(expression.values)} if expression.values else {}),
+        }
+        for expression in region.selector.match_expressions or ()
     ]
     return {"namespaceSelector": {"matchExpressions": selector}, "matchConditions": list(asked)}
 

@@ -57,17 +57,17 @@ def any_selects(services: Iterable[ServiceRegion]) -> str:
     names: set[str] = set()
     values: dict[tuple[Patterns | None, str], set[str]] = {}
     others: list[str] = []
-    for one in services:
-        labels = tuple(one.labels.items())
+    for region in services:
+        labels = tuple(region.labels.items())
         if not labels:
-            if one.names is None:
+            if region.names is None:
                 return ""
-            names |= one.names
+            names |= region.names
         elif len(labels) == 1 and labels[0][1].allowed is not None:
             key, constraint = labels[0]
-            values.setdefault((one.names, key), set()).update(constraint.allowed or ())
+            values.setdefault((region.names, key), set()).update(constraint.allowed or ())
         else:
-            others.append(one.expression)
+            others.append(region.expression)
     combined = [
         _selected(where, {key: Constraint(present=True, allowed=frozenset(allowed))})
         for (where, key), allowed in values.items()
@@ -96,18 +96,18 @@ class ServiceRegions:
     """The services of a policy by region; a policy may have 5000 services and as many names."""
 
     def __init__(self, services: Iterable[Service]) -> None:
-        self._matches = [one for service in services if (one := _match(service)) is not None]
+        self._matches = [match for service in services if (match := _match(service)) is not None]
 
     def within(self, region: NamespaceRegion) -> tuple[ServiceRegion, ...]:
         """Return the services that may own Pods in a region."""
         ordered = sorted(region.names.inside)
         found = []
-        for one in self._matches:
-            names = _shared(one.patterns, region.names, ordered)
-            if names and narrowed(region.labels, *one.required) is not None:
-                is_sure = imply(region.labels, one.of_namespaces) and not one.service.match.owner_kinds
+        for match in self._matches:
+            names = _shared(match.patterns, region.names, ordered)
+            if names and narrowed(region.labels, *match.required) is not None:
+                is_sure = imply(region.labels, match.of_namespaces) and not match.service.match.owner_kinds
                 all_names = covers(names, region.names.inside)
-                found.append(ServiceRegion(one.service, None if all_names else names, one.of_pods, is_sure))
+                found.append(ServiceRegion(match.service, None if all_names else names, match.of_pods, is_sure))
         return tuple(found)
 
 
@@ -138,4 +138,4 @@ def _narrower(pattern: str, ordered: Sequence[str]) -> Iterator[str]:
     if not star:
         return iter(())
     following = islice(ordered, bisect_left(ordered, start), None)
-    return (one for one in takewhile(lambda one: one.startswith(start), following) if is_wider(pattern, one))
+    return (other for other in takewhile(lambda other: other.startswith(start), following) if is_wider(pattern, other))
