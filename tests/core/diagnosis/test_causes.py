@@ -340,7 +340,7 @@ def test_namespace_that_is_being_deleted_is_the_cause() -> None:
     around = Surroundings(NOW_US, namespace=msgspec.convert(document, ReportedNamespace))
     found = workload("StatefulSet", owner("StatefulSet", {"replicas": 2}), around=around)
     assert line(found) == (
-        f"Terminating: namespace shop is being deleted since {ENDED}, so no Pod can be created; x remains"
+        f"Terminating: namespace shop has been terminating since {ENDED}, so no Pod can be created; x remains"
     )
 
 

@@ -597,7 +597,7 @@ def test_a_pod_that_we_admitted_and_others_refused_is_no_sign_that_the_failure_i
     found = diagnose_workload(facts, AROUND)
     assert found is not None
     assert "exceeded quota: few" in found.summary
-    assert found.summary.endswith("(said at 2027-01-15T07:50:00Z)")
+    assert found.summary.endswith("(reported at 2027-01-15T07:50:00Z)")
 
 
 def test_a_denied_controller_that_has_not_tried_since_there_is_room_waits_for_its_retry() -> None:
@@ -612,9 +612,9 @@ def test_a_denied_controller_that_has_not_tried_since_there_is_room_waits_for_it
 
 def test_a_refusal_is_told_with_its_time_once_it_is_old() -> None:
     refused = replica_set(1, 0, denial(BREAKER), since="2027-01-15T07:00:00Z")
-    assert workload(refused, records=False).summary.endswith("the breaker is open (said at 2027-01-15T07:00:00Z)")
+    assert workload(refused, records=False).summary.endswith("the breaker is open (reported at 2027-01-15T07:00:00Z)")
     undated = replica_set(1, 0, denial(BREAKER), since="")
-    assert workload(undated, records=False).summary.endswith("(said at an unknown time, maybe long ago)")
+    assert workload(undated, records=False).summary.endswith("(reported at an unknown time, maybe long ago)")
 
 
 def test_most_severe_pod_of_a_workload_is_shown() -> None:

@@ -1,1 +1,1 @@
-"""Decisions of the controller: the order in which waiting Pods are released, and which held controllers are woken."""
+"""Decisions of the controller: the order in which waiting Pods are released, and the controllers to wake."""

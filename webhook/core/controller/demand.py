@@ -1,4 +1,4 @@
-"""Demand of a controller's Pods: their service, and what one of them takes of each limit that can deny it."""
+"""Demand of a controller's Pods: their service, and what one Pod takes of each limit that can deny it."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from webhook.core.policy_spec import Mode, WhenOpen
 from webhook.core.quota import CounterPlan, Holder
 
 LimitKey = tuple[str, str, str, str, str]
-"""A limit: its holder, the name of that holder, a namespace if it counts apart, window and resource."""
+"""A limit: its holder, the name of that holder, the namespace if each is counted apart, window and resource."""
 
 _BREAKER = "breaker"
 
@@ -32,7 +32,7 @@ def demand_of(
 ) -> Demand | None:
     """Return the demand of a controller's Pods, None if no service denies them.
 
-    Pods that would wait need no room: one was denied because another Pod took the last place at the same moment.
+    Pods that wait in a queue need no room: one is denied only if another Pod takes the last place at the same moment.
     """
     pod = controller.pod
     found = owned(pod, compiled, namespace_labels)

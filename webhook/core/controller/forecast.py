@@ -1,4 +1,4 @@
-"""Forecast of releases: which room a queue's Pods need, in their order, and when it is there by the counters now."""
+"""Forecast of releases: the room that a queue's Pods need, in their order, and when the present counters have it."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from webhook.core.controller.waiting_pod import WaitingPod
 from webhook.core.quota import Cost, CounterPlan, Holder, Limit, Receipt, WindowPlan
 
 SAMPLES_MAX = 12
-"""Amounts for which the store is asked, of each limit: a Pod between two of them is expected with the later one."""
+"""Amounts of one limit for which the store is asked. A Pod between two of them is expected with the larger one."""
 
 
 class NeededRoom(Struct, frozen=True):
@@ -39,7 +39,7 @@ class RoomSample(Struct, frozen=True):
 
 
 class ReleaseForecast:
-    """The needs of a sequence of Pods of one queue. The caller asks the store the `samples`, and enters the answers."""
+    """The room that a queue's Pods need. The caller asks the store each of `list_samples`, and enters the answers."""
 
     def __init__(self, pods: Iterable[tuple[WaitingPod, str]], plans: Mapping[str, CounterPlan]) -> None:
         """`pods` are in the order of their release, each with its namespace."""
@@ -79,7 +79,7 @@ class ReleaseForecast:
         return need
 
     def samples(self) -> list[RoomSample]:
-        """Return what to ask the store."""
+        """Return the questions to the store."""
         found = []
         for by_amount in self._asked.values():
             amounts = sorted(by_amount)
@@ -97,7 +97,7 @@ class ReleaseForecast:
         self._free_at_us.setdefault(need.limited_by, {})[need.amount] = free_at_us
 
     def expected_us(self, uid: str) -> int | None:
-        """Return when a Pod may be released; None if that is unknown: of live Pods, or without an answer."""
+        """Return when a Pod may be released; None if it waits for live Pods to end, or without an answer."""
         latest = 0
         for need in self._needs.get(uid, ()):
             answers = self._free_at_us.get(need.limited_by, {})

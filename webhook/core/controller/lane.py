@@ -1,4 +1,4 @@
-"""Lane: the waiting Pods of one service with the same cost, scope and priority. Either each of them fits, or none."""
+"""Lane: the waiting Pods of one service with the same cost, scope and priority. Either all fit, or none."""
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
@@ -7,11 +7,11 @@ from webhook.core.controller.waiting_pod import Member, WaitingPod
 from webhook.core.quota import Holder
 
 UNANSWERED = "unanswered"
-"""In place of a `Holder`: the store gave no answer, so that nobody knows which limit has no room."""
+"""In place of a `Holder`: the store gave no answer, so it is unknown which limit has no room."""
 
 
 class PodLane:
-    """Pods by age, and what the store answered last for one of them."""
+    """Pods by age, and the store's last answer for one of them."""
 
     def __init__(self, member: Member) -> None:
         self.member = member
@@ -53,7 +53,7 @@ class PodLane:
             self._passed_since_us = now_us
 
     def fitted(self) -> None:
-        """Note that one of its Pods has fitted: room need not be kept any more."""
+        """Note that one of its Pods fits: no room needs to be kept any longer."""
         self._passed_since_us = None
 
     def is_blocked(self, now_us: int) -> bool:

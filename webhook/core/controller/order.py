@@ -39,8 +39,8 @@ class _Taken(Struct, frozen=True):
 class ReleaseOrder:
     """The waiting Pods of one service, or of the services of one pool. It proposes Pods; the store decides.
 
-    `take` proposes a Pod. The caller charges it, and then calls `released`, or `blocked` if it does not fit yet. It may
-    take several first, and then call `blocked` for the last of them first.
+    `take` proposes a Pod. The caller charges it, and then calls `confirm`, or `put_back` if it does not fit yet. It
+    may take several Pods first; it then puts the last of them back first.
 
     - A class releases its own Pods first. Its services take turns.
     - After each `ageing` period, a waiting Pod also belongs to the next higher class, as a lifted Pod. While that class
@@ -68,7 +68,7 @@ class ReleaseOrder:
         """For each class, how many of its own Pods are released between two lifted ones at least."""
         self._lanes: dict[str, dict[_LaneKey, PodLane]] = {name: {} for name in self._members}
         self.held: AbstractSet[str] = frozenset()
-        """Services of which no Pod may be released now."""
+        """Services whose Pods may not be released now."""
         self._waiting: dict[str, PodLane] = {}
         self._taken: dict[str, _Taken] = {}
 

@@ -1,4 +1,4 @@
-"""Refusals by others than Podgate: of quota, security, priority, accounts, webhooks and policies, with remedies."""
+"""Refusals that are not Podgate's: by ResourceQuota, PodSecurity, other webhooks and policies, with remedies."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ _REMEDIES = (
     ),
     (
         re.compile(r'violates PodSecurity "[^"]+"'),
-        "change the Pod template so, or label pod-security.kubernetes.io/enforce of namespace {namespace}",
+        "change the Pod template accordingly, or label pod-security.kubernetes.io/enforce of namespace {namespace}",
     ),
     (
         re.compile(r'error looking up service account \S+: serviceaccount "(?P<name>[^"]+)" not found'),
@@ -103,7 +103,7 @@ def _absent_class(facts: WorkloadFacts, message: str, around: Surroundings) -> C
 
 
 def _services(facts: WorkloadFacts, around: Surroundings) -> Iterator[Service]:
-    """Yield the service that may have rewritten the Pod: by the newest record, without one by the policy in force."""
+    """Yield the service that may have rewritten the Pod: by the newest record, or else by the policy in force."""
     record = next((record for record in facts.records if record.half is Half.MUTATE and not record.dry_run), None)
     policy = around.policy(record.policy) if record is not None else around.in_force
     if policy is None:

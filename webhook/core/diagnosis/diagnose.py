@@ -51,7 +51,7 @@ _EXEMPT_BY = {
 def diagnose(facts: PodFacts, around: Surroundings, *, is_brief: bool = False) -> Report | None:
     """Return the report on one Pod; None if neither the cluster nor a record nor an Event knows it.
 
-    `is_brief`: without nodes and rules, which take most of the time, for the choice among many Pods.
+    `is_brief`: without nodes and rules, which take most of the time, to choose among many Pods.
     """
     records = admission_records(facts)
     around = replace_dataclass(around, nodes=None) if is_brief else around

@@ -14,11 +14,11 @@ from webhook.core.scheduling.scores import SCORE_MAX
 
 _EXTENDER = "podgate-extender"
 _COUNTED = "node(s)"
-"""How reasons of refusals begin, after the number of nodes."""
+"""The beginning of each refusal's reason, after the number of nodes."""
 
 
 def refused_by_extender(record: SchedulingRecord | None, message: str) -> str:
-    """Return that the extender refused all nodes that were left, if so; `message` is the scheduler's newest."""
+    """Return that the extender refused all remaining nodes; "" if it did not. `message` is the scheduler's newest."""
     attempt = None if record is None else record.filter
     if record is None or attempt is None or attempt.passed or not attempt.refused:
         return ""
@@ -46,7 +46,7 @@ def refusal_texts(record: SchedulingRecord) -> list[str]:
 
 
 def zone_texts(record: SchedulingRecord) -> list[str]:
-    """Return for a few nodes that were refused for their NUMA zones what was asked of one zone, and free in each."""
+    """Return, for a few nodes refused for their NUMA zones, what was asked of one zone and what is free in each."""
     refused = record.filter.refused if record.filter is not None else ()
     return [_zones(node.node, node.zones) for rule in refused for node in rule.nodes if node.zones is not None]
 

@@ -33,7 +33,7 @@ class Surroundings:
     unread: Mapping[str, str] = field(default_factory=dict)
 
     def why_unread(self, *names: str) -> str:
-        """Return why the first of these could not be read; "" if they were, or if nobody tried to."""
+        """Return why the first of these could not be read; "" if all were, or if none was asked for."""
         return next((self.unread[name] for name in names if name in self.unread), "")
 
     def policy(self, policy_hash: str) -> CompiledPolicy | None:

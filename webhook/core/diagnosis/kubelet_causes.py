@@ -30,7 +30,7 @@ def create_it(message: str, namespace: str) -> str:
 _VOLUMES = frozenset({"FailedMount", "FailedMapVolume", "FailedAttachVolume"})
 _SANDBOX = frozenset({"FailedCreatePodSandBox", "NetworkNotReady"})
 _PROGRESS = frozenset({"Pulling", "Pulled", "Created", "Started", "SuccessfulAttachVolume"})
-"""After these the failure before them is over."""
+"""Events after which an earlier failure is over."""
 
 
 def stall_of(pod: ReportedPod, events: Sequence[ReportedEvent]) -> Cause | None:

@@ -65,7 +65,7 @@ def nodes_report(
 def _filtered(
     terms: Iterable[_Term], nodes: Sequence[ReportedNode], left: Sequence[ReportedNode]
 ) -> tuple[list[NodeFilter], Sequence[ReportedNode]]:
-    """Apply the terms to `left`; of each: how many of all nodes fit it alone, and how many are left after it."""
+    """Apply the terms to `left`. Return for each how many of all nodes fit it alone, and how many are left after it."""
     found = []
     for term in terms:
         left = [node for node in left if term.fits(node)]
@@ -111,12 +111,12 @@ def _own_terms(final: PodSpec, original: PodSpec | None, service: Service | None
         if of_policy.get(key) != value and (before or {}).get(key) == value:
             yield _selector(f"spec.nodeSelector[{key}]", key, value)
     terms = required_terms(original) if original is not None else required_terms(final)
-    # Of several ORed terms of a policy it cannot be told which one was added where: then the Pod's terms stay whole.
+    # It is unknown which of several ORed terms of a policy was added where: the Pod's terms stay whole.
     if original is None and plan is not None and len(plan.required) == 1 and terms:
         asked = {_plain(required.requirement) for required in plan.required[0].asked}
         left = tuple(_without(term, asked) for term in terms)
         if any(_is_empty(after) and not _is_empty(before) for before, after in zip(terms, left, strict=True)):
-            return  # one of the ORed terms is the policy's alone
+            return  # one of the ORed terms is only the policy's
         terms = left
     if terms is not None:
         yield _any_of("spec.affinity.nodeAffinity", terms)

@@ -24,10 +24,10 @@ from webhook.core.scheduling.scheduling_record import SchedulingRecord
 _EXPECTED = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons for which a container of a healthy Pod waits."""
 _PATIENCE_US = 10_000_000
-"""Age from which a Pod that no scheduler has looked at has none."""
+"""Age from which a Pod without a scheduling attempt counts as a Pod without a scheduler."""
 _SUMMARY_MAX = 300
 _ENDED = frozenset({"Succeeded", "Failed"})
-"""Phases in which a Pod needs no node any more."""
+"""Phases in which a Pod no longer needs a node."""
 _WAITS = {
     WaitCause.BREAKER_OPEN: Fate.BREAKER_OPEN,
     WaitCause.LIVE_PODS: Fate.WAITING_FOR_LIVE_PODS,
@@ -94,12 +94,12 @@ def _remove(gates: Sequence[str]) -> str:
 
 
 def needs_all_nodes(pods: Iterable[ReportedPod]) -> bool:
-    """Whether a Pod waits for a node: then all nodes may tell why."""
+    """Whether a Pod waits for a node: the reason may then be in any node."""
     return any(not pod.spec.node_name for pod in pods)
 
 
 def doubtful_nodes(pods: Sequence[ReportedPod]) -> frozenset[str]:
-    """Return the nodes that may tell why Pods do not run: of Pods that are not ready, and of a Pod alone."""
+    """Return the nodes that may explain why Pods do not run: of Pods that are not ready, and of a single Pod."""
     return frozenset(
         pod.spec.node_name
         for pod in pods

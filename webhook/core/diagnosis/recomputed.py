@@ -1,6 +1,6 @@
 """Recomputed decisions: the stages of a recorded review, and what each rule did, from the record and its policy.
 
-Decisions are pure, so a record keeps only the Pod and the figures that came from outside: usage and breaker.
+Decisions are pure, so a record keeps only the Pod and the figures from outside: usage and breaker.
 """
 
 import msgspec

@@ -23,7 +23,7 @@ _KEEPS_A_CONDITION = frozenset({"ReplicaSet", "ReplicationController"})
 
 
 class CreateFailure(Struct, frozen=True):
-    """The newest refusal of a controller's Pod. `code`: the denial's, "" if somebody else refused it."""
+    """The newest refusal of a controller's Pod. `code`: the denial's, "" if Podgate did not refuse it."""
 
     at: str
     message: str
@@ -88,13 +88,13 @@ def newest_record(facts: WorkloadFacts) -> DecisionRecord | None:
 
 
 def is_over(found: CreateFailure, owner: ReportedOwner, of_owner: WorkloadFacts, around: Surroundings) -> bool:
-    """Return whether the controller has tried again since a failure, or has created a Pod; `of_owner` are its own."""
+    """Return whether the controller has tried again since a failure, or created a Pod; `of_owner`: its own facts."""
     return _has_newer_pod(found, owner, of_owner) or _has_newer_record(found, of_owner, around)
 
 
 def _has_newer_pod(found: CreateFailure, owner: ReportedOwner, of_owner: WorkloadFacts) -> bool:
     said_us = moment_us(found.at)
-    # Of a controller with one attempt at a time, a Pod of the same second is the newer of both.
+    # A controller with one attempt at a time creates a Pod only after the failure, also in the same second.
     is_alone = owner.kind == "Job" and owner.wanted <= 1
     for pod_facts in of_owner.pods:
         created_us = 0 if pod_facts.pod is None else moment_us(pod_facts.pod.metadata.creation_timestamp)

@@ -1,4 +1,4 @@
-"""Causes of a Pod's end: preemption, eviction, its node, and what holds a Pod that was deleted."""
+"""Causes of a Pod's removal: preemption, eviction, its node; and what keeps a deleted Pod in the cluster."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from webhook.core.kubernetes.timestamps import microseconds
 
 
 def node_cause(pod: ReportedPod, hosts: Mapping[str, ReportedNode | None] | None) -> Cause | None:
-    """Return what is wrong with the node of a Pod; None if nothing is, or if nodes were not read."""
+    """Return what is wrong with a Pod's node; None if nothing is, or if nodes were not read."""
     name = pod.spec.node_name
     if not name or hosts is None or name not in hosts:
         return None
@@ -36,7 +36,7 @@ _HIGHER = "give it a higher priorityClassName, or add nodes"
 
 
 def deleted(pod: ReportedPod, hosts: Mapping[str, ReportedNode | None] | None, now_us: int) -> Cause:
-    """Return why a deleted Pod ends, or what holds it."""
+    """Return why a Pod was deleted, or what keeps it in the cluster."""
     since = f"since {_asked_at(pod)}"
     finalizers = pod.metadata.finalizers or ()
     is_ended = pod.status.phase in _ENDED or not pod.spec.node_name or pod.metadata.deletion_grace_period_seconds == 0
@@ -56,7 +56,7 @@ def deleted(pod: ReportedPod, hosts: Mapping[str, ReportedNode | None] | None, n
 
 
 def removed(events: Sequence[ReportedEvent], uid: str) -> Cause | None:
-    """Return why a Pod that does not exist any more was ended, by its newest such Event."""
+    """Return why a Pod that no longer exists was removed, by the newest Event that says so."""
     found = [event for event in events if event.reason in _REMOVALS and uid in {"", event.involved_object.uid}]
     newest = max(found, key=lambda event: event.at, default=None)
     if newest is None:

@@ -13,15 +13,15 @@ from webhook.core.scheduling.scheduling_record import SchedulingRecord
 
 
 class Fate(StrEnum):
-    """The token of a report, the most severe first. Of several Pods the most severe token is shown."""
+    """The token of a report, the most severe first. A report on several Pods shows the most severe token."""
 
     DENIED = "Denied"
     RELEASE_FAILS = "ReleaseFails"
     """It waits, and the API server did not remove its gate."""
     BREAKER_OPEN = "BreakerOpen"
-    """Denied by the breaker, or it waits for it."""
+    """Denied by the breaker, or waiting in the queue because of it."""
     WAITING_FOR_LIVE_PODS = "WaitingForLivePods"
-    """Denied by limits on live Pods alone: its controller can create it when others have ended; or it waits."""
+    """Denied by limits on live Pods alone: its controller can create it when others have ended; or waiting."""
     WAITING_FOR_RETRY = "WaitingForRetry"
     """Its last attempt was denied, there has been room since, and its controller has not tried again."""
     EXPIRED = "Expired"
@@ -41,7 +41,7 @@ class Fate(StrEnum):
     EXEMPT = "Exempt"
     UNMATCHED = "Unmatched"
     ADMITTED = "Admitted"
-    """A record says so, and the cluster was not asked, or has no such Pod any more."""
+    """A record says so, and the cluster was not asked, or no longer has the Pod."""
     UNKNOWN = "Unknown"
 
     @property
@@ -69,10 +69,10 @@ class ReportSubject(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class AdmissionReport(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The review of the Pod: by a record, or by what is left of it in the Pod and in Events."""
+    """The review of the Pod, by its record, or by its traces in the Pod and in Events."""
 
     source: str
-    """Of these figures: `record`, `pod`, `event` or `policy`."""
+    """The source of these figures: `record`, `pod`, `event` or `policy`."""
     decision: str
     at: str = ""
     service: str = ""
@@ -89,7 +89,7 @@ class AdmissionReport(Struct, frozen=True, rename="camel", omit_defaults=True):
     findings: tuple[str, ...] = ()
     """Findings of concerns that are not enforced."""
     overrides: tuple[str, ...] = ()
-    """Override entries of the service that were live."""
+    """Override entries of the service that applied."""
     trace_id: str = ""
     overload: str = ""
     """Why it was gated without being judged."""

@@ -11,7 +11,7 @@ from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.reporting.queue_document import DROPPED, EXPIRED, expiry_text
 
 _LATE_US = 10_000_000
-"""The controller ends a wait within this time."""
+"""The controller ends a wait at most this late."""
 _ENDINGS = {(EXPIRED, "Delete"): Fate.EXPIRED, (DROPPED, "Drop"): Fate.DROPPED}
 """By reason and action of the Event."""
 
@@ -23,12 +23,12 @@ def ending_event(facts: PodFacts, uid: str = "") -> ReportedEvent | None:
 
 
 def ended_by(event: ReportedEvent) -> tuple[Fate, str]:
-    """Return how the wait of a Pod ended, of an `ending_event`."""
+    """Return how a Pod's wait ended, by an Event that `find_ending_event` returned."""
     return _ENDINGS[event.reason or "", event.action or ""], f"{event.message}; deleted at {event.at}"
 
 
 def expired_gone(record: DecisionRecord, facts: PodFacts, policy: CompiledPolicy | None, now_us: int) -> str:
-    """Infer how the wait of a Pod ended that does not exist; "" if it did not wait, or not for too long."""
+    """Infer that a Pod that no longer exists waited for too long; "" if it did not wait, or not too long."""
     queue = _queue(policy, record.service)
     if record.decision is not Verdict.QUEUE or queue is None or queue.keeps_expired:
         return ""
@@ -38,7 +38,7 @@ def expired_gone(record: DecisionRecord, facts: PodFacts, policy: CompiledPolicy
 
 
 def expired_kept(facts: PodFacts, pod: ReportedPod, admission: AdmissionReport | None, around: Surroundings) -> str:
-    """Return that a gated Pod has waited for too long, by the policy in force, and waits on; "" otherwise."""
+    """Return that a gated Pod has waited for too long, by the policy in force, and still waits; "" otherwise."""
     queue = None if admission is None else _queue(around.in_force, admission.service)
     if queue is None or not queue.keeps_expired:
         return ""

@@ -19,9 +19,9 @@ from webhook.core.pods.ownership import moment_us
 
 _COULD_PASS = re.compile(r"could pass from ([0-9TZ:.-]+Z)(?!, if)")
 _RETRIES_SOON_US = 15_000_000
-"""A controller that is told of room, or retries soon after, is not behind yet."""
+"""A controller that has not tried again within this time after there was room is late."""
 _AGED_US = 60_000_000
-"""From this age on, a refusal is told with its time."""
+"""A refusal of this age is shown with its time."""
 
 
 def diagnose_workload(facts: WorkloadFacts, around: Surroundings) -> Report | None:
@@ -155,7 +155,7 @@ def _by_refusal(facts: WorkloadFacts, owner: ReportedOwner, found: CreateFailure
 
 
 def _retried(report: Report, owner: ReportedOwner, now_us: int) -> Report:
-    """Return a report on a refusal with its age, or that its controller has not tried again since there was room."""
+    """Add to a report on a refusal its age, or that the controller has not tried again since there was room."""
     at = report.admission.at if report.admission is not None else ""
     free_us, at_us = _free_at_us(report), moment_us(at)
     if at_us and free_us and now_us - free_us > _RETRIES_SOON_US:
@@ -166,9 +166,9 @@ def _retried(report: Report, owner: ReportedOwner, now_us: int) -> Report:
         )
         return replace(report, token=Fate.WAITING_FOR_RETRY, summary=summary)
     if not at_us:
-        return replace(report, summary=f"{report.summary} (said at an unknown time, maybe long ago)")
+        return replace(report, summary=f"{report.summary} (reported at an unknown time, maybe long ago)")
     age_us = now_us - at_us
-    return replace(report, summary=f"{report.summary} (said at {at})") if age_us > _AGED_US else report
+    return replace(report, summary=f"{report.summary} (reported at {at})") if age_us > _AGED_US else report
 
 
 def _free_at_us(report: Report) -> int:

@@ -13,7 +13,7 @@ _CRON_PROBLEMS = frozenset(
 _CRON_STARTS = "SuccessfulCreate"
 _CONTROLLERS = (("its controllers", ("replicasets", "jobs")),)
 _POD_TELLERS = (("its Pods", ("pods",)), ("its Events", ("events",)))
-"""What tells why Pods are missing, with the names under which it is unread."""
+"""Sources that tell why Pods are missing, with their names in `Surroundings.unread`."""
 _REMAINS = frozenset({"NamespaceContentRemaining", "NamespaceFinalizersRemaining", "NamespaceDeletionContentFailure"})
 
 
@@ -67,7 +67,7 @@ def absence_of(facts: WorkloadFacts) -> WorkloadState:
 
 
 def untold_of(facts: WorkloadFacts, around: Surroundings) -> WorkloadState | None:
-    """Return that nobody can tell why Pods are missing, since something could not be read; None otherwise."""
+    """Return that it is unknown why Pods are missing because something could not be read; None otherwise."""
     wanted = sum(owner.wanted for owner in facts.owners)
     has_all = facts.maker is None or bool(facts.owners)
     for what, names in (_POD_TELLERS if wanted else ()) if has_all else _CONTROLLERS:
@@ -141,7 +141,9 @@ def _terminating(namespace: ReportedNamespace) -> WorkloadState:
         if condition.type in _REMAINS and condition.status == "True" and condition.message
     ]
     name = namespace.metadata.name
-    text = f"namespace {name} is being deleted since {namespace.metadata.deletion_timestamp}, so no Pod can be created"
+    text = (
+        f"namespace {name} has been terminating since {namespace.metadata.deletion_timestamp}, so no Pod can be created"
+    )
     return WorkloadState(
         Fate.TERMINATING,
         "; ".join((text, *remains)),

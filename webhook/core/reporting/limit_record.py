@@ -63,7 +63,7 @@ NO_LIMITS = _pack(("", (), (), (), ()))
 
 
 def packed_limits(asked: Acquire, receipt: Receipt) -> bytes:
-    """Return the use of each limit of the plan; of those exceeded only, if the store did not report the others."""
+    """Pack the use of each limit of the plan; only of exceeded ones if the store did not report the others."""
     plan = asked.plan
     over = _pack([astuple(use) for use in receipt.over]) if receipt.over else _NONE
     if len(receipt.used) != len(plan.limits):
@@ -73,7 +73,7 @@ def packed_limits(asked: Acquire, receipt: Receipt) -> bytes:
 
 
 def limit_rows(packed: bytes | Raw) -> list[RecordedLimit]:
-    """Return the rows of what `packed_limits` returned. Raises msgspec.MsgspecError."""
+    """Return the rows that `pack_limits` packed. Raises msgspec.MsgspecError."""
     limits = _unpack(packed)
     over = {(use.of, use.window, use.resource): _exceeded(use, limits.service) for use in limits.over}
     if not limits.heads:
@@ -99,7 +99,7 @@ _known: LruCache[tuple[int, int], _Parts] = LruCache(512)
 def _shared_parts(plan: CounterPlan, cost: Cost) -> tuple[bytes, bytes]:
     """Return the packed service and heads of a plan's limits, and what a Pod asks of each.
 
-    They are known by the identity of plan and cost, as hashes are those of all their limits and amounts.
+    They are cached by the identity of plan and cost: a hash would cover all their limits and amounts.
     """
     key = id(plan), id(cost)
     known = _known.get(key)

@@ -23,7 +23,7 @@ class ShownNode(Struct, frozen=True, rename="camel"):
     age_seconds: float | None = None
     """Since the load was measured."""
     exceeds: dict[str, str] = {}
-    """The first rule that the node breaks, by service, whether that enforces it or not. Zones depend on the Pod."""
+    """By service, the first rule that the node breaks, enforced or not. Zones are left out: they depend on the Pod."""
 
     @property
     def hottest_share(self) -> float:

@@ -47,7 +47,7 @@ def compressed(pod: bytes) -> bytes:
 
 
 def decompressed(raw: bytes, bytes_max: int) -> bytes:
-    """Return a Pod that `compressed` returned. ValueError: it is something else, or larger than `bytes_max`."""
+    """Return a Pod that `compress_pod` compressed. ValueError: it is something else, or larger than `bytes_max`."""
     if not raw:
         return b""
     decompression = zlib.decompressobj(_WINDOW_BITS, zdict=_USUAL)

@@ -23,13 +23,13 @@ class WaitCause(StrEnum):
     BREAKER_OPEN = "BreakerOpen"
     QUOTA_EXCEEDED = "QuotaExceeded"
     LIVE_PODS = "LivePods"
-    """Limits on live Pods alone have no room: nobody knows when others end."""
+    """Limits on live Pods alone have no room: it is unknown when others end."""
     STORE_UNAVAILABLE = "StoreUnavailable"
     """The store gives no answer: which limit has no room is not known."""
     BEHIND = "Behind"
     """Others are released before it."""
     RELEASE_FAILS = "ReleaseFails"
-    """The API server did not remove its gate, or not delete it when it had expired."""
+    """The API server did not remove its gate, or did not delete the Pod when it had expired."""
 
 
 def _key(field: str) -> str:
@@ -39,7 +39,7 @@ def _key(field: str) -> str:
 
 
 class FailingPods(Struct, frozen=True):
-    """Waiting Pods of one service whose release failed for one reason; `why` is what was said of the first of them."""
+    """Waiting Pods of one service whose release failed for one reason; `why` is the answer about the first of them."""
 
     reason: str
     """One of `errors.GATE_REASONS`."""
@@ -80,7 +80,7 @@ class QueueRow(Struct, frozen=True, rename=_key):
     cause: WaitCause
     why: str
     expected_at: str | None
-    """When there is room for it and those before it, by the counters now; None if that is unknown."""
+    """When there is room for it and those before it, by the present counters; None if that is unknown."""
     expires_at: str | None
     not_before: str | None = None
     """When a pause, an open breaker or a wait for the store ends, before which it is not released; None without one."""
@@ -92,7 +92,7 @@ class QueueRow(Struct, frozen=True, rename=_key):
 
     @property
     def early_end(self) -> str:
-        """Return that it expires before its turn comes; "" if it does not, or if that is unknown."""
+        """Return that it expires before its turn; "" if it does not, or if that is unknown."""
         turn = self.expected_at or self.not_before
         if turn is None or self.expires_at is None or self.expires_at >= turn:
             return ""
@@ -100,7 +100,7 @@ class QueueRow(Struct, frozen=True, rename=_key):
 
     @property
     def summary(self) -> str:
-        """Return its place, and from when it may go; or why that is unknown."""
+        """Return its place, and from when it may be released; or why that is unknown."""
         moment = f"may go from {self.expected_at[11:19]}Z" if self.expected_at is not None else self.why
         return f"{self.place_text}; {f'{self.early_end}: ' if self.early_end else ''}{moment}"
 
@@ -113,7 +113,7 @@ class QueueDocument(Struct, frozen=True, rename="camel"):
     waits_for: str = ""
     waiting: int = 0
     matching: int = 0
-    """How many of the waiting Pods were asked for; `pods` has the first of them."""
+    """Number of waiting Pods that match the query; `pods` has the first of them."""
     services: tuple[QueueDepth, ...] = ()
     pods: tuple[QueueRow, ...] = ()
 
@@ -132,7 +132,7 @@ def pause_text(plan: CounterPlan) -> str:
 
 
 def expiry_text(max_wait_us: int, *, is_kept: bool) -> str:
-    """Return that a Pod has waited for too long, and the rule that applies then."""
+    """Return that a Pod has waited for too long, and which rule applies."""
     rule = "Keep" if is_kept else "Delete"
     return f"it has waited longer than queue.maxWait, {max_wait_us // 1_000_000} s, and queue.whenExpired is {rule}"
 

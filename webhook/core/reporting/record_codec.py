@@ -35,7 +35,7 @@ class EncodedRecord(Struct, frozen=True, gc=False):
     receipt: Receipt | None = None
     """The request to the store, and its answer; None if there was none."""
     size: int = 0
-    """Bytes that it adds to those of earlier records, whose group and recorded Pod it may share."""
+    """Bytes that it adds: it may share the group and the recorded Pod of earlier records."""
 
     @property
     def head(self) -> RecordHead:

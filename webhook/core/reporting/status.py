@@ -30,8 +30,8 @@ from webhook.core.reporting.status_parts import (
 
 _DAY_US = 86_400_000_000
 CONTROLLER = "controller"
-_MEMORY, _REDIS = StoreStatus("memory"), StoreStatus("redis")
 """`role` in the document of a controller; a server's has none."""
+_MEMORY, _REDIS = StoreStatus("memory"), StoreStatus("redis")
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ def _policy(status: ServerStatus | ControllerStatus) -> dict[str, Any]:
 
 
 def _as_one(entries: Sequence[Override]) -> Override:
-    """Return the overrides of a service as one that ends when the first of them does, with all reasons."""
+    """Merge the overrides of a service into one that ends with the first of them and has all reasons."""
     first = min(entries, key=lambda entry: entry.until_us)
     reasons = "; ".join(dict.fromkeys(entry.reason for entry in entries))
     by = ", ".join(dict.fromkeys(entry.by for entry in entries if entry.by))

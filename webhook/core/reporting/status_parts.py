@@ -35,14 +35,14 @@ NO_DECISIONS = DecisionsStatus(0)
 
 @dataclass(frozen=True, slots=True)
 class StoreServer:
-    """A Redis server: its address in a Cluster, what it says of itself ("" for nothing), and the time it took."""
+    """A Redis server: its address in a Cluster, what it reports of itself ("" for nothing), and its latency."""
 
     name: str
     version: str
     eviction_policy: str
     latency_us: int
     run_id: str = ""
-    """By which a process of Redis is known, whatever its address is called."""
+    """Identifies a Redis process, whatever its address is."""
     append_only: bool | None = None
     """Whether it writes each change to its append-only file; None if it does not say."""
     save: str | None = None
@@ -59,7 +59,7 @@ class StoreServers:
 
 @dataclass(frozen=True, slots=True)
 class StorePlace:
-    """Where in a Redis counters are: the name of the cluster in their keys, and the number of the database."""
+    """Where the counters are in Redis: the name of the cluster in their keys, and the number of the database."""
 
     cluster: str = ""
     database: int = 0
@@ -77,7 +77,7 @@ class StoreStatus:
 
 
 def place_document(store: StoreStatus) -> dict[str, Any]:
-    """Return where counters are, by which processes are compared."""
+    """Return where the counters are: processes are compared by it."""
     return {
         "cluster": store.place.cluster or None,
         "database": store.place.database,
@@ -122,15 +122,15 @@ def service_status(plan: CounterPlan, view: BreakerView) -> dict[str, Any]:
     """
     if plan.breaker is None:
         return {}
-    shown = {
+    fields = {
         "state": str(view.state),
         "mode": str(plan.breaker_mode),
-        "since": _moment(view.since_us),
+        "since": moment(view.since_us),
         "reason": view.reason or None,
         "generation": view.generation,
-        "trippedAt": _moment(view.tripped_at_us),
+        "trippedAt": moment(view.tripped_at_us),
         "trippedBy": view.tripped_by or None,
-        "openUntil": _moment(view.open_until_us),
+        "openUntil": moment(view.open_until_us),
         "probes": {
             "needed": plan.breaker.probes,
             "leased": view.probes_leased,
@@ -138,11 +138,7 @@ def service_status(plan: CounterPlan, view: BreakerView) -> dict[str, Any]:
             "early": view.early,
         },
     }
-    return {"breaker": {name: value for name, value in shown.items() if value is not None}}
-
-
-def _moment(at_us: int) -> str | None:
-    return utc(at_us) if at_us else None
+    return {"breaker": {name: value for name, value in fields.items() if value is not None}}
 
 
 _SECOND_US = 1_000_000
@@ -222,7 +218,7 @@ def seconds(span_us: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OverloadStatus:
-    """Why a server is overloaded, by cause, since when, and how many Pods it has gated since; no cause: it is not."""
+    """Why a server is overloaded, by cause, since when, and how many Pods it has gated. Without causes it is not."""
 
     causes: Mapping[OverloadCause, str] = field(default_factory=dict)
     since_us: int = 0

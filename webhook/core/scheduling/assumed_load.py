@@ -1,4 +1,4 @@
-"""Assumed load: the expected load of Pods that were assigned to a node lately, and are not measured yet.
+"""Assumed load: the expected load of Pods that were assigned to a node recently, and are not measured yet.
 
 Why: docs/design/assumed-load.md.
 """
@@ -16,7 +16,7 @@ from webhook.core.scheduling.node_load import Decay
 _MILLI = pod_requests.NANO // 1000
 _CPU_MILLIS = 250.0
 _MEMORY_BYTES = 200.0 * (1 << 20)
-"""Expected of a Pod that asks for nothing."""
+"""Expected of a Pod without requests and limits."""
 
 
 class PodLoad(NamedTuple):
@@ -58,8 +58,8 @@ class Assignment(Struct, gc=False):
 class AssumedLoad:
     """Assignments of the last minutes by node and Pod uid, and the sum of their load by node.
 
-    A Pod's whole expected load counts until `settle`. Then its share fades with the decay of the nodes' average: what
-    is no longer assumed is what the average has taken in.
+    A Pod's whole expected load counts until `settle`. Then its share fades with the decay of the nodes' average, which
+    takes in what is no longer assumed.
     """
 
     def __init__(self, decay: Decay, window_seconds: float) -> None:
@@ -86,7 +86,7 @@ class AssumedLoad:
         return {node: len(pods) for node, pods in self._pods.items()}
 
     def of(self, node: str, now_seconds: float) -> PodLoad:
-        """Return the assumed load of a node as of now. Pods that are measured, or were not confirmed, are dropped."""
+        """Return the assumed load of a node as of now. Drop Pods that are measured by now, or were not confirmed."""
         pods = self._pods.get(node)
         if pods is None:
             return NO_LOAD
@@ -116,7 +116,7 @@ class AssumedLoad:
         return self._put(uid, Assignment(node, load, now_seconds, settle_seconds, is_tentative=True))
 
     def confirm(self, uid: str, node: str, load: PodLoad, since_seconds: float, settle_seconds: float) -> str | None:
-        """Take over what the watch shows: a Pod is on this node since then. It may replace an assumption.
+        """Record what the watch shows: a Pod is on this node since then. It may replace an assumption.
 
         Return the node that it was assigned to before, if that was another one.
         """

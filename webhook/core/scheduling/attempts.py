@@ -66,7 +66,7 @@ def _fits(refused: _Refused, rows: Mapping[str, NodeRow]) -> bool:
 
 
 _SHOWN = 3
-"""Nodes with figures, of each rule and of the best."""
+"""Nodes that are shown with figures, for each rule and among the best."""
 
 
 def filter_attempt(

@@ -11,7 +11,7 @@ from webhook.core.scheduling.numa import Amounts
 CANDIDATES_MAX = 16
 """Best nodes of a Pod. Which one it gets depends on the scheduler's own scores, too, and among equal ones on chance."""
 _PODS_MAX = 64
-"""The scheduler places one Pod at a time; its watch shows each some milliseconds later."""
+"""The scheduler places one Pod at a time, and the watch shows it soon after."""
 
 
 class _Placement(NamedTuple):

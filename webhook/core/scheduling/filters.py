@@ -55,7 +55,7 @@ class NodeFilters(Struct, frozen=True):
 
 
 class NodeVerdicts:
-    """The nodes that the filters of one kind of Pod refuse. Only rows that have changed are judged anew."""
+    """The nodes that the filters of one kind of Pod refuse. Only rows that have changed are judged again."""
 
     def __init__(self, filters: NodeFilters) -> None:
         self.filters = filters
@@ -66,7 +66,7 @@ class NodeVerdicts:
         return len(self._refused)
 
     def update(self, rows: NodeRows) -> None:
-        """Take in the rows that have changed since the last call."""
+        """Judge the rows that have changed since the last call."""
         changed, by_name = rows.changes.since(self._version), rows.by_name
         if changed is None:
             self._refused, changed = {}, by_name.keys()

@@ -49,7 +49,7 @@ def filtered(
     verdicts: NodeVerdicts | None = None,
     candidates: Mapping[str, NodeRow] = _NONE,
 ) -> FilteredNodes:
-    """Filter nodes for a Pod. `verdicts` are those of its `pod_kind`, up to date; they spare to judge each row.
+    """Filter nodes for a Pod. `verdicts` are those of its kind, up to date: rows need not be judged again.
 
     `candidates` are rows of nodes with Pods that may be there, and count only in this call.
     """

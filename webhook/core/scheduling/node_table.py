@@ -23,18 +23,18 @@ class ChangeLog:
 
     @property
     def version(self) -> int:
-        """The number of changes so far."""
+        """Number of changes so far."""
         return self._first + len(self._names)
 
     def record(self, names: Iterable[str], count: int) -> None:
-        """Record that these have changed, of so many that there are."""
+        """Record that these names have changed; `count` is the number of all names."""
         if len(self._names) >= max(_NAMES_MIN, 4 * count):
             self._first += len(self._names)
             self._names.clear()
         self._names.extend(names)
 
     def since(self, version: int) -> AbstractSet[str] | None:
-        """Return what has changed since a version; None: that is not known any more."""
+        """Return the names that have changed since a version; None if the log no longer reaches back to it."""
         return None if version < self._first else set(self._names[version - self._first :])
 
 

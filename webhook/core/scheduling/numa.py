@@ -33,7 +33,7 @@ class NumaZones(Struct, frozen=True, gc=False):
     def less(self, taken: Amounts) -> "NumaZones":
         """Return the zones after subtracting what new Pods take from every zone.
 
-        Until the next report nobody knows the zone of a new Pod: it is subtracted from all of them.
+        Until the next report the zone of a new Pod is unknown: it is subtracted from all of them.
         """
         return NumaZones(tuple([_less(zone, taken) for zone in self.zones]), self.is_by_pod)
 
@@ -57,7 +57,7 @@ def taken_by(pod: Pod) -> Amounts | None:
 class _ContainerDemand(NamedTuple):
     amounts: Amounts
     stays: bool
-    """False for init containers but sidecars: they run alone, and leave their zone to the next one."""
+    """False for init containers other than sidecars: they run alone, and leave their zone to the next container."""
 
 
 class NumaDemand(Struct, frozen=True):
@@ -79,7 +79,7 @@ class NumaDemand(Struct, frozen=True):
         """Return whether the Pod fits into single zones."""
         alone = self.total if numa.is_by_pod else self.containers[0].amounts if len(self.containers) == 1 else None
         if alone is not None and _zone_of(alone, numa.zones) is not None:
-            return True  # nearly always so: resources without zones need not be looked for
+            return True  # the usual case: resources without zones need not be left out
         return self.after(numa) is not None
 
     def shortage(self, numa: NumaZones) -> "ZoneShortage | None":

@@ -77,7 +77,7 @@ def scores(
 
 
 class NodeScores:
-    """The scores of nodes for one kind of Pod. Only those of rows that have changed are computed anew."""
+    """The scores of nodes for one kind of Pod. Only those of rows that have changed are computed again."""
 
     def __init__(self, load: PodLoad, weights: ScoreWeights) -> None:
         self._load = load
@@ -91,7 +91,7 @@ class NodeScores:
         return len(self._known)
 
     def update(self, rows: NodeRows, nearness: Nearness | None) -> None:
-        """Take in the rows that have changed since the last call, and the nodes that are near to other places."""
+        """Score the rows that have changed since the last call, and the nodes whose nearness has changed."""
         changed = self._changed(rows, nearness)
         if changed is None:
             self._known, changed = {}, rows.by_name.keys()
@@ -103,7 +103,7 @@ class NodeScores:
         self._known.update({name: HostPriority(name, score) for name, score in found.items()})
 
     def _changed(self, rows: NodeRows, nearness: Nearness | None) -> AbstractSet[str] | None:
-        """Return the nodes to score anew; None: all."""
+        """Return the nodes to score again; None: all."""
         if nearness is not self._nearness:
             return None
         changed = rows.changes.since(self._version)
@@ -116,7 +116,7 @@ class NodeScores:
 
 
 def near_of(nearness: Nearness | None) -> NearOf:
-    """Return how near nodes are; without anything to be near to, 0 for all."""
+    """Return the function that rates nearness: 0 for all nodes without Pods to be near to."""
     return _not_near if nearness is None else nearness.of
 
 
@@ -130,7 +130,7 @@ def best_of(found: Iterable[HostPriority], count: int) -> list[str]:
 
 
 def terms_of(row: NodeRow, load: PodLoad, weights: ScoreWeights, near: NearOf) -> ScoreTerms:
-    """Return the terms of one node, and the score that `scores` gives it."""
+    """Return the terms of one node, and the score that `compute_scores` gives it."""
     name, room = row.node.name, row.room
     cpu = max(0.0, room.cpu - load.cpu_millis * room.of_milli)
     memory = max(0.0, room.memory - load.memory_bytes * room.of_byte)

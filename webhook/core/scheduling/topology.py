@@ -81,7 +81,7 @@ class Nearness:
         self._found: dict[str, tuple[SchedulableNode, float]] = {}
         """Nearness by node, until one of its places is added or removed."""
         self.changes = ChangeLog()
-        """Of nodes, but for those whose labels have changed."""
+        """Nodes whose nearness has changed, except by a change of their own labels."""
 
     def of(self, node: SchedulableNode) -> float:
         """Return how near a node is, from 0 to 1."""
@@ -91,7 +91,7 @@ class Nearness:
         return found[1]
 
     def add(self, labels: Mapping[str, str]) -> None:
-        """Take in a node with such Pods."""
+        """Add a node with such Pods."""
         added = []
         for key, places, _ in self._levels:
             place = labels.get(key)

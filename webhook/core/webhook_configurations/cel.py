@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from webhook.core.kubernetes.label_constraints import Constraint, Constraints
 from webhook.core.webhook_configurations.name_sets import Patterns
 
-# An expression may have 100,000 characters; the text around a list and its line ends take a few percent.
+# An expression may have 100,000 characters, including the text around the list and its line ends.
 _LONGEST_LIST_CHARACTERS = 80_000
 _LINE_CHARACTERS = 100
 _NAMESPACE = "request.namespace"

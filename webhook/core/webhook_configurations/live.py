@@ -45,7 +45,7 @@ class OutdatedConfiguration:
 
 
 def wanted_webhooks(policy: LoadedPolicy, *, all_calls: bool) -> Mapping[ConfigurationName, Sequence[Json]]:
-    """Return the webhooks of each configuration for a policy. Of their clientConfig only the path is meaningful.
+    """Return the webhooks of each configuration for a policy. Only the path of their clientConfig is meaningful.
 
     TooManyEntriesError: the policy's namespaceSelectors would need too many webhooks.
     """

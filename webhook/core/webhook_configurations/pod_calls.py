@@ -54,9 +54,9 @@ def denies_node_name(service: Service) -> bool:
 
 
 _LONGEST = 60_000
-"""Characters of an expression. The API server accepts 100,000; what it costs to evaluate these is within its budget."""
+"""Longest expression. The API server accepts 100,000 characters, and limits the cost of evaluation as well."""
 _MOST_LEFT_OUT = 100
-"""Services of a region whose calls are left out: each is compared with all earlier ones."""
+"""Services of a region whose calls are left out: each service is compared with all earlier ones."""
 _MOST_TURNS = 20
 """Alternations between services that write and services that do not, each of which nests the expression."""
 _HASH = f"object.metadata.?annotations[?{quoted(HASH_ANNOTATION)}].orValue('')"

@@ -14,7 +14,7 @@ from webhook.core.webhook_configurations.service_regions import ServiceRegion, S
 
 
 class PodWebhook(NamedTuple):
-    """A webhook of Pods, of which `calls` are the new ones."""
+    """A webhook of Pods; `calls` are those for new Pods."""
 
     name: str
     path: str

@@ -14,7 +14,7 @@ from webhook.core.webhook_configurations.pod_webhooks import PodWebhook, named, 
 _TIMEOUT_SECONDS = {"mutate": 3, "validate": 5, "validate-policy": 30}
 _TIMEOUT_OF_WARNINGS_SECONDS = 2
 ALL_CALLS = "podgate.io/all-calls"
-"""Annotation of configurations that leave out no call, so that whoever renders them again leaves out none either."""
+"""Annotation of configurations that leave out no call, so that the next rendering leaves out none either."""
 
 
 def configurations(
