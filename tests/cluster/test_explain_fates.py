@@ -545,7 +545,7 @@ FATES: dict[str, ExplainedFate] = {
             patched(f"{_APPS}/{ENDING}/statefulsets/orphan", {"metadata": {"finalizers": ["example.com/backup"]}}),
             deleted(f"/api/v1/namespaces/{ENDING}"),
         ),
-        rf"Terminating: namespace {ENDING} is being deleted since 20\S+Z, so no Pod can be created; .*"
+        rf"Terminating: namespace {ENDING} has been terminating since 20\S+Z, so no Pod can be created; .*"
         r"example.com/backup",
         patched(f"{_APPS}/{ENDING}/statefulsets/orphan", {"metadata": {"finalizers": None}}),
         r"$",

@@ -166,7 +166,7 @@ async def test_a_service_that_has_left_the_policy_is_not_reported() -> None:
 
 
 async def test_remembered_entries_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disruption_exemptions, "MOST", 2)
+    monkeypatch.setattr(disruption_exemptions, "SOURCES_MAX", 2)
     simulation = DisruptionSimulation()
     await simulation.run("a", "b", "c")
     await simulation.run_all()

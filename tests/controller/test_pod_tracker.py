@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tests.controller.controller_simulation import WEB, ControllerSimulation, compiled, pod
 from tests.controller.pod_tracker import until
-from webhook.controller.pending_sightings import MOST, PendingSightings
+from webhook.controller.pending_sightings import SIGHTINGS_MAX, PendingSightings
 from webhook.controller.pod_index import GONE_MAX, GONE_US, PodIndex
 from webhook.core.kubernetes.pod import Container, OwnerReference, Resources
 from webhook.core.pods.ownership import NOT_LIVE_US, Owned
@@ -114,9 +114,9 @@ async def test_batch_has_at_most_64_entries() -> None:
 
 async def test_pending_reports_are_bounded() -> None:
     pending = PendingSightings()
-    for number in range(MOST):
+    for number in range(SIGHTINGS_MAX):
         assert pending.put("web", str(number), owned("web"), number)
-    assert not pending.put("web", "one more", owned("web"), MOST)
+    assert not pending.put("web", "one more", owned("web"), SIGHTINGS_MAX)
     assert (pending.holds("web", "0"), pending.holds("web", "1"), pending.holds("web", "one more")) == (
         False,
         True,

@@ -399,8 +399,8 @@ async def test_pending_outcome_is_dropped_with_its_breaker() -> None:
 
 
 async def test_remembered_entries_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start_tracker, "MOST", 3)
-    monkeypatch.setattr(outcome_sender, "MOST", 2)
+    monkeypatch.setattr(start_tracker, "STARTS_MAX", 3)
+    monkeypatch.setattr(outcome_sender, "OUTCOMES_MAX", 2)
     simulation = StartSimulation()
     await simulation.watch_and_send()
     simulation.set_available(store=False)

@@ -15,12 +15,12 @@ from webhook.ports import BreakerLedger, Clock
 AGAIN_US = 300_000_000
 """A source that keeps losing Pods is exempted again after this time, before the exemption in the store expires."""
 
-MOST = 10_000
-"""Remembered sources. Beyond it all are forgotten, and exempted once more than necessary."""
+SOURCES_MAX = 10_000
+"""Remembered sources. Beyond this number all are forgotten, and may be exempted twice."""
 
 
 class DisruptionExemptions:
-    """An `PodObserver`."""
+    """A `PodObserver`."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class DisruptionExemptions:
         key = found.service, source
         if now_us - self._suppressed_us.get(key, -AGAIN_US) < AGAIN_US:
             return
-        if len(self._suppressed_us) >= MOST:
+        if len(self._suppressed_us) >= SOURCES_MAX:
             self._suppressed_us.clear()
         self._suppressed_us[key] = now_us
         self._waiting.setdefault(found.service, {})[source] = None

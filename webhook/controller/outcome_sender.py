@@ -14,8 +14,8 @@ from webhook.core.quota import CounterPlan
 from webhook.errors import StoreUnavailableError
 from webhook.ports import BreakerLedger, Clock
 
-MOST = 10_000
-"""Beyond it the oldest outcome is dropped: it would be too old to count."""
+OUTCOMES_MAX = 10_000
+"""Beyond this number the oldest outcome is dropped: it would be too old to count."""
 
 _BATCH = 64
 _SERVICES_AT_ONCE = 8
@@ -53,7 +53,7 @@ class StartOutcomeSender:
         items = self._waiting.setdefault(service, {})
         self._count += uid not in items
         items[uid] = _Item(result, latency_us, self._clock.now_us())
-        if self._count > MOST:
+        if self._count > OUTCOMES_MAX:
             longest = max(self._waiting, key=lambda name: len(self._waiting[name]))
             self._remove(longest, next(iter(self._waiting[longest])))
             self._reports.on_start_dropped(longest, OVERFLOW)

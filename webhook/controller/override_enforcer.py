@@ -55,7 +55,7 @@ class OverrideEnforcer:
                 yield plan
 
     def _is_forced(self, plan: CounterPlan) -> bool:
-        """Say whether the stored state is forced; the override may have ended since."""
+        """Return whether the stored state is forced; the override may have ended since."""
         view = self._known(plan)
         return view is not None and view.state.is_forced
 
@@ -63,7 +63,9 @@ class OverrideEnforcer:
         results = await asyncio.gather(
             *(self._ledger.apply_override(plan, resets.get(plan.service, 0)) for plan in plans), return_exceptions=True
         )
-        for transition in (one for result in results if not isinstance(result, BaseException) for one in result):
+        for transition in (
+            transition for result in results if not isinstance(result, BaseException) for transition in result
+        ):
             self._on_transition(transition)
         for result in results:
             # An unavailable store is reported elsewhere; the next round retries.

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from webhook.core.pods.ownership import Owned
 
-MOST = 100_000
-"""Beyond it the oldest is dropped: a Pod that exists is sent again later, a deleted one is not."""
+SIGHTINGS_MAX = 100_000
+"""Beyond this number the oldest is dropped: a Pod that exists is sent again later, a deleted one is not."""
 
 
 class PendingSighting(NamedTuple):
@@ -63,7 +63,7 @@ class PendingSightings:
             return True
         items[uid] = PendingSighting(found, version, self._turn)
         self._count += 1
-        if self._count <= MOST:
+        if self._count <= SIGHTINGS_MAX:
             return True
         longest = max(self._waiting.values(), key=len)
         del longest[next(iter(longest))]
@@ -101,7 +101,7 @@ class PendingSightings:
         return min((item.version for item in self._items()), default=version)
 
     def is_sent(self, turn: int, service: str) -> bool:
-        """Say whether all that was added for a service up to a turn has been sent."""
+        """Return whether all that was added for a service up to a turn has been sent."""
         return all(item.turn > turn for item in self._items(service))
 
     def _items(self, service: str | None = None) -> Iterator[PendingSighting]:

@@ -41,7 +41,7 @@ class PodIndex:
         return len(self._pods)
 
     def __contains__(self, uid: str) -> bool:
-        """Say whether a Pod is known to exist or to have existed."""
+        """Return whether a Pod is known to exist or to have existed."""
         return uid in self._pods or uid in self._gone
 
     def __iter__(self) -> Iterator[tuple[str, Owned]]:

@@ -32,7 +32,7 @@ class PodObserver(Protocol):
         ...
 
     def complete(self) -> None:
-        """End the list; `gone` was called for earlier Pods that are not in it."""
+        """End the list; `on_deleted` was called for earlier Pods that are not in it."""
         ...
 
     def changed(self, pod: Pod, found: Owned | None) -> None:
@@ -180,7 +180,7 @@ class PodTracker:
         self.enqueue(uid, found)
 
     def is_ahead_of_watch(self, uid: str) -> bool:
-        """Say whether a direct lookup returned a Pod at a version that the watch has not reached."""
+        """Return whether a direct lookup returned a Pod at a version that the watch has not reached."""
         reached, version = self._continuity(), self._ahead_of_watch.get(uid)
         if version is None or (reached is not None and reached.version >= version):
             self._ahead_of_watch.pop(uid, None)
@@ -197,7 +197,7 @@ class PodTracker:
                 self._enqueue_change(uid, PodChange(None, found))
 
     def needs_new_list(self) -> bool:
-        """Say whether the policy or Namespace labels have changed since the list started."""
+        """Return whether the policy or Namespace labels have changed since the list started."""
         compiled = self._policy()
         if compiled is None:
             return False

@@ -79,40 +79,40 @@ class Refunds:
         age_us = int(self._timing.overdue_seconds * _SECOND_US)
         waiting = await self._ledger.overdue(plan, age_us, self._timing.overdue_max)
         known = self._absences.pop(plan.tag, {})
-        absences = self._absences[plan.tag] = {one.uid: known[one.uid] for one in waiting if one.uid in known}
-        await self._give_up(plan, [one for one in waiting if not self._is_seen(one) and not self._is_provable(one)])
-        await self._see(plan, [one.uid for one in waiting if self._is_seen(one)])
-        asked = [one for one in waiting if one.uid not in absences and self._may_be_absent(one)][:looks_max]
+        absences = self._absences[plan.tag] = {pod.uid: known[pod.uid] for pod in waiting if pod.uid in known}
+        await self._give_up(plan, [pod for pod in waiting if not self._is_seen(pod) and not self._is_provable(pod)])
+        await self._see(plan, [pod.uid for pod in waiting if self._is_seen(pod)])
+        asked = [pod for pod in waiting if pod.uid not in absences and self._may_be_absent(pod)][:looks_max]
         gate = asyncio.Semaphore(self._timing.looks_at_once)
-        await asyncio.gather(*(self._look_up(plan, one, gate) for one in asked))
-        for one in waiting:
-            absence, reached = absences.get(one.uid), self._watch.continuity
+        await asyncio.gather(*(self._look_up(plan, pod, gate) for pod in asked))
+        for pod in waiting:
+            absence, reached = absences.get(pod.uid), self._watch.continuity
             if absence is None or reached is None or reached.version < absence.version:
                 continue
             # Checked again: meanwhile the watch may have shown it, or restarted.
-            if self._may_be_absent(one) and await self._ledger.refund(plan, one.uid):
-                self._reports.on_refunded(one.service or plan.service, one, absence.cause)
+            if self._may_be_absent(pod) and await self._ledger.refund(plan, pod.uid):
+                self._reports.on_refunded(pod.service or plan.service, pod, absence.cause)
         return len(asked)
 
-    def _is_seen(self, one: UnseenPod) -> bool:
-        return one.uid in self._tracker.index or one.uid in self._tracker.pending
+    def _is_seen(self, pod: UnseenPod) -> bool:
+        return pod.uid in self._tracker.index or pod.uid in self._tracker.pending
 
-    def _is_provable(self, one: UnseenPod) -> bool:
-        """Say whether the watch would have shown the Pod if it had been created."""
+    def _is_provable(self, pod: UnseenPod) -> bool:
+        """Return whether the watch would have shown the Pod if it had been created."""
         reached = self._watch.continuity
-        if not one.name or reached is None:
+        if not pod.name or reached is None:
             return False
         since_us = max(reached.since_us, self._tracker.index.forgotten_until_us)
-        return self._clock.now_us() - one.age_us >= since_us + self._timing.skew_seconds * _SECOND_US
+        return self._clock.now_us() - pod.age_us >= since_us + self._timing.skew_seconds * _SECOND_US
 
-    def _may_be_absent(self, one: UnseenPod) -> bool:
-        return self._is_provable(one) and not self._is_seen(one)
+    def _may_be_absent(self, pod: UnseenPod) -> bool:
+        return self._is_provable(pod) and not self._is_seen(pod)
 
     async def _give_up(self, plan: CounterPlan, unproven: Sequence[UnseenPod]) -> None:
         if unproven and self._watch.continuity is not None:
-            await self._ledger.stop_waiting(plan, [one.uid for one in unproven])
-            for one in unproven:
-                self._reports.on_unproven(one.service or plan.service)
+            await self._ledger.stop_waiting(plan, [pod.uid for pod in unproven])
+            for pod in unproven:
+                self._reports.on_unproven(pod.service or plan.service)
 
     async def _see(self, plan: CounterPlan, uids: Sequence[str]) -> None:
         """Send existing Pods again; let the store forget those that are deleted or another service's."""
@@ -131,18 +131,18 @@ class Refunds:
         of = compiled.plans.get(found.service) if compiled is not None else None
         return of is not None and of.tag == plan.tag
 
-    async def _look_up(self, plan: CounterPlan, one: UnseenPod, gate: asyncio.Semaphore) -> None:
+    async def _look_up(self, plan: CounterPlan, pod: UnseenPod, gate: asyncio.Semaphore) -> None:
         """Look up a Pod in the cluster by name."""
         async with gate:
-            found = await self._watch.find(one.namespace, one.name)
+            found = await self._watch.find(pod.namespace, pod.name)
         if found is None:
             return
-        if found.pod is None or found.pod.metadata.uid != one.uid:
+        if found.pod is None or found.pod.metadata.uid != pod.uid:
             cause = NEVER_CREATED if found.pod is None else NAME_TAKEN
-            self._absences[plan.tag][one.uid] = Absence(found.version, cause)
+            self._absences[plan.tag][pod.uid] = Absence(found.version, cause)
             return
         owned = await self._tracker.find_owner(found.pod)
         if owned is not None and self._is_of(owned, plan):
-            self._tracker.enqueue_from_lookup(one.uid, owned, found.version)
+            self._tracker.enqueue_from_lookup(pod.uid, owned, found.version)
         else:
-            await self._ledger.stop_waiting(plan, [one.uid])
+            await self._ledger.stop_waiting(plan, [pod.uid])

@@ -119,7 +119,7 @@ class ServiceStatusWriter:
         return wanted
 
     def _status(self, plan: CounterPlan, view: BreakerView) -> Mapping[str, Any]:
-        """Return the status, built again only after a change: a thousand services are compared each second."""
+        """Return the status, built again only after a change: all services are compared each second."""
         made = self._made.get(plan.service)
         if made is None or made[0] is not plan or made[1] != view:
             made = self._made[plan.service] = plan, view, service_status(plan, view)

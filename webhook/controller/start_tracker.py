@@ -20,7 +20,7 @@ from webhook.core.pods.start_outcome import StartOutcome, cause, created_us, end
 from webhook.core.policy_spec import OutcomeSource
 from webhook.ports import Clock, PodWatch
 
-MOST = 100_000
+STARTS_MAX = 100_000
 """Pods that are tracked at one time: it bounds memory. Beyond it new ones have no outcome."""
 
 
@@ -118,7 +118,7 @@ class StartTracker:
         since_us = 0 if is_gated(pod) else created_us(pod) or 1
         if since_us and self._clock.now_us() - since_us >= self._deadlines_us[found.service]:
             return None
-        if len(self._pods) >= MOST:
+        if len(self._pods) >= STARTS_MAX:
             self._reports.on_start_dropped(found.service, OVERFLOW)
             return None
         start = self._pods[pod.metadata.uid] = _Start(found.service, found.namespace, found.name, since_us)

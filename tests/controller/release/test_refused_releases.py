@@ -24,7 +24,7 @@ async def test_a_refused_pod_is_shown_with_the_reason_in_the_words_of_the_api_se
     found = await document(simulation, uid="a")
     [row] = found.pods
     assert (found.waiting, row.cause, row.expected_at) == (1, WaitCause.RELEASE_FAILS, None)
-    assert row.why == f"{SAID}; it is tried again since 2027-01-15T08:00:00.100Z"
+    assert row.why == f"{SAID}; retrying since 2027-01-15T08:00:00.100Z"
     assert simulation.waiting == {"web": 1}
     [depth] = simulation.depths
     assert (depth.waiting, depth.oldest_seconds) == (1, 3)

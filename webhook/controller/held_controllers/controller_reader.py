@@ -60,7 +60,9 @@ class ControllerReader:
         batch = self._index.next_unread(self._timing.at_once)
         if not batch:
             return None
-        failures = [error for error in await asyncio.gather(*(self._read(*one) for one in batch)) if error is not None]
+        failures = [
+            error for error in await asyncio.gather(*(self._read(*unread) for unread in batch)) if error is not None
+        ]
         self.has_read.set()
         if failures:
             self._failure.enter(str(failures[0]))

@@ -88,24 +88,28 @@ class ControllerWaker:
         if self._index.read_woken(now_us):
             self.reader.added.set()
         held = self._index.held()
-        self._reports.on_held(Counter(one.demand.service for one in held))
+        self._reports.on_held(Counter(controller.demand.service for controller in held))
         self._forget_due(held, compiled)
-        due = [one for one in held if self._due_us.get(one.demand.tag, 0) <= now_us]
+        due = [controller for controller in held if self._due_us.get(controller.demand.tag, 0) <= now_us]
         if due:
             await self._wake_due(due, compiled, now_us)
-        earliest_us = min((self._due_us.get(one.demand.tag, 0) for one in held), default=now_us + _SECOND_US)
+        earliest_us = min(
+            (self._due_us.get(controller.demand.tag, 0) for controller in held), default=now_us + _SECOND_US
+        )
         # At most a second: policies and breakers are compared with those of the last round, without a call.
         return min(1.0, max(_SHORTEST_SECONDS, (earliest_us - self._counters.now_us()) / _SECOND_US))
 
     def _forget_due(self, held: Sequence[HeldController], compiled: CompiledPolicy) -> None:
         """Have new snapshots taken for controllers that were read, and for breakers that have changed."""
-        tags = {one.demand.tag for one in held}
+        tags = {controller.demand.tag for controller in held}
         generations = {
             service: view.generation
-            for service in {one.demand.service for one in held}
+            for service in {controller.demand.service for controller in held}
             if (view := self._counters.last_breaker(compiled.plans[service])) is not None
         }
-        changed = {service for service, one in generations.items() if self._generations.get(service) != one}
+        changed = {
+            service for service, generation in generations.items() if self._generations.get(service) != generation
+        }
         self._generations = generations
         self._index.changed_tags.update(compiled.plans[service].tag for service in changed)
         self._due_us = {
@@ -117,20 +121,25 @@ class ControllerWaker:
         free, unknown = await self._free_capacity(due, compiled)
         self._woken_us = [us for us in self._woken_us if us > now_us - _SECOND_US]
         most = self._timing.wakes_per_second - len(self._woken_us)
-        selection = select((one for one in due if one.demand.tag not in unknown), free, now_us, most)
+        selection = select(
+            (controller for controller in due if controller.demand.tag not in unknown), free, now_us, most
+        )
         soon_us = now_us + round(self._timing.poll_seconds * _SECOND_US)
         is_restless = now_us < self._restless_until_us
         latest_us = soon_us if is_restless else now_us + round(self._timing.fallback_seconds * _SECOND_US)
-        for tag in {one.demand.tag for one in due}:
+        for tag in {controller.demand.tag for controller in due}:
             self._due_us[tag] = min(selection.due_us.get(tag, soon_us) or soon_us, latest_us)
         for batch in batched(selection.woken, self._timing.at_once):
-            await asyncio.gather(*(self._wake_one(one) for one in batch))
+            await asyncio.gather(*(self._wake_one(controller) for controller in batch))
 
     async def _free_capacity(
         self, due: Iterable[HeldController], compiled: CompiledPolicy
     ) -> tuple[FreeCapacity, frozenset[str]]:
         """Return the free capacity of these controllers' services, and the tags of which the store says nothing."""
-        asked = {(one.demand.service, compiled.plans[one.demand.service].scope_of(one.demand.namespace)) for one in due}
+        asked = {
+            (controller.demand.service, compiled.plans[controller.demand.service].scope_of(controller.demand.namespace))
+            for controller in due
+        }
         free, unknown, requests = FreeCapacity(), set[str](), asyncio.Semaphore(self._timing.at_once)
 
         async def add(service: str, namespace: str) -> None:
@@ -143,7 +152,7 @@ class ControllerWaker:
                     return
             free.add(part, snapshot)
 
-        await asyncio.gather(*(add(*one) for one in sorted(asked)))
+        await asyncio.gather(*(add(*pair) for pair in sorted(asked)))
         return free, frozenset(unknown)
 
     async def _wake_one(self, chosen: HeldController) -> None:

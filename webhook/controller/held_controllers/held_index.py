@@ -41,8 +41,8 @@ class HeldIndex:
     def note(self, reference: ControllerReference, at_us: int) -> None:
         """Note that a Pod was denied.
 
-        Ignored beyond the bound, because the controller has retries of its own, and of one that was just woken: it
-        counts the Pods that it has created only after it reported the one that was denied.
+        Ignored beyond the bound, because the controller also retries by itself, and for a controller that was just
+        woken: it reports a denied Pod before it counts the Pods that it has created.
         """
         entry = self._entries.get(reference)
         has_place = len(self._entries) + len(self._unread) < self._timing.held_max
@@ -95,7 +95,7 @@ class HeldIndex:
         return _result_of(before, result)
 
     def woken(self, reference: ControllerReference, now_us: int, *, is_done: bool) -> None:
-        """Enter that a controller was woken, or that this failed."""
+        """Note that a controller was woken, or that this failed."""
         entry = self._entries.get(reference)
         if entry is not None:
             entry.settled = not is_done
@@ -104,13 +104,13 @@ class HeldIndex:
                 self._pause(entry, now_us, is_progress=False)
 
     def read_woken(self, now_us: int) -> bool:
-        """Have those read again that were woken long enough ago; whether there are any."""
-        due = [one for one, entry in self._entries.items() if not entry.settled and entry.next_us <= now_us]
+        """Queue controllers that were woken long enough ago to be read again; return whether there are any."""
+        due = [reference for reference, entry in self._entries.items() if not entry.settled and entry.next_us <= now_us]
         self._unread.update(dict.fromkeys(due, 0))
         return bool(due)
 
     def use(self, compiled: CompiledPolicy) -> bool:
-        """Compute all demands under a policy; whether it is another one."""
+        """Compute all demands under a policy; return whether it is a new one."""
         if compiled is self._compiled:
             return False
         self._compiled = compiled
@@ -124,10 +124,15 @@ class HeldIndex:
         """Return the controllers whose Pods a service may deny."""
         return [
             HeldController(
-                reference, one.demand, one.controller.missing, one.refused_us, settled=one.settled, next_us=one.next_us
+                reference,
+                entry.demand,
+                entry.controller.missing,
+                entry.refused_us,
+                settled=entry.settled,
+                next_us=entry.next_us,
             )
-            for reference, one in self._entries.items()
-            if one.demand is not None
+            for reference, entry in self._entries.items()
+            if entry.demand is not None
         ]
 
     def _demand(self, entry: _Entry) -> Demand | None:

@@ -6,10 +6,10 @@ from enum import StrEnum
 
 
 class WakeResult(StrEnum):
-    """What followed from waking a controller."""
+    """The effect of waking a controller."""
 
     CREATED = "created"
-    """It has created Pods, or lacks none any more."""
+    """It has created Pods, or no longer lacks any."""
     REFUSED = "refused"
     """It lacks as many Pods as before."""
     GONE = "gone"

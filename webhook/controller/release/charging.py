@@ -13,7 +13,7 @@ _RECENT_US = 60_000_000
 
 
 class RecentCharges:
-    """Charges by age, and those that the store has to be given again: `owed`. Times are the store's."""
+    """Charges by age, and those to submit to the store again: `list_owed`. Times are the store's."""
 
     def __init__(self) -> None:
         self._recent: deque[tuple[CounterPlan, Booking]] = deque()
@@ -30,24 +30,24 @@ class RecentCharges:
             self._recent.popleft()
 
     def lost(self) -> None:
-        """Owe all of them."""
+        """Note that the store may have lost all of them."""
         self._owed = {booking.uid: (plan, booking) for plan, booking in self._recent}
 
     def owed(self) -> Mapping[tuple[str, str], tuple[CounterPlan, list[Booking]]]:
-        """Return what is owed, by the key of its plan."""
+        """Return the charges to submit again, by the key of their plan."""
         found: dict[tuple[str, str], tuple[CounterPlan, list[Booking]]] = {}
         for plan, booking in self._owed.values():
             found.setdefault(plan.key, (plan, []))[1].append(booking)
         return found
 
     def paid(self, bookings: list[Booking]) -> None:
-        """Owe these no more."""
+        """Note that the store has these."""
         for booking in bookings:
             self._owed.pop(booking.uid, None)
 
 
 AGAIN_US = 1_000_000
-"""After a refusal whose end nobody knows: of live Pods, probes in flight, or a store without an answer."""
+"""Delay after a refusal whose end is unknown: by live Pods, probes in flight, or a store without an answer."""
 _NEVER_US = 60_000_000
 """A limit was lowered below what the Pod needs: it can pass only under another policy."""
 
@@ -55,7 +55,7 @@ _NEVER_US = 60_000_000
 async def charge(store: CounterStore, plan: CounterPlan, pod: GatedPod) -> Receipt | None:
     """Charge a Pod if it fits; None if the store gives no answer. Concurrent charges share one call."""
     waiting = pod.waiting
-    # A refusal is no quota event: nobody asked.
+    # A refusal is no quota event: no user asked now.
     asked = Acquire(plan, pod.namespace, waiting.uid, waiting.cost, pod.source, name=pod.name, counts_as_event=False)
     try:
         return await store.acquire(asked)

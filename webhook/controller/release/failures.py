@@ -1,4 +1,4 @@
-"""Release failures: what the API server answered last about each waiting Pod whose gate it did not remove."""
+"""Release failures: the API server's last answer about each waiting Pod whose gate it did not remove."""
 
 from collections.abc import Collection
 
@@ -45,7 +45,7 @@ class ReleaseFailures:
         return found
 
     def changed(self, pod: GatedPod) -> None:
-        """Take over what has changed in a Pod."""
+        """Replace a Pod that has changed."""
         if (known := self._by_uid.get(pod.waiting.uid)) is not None:
             self._by_uid[pod.waiting.uid] = replace(known, pod=pod)
 

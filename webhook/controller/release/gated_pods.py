@@ -93,5 +93,5 @@ class GatedPods:
 
 
 def _owner(pod: Pod) -> str:
-    owner = next((one for one in pod.metadata.owner_references or () if one.controller), None)
+    owner = next((reference for reference in pod.metadata.owner_references or () if reference.controller), None)
     return "" if owner is None else f"{owner.kind}/{owner.name}"

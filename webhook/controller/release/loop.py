@@ -1,4 +1,4 @@
-"""Release loop of the leader: keeps the queues equal to the gated Pods, and releases what is due, within a rate limit.
+"""Release loop of the leader: keeps the queues equal to the gated Pods, and releases due Pods at a limited rate.
 
 The gates in the cluster are the truth. The index in the store bounds and orders the queues; it is rebuilt from them.
 A Pod is charged under its uid before its gate is removed. If a leader ends in between, the next one finds the Pod,
@@ -25,7 +25,7 @@ from webhook.errors import GateError, StoreUnavailableError
 from webhook.ports import CounterStore, GateClient, QueueIndex
 
 _SAVED_US = 250_000
-"""Room of so long a time can be saved up: rounds are not equally long."""
+"""Room is saved up over this time: rounds are not equally long."""
 
 
 class ReleaseRateLimit:
@@ -51,7 +51,7 @@ class ReleaseRateLimit:
 
 
 _ROUND_SECONDS = 0.1
-"""How often changes of the watch are taken over."""
+"""How often changes of the watch are applied."""
 _ROUND_SECONDS_MIN = 0.01
 """Pods that are due before the next round are released at their moment, but not one by one."""
 _AGAIN_SECONDS = 1.0
@@ -60,7 +60,7 @@ _LOSS_US = 10_000_000
 """How long nothing is released after a loss: servers notice it, and submit the charges of their last minute again."""
 _BOOKINGS_A_CALL = 64
 _UNSEEN_US = 60_000_000
-"""A registered Pod that the watch has not shown for so long was never created."""
+"""A registered Pod that the watch has not shown for this time was never created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class ReleaseLoop:
             self._reports.on_depths(())
 
     async def round(self) -> int | None:
-        """Take over what the watch shows, and release what is due; return when the next Pod may be due."""
+        """Apply what the watch shows, and release what is due; return when the next Pod may be due."""
         compiled = self._policy()
         if compiled is None or not self._pods.has_listed:
             return None
@@ -151,7 +151,7 @@ class ReleaseLoop:
                 self._indexed_us = now_us
                 await self._mend_index(now_us)
             if now_us - self._retried_us >= _AGAIN_SECONDS * 1_000_000:
-                # Live Pods end, grants begin, breakers close: nothing announces all of that.
+                # No event announces that live Pods end, grants begin or breakers close.
                 self._retried_us = now_us
                 self._releaser.retry()
                 await self._removal.retry(now_us)
@@ -171,7 +171,7 @@ class ReleaseLoop:
         return due_us
 
     def _report_waiting(self) -> None:
-        """Report all waiting Pods, also those that are not taken over yet because the store gives no answer."""
+        """Report all waiting Pods, also those that are not in a queue yet because the store gives no answer."""
         counts = Counter(dict.fromkeys([plan.service for plan in self._queued], 0))
         counts.update(self.queue.counts())
         counts.update(pod.waiting.service for pod in self._pods.new() if pod.waiting.uid not in self._releaser)
@@ -255,7 +255,7 @@ class ReleaseLoop:
         """Apply whenExpired. A Pod that is kept waits on."""
         plan = self._plan(pod)
         if plan is None or plan.queue is None:
-            return  # it waits by rules of its own no more
+            return  # its service no longer queues
         if not plan.queue.keeps_expired:
             self._limit.spend()
             try:

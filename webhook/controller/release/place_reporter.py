@@ -1,4 +1,4 @@
-"""Reporter of places: Events on waiting Pods, at first, when the place halves and when the cause changes."""
+"""Reporter of places: Events on waiting Pods, at first, when the place has halved, and when the cause changes."""
 
 import asyncio
 
@@ -37,18 +37,18 @@ class PlaceReporter:
         """Report what has changed since the last scan."""
         places, stopped, due = self._queue.places(), self._queue.stopped(), list[PodPlace]()
         reported: dict[str, tuple[int, WaitCause]] = {}
-        for one in places:
-            waiting = one.pod.waiting
+        for place in places:
+            waiting = place.pod.waiting
             cause = stopped.get(waiting.service, WaitCause.QUOTA_EXCEEDED)
-            if self._queue.is_failing(one):
+            if self._queue.is_failing(place):
                 cause = WaitCause.RELEASE_FAILS
-            uid, now = waiting.uid, (one.class_place, cause)
+            uid, now = waiting.uid, (place.class_place, cause)
             last = self._reported.get(uid)
             if last is not None and last[1] is now[1] and now[0] * 2 > last[0]:
                 reported[uid] = last
-            elif self._queue.waited_seconds(one) >= _SETTLED_SECONDS:
+            elif self._queue.waited_seconds(place) >= _SETTLED_SECONDS:
                 reported[uid] = now
-                due.append(one)
+                due.append(place)
         self._reported = reported
         for row in await self._queue.rows(due[:_EVENTS_A_SCAN]):
             self._events.offer(row.namespace, row.name, row.uid, _note(row), f"{row.class_place} {row.cause}")
@@ -57,7 +57,7 @@ class PlaceReporter:
 
 
 def pause_seconds(scan_seconds: float) -> float:
-    """Return how long to wait after a scan that took so long."""
+    """Return how long to wait after a scan of this duration."""
     return min(max(scan_seconds / _SCAN_SHARE, _SCAN_SECONDS), _SCAN_SECONDS_MAX)
 
 

@@ -29,7 +29,7 @@ from webhook.errors import StoreUnavailableError
 from webhook.ports import CounterStore
 
 _FRESH_US = 1_000_000
-"""How long the places are used again: sorting thousands of Pods would delay releases."""
+"""How long computed places are used: sorting thousands of Pods would delay releases."""
 _SAMPLES_MAX = 240
 """Questions to the store for one document; the expected moments of further limits are unknown."""
 _FORECAST = "forecast"
@@ -107,7 +107,7 @@ class QueueReader:
             return ()
         counts, plans, failing = self.counts(), compiled.plans, self._failing(compiled)
         names = [name for name, plan in plans.items() if plan.queue is not None or counts.get(name)]
-        classes = {one.name: -one.priority for one in compiled.policy.sla_classes}
+        classes = {sla_class.name: -sla_class.priority for sla_class in compiled.policy.sla_classes}
         names.sort(key=lambda name: (classes[compiled.services[name].sla_class], name))
         names += sorted(name for name in failing if name not in plans)
         now_us, oldest_us = self._store.now_us(), dict(self._releaser.oldest_us())
@@ -128,15 +128,15 @@ class QueueReader:
 
     def _outside(self) -> list[GatedPod]:
         """Return the Pods that were not released and are in no order meanwhile, the oldest first."""
-        found = [one.pod for one in self._failures.all() if one.pod.waiting.uid not in self._releaser]
+        found = [failure.pod for failure in self._failures.all() if failure.pod.waiting.uid not in self._releaser]
         return sorted(found, key=lambda pod: pod.waiting.since_us)
 
     def _failing(self, compiled: CompiledPolicy) -> Mapping[str, tuple[FailingPods, ...]]:
         """Return the Pods that wait because their release fails, by service and reason."""
         found: dict[str, dict[str, list[ReleaseFailure]]] = {}
-        for one in sorted(self._failures.all(), key=lambda one: one.since_us):
-            if self._failure_of(one.pod, compiled.plans.get(one.pod.waiting.service)) is not None:
-                found.setdefault(one.pod.waiting.service, {}).setdefault(one.reason, []).append(one)
+        for failure in sorted(self._failures.all(), key=lambda failure: failure.since_us):
+            if self._failure_of(failure.pod, compiled.plans.get(failure.pod.waiting.service)) is not None:
+                found.setdefault(failure.pod.waiting.service, {}).setdefault(failure.reason, []).append(failure)
         return {
             service: tuple(
                 FailingPods(reason, len(its), f"{_name(its[0].pod)}: {its[0].said}") for reason, its in by.items()
@@ -155,14 +155,14 @@ class QueueReader:
     async def document(self, asked: QueueSelection) -> QueueDocument:
         """Return the document of the leader."""
         found = [
-            one
-            for one in self.places()
-            if (not asked.service or one.pod.waiting.service == asked.service)
-            and (not asked.uid or one.pod.waiting.uid == asked.uid)
+            place
+            for place in self.places()
+            if (not asked.service or place.pod.waiting.service == asked.service)
+            and (not asked.uid or place.pod.waiting.uid == asked.uid)
         ]
         rows = await self.rows(found[: asked.limit])
         now_us = self._store.now_us()
-        depths = tuple(one for one in self.depths() if asked.service in {"", one.service})
+        depths = tuple(depth for depth in self.depths() if asked.service in {"", depth.service})
         waiting = sum(self.counts().values())
         return QueueDocument(
             leads=True, time=utc(now_us), waiting=waiting, matching=len(found), services=depths, pods=tuple(rows)
@@ -174,28 +174,30 @@ class QueueReader:
         if compiled is None or not places:
             return []
         forecasts = await self._forecasts(places, compiled.plans)
-        return [self._row(one, compiled, forecasts[one.queue].expected_us(one.pod.waiting.uid)) for one in places]
+        return [
+            self._row(place, compiled, forecasts[place.queue].expected_us(place.pod.waiting.uid)) for place in places
+        ]
 
-    def _row(self, one: PodPlace, compiled: CompiledPolicy, expected_us: int | None) -> QueueRow:
-        waiting, now_us = one.pod.waiting, self._store.now_us()
+    def _row(self, place: PodPlace, compiled: CompiledPolicy, expected_us: int | None) -> QueueRow:
+        waiting, now_us = place.pod.waiting, self._store.now_us()
         plan = compiled.plans.get(waiting.service)
-        cause, why, until_us = self._cause(one, plan)
+        cause, why, until_us = self._cause(place, plan)
         is_known = expected_us is not None and cause in {WaitCause.QUOTA_EXCEEDED, WaitCause.BEHIND}
         rules = plan.queue if plan is not None else None
         return QueueRow(
-            queue=one.queue,
-            place=one.place,
+            queue=place.queue,
+            place=place.place,
             sla_class=_class_of(waiting.service, compiled),
-            class_place=one.class_place,
-            class_waiting=one.class_waiting,
+            class_place=place.class_place,
+            class_waiting=place.class_waiting,
             service=waiting.service,
-            namespace=one.pod.namespace,
-            name=one.pod.name,
+            namespace=place.pod.namespace,
+            name=place.pod.name,
             uid=waiting.uid,
             since=utc(waiting.since_us),
-            waiting_seconds=self.waited_seconds(one),
-            lifted=one.is_lifted,
-            owner=one.pod.owner,
+            waiting_seconds=self.waited_seconds(place),
+            lifted=place.is_lifted,
+            owner=place.pod.owner,
             cause=cause,
             why=why,
             expected_at=utc(max(now_us, expected_us or 0)) if is_known else None,
@@ -212,18 +214,18 @@ class QueueReader:
         }
         return {service: stopped.cause for service, stopped in found.items() if stopped is not None}
 
-    def is_failing(self, one: PodPlace) -> bool:
+    def is_failing(self, place: PodPlace) -> bool:
         """Return whether a Pod waits because it could not be released."""
         compiled = self._policy()
-        plan = compiled.plans.get(one.pod.waiting.service) if compiled is not None else None
-        return self._failure_of(one.pod, plan) is not None
+        plan = compiled.plans.get(place.pod.waiting.service) if compiled is not None else None
+        return self._failure_of(place.pod, plan) is not None
 
-    def waited_seconds(self, one: PodPlace) -> int:
-        return max(0, self._store.now_us() - one.pod.waiting.since_us) // 1_000_000
+    def waited_seconds(self, place: PodPlace) -> int:
+        return max(0, self._store.now_us() - place.pod.waiting.since_us) // 1_000_000
 
-    def _cause(self, one: PodPlace, plan: CounterPlan | None) -> WaitReason:
-        if (failure := self._failure_of(one.pod, plan)) is not None:
-            why = f"{failure.said}; it is tried again since {utc(failure.since_us)}"
+    def _cause(self, place: PodPlace, plan: CounterPlan | None) -> WaitReason:
+        if (failure := self._failure_of(place.pod, plan)) is not None:
+            why = f"{failure.said}; retrying since {utc(failure.since_us)}"
             return WaitReason(WaitCause.RELEASE_FAILS, why)
         if plan is None:
             return WaitReason(WaitCause.BEHIND, "the policy has no such service: it is released at once")
@@ -231,24 +233,28 @@ class QueueReader:
             return stopped
         if self._store.now_us() < self._releaser.held_until_us:
             return hold_until(self._releaser.held_until_us)
-        return obstacle_of(self._releaser.blocked_by(one.pod), plan.service, one.queue)
+        return obstacle_of(self._releaser.blocked_by(place.pod), plan.service, place.queue)
 
     async def _forecasts(
         self, places: Sequence[PodPlace], plans: Mapping[str, CounterPlan]
     ) -> Mapping[str, ReleaseForecast]:
-        last = {one.queue: one.place for one in places}
+        last = {place.queue: place.place for place in places}
         pods: dict[str, list[tuple[WaitingPod, str]]] = {queue: [] for queue in last}
-        for one in self.places():
-            if one.place <= last.get(one.queue, 0) and one.pod.waiting.service in plans and not self._is_passed(one):
-                pods[one.queue].append((one.pod.waiting, one.pod.namespace))
+        for place in self.places():
+            if (
+                place.place <= last.get(place.queue, 0)
+                and place.pod.waiting.service in plans
+                and not self._is_passed(place)
+            ):
+                pods[place.queue].append((place.pod.waiting, place.pod.namespace))
         # In a thread: releases must not wait for the forecast of thousands of Pods.
         found = await asyncio.to_thread(lambda: {queue: ReleaseForecast(its, plans) for queue, its in pods.items()})
         asked = [(forecast, sample) for forecast in found.values() for sample in forecast.samples()][:_SAMPLES_MAX]
         await asyncio.gather(*(self._ask(forecast, sample) for forecast, sample in asked))
         return found
 
-    def _is_passed(self, one: PodPlace) -> bool:
-        return self._failures.get(one.pod.waiting.uid) is not None and one.pod.waiting.uid not in self._releaser
+    def _is_passed(self, place: PodPlace) -> bool:
+        return self._failures.get(place.pod.waiting.uid) is not None and place.pod.waiting.uid not in self._releaser
 
     async def _ask(self, forecast: ReleaseForecast, sample: RoomSample) -> None:
         asked = Acquire(sample.plan, sample.namespace, _FORECAST, sample.cost, "", peek=True)

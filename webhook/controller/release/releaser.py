@@ -74,7 +74,7 @@ class PodReleaser:
         return uid in self._pods
 
     def begin(self, plans: Mapping[str, CounterPlan]) -> None:
-        """Start under a policy. Pods of a service that no longer queues go as its limits allow, of none at once."""
+        """Start under a policy. Pods without a queue are released as limits allow; those without a service, at once."""
         self._plans = plans
         by_tag: dict[str, list[Member]] = {}
         for plan in plans.values():
@@ -135,7 +135,7 @@ class PodReleaser:
     def sequences(self, now_us: int) -> Iterator[list[tuple[GatedPod, bool]]]:
         """Yield the Pods of each queue in the order of their release, and whether ageing has lifted them."""
         for order in self._orders.values():
-            yield [(self._pods[one.pod.uid], one.is_lifted) for one in order.sequence(now_us)]
+            yield [(self._pods[queued.pod.uid], queued.is_lifted) for queued in order.sequence(now_us)]
 
     def blocked_by(self, pod: GatedPod) -> str | None:
         """Return whose limit has no room for a Pod; None if it only waits for others."""
@@ -209,12 +209,12 @@ class PodReleaser:
         order = self._orders.get(plan.tag) if plan is not None else None
         if plan is None or order is None or self._now_us() < self.held_until_us:
             return
-        order.held = {one for one in self._plans if one != service}
+        order.held = {name for name in self._plans if name != service}
         if pods := self._taken(order, 1):
             await self._charge(plan.tag, pods)
 
     def _now_us(self) -> int:
-        """Return the store's time: receipts say in it when there is room."""
+        """Return the store's time, as the moments in receipts are."""
         return self._store.now_us()
 
     async def _expire(self) -> None:
@@ -248,8 +248,8 @@ class PodReleaser:
     def _taken(self, order: ReleaseOrder, most: float) -> list[GatedPod]:
         """Take the next Pods out of the order, as if each of them fitted."""
         taken: list[GatedPod] = []
-        while len(taken) < most and (one := order.take(self._now_us())) is not None:
-            taken.append(self._pods[one.uid])
+        while len(taken) < most and (waiting := order.take(self._now_us())) is not None:
+            taken.append(self._pods[waiting.uid])
         return taken
 
     async def _charge(self, tag: str, pods: Sequence[GatedPod]) -> bool:
@@ -267,7 +267,7 @@ class PodReleaser:
             fitting.append(replace(pod, due_us=min(due_us, receipt.at_us)))
             order.released(uid)
             self._take_out(uid)
-        answered = [await self._put_back(order, *one) for one in reversed(others)]  # as `ReleaseOrder` requires
+        answered = [await self._put_back(order, *pair) for pair in reversed(others)]  # as `ReleaseOrder` requires
         if any(receipt is not None and receipt.repeated for receipt in receipts):
             order.retry()  # refunds may have made room for others that were tried
         grown = min(max(self._together.get(tag, 1), 2 * len(pods)), _TOGETHER_MAX)

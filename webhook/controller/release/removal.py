@@ -75,7 +75,7 @@ class GateRemoval:
         self._unanswered = 0
         """Removals in a row that had no answer."""
         self._refusals = Counter[str]()
-        """The same that were refused, by service."""
+        """Removals in a row that were refused, by service."""
         self._is_turn_of_others = False
 
     def __contains__(self, uid: str) -> bool:
@@ -88,12 +88,12 @@ class GateRemoval:
 
     @property
     def slow(self) -> AbstractSet[str]:
-        """Services of which one Pod a second should be tried: all the last ones were refused."""
+        """Services whose Pods should be tried one a second: all the last ones were refused."""
         return {service for service, count in self._refusals.items() if count >= _REFUSALS_MAX}
 
     @property
     def held(self) -> AbstractSet[str]:
-        """Services of which no further Pod should be charged: slow ones, and those whose charged Pods may be gated."""
+        """Services whose Pods should not be charged now: slow ones, and those with charged Pods that may be gated."""
         return {pod.waiting.service for _, pod, _ in self._charged.values()} | self.slow
 
     def is_charged(self, uid: str) -> bool:
@@ -126,7 +126,7 @@ class GateRemoval:
         self._aside[uid] = pod, now_us + (failure.pause_us if failure is not None else PAUSE_US)
 
     def changed(self, pod: GatedPod) -> None:
-        """Take over what has changed in a Pod. One that was set aside is tried again: the cause may be gone."""
+        """Replace a Pod that has changed. One that was set aside is tried again: the cause may be gone."""
         uid = pod.waiting.uid
         self._newer[uid] = pod
         self._failures.changed(pod)
@@ -134,7 +134,7 @@ class GateRemoval:
             self._aside[uid] = self._aside[uid][0], 0
 
     def gone(self, uid: str) -> None:
-        """Forget a Pod that is deleted, or has no gate any more; a charged one is tried again."""
+        """Forget a Pod that is deleted, or no longer has a gate; a charged one is tried again."""
         self._aside.pop(uid, None)
         self._over(uid)
         if uid in self:
@@ -164,7 +164,7 @@ class GateRemoval:
         self._return(now_us)
 
     def _return(self, now_us: int) -> None:
-        """Let Pods wait again. Of a slow service each second Pod that is tried is one that was not tried before."""
+        """Let Pods wait again. Every second Pod of a slow service that is tried was not tried before."""
         self._is_turn_of_others = not self._is_turn_of_others
         slow = self.slow
         done = set(slow) if self._is_turn_of_others else set[str]()
@@ -210,7 +210,7 @@ class GateRemoval:
         self._refusals.pop(pod.waiting.service, None)
         if self._failures.over(pod.waiting.uid):
             service = pod.waiting.service
-            for uid in [uid for uid, (one, _) in self._aside.items() if one.waiting.service == service]:
+            for uid in [uid for uid, (other, _) in self._aside.items() if other.waiting.service == service]:
                 self._wait_again(uid)
 
     async def _failed(self, plan: CounterPlan | None, pod: GatedPod, error: GateError) -> None:
@@ -239,7 +239,7 @@ class GateRemoval:
         self._reports.on_room()
 
     def _over(self, uid: str) -> None:
-        """Forget a Pod that waits no more."""
+        """Forget a Pod that no longer waits."""
         self._failures.over(uid)
         self._newer.pop(uid, None)
         self._gone.discard(uid)

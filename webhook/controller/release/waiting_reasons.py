@@ -41,13 +41,13 @@ def stop_of(plan: CounterPlan, store: CounterStore) -> WaitReason | None:
 
 
 def hold_until(until_us: int) -> WaitReason:
-    """Return that nothing is released for a while, since the store may have lost charges."""
+    """Return that nothing is released for a while because the store may have lost charges."""
     why = f"the store may have lost charges: nothing is released until {utc(until_us)}"
     return WaitReason(WaitCause.STORE_UNAVAILABLE, why, until_us)
 
 
 def obstacle_of(by: str | None, service: str, queue: str) -> WaitReason:
-    """Return whose limit has no room, as `PodReleaser.blocked_by` tells it."""
+    """Return whose limit has no room, as `PodReleaser.find_blocking_holder` returns it."""
     if by is None:
         return WaitReason(WaitCause.BEHIND, "others are released before it")
     return WaitReason(_CAUSES.get(by, WaitCause.QUOTA_EXCEEDED), _LIMIT_OF[by].format(service=service, queue=queue))
