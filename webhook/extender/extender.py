@@ -52,9 +52,9 @@ class PolicyRules:
     def of(cls, policy: CompiledPolicy | None) -> "PolicyRules":
         services = {} if policy is None else policy.services
         found = {
-            name: ServiceRules(name, one.modes.scheduling, one.scheduling)
-            for name, one in services.items()
-            if one.scheduling is not None and one.modes.scheduling is not Mode.DISABLED
+            name: ServiceRules(name, service.modes.scheduling, service.scheduling)
+            for name, service in services.items()
+            if service.scheduling is not None and service.modes.scheduling is not Mode.DISABLED
         }
         return cls(policy, found)
 
@@ -86,7 +86,7 @@ class Extender:
     @property
     def needs_numa(self) -> bool:
         """Whether a service's rules ask for NUMA zones."""
-        return any(one.rules.numa is Numa.REQUIRED for one in self._current().services.values())
+        return any(service.rules.numa is Numa.REQUIRED for service in self._current().services.values())
 
     def services(self) -> Mapping[str, ServiceRules]:
         """Return the rules of the policy in force, by service."""
@@ -122,7 +122,7 @@ class Extender:
         if found.refused and not found.passed:
             kind = service.service, expected_load(args.pod, service.rules.estimate)
             self.refused.refused(kind, found.filters, frozenset(found.refused))
-        refused = {name: one.reason for name, one in found.refused.items()}
+        refused = {name: refusal.reason for name, refusal in found.refused.items()}
         return json.encode(api.FilterResult(found.passed, refused))
 
     def prioritize(self, body: bytes) -> bytes:

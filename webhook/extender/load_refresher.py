@@ -15,7 +15,7 @@ from webhook.support.condition import Condition
 from webhook.support.slices import slices
 
 SETTLE_SECONDS = 1.0
-"""How often the rows are computed anew between two refreshes: assumed load fades, and unconfirmed Pods are dropped."""
+"""How often the rows are computed between two refreshes: assumed load fades, and unconfirmed Pods are dropped."""
 _STARTING_SECONDS = 0.05
 _SLICE = 50
 """Nodes whose rows are computed in one turn of the event loop. More would delay calls."""

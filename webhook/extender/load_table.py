@@ -20,7 +20,7 @@ _US = 1_000_000
 
 
 class LoadTable:
-    """`rows` are what calls read. `settle` computes them anew, and an event those of the nodes that it concerns."""
+    """`rows` are what calls read. `settle` computes them again, an event only those of its nodes."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class LoadTable:
         self.node_rows = NodeRows()
 
     def configure(self, nodes: Nodes | None, sources: Sequence[str]) -> None:
-        """Take over the stanza `nodes` and its sources. The load of sources that stay is kept. `settle` must follow."""
+        """Apply the stanza `nodes` and its sources. The load of sources that stay is kept. `settle` must follow."""
         self._reports = {name: self._reports.get(name, {}) for name in sources}
         if nodes is not None:
             self._stale_after_seconds = nodes.stale_after.us / _US
@@ -53,7 +53,7 @@ class LoadTable:
             self._assumed.configure(Decay(nodes.decay.factor, every_seconds), window_seconds)
 
     def measured(self, source: str, loads: Mapping[str, NodeLoad]) -> int:
-        """Take over what a source measured; return how many of its names belong to no Node. `settle` must follow."""
+        """Enter what a source measured; return how many of its names belong to no Node. `settle` must follow."""
         now_seconds, unknown = self._now_seconds(), 0
         known: dict[str, NodeLoad] = {}
         for alias, load in loads.items():
@@ -75,7 +75,7 @@ class LoadTable:
         return self.node_rows.by_name
 
     def nodes(self) -> set[str]:
-        """Return the names of all nodes that `settle` concerns: those that have a row, and those with assumed load."""
+        """Return the names of all nodes to `settle`: those that have a row, and those with assumed load."""
         return {*self.index.names(), *self._assumed.nodes()}
 
     def settle(self, nodes: Iterable[str]) -> None:
@@ -91,7 +91,7 @@ class LoadTable:
         return counts
 
     def assumed_pods(self) -> Mapping[str, int]:
-        """Return how many Pods each node has whose load is assumed, in part or whole; others are left out."""
+        """Return how many Pods of each node have an assumed load, in part or whole; nodes without are left out."""
         return self._assumed.counts()
 
     def candidates(self) -> Mapping[str, NodeRow]:
@@ -112,7 +112,7 @@ class LoadTable:
         self._moved(before, node)
 
     def withdraw(self, pod: Pod) -> None:
-        """Drop the assumed node of a Pod: the scheduler places it anew."""
+        """Drop the assumed node of a Pod: the scheduler places it again."""
         uid = pod.metadata.uid
         self._candidates.remove(uid)
         self.numa.withdraw(uid)

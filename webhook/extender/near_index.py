@@ -12,7 +12,7 @@ from webhook.core.scheduling.topology import Nearness
 
 Labels = Mapping[str, str]
 _SETS_MAX = 256
-"""Sets of Pods that are kept. With one more all are forgotten, and counted anew when they are asked for."""
+"""Sets of Pods that are kept. With one more all are forgotten, and counted again on demand."""
 
 
 class HostedPod(Struct, frozen=True, gc=False):
@@ -47,7 +47,7 @@ class NearIndex:
         return sum(map(len, self._kept.values()))
 
     def keep_only(self, services: Container[str]) -> None:
-        """Forget the sets of services that are no more."""
+        """Forget the sets of other services."""
         for kept in self._kept.values():
             for service in [name for name in kept if name not in services]:
                 del kept[service]
@@ -73,7 +73,7 @@ class NearIndex:
             self._count(found, pod, -1)
 
     def node_changed(self, name: str, before: Labels | None, after: Labels | None) -> None:
-        """Take in other labels of a node; None: there is no such node."""
+        """Apply the new labels of a node; None: there is no such node."""
         for services in self._kept.values():
             for found in services.values():
                 found.nearness.relabelled(name)

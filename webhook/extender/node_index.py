@@ -26,7 +26,7 @@ class IndexReports(NamedTuple):
     on_hosted: Callable[[str, Pod, float], None]
     """With the uid of a Pod that is on a node, the Pod, and since when, in seconds since the Unix epoch."""
     on_gone: Callable[[str, str], None]
-    """With the uid of a Pod, and the node that it is on no more."""
+    """With the uid of a Pod, and the node that it is no longer on."""
 
 
 class NodeIndex:
@@ -37,7 +37,7 @@ class NodeIndex:
         self._now_seconds = now_seconds
         self._nodes: dict[str, KnownNode] = {}
         self._aliases: dict[str, str] | None = None
-        """Nodes by address; None until it is asked for, after a change."""
+        """Nodes by address; None after a change, until the next lookup."""
         self._pods: dict[str, HostedPod] = {}
         self._requested: dict[str, tuple[int, int]] = {}
         self._near = NearIndex(self._nodes)
@@ -96,7 +96,7 @@ class NodeIndex:
             self._nodes[name] = known
         if (() if before is None else before.addresses) != (() if known is None else known.addresses):
             self._aliases = None
-        labels = [None if one is None else one.node.labels for one in (before, known)]
+        labels = [None if version is None else version.node.labels for version in (before, known)]
         if labels[0] != labels[1]:  # most changes are of a Node's status
             self._near.node_changed(name, *labels)
         self._reports.on_node(name)

@@ -19,7 +19,7 @@ class _Reservations:
         self.taken = Counter[str]()
 
     def add(self, uid: str, amounts: Amounts, until_seconds: float | None) -> None:
-        """Reserve for a Pod that has no reservation, for ever without a time."""
+        """Reserve for a Pod that has no reservation; without a time, until it is removed."""
         self.pods[uid] = amounts
         self.taken.update(amounts)
         if until_seconds is not None:
@@ -42,7 +42,7 @@ class NumaIndex:
     """
 
     def __init__(self, now_seconds: Callable[[], float], on_changed: Callable[[str], None]) -> None:
-        """Create it. `on_changed` is called with each node that has a new report, or none any more."""
+        """Create it. `on_changed` is called with each node that has a new report, or no longer has one."""
         self._now_seconds = now_seconds
         self._on_changed = on_changed
         self._reported: dict[str, tuple[NumaZones, float]] = {}
@@ -91,7 +91,7 @@ class NumaIndex:
             self._reserve(uid, taken, node, self._now_seconds() + CONFIRMED_SECONDS)
 
     def withdraw(self, uid: str) -> None:
-        """Reserve no more for a Pod that the watch has not shown on its node."""
+        """End the reservation of a Pod that the watch has not shown on its node."""
         if self._is_tentative(uid):
             self.gone(uid)
 

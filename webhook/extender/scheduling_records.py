@@ -1,4 +1,4 @@
-"""Scheduling records of the last Pods that kube-scheduler asked about."""
+"""Scheduling records of the Pods that kube-scheduler asked about most recently."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime

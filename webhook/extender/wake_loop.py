@@ -12,7 +12,7 @@ from webhook.support.slices import slices
 
 _ROUND_SECONDS = 1.0
 _BETWEEN_SECONDS = 5.0
-"""Shortest time between two wakes: each makes the scheduler try all Pods that wait."""
+"""Shortest time between two wakes: each makes the scheduler try all waiting Pods."""
 
 
 class WakeObserver(Protocol):
