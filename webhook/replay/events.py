@@ -241,8 +241,8 @@ async def record(
         dropped = await controller.started(plan.service, fields.uid, ok=fields.ok, latency_us=latency_us)
         if not is_unknown(dropped):
             return ()
-    one = Outcomes.one(ok=fields.ok, latency_us=latency_us, uid=fields.uid, generation=fields.generation)
-    return await outage.record_outcomes(plan, [one])
+    outcome = Outcomes.one(ok=fields.ok, latency_us=latency_us, uid=fields.uid, generation=fields.generation)
+    return await outage.record_outcomes(plan, [outcome])
 
 
 def _has_starts(service: Service) -> bool:

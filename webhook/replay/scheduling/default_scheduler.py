@@ -43,7 +43,7 @@ class DefaultScheduler:
     """Knows what the Pods on each node request."""
 
     def __init__(self, nodes: Sequence[SimulatedNode]) -> None:
-        self._nodes = {one.node.name: one for one in nodes}
+        self._nodes = {simulated.node.name: simulated for simulated in nodes}
         self._requested = {name: _Requested() for name in self._nodes}
         self._allowed: dict[bytes, tuple[list[str], set[str]]] = {}
         """Nodes that terms and taints leave to Pods of a kind, and the reasons of the others."""
@@ -77,19 +77,19 @@ class DefaultScheduler:
         kind = msgspec.json.encode((spec.node_selector, affinity, spec.tolerations))
         found = self._allowed.get(kind)
         if found is None:
-            reasons = {name: _unwanted(spec, one) for name, one in self._nodes.items()}
+            reasons = {name: _unwanted(spec, simulated) for name, simulated in self._nodes.items()}
             allowed = [name for name, reason in reasons.items() if not reason]
             found = self._allowed[kind] = allowed, {*filter(None, reasons.values())}
         return found
 
     def _full(self, name: str, asked: _Requested) -> str:
-        """Return why a node has no room for a Pod, "" if it has. Of what a Pod does not ask for, nothing is missing."""
-        one, used = self._nodes[name], self._requested[name]
-        if used.pods >= one.pods_max:
+        """Return why a node has no room for a Pod, "" if it has. A resource that a Pod does not ask for suffices."""
+        simulated, used = self._nodes[name], self._requested[name]
+        if used.pods >= simulated.pods_max:
             return "Too many pods"
-        if asked.cpu_millis and used.cpu_millis + asked.cpu_millis > one.node.cpu_millis:
+        if asked.cpu_millis and used.cpu_millis + asked.cpu_millis > simulated.node.cpu_millis:
             return "Insufficient cpu"
-        if asked.memory_bytes and used.memory_bytes + asked.memory_bytes > one.node.memory_bytes:
+        if asked.memory_bytes and used.memory_bytes + asked.memory_bytes > simulated.node.memory_bytes:
             return "Insufficient memory"
         return ""
 
@@ -108,15 +108,15 @@ def _free(requested: int, allocatable: int) -> int:
     return 0 if requested > allocatable or not allocatable else (allocatable - requested) * _SCORE_MAX // allocatable
 
 
-def _unwanted(spec: PodSpec, one: SimulatedNode) -> str:
+def _unwanted(spec: PodSpec, simulated: SimulatedNode) -> str:
     """Return why a Pod's terms or a node's taints keep it off, "" if they do not, or are not known."""
-    if one.taints is None:
+    if simulated.taints is None:
         return ""
-    if untolerated(spec, one.taints):
+    if untolerated(spec, simulated.taints):
         return "node(s) had untolerated taint(s)"
-    return (
-        "" if terms_fit(spec, one.node.name, one.node.labels) else "node(s) didn't match Pod's node affinity/selector"
-    )
+    if terms_fit(spec, simulated.node.name, simulated.node.labels):
+        return ""
+    return "node(s) didn't match Pod's node affinity/selector"
 
 
 def _asked(pod: Pod) -> _Requested:

@@ -19,7 +19,7 @@ from webhook.replay.scheduling.nodes import SimulatedNode
 
 _US = 1_000_000
 _LONG_AGO_SECONDS = 1e6
-"""Before every window: what has been running for so long is measured."""
+"""Before every window: the load of Pods that started then is measured."""
 _SCORES = msgspec.json.Decoder(list[HostPriority])
 _FILTERED = msgspec.json.Decoder(FilterResult)
 
@@ -52,28 +52,30 @@ class ExtenderInVirtualTime:
     async def start(self, running: Sequence[Pod]) -> None:
         """Show it the nodes, and the Pods on them, whose load is measured already."""
         index = self._table.index
-        index.nodes_listed([KnownNode(one.node) for one in self._nodes])
+        index.nodes_listed([KnownNode(simulated.node) for simulated in self._nodes])
         self._now_seconds = -_LONG_AGO_SECONDS
         await index.listed([Pod(pod.metadata, pod.spec) for pod in running])
         await index.complete()
         self._now_seconds = 0.0
-        self._table.numa.numa_listed({one.node.name: one.zones for one in self._nodes if one.zones is not None})
+        self._table.numa.numa_listed(
+            {simulated.node.name: simulated.zones for simulated in self._nodes if simulated.zones is not None}
+        )
 
     def measure(self, now_seconds: float, histories: Mapping[str, LoadHistory], zones: Mapping[str, NumaZones]) -> None:
-        """Take over the load of the nodes that are measured, and new reports of NUMA zones."""
+        """Enter the load of the nodes that are measured, and new reports of NUMA zones."""
         self._now_seconds = now_seconds
         for node, found in zones.items():
             self._table.numa.numa_changed(node, found)
         loads = {}
-        for one in self._nodes:
-            if one.load is not None:
-                cpu, memory = histories[one.node.name].averaged(now_seconds, self._decay, self._window_seconds)
-                loads[one.node.name] = replace(
-                    one.load,
+        for simulated in self._nodes:
+            if simulated.load is not None:
+                cpu, memory = histories[simulated.node.name].averaged(now_seconds, self._decay, self._window_seconds)
+                loads[simulated.node.name] = replace(
+                    simulated.load,
                     source=self._source,
                     measured_at_seconds=now_seconds,
-                    cpu_millis=None if one.load.cpu_millis is None else cpu,
-                    memory_bytes=None if one.load.memory_bytes is None else memory,
+                    cpu_millis=None if simulated.load.cpu_millis is None else cpu,
+                    memory_bytes=None if simulated.load.memory_bytes is None else memory,
                 )
         self._table.measured(self._source, loads)
         self._settle_seconds = now_seconds
@@ -89,7 +91,9 @@ class ExtenderInVirtualTime:
         return _FILTERED.decode(self._extender.filter(_body(pod, nodes)))
 
     def prioritize(self, pod: Pod, nodes: Sequence[str]) -> dict[str, int]:
-        return {one.host: one.score for one in _SCORES.decode(self._extender.prioritize(_body(pod, nodes)))}
+        return {
+            priority.host: priority.score for priority in _SCORES.decode(self._extender.prioritize(_body(pod, nodes)))
+        }
 
     async def bound(self, pod: Pod, node: str, *, gone: bool = False) -> None:
         """Show it a Pod on a node, or that the Pod is gone."""
@@ -103,12 +107,12 @@ def _body(pod: Pod, nodes: Sequence[str]) -> bytes:
 def without_assumed_load(policy: CompiledPolicy) -> CompiledPolicy:
     """Return a policy whose services expect no load of Pods that request any."""
     services = []
-    for one in policy.policy.services:
-        rules = one.scheduling
+    for service in policy.policy.services:
+        rules = service.scheduling
         if rules is not None:
             estimate = replace(rules.estimate, cpu=Number(0), memory=Number(0))
             rules = replace(rules, estimate=estimate)
-        services.append(replace(one, scheduling=rules))
+        services.append(replace(service, scheduling=rules))
     return CompiledPolicy(replace(policy.loaded, policy=replace(policy.policy, services=tuple(services))))
 
 

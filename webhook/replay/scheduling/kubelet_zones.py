@@ -11,7 +11,7 @@ class KubeletZones:
     """What is available in each zone. Nodes whose Topology Manager refuses no Pod have none."""
 
     def __init__(self, nodes: Sequence[SimulatedNode]) -> None:
-        self._zones = {one.node.name: one.zones for one in nodes if one.zones is not None}
+        self._zones = {simulated.node.name: simulated.zones for simulated in nodes if simulated.zones is not None}
         self._taken: dict[str, tuple[Amounts, ...]] = {}
         """By the uid of a Pod, from each zone."""
         self._changed: set[str] = set()

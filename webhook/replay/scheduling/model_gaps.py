@@ -40,21 +40,23 @@ def not_modelled(
     found = [_of_pods(field, (pod for pod in created if has(pod.spec))) for field, has in _FIELDS.items()]
     anti = [pod for pod in created if _anti_affinity(pod.spec)] + [pod for pod in running if _keeps_off(pod.spec)]
     found.append(_of_pods("spec.affinity.podAntiAffinity", anti))
-    if any(one.taints is None for one in nodes):
+    if any(simulated.taints is None for simulated in nodes):
         asking = (pod for pod in created if pod.spec.node_selector or required_terms(pod.spec) is not None)
         remedy = "give --nodes the output of kubectl get nodes -o json"
         found.append(_of_pods("nodeSelector and node affinity on nodes without labels", asking, remedy))
-    if all(one.zones is None for one in nodes):
-        zoned = {name for name, one in policy.services.items() if _needs_zones(one)}
+    if all(simulated.zones is None for simulated in nodes):
+        zoned = {name for name, service in policy.services.items() if _needs_zones(service)}
         bound = (pod for pod in created if pod.labels.get(SERVICE_LABEL) in zoned and is_guaranteed(pod))
         remedy = "give --topologies the output of kubectl get noderesourcetopologies -o json"
         found.append(_of_pods("NUMA zones", bound, remedy))
-    placed = {name for name, one in policy.services.items() if _chooses_nodes(one)}
+    placed = {name for name, service in policy.services.items() if _chooses_nodes(service)}
     bare = (pod for pod in created if pod.labels.get(SERVICE_LABEL) in placed and _is_bare(pod.spec))
     found.append(_of_pods("the placement of their service", bare, "give --pods a recording of podgate serve --record"))
-    avoided = [one.node.name for one in nodes if any(taint.effect == _PREFER for taint in one.taints or ())]
+    avoided = [
+        simulated.node.name for simulated in nodes if any(taint.effect == _PREFER for taint in simulated.taints or ())
+    ]
     found.append(_of(f"taints of effect {_PREFER}", "nodes", avoided))
-    return tuple(one for one in found if one is not None)
+    return tuple(gap for gap in found if gap is not None)
 
 
 def _of_pods(field: str, pods: Iterable[Pod], remedy: str = "") -> NotModelled | None:
@@ -104,7 +106,11 @@ def _prefers_nodes(spec: PodSpec) -> bool:
 def _asks_for_more(spec: PodSpec) -> bool:
     """Return whether a container requests anything but cpu and memory."""
     containers = (*(spec.init_containers or ()), *(spec.containers or ()))
-    return any((one.resources.requests or {}).keys() - _MODELLED for one in containers if one.resources is not None)
+    return any(
+        (container.resources.requests or {}).keys() - _MODELLED
+        for container in containers
+        if container.resources is not None
+    )
 
 
 _FIELDS: Mapping[str, Callable[[PodSpec], bool]] = {

@@ -75,14 +75,15 @@ def recorded_nodes(path: Path) -> list[SimulatedNode]:
         shown: tuple[ShownNode, ...] = _read(found, NodeDocument, path, _RECORDED).nodes
         nodes = [
             SimulatedNode(
-                SchedulableNode(one.name, one.allocatable_cpu_millis, one.allocatable_memory_bytes), load=one.load
+                SchedulableNode(record.name, record.allocatable_cpu_millis, record.allocatable_memory_bytes),
+                load=record.load,
             )
-            for one in shown
+            for record in shown
         ]
     else:
         items = found.get("items")
         read = _read(items if isinstance(items, list) else [found], list[_Node], path, _RECORDED)
-        nodes = [_of(one, path) for one in read if not one.spec.unschedulable]
+        nodes = [_of(listed, path) for listed in read if not listed.spec.unschedulable]
     if not nodes:
         raise UserError(f"{path}: no node that takes Pods", f"give what this prints: {_RECORDED}")
     return nodes
@@ -92,10 +93,10 @@ def with_loads(nodes: Sequence[SimulatedNode], path: Path) -> list[SimulatedNode
     """Return the nodes with the loads in a file of `podgate nodes -o json`. UserError: it cannot be read."""
     command = "podgate nodes --limit 50000 -o json"
     shown = _read(_document(path, f"give what this prints: {command}"), NodeDocument, path, command).nodes
-    loads = {one.name: one.load for one in shown}
-    if not loads.keys() & {one.node.name for one in nodes}:
+    loads = {record.name: record.load for record in shown}
+    if not loads.keys() & {simulated.node.name for simulated in nodes}:
         raise UserError(f"{path}: none of its {len(loads)} nodes is one of --nodes", "give files of the same cluster")
-    return [replace(one, load=loads.get(one.node.name)) for one in nodes]
+    return [replace(simulated, load=loads.get(simulated.node.name)) for simulated in nodes]
 
 
 def with_zones(nodes: Sequence[SimulatedNode], path: Path) -> list[SimulatedNode]:
@@ -103,15 +104,15 @@ def with_zones(nodes: Sequence[SimulatedNode], path: Path) -> list[SimulatedNode
     command = "kubectl get noderesourcetopologies -o json"
     reports = _read(_document(path, f"give what this prints: {command}"), _TopologyList, path, command).items
     zones = {}
-    for one in reports:
+    for report in reports:
         try:
-            zones[one.metadata.name] = one.bound_zones()
+            zones[report.metadata.name] = report.bound_zones()
         except ValueError as error:
-            where = f"{path}: NodeResourceTopology {one.metadata.name}: zones[].resources[].available"
+            where = f"{path}: NodeResourceTopology {report.metadata.name}: zones[].resources[].available"
             raise UserError(f"{where}: {error}") from None
-    if not zones.keys() & {one.node.name for one in nodes}:
+    if not zones.keys() & {simulated.node.name for simulated in nodes}:
         raise UserError(f"{path}: none of its {len(zones)} nodes is one of --nodes", "give files of the same cluster")
-    return [replace(one, zones=zones.get(one.node.name)) for one in nodes]
+    return [replace(simulated, zones=zones.get(simulated.node.name)) for simulated in nodes]
 
 
 def running_pods(path: Path) -> list[Pod]:
@@ -145,7 +146,7 @@ def generated_nodes(
 def _of(found: _Node, path: Path) -> SimulatedNode:
     amounts, name = found.status.allocatable, found.metadata.name
     try:
-        cpu, memory, pods = (pod_requests.amount_of(amounts, one) for one in ("cpu", "memory", "pods"))
+        cpu, memory, pods = (pod_requests.amount_of(amounts, resource) for resource in ("cpu", "memory", "pods"))
     except ValueError as error:
         raise UserError(f"{path}: node {name}: status.allocatable.{error}") from None
     node = SchedulableNode(name, (cpu or 0) / _MILLI, (memory or 0) / pod_requests.NANO, found.metadata.labels)

@@ -67,11 +67,15 @@ class PodRecording:
                 raise UserError(f"{name}:{number}: pod: {error}", "give a Pod as the API server takes it") from None
             if len(self._found) > _PODS_MAX:
                 raise UserError(f"{name}: more than {_PODS_MAX} Pods", "give a shorter recording")
-        lasting = [one for one in self._found.values() if one.ends_seconds is None or one.ends_seconds > one.at_seconds]
+        lasting = [
+            scheduled
+            for scheduled in self._found.values()
+            if scheduled.ends_seconds is None or scheduled.ends_seconds > scheduled.at_seconds
+        ]
         if not lasting:
             which = "" if self._only is None else f" of service {self._only}"
             raise UserError(f"{name}: creates no Pod{which}", "give a recording of podgate serve --record")
-        return sorted(lasting, key=lambda one: one.at_seconds)
+        return sorted(lasting, key=lambda scheduled: scheduled.at_seconds)
 
     def _take(self, event: ReplayEvent, uid: str) -> None:
         if isinstance(event, NamespacesChange):

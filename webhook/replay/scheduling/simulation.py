@@ -19,7 +19,7 @@ from webhook.replay.scheduling.nodes import SimulatedNode
 from webhook.replay.scheduling.pods import ScheduledPod
 
 RETRY_SECONDS = 5.0
-"""A Pod that was refused is tried again when a node cools, at most so often."""
+"""Interval at which waiting Pods are tried again."""
 
 
 class NodeOutcome(Struct, frozen=True, rename="camel"):
@@ -71,7 +71,7 @@ class SchedulerSimulation:
             self._scheduler.bind(pod, pod.spec.node_name or "")
         self._zones = KubeletZones(nodes)
         self._failed = 0
-        self._histories = {one.node.name: LoadHistory(_load(one)) for one in nodes}
+        self._histories = {simulated.node.name: LoadHistory(_load(simulated)) for simulated in nodes}
         self._waiting: dict[str, ScheduledPod] = {}
         self._placed: dict[str, str] = {}
         self._waits: list[float] = []
@@ -80,7 +80,7 @@ class SchedulerSimulation:
     async def run(self, pods: Sequence[ScheduledPod], until_seconds: float) -> SchedulerOutcome:
         """Run until the end, and return what has happened. Pods are in the order of their creation."""
         extender = self._extender
-        ends = sorted((one for one in pods if one.ends_seconds is not None), key=_end)
+        ends = sorted((scheduled for scheduled in pods if scheduled.ends_seconds is not None), key=_end)
         created = ended = 0
         now_seconds, measure_seconds, retry_seconds = 0.0, 0.0, 0.0
         if extender is not None:
@@ -109,12 +109,12 @@ class SchedulerSimulation:
     async def _try(self, pods: Sequence[ScheduledPod], now_seconds: float) -> None:
         if pods and self._extender is not None:
             self._extender.settle(now_seconds)
-        for one in pods:
-            node = self._node_for(one.pod)
+        for scheduled in pods:
+            node = self._node_for(scheduled.pod)
             if node is None:
-                self._waiting[one.pod.metadata.uid] = one
+                self._waiting[scheduled.pod.metadata.uid] = scheduled
             else:
-                await self._bind(one, node, now_seconds)
+                await self._bind(scheduled, node, now_seconds)
 
     def _node_for(self, pod: Pod) -> str | None:
         """Return the best node for a Pod, None if it has to wait."""
@@ -135,33 +135,33 @@ class SchedulerSimulation:
         scores = self._scheduler.scores(pod, passed)
         return min(passed, key=lambda name: (-scores[name] - self._weight * preferred.get(name, 0), name))
 
-    async def _bind(self, one: ScheduledPod, node: str, now_seconds: float) -> None:
-        uid = one.pod.metadata.uid
-        if not self._zones.admits(one.pod, node):
+    async def _bind(self, scheduled: ScheduledPod, node: str, now_seconds: float) -> None:
+        uid = scheduled.pod.metadata.uid
+        if not self._zones.admits(scheduled.pod, node):
             self._failed += 1
             self._waiting.pop(uid, None)
             return
-        self._scheduler.bind(one.pod, node)
-        self._histories[node].add(now_seconds, one.usage, 1)
+        self._scheduler.bind(scheduled.pod, node)
+        self._histories[node].add(now_seconds, scheduled.usage, 1)
         self._placed[uid] = node
-        self._waits.append(now_seconds - one.at_seconds)
+        self._waits.append(now_seconds - scheduled.at_seconds)
         self._waiting.pop(uid, None)
         if self._extender is not None:
-            await self._extender.bound(one.pod, node)
+            await self._extender.bound(scheduled.pod, node)
 
-    async def _end(self, one: ScheduledPod, now_seconds: float) -> None:
-        uid = one.pod.metadata.uid
+    async def _end(self, scheduled: ScheduledPod, now_seconds: float) -> None:
+        uid = scheduled.pod.metadata.uid
         self._waiting.pop(uid, None)
         node = self._placed.pop(uid, None)
         if node is not None:
-            self._scheduler.bind(one.pod, node, -1)
+            self._scheduler.bind(scheduled.pod, node, -1)
             self._zones.ended(uid, node)
-            self._histories[node].add(now_seconds, one.usage, -1)
+            self._histories[node].add(now_seconds, scheduled.usage, -1)
             if self._extender is not None:
-                await self._extender.bound(one.pod, node, gone=True)
+                await self._extender.bound(scheduled.pod, node, gone=True)
 
     def _outcome(self) -> SchedulerOutcome:
-        waits = [one for one in self._waits if one > 0]
+        waits = [wait for wait in self._waits if wait > 0]
         on_nodes = Counter(self._placed.values())
         reasons = Counter(reason for found in self._reasons.values() for reason in found)
         return SchedulerOutcome(
@@ -172,7 +172,10 @@ class SchedulerSimulation:
             median(waits) if waits else 0.0,
             max(waits, default=0.0),
             dict(sorted(reasons.items())),
-            tuple(_node_outcome(one, on_nodes[one.node.name], self._histories[one.node.name]) for one in self._nodes),
+            tuple(
+                _node_outcome(simulated, on_nodes[simulated.node.name], self._histories[simulated.node.name])
+                for simulated in self._nodes
+            ),
         )
 
 
@@ -180,20 +183,20 @@ def _next_retry(retry_seconds: float, now_seconds: float) -> float:
     return retry_seconds if retry_seconds > now_seconds else now_seconds + RETRY_SECONDS
 
 
-def _end(one: ScheduledPod) -> float:
-    return one.at_seconds if one.ends_seconds is None else one.ends_seconds
+def _end(scheduled: ScheduledPod) -> float:
+    return scheduled.at_seconds if scheduled.ends_seconds is None else scheduled.ends_seconds
 
 
-def _load(one: SimulatedNode) -> PodLoad:
-    load = one.load
+def _load(simulated: SimulatedNode) -> PodLoad:
+    load = simulated.load
     return NO_LOAD if load is None else PodLoad(load.cpu_millis or 0.0, load.memory_bytes or 0.0)
 
 
-def _node_outcome(one: SimulatedNode, pods: int, history: LoadHistory) -> NodeOutcome:
-    before, cpu, memory = _load(one), one.node.cpu_millis, one.node.memory_bytes
+def _node_outcome(simulated: SimulatedNode, pods: int, history: LoadHistory) -> NodeOutcome:
+    before, cpu, memory = _load(simulated), simulated.node.cpu_millis, simulated.node.memory_bytes
     loads = (before, history.peak, history.current)
     return NodeOutcome(
-        one.node.name,
+        simulated.node.name,
         pods,
         *(_share(load.cpu_millis, cpu) for load in loads),
         *(_share(load.memory_bytes, memory) for load in loads),
@@ -226,7 +229,7 @@ async def compared(
     weight: int,
 ) -> SchedulerComparison:
     """Return the outcomes, until `after_seconds` after the last Pod was created or has ended."""
-    last_seconds = max(max(one.at_seconds, one.ends_seconds or 0.0) for one in pods)
+    last_seconds = max(max(scheduled.at_seconds, scheduled.ends_seconds or 0.0) for scheduled in pods)
     until_seconds = last_seconds + after_seconds
 
     async def run(rules: CompiledPolicy | None) -> SchedulerOutcome:
@@ -236,5 +239,5 @@ async def compared(
     return SchedulerComparison(
         *(len(pods), until_seconds),
         *(await run(None), await run(without_assumed_load(policy)), await run(policy)),
-        not_modelled(policy, nodes, running, [one.pod for one in pods]),
+        not_modelled(policy, nodes, running, [scheduled.pod for scheduled in pods]),
     )
