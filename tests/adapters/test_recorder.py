@@ -24,6 +24,7 @@ from webhook.core.admission.decision import Half
 from webhook.core.admission.review import Request
 from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec
 from webhook.core.policy.model import LoadedPolicy
+from webhook.core.reporting.replay_record import pod_event
 from webhook.errors import UserError
 from webhook.ports import Review, WatchReports
 
@@ -366,7 +367,7 @@ def test_defect_loses_one_line_and_not_the_record(
 ) -> None:
     one = start()
     with monkeypatch.context() as patch:
-        patch.setattr("webhook.adapters.recorder.recorder.pod_event", lambda *_: 1 / 0)
+        patch.setattr(recorder, pod_event.__name__, lambda *_: 1 / 0)
         one.reviewed(review("lost"))
         one._write_all()
     one.reviewed(review("kept"))

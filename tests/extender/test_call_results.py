@@ -54,7 +54,7 @@ def test_body_that_is_no_request_and_a_defect_are_other_results(monkeypatch: pyt
     calls = Calls(is_ready=True)
     with pytest.raises(BadExtenderRequestError):
         calls.call("preempt", {})
-    monkeypatch.setattr(calls.records, "filtered", lambda *_: 1 // 0)
+    monkeypatch.setattr(calls.records, calls.records.filtered.__name__, lambda *_: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         calls.call("filter", ASKED)
     assert calls.ended == [("preempt", "bad_request"), ("filter", "failed")]

@@ -103,7 +103,7 @@ def test_cost_of_twenty_thousand_waiting_pods() -> None:
     """60 services in 6 pools: all Pods wait at once, and are released as far as there is room."""
     members = {n: _members(10, 10 * _MINUTE_US)[n * 10 : n * 10 + 10] for n in range(3)}
     tracemalloc.start()
-    orders = []
+    orders: list[ReleaseOrder] = []
     for pool in range(6):
         services = [Member(f"p{pool}-{one.service}", one.rank, one.ageing_us) for one in members[pool % 3]]
         order = ReleaseOrder(services)
