@@ -87,7 +87,7 @@ def test_name_sets_match_their_patterns(
 def test_updates_that_the_guard_denies_differ_in_a_field_of_the_conditions(
     before: Json, after: Json, service: Service
 ) -> None:
-    """The match conditions compare the fields listed here; see `conditions.of_updates`."""
+    """The match conditions compare the fields listed here; see `conditions.render_updates`."""
     old, new = (msgspec.json.decode(msgspec.json.encode(raw), type=Pod) for raw in (before, after))
     plan = service.placement_plan
     assert plan is not None

@@ -161,7 +161,8 @@ def blame(nodes: NodesReport | None, message: str) -> str:
     """Return which side leaves no node: the policy, the Pod's own terms, both together, taints, or something else."""
     if nodes is None:
         return message
-    return _side(nodes) or f"{nodes.left} of {nodes.total} nodes fit its terms and taints; the scheduler: {message}"
+    side = _side(nodes)
+    return side or f"{nodes.left} of {nodes.total} nodes fit its terms and taints; the scheduler: {message}"
 
 
 def _side(nodes: NodesReport) -> str:
@@ -233,9 +234,8 @@ def _not_ready(pod: ReportedPod, containers: Sequence[ReportedContainer], events
     probe = next((found for container in late if (found := probe_of(pod, container, events)) is not None), None)
     if probe is not None:
         return PodState(Fate.STARTING, f"on {pod.spec.node_name}, not ready yet: {probe.text}", probe.remedy)
-    stall = (
-        None if any(container.state and container.state.running for container in containers) else stall_of(pod, events)
-    )
+    is_running = any(container.state and container.state.running for container in containers)
+    stall = None if is_running else stall_of(pod, events)
     if stall is not None:
         return PodState(Fate.FAILED, *stall)
     ready = pod.condition("Ready")
@@ -249,7 +249,9 @@ def _ended_badly(pod: ReportedPod, events: Sequence[ReportedEvent]) -> PodState:
     if pod.status.reason or pod.status.message:
         return PodState(Fate.FAILED, ": ".join(text for text in (pod.status.reason, pod.status.message) if text))
     ended = next((container for container in _all(pod) if _container(container).exit_code), None)
-    return PodState(Fate.FAILED, "a container ended with an error") if ended is None else _failed(pod, ended, events)
+    if ended is None:
+        return PodState(Fate.FAILED, "a container ended with an error")
+    return _failed(pod, ended, events)
 
 
 def _line(container: ContainerReport) -> str:

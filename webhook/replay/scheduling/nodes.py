@@ -102,7 +102,8 @@ def with_loads(nodes: Sequence[SimulatedNode], path: Path) -> list[SimulatedNode
 def with_zones(nodes: Sequence[SimulatedNode], path: Path) -> list[SimulatedNode]:
     """Return the nodes with the NUMA zones in a file of their NodeResourceTopologies. UserError: it cannot be read."""
     command = "kubectl get noderesourcetopologies -o json"
-    reports = _read(_document(path, f"give what this prints: {command}"), _TopologyList, path, command).items
+    document = _document(path, f"give what this prints: {command}")
+    reports: tuple[_Topology, ...] = _read(document, _TopologyList, path, command).items
     zones = {}
     for report in reports:
         try:
