@@ -203,7 +203,7 @@ def _private_jwks(files: Files) -> None:
         (_no_certificate, "server.crt: holds no certificate in PEM: give a file with BEGIN CERTIFICATE"),
         (_leaf_for_a_ca, "ca.crt: CN=localhost is not a CA certificate: give the CA that issues"),
         (_no_ca, "ca.crt: holds no certificate in PEM"),
-        (_private_jwks, "holds private key material (d): this key is burnt, make a new one"),
+        (_private_jwks, "holds private key material (d): this key is compromised, make a new one"),
     ],
 )
 def test_a_bad_file_is_one_line_with_a_remedy(

@@ -128,7 +128,7 @@ MALFORMED = {
     "NUL within Cert": [GOOD.replace("%0A", "\0", 1)],
     "a tab": [f"{HASH};\t{CERT}"],
     "a line feed": [f"{GOOD}\n"],
-    "other than ASCII": [f"By=ä;{GOOD}"],
+    "non-ASCII": [f"By=ä;{GOOD}"],
     "a key in other letters that look the same": [GOOD.replace("Cert", "Сert")],  # noqa: RUF001 - the fault
     "a byte that is no character": [f"{GOOD};By=\udcff"],
     "huge": [f"By={'x' * HEADER_BYTES_MAX};{CERT}"],
@@ -140,7 +140,7 @@ MALFORMED = {
     "percent and u": [f'Cert="{ENCODED}%u000a"'],
     "encoded twice": [f'Cert="{encoded(ENCODED)}"'],
     "encoded NUL at the end": [f'Cert="{ENCODED}%00"'],
-    "encoded other than ASCII": [f'Cert="{ENCODED}%C3%A4"'],
+    "encoded non-ASCII": [f'Cert="{ENCODED}%C3%A4"'],
     "encoded overlong": [f'Cert="{ENCODED.replace("%0A", "%C0%8A")}"'],
     "carriage returns": [f'Cert="{ENCODED.replace("%0A", "%0D%0A")}"'],
     "plus for space": [f'Cert="{ENCODED.replace("%20", "+")}"'],

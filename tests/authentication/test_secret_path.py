@@ -247,7 +247,7 @@ async def test_no_client_is_asked_for_a_certificate(tmp_path: Path) -> None:
         ("", "holds 0 lines"),
         ("\n\n", "holds 0 lines"),
         (f"{SECRET}\n{OTHER}\n{SECRET}x\n", "holds 3 lines"),
-        (f"{SECRET}\n{SECRET}\n", "two different ones"),
+        (f"{SECRET}\n{SECRET}\n", "two different paths"),
         (f"{SECRET[:31]}\n", ":1:1: .not shown.: 31 characters"),
         (f"{SECRET}\n{'a1b2' * 40}\n", ":2:1: .not shown.: 160 characters"),
         (f"/{SECRET}\n", ":1:1: .not shown.: "),

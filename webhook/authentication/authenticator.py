@@ -49,7 +49,7 @@ class TokenLimits:
 class Verified:
     """A token that was verified at `since_us`; the result is valid until `until_us`, unless the token is denied.
 
-    So long neither the token nor the certificate expires.
+    Neither the token nor the certificate expires within that time.
     """
 
     caller: Caller
@@ -57,10 +57,10 @@ class Verified:
     since_us: int
     until_us: float
     generations: tuple[int, int]
-    """Of the keys and identities that it was verified with."""
+    """Generations of the keys and identities with which it was verified."""
 
     def at_most_until(self, seconds: float) -> "Verified":
-        """Return the same, but valid at most until then (since the Unix epoch)."""
+        """Return a copy that is valid at most until `seconds` since the Unix epoch."""
         return self if self.until_us <= seconds * _US else replace(self, until_us=seconds * _US)
 
 
@@ -105,7 +105,7 @@ class Authenticator:
         return self.verified(certificate_der, authorization).caller
 
     def verified(self, certificate_der: bytes | None, authorization: Sequence[str]) -> Verified:
-        """Return the caller and how long it is known; errors as of `authenticate`."""
+        """Return the caller and how long the result is valid; raises the errors of `authenticate`."""
         now_us = self._clock.now_us()
         if not certificate_der:
             refuse(AuthFailure.NO_CERTIFICATE, "the connection has no client certificate")
@@ -125,7 +125,7 @@ class Authenticator:
         return known
 
     def still_holds(self, known: Verified) -> bool:
-        """Return whether `verified` would return the same: nothing has changed, and nothing has expired."""
+        """Return whether `identify` would return the same: nothing has changed, and nothing has expired."""
         now_us = self._clock.now_us()
         if not known.since_us <= now_us < known.until_us:
             return False
@@ -210,7 +210,7 @@ def require_role(caller: Caller, role: Role) -> None:
     """Reject an authenticated caller whose role does not permit this route."""
     if caller.role != role:
         refuse(
-            AuthFailure.ROLE, f"{caller.client_id!r} has the role {caller.role}, the route asks for {role}", status=403
+            AuthFailure.ROLE, f"{caller.client_id!r} has the role {caller.role}, the route requires {role}", status=403
         )
 
 

@@ -36,7 +36,7 @@ def malformed_extension(certificate: x509.Certificate) -> str | None:
 
 
 def fault_of_ca(certificate: x509.Certificate) -> str | None:
-    """Return the same, or that OpenSSL knows no CA in it: it reads extensions that cryptography does not."""
+    """Return a malformed extension, or that OpenSSL knows no CA in it: OpenSSL reads more extensions."""
     fault = malformed_extension(certificate)
     if fault is None and not _is_ca_of_openssl(certificate.public_bytes(Encoding.DER)):
         return "is no CA for OpenSSL: one of its extensions is malformed"

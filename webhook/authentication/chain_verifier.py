@@ -41,7 +41,7 @@ def obstacle(authority: x509.Certificate) -> str | None:
 def _fault_of_key(key: object) -> str | None:
     match key:
         case rsa.RSAPublicKey():
-            return None  # weak ones are rejected earlier, by `client_ca.authorities_of`
+            return None  # weak ones are rejected earlier, by `client_ca.parse_authorities`
         case ec.EllipticCurvePublicKey():
             return f"a key on the curve {key.curve.name}" if not isinstance(key.curve, _CURVES) else None
         case _:
@@ -54,10 +54,10 @@ class ClientChainVerifier:
     def __init__(self, authorities: Sequence[x509.Certificate]) -> None:
         self._authorities = tuple(authorities)
         self._store = Store(list(authorities))
-        self.not_after_seconds = min(one.not_valid_after_utc.timestamp() for one in self._authorities)
+        self.not_after_seconds = min(authority.not_valid_after_utc.timestamp() for authority in self._authorities)
         """Expiry of the first CA to expire, in seconds since the Unix epoch."""
-        self.end_seconds = max(one.not_valid_after_utc.timestamp() for one in self._authorities)
-        """Expiry of the last one: no certificate verifies after it."""
+        self.end_seconds = max(authority.not_valid_after_utc.timestamp() for authority in self._authorities)
+        """Expiry of the last CA to expire: no certificate verifies after it."""
         self._until_seconds: dict[bytes, tuple[float, float]] = {}
         """Validity of each certificate's chain, from and until, by its DER, so that each is verified once."""
 
@@ -70,8 +70,8 @@ class ClientChainVerifier:
         if len(self._until_seconds) >= _CACHED_MAX:
             del self._until_seconds[next(iter(self._until_seconds))]
         self._until_seconds[der] = (
-            max(one.not_valid_before_utc.timestamp() for one in chain),
-            min(one.not_valid_after_utc.timestamp() for one in chain),
+            max(certificate.not_valid_before_utc.timestamp() for certificate in chain),
+            min(certificate.not_valid_after_utc.timestamp() for certificate in chain),
         )
 
     def _verified(self, der: bytes, now_seconds: float) -> list[x509.Certificate]:

@@ -39,7 +39,7 @@ def authorities_of(path: Path, content: bytes, *, may_have_expired: bool) -> lis
             raise UserError(f"{path}: {_subject(authority)} {fault}", _REMEDY)
     now = datetime.now(UTC)
     if not may_have_expired and all(authority.not_valid_after_utc <= now for authority in authorities):
-        raise UserError(f"{path}: all its CAs have expired, so no client can be authenticated", "give the present one")
+        raise UserError(f"{path}: all its CAs have expired, so no client can be authenticated", "give a current CA")
     return authorities
 
 

@@ -91,9 +91,9 @@ class ForwardedCertificateStrategy(AuthenticationStrategy):
                 AuthFailure.CERTIFICATE_EXPIRED, f"the proxy {hop.name!r} expired while its connection was open"
             )
 
-    def _is_proxy(self, one: CertificateIdentity) -> bool:
+    def _is_proxy(self, certificate: CertificateIdentity) -> bool:
         proxies = self._identities.value.proxies
-        return any(one.bears(proxy.certificate_field, proxy.certificate_name) for proxy in proxies)
+        return any(certificate.bears(proxy.certificate_field, proxy.certificate_name) for proxy in proxies)
 
 
 @lru_cache(maxsize=1024)

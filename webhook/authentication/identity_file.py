@@ -126,8 +126,8 @@ def parse_identities(content: bytes, name: str) -> Identities:
                     )
         if problems:
             raise DocumentError(problems)
-    callers = tuple(one for one in found if isinstance(one, Identity))
-    return Identities(callers, tuple(one for one in found if isinstance(one, Proxy)))
+    callers = tuple(identity for identity in found if isinstance(identity, Identity))
+    return Identities(callers, tuple(proxy for proxy in found if isinstance(proxy, Proxy)))
 
 
 def _is_proxy(entry: Node) -> bool:

@@ -79,7 +79,7 @@ def _key(entry: Any, issuer: str | None) -> TokenKey:
     if kty not in ("EC", "RSA", "OKP"):
         raise ValueError(f"kty is {_shown(kty)}: must be EC, RSA or OKP (shared secrets are not accepted)")
     if private := [member for member in _PRIVATE_MEMBERS if member in entry]:
-        raise ValueError(f"holds private key material ({', '.join(private)}): this key is burnt, make a new one")
+        raise ValueError(f"holds private key material ({', '.join(private)}): this key is compromised, make a new one")
     if entry.get("use", "sig") != "sig":
         raise ValueError(f"use is {_shown(entry['use'])}: must be sig")
     operations = entry.get("key_ops", ["verify"])

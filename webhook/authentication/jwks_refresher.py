@@ -32,7 +32,7 @@ class RefreshTiming:
     patience_seconds: float = 1.0
     """Longest wait of a call with an unknown key: a webhook has one to three seconds in all."""
     waiting_max: int = 16
-    """While so many calls wait, further ones are rejected at once: each holds a connection."""
+    """Calls that may wait at once, since each holds a connection; further ones are rejected at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class RefreshReports:
     on_fetched: Callable[[], None] = lambda: None
     on_failed: Callable[[str], None] = lambda _: None
     on_ended: Callable[[str], None] = lambda _: None
-    """The last keys have been dropped as too old; receives why there are no newer ones."""
+    """Called when the last keys are dropped as too old; receives why there are no newer ones."""
 
 
 @dataclass(frozen=True, slots=True)

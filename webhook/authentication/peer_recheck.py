@@ -70,7 +70,7 @@ class PeerRecheck:
 
     def __init__(self, trust: Callable[[], TrustedCas], now_seconds: Callable[[], float] = time.time) -> None:
         self.trust = trust
-        """Return the current CAs, another object after each change."""
+        """Returns the current CAs: a new object after each change."""
         self._now_seconds = now_seconds
 
     def check(self, peer: Peer) -> tuple[TrustedCas, float]:
@@ -93,7 +93,7 @@ def _judge(tls: ssl.SSLObject, trust: TrustedCas) -> _Judged:
     # A public method of SSLObject from Python 3.13 on; None without a client certificate.
     chain = tls._sslobj.get_verified_chain() or ()  # type: ignore[attr-defined]  # noqa: SLF001  exists since 3.10
     try:
-        leaf, *issuers = [x509.load_der_x509_certificate(one.public_bytes(_DER)) for one in chain]
+        leaf, *issuers = [x509.load_der_x509_certificate(certificate.public_bytes(_DER)) for certificate in chain]
         if (fault := fault_of_leaf(leaf)) is not None:
             name = read_certificate(leaf.public_bytes(Encoding.DER), b"").name
             return _Judged(trust, 0.0, (AuthFailure.CERTIFICATE_PURPOSE, f"{name!r}: {fault}"))

@@ -55,7 +55,7 @@ class JwksUnion:
 
 
 class PublishedKeys:
-    """Parser of what a publisher has. It also serves others: keys that Podgate cannot use are skipped.
+    """Parses a publisher's keys. The publisher also serves others: keys that Podgate cannot use are skipped.
 
     `unusable` holds their faults, one line each.
     """

@@ -31,7 +31,7 @@ Revoked = Mapping[tuple[str, str], float]
 
 
 class _Revocation(Struct):
-    """One entry as written. `until` is checked by `_until_us`; `reason` is for human readers."""
+    """One entry as written. `until` is checked by `_parse_until_us`; `reason` is for human readers."""
 
     iss: _Text
     jti: _Text

@@ -67,12 +67,13 @@ def read_paths(content: bytes, path: Path) -> tuple[str, ...]:
     found = [line for _, line in numbered]
     if not 0 < len(found) <= _PATHS_MAX or len(set(found)) < len(found):
         raise UserError(
-            f"{path}: holds {len(found)} lines, and not one path, or two different ones while it changes", _REMEDY
+            f"{path}: holds {len(found)} lines: must be one path, or two different paths during a change", _REMEDY
         )
     for number, line in numbered:
         if not _PATH.fullmatch(line):
             raise UserError(
-                f"{path}:{number}:1: (not shown): {len(line)} characters, or other ones than a path has", _REMEDY
+                f"{path}:{number}:1: (not shown): {len(line)} characters: not 32 to 128 lowercase letters and digits",
+                _REMEDY,
             )
         if len(set(line)) < _DIFFERENT_CHARACTERS_MIN:
             raise UserError(

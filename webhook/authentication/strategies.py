@@ -20,7 +20,7 @@ class Authenticated(NamedTuple):
     caller: Caller
     path: str
     verified: Verified | None = None
-    """By what `still_holds` tells whether the same holds for a later call; None: each call is authenticated anew."""
+    """Lets `still_holds` check the result again for a later call; None: every call is authenticated in full."""
 
 
 class AuthenticationStrategy(Protocol):
@@ -33,10 +33,10 @@ class AuthenticationStrategy(Protocol):
         """
         ...
 
-    def still_holds(self, verified: Verified) -> bool:  # noqa: ARG002  for those that have their own
+    def still_holds(self, verified: Verified) -> bool:  # noqa: ARG002  for strategies that override it
         """Return whether `authenticate` would now return the same for a call with the same header and certificate.
 
-        Only a strategy that returns what is `verified` has one of its own.
+        Only a strategy that returns `verified` overrides it.
         """
         return False
 

@@ -39,16 +39,16 @@ def forwarded_certificate(values: Sequence[str]) -> bytes:
         )
     if len(values) > 1:
         _refuse(f"{len(values)} headers")
-    said: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for key, value in _pairs(values[0]):
-        if key in said and key in _ONCE:
+        if key in pairs and key in _ONCE:
             _refuse(f"{key!r} is duplicated")
-        said[key] = value
-    if "cert" not in said:
-        _refuse(f"no Cert among {', '.join(said)}: let the proxy send it")
-    der = _der(said["cert"])
-    if "hash" in said:
-        _check_hash(said["hash"], der)
+        pairs[key] = value
+    if "cert" not in pairs:
+        _refuse(f"no Cert among {', '.join(pairs)}: let the proxy send it")
+    der = _der(pairs["cert"])
+    if "hash" in pairs:
+        _check_hash(pairs["hash"], der)
     return der
 
 
@@ -61,7 +61,7 @@ def _pairs(header: str) -> Iterator[tuple[str, str]]:
     if len(header) > HEADER_BYTES_MAX:
         _refuse(f"{len(header)} bytes, at most {HEADER_BYTES_MAX} are read")
     if not _VISIBLE.fullmatch(header) or "\\" in header:
-        _refuse("control characters, other than ASCII, or a backslash")
+        _refuse("control characters, non-ASCII characters, or a backslash")
     position, ending = 0, ";"
     while ending == ";":
         found = _PAIR.match(header, position)
@@ -73,7 +73,7 @@ def _pairs(header: str) -> Iterator[tuple[str, str]]:
         yield key.lower(), plain if quoted is None else quoted
         position = found.end()
     if ending == ",":
-        _refuse("more than one element: a proxy before the proxy, or a caller, has written one too")
+        _refuse("more than one element: a proxy before the proxy, or a caller, has written an element too")
 
 
 def _der(encoded: str) -> bytes:
@@ -92,8 +92,8 @@ def _der(encoded: str) -> bytes:
     return der
 
 
-def _check_hash(said: str, der: bytes) -> None:
-    if not _HASH.fullmatch(said) or not compare_digest(said, sha256(der).hexdigest()):
+def _check_hash(digest: str, der: bytes) -> None:
+    if not _HASH.fullmatch(digest) or not compare_digest(digest, sha256(der).hexdigest()):
         _refuse("Hash is not that of Cert")
 
 
