@@ -38,16 +38,16 @@ class Answered(Protocol):
 
 
 class Encoded(NamedTuple):
-    """An answer of which nothing else is needed."""
+    """An answer that has a body only."""
 
     body: bytes
 
 
 Answering = Callable[[bytes, Caller, str | None], Awaitable[Answered]]
-"""From the request body, its caller and the traceparent to the answer."""
+"""Returns the answer to a call, from its body, its caller and its traceparent."""
 
 _REPORTERS_PART = 4
-"""Reports may take one part in this many of the calls in flight: the rest is for reviews."""
+"""Reports may take one in this many of the calls in flight: the rest is reserved for reviews."""
 
 
 _REFUSALS: Mapping[type[Exception], tuple[HTTPStatus, str]] = {
@@ -77,7 +77,7 @@ class _Call(Struct, frozen=True):
     role: Role
     answer: Answering
     verified: Verified | None
-    """None: it is not remembered."""
+    """None: the call is not remembered."""
     trust: TrustedCas | None
     """The client CAs by which the connection is trusted; None for a connection without a client certificate."""
 
@@ -113,7 +113,7 @@ class CallEndpoint:
         self._reporting = 0
         self._reports_max = max(1, limits.max_in_flight // _REPORTERS_PART)
         self._idle: asyncio.Event | None = None
-        """Made by the first that waits, so that calls need not set it."""
+        """Made by the first waiter, so that calls need not set it while nobody waits."""
 
     async def wait_idle(self) -> None:
         """Wait until no call is being answered."""

@@ -110,7 +110,7 @@ class Connection(asyncio.BaseProtocol):
         self._inner.data_received(data)
 
     def start_timer(self, seconds: float, reason: str, detail: str) -> None:
-        """Call the observer's `timed_out` unless `stop_timer` is called within this time."""
+        """Call the observer's `on_timed_out` unless `stop_timer` is called within this time."""
         self.stop_timer()
         loop = asyncio.get_running_loop()
         self.timer = loop.call_later(seconds, self._observer.timed_out, self, reason, detail)

@@ -94,13 +94,15 @@ class ConnectionTable:
         waiting = self.throttle.oldest_untrusted()
         if waiting is not None:
             return waiting
-        from_untrusted = (one for one in self._untrusted if not self.throttle.is_trusted(one.address))
+        from_untrusted = (
+            connection for connection in self._untrusted if not self.throttle.is_trusted(connection.address)
+        )
         return next(from_untrusted, None) or next(iter(self._untrusted), None)
 
     def record_request(self, transport: asyncio.BaseTransport | None) -> bool:
         """Record that a request header is complete; return False if the connection should be closed after its response.
 
-        That is so for an old connection, for one whose TLS context has been replaced since, and while draining.
+        It should be closed if it is old, if its TLS context has been replaced, or during a drain.
         """
         connection = self._established.get(transport)
         if connection is None:
@@ -135,13 +137,13 @@ class ConnectionGuard:
     def __init__(self, connections: ConnectionTable, peers: PeerRecheck) -> None:
         self.connections = connections
         self.trust = peers.trust
-        """Return the current client CAs, another object after each change."""
+        """Returns the current client CAs: a new object after each change."""
         self.check_peer = peers.check
-        """Check a Peer against the current CAs; AuthenticationError if it is no longer trusted."""
+        """Checks a Peer against the current CAs; AuthenticationError if it is no longer trusted."""
         self.record_request = connections.record_request
-        """Record that a request header is complete; return False if the response should close the connection."""
+        """Records that a request header is complete; returns False if the response should close the connection."""
         self.mark_trusted = connections.mark_trusted
-        """Mark a connection over which an authenticated caller has sent a whole request."""
+        """Marks a connection over which an authenticated caller has sent a whole request."""
 
     @property
     def is_draining(self) -> bool:

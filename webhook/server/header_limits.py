@@ -16,9 +16,9 @@ _PIECE_BYTES = 16 * 1024
 """An event loop may deliver 256 KiB at once."""
 _END = b"\r\n\r\n"
 _LINE_BYTES = 4
-"""Of a header line beside its name and value."""
+"""Bytes of a header line beside its name and value."""
 _REQUEST_LINE_BYTES = 14
-"""Of a request line beside its method and target, and of the empty line at the end."""
+"""Bytes of a request line beside its method and target, and of the empty line at the end."""
 
 _Found = tuple[Sequence[tuple[Any, Any]], bool, bytes]
 """Result of aiohttp's parser: requests with their bodies, whether the protocol was upgraded, and the rest."""
@@ -84,8 +84,8 @@ class BoundedHeaders:
         requests = found[0]
         if requests:
             for number, (request, _) in enumerate(requests):
-                if (refused := _refused(request)) is not None:  # nothing after it is parsed
-                    return (*requests[:number], refused), False, b""
+                if (refusal := _refused(request)) is not None:  # nothing after it is parsed
+                    return (*requests[:number], refusal), False, b""
             request, self._body = requests[-1]
             self._length = _length_of(request)
             self._header_bytes = _begun_bytes(data, self._length or 0) if self._body.is_eof() else 0
@@ -119,8 +119,8 @@ def _header_bytes(request: Any) -> int:
 
 
 def _refused(request: Any) -> tuple[MalformedRequest, Any] | None:
-    """Return what takes the place of a request that is not accepted; None for any other."""
-    if request.url is None:  # of a CONNECT
+    """Return the MalformedRequest that replaces a request; None if the request is accepted."""
+    if request.url is None:  # a CONNECT request
         return MalformedRequest("NoTargetError"), EMPTY_PAYLOAD
     if _header_bytes(request) > _HEADER_MAX_BYTES:
         return MalformedRequest("HeaderTooLargeError"), EMPTY_PAYLOAD

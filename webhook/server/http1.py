@@ -31,7 +31,7 @@ OnRefused = Callable[[str, str], None]
 _HEADER_LINE_MAX_BYTES = 16 * 1024
 _HEADERS_MAX = 64
 _BODY_BUFFER_BYTES = 64 * 1024
-"""Of a body that is not read yet; twice as much pauses reading."""
+"""Unread bytes of a body that are kept; twice as many pause reading."""
 _PIPELINED_MAX = 32
 """Requests that wait behind the one being answered. More are not read until half of them are answered."""
 _LINGERING_SECONDS = 1.0
@@ -239,7 +239,7 @@ class HttpConnection(RequestConnection):
         return stays
 
     async def _discard(self, content: Body) -> bool:
-        """Read the rest of a body, if there is one, for a moment; return whether that was all of it."""
+        """Read the rest of a body for at most `_LINGERING_SECONDS`; return whether its end was reached."""
         if content.is_eof():
             return True
         try:
@@ -268,9 +268,9 @@ class HttpConnection(RequestConnection):
             self._responses.busy += 1
 
     def _begin_idle(self) -> "asyncio.Future[None]":
-        """Return what ends with the next request, or with the connection if none begins in time.
+        """Return a future that ends when the next request arrives, or when the idle connection is closed.
 
-        One timer is moved, not made anew for each request.
+        The timer is reused: requests only move its deadline.
         """
         self._idle_until_seconds = self._loop.time() + self._keep_alive_seconds
         if self._idle_timer is None:

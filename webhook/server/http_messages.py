@@ -60,12 +60,12 @@ class RequestHead(Struct, gc=False):
     query: str
     """As it was sent."""
     headers: Headers
-    """Those but for traceparent."""
+    """All headers but traceparent."""
     version: HttpVersion
     keep_alive: bool
     """Whether the client may send another request on this connection."""
     known: Any = None
-    """What the handler remembers of this header: on one connection, the next request mostly has the same one."""
+    """The handler's result for this header: most requests of a connection have the same header."""
 
     @classmethod
     def of(cls, message: RawRequestMessage) -> tuple["RequestHead", str | None]:

@@ -25,7 +25,7 @@ _NO_SUCH_FAMILY = (
     errno.EADDRNOTAVAIL,
 )  # a name may resolve to addresses that the host does not have
 _PAUSE_SECONDS = 0.1
-"""After accept failed for lack of descriptors or memory: it would fail again at once."""
+"""Pause after accept failed for lack of descriptors or memory, since it would fail again at once."""
 _CLOSE_NOTIFY_SECONDS = 1.0
 """Longest wait for the close_notify of a client whose connection is closed (asyncio's default is 30 s)."""
 
@@ -194,8 +194,8 @@ class Listener:
 
 
 def _close(sockets: list[socket.socket]) -> None:
-    for one in sockets:
-        one.close()
+    for listening in sockets:
+        listening.close()
     sockets.clear()
 
 

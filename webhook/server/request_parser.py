@@ -20,7 +20,7 @@ _match_length = re.compile(rb"[0-9]{1,%d}" % _LENGTH_DIGITS_MAX).match
 _TRACEPARENT = re.compile(rb"\r\ntraceparent: ", re.IGNORECASE)
 _find_traceparents = re.compile(rb"\ntraceparent[ \t]*:", re.IGNORECASE).findall
 _match_traceparent = re.compile(rb"[0-9A-Za-z-]{55}(?=\r\n)").match
-"""A value as long as one of version 00, of characters that every parser takes as they are. It is not judged here."""
+"""A value as long as one of version 00, of characters that every parser takes as they are. It is not validated here."""
 _END = b"\r\n\r\n"
 _KNOWN_MAX = 4
 """Headers remembered per connection: an API server calls a few paths with one token."""
@@ -61,7 +61,7 @@ class RequestParser:
         self._body: StreamReader | None = None
         """The body of a request with a known header, while it is arriving."""
         self._rest_bytes = 0
-        """Of the current body; negative for good once data cannot be followed."""
+        """Bytes of the current body still to come; negative once data can no longer be followed."""
         self._begun = b""
         """An incomplete header, which the parser has too."""
         self.message_consumed = parser.message_consumed

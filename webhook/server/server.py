@@ -23,7 +23,7 @@ _LAST_RESPONSES_SECONDS = 1.0
 class ServerTimeouts:
     """Timeouts of idle connections and of the shutdown.
 
-    `accept_seconds`: a drain accepts connections at least so long, even while there is none.
+    `accept_seconds`: the least time for which a drain accepts connections, even if none is open.
     """
 
     keep_alive_seconds: float

@@ -29,11 +29,12 @@ def explanation_page(search: DecisionSearch, policy: PolicyByHash, now_us: Calla
         asked = _asked(parameters)
         records = await _records(search, asked)
         known, unread = dict[str, CompiledPolicy](), {"cluster": "this page explains by records alone"}
-        for one in list(dict.fromkeys(record.policy for record in records if record.policy))[:_POLICIES_MAX]:
+        hashes = dict.fromkeys(record.policy for record in records if record.policy)
+        for policy_hash in list(hashes)[:_POLICIES_MAX]:
             try:
-                known[one] = await policy(one)
+                known[policy_hash] = await policy(policy_hash)
             except NoPolicyError as error:
-                unread[f"policy {one}"] = str(error)
+                unread[f"policy {policy_hash}"] = str(error)
         report = _report(asked, records, Surroundings(now_us(), known, unread=unread))
         return json_response(msgspec.json.encode({"report": report, "records": records}))
 
@@ -50,22 +51,22 @@ def _asked(parameters: Mapping[str, str]) -> DecisionQuery:
 
 
 async def _records(search: DecisionSearch, asked: DecisionQuery) -> list[DecisionRecord]:
-    """Return the records that were asked for, and those of their siblings: a mutating one has no uid."""
-    found = {one.id: one for one in (await search.find(asked)).records}
+    """Return the matching records, and those of sibling Pods: the record of a mutating call has no uid."""
+    found = {record.id: record for record in (await search.find(asked)).records}
     newest = next(iter(found.values()), None)
     if newest is not None and newest.owner is not None and not asked.owner:
         siblings = DecisionQuery(namespace=newest.namespace, owner=newest.owner.uid, limit=_LIMIT)
-        found |= {one.id: one for one in (await search.find(siblings)).records}
+        found |= {record.id: record for record in (await search.find(siblings)).records}
     elif newest is not None and asked.uid:
         named = DecisionQuery(namespace=newest.namespace, name=newest.name, limit=_LIMIT)
-        found |= {one.id: one for one in (await search.find(named)).records}
-    return sorted(found.values(), key=lambda one: one.id, reverse=True)
+        found |= {record.id: record for record in (await search.find(named)).records}
+    return sorted(found.values(), key=lambda record: record.id, reverse=True)
 
 
 def _report(asked: DecisionQuery, records: Sequence[DecisionRecord], around: Surroundings) -> Report | None:
     if asked.owner:
-        kind = next((one.owner.kind for one in records if one.owner is not None), "")
+        kind = next((record.owner.kind for record in records if record.owner is not None), "")
         return diagnose_workload(WorkloadFacts(kind, asked.namespace, asked.owner, records=tuple(records)), around)
-    of_uid = next((one for one in records if asked.uid and one.uid == asked.uid), None)
+    of_uid = next((record for record in records if asked.uid and record.uid == asked.uid), None)
     namespace, name = (asked.namespace, asked.name) if of_uid is None else (of_uid.namespace, of_uid.name)
     return diagnose(PodFacts(namespace, name, asked.uid, records=tuple(records)), around)

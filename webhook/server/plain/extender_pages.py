@@ -28,7 +28,9 @@ def scheduling_page(records: SchedulingRecords) -> Page:
         known_parameters(parameters, (*_TEXTS, "limit"))
         limit = limit_of(parameters, _LIMIT, _LIMIT_MAX)
         asked = [(name, parameters[name]) for name in _TEXTS if parameters.get(name)]
-        found = (one for one in records.newest_first() if all(getattr(one, name) == value for name, value in asked))
+        found = (
+            record for record in records.newest_first() if all(getattr(record, name) == value for name, value in asked)
+        )
         return json_response(msgspec.json.encode({"records": list(islice(found, limit))}))
 
     return show
@@ -62,7 +64,7 @@ def _chosen(rows: Mapping[str, NodeRow], parameters: Mapping[str, str]) -> list[
 
 
 def _share(row: NodeRow) -> float:
-    return max((one for one in (row.cpu_used(), row.memory_used()) if one is not None), default=-1.0)
+    return max((share for share in (row.cpu_used(), row.memory_used()) if share is not None), default=-1.0)
 
 
 def _document(extender: Extender, rows: Iterable[NodeRow], now_seconds: float) -> NodeDocument:
@@ -70,7 +72,7 @@ def _document(extender: Extender, rows: Iterable[NodeRow], now_seconds: float) -
     shown = []
     for row in rows:
         node, load, numa = row.node, row.load, row.numa
-        refused = {one: found.rule for filters, names in rules if (found := filters.refusal(row)) for one in names}
+        refused = {name: found.rule for filters, names in rules if (found := filters.refusal(row)) for name in names}
         shown.append(
             ShownNode(
                 node.name,
@@ -93,8 +95,8 @@ def _document(extender: Extender, rows: Iterable[NodeRow], now_seconds: float) -
 def _alike(services: Iterable[ServiceRules]) -> Iterable[tuple[NodeFilters, list[str]]]:
     """Return the filters of services, those with equal thresholds together."""
     found: dict[tuple[object, ...], tuple[NodeFilters, list[str]]] = {}
-    for one in services:
-        rules = one.rules
+    for service in services:
+        rules = service.rules
         key = rules.hot, rules.pressure, rules.when_unknown
-        found.setdefault(key, (filters_for(_ANY_POD, rules), []))[1].append(one.service)
+        found.setdefault(key, (filters_for(_ANY_POD, rules), []))[1].append(service.service)
     return found.values()

@@ -66,7 +66,9 @@ def _quality(accept: str, media_type: str) -> float:
     for accepted in accept.split(","):
         name, *parameters = [part.strip() for part in accepted.split(";")]
         if name.lower() == media_type:
-            given = [value for key, _, value in (one.partition("=") for one in parameters) if key.strip() == "q"]
+            given = [
+                value for key, _, value in (parameter.partition("=") for parameter in parameters) if key.strip() == "q"
+            ]
             qualities.append(float(given[0]) if given and _QUALITY.fullmatch(given[0]) else 1.0)
     return max(qualities)
 
