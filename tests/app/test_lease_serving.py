@@ -18,7 +18,7 @@ from tests.timeouts import HANG_SECONDS
 
 LEASE = "podgate-leader"
 HELD = "lease podgate-system/podgate-leader is held by "
-REMEDY = "with --store memory one server alone may count: run one replica, or let all share a --store redis://"
+REMEDY = "with --store memory only one server may run: run one replica, or let all share a --store redis://"
 SHORT_WAIT = "import webhook.app.server as s; s._LEASE_PATIENCE_SECONDS = 1; from webhook.cli import main; main()"
 
 
@@ -209,4 +209,4 @@ async def test_counters_lost_by_a_restart_are_logged_at_the_start(
     async with serving(files, *(kubeconfig_flags(files) if has_cluster else ()), "--drain", "0s"):
         log = (files.folder / "server-0.log").read_text()
         assert "counters are in memory and are lost when this process ends" in log
-        assert ("without a cluster it does not see who else counts" in log) is not has_cluster
+        assert ("without a cluster it cannot see whether other servers count" in log) is not has_cluster

@@ -36,7 +36,7 @@ class Callers:
 def open_callers(settings: Settings, telemetry: Telemetry, clock: Clock, sources: Sources) -> Callers:
     """Open the files and key sources named in the settings; UserError for an invalid file."""
     if settings.identities is None:
-        raise LookupError("settings under which callers are known name their identities")
+        raise LookupError("settings without reduced mode must name the identities")
     identities = IdentityFile(
         settings.identities,
         telemetry.watched_files("identities"),
@@ -61,7 +61,7 @@ def _key_sources(
 ) -> list[JwksFile | JwksRefresher]:
     found: list[JwksFile | JwksRefresher] = []
 
-    def fetched(name: str, publisher: KeyPublisher, *, binds: bool) -> None:
+    def add_refresher(name: str, publisher: KeyPublisher, *, binds: bool) -> None:
         keys = PublishedKeys(publisher, telemetry.unusable_keys(name))
         stale_max_seconds, reports = settings.jwks_max_stale_seconds, telemetry.fetch_reports(name)
         clocks = KeyClocks(clock, WallClock())
@@ -72,7 +72,7 @@ def _key_sources(
     if settings.jwks is not None:
         found.append(JwksFile(settings.jwks, telemetry.watched_files("key set")))
     if settings.jwks_url is not None:
-        fetched("url", JwksUrl(settings.jwks_url, settings.jwks_ca), binds=False)
+        add_refresher("url", JwksUrl(settings.jwks_url, settings.jwks_ca), binds=False)
     if sources.cluster_keys is not None:
-        fetched("cluster", sources.cluster_keys, binds=True)
+        add_refresher("cluster", sources.cluster_keys, binds=True)
     return found

@@ -35,7 +35,7 @@ class BootstrapResult:
 
 
 class CertificateController:
-    """Loop that maintains certificates, with its logs and metrics. `shown` returns its part of /status."""
+    """Loop that maintains certificates, with its logs and metrics. `build_status` returns its part of /status."""
 
     def __init__(self, settings: ControllerSettings, telemetry: Telemetry, client: "ApiClient") -> None:
         self._settings = settings
@@ -108,13 +108,13 @@ async def bootstrap(settings: ControllerSettings) -> BootstrapResult:
 
 
 async def bootstrap_with(client: "ApiClient", settings: ControllerSettings) -> BootstrapResult:
-    """Do so with a client; the settings' kubeconfig is not used."""
+    """Run the leader's tasks once with this client; the settings' kubeconfig is not used."""
     from certs.cluster import loop  # noqa: PLC0415  as above
     from certs.cluster.api import Api  # noqa: PLC0415  as above
 
     done: list[str] = []
     reports = loop.TaskReports(
-        lambda one: done.append(f"{one.what}: {one.text}"),
+        lambda action: done.append(f"{action.what}: {action.text}"),
         *(lambda _: None, lambda _: None, lambda _: None),
         lambda: None,
     )

@@ -44,7 +44,7 @@ def open_client_authentication(
     """Return the strategy; `callers` is None in reduced mode only. UserError: an invalid file."""
     if callers is None:
         if settings.reduced_path_file is None:
-            raise LookupError("settings of the reduced mode name the file of its path")
+            raise LookupError("settings with reduced mode must name the file of its path")
         paths = SecretPathFile(settings.reduced_path_file, telemetry.watched_files("reduced path"))
         return ClientAuthentication(settings.client_identity, SecretPathStrategy(paths), (paths.run,))
     if settings.forwarded_ca is None:

@@ -251,7 +251,7 @@ def report_events(client: "ApiClient", settings: ControllerSettings, telemetry: 
 
 def _alone(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
     if settings.policy is None:
-        raise LookupError("settings without a cluster have a policy file")
+        raise LookupError("settings without a cluster must name a policy file")
     purpose = Purpose.serving(alone=True, in_process=settings.store == MEMORY)
 
     async def nothing() -> None:

@@ -195,7 +195,7 @@ def run(settings: ControllerSettings) -> None:
     if settings.kubeconfig is None and not in_cluster(os.environ):
         raise UserError(
             "--kubeconfig: missing, and this is no Pod with a service account's token: there are no Pods to watch",
-            "name the kubeconfig of the cluster that the servers judge for",
+            "name the kubeconfig of the cluster whose Pods the servers review",
         )
     uvloop.run(_run(settings), loop_factory=EventLoop)
 

@@ -120,27 +120,27 @@ def _webhook_reports(telemetry: Telemetry) -> WebhookConfigurationReports:
     telemetry.webhooks = WebhooksStatus()
     reported: Sequence[str] | None = None
 
-    def compared(outdated: Sequence[str]) -> None:
+    def on_compared(outdated: Sequence[str]) -> None:
         nonlocal reported
         telemetry.webhooks = WebhooksStatus(_WALL.now_us(), outdated)
         if outdated != reported:
             reported = outdated
             telemetry.observer.webhooks_outdated(outdated)
 
-    def written(changed: str) -> None:
+    def on_written(changed: str) -> None:
         metrics.written()
         said("info", "webhook configuration written", changed=changed)
 
-    def trouble(reason: str) -> None:
+    def on_trouble(reason: str) -> None:
         metrics.failed()
         telemetry.webhooks = replace(telemetry.webhooks or WebhooksStatus(), error=reason)
         said("warning", "webhook configurations are not compared with the policy", reason=reason)
 
-    def over(reason: str) -> None:
+    def on_over(reason: str) -> None:
         said("info", "webhook configurations are compared with the policy again", reason=reason)
 
-    def ended() -> None:
+    def on_end() -> None:
         telemetry.webhooks = None
         metrics.end()
 
-    return WebhookConfigurationReports(compared, written, trouble, over, ended)
+    return WebhookConfigurationReports(on_compared, on_written, on_trouble, on_over, on_end)

@@ -25,7 +25,7 @@ from webhook.settings import in_cluster
 
 @dataclass(frozen=True, slots=True)
 class DecisionRecords:
-    """The port's handler, the state for the status page, the loops that write, and the last writing at shutdown."""
+    """The port's handler, the state for the status page, the loops that write, and the last write at shutdown."""
 
     handler: Handler
     status: Callable[[], DecisionsStatus]
@@ -34,7 +34,7 @@ class DecisionRecords:
 
 
 def open_decisions(telemetry: Telemetry, sources: Sources, store: StoreBackend) -> DecisionRecords:
-    """Record each review from now on."""
+    """Record each review from now on, and return the parts that show and write the records."""
     ring, documents = DecisionRing(_replica()), PolicyDocuments()
     ring.labels = sources.namespaces.labels
     sources.policies.keep_document = documents.keep
@@ -49,14 +49,14 @@ def open_decisions(telemetry: Telemetry, sources: Sources, store: StoreBackend) 
     writer = DecisionWriter(store.decisions, documents, _reports(telemetry))
     ring.on_record = writer.put
 
-    def counted() -> dict[str, int]:
+    def count_records() -> dict[str, int]:
         counts = writer.counts()
         return {"written": counts["written"], "dropped": counts["dropped"] + ring.dropped}
 
-    telemetry.metrics.watch_decision_records(counted)
+    telemetry.metrics.watch_decision_records(count_records)
 
     def status() -> DecisionsStatus:
-        counts = counted()
+        counts = count_records()
         return DecisionsStatus(len(ring), counts["written"], counts["dropped"], writer.error)
 
     return DecisionRecords(handler, status, (writer.run,), writer.flush)
@@ -65,13 +65,13 @@ def open_decisions(telemetry: Telemetry, sources: Sources, store: StoreBackend) 
 def _reports(telemetry: Telemetry) -> WatchReports:
     """Return the callbacks for failures to write records."""
 
-    def trouble(reason: str) -> None:
+    def on_trouble(reason: str) -> None:
         telemetry.logs.said("warning", "decision records are not written to the store", reason=reason)
 
-    def over(reason: str) -> None:
+    def on_over(reason: str) -> None:
         telemetry.logs.said("info", "decision records are written to the store again", reason=reason)
 
-    return WatchReports(lambda: None, trouble, over)
+    return WatchReports(lambda: None, on_trouble, on_over)
 
 
 def _replica() -> str:

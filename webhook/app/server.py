@@ -51,7 +51,7 @@ _LEASE_PATIENCE_SECONDS = 30.0
 """Longer than another server takes to release the lease at shutdown, and than the lease of a crashed one lasts."""
 _CONTROLLER_LEADS = "a controller releases Pods: the one that Lease podgate-system/podgate-leader names"
 _LEASE_REMEDY = (
-    "with --store memory one server alone may count: run one replica, or let all share a --store redis://HOST:6379/0"
+    "with --store memory only one server may run: run one replica, or let all share a --store redis://HOST:6379/0"
 )
 
 
@@ -163,7 +163,7 @@ class ServerProcess:
         self._tasks = [asyncio.create_task(run_forever(loop, self._logs)) for loop in loops]
 
     async def _decision_port(self) -> str:
-        """Serve decisions; return why that is impossible, "" if it is not."""
+        """Serve decisions; return why that failed, "" if it succeeded."""
         listen = self._settings.decision_listen
         try:
             await self.server.decisions.start(listen.host, listen.port)
@@ -212,7 +212,7 @@ class ServerProcess:
                 f"{self._authentication.warning}: any client that reaches this port and knows the path is accepted",
             )
         if self._settings.store == MEMORY:
-            unseen = "" if lease is not None else "; without a cluster it does not see who else counts for itself"
+            unseen = "" if lease is not None else "; without a cluster it cannot see whether other servers count too"
             self._logs.said("warning", f"counters are in memory and are lost when this process ends{unseen}")
         await (lease.keep(_LEASE_REMEDY) if lease is not None else asyncio.Event().wait())
 

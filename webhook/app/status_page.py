@@ -132,12 +132,12 @@ def _rendered(status: ServerStatus) -> bytes:
 async def snapshots(
     counters: CounterStore, clock: Clock, plans: Mapping[str, CounterPlan]
 ) -> dict[str, ServiceSnapshot]:
-    """Return the snapshots of services, read a few at a time. A service that is unknown has none."""
+    """Return the snapshots of services, read a few at a time. An unknown service has none."""
     found: dict[str, ServiceSnapshot] = {}
     listed = list(plans)
     for names in (listed[first : first + AT_A_TIME] for first in range(0, len(listed), AT_A_TIME)):
         of_these = await asyncio.gather(*(_snapshot(counters, clock, plans[name]) for name in names))
-        found.update((name, one) for name, one in zip(names, of_these, strict=True) if one is not None)
+        found.update((name, view) for name, view in zip(names, of_these, strict=True) if view is not None)
     return found
 
 

@@ -84,12 +84,12 @@ def open_store(
     telemetry.shared_by(replicas)
     redis.on_loss, redis.on_missed, redis.settled.owes = fallback.lost, fallback.missed, fallback.owes
 
-    def counted(count: int, ordinal: int) -> None:
+    def on_count(count: int, ordinal: int) -> None:
         fallback.set_replicas(count, ordinal)
         telemetry.shared_by(ReplicaAssignment(count, ordinal, "leases"))
 
     if servers is not None:
-        servers.on_count = counted
+        servers.on_count = on_count
 
     async def close() -> None:
         if decisions is not None:

@@ -27,7 +27,7 @@ class ExtenderPorts:
     ports: Mapping[str, Get]
     tried: Sequence[str] = ()
     silent: list[str] = field(default_factory=list)
-    """Errors of those that did not answer the last `read`."""
+    """Errors of the extenders that did not answer the last call."""
 
     async def first(self, path: str) -> tuple[str, bytes]:
         """Return the first extender that answers, and the body at a path; UserError if none does."""
@@ -40,7 +40,7 @@ class ExtenderPorts:
         raise no_extender([*self.tried, *self.silent])
 
     async def read(self, path: str) -> dict[str, bytes]:
-        """Return the body at a path of each that answers; UserError if none does."""
+        """Return the body at a path of each extender that answers; UserError if none does."""
         self.silent.clear()
         answers = await asyncio.gather(*(get(path) for get in self.ports.values()), return_exceptions=True)
         found: dict[str, bytes] = {}
@@ -64,7 +64,7 @@ def no_extender(tried: Sequence[str]) -> UserError:
 
 @asynccontextmanager
 async def open_extenders(url: str | None, kubeconfig: Kubeconfig) -> AsyncIterator[ExtenderPorts]:
-    """Yield the extender at the URL, or all ready extender Pods, or else that of this machine, which may not answer."""
+    """Yield the extender at the URL, or all ready extender Pods, or else the one on this machine, if any."""
     if url is not None:
         if not _URL.fullmatch(url):
             raise UserError(

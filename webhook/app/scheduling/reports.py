@@ -23,8 +23,8 @@ class SchedulingReports:
         self._traced = None if telemetry.traces is None else telemetry.traces.scheduling()
 
     def filtered(self, pod: Pod, service: ServiceRules, attempt: FilterAttempt) -> None:
-        for one in attempt.refused:
-            self._metrics.refused(service.service, one.rule, one.count)
+        for refusal in attempt.refused:
+            self._metrics.refused(service.service, refusal.rule, refusal.count)
         self.records.filtered(pod, service, attempt)
         self._decided(pod, service, attempt)
 
@@ -52,21 +52,21 @@ class SchedulingReports:
     def of_wakes(self) -> Condition[str]:
         """Return the condition that kube-scheduler cannot be woken."""
 
-        def trouble(reason: str) -> None:
+        def on_trouble(reason: str) -> None:
             self._said("warning", "kube-scheduler is not woken, refused Pods wait up to five minutes", reason=reason)
 
-        return Condition(trouble, lambda _: self._said("info", "kube-scheduler is woken again"))
+        return Condition(on_trouble, lambda _: self._said("info", "kube-scheduler is woken again"))
 
     def of_refreshes(self) -> LoadReports:
         """Return the callbacks of the refresher."""
 
-        def measured(source: str, took_seconds: float) -> None:
+        def on_measured(source: str, took_seconds: float) -> None:
             self._metrics.source_read(source, self._now_seconds(), took_seconds)
 
-        def trouble(reason: str) -> None:
+        def on_trouble(reason: str) -> None:
             self._said("warning", "a source of load does not answer, using the next one", reason=reason)
 
-        def over(reason: str) -> None:
+        def on_over(reason: str) -> None:
             self._said("info", "a source of load answers again", reason=reason)
 
-        return LoadReports(measured, self._metrics.source_failed, trouble, over)
+        return LoadReports(on_measured, self._metrics.source_failed, on_trouble, on_over)

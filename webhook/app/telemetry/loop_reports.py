@@ -35,15 +35,15 @@ def wake_reports(telemetry: Telemetry) -> WakeReports:
     """Return the callbacks for waking controllers whose Pods were denied."""
     ledger, said, fails = telemetry.metrics.ledger, telemetry.logs.said, telemetry.metrics.failing_writes.set
 
-    def trouble(reason: str) -> None:
+    def on_trouble(reason: str) -> None:
         fails("controllers", fails=True)
         said("warning", "held controllers are not woken", reason=reason)
 
-    def over(reason: str) -> None:
+    def on_over(reason: str) -> None:
         fails("controllers", fails=False)
         said("info", "held controllers are woken again", reason=reason)
 
-    return WakeReports(ledger.woken, ledger.held, trouble, over)
+    return WakeReports(ledger.woken, ledger.held, on_trouble, on_over)
 
 
 _OBJECT = "servicestatuses"
@@ -53,19 +53,19 @@ def service_status_reports(telemetry: Telemetry) -> ServiceStatusReports:
     """Return the callbacks for failures to write ServiceStatuses; a cluster without the kind is none."""
     said, fails = telemetry.logs.said, telemetry.metrics.failing_writes.set
 
-    def absent(reason: str) -> None:
+    def on_absent(reason: str) -> None:
         fails(_OBJECT, fails=False)
         said("info", "ServiceStatuses are not written", reason=reason)
 
-    def trouble(reason: str) -> None:
+    def on_trouble(reason: str) -> None:
         fails(_OBJECT, fails=True)
         said("warning", "ServiceStatuses are not written", reason=reason)
 
-    def over(reason: str) -> None:
+    def on_over(reason: str) -> None:
         fails(_OBJECT, fails=False)
         said("info", "ServiceStatuses are written again", reason=reason)
 
-    return ServiceStatusReports(absent, trouble, over)
+    return ServiceStatusReports(on_absent, on_trouble, on_over)
 
 
 _AGAIN_SECONDS = 600.0
@@ -78,34 +78,34 @@ def release_reports(
     """Return the callbacks for Pods that leave a queue; `places` sends Events about those that expire."""
     queue, said = telemetry.metrics.queue, telemetry.logs.said
 
-    def trouble(reason: str) -> None:
+    def on_trouble(reason: str) -> None:
         said("warning", "waiting Pods are not released", reason=reason)
 
-    def over(_: str) -> None:
+    def on_over(_: str) -> None:
         said("info", "waiting Pods are released again")
 
     # One line until a Pod is released: the reasons differ in details.
-    failure = Condition(trouble, over, key=lambda _: "")
+    failure = Condition(on_trouble, on_over, key=lambda _: "")
     failing = FailingLog(said, clock)
 
-    def released(pod: GatedPod, seconds: float, latency_seconds: float) -> None:
+    def on_released(pod: GatedPod, seconds: float, latency_seconds: float) -> None:
         failure.leave()
         queue.released(pod.waiting.service, seconds, latency_seconds)
         if telemetry.traces is not None:
             traced = TracedPod(pod.waiting.service, pod.namespace, pod.name, pod.waiting.uid)
             telemetry.traces.released(traced, seconds)
 
-    def expired(pod: GatedPod, rules: QueuePlan, seconds: float) -> None:
+    def on_expired(pod: GatedPod, rules: QueuePlan, seconds: float) -> None:
         queue.expired(pod.waiting.service, seconds)
         if places is not None:
             note = expiry_text(rules.max_wait_us, is_kept=rules.keeps_expired)
             places.expired(pod.namespace, pod.name, pod.waiting.uid, note, is_kept=rules.keeps_expired)
 
-    def depths(found: Sequence[QueueDepth]) -> None:
+    def on_depths(found: Sequence[QueueDepth]) -> None:
         queue.depths(found)
         failing.shown(found)
 
-    return ReleaseReports(released, expired, queue.waiting, depths, failure.enter)
+    return ReleaseReports(on_released, on_expired, queue.waiting, on_depths, failure.enter)
 
 
 class FailingLog:
@@ -115,21 +115,21 @@ class FailingLog:
         self._said = said
         self._clock = clock
         self._lines: dict[str, tuple[float, set[str]]] = {}
-        """When the last line about a service was written, and the reasons that were told."""
+        """When the last line about a service was written, and the reasons that were logged."""
 
     def shown(self, depths: Sequence[QueueDepth]) -> None:
-        """Take over the depths of all queues; none are known to a process that leads no more."""
+        """Log what has changed in the depths of all queues; a process that no longer leads passes none."""
         now = self._clock()
         for depth in depths:
-            service, reasons = depth.service, {one.reason for one in depth.failing}
-            at, told = self._lines.get(service, (-_AGAIN_SECONDS, set()))
-            if reasons and (reasons - told or now - at >= _AGAIN_SECONDS):
-                for one in depth.failing:
-                    texts = {"service": service, "pods": one.pods, "cause": one.reason, "reason": one.why}
+            service, reasons = depth.service, {failure.reason for failure in depth.failing}
+            at, logged = self._lines.get(service, (-_AGAIN_SECONDS, set()))
+            if reasons and (reasons - logged or now - at >= _AGAIN_SECONDS):
+                for failure in depth.failing:
+                    texts = {"service": service, "pods": failure.pods, "cause": failure.reason, "reason": failure.why}
                     self._said("warning", "waiting Pods cannot be released", **texts)
-                self._lines[service] = now, told | reasons
+                self._lines[service] = now, logged | reasons
         failing = {depth.service for depth in depths if depth.failing}
         for service in self._lines.keys() - failing:
             del self._lines[service]
             if depths:
-                self._said("info", "no waiting Pod of the service fails to be released any more", service=service)
+                self._said("info", "releases of the service's waiting Pods no longer fail", service=service)

@@ -47,7 +47,7 @@ class Telemetry:
         self.replicas = ReplicaAssignment()
         self.webhooks: WebhooksStatus | None = None
         """The result of the last comparison of the webhook configurations; None unless this process leads."""
-        self.queue: QueueReader | None = None  # unless this process leads
+        self.queue: QueueReader | None = None  # None unless this process leads
         self._recorder = self._open_recorder(serving) if serving else None
         self.observer = TurnObservers(self.metrics, self.logs, *filter(None, (self.traces, self._recorder)))
 
@@ -60,13 +60,16 @@ class Telemetry:
         if settings.record is None:
             return None
 
-        def trouble(reason: str) -> None:
+        def on_trouble(reason: str) -> None:
             self.logs.said("error", "the recording is incomplete", file=str(settings.record), reason=reason)
 
-        def over(reason: str) -> None:
+        def on_over(reason: str) -> None:
             self.logs.said("info", "recording resumed", file=str(settings.record), reason=reason)
 
-        limits, reports = (settings.record_sample, settings.record_max_bytes), WatchReports(lambda: None, trouble, over)
+        limits, reports = (
+            (settings.record_sample, settings.record_max_bytes),
+            WatchReports(lambda: None, on_trouble, on_over),
+        )
         recorder = Recorder(settings.record, *limits, reports, lambda: time.time_ns() // 1000)
         self.metrics.watch_record(recorder.counts)
         return recorder
@@ -101,26 +104,26 @@ class Telemetry:
         def show() -> None:
             self.watches[resource] = WatchStatus(contact_us, "; ".join(troubles))
 
-        def contact() -> None:
+        def on_contact() -> None:
             nonlocal contact_us
             now_seconds = time.time()
             contact_us = int(now_seconds * 1_000_000)
             self.metrics.kubernetes_contact(resource, now_seconds)
             show()
 
-        def trouble(reason: str) -> None:
+        def on_trouble(reason: str) -> None:
             troubles.append(reason)
             self.metrics.kubernetes_failed(resource)
             self.logs.said("warning", "watch failed, using cached objects", resource=resource, reason=reason)
             show()
 
-        def over(reason: str) -> None:
+        def on_over(reason: str) -> None:
             troubles.remove(reason)
             self.logs.said("info", "watch recovered", resource=resource, reason=reason)
             show()
 
         show()
-        return WatchReports(contact, trouble, over)
+        return WatchReports(on_contact, on_trouble, on_over)
 
     def unwatched(self, resource: str) -> None:
         """Forget a watch that this process no longer needs: without contact it would look broken."""
@@ -138,53 +141,53 @@ class Telemetry:
             log_failure, log("info", "key fetch recovered"), on_changed=lambda _, reason: log_failure(reason)
         )
 
-        def fetched() -> None:
+        def on_fetched() -> None:
             self.metrics.keys.fetched(source, time.time())
             failure.leave()
 
-        def failed(reason: str) -> None:
+        def on_failed(reason: str) -> None:
             self.metrics.keys.not_fetched(source)
             failure.enter(reason)
 
-        return RefreshReports(fetched, failed, log("error", "keys expired, tokens signed with them are rejected"))
+        return RefreshReports(on_fetched, on_failed, log("error", "keys expired, tokens signed with them are rejected"))
 
     def unusable_keys(self, source: str) -> Condition[str]:
         """Return the condition of faulty keys in a published key set: they are ignored."""
 
-        def ignored(faults: str) -> None:
+        def on_ignored(faults: str) -> None:
             self.logs.said("info", "unusable keys ignored", source=source, reason=faults)
 
         def usable(_: str) -> None:
             self.logs.said("info", "all keys are usable", source=source)
 
-        return Condition(ignored, usable, on_changed=lambda _, faults: ignored(faults))
+        return Condition(on_ignored, usable, on_changed=lambda _, faults: on_ignored(faults))
 
     def event_reports(self) -> WatchReports:
         """Return the callbacks for failures to write Events."""
 
-        def trouble(reason: str) -> None:
+        def on_trouble(reason: str) -> None:
             self.logs.said("warning", "Events are not written", reason=reason)
 
-        def over(reason: str) -> None:
+        def on_over(reason: str) -> None:
             self.logs.said("info", "Events are written again", reason=reason)
 
-        return WatchReports(lambda: None, trouble, over)
+        return WatchReports(lambda: None, on_trouble, on_over)
 
     def store_reports(self) -> WatchReports:
-        """Return the callbacks for failures of the shared store; each of its servers may have one of its own."""
+        """Return the callbacks for failures of the shared store; each of its servers may fail on its own."""
         troubles: list[str] = []
 
         def show() -> None:
             self.store_trouble = "; ".join(dict.fromkeys(troubles))
             self.metrics.store_stands(up=not troubles)
 
-        def single(reason: str) -> None:
+        def on_single(reason: str) -> None:
             self.metrics.store_failed(reason)
             self.logs.said(
                 "error", "store operation failed; applying whenStoreUnavailable or failureMode", reason=reason
             )
 
-        def trouble(reason: str) -> None:
+        def on_trouble(reason: str) -> None:
             self.metrics.store_failed(reason)
             troubles.append(reason)
             show()
@@ -194,30 +197,30 @@ class Telemetry:
                 reason=reason,
             )
 
-        def over(reason: str) -> None:
+        def on_over(reason: str) -> None:
             troubles.remove(reason)
             show()
             self.logs.said("info", "the store responds again", reason=reason)
 
-        return WatchReports(lambda: None, trouble, over, single)
+        return WatchReports(lambda: None, on_trouble, on_over, on_single)
 
     def announcement_reports(self) -> WatchReports:
         """Return the callbacks for the subscription to breaker announcements."""
 
-        def trouble(reason: str) -> None:
+        def on_trouble(reason: str) -> None:
             self.metrics.store_failed(reason)
             self.logs.said("warning", "breaker announcements failed, polling each second", reason=reason)
 
-        def over(reason: str) -> None:
+        def on_over(reason: str) -> None:
             self.logs.said("info", "breaker announcements recovered", reason=reason)
 
-        return WatchReports(lambda: None, trouble, over)
+        return WatchReports(lambda: None, on_trouble, on_over)
 
     def fallback_reports(self) -> FallbackReports:
         """Return the callbacks for the fallback and its reconciliation."""
         by_rule: dict[str, list[str]] = {}
 
-        def fallback(service: str, rule: str, on: bool) -> None:  # noqa: FBT001  called with positional arguments
+        def on_fallback(service: str, rule: str, on: bool) -> None:  # noqa: FBT001  called with positional arguments
             self.metrics.fell_back(service, rule, on=on)
             services = by_rule.setdefault(rule, [])
             if on:
@@ -226,27 +229,27 @@ class Telemetry:
                 services.remove(service)
             self.store_mode = "; ".join(f"{rule}: {_few(names)}" for rule, names in sorted(by_rule.items()) if names)
 
-        def lost() -> None:
+        def on_loss() -> None:
             self.metrics.store_lost()
             self.logs.said(
                 "error", "the store may have lost acknowledged writes; re-submitting the last minute's charges"
             )
 
         return FallbackReports(
-            fallback, self.metrics.booked, self.metrics.booking_dropped, self.metrics.refused_from_cache, lost
+            on_fallback, self.metrics.booked, self.metrics.booking_dropped, self.metrics.refused_from_cache, on_loss
         )
 
     def controller_reports(self) -> ControllerReports:
         """Return the callbacks for the controller's findings."""
         ledger, outcomes = self.metrics.ledger, self.metrics.outcomes
 
-        def refunded(service: str, pod: UnseenPod, cause: str) -> None:
+        def on_refunded(service: str, pod: UnseenPod, cause: str) -> None:
             ledger.refunded(service, cause)
             if self.traces is not None:
                 self.traces.refunded(service, pod, cause)
 
         return ControllerReports(
-            on_refunded=refunded,
+            on_refunded=on_refunded,
             on_unproven=ledger.unproven,
             on_charged_afterwards=ledger.charged_afterwards,
             on_raised=ledger.raised,

@@ -1,4 +1,4 @@
-"""Opening of the traces of a process, with its role and what describes it in each of them."""
+"""Opening of the traces of a process, with its role and its resource attributes."""
 
 import os
 import time
