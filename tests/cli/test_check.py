@@ -49,7 +49,7 @@ def test_nothing_judged_is_not_no_error(given: Callable[..., list[int]]) -> None
         given(blind)
         done = podgate("check", *arguments)
         assert done.code == 3
-        assert done.out.splitlines()[-1].endswith(": nothing could be judged")
+        assert done.out.splitlines()[-1].endswith(": nothing could be checked")
 
 
 def test_what_does_not_apply_is_told_with_the_reason(given: Callable[..., list[int]]) -> None:

@@ -15,7 +15,7 @@ from tests.core.rule_notes.explanation import rewritten
 from tests.core.strategies import HASH, Json, Pair, examples, pairs
 from webhook.commands.pages import yaml_page, yaml_text
 from webhook.commands.pages.diff import DiffRemark, Row, rows
-from webhook.commands.pages.yaml_page import as_yaml
+from webhook.commands.pages.yaml_text import as_yaml
 from webhook.core.patch import pointer
 from webhook.core.rule_notes import explain
 

@@ -134,11 +134,12 @@ def test_namespaces_option_overrides_labels_and_conflicts_are_noted() -> None:
     done = review("all.yaml", "--namespaces", "labels.yaml")
     assert [line["service"] for line in done.lines] == [None]
     assert done.err.splitlines()[0] == (
-        "note: all.yaml: document 2: Namespace team-a: other labels than known before: those of --namespaces are used"
+        "note: all.yaml: document 2: Namespace team-a: its labels differ from those read before: "
+        "those of --namespaces are used"
     )
     done = review("all.yaml")
     assert [line["service"] for line in done.lines] == ["prod"]
-    assert "document 3: Namespace team-a: other labels than known before: the first ones are used" in done.err
+    assert "document 3: Namespace team-a: its labels differ from those read before: the first ones are used" in done.err
 
 
 def test_label_set_by_the_api_server_is_no_conflict() -> None:

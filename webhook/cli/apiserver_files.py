@@ -50,7 +50,9 @@ _TOKEN_SECONDS_MIN = 600  # the API server rejects a TokenRequest for less
 @click.option(
     "--token-lifetime", "lifetime", default="1h", show_default=True, help="Lifetime of a cluster token, 10m or more."
 )
-@click.option("--renew-after", metavar="DURATION", help="Age at which it is renewed.  [default: half its lifetime]")
+@click.option(
+    "--renew-after", metavar="DURATION", help="Age at which the token is renewed.  [default: half its lifetime]"
+)
 @click.option("--every", default="10s", show_default=True, help="Interval of the checks; 20s or less.")
 @click.option("--once", is_flag=True, help="Renew once; exit 2 if something is missing afterwards.")
 @click.option("--check", is_flag=True, help="Only show how long the files are valid; exit 1 if one is not.")

@@ -37,15 +37,14 @@ def check(*, where: ServerLocation, extender: str | None, output: str, wait: str
 
     It reads the cluster with your kubeconfig, and the status of a server, found like that of `podgate status`. For up
     to ten services it creates a Pod with dryRun, which must come back rewritten: this shows whether the API server
-    really calls Podgate. It changes nothing. What you are not allowed to read is noted as not checked, and what this
-    installation does not have as not applicable.
+    really calls Podgate. It changes nothing. Parts that you may not read are shown as not checked, and parts that this
+    installation lacks as not applicable.
 
-    A remedy that one command does is printed with it, for this installation: run it in a shell, as you ran the check.
-    Findings are in docs/runbook.md by their code. An error keeps Podgate from doing what the policy says; a warning
-    may.
+    If one command applies a remedy, it is printed, complete for this installation: run it in a shell, as you ran the
+    check. docs/runbook.md lists all findings by code. An error keeps Podgate from applying the policy; a warning may.
 
     Exit code: 0 no error (with --strict: no finding), 1 errors (with --strict: findings), 2 the API server cannot be
-    asked, 3 nothing could be judged: you may read nothing, and no server answers.
+    asked, 3 nothing could be checked: you may read nothing, and no server answers.
     """
     end_seconds = time.monotonic() + (0.0 if wait is None else seconds("--wait", wait))
     facts, outcome = _checked(where, extender)

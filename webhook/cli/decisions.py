@@ -22,7 +22,7 @@ from webhook.support.kubeconfig import Kubeconfig
 @click.command()
 @click.argument("service", required=False)
 @click.option("--denied", is_flag=True, help="Only denials.")
-@click.option("--since", metavar="DURATION", help="Only the last, such as 10m.")
+@click.option("--since", metavar="DURATION", help="Only decisions younger than this, such as 10m.")
 @click.option("-n", "--namespace", help="Only Pods of this namespace.")
 @click.option(
     "--limit",
@@ -52,14 +52,15 @@ def decisions(  # noqa: PLR0913  one parameter an option
     output: str | None,
     watch: bool,
 ) -> None:
-    """Show the newest decisions, of one SERVICE or all, the newest last.
+    """Show the newest decisions, of one SERVICE or of all, newest last.
 
     \b
     podgate decisions --denied --since 10m      # what was denied, and why
-    podgate decisions payment-api -w            # as it is decided
+    podgate decisions payment-api -w            # then new decisions as they are made
 
-    Any server shows the decisions of all, if they share a Redis; otherwise only its own. Without --server it needs
-    `list pods` and `create pods/portforward` in podgate-system. With -w and -o json each decision is one line.
+    Any server shows the decisions of all servers that share its Redis; without a Redis it shows only its own. Without
+    --server this needs `list pods` and `create pods/portforward` in podgate-system. With -w and -o json each decision
+    is one line.
 
     Exit code: 0 success, 2 no server can be reached.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
@@ -83,8 +84,8 @@ def decisions(  # noqa: PLR0913  one parameter an option
             oldest_first = page.decisions[::-1]
             click.echo(_text(oldest_first, output, watch=watch))
             if watch:
-                async for one in client.following(conditions, _report):
-                    click.echo(_line(one, output))
+                async for decision in client.following(conditions, _report):
+                    click.echo(_line(decision, output))
 
     asyncio.run(run())
 
@@ -92,15 +93,15 @@ def decisions(  # noqa: PLR0913  one parameter an option
 def _text(found: Sequence[dict[str, Any]], output: str | None, *, watch: bool) -> str:
     wide = output == WIDE
     if watch and document_text(found, output) is not None:
-        return "\n".join(_line(one, output) for one in found)
+        return "\n".join(_line(decision, output) for decision in found)
     return document_text(found, output) or "\n".join((heading(wide=wide), *rows(found, wide=wide)))
 
 
-def _line(one: dict[str, Any], output: str | None) -> str:
-    text = document_text([one], output)
+def _line(decision: dict[str, Any], output: str | None) -> str:
+    text = document_text([decision], output)
     if text is None:
-        return "\n".join(rows([one], wide=output == WIDE))
-    return text if output == "yaml" else printable_json(json.dumps(one, ensure_ascii=False))
+        return "\n".join(rows([decision], wide=output == WIDE))
+    return text if output == "yaml" else printable_json(json.dumps(decision, ensure_ascii=False))
 
 
 def _report(error: UserError) -> None:

@@ -47,12 +47,12 @@ _AGAIN_SECONDS = 2.0
     "  [default: of all extender Pods, by port-forward, else http://127.0.0.1:8083]",
 )
 @kubeconfig_options()
-@click.option("--records", type=_PATH, help="Explain by the decision records in this file alone, without a cluster.")
+@click.option("--records", type=_PATH, help="Explain from the decision records in this file only, without a cluster.")
 @click.option("--policy", type=_PATH, help="The policy of the records.  [default: the server's]")
-@click.option("--at", metavar="TIME", help="Explain by what was decided until then, such as 2026-12-01T04:00:00Z.")
+@click.option("--at", metavar="TIME", help="Explain from the decisions up to this time, such as 2026-12-01T04:00:00Z.")
 @click.option("--rules", is_flag=True, help="Show the finding of each stage and rule, as review --explain.")
 @report_option()
-@click.option("-w", "--watch", is_flag=True, help="Show it again when it changes, until interrupted.")
+@click.option("-w", "--watch", is_flag=True, help="Show the report again when it changes, until interrupted.")
 def explain(  # noqa: PLR0913  one parameter an option
     *,
     what: tuple[str, ...],
@@ -74,9 +74,9 @@ def explain(  # noqa: PLR0913  one parameter an option
     podgate explain deploy/web -n checkout      # why Pods of a workload are missing, or do not run
     podgate explain pod checkout/web-x7
 
-    The first line has the state and its cause. It reads the cluster with your kubeconfig, and decision records from
-    a server's decision port; what you may not read is named. Refused Pods are found without records, too: by the
-    Events of their controller.
+    The first line shows the state and its cause. The command reads the cluster with your kubeconfig, and decision
+    records from a server's decision port; it names whatever you may not read. Refused Pods are found without records,
+    too: by the Events of their controller.
 
     Exit code: 0 explained, 2 bad input, 3 the Pod or some Pods of the workload are denied, 4 nothing is known.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
@@ -109,11 +109,11 @@ def explain(  # noqa: PLR0913  one parameter an option
 
 
 def _nothing(target: ExplainTarget, explainer: PodExplainer) -> int:
-    """Say why nothing is known: an object that cannot be read may exist all the same."""
+    """Print why nothing is known: an object that cannot be read may still exist."""
     read = {"cluster", "pods", f"{'pod' if target.kind is None else target.kind.shown} {target.name}"}
-    object_said = "no such object" if read.isdisjoint(explainer.unread) else "the object cannot be read"
-    record_said = "its records cannot be read" if "records" in explainer.unread else "no record of it"
-    click.echo(printable(f"error: nothing is known of {target}: {object_said}, and {record_said}"), err=True)
+    object_text = "no such object" if read.isdisjoint(explainer.unread) else "the object cannot be read"
+    record_text = "its records cannot be read" if "records" in explainer.unread else "no record of it"
+    click.echo(printable(f"error: nothing is known of {target}: {object_text}, and {record_text}"), err=True)
     for what, reason in explainer.unread.items():
         click.echo(f"  not read: {unread_text(what, reason)}", err=True)
     return _NOTHING_KNOWN

@@ -25,7 +25,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--wait", default="5m", show_default=True, help="Longest time to wait for the servers.")
 @click.option("--dry-run", is_flag=True, help="Show what would be created or changed, and change nothing.")
 @click.option(
-    "--force-conflicts", is_flag=True, help="Take over fields of other managers, and what was installed by hand."
+    "--force-conflicts", is_flag=True, help="Take over fields of other managers, and objects installed by hand."
 )
 @kubeconfig_options("where")
 @report_option()
@@ -50,13 +50,13 @@ def install(
     podgate install --server-url https://127.0.0.1:8443     # the server runs outside the cluster
 
     All objects are tried in a dry run first: if one cannot be applied, nothing is changed. Run it again at any time:
-    what is as it should be stays unchanged, and a live policy is never replaced. Servers that ran, and are not ready in
-    time after the change, are changed back. It ends with a dry run that only a called Podgate answers. If that fails,
-    it shows why, in the API server's words, and what remains to be done on the control plane nodes. With the scheduler
-    it also creates a Pod which the extender refuses on all nodes, and deletes it.
+    correct objects stay unchanged, and a live policy is never replaced. Servers that ran before, and are not ready in
+    time after the change, are changed back. The installation ends with a dry run that proves that the API server calls
+    Podgate. If that fails, it shows why, in the API server's words, and what remains to be done on the control plane
+    nodes. With the scheduler it also creates a Pod which the extender refuses on all nodes, and deletes it.
 
-    What was installed by hand is refused, with the command that takes it over. What Helm, Argo CD or Flux manage stays
-    theirs.
+    If objects were installed by hand, it stops and names the command that takes them over. Objects that Helm, Argo CD
+    or Flux manage are left to them.
 
     Exit code: 0 installed and called, 1 the API server does not call Podgate, the scheduler does not ask the extender,
     or the servers are not ready, 2 bad input, or a cluster in which it must not be installed.
@@ -83,8 +83,8 @@ def install(
         shown.line(f"proven: the API server calls Podgate: {called.text}. For more, run podgate check")
     if asked is not None and asked.is_called:
         shown.line(f"proven: podgate-scheduler asks the extender: {asked.text}")
-    failed = [one for one in (called, asked) if one is not None and not one.is_called]
-    for one in failed:
-        click.echo(printable(f"error: {one.text}: {one.remedy}"), err=True)
+    failed = [proof for proof in (called, asked) if proof is not None and not proof.is_called]
+    for proof in failed:
+        click.echo(printable(f"error: {proof.text}: {proof.remedy}"), err=True)
     if failed:
         sys.exit(1)

@@ -40,9 +40,9 @@ def nodes(
 ) -> None:
     """Show the load of NODE or of all nodes, the hottest first: its source, its age, and whose thresholds it exceeds.
 
-    CPU and MEMORY are shares of the allocatable amount, with the load that is assumed of new Pods. Each extender
-    assumes by itself until a Pod is bound: this is what one of them knows, which is named on stderr. Without --extender
-    it needs `list pods` and `create pods/portforward` in podgate-system.
+    CPU and MEMORY are shares of the allocatable amount, including the load that is assumed for new Pods. Each extender
+    assumes this load for itself until a Pod is bound: the table is the view of one extender, named on stderr. Without
+    --extender this needs `list pods` and `create pods/portforward` in podgate-system.
 
     Exit code: 0 success, 2 no extender can be reached, 4 there is no such NODE.
     """
@@ -65,7 +65,7 @@ def nodes(
 
 
 async def _read(ports: ExtenderPorts, path: str) -> tuple[str, NodeDocument]:
-    """Return the first extender that answers, and what it knows."""
+    """Return the first extender that answers, and its document."""
     name, body = await ports.first(path)
     try:
         return name, msgspec.json.decode(body, type=NodeDocument)

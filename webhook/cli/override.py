@@ -21,7 +21,9 @@ _CONCERNS = Modes.__struct_fields__
 
 @click.command()
 @click.argument("service", required=False, shell_complete=service_names)
-@click.option("--quota-factor", metavar="NUMBER", help="Multiply each limit of its own windows, such as 0.5 or 3.")
+@click.option(
+    "--quota-factor", metavar="NUMBER", help="Multiply each limit of the service's own windows, such as 0.5 or 3."
+)
 @click.option(
     "--mode",
     "modes",

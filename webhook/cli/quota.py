@@ -36,7 +36,7 @@ def quota() -> None:
 @output_option()
 @watch_option
 def show(*, service: str, where: ServerLocation, output: str | None, watch: bool) -> None:
-    """Show the usage of SERVICE's limits and of its pool's, when more is free, and the override in force.
+    """Show the usage of the limits of SERVICE and of its pool, when more becomes free, and the override in force.
 
     Exit code: 0 success, 2 the server cannot be reached, 4 it has no such SERVICE.
     """
@@ -45,7 +45,7 @@ def show(*, service: str, where: ServerLocation, output: str | None, watch: bool
 
 def _quota(document: dict[str, Any], service: str, output: str | None) -> str:
     found = find_service(document, service)
-    pool = next((one for one in document["pools"] if one["name"] == found["pool"]), None)
+    pool = next((pool for pool in document["pools"] if pool["name"] == found["pool"]), None)
     shown = {key: found[key] for key in _SHOWN if key in found}
     text = document_text({**shown, "pool": pool}, output)
     if text is not None:
@@ -62,7 +62,7 @@ def _quota(document: dict[str, Any], service: str, output: str | None) -> str:
 
 @quota.command()
 @service_argument
-@click.option("--window", required=True, metavar="DURATION", help="Which of its own windows, such as 1m.")
+@click.option("--window", required=True, metavar="DURATION", help="One of the service's own windows, such as 1m.")
 @click.option(
     "--hard",
     "hard",
@@ -90,7 +90,7 @@ def grant(
 
 @quota.command()
 @service_argument
-@click.option("--window", metavar="DURATION", help="Only this one of its own windows.")
+@click.option("--window", metavar="DURATION", help="Reset only this one of the service's own windows.")
 @override_options.terms("10m")
 @override_options.location
 def reset(service: str, window: str | None, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:

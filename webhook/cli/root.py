@@ -21,7 +21,7 @@ _COMMANDS = {
     "serve": ("webhook.cli.serve:serve", "run the admission server"),
     "controller": ("webhook.cli.controller:controller", "reconcile counters with the Pods in the cluster"),
     "extender": ("webhook.cli.extender:extender", "answer kube-scheduler: which nodes are too hot, and which are best"),
-    "nodes": ("webhook.cli.nodes:nodes", "show the load of nodes, and whose thresholds it exceeds"),
+    "nodes": ("webhook.cli.nodes:nodes", "show the load of nodes, and the services whose thresholds it exceeds"),
     "scheduler": ("webhook.cli.scheduler:scheduler", "print the configuration of a second kube-scheduler"),
     "simulate": (
         "webhook.cli.simulate:simulate",
@@ -31,7 +31,7 @@ _COMMANDS = {
     "replay": ("webhook.cli.replay:replay", "replay a sequence of events against a policy, in virtual time"),
     "test": ("webhook.cli.test:test", "run policy tests: manifests or event sequences with expected results"),
     "policy": ("webhook.cli.policy:policy", "check, render and compare policy documents"),
-    "check": ("webhook.cli.check:check", "check an installation: what is wrong, and the remedy"),
+    "check": ("webhook.cli.check:check", "check an installation, and show a remedy for each problem"),
     "explain": ("webhook.cli.explain:explain", "explain why a Pod does not run, or why it was refused"),
     "status": ("webhook.cli.status:status", "show services, quotas and breakers of a running server"),
     "decisions": ("webhook.cli.decisions:decisions", "show recent decisions; -w follows new ones"),
@@ -64,7 +64,7 @@ class _LazyGroup(click.Group):
         if name not in _COMMANDS:
             return None
         module, attribute = _COMMANDS[name][0].split(":")
-        with put_off():  # collections in between find nothing: docs/design/start-and-memory.md
+        with put_off():  # the collector would find nothing: docs/design/start-and-memory.md
             command: click.Command = getattr(import_module(module), attribute)
         return command
 
@@ -73,7 +73,7 @@ class _LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         try:
             return super().resolve_command(ctx, args)
-        except click.exceptions.NoSuchCommand as error:  # which knows none that it could suggest
+        except click.exceptions.NoSuchCommand as error:  # click knows no lazy command to suggest
             raise click.exceptions.NoSuchCommand(error.command_name, possibilities=_COMMANDS, ctx=ctx) from None
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -70,7 +70,7 @@ def scheduler() -> None:
     type=click.IntRange(1, 100),
     default=5,
     show_default=True,
-    help="Weight of the extender's score: a tenth of it is then worth WEIGHT x 10 points.",
+    help="Weight of the extender's score: each tenth of the score is worth WEIGHT x 10 points.",
 )
 @click.option("--http-timeout", metavar="DURATION", default="1s", show_default=True, help="Timeout of each call.")
 @click.option(
@@ -78,7 +78,7 @@ def scheduler() -> None:
     type=click.IntRange(0, 100),
     default=100,
     show_default=True,
-    help="Share of the nodes that a Pod is tried on; 0: kube-scheduler chooses it by their number.",
+    help="Percentage of the nodes that a Pod is tried on; 0: kube-scheduler chooses it by the number of nodes.",
 )
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 def config(  # noqa: PLR0913  one parameter an option

@@ -43,7 +43,7 @@ _SHARES = re.compile(r"(\d(?:\.\d+)?)\.\.(\d(?:\.\d+)?)")
     default="20",
     show_default=True,
     metavar="N|FILE",
-    help="So many generated nodes, or the output of `kubectl get nodes -o json` or `podgate nodes -o json`.",
+    help="Number of generated nodes, or a file: the output of `kubectl get nodes -o json` or `podgate nodes -o json`.",
 )
 @click.option("--loads", type=_PATH, help="Load of the nodes in a file: the output of `podgate nodes -o json`.")
 @click.option(
@@ -54,13 +54,15 @@ _SHARES = re.compile(r"(\d(?:\.\d+)?)\.\.(\d(?:\.\d+)?)")
 @click.option("--running", type=_PATH, help="Pods on the nodes in a file: the output of `kubectl get pods -A -o json`.")
 @click.option("--node-cpu", default="16", show_default=True, help="CPU of each generated node.")
 @click.option("--node-memory", default="64Gi", show_default=True, help="Memory of each generated node.")
-@click.option("--load", default="0.2..0.6", show_default=True, help="Shares of generated nodes that are in use.")
+@click.option(
+    "--load", default="0.2..0.6", show_default=True, help="Lowest and highest used share of the generated nodes."
+)
 @click.option(
     "--pods",
     default="60",
     show_default=True,
     metavar="N|FILE",
-    help="So many generated Pods, or events of `replay`.",
+    help="Number of generated Pods, or a file of events as for `podgate replay`.",
 )
 @click.option("--every", default="0s", show_default=True, help="Time between two generated Pods; 0s: all at once.")
 @click.option("--cpu", default="500m", show_default=True, help="CPU request of each generated Pod.")
@@ -100,12 +102,12 @@ def simulate(  # noqa: PLR0913  one parameter an option
     """Show where Pods would go, how hot nodes would become, and how long Pods would wait.
 
     Three schedulers are compared on the same nodes and Pods, in virtual time: a model of kube-scheduler's own spreading
-    by requests, node terms and taints; the same with the extender, but without the load that it assumes of new
-    Pods; and with the extender as it is. Filters, scores and averages of load are the extender's own code.
+    by requests, node terms and taints; the same with the extender, but without the load that it assumes for
+    new Pods; and with the extender as it is. Filters, scores and averages of load are the extender's own code.
 
-    Generated nodes differ in their load, and not in what their Pods request. Recorded Pods go to the service in their
-    label, or the one that `match` selects; quotas are left out. A warning names what is not modelled, such as
-    podAntiAffinity, if a Pod has it.
+    Generated nodes differ in their load, but not in the requests of their Pods. Recorded Pods belong to the service in
+    their label, or to the one whose `match` selects them; quotas are left out. A warning names each feature of a Pod
+    that is not modelled, such as podAntiAffinity.
 
     Exit code: 0 success, 2 bad input.
     """
@@ -147,7 +149,7 @@ def _recorded(
         found = with_zones(found, topologies)
     if loads is not None:
         found = with_loads(found, loads)
-    if all(one.load is None for one in found):
+    if all(node.load is None for node in found):
         raise UserError(f"--nodes {path}: no node has a load", "give --loads FILE, the output of podgate nodes -o json")
     return found, [] if running is None else running_pods(running)
 

@@ -18,14 +18,14 @@ def simulation_page(found: SchedulerComparison, *, is_wide: bool) -> Iterable[st
         "extender": found.extender,
     }
     yield f"{found.pods} Pods, {countdown(round(found.duration_seconds))} of virtual time"
-    yield from table([_HEADINGS, *(_scheduler(name, one) for name, one in outcomes.items())])
+    yield from table([_HEADINGS, *(_scheduler(name, outcome) for name, outcome in outcomes.items())])
     yield ""
     yield from _nodes(list(outcomes.values()), is_wide=is_wide)
-    for name, one in outcomes.items():
-        for reason, count in one.refused.items():
+    for name, outcome in outcomes.items():
+        for reason, count in outcome.refused.items():
             yield f"{name}: {_pods(count)} waited: {printable(reason)}"
-        if one.failed:
-            yield f"{name}: {_pods(one.failed)} failed: no single NUMA zone holds them (TopologyAffinityError)"
+        if outcome.failed:
+            yield f"{name}: {_pods(outcome.failed)} failed: no single NUMA zone holds them (TopologyAffinityError)"
     for missing in found.not_modelled:
         yield f"warning: {printable(str(missing))}"
 
@@ -34,23 +34,23 @@ def _pods(count: int) -> str:
     return f"{count} Pod{'' if count == 1 else 's'}"
 
 
-def _scheduler(name: str, one: SchedulerOutcome) -> tuple[str, ...]:
+def _scheduler(name: str, outcome: SchedulerOutcome) -> tuple[str, ...]:
     return (
         name,
-        str(one.placed),
-        str(one.waited),
-        countdown(round(one.median_wait_seconds)),
-        countdown(round(one.longest_wait_seconds)),
-        str(one.waiting),
-        f"{max(node.cpu_peak for node in one.nodes):.2f}",
-        f"{max(node.memory_peak for node in one.nodes):.2f}",
+        str(outcome.placed),
+        str(outcome.waited),
+        countdown(round(outcome.median_wait_seconds)),
+        countdown(round(outcome.longest_wait_seconds)),
+        str(outcome.waiting),
+        f"{max(node.cpu_peak for node in outcome.nodes):.2f}",
+        f"{max(node.memory_peak for node in outcome.nodes):.2f}",
     )
 
 
 def _nodes(outcomes: Sequence[SchedulerOutcome], *, is_wide: bool) -> Iterable[str]:
-    """Yield the table of nodes: the Pods on each, and its cpu: before, the highest, and in the end."""
-    rows = list(zip(*(one.nodes for one in outcomes), strict=True))
-    rows.sort(key=lambda row: (-max(max(one.cpu_peak, one.memory_peak) for one in row), row[0].name))
+    """Yield the table of nodes: the Pods on each, and its CPU: before, at its peak, and at the end."""
+    rows = list(zip(*(outcome.nodes for outcome in outcomes), strict=True))
+    rows.sort(key=lambda row: (-max(max(outcome.cpu_peak, outcome.memory_peak) for outcome in row), row[0].name))
     memory = ("MEMORY", "MEMORY PEAK", "END") if is_wide else ()
     headings = ["NODE", "CPU"]
     for name in ("DEFAULT", "NO ASSUMED", "EXTENDER"):
@@ -62,7 +62,7 @@ def _nodes(outcomes: Sequence[SchedulerOutcome], *, is_wide: bool) -> Iterable[s
 
 
 def _cells(row: Iterable[NodeOutcome], *, is_wide: bool) -> Iterable[str]:
-    for one in row:
-        yield from (str(one.pods), f"{one.cpu_peak:.2f}", f"{one.cpu_end:.2f}")
+    for outcome in row:
+        yield from (str(outcome.pods), f"{outcome.cpu_peak:.2f}", f"{outcome.cpu_end:.2f}")
         if is_wide:
-            yield from (f"{one.memory_peak:.2f}", f"{one.memory_end:.2f}")
+            yield from (f"{outcome.memory_peak:.2f}", f"{outcome.memory_end:.2f}")

@@ -130,4 +130,4 @@ def _write_first(manifest: Path, policy: Path | None, namespaces: Path | None, t
 
 async def _judged(offline: Offline, found: list[Subject]) -> list[ReviewedObject]:
     evaluator = Evaluator(offline.interceptor, offline.compiled)
-    return [await judge(evaluator, one, Asker(), with_notes=False) for one in found]
+    return [await judge(evaluator, subject, Asker(), with_notes=False) for subject in found]

@@ -23,11 +23,13 @@ _FLAG_FIRST = (
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
 @click.option("--keep-policy", is_flag=True, help="Keep the namespace with the ConfigMaps of policy and overrides.")
-@click.option("--keep-namespace", is_flag=True, help="Keep the namespace, and in it what is not Podgate's.")
+@click.option(
+    "--keep-namespace", is_flag=True, help="Keep the namespace, and the objects in it that are not Podgate's."
+)
 @click.option(
     "--redis",
     metavar="URL",
-    help="Delete Podgate's keys in this Redis too. Servers outside the cluster write further ones: stop them first.",
+    help="Delete Podgate's keys in this Redis too. Servers outside the cluster write new ones: stop them first.",
 )
 @click.option("--redis-password-file", type=click.Path(path_type=Path), help="File with the password for --redis.")
 @click.option("--cluster", "name", default="default", show_default=True, help="With --redis: this cluster's --cluster.")
@@ -53,8 +55,8 @@ def uninstall(  # noqa: PLR0913  one argument an option
     podgate uninstall
 
     The webhooks are deleted first, so that no Pod is denied meanwhile, even if the server is gone and failureMode is
-    Closed. Waiting Pods are released last. Stop a server outside the cluster afterwards. With nothing left to delete it
-    changes nothing.
+    Closed. Waiting Pods are released last. Stop a server outside the cluster afterwards. If nothing is left to delete,
+    nothing is changed.
 
     Exit code: 0 nothing is left, 2 something could not be deleted: the message names it.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
@@ -77,9 +79,11 @@ def uninstall(  # noqa: PLR0913  one argument an option
         shown.line(f"{left.unscheduled} Pods wait for {SCHEDULER}, which no longer runs. To have them created again:")
         shown.line(f"  {UNSCHEDULED}")
     if left.server_url:
-        shown.line(f"stop the server at {left.server_url}: it has nothing to do any more")
+        shown.line(f"stop the server at {left.server_url}: nothing calls it any more")
     if left.pods:
-        shown.line(f"{left.pods} Pods have Podgate's label and annotation, which do nothing any more. To remove them:")
+        shown.line(
+            f"{left.pods} Pods have Podgate's label and annotation, which no longer have any effect. To remove them:"
+        )
         for command in PODS_LEFT:
             shown.line(f"  {command}")
     if shown.is_empty:

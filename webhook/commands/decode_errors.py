@@ -72,11 +72,11 @@ def _complaint(where: Sequence[str], objection: str, document: Any, rename: Mapp
     if types is None:
         plain = DecodeError(f"{named}: {objection}" if named else objection)
         return _amount(objection, where, document, rename) or plain
-    needed = [one for one in wanted if one != "null"] or wanted
+    needed = [name for name in wanted if name != "null"] or wanted
     shown = sanitize.value(value)
     if {"int", "float", "str"} <= set(needed):
         return DecodeError(f"{named}: {shown}: expected an amount", _AMOUNT_EXAMPLE)
-    expected = " or ".join(_WORDS.get(one, one) for one in needed)
+    expected = " or ".join(_WORDS.get(name, name) for name in needed)
     text = f"{named or 'the object'}: {shown}: expected {expected}"
     if "str" in needed and isinstance(value, bool | int | float):
         return DecodeError(text, f'quote it: "{shown}"')
@@ -90,7 +90,9 @@ def _amount(objection: str, where: Sequence[str], document: Any, rename: Mapping
         return None
     remedy = found["remedy"] or "write a number from 0"
     _, spec = _located(document, where, "", ())
-    owners = [((field, index), one) for field in _CONTAINERS for index, one in enumerate(spec.get(field) or ())]
+    owners = [
+        ((field, index), container) for field in _CONTAINERS for index, container in enumerate(spec.get(field) or ())
+    ]
     for place, owner in (*owners, ((), spec)):
         for side, amounts in {**(owner.get("resources") or {}), "": owner.get("overhead")}.items():
             field = ("overhead",) if not side else ("resources", side)
@@ -121,7 +123,7 @@ def _located(document: Any, where: Sequence[str], path: str, wanted: Sequence[st
 
 
 def _misfit(values: Any, wanted: Sequence[str]) -> str:
-    types = tuple(_PYTHON[one] for one in wanted if one in _PYTHON)
+    types = tuple(_PYTHON[name] for name in wanted if name in _PYTHON)
     misfits = (
         key
         for key, value in (values.items() if isinstance(values, dict) else ())

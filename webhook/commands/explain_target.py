@@ -29,7 +29,7 @@ _REMEDY = "write pod NAME, pod NAMESPACE/NAME, deploy/NAME, job/NAME, or a Pod's
 
 
 class ExplainTarget(Struct, frozen=True):
-    """One object; `kind` is None for a Pod. Of a uid, namespace and name are not known."""
+    """One object; `kind` is None for a Pod. A target given by uid has neither namespace nor name."""
 
     namespace: str = ""
     name: str = ""
@@ -43,7 +43,7 @@ class ExplainTarget(Struct, frozen=True):
 
 
 def explain_target(words: Sequence[str], namespace: str) -> ExplainTarget:
-    """Parse the arguments as kubectl does; `namespace` is that of a name without one. UserError: not understood."""
+    """Parse the arguments as kubectl does; `namespace` applies to a name without one. UserError: not understood."""
     if len(words) == 1 and _UID.fullmatch(words[0]):
         return ExplainTarget(uid=words[0])
     given = " ".join(words)
@@ -70,7 +70,7 @@ def explain_target(words: Sequence[str], namespace: str) -> ExplainTarget:
 class ExplainInputs:
     """What to explain, and where to read: a file of records alone, or a cluster and a server's records.
 
-    With `at_us` only what was decided by then counts, and the cluster is not read.
+    With `at_us`, only decisions up to that time count, and the cluster is not read.
     """
 
     target: ExplainTarget

@@ -31,7 +31,7 @@ def exported(pod: Mapping[str, Any]) -> Exported | None:
     for owner in owners if isinstance(owners, list) else ():
         source = _MAKERS.get(str(_mapping(owner).get("kind")))
         if source is not None and owner.get("controller") is True:
-            name, namespace = (sanitize.printable(str(one)) for one in (owner.get("name"), metadata.get("namespace")))
+            name, namespace = (sanitize.printable(str(text)) for text in (owner.get("name"), metadata.get("namespace")))
             return Exported(
                 source.controller,
                 f"read from a cluster, made by {source.kind} {name}: reviewed as requested by its controller."

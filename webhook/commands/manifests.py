@@ -40,7 +40,7 @@ class Subject(Struct, frozen=True):
     template_at: tuple[str, ...] = ()
     """Path of the Pod template in the object, () if the object is the Pod."""
     idle: str = ""
-    """Why no Pod is created from it, "" if one is."""
+    """Why no Pod is created from the object, "" if a Pod is."""
     hint: str = ""
     """A note about how it is reviewed."""
 
@@ -74,7 +74,7 @@ def subjects(path: Path, namespace: str) -> list[Subject | UserError]:
 
     `namespace` is the default. UserError: the file cannot be read.
     """
-    present = [(index, one) for index, one in enumerate(documents(path), 1) if one is not None]
+    present = [(index, document) for index, document in enumerate(documents(path), 1) if document is not None]
     whole = _Place(str(path))
     return [
         subject
@@ -84,7 +84,7 @@ def subjects(path: Path, namespace: str) -> list[Subject | UserError]:
 
 
 def subjects_within(document: Any, file: str, at: str, namespace: str) -> list[Subject | UserError]:
-    """Return each object of a document that is part of a file, as above; `at` is its position there."""
+    """Return each object of a document in a file, or its error; `at` is the document's position in the file."""
     return list(_each(document, _Place(file, at), namespace))
 
 
@@ -163,7 +163,7 @@ def _refuse_former_version(kind: str, api_version: Any, where: _Place) -> None:
 
 
 def _idle(kind: str, api_version: Any) -> str:
-    """Return why no Pod is created from a kind, "" if one is. Other API groups have a Job, too."""
+    """Return why no Pod is created from a kind, "" if a Pod is. Other API groups have a Job, too."""
     group, _, version = str(api_version or "").rpartition("/")
     if kind in {"Pod", "PodTemplate", *_SOURCES}:
         is_known = not version or group == (_SOURCES[kind].group if kind in _SOURCES else "")

@@ -52,7 +52,7 @@ def known_labels(given: Labels, found: Iterable[Subject | UserError], wrong: Cal
             continue
         if _own(known.setdefault(name, labels)) != _own(labels):
             holds = "those of --namespaces are used" if name in given else "the first ones are used"
-            note = f"note: {subject.where}: Namespace {name}: other labels than known before: {holds}"
+            note = f"note: {subject.where}: Namespace {name}: its labels differ from those read before: {holds}"
             click.echo(printable(note), err=True)
     return known
 

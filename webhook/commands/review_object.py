@@ -61,7 +61,7 @@ class ReviewedObject(NamedTuple):
     admission: Admission
     notes: tuple[Note, ...]
     committed: dict[str, Any]
-    """The rewritten object of the file; of an AdmissionReview the Pod."""
+    """The rewritten object of the file; for an AdmissionReview the Pod."""
 
 
 async def judge(evaluator: Evaluator, subject: Subject, asker: Asker, *, with_notes: bool) -> ReviewedObject:
@@ -93,7 +93,7 @@ async def judge(evaluator: Evaluator, subject: Subject, asker: Asker, *, with_no
 
 
 def rejection(judged: ReviewedObject) -> UserError | None:
-    """Return why the API server would reject the object, or the Pod that the policy makes of it; None if it may not."""
+    """Return why the API server would reject the object or its rewritten Pod; None if no reason is known."""
     subject = judged.subject
     if subject.review is not None:
         return None
@@ -104,7 +104,9 @@ def rejection(judged: ReviewedObject) -> UserError | None:
         whose += " as rewritten" if subject.template_at or not any(pod_faults(subject.pod.get("spec"))) else ""
     if not faults:
         return None
-    return UserError(f"{whose}: {'; '.join(map(str, faults))}", "; ".join(dict.fromkeys(one.remedy for one in faults)))
+    return UserError(
+        f"{whose}: {'; '.join(map(str, faults))}", "; ".join(dict.fromkeys(fault.remedy for fault in faults))
+    )
 
 
 def _object_faults(subject: Subject) -> Iterator[ObjectFault]:

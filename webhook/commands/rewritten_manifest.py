@@ -1,7 +1,7 @@
 """Rewritten manifests, to be committed: the spec of a Pod or of a Pod template is replaced by the rewritten one.
 
-Podgate's own label and annotation are left out: it writes both into each Pod itself, and a Pod with the hash of an
-older policy is validated by that one. So a second review returns the same result.
+Podgate's own label and annotation are left out: it writes both into each Pod itself, and validates a Pod with the hash
+of an older policy by that policy. So a second review returns the same result.
 """
 
 import copy
@@ -25,7 +25,9 @@ def committed(document: Mapping[str, Any], at: tuple[str, ...], patch: Iterable[
     holder: dict[str, Any] = result
     for step in at:
         holder = holder[step]
-    operations = msgspec.json.decode(msgspec.json.encode([one for one in patch if one.path.startswith(_SPEC)]))
+    operations = msgspec.json.decode(
+        msgspec.json.encode([operation for operation in patch if operation.path.startswith(_SPEC)])
+    )
     jsonpatch.apply_patch(holder, operations, in_place=True)
     for field, key in _OWN:
         _take_out(holder.get("metadata"), field, key)

@@ -162,7 +162,7 @@ def _copied(pod: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ReviewServerError(UserError):
-    """The server responds to no reviews at all: further ones would fail as well."""
+    """The server answers no reviews at all: further reviews would fail as well."""
 
 
 class Reviewer(Protocol):

@@ -19,17 +19,17 @@ def show(described: list[tuple[Path, Description]], output: str) -> None:
     if text is not None:
         click.echo(text)
         return
-    for path, one in printable_document(described):
+    for path, description in printable_document(described):
         click.echo(path)
-        click.echo(f"  subject      {one.subject or '-'}")
-        click.echo(f"  names        {', '.join(one.sans) or '-'}")
-        click.echo(f"  issuer       {one.issuer}")
-        click.echo(f"  usages       {', '.join(one.usages) or ('CA' if one.is_ca else '-')}")
-        click.echo(f"  fingerprint  sha256:{one.fingerprint_sha256}")
-        click.echo(f"  valid until  {one.not_after:%Y-%m-%dT%H:%M:%SZ} ({_life(one)})")
-        if one.renewal is not None:
-            click.echo(f"  renewed from {one.renewal:%Y-%m-%dT%H:%M:%SZ} on, if a rotation manages it")
-        click.echo(f"  signed by    {one.verified_by or 'none of the given CAs'}")
+        click.echo(f"  subject      {description.subject or '-'}")
+        click.echo(f"  names        {', '.join(description.sans) or '-'}")
+        click.echo(f"  issuer       {description.issuer}")
+        click.echo(f"  usages       {', '.join(description.usages) or ('CA' if description.is_ca else '-')}")
+        click.echo(f"  fingerprint  sha256:{description.fingerprint_sha256}")
+        click.echo(f"  valid until  {description.not_after:%Y-%m-%dT%H:%M:%SZ} ({_life(description)})")
+        if description.renewal is not None:
+            click.echo(f"  renewed from {description.renewal:%Y-%m-%dT%H:%M:%SZ} on, if a rotation manages it")
+        click.echo(f"  signed by    {description.verified_by or 'none of the given CAs'}")
 
 
 def _times(row: dict[str, Any]) -> dict[str, Any]:
@@ -37,12 +37,12 @@ def _times(row: dict[str, Any]) -> dict[str, Any]:
     return {key: f"{value:%Y-%m-%dT%H:%M:%SZ}" if isinstance(value, datetime) else value for key, value in row.items()}
 
 
-def _life(one: Description) -> str:
-    if one.is_expired:
-        return f"EXPIRED {abs(one.days_left):.1f} days ago"
-    if one.is_early:
-        return f"NOT YET VALID, from {one.not_before:%Y-%m-%dT%H:%M:%SZ}"
-    return f"{one.days_left:.1f} days left"
+def _life(description: Description) -> str:
+    if description.is_expired:
+        return f"EXPIRED {abs(description.days_left):.1f} days ago"
+    if description.is_early:
+        return f"NOT YET VALID, from {description.not_before:%Y-%m-%dT%H:%M:%SZ}"
+    return f"{description.days_left:.1f} days left"
 
 
 _FILE = click.Path(path_type=Path)

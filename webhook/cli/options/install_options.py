@@ -52,7 +52,7 @@ class InstallOptions:
     async def install(
         self, where: Kubeconfig, policy: str | None, terms: "InstallTerms", progress: "InstallProgress"
     ) -> "InstallProofs | None":
-        """Install in this way; UserError for options that do not fit."""
+        """Install with these options; UserError for options that do not fit together."""
         self._check_store()
         if self.server_url is not None:
             return await self._outside(self.server_url, where, policy, terms, progress)
@@ -77,7 +77,7 @@ class InstallOptions:
         record = InstallationRecord(version("podgate"), mode, ways.FILES, server_url.rstrip("/"), plain_url)
         plan = self._plan(record, policy)
 
-        def prepared() -> outside_server.OutsideServer:
+        def prepare() -> outside_server.OutsideServer:
             issued = pki_folder.issue_missing(self.pki, host, is_dry=terms.is_dry)
             for file in issued:
                 progress.on_object(file, "issued")
@@ -85,7 +85,7 @@ class InstallOptions:
             command, renewed = self._serve_command(port, plain_port), pki_folder.is_only_token(issued)
             return outside_server.OutsideServer(client, plain_url, command, is_token_renewed=renewed)
 
-        return await outside_server.install_outside(where, plan, prepared, terms, progress)
+        return await outside_server.install_outside(where, plan, prepare, terms, progress)
 
     async def _in_cluster(
         self, where: Kubeconfig, policy: str | None, terms: "InstallTerms", progress: "InstallProgress"
@@ -201,7 +201,7 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
         type=click.Path(path_type=Path),
         default="pki",
         show_default=True,
-        help="Folder of certificates that you manage; what is missing is issued.",
+        help="Folder of certificates that you manage; missing ones are issued.",
     )
     @click.option("--image", help="Image of the servers.  [default: that of the manifests]")
     @click.option("--replicas", type=click.IntRange(1), help="Number of servers.  [default: 1; 2 with Redis]")

@@ -24,7 +24,7 @@ class InstallOutput:
     @property
     def changed(self) -> list[str]:
         """The objects that were created or changed."""
-        return [one["object"] for one in self._objects if one["result"] in {"created", "changed", "taken over"}]
+        return [entry["object"] for entry in self._objects if entry["result"] in {"created", "changed", "taken over"}]
 
     def on_object(self, reference: object, result: str) -> None:
         self._objects.append({"object": str(reference), "result": result})

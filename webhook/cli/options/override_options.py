@@ -1,4 +1,4 @@
-"""Options of the commands that write overrides: location, end, reason, and combination with those in force."""
+"""Options of the commands that write overrides: location, end, reason, and combination with existing overrides."""
 
 import asyncio
 import time
@@ -69,7 +69,7 @@ def location(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def terms(default: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the options of a new entry, passed as `terms`: a function, because they are not needed in every mode."""
+    """Add the options of a new entry, passed as `terms`: a function, since not every mode of a command needs them."""
     suffix = f"  [default: {default}]" if default else ""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

@@ -46,14 +46,14 @@ watch_option = click.option("-w", "--watch", is_flag=True, help="Show it again e
 
 
 def show_status(where: ServerLocation, show: Callable[[Json, str], str], *, watch: bool = False) -> None:
-    """Print what `show` makes of the status document and the server's name; with `watch`, again and again."""
+    """Print the text that `show` returns for the status document and the server's name; with `watch`, repeatedly."""
     _print(where, open_server(where), _document, show, watch=watch)
 
 
 def show_queue(
     where: ServerLocation, path: str, show: Callable[[QueueDocument, str], str], *, watch: bool = False
 ) -> None:
-    """Print what `show` makes of the leader's queue document at a path, as `show_status` does."""
+    """Print the text that `show` returns for the leader's queue document at a path, as `show_status` does."""
 
     async def read(leader: FoundServer) -> QueueDocument:
         return queue_document(await leader.get(path), leader.name)
@@ -83,13 +83,13 @@ def _print(
 
 
 async def shown_again(text: Callable[[], Awaitable[str]], *, watch: bool) -> None:
-    """Print a text; with `watch`, again and again, even if it cannot be read meanwhile."""
+    """Print a text; with `watch`, repeatedly, even while it cannot be read."""
     click.echo(await text())
     while watch:
         await asyncio.sleep(_WATCH_SECONDS)
         try:
             found = await text()
-        except UserError as error:  # a server that restarts is shown again when it answers
+        except UserError as error:  # a restarting server answers again later
             click.echo(f"error: {printable(str(error))}", err=True)
             continue
         if sys.stdout.isatty():

@@ -47,7 +47,7 @@ _PORT, _LARGEST_PORT = 443, 65535
     help="For a server in reduced mode: its --reduced-path-file. Its first line is the path to call.",
 )
 @click.option("--all-calls", is_flag=True, help="Call Podgate for every Pod in the services' namespaces.")
-@click.option("--explain", is_flag=True, help="Print which calls for new Pods are made and left out, and why, instead.")
+@click.option("--explain", is_flag=True, help="Print instead which calls for new Pods are made or left out, and why.")
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), help="[default: yaml; with --explain, a table]")
 @user_errors
 def webhooks(
@@ -56,7 +56,7 @@ def webhooks(
     all_calls: bool,
     explain: bool,
     output: str | None,
-    **of_client: Any,  # the options of `_client`
+    **of_client: Any,  # the options of `_build_client`
 ) -> None:
     """Print the webhook configurations for a policy.
 
@@ -64,8 +64,9 @@ def webhooks(
     podgate policy webhooks --policy policy.yaml --ca pki/ca.crt \\
         | kubectl apply --server-side -f -
 
-    The API server then calls Podgate only for Pods that a service may own, and leaves out calls from which nothing
-    can come. Apply them again whenever a service's match or failureMode, all its modes, or the exemptions change.
+    The API server then calls Podgate only for Pods that a service may own, and leaves out calls that could not
+    change, deny or count a Pod. Apply them again whenever a service's match or failureMode, all its modes, or the
+    exemptions change.
     Exit code: 0, 1 the document has mistakes, 2 unreadable or not renderable.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
     client = None if explain else _client(**of_client)
@@ -99,7 +100,8 @@ def _client(
         remedy = "give --ca FILE, or --without-ca if the controller or cert-manager manages the certificates"
         raise UserError("give one of --ca and --without-ca", remedy)
     # Encoded again, so that a private key in the same file is not copied.
-    bundle = b"".join(one.public_bytes(Encoding.PEM) for one in (read_certificates(ca) if ca is not None else ()))
+    certificates = read_certificates(ca) if ca is not None else ()
+    bundle = b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)
     secret = read_paths(read(path_file), path_file)[0] if path_file is not None else ""
     return ClientConfig(target, bundle, secret)
 

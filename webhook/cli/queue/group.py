@@ -14,13 +14,14 @@ class QueueGroup(CommandGroup):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         is_own = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
-        is_misspelt = len(args) > 1 and not any(one.startswith("-") for one in args[:2])  # there is only one SERVICE
+        # A misspelt subcommand: there is only one SERVICE.
+        is_misspelt = len(args) > 1 and not any(argument.startswith("-") for argument in args[:2])
         return super().parse_args(ctx, args if is_own or is_misspelt else [self.default, *args])
 
 
 @click.group(cls=QueueGroup)
 def queue() -> None:
-    """Show the Pods that wait, of SERVICE or all: `podgate queue [SERVICE]`. Pause a queue; release or drop one Pod.
+    """Show waiting Pods, of SERVICE or of all: `podgate queue [SERVICE]`. Pause a queue; release or delete one Pod.
 
     `podgate queue` and `podgate queue list` are the same.
     """

@@ -20,7 +20,7 @@ from webhook.support.kubeconfig import Kubeconfig
 @override_options.terms("1h")
 @override_options.location
 def pause(service: str, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:
-    """Release no Pods of SERVICE for a time; new ones wait, too. Their maxWait goes on.
+    """Stop releasing Pods of SERVICE for a time; new Pods wait too. Their maxWait keeps running.
 
     This writes an override, see `podgate override`: the leader applies it within about a second. Exit codes are those
     of `podgate override`.
@@ -45,9 +45,9 @@ def resume(service: str, terms: Callable[[], OverrideTerms], where: OverridesLoc
 @override_options.terms("10m")
 @override_options.location
 def release(pod: str, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:
-    """Release one waiting Pod now, past every limit. It is charged: the others wait accordingly longer.
+    """Release one waiting Pod now, whatever the limits. It is charged, so the others wait longer.
 
-    This writes an override with the Pod's uid, see `podgate override`. It needs the right to get the Pod, too. Exit
+    This writes an override with the Pod's uid, see `podgate override`. It also needs the right to get the Pod. Exit
     codes are those of `podgate override`.
     """
     from webhook.operations.gated_pod import find_gated  # noqa: PLC0415  loads slowly
@@ -65,10 +65,10 @@ def release(pod: str, terms: Callable[[], OverrideTerms], where: OverridesLocati
 @click.option("--dry-run", is_flag=True, help="Only show which Pod would be deleted.")
 @kubeconfig_options()
 def drop(*, pod: str, reason: str | None, dry_run: bool, kubeconfig: Kubeconfig) -> None:
-    """Delete one waiting Pod, with your own rights: to get and delete it. Its controller, if any, creates another.
+    """Delete one waiting Pod, with your own rights to get and delete it. Its controller, if any, creates another.
 
-    Deletion is not left to Podgate: who may write overrides may not delete Pods for that. The reason is an Event on the
-    Pod, if you may create Events.
+    Podgate does not delete the Pod for you: the right to write overrides must not include the right to delete Pods.
+    The reason is recorded as an Event on the Pod, if you may create Events.
 
     Exit code: 0 success, 2 bad input, or the Pod does not wait.
     """

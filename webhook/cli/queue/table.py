@@ -20,12 +20,12 @@ from webhook.operations.server_discovery import ServerLocation
 @output_option()
 @watch_option
 def list_(*, service: str | None, where: ServerLocation, output: str | None, watch: bool) -> None:
-    """Show waiting Pods in the order of their release: place, class, age, when they may be released, and why not yet.
+    """Show waiting Pods in release order: place, class, age, when they may be released, and why they still wait.
 
     The leader knows the order. Without --server it is found by the kubeconfig: the Pod that Lease podgate-leader names,
     reached through the API server, or the server that releases Pods itself. At most 1,000 Pods are shown.
 
-    Exit code: 0 success, 2 the leader cannot be reached, 4 no such SERVICE has a queue.
+    Exit code: 0 success, 2 the leader cannot be reached, 4 no SERVICE of this name has a queue.
     """
 
     def text(document: QueueDocument, _: str) -> str:

@@ -96,31 +96,31 @@ def _row(path: Path, keys: _Keys | None, now_seconds: int) -> dict[str, Any]:
     place = "standard input" if str(path) == "-" else str(path)
     try:
         text = content(path, "check the path and its permissions").decode("ascii").strip()
-        said = read_token(text)
+        token = read_token(text)
     except ValueError:  # a UnicodeDecodeError is one, and would show the token
         raise UserError(f"{place}: holds no JWT", _ALONE) from None
-    expires_at_seconds = _seconds(said.claims.get("exp"))
+    expires_at_seconds = _seconds(token.claims.get("exp"))
     row = {
         "file": place,
-        "header": said.header,
-        "claims": said.claims,
+        "header": token.header,
+        "claims": token.claims,
         "validUntil": _moment(expires_at_seconds),
         "secondsLeft": None if expires_at_seconds is None else expires_at_seconds - now_seconds,
     }
-    return row if keys is None else {**row, **_verified(text, said, keys)}
+    return row if keys is None else {**row, **_verified(text, token, keys)}
 
 
-def _verified(text: str, said: UnverifiedToken, keys: _Keys) -> dict[str, str | None]:
-    audience = said.claims.get("aud")
+def _verified(text: str, token: UnverifiedToken, keys: _Keys) -> dict[str, str | None]:
+    audience = token.claims.get("aud")
     named = audience if isinstance(audience, list) else [audience]
     # At any time, for any audience: only the signature is checked.
-    audiences = [one for one in named if isinstance(one, str)]
+    audiences = [name for name in named if isinstance(name, str)]
     rules = TokenRules(None, audiences, lifetime_max_seconds=math.inf, leeway_seconds=math.inf)
     try:
         verify(text, keys, rules, time.time())
     except AuthenticationError as error:
         return {"verifiedBy": None, "reason": error.detail}
-    return {"verifiedBy": said.header["kid"], "reason": None}
+    return {"verifiedBy": token.header["kid"], "reason": None}
 
 
 def _lines(row: Mapping[str, Any]) -> Iterator[str]:

@@ -20,7 +20,7 @@ _FOLDER = click.Path(path_type=Path)
 @click.option("--subject", required=True, help="The sub claim.")
 @click.option("--client-id", help="The client_id claim.")
 @click.option("--expires-in", default="1h", show_default=True, help="Lifetime of a token, such as 1h.")
-@click.option("--key-lifetime", default="720h", show_default=True, help="How long a key signs.")
+@click.option("--key-lifetime", default="720h", show_default=True, help="Time for which a key signs tokens.")
 @click.option("--dry-run", is_flag=True, help="Show what is due, and write nothing.")
 @user_errors
 def rotate(  # noqa: PLR0913 - one argument an option

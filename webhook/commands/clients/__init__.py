@@ -1,1 +1,1 @@
-"""Clients of running servers: status, decisions, queues and the extender."""
+"""Clients of running servers: status, decisions, decision records and reviews."""

@@ -13,7 +13,7 @@ from webhook.errors import UserError
 PAGE_MAX = 1_000
 _AGAIN_SECONDS = 2.0
 _OVERLAP = "30s"
-"""Records of other servers arrive late; they are asked for again for so long."""
+"""Records of other servers arrive late: each query covers this period again."""
 
 
 class DecisionPage(Struct, frozen=True):
@@ -35,7 +35,7 @@ class DecisionClient:
         self._name = name
 
     async def newest(self, conditions: Mapping[str, str], count: int) -> DecisionPage:
-        """Return the newest records that meet the conditions, of as many pages as that takes."""
+        """Return the newest records that meet the conditions, read page by page."""
         found: list[dict[str, Any]] = []
         before: str | None = ""
         error = None
@@ -50,18 +50,18 @@ class DecisionClient:
     ) -> AsyncIterator[dict[str, Any]]:
         """Yield each record that is made from now on, without end."""
         latest = {**conditions, "since": _OVERLAP, "limit": str(PAGE_MAX)}
-        seen = {one["id"] for one in (await self._read(latest)).decisions}
+        seen = {record["id"] for record in (await self._read(latest)).decisions}
         while True:
             await asyncio.sleep(_AGAIN_SECONDS)
             try:
                 page = await self._read(latest)
-            except UserError as error:  # a server that restarts is asked again
+            except UserError as error:  # the server may be restarting: ask again
                 on_error(error)
                 continue
-            for one in reversed(page.decisions):
-                if one["id"] not in seen:
-                    yield one
-            seen = {one["id"] for one in page.decisions}
+            for record in reversed(page.decisions):
+                if record["id"] not in seen:
+                    yield record
+            seen = {record["id"] for record in page.decisions}
 
     async def _read(self, parameters: Mapping[str, str]) -> DecisionPage:
         given = {name: text for name, text in parameters.items() if text}

@@ -17,7 +17,7 @@ _decision = msgspec.json.Decoder(DecisionRecord)
 
 
 class RecordsQuery(Struct, frozen=True, omit_defaults=True):
-    """Conditions on records; empty ones are met by all. `owner` is the controller's name or uid, `before` an id."""
+    """Conditions on records; all records meet an empty one. `owner` is the controller's name or uid, `before` an id."""
 
     namespace: str = ""
     name: str = ""
@@ -41,7 +41,7 @@ class RecordSource(Protocol):
 
     async def records(self, query: RecordsQuery) -> Sequence[DecisionRecord]: ...
     async def policy(self, policy_hash: str) -> bytes | None:
-        """Return a document, None if it is not kept any more. UserError: that cannot be told."""
+        """Return a document, None if it is no longer kept. UserError: the source cannot be read, or has no policies."""
         ...
 
 
@@ -52,7 +52,7 @@ class FileRecords:
         self._records = sorted(_read(path), key=lambda record: record.id, reverse=True)
 
     async def records(self, query: RecordsQuery) -> Sequence[DecisionRecord]:
-        return [one for one in self._records if query.matches(one)]
+        return [record for record in self._records if query.matches(record)]
 
     async def policy(self, _policy_hash: str) -> bytes | None:
         raise UserError("records in a file come without their policy", "give it with --policy")

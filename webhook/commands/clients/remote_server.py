@@ -159,7 +159,9 @@ def _decision(half: Half, answer: bytes, url: str) -> Decision:
         policy_hash=annotations.get("policy-hash", ""),
         exemption=annotations.get("exemption", ""),
         degraded=annotations.get("degraded", ""),
-        depends_on=tuple(Dependence.parse(one) for one in annotations.get("depends-on", "").split(",") if one),
+        depends_on=tuple(
+            Dependence.parse(dependence) for dependence in annotations.get("depends-on", "").split(",") if dependence
+        ),
         status=status,
         warnings=response.warnings,
         patch=patch,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class ServerOptions(NamedTuple):
-    """A server's URL, and the client's files; None for what is not given."""
+    """A server's URL, and the client's files; None for a file that is not given."""
 
     url: str
     ca: Path | None = None

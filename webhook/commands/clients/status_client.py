@@ -82,9 +82,9 @@ def get(server: str, path: str, remedy: str = _PLAIN_PORT, option: str = "--serv
 def find_service(document: dict[str, Any], name: str) -> dict[str, Any]:
     """Return one service of a status document; NoSuchServiceError lists the known ones."""
     services: list[dict[str, Any]] = document["services"]
-    found = next((one for one in services if one["name"] == name), None)
+    found = next((service for service in services if service["name"] == name), None)
     if found is None:
-        names = ", ".join(one["name"] for one in services) or "none"
+        names = ", ".join(service["name"] for service in services) or "none"
         raise NoSuchServiceError(f"no service {name!r}: the policy in force has {names}")
     return found
 
@@ -92,11 +92,11 @@ def find_service(document: dict[str, Any], name: str) -> dict[str, Any]:
 def of_service(document: dict[str, Any], name: str) -> dict[str, Any]:
     """Return a status document reduced to one service, its overrides and its pool."""
     overrides, queues = document["overrides"], document.get("queues")
-    its = [one for one in queues["services"] if one["service"] == name] if queues is not None else []
+    its = [queue for queue in queues["services"] if queue["service"] == name] if queues is not None else []
     return {
         **document,
         "queues": queues and {**queues, "services": its},
         "services": [find_service(document, name)],
-        "overrides": {**overrides, "entries": [one for one in overrides["entries"] if one["service"] == name]},
+        "overrides": {**overrides, "entries": [entry for entry in overrides["entries"] if entry["service"] == name]},
         "pools": [pool for pool in document["pools"] if name in pool["members"]],
     }

@@ -1,1 +1,1 @@
-"""Pages: the output of commands as tables and text."""
+"""Pages that commands print: tables, diffs, YAML and reports."""

@@ -21,10 +21,10 @@ _OF_THE_CLOCK = frozenset({"kubernetes", "api_clock_us"})
 
 
 def check_page(outcome: Outcome, environment: Mapping[str, str], *, is_unicode: bool) -> Iterator[str]:
-    """Yield the lines of the page; `environment` has what the commands of the remedies need in a shell."""
-    if environment and any(seen.command for one in _results(outcome) for seen in one.findings):
+    """Yield the lines of the page; `environment` has the variables that the commands of remedies need in a shell."""
+    if environment and any(seen.command for result in _results(outcome) for seen in result.findings):
         settings = " ".join(f"{name}={quote(value)}" for name, value in environment.items())
-        yield f"before you run a command of a remedy: export {printable(settings)}"
+        yield f"before you run a remedy's command: export {printable(settings)}"
         yield ""
     outcome = printable_document(outcome)
     marks = _UNICODE if is_unicode else _ASCII
@@ -32,8 +32,8 @@ def check_page(outcome: Outcome, environment: Mapping[str, str], *, is_unicode: 
         yield section.title
         yield "-" * len(section.title)
         coloured = {name: click.style(mark, fg=_COLOURS[name]) for name, mark in marks.items()}
-        for one in results:
-            yield from _lines(one, coloured)
+        for result in results:
+            yield from _lines(result, coloured)
         for reason, titles in _absent(results).items():
             yield f"{coloured[_ABSENT]} not applicable, {reason}: {'; '.join(titles)}"
         yield ""
@@ -44,18 +44,18 @@ def check_page(outcome: Outcome, environment: Mapping[str, str], *, is_unicode: 
 def _absent(results: Iterable[CheckOutcome]) -> dict[str, list[str]]:
     """Return the titles of the checks that do not apply, by reason."""
     titles: dict[str, list[str]] = {}
-    for one in results:
-        if one.not_applicable:
-            titles.setdefault(one.not_applicable, []).append(one.check.title)
+    for result in results:
+        if result.not_applicable:
+            titles.setdefault(result.not_applicable, []).append(result.check.title)
     return titles
 
 
 def _not_checked(outcome: Outcome, mark: str) -> Iterator[str]:
-    """Yield the checks that were not possible, by reason: without a server, a third of them has the same one."""
+    """Yield the checks that were not possible, by reason: many share a reason, such as an unreachable server."""
     codes: dict[str, list[str]] = {}
-    for one in _results(outcome):
-        if one.not_checked:
-            codes.setdefault(one.not_checked, []).append(one.check.code)
+    for result in _results(outcome):
+        if result.not_checked:
+            codes.setdefault(result.not_checked, []).append(result.check.code)
     for reason, its in codes.items():
         yield f"{mark} not checked: {', '.join(its)}"
         yield f"    {reason}"
@@ -66,30 +66,32 @@ def _not_checked(outcome: Outcome, mark: str) -> Iterator[str]:
 def check_document(outcome: Outcome) -> dict[str, Any]:
     """Return the outcome, ready for JSON."""
     counts = severities(outcome)
-    sections = [{"title": section.title, "checks": [_document(one) for one in results]} for section, results in outcome]
+    sections = [
+        {"title": section.title, "checks": [_document(result) for result in results]} for section, results in outcome
+    ]
     return {"errors": counts[Severity.ERROR], "warnings": counts[Severity.WARNING], "sections": sections}
 
 
 def severities(outcome: Outcome) -> Counter[Severity]:
     """Return the number of findings by severity."""
-    return Counter(one.check.severity for one in _results(outcome) for _ in one.findings)
+    return Counter(result.check.severity for result in _results(outcome) for _ in result.findings)
 
 
 def is_blind(outcome: Outcome) -> bool:
-    """Return whether no check was possible that reads an object or a server: then no finding means nothing."""
-    return all(one.not_checked for one in _results(outcome) if not {*one.check.needs} <= _OF_THE_CLOCK)
+    """Return whether no check could read an object or a server: then the absence of findings means nothing."""
+    return all(result.not_checked for result in _results(outcome) if not {*result.check.needs} <= _OF_THE_CLOCK)
 
 
 def summary(outcome: Outcome) -> str:
     counts = severities(outcome)
-    skipped = sum(bool(one.not_checked) for one in _results(outcome))
+    skipped = sum(bool(result.not_checked) for result in _results(outcome))
     parts = [
         _counted(counts[Severity.ERROR], "error"),
         _counted(counts[Severity.WARNING], "warning"),
         f"{_counted(skipped, 'check')} not possible" if skipped else "",
     ]
     text = ", ".join(filter(None, parts)) or "no findings"
-    return f"{text}: nothing could be judged" if is_blind(outcome) else text
+    return f"{text}: nothing could be checked" if is_blind(outcome) else text
 
 
 def _counted(number: int, noun: str) -> str:
@@ -97,32 +99,32 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _results(outcome: Outcome) -> Iterable[CheckOutcome]:
-    return (one for _, results in outcome for one in results)
+    return (result for _, results in outcome for result in results)
 
 
-def _lines(one: CheckOutcome, marks: dict[str, str]) -> Iterator[str]:
-    if not (one.findings or one.not_checked or one.not_applicable):
-        yield f"{marks['ok']} {one.check.title}"
-    for seen in one.findings:
-        yield f"{marks[one.check.severity]} {one.check.code}: {seen.object}: {seen.field}: {seen.value}"
+def _lines(result: CheckOutcome, marks: dict[str, str]) -> Iterator[str]:
+    if not (result.findings or result.not_checked or result.not_applicable):
+        yield f"{marks['ok']} {result.check.title}"
+    for seen in result.findings:
+        yield f"{marks[result.check.severity]} {result.check.code}: {seen.object}: {seen.field}: {seen.value}"
         yield f"    remedy: {seen.remedy}"
         if seen.command:
             yield f"    run: {seen.command}"
-        yield f"    see {_link(one)}"
+        yield f"    see {_link(result)}"
 
 
-def _document(one: CheckOutcome) -> dict[str, Any]:
-    status = "notChecked" if one.not_checked else _ABSENT if one.not_applicable else "ok"
-    status = one.check.severity if one.findings else status
+def _document(result: CheckOutcome) -> dict[str, Any]:
+    status = "notChecked" if result.not_checked else _ABSENT if result.not_applicable else "ok"
+    status = result.check.severity if result.findings else status
     return {
-        "code": one.check.code,
-        "title": one.check.title,
+        "code": result.check.code,
+        "title": result.check.title,
         "status": status,
-        "findings": [{**seen._asdict(), "link": _link(one)} for seen in one.findings],
-        "notChecked": one.not_checked or None,
-        "notApplicable": one.not_applicable or None,
+        "findings": [{**seen._asdict(), "link": _link(result)} for seen in result.findings],
+        "notChecked": result.not_checked or None,
+        "notApplicable": result.not_applicable or None,
     }
 
 
-def _link(one: CheckOutcome) -> str:
-    return f"{RUNBOOK}#{one.check.code}"
+def _link(result: CheckOutcome) -> str:
+    return f"{RUNBOOK}#{result.check.code}"

@@ -19,20 +19,20 @@ def heading(*, wide: bool) -> str:
 
 def rows(decisions: Iterable[dict[str, Any]], *, wide: bool) -> Iterable[str]:
     """Yield the row of each record."""
-    for one in map(printable_document, decisions):
+    for record in map(printable_document, decisions):
         cells = [
-            _time(one["at"]),
-            one["decision"],
-            one["half"],
-            one.get("service", "-"),
-            f"{one['namespace']}/{one.get('workload') or _name(one)}",
+            _time(record["at"]),
+            record["decision"],
+            record["half"],
+            record.get("service", "-"),
+            f"{record['namespace']}/{record.get('workload') or _name(record)}",
         ]
         if wide:
-            owner = one.get("owner", {})
+            owner = record.get("owner", {})
             name = f"{owner.get('kind', '')}/{owner.get('name', '')}" if owner else "-"
-            cells += [one["user"], name, one.get("uid", "-"), one.get("policy", "-")]
-        text = _row(cells, _message(one, wide=wide), wide=wide)
-        yield click.style(text, fg=_COLOURS[one["decision"]]) if one["decision"] in _COLOURS else text
+            cells += [record["user"], name, record.get("uid", "-"), record.get("policy", "-")]
+        text = _row(cells, _message(record, wide=wide), wide=wide)
+        yield click.style(text, fg=_COLOURS[record["decision"]]) if record["decision"] in _COLOURS else text
 
 
 def _columns(*, wide: bool) -> Sequence[tuple[str, int]]:
@@ -50,23 +50,23 @@ def _time(at: str) -> str:
     return f"{seconds}.{fraction[:3].ljust(3, '0')}Z"
 
 
-def _name(one: dict[str, Any]) -> str:
-    name: str = one.get("name", "")
+def _name(record: dict[str, Any]) -> str:
+    name: str = record.get("name", "")
     return f"{name}*" if name.endswith("-") else name
 
 
-def _message(one: dict[str, Any], *, wide: bool) -> str:
-    texts = [_DRY_RUN] if one.get("dryRun") else []
-    texts += filter(None, [_reason(one)])
+def _message(record: dict[str, Any], *, wide: bool) -> str:
+    texts = [_DRY_RUN] if record.get("dryRun") else []
+    texts += filter(None, [_reason(record)])
     message = ": ".join(texts)
     return message if wide or len(message) <= _MESSAGE_LENGTH else f"{message[:_MESSAGE_LENGTH]}..."
 
 
-def _reason(one: dict[str, Any]) -> str:
-    if one["decision"] == "Exempt":
-        return f"exempt by {one.get('exemption', '')}"
-    reason: str = one["status"].get("message", "") or "; ".join(
-        f"{finding['mode']}: {finding['code']}: {finding['message']}" for finding in one.get("findings", ())
+def _reason(record: dict[str, Any]) -> str:
+    if record["decision"] == "Exempt":
+        return f"exempt by {record.get('exemption', '')}"
+    reason: str = record["status"].get("message", "") or "; ".join(
+        f"{finding['mode']}: {finding['code']}: {finding['message']}" for finding in record.get("findings", ())
     )
     return reason
 

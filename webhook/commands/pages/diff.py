@@ -47,11 +47,11 @@ def rows(before: dict[str, Any], after: dict[str, Any], remarks: Sequence[DiffRe
 
 
 def _changed(side: YamlLayout, pointers: Sequence[str]) -> set[int]:
-    return {line for one in pointers for line in range(*side.spans[one])}
+    return {line for pointer in pointers for line in range(*side.spans[pointer])}
 
 
 class _Marked(NamedTuple):
-    """The lines of one object, and those that the other lacks."""
+    """The lines of one object, and the numbers of those that the other object lacks."""
 
     side: YamlLayout
     changed: set[int]
@@ -75,11 +75,11 @@ def _beside(old: YamlLayout, new: YamlLayout, remarks: Sequence[DiffRemark]) -> 
 def _merged(old: _Marked, new: _Marked, swaps: dict[Span, Span], beside: _Beside) -> Iterator[Row]:
     """Merge both texts: unmarked lines are in both, in the same order. `swaps`: replaced spans."""
 
-    def leaving(start: int, end: int) -> Iterator[Row]:
+    def remove(start: int, end: int) -> Iterator[Row]:
         for line in range(start, end):
             yield Row("-", old.side.lines[line], beside.get(("-", line), ()))
 
-    def coming(start: int, end: int) -> Iterator[Row]:
+    def add(start: int, end: int) -> Iterator[Row]:
         for line in range(start, end):
             yield Row("+", new.side.lines[line], beside.get(("+", line), ()))
 
@@ -88,19 +88,19 @@ def _merged(old: _Marked, new: _Marked, swaps: dict[Span, Span], beside: _Beside
     while (left, right) != ends:
         swap = starts.get((left, right))
         if swap is not None:
-            yield from (*leaving(left, swap[0]), *coming(right, swap[1]))
+            yield from (*remove(left, swap[0]), *add(right, swap[1]))
             left, right = swap
         elif left in old.changed:
-            yield from leaving(left, left + 1)
+            yield from remove(left, left + 1)
             left += 1
         elif right in new.changed:
-            yield from coming(right, right + 1)
+            yield from add(right, right + 1)
             right += 1
         elif old.side.lines[left] == new.side.lines[right]:
             yield Row(" ", old.side.lines[left])
             left, right = left + 1, right + 1
         else:  # an added or removed first field of a list's entry moves the dash
-            yield from (*leaving(left, left + 1), *coming(right, right + 1))
+            yield from (*remove(left, left + 1), *add(right, right + 1))
             left, right = left + 1, right + 1
 
 

@@ -34,10 +34,14 @@ def remarks(admission: Admission, notes: Sequence[Note]) -> list[DiffRemark]:
 
 def dependences(decision: Decision) -> Iterator[str]:
     """Yield the labels that a verdict depends on: they are unknown before the Pod exists, or differ between Pods."""
-    for one in decision.depends_on:
-        asked = f", if its podSelector fits the Pod's label {', '.join(one.labels)}" if one.labels else " otherwise"
-        owner = f"service {one.service}" if one.service else "no service"
-        yield f"{owner} owns the Pod{asked}{' (denied)' * one.denied}"
+    for dependence in decision.depends_on:
+        asked = (
+            f", if its podSelector fits the Pod's label {', '.join(dependence.labels)}"
+            if dependence.labels
+            else " otherwise"
+        )
+        owner = f"service {dependence.service}" if dependence.service else "no service"
+        yield f"{owner} owns the Pod{asked}{' (denied)' * dependence.denied}"
 
 
 def stages(admission: Admission, notes: Sequence[Note], width: int | None) -> str:

@@ -45,7 +45,7 @@ def _cells(node: ShownNode, *, is_wide: bool) -> tuple[str, ...]:
             f"{node.assumed_memory_bytes / _GIB:.4g}Gi",
             _pressure(node),
             "-" if load is None or load.latency_seconds is None else f"{load.latency_seconds:.3g}s",
-            "-" if node.numa_cpu_millis is None else " ".join(f"{one / 1000:g}" for one in node.numa_cpu_millis),
+            "-" if node.numa_cpu_millis is None else " ".join(f"{millis / 1000:g}" for millis in node.numa_cpu_millis),
         )
     return (*cells, click.style(_exceeded(node.exceeds), fg="red" if node.exceeds else None))
 

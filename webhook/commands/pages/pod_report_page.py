@@ -30,7 +30,7 @@ _FINE = frozenset({Fate.RUNNING, Fate.SUCCEEDED, Fate.EXEMPT, Fate.UNMATCHED, Fa
 _TELLS = {
     "pod": "whether it exists, and its state",
     "pods": "which Pods exist, and their state",
-    "events": "refusals and failures that Events alone tell",
+    "events": "refusals and failures that only Events report",
     "nodes": "whose terms leave no node",
     "node": "whether the node is ready",
     "namespace": "its labels, and whether it is being deleted",
@@ -38,7 +38,7 @@ _TELLS = {
     "replicasets": "the controllers of the Deployment, and so its Pods",
     "jobs": "the Jobs of the CronJob, and so its Pods",
 }
-"""What would have been told, by the first word of what could not be read."""
+"""The facts that an unread object would have shown, by the first word of its name."""
 _SOURCES = {
     "pod": "by its label and annotation; no record of the review was found",
     "event": "by the controller's Event; no record of the review was found",
@@ -74,8 +74,8 @@ def _parts(report: Report, *, with_rules: bool) -> Iterator[tuple[str, str]]:
         yield "pods", ", ".join(f"{count} {token}" for token, count in report.pods.items())
     yield from _admission(report)
     if with_rules:
-        for one in report.rules:
-            yield "  rule", f"{one['half']:8} {one['stage']:8} {one['found']}"
+        for finding in report.rules:
+            yield "  rule", f"{finding['half']:8} {finding['stage']:8} {finding['found']}"
     if report.queue is not None:
         yield "queue", _queue(report.queue)
     if report.gates:
@@ -90,9 +90,9 @@ def _parts(report: Report, *, with_rules: bool) -> Iterator[tuple[str, str]]:
 
 
 def unread_text(what: str, reason: str) -> str:
-    """Return why something could not be read, and what it would have told."""
-    told = _TELLS.get(what.partition(" ")[0])
-    return printable(f"{what}: {reason}; not told: {told}" if told else f"{what}: {reason}")
+    """Return why something could not be read, and which facts are therefore unknown."""
+    unknown = _TELLS.get(what.partition(" ")[0])
+    return printable(f"{what}: {reason}; unknown: {unknown}" if unknown else f"{what}: {reason}")
 
 
 def _queue(row: QueueRow) -> str:
@@ -104,7 +104,7 @@ def _queue(row: QueueRow) -> str:
 def _admission(report: Report) -> Iterator[tuple[str, str]]:
     admission = report.admission
     if admission is None:
-        yield "admission", "no record of a review, and nothing else tells of one"
+        yield "admission", "no record of a review, and no other trace of one"
         return
     yield "admission", _decided(admission)
     if admission.message and admission.message not in report.summary:
@@ -196,28 +196,28 @@ def _extender(record: SchedulingRecord) -> Iterator[tuple[str, str]]:
 
 def _nodes(nodes: NodesReport) -> str:
     parts = [f"{nodes.total}"]
-    parts += [_filter(one) for one in nodes.policy]
+    parts += [_filter(node_filter) for node_filter in nodes.policy]
     if nodes.policy:
         parts.append(f"the policy leaves {nodes.policy_leaves}")
-    parts += [f"{one.by} ({one.requirement}) fits {one.fit}" for one in nodes.own]
+    parts += [f"{node_filter.by} ({node_filter.requirement}) fits {node_filter.fit}" for node_filter in nodes.own]
     if nodes.own:
         whose = "its terms" if nodes.unknown_policy else "its own terms"
         parts.append(f"{whose} leave {nodes.own_leave}, both {nodes.both_leave}")
-    parts += [f"taint {one.by} on {one.fit}" for one in nodes.taints]
+    parts += [f"taint {node_filter.by} on {node_filter.fit}" for node_filter in nodes.taints]
     names = f" ({', '.join(nodes.names)})" if nodes.names else ""
     return "; ".join([*parts, f"left {nodes.left}{names}"])
 
 
-def _filter(one: NodeFilter) -> str:
-    return f"{one.by} ({one.requirement}) fits {one.fit}"
+def _filter(node_filter: NodeFilter) -> str:
+    return f"{node_filter.by} ({node_filter.requirement}) fits {node_filter.fit}"
 
 
 def _start(start: StartReport) -> Iterator[tuple[str, str]]:
     containers = "; ".join(
-        f"{one.name} {one.state}"
-        + (f", exit code {one.exit_code}" if one.exit_code is not None else "")
-        + (f", {one.restarts} restarts" if one.restarts else "")
-        for one in start.containers
+        f"{container.name} {container.state}"
+        + (f", exit code {container.exit_code}" if container.exit_code is not None else "")
+        + (f", {container.restarts} restarts" if container.restarts else "")
+        for container in start.containers
     )
     yield "start", ": ".join(filter(None, (start.phase, containers))) or "not yet"
     for text in start.events:

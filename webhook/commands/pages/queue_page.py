@@ -17,12 +17,12 @@ _COLOURS = {WaitCause.PAUSED: "yellow", WaitCause.BREAKER_OPEN: "red", WaitCause
 def queue_page(document: QueueDocument, *, is_wide: bool) -> Iterable[str]:
     """Yield the lines of the page."""
     document = printable_document(document)
-    for one in document.services:
-        if one.paused:
-            yield click.style(f"{one.service} is paused {one.paused}", fg="yellow")
-        for some in one.failing:
-            count = f"{some.pods} Pod{'s' if some.pods > 1 else ''} of {one.service or 'no service'}"
-            yield click.style(f"{count} cannot be released ({some.reason}): {some.why}", fg="red")
+    for service in document.services:
+        if service.paused:
+            yield click.style(f"{service.service} is paused {service.paused}", fg="yellow")
+        for failure in service.failing:
+            count = f"{failure.pods} Pod{'s' if failure.pods > 1 else ''} of {service.service or 'no service'}"
+            yield click.style(f"{count} cannot be released ({failure.reason}): {failure.why}", fg="red")
     classes = by_class(document.services)
     if not classes:
         yield "no Pod waits"

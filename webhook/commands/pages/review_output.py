@@ -7,7 +7,8 @@ import click
 import msgspec
 
 from webhook.commands.pages import explain_view
-from webhook.commands.pages.yaml_page import as_diff, as_yaml
+from webhook.commands.pages.yaml_page import as_diff
+from webhook.commands.pages.yaml_text import as_yaml
 from webhook.commands.review_object import UID, ReviewedObject
 from webhook.commands.simulator import GENERATED_SUFFIX
 from webhook.core.admission.decision import Decision, Verdict
@@ -121,5 +122,5 @@ def _without_uid(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 Form = Callable[[ReviewedObject, int | None], str]
-"""Formats one object; the integer is the width of the terminal, None without one."""
+"""Formats one object; the integer is the width of the terminal, None without a terminal."""
 FORMS: dict[str, Form] = {"diff": _as_diff, "yaml": _as_yaml, "json": _as_json, "patch": _as_patch}

@@ -63,8 +63,8 @@ def webhooks(found: dict[str, Any] | None) -> Iterable[str]:
     """Yield the lines about the webhook configurations; None from an older server, or one that does not lead."""
     if found is None:
         return
-    for one in (*found["outdated"], *([found["error"]] if found["error"] else [])):
-        yield click.style(f"webhooks  {one}", fg="red")
+    for text in (*found["outdated"], *([found["error"]] if found["error"] else [])):
+        yield click.style(f"webhooks  {text}", fg="red")
     if found["comparedAt"] and not found["outdated"] and not found["error"]:
         yield f"webhooks  agree with the policy, compared {found['comparedAt']}"
 
@@ -74,11 +74,12 @@ def queues(found: dict[str, Any] | None) -> Iterable[str]:
     if found is None:
         return
     parts = [
-        f"{one['waiting']} in {one['class']}, oldest {countdown(one['oldestSeconds'])}" for one in found["classes"]
+        f"{depth['waiting']} in {depth['class']}, oldest {countdown(depth['oldestSeconds'])}"
+        for depth in found["classes"]
     ]
-    paused = [one["service"] for one in found["services"] if one["paused"]]
+    paused = [service["service"] for service in found["services"] if service["paused"]]
     parts += [click.style(f"paused: {', '.join(paused)}", fg="yellow")] if paused else []
-    failing = [one["service"] or "no service" for one in found["services"] if one.get("failing")]
+    failing = [service["service"] or "no service" for service in found["services"] if service.get("failing")]
     parts += [click.style(f"cannot be released: {', '.join(failing)}", fg="red")] if failing else []
     if parts:
         yield f"waiting  {'; '.join(parts)}"
@@ -86,8 +87,8 @@ def queues(found: dict[str, Any] | None) -> Iterable[str]:
 
 def _overload(found: dict[str, Any] | None) -> Iterable[str]:
     """Yield a line for each reason; None from an older server, or one that is not overloaded."""
-    for one in found["reasons"] if found is not None else ():
-        yield click.style(f"overloaded  {one['message']}", fg="red")
+    for reason in found["reasons"] if found is not None else ():
+        yield click.style(f"overloaded  {reason['message']}", fg="red")
     if found is not None:
         yield f"overloaded  since {found['since']}, Pods gated: {found['gatedPods']}"
 

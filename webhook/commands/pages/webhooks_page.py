@@ -15,7 +15,9 @@ def page(document: dict[str, Any]) -> Iterable[str]:
     document = printable_document(document)
     yield f"policy {document['policyHash']}"
     for webhook in document["webhooks"]:
-        rows = [(f"  {one['service'] or '(none)'}", _CALLS[one["call"]], one["reason"]) for one in webhook["newPods"]]
+        rows = [
+            (f"  {call['service'] or '(none)'}", _CALLS[call["call"]], call["reason"]) for call in webhook["newPods"]
+        ]
         yield from ("", f"{webhook['name']}: {_namespaces(webhook['namespaces'])}")
         yield from table([_HEADINGS, *rows])
 
@@ -29,6 +31,6 @@ def _namespaces(found: dict[str, Any]) -> str:
     return " ".join(texts)
 
 
-def _requirement(one: dict[str, Any]) -> str:
-    values = f" ({', '.join(one['values'])})" if one.get("values") else ""
-    return f"{one['key']} {one['operator']}{values}"
+def _requirement(requirement: dict[str, Any]) -> str:
+    values = f" ({', '.join(requirement['values'])})" if requirement.get("values") else ""
+    return f"{requirement['key']} {requirement['operator']}{values}"

@@ -7,14 +7,11 @@ from typing import Any
 import click
 
 from webhook.commands.pages.diff import DiffRemark, Row, rows
-from webhook.commands.pages.yaml_text import as_yaml
 from webhook.core.plain_text import printable
-
-__all__ = ["as_diff", "as_yaml"]
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 _FARTHEST_COLUMN = 64
-"""Remarks beside longer lines follow directly, so that they do not shift the column of the others."""
+"""Remarks beside longer lines follow directly, so that they do not shift the column of the other remarks."""
 
 
 def as_diff(
@@ -26,7 +23,7 @@ def as_diff(
 ) -> str:
     """Return a unified diff of two objects as YAML, empty if they are equal.
 
-    `width`: of the terminal; None: lines may have any length. Colours are removed unless the output is a terminal.
+    `width` is that of the terminal; None: lines may have any length. Colours are removed if the output is no terminal.
     """
     found = rows(before, after, remarks)
     if not found:
@@ -52,7 +49,7 @@ def _with_remarks(row: Row, coloured: str, column: int, width: int | None) -> It
     end = len(row.text) + 1
     remarks = [
         "# " + printable(", ".join(dict.fromkeys(texts)))
-        for texts in ([one.long for one in row.remarks], [one.short for one in row.remarks])
+        for texts in ([remark.long for remark in row.remarks], [remark.short for remark in row.remarks])
     ]
     for remark in remarks:
         for start in (max(column, end + 2), end + 2):
