@@ -58,7 +58,7 @@ class CaFolder:
 
     def foreign_leaves(self) -> Iterator[str]:
         """Yield the names of certificates that no CA of this folder has signed."""
-        cas = [*(one.certificate for one in self._generations), *self._trusted]
+        cas = [*(generation.certificate for generation in self._generations), *self._trusted]
         for name, leaf in self._leaves.items():
             if leaf.certificate is not None and issuer_of(leaf.certificate, cas) is None:
                 yield name
@@ -70,7 +70,7 @@ class CaFolder:
         if memory.exists():
             return ca_generations.read(read(memory), str(memory))
         found = Authority.of(read_key_pair(self._path / CA, self._path / CA_KEY)).key_pair
-        others = dict.fromkeys(one for one in read_certificates(self._path / CA) if one != found.certificate)
+        others = dict.fromkeys(ca for ca in read_certificates(self._path / CA) if ca != found.certificate)
         return tuple(
             Generation(ca, key, ca.not_valid_before_utc, ca.not_valid_after_utc)
             for ca, key in (*((other, None) for other in others), (found.certificate, found.key))
@@ -86,7 +86,7 @@ class CaFolder:
                 yield path.name, Leaf(certificate, _belongs(key, certificate))
 
     def _state(self) -> RotationState:
-        cas = [*(one.certificate for one in self._generations), *self._trusted]
+        cas = [*(generation.certificate for generation in self._generations), *self._trusted]
         ours = {
             name: leaf
             for name, leaf in self._leaves.items()
@@ -108,15 +108,15 @@ class CaFolder:
             case Publish():
                 self._publish()
                 return FileChange(CA, f"holds {len(self._generations)} CA(s) now: distribute it to servers and clients")
-            case MarkPublished(one, at):
-                self._save(ca_generations.changed(self._generations, one, replace(one, published_at=at)))
+            case MarkPublished(generation, at):
+                self._save(ca_generations.changed(self._generations, generation, replace(generation, published_at=at)))
                 signs = f", and signs from {at + self._lifetimes.settle:%Y-%m-%dT%H:%M:%SZ} on" if at else " no more"
-                return FileChange(MEMORY, f"{_name(one.certificate)} is in {CA}{signs}")
+                return FileChange(MEMORY, f"{_name(generation.certificate)} is in {CA}{signs}")
             case Issue(name, signer, reason):
                 return self._issue(name, signer, reason, now)
-            case Drop(one):
-                self._save(ca_generations.changed(self._generations, one, None))
-                return FileChange(MEMORY, f"dropped {_name(one.certificate)}: all that it signed has expired")
+            case Drop(generation):
+                self._save(ca_generations.changed(self._generations, generation, None))
+                return FileChange(MEMORY, f"dropped {_name(generation.certificate)}: all that it signed has expired")
 
     def _issue(self, name: str, signer: Generation, reason: str, now: datetime) -> FileChange:
         former = self._leaves[name].certificate
@@ -145,8 +145,12 @@ class CaFolder:
 
     def _publish(self) -> None:
         """Write the bundle and the CA key if they differ, key first."""
-        signer = next(one for one in reversed(self._generations) if one.is_signing or one is self._generations[0])
-        others = [one.certificate for one in reversed(self._generations) if one is not signer]
+        signer = next(
+            generation
+            for generation in reversed(self._generations)
+            if generation.is_signing or generation is self._generations[0]
+        )
+        others = [generation.certificate for generation in reversed(self._generations) if generation is not signer]
         wanted = [signer.certificate, *others]
         if signer.key is not None and not _belongs(self._path / CA_KEY, signer.certificate):
             self._write(CA_KEY, key_pem(signer.key), secret=True)
@@ -163,8 +167,8 @@ def _like(former: x509.Certificate, authority: Authority, lifetimes: Lifetimes, 
     """Issue a leaf with the names and usage of `former`."""
     names = _extension(former, x509.SubjectAlternativeName)
     sans = tuple(names) if names is not None else ()
-    common = [str(one.value) for one in former.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-    name = (*common, *(str(one.value) for one in sans), "")[0]
+    common = [str(attribute.value) for attribute in former.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    name = (*common, *(str(name.value) for name in sans), "")[0]
     usages = _extension(former, x509.ExtendedKeyUsage) or ()
     if ExtendedKeyUsageOID.SERVER_AUTH in usages:
         return authority.issue_server(name, sans, lifetimes.leaf, now)

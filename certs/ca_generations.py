@@ -53,7 +53,7 @@ def issuer_of(leaf: x509.Certificate, cas: Sequence[x509.Certificate]) -> x509.C
 
 
 def signing(generations: Generations, signer: Generation, leaf: x509.Certificate) -> Generations:
-    """Return the generations after `signer` has signed `leaf`: earlier ones sign no more, so their keys are dropped."""
+    """Return the generations after `signer` has signed `leaf`: earlier CAs no longer sign and lose their keys."""
     at = generations.index(signer)
     ends = max(signer.leaves_end or leaf.not_valid_after_utc, leaf.not_valid_after_utc)
     return (
@@ -65,12 +65,13 @@ def signing(generations: Generations, signer: Generation, leaf: x509.Certificate
 
 def changed(generations: Generations, former: Generation, now: Generation | None) -> Generations:
     """Return the generations with one replaced, or removed."""
-    return tuple(one if one is not former else now for one in generations if one is not former or now is not None)  # type: ignore[misc]  # None is removed
+    replaced = (now if generation is former else generation for generation in generations)
+    return tuple(generation for generation in replaced if generation is not None)
 
 
 def bundle(generations: Generations) -> bytes:
     """Return all certificates as PEM, the newest first."""
-    return pem(*(one.certificate for one in reversed(generations)))
+    return pem(*(generation.certificate for generation in reversed(generations)))
 
 
 def pem(*certificates: x509.Certificate) -> bytes:
@@ -81,18 +82,18 @@ def written(generations: Generations) -> bytes:
     """Return the generations as JSON, with their keys: a secret."""
     rows = [
         {
-            "certificate": pem(one.certificate).decode(),
-            "key": key_pem(one.key).decode() if one.key is not None else None,
-            "publishedAt": _formatted(one.published_at),
-            "leavesEnd": _formatted(one.leaves_end),
+            "certificate": pem(generation.certificate).decode(),
+            "key": key_pem(generation.key).decode() if generation.key is not None else None,
+            "publishedAt": _formatted(generation.published_at),
+            "leavesEnd": _formatted(generation.leaves_end),
         }
-        for one in generations
+        for generation in generations
     ]
     return json.dumps({"generations": rows}, indent=1).encode() + b"\n"
 
 
 def read(text: bytes, place: str) -> Generations:
-    """Parse the output of `written`; CertsError, which names `place`, for anything else."""
+    """Parse generations from their JSON form; CertsError, which names `place`, for anything else."""
     try:
         rows = json.loads(text)["generations"]
         return tuple(_generation(row) for row in rows)

@@ -20,7 +20,7 @@ from certs.authority import KeyPair
 from certs.errors import CertsError
 
 LARGEST_BYTES = 64 << 20
-"""Largest file that is read."""
+"""Larger files are not read."""
 
 _SECRET = 0o600
 _PUBLIC = 0o644

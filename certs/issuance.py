@@ -39,7 +39,7 @@ class IssueRequest:
 
     def identities(self) -> list[tuple[str, str | None]]:
         """Return common name and URI of each client."""
-        parts = (one.partition(",") for one in self.clients)
+        parts = (client.partition(",") for client in self.clients)
         return [(name, uri(named) if named else None) for name, _, named in parts]
 
 

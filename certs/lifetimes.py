@@ -37,7 +37,7 @@ class Lifetimes:
         return cls(ca, leaf, min(settle_max, ca * _SETTLED_AFTER))
 
     def mistake(self) -> str:
-        """Return why no rotation is possible with these lifetimes, "" if one is."""
+        """Return why no rotation is possible with these lifetimes, "" if a rotation is."""
         if self.ca < 2 * self.leaf:
             return (
                 f"a CA lifetime of {self.ca} is too short for leaves of {self.leaf}: it must be at least twice as long"

@@ -43,8 +43,8 @@ class RotationState:
     places: Mapping[str, tuple[Bundle, ...]]
     """The bundles in each place (a Secret or a webhook configuration): one for each of its entries."""
 
-    def is_everywhere(self, one: Generation) -> bool:
-        return all(one.certificate in trust for trusts in self.places.values() for trust in trusts)
+    def is_everywhere(self, generation: Generation) -> bool:
+        return all(generation.certificate in trust for trusts in self.places.values() for trust in trusts)
 
     leaves: Mapping[str, Leaf]
     """By name; one that does not exist yet is an empty Leaf."""
@@ -108,7 +108,14 @@ def due(state: RotationState, lifetimes: Lifetimes, now: datetime) -> tuple[Step
     adopted = tuple(_adopted(state, now))
     if adopted:
         return adopted  # before anything is published without it
-    newest = next((one for one in reversed(state.generations) if one.key is not None and one.is_valid(now)), None)
+    newest = next(
+        (
+            generation
+            for generation in reversed(state.generations)
+            if generation.key is not None and generation.is_valid(now)
+        ),
+        None,
+    )
     makes = [Make()] if newest is None or now >= lifetimes.succession(newest.certificate) else []
     if not state.generations:
         return tuple(makes)
@@ -121,7 +128,7 @@ def due(state: RotationState, lifetimes: Lifetimes, now: datetime) -> tuple[Step
 
 def _adopted(state: RotationState, now: datetime) -> Iterator[Adopt]:
     trusted = [*(ca for trusts in state.places.values() for trust in trusts for ca in trust), *state.others]
-    for leaf in _unsigned(state, [*_usable(state, now), *(one for one in state.used if _is_valid(one, now))]):
+    for leaf in _unsigned(state, [*_usable(state, now), *(used for used in state.used if _is_valid(used, now))]):
         if (ca := issuer_of(leaf, trusted)) is not None:
             yield Adopt(ca, leaf.not_valid_after_utc)
             return
@@ -135,28 +142,34 @@ def _usable(state: RotationState, now: datetime) -> list[x509.Certificate]:
 
 def _unsigned(state: RotationState, leaves: Iterable[x509.Certificate]) -> Iterator[x509.Certificate]:
     """Yield the leaves that no CA of the stored state has signed."""
-    known = [one.certificate for one in state.generations]
+    known = [generation.certificate for generation in state.generations]
     return (leaf for leaf in leaves if issuer_of(leaf, known) is None)
 
 
 def _published(state: RotationState, now: datetime) -> Iterator[Step]:
-    for one in state.generations:
-        is_right = one.published_at is None or (state.is_everywhere(one) and one.published_at <= now)
-        if not is_right and not one.is_signing:
-            yield MarkPublished(one, None)
+    for generation in state.generations:
+        is_right = generation.published_at is None or (
+            state.is_everywhere(generation) and generation.published_at <= now
+        )
+        if not is_right and not generation.is_signing:
+            yield MarkPublished(generation, None)
             return  # must precede publishing, which would hide that it was missing
-    wanted = frozenset(one.certificate for one in state.generations)
+    wanted = frozenset(generation.certificate for generation in state.generations)
     for place, trusts in state.places.items():
         if any(trust != wanted for trust in trusts):
             yield Publish(place)
-    for one in state.generations:
-        if one.published_at is None and state.is_everywhere(one):
-            yield MarkPublished(one, now)
+    for generation in state.generations:
+        if generation.published_at is None and state.is_everywhere(generation):
+            yield MarkPublished(generation, now)
 
 
 def _issued(state: RotationState, newest: Generation | None, lifetimes: Lifetimes, now: datetime) -> Iterator[Issue]:
-    able = [one for one in state.generations if one.key is not None and one.is_valid(now)]
-    settled = [one for one in able if one.is_signing or _has_settled(one, state, lifetimes.settle, now)]
+    able = [generation for generation in state.generations if generation.key is not None and generation.is_valid(now)]
+    settled = [
+        generation
+        for generation in able
+        if generation.is_signing or _has_settled(generation, state, lifetimes.settle, now)
+    ]
     signer = settled[-1] if settled else None
     for name, leaf in state.leaves.items():
         issuer = _issuer(leaf.certificate, state.generations) if leaf.certificate is not None else None
@@ -172,12 +185,12 @@ def _issued(state: RotationState, newest: Generation | None, lifetimes: Lifetime
 
 
 def _dropped(state: RotationState, now: datetime) -> Iterator[Drop]:
-    last = max((at for at, one in enumerate(state.generations) if one.is_signing), default=0)
-    cas = [one.certificate for one in state.generations]
+    last = max((at for at, generation in enumerate(state.generations) if generation.is_signing), default=0)
+    cas = [generation.certificate for generation in state.generations]
     in_use = {issuer_of(leaf.certificate, cas) for leaf in state.leaves.values() if leaf.certificate is not None}
-    for one in state.generations[:last]:
-        if (one.leaves_end is None or one.leaves_end <= now) and one.certificate not in in_use:
-            yield Drop(one)
+    for generation in state.generations[:last]:
+        if (generation.leaves_end is None or generation.leaves_end <= now) and generation.certificate not in in_use:
+            yield Drop(generation)
 
 
 def _unusable(leaf: Leaf, issuer: Generation | None, now: datetime) -> str:
@@ -192,13 +205,17 @@ def _unusable(leaf: Leaf, issuer: Generation | None, now: datetime) -> str:
 
 
 def _issuer(leaf: x509.Certificate, generations: Iterable[Generation]) -> Generation | None:
-    by_certificate = {one.certificate: one for one in generations}
+    by_certificate = {generation.certificate: generation for generation in generations}
     found = issuer_of(leaf, list(by_certificate))
     return by_certificate[found] if found is not None else None
 
 
-def _has_settled(one: Generation, state: RotationState, settle: timedelta, now: datetime) -> bool:
-    return state.is_everywhere(one) and one.published_at is not None and settle <= now - one.published_at
+def _has_settled(generation: Generation, state: RotationState, settle: timedelta, now: datetime) -> bool:
+    return (
+        state.is_everywhere(generation)
+        and generation.published_at is not None
+        and settle <= now - generation.published_at
+    )
 
 
 def _longer(signer: Generation, leaf: x509.Certificate, lifetimes: Lifetimes, now: datetime) -> bool:

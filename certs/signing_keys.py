@@ -52,7 +52,7 @@ def made(now: int, issuer: str) -> SigningKey:
 
 def set_of(keys: Keys) -> str:
     """Return the key set (JWKS) of all keys."""
-    return key_set([dict(one.jwk) for one in keys])
+    return key_set([dict(key.jwk) for key in keys])
 
 
 def published(text: bytes | None) -> tuple[dict[str, Any], ...]:
@@ -68,19 +68,19 @@ def written(keys: Keys) -> bytes:
     """Return the keys as JSON, with their private halves: a secret."""
     rows = [
         {
-            "jwk": dict(one.jwk),
-            "key": key_pem(one.key).decode() if one.key is not None else None,
-            "madeAt": _formatted(one.made_at),
-            "publishedAt": _formatted(one.published_at),
-            "tokensEnd": _formatted(one.tokens_end),
+            "jwk": dict(key.jwk),
+            "key": key_pem(key.key).decode() if key.key is not None else None,
+            "madeAt": _formatted(key.made_at),
+            "publishedAt": _formatted(key.published_at),
+            "tokensEnd": _formatted(key.tokens_end),
         }
-        for one in keys
+        for key in keys
     ]
     return json.dumps({"keys": rows}, indent=1).encode() + b"\n"
 
 
 def read(text: bytes, place: str) -> Keys:
-    """Parse the output of `written`; CertsError, which names `place`, for anything else."""
+    """Parse keys from their JSON form; CertsError, which names `place`, for anything else."""
     try:
         return tuple(_key(row) for row in json.loads(text)["keys"])
     except (ValueError, TypeError, KeyError, AttributeError, CertsError) as error:

@@ -30,7 +30,7 @@ _SETTLE_SHARE, _RENEWALS = 4, 10
 _SLACK_SECONDS = 120
 """Clocks differ, and a verifier may accept an expired token for half a minute."""
 _AHEAD_SECONDS_MAX = 5
-"""A token may have been issued so far ahead of the local clock; verifiers reject one from the future."""
+"""Most time that a token may have been issued ahead of the local clock; verifiers reject tokens from the future."""
 _MADE_AHEAD_SECONDS_MAX = 3600
 
 
@@ -115,9 +115,9 @@ def next_step(state: TokenState, issuer: Issuer, now: int) -> Step:
 
 
 def _adopted(state: TokenState, current: _Current | None, now: int) -> Step:
-    if current is None or current.kid in {one.kid for one in state.keys} or current.claims["exp"] <= now:
+    if current is None or current.kid in {key.kid for key in state.keys} or current.claims["exp"] <= now:
         return None
-    jwk = next(one for one in state.published if one.get("kid") == current.kid)
+    jwk = next(jwk for jwk in state.published if jwk.get("kid") == current.kid)
     adopted = SigningKey({**jwk, "iss": current.claims["iss"]}, None, now, now, current.claims["exp"])
     return TokenStep(f"adopted key {current.kid}: it has signed the token in use", (adopted, *state.keys))
 
@@ -127,32 +127,32 @@ def _made(state: TokenState, issuer: Issuer, now: int) -> Step:
     is_new = newest is not None and -_MADE_AHEAD_SECONDS_MAX <= now - newest.made_at < issuer.key_seconds
     if is_new and newest is not None and newest.issuer == issuer.issuer:
         return None
-    one = made(now, issuer.issuer)
-    return TokenStep(f"made key {one.kid}", (*state.keys, one))
+    key = made(now, issuer.issuer)
+    return TokenStep(f"made key {key.kid}", (*state.keys, key))
 
 
 def _published(state: TokenState) -> Step:
-    if sorted(map(_row, state.published)) == sorted(_row(one.jwk) for one in state.keys):
+    if sorted(map(_row, state.published)) == sorted(_row(key.jwk) for key in state.keys):
         return None
     # A late reader has the former set: a key that was missing from it, and has not signed yet, settles again.
     keys = tuple(
-        one if one.is_signing or one.jwk in state.published else replace(one, published_at=None) for one in state.keys
+        key if key.is_signing or key.jwk in state.published else replace(key, published_at=None) for key in state.keys
     )
     return TokenStep(f"published {len(keys)} key(s)", keys if keys != state.keys else None, set_of(keys))
 
 
 def _marked(state: TokenState, now: int) -> Step:
-    """Mark keys as published: `_published` has returned None, so all are."""
-    for one in state.keys:
-        if one.published_at is None:
-            return TokenStep(f"key {one.kid} is published", _changed(state.keys, one, replace(one, published_at=now)))
+    """Mark keys as published: no publication is due, so the key set holds all keys."""
+    for key in state.keys:
+        if key.published_at is None:
+            return TokenStep(f"key {key.kid} is published", _changed(state.keys, key, replace(key, published_at=now)))
     return None
 
 
 def _signed(state: TokenState, current: _Current | None, issuer: Issuer, now: int) -> Step:
     reason = _due(current, issuer, now)
-    able = [one for one in state.keys if one.key is not None and one.issuer == issuer.issuer]
-    settled = [one for one in able if one.is_signing or now - (one.published_at or now) >= issuer.settle_seconds]
+    able = [key for key in state.keys if key.key is not None and key.issuer == issuer.issuer]
+    settled = [key for key in able if key.is_signing or now - (key.published_at or now) >= issuer.settle_seconds]
     # Without a valid token in use there is nothing to lose: a first key need not have settled.
     signers = settled or ([] if current is not None and reason != _EXPIRED else able)
     if not reason or not signers:
@@ -170,11 +170,11 @@ def _signed(state: TokenState, current: _Current | None, issuer: Issuer, now: in
 
 
 def _dropped(state: TokenState, current: _Current | None, now: int) -> Step:
-    last = max((at for at, one in enumerate(state.keys) if one.is_signing), default=0)
-    for one in state.keys[:last]:
-        is_over = one.tokens_end is None or one.tokens_end + _SLACK_SECONDS <= now
-        if is_over and (current is None or current.kid != one.kid):
-            return TokenStep(f"dropped key {one.kid}: all that it signed has expired", _changed(state.keys, one, None))
+    last = max((at for at, key in enumerate(state.keys) if key.is_signing), default=0)
+    for key in state.keys[:last]:
+        is_over = key.tokens_end is None or key.tokens_end + _SLACK_SECONDS <= now
+        if is_over and (current is None or current.kid != key.kid):
+            return TokenStep(f"dropped key {key.kid}: all that it signed has expired", _changed(state.keys, key, None))
     return None
 
 
@@ -204,7 +204,7 @@ def _in_use(state: TokenState) -> _Current | None:
     try:
         kid = jwt.get_unverified_header(state.token)["kid"]
         everywhere = (*(key.jwk for key in state.keys), *state.published)
-        key = jwt.PyJWK(dict(next(one for one in everywhere if one.get("kid") == kid)))
+        key = jwt.PyJWK(dict(next(jwk for jwk in everywhere if jwk.get("kid") == kid)))
         only = {"verify_exp": False, "verify_aud": False, "verify_iat": False, "require": ["exp", "iat"]}
         claims = jwt.decode(state.token, key, algorithms=[key.algorithm_name], options=only)  # type: ignore[arg-type]  # a TypedDict
         moments = {name: int(claims[name]) for name in ("iat", "exp")}
@@ -218,4 +218,5 @@ def _row(jwk: Mapping[str, Any]) -> str:
 
 
 def _changed(keys: Keys, former: SigningKey, now: SigningKey | None) -> Keys:
-    return tuple(one if one is not former else now for one in keys if one is not former or now is not None)  # type: ignore[misc]  # None is removed
+    replaced = (now if key is former else key for key in keys)
+    return tuple(key for key in replaced if key is not None)

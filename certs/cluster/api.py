@@ -92,8 +92,8 @@ class Api:
                 self._is_clock_right = _is_now(response.headers.get("Date"))
         # ConfigException: from an exec plugin. ValueError: an invalid token or response.
         except (aiohttp.ClientError, TimeoutError, OSError, ConfigException, ValueError) as error:
-            said = "no answer in time" if isinstance(error, TimeoutError) else str(error)[:_SAID_MAX]
-            raise CertsError(f"{method} {path}: {said}", "it will be retried") from None
+            reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)[:_SAID_MAX]
+            raise CertsError(f"{method} {path}: {reason}", "it will be retried") from None
         return response.status, _checked(method, path, response.status, found)
 
 
@@ -113,6 +113,8 @@ def _checked(method: str, path: str, status: int, found: Any) -> Json:
         return found
     if status == _CONFLICT:
         raise OvertakenError(f"{method} {path}: changed by another writer", "it will be retried")
-    said = str(found.get("message", ""))[:_SAID_MAX]
+    message = str(found.get("message", ""))[:_SAID_MAX]
     grant = _GRANT_WEBHOOKS if path.startswith(WEBHOOKS) else _GRANT
-    raise CertsError(f"{method} {path}: HTTP {status}: {said}", grant if status == _FORBIDDEN else "it will be retried")
+    raise CertsError(
+        f"{method} {path}: HTTP {status}: {message}", grant if status == _FORBIDDEN else "it will be retried"
+    )

@@ -129,7 +129,7 @@ class CaController:
             beside_leaf={CLIENT_BUNDLE: ca_generations.bundle(clients or ())},
             names=frozenset(names),
             configurations={
-                place: one for place, one in configurations.items() if isinstance(one, WebhookConfiguration)
+                place: found for place, found in configurations.items() if isinstance(found, WebhookConfiguration)
             },
             unknown={place: why for place, why in configurations.items() if isinstance(why, CertsError)},
         )
@@ -161,8 +161,8 @@ async def _unless_foreign(found: Awaitable[_Found], errors: list[str]) -> _Found
 
 
 def _others(tls: NamedSecret, caller: NamedSecret | None, generations: Generations, errors: list[str]) -> Bundle:
-    """Return the further client CAs in the bundle; if they cannot be determined, those that are there stay."""
-    ours = {one.certificate for one in generations}
+    """Return the further client CAs in the bundle; if they cannot be determined, the present CAs stay."""
+    ours = {generation.certificate for generation in generations}
     secret, there = f"Secret {NAMESPACE}/{tls.name}", certificates(tls.secret.data.get(CLIENT_BUNDLE, b""))
     text = tls.secret.data.get(OTHERS, b"")
     found = certificates(text)
@@ -170,7 +170,7 @@ def _others(tls: NamedSecret, caller: NamedSecret | None, generations: Generatio
         errors.append(f"{secret}: {OTHERS}: holds no certificates in PEM: write one after the other, or delete the key")
         found = there
     elif caller is None and (stay := there - ours - found):
-        names = ", ".join(sorted(one.subject.rfc4514_string() for one in stay))
+        names = ", ".join(sorted(ca.subject.rfc4514_string() for ca in stay))
         what = f"keeps {names}, which may have signed the certificate in Secret {CLIENT}, which cannot be read"
         errors.append(f"{secret}: {CLIENT_BUNDLE}: {what}: fix that Secret, or add that CA to {OTHERS}")
         found |= there

@@ -48,8 +48,8 @@ class PortSwitch:
                     action = Action(OTHER, CLIENT, f"certificate for port {self.ports[index]}: {text}")
                     return TaskResult(action, tuple(errors))
                 case SwitchPort(to) if not errors:
-                    for one in configurations:
-                        await one.set_port(api, self.ports[to])
+                    for configuration in configurations:
+                        await configuration.set_port(api, self.ports[to])
                     return TaskResult(Action(OTHER, "webhooks", f"switched to port {self.ports[to]}"))
         except OvertakenError:
             return TaskResult(None, tuple(errors), is_overtaken=True)
@@ -58,7 +58,8 @@ class PortSwitch:
         return TaskResult(None, tuple(errors))
 
     def _state(self, configurations: list[WebhookConfiguration], caller: StoredSecret, now: int) -> PortState:
-        ports = {port if port is not None else PORT_DEFAULT for one in configurations for port in one.ports}
+        numbers = (port for configuration in configurations for port in configuration.ports)
+        ports = {port if port is not None else PORT_DEFAULT for port in numbers}
         in_use = frozenset(at for at, port in enumerate(self.ports) if port in ports)
         newest = _port(caller.data[CERTIFICATE] + caller.data[KEY], now)
         first, second = _read(caller)
@@ -103,7 +104,7 @@ def _read(caller: StoredSecret) -> list[PortCertificate | None]:
 def _with(caller: StoredSecret, at: int, port: PortCertificate) -> dict[str, bytes]:
     ports = _read(caller)
     ports[at] = port
-    rows = [{"writtenAt": one.written_at, "closedAt": one.closed_at} if one is not None else None for one in ports]
+    rows = [None if each is None else {"writtenAt": each.written_at, "closedAt": each.closed_at} for each in ports]
     return {PEMS[at]: port.pem, PORTS: json.dumps(rows).encode()}
 
 

@@ -48,4 +48,4 @@ class RotationStepper:
 
 
 def _wanted(state: RotationState) -> Bundle:
-    return frozenset(one.certificate for one in state.generations)
+    return frozenset(generation.certificate for generation in state.generations)

@@ -16,7 +16,7 @@ _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 
 
 class TokenController:
-    """Task: one step of `tokens.rotation` at a time. Writes are made in the step's order."""
+    """Task: one step of `token_rotation` at a time. Writes are made in the step's order."""
 
     def __init__(self, issuer: Issuer) -> None:
         self._issuer = issuer

@@ -67,7 +67,7 @@ class TrustDomain:
     """SANs that the leaf must have."""
     configurations: Mapping[str, WebhookConfiguration] = field(default_factory=dict)
     unknown: Mapping[str, CertsError] = field(default_factory=dict)
-    """Why the bundle there cannot be read."""
+    """Why the bundle in a place cannot be read, by place."""
 
     def state(self) -> RotationState:
         places: dict[str, tuple[Bundle, ...]] = dict.fromkeys(self.unknown, (frozenset(),))
@@ -78,7 +78,7 @@ class TrustDomain:
             places[self.trusted_in.name] = (trusted ^ self.others,)
         leaves = {self.leaf.name: _leaf(self.leaf.secret, self.names)} if self.leaf is not None else {}
         secret = self.leaf.secret.data if self.leaf is not None else {}
-        used = tuple(one for key in (FORMER, *PEMS) for one in certificates(secret.get(key, b"")))
+        used = tuple(leaf for key in (FORMER, *PEMS) for leaf in certificates(secret.get(key, b"")))
         return RotationState(self.generations, places, leaves, self.others, used, frozenset(self.unknown))
 
     def ends(self) -> Iterator[tuple[str, datetime]]:
@@ -98,15 +98,19 @@ class TrustDomain:
                 return Action(OTHER, self.ca.name, f"adopted {_name(certificate)}: it has signed a leaf in use")
             case Publish(place):
                 return await self._publish(place)
-            case MarkPublished(one, at):
-                await self._save(ca_generations.changed(self.generations, one, replace(one, published_at=at)))
+            case MarkPublished(generation, at):
+                await self._save(
+                    ca_generations.changed(self.generations, generation, replace(generation, published_at=at))
+                )
                 text = "is trusted everywhere" if at else "is not trusted everywhere"
-                return Action(OTHER, self.ca.name, f"{_name(one.certificate)} {text}")
+                return Action(OTHER, self.ca.name, f"{_name(generation.certificate)} {text}")
             case Issue(_, signer, reason):
                 return await self._issue(signer, reason, now)
-            case Drop(one):
-                await self._save(ca_generations.changed(self.generations, one, None))
-                return Action(OTHER, self.ca.name, f"dropped {_name(one.certificate)}: all that it signed has expired")
+            case Drop(generation):
+                await self._save(ca_generations.changed(self.generations, generation, None))
+                return Action(
+                    OTHER, self.ca.name, f"dropped {_name(generation.certificate)}: all that it signed has expired"
+                )
 
     async def _make(self, now: datetime) -> Action:
         made = Authority.create(self.ca.name, self.lifetimes.ca, now).key_pair
@@ -118,7 +122,7 @@ class TrustDomain:
         if (why := self.unknown.get(place)) is not None:
             raise why
         if place == self.trusted_in.name:
-            others = ca_generations.pem(*sorted(self.others, key=lambda one: one.subject.rfc4514_string()))
+            others = ca_generations.pem(*sorted(self.others, key=lambda ca: ca.subject.rfc4514_string()))
             await SecretStore(self.api).put(place, self.trusted_in.secret, {self.trusted_key: bundle + others})
         else:
             await self.configurations[place].publish(self.api, bundle)
