@@ -110,8 +110,10 @@ class CaFolder:
                 return FileChange(CA, f"holds {len(self._generations)} CA(s) now: distribute it to servers and clients")
             case MarkPublished(generation, at):
                 self._save(ca_generations.changed(self._generations, generation, replace(generation, published_at=at)))
-                signs = f", and signs from {at + self._lifetimes.settle:%Y-%m-%dT%H:%M:%SZ} on" if at else " no more"
-                return FileChange(MEMORY, f"{_name(generation.certificate)} is in {CA}{signs}")
+                text = f"is no longer in {CA}"
+                if at is not None:
+                    text = f"is in {CA}, and signs from {at + self._lifetimes.settle:%Y-%m-%dT%H:%M:%SZ} on"
+                return FileChange(MEMORY, f"{_name(generation.certificate)} {text}")
             case Issue(name, signer, reason):
                 return self._issue(name, signer, reason, now)
             case Drop(generation):
