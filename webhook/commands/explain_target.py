@@ -68,7 +68,7 @@ def explain_target(words: Sequence[str], namespace: str) -> ExplainTarget:
 
 @dataclass(frozen=True, slots=True)
 class ExplainInputs:
-    """What to explain, and where to read: a file of records alone, or a cluster and a server's records.
+    """The object to explain, and the sources to read: a file of records alone, or a cluster and a server's records.
 
     With `at_us`, only decisions up to that time count, and the cluster is not read.
     """

@@ -25,7 +25,7 @@ from webhook.support.input_files import content
 _FILE = click.Path(path_type=Path, allow_dash=True)
 _TIMES = ("iat", "nbf", "exp")
 _SECONDS_MAX = 2**40  # still a valid date
-_BEGINNING = "eyJ"  # of nearly every JWT: the start of a JSON object, encoded
+_BEGINNING = "eyJ"  # nearly every JWT begins so: the start of a JSON object, encoded
 _ALONE = "give the token alone: three parts with a dot between each two"
 
 
