@@ -15,10 +15,10 @@ from webhook.core.quota import CounterPlan
 from webhook.core.quota.pod_cost import counted
 
 _POD_RESULTS_MAX = 1024
-"""Two for each kind of Pod that is being created: as its controller sends it, and as it was rewritten."""
+"""Two entries for each kind of new Pod: as its controller sends it, and as it was rewritten."""
 
 _NAMESPACE_VALUES_MAX = 256
-"""Services as they are in Namespaces, one for each set of label values that they read."""
+"""Services with the labels of a Namespace, one entry for each set of label values that they read."""
 
 
 class CompiledService(NamedTuple):
@@ -30,12 +30,12 @@ class CompiledService(NamedTuple):
 
 
 class CompiledPolicy:
-    """A policy, ready for reviews. Immutable but for its cache of results."""
+    """A policy, ready for reviews. Immutable except for its caches."""
 
     def __init__(self, loaded: LoadedPolicy, parts: Mapping[str, CompiledService] | None = None) -> None:
-        """Compile `loaded`; `parts` are its services already compiled, by name."""
+        """Compile `loaded`. `parts`: its services by name, if they are already compiled."""
         if parts is None:
-            parts = {one.service.name: one for one in compile_services(loaded)}
+            parts = {part.service.name: part for part in compile_services(loaded)}
         self.loaded = loaded
         self.policy = loaded.policy
         self.hash = loaded.hash
@@ -44,13 +44,13 @@ class CompiledPolicy:
         """See `admission/pod_results.py`."""
         self._in_namespaces: LruCache[tuple[str, tuple[str | None, ...]], Service] = LruCache(_NAMESPACE_VALUES_MAX)
         self.matcher = Matcher(loaded.policy)
-        self.services: Mapping[str, Service] = {name: one.service for name, one in parts.items()}
-        self.plans: Mapping[str, CounterPlan] = {name: one.plan for name, one in parts.items()}
-        self.counted: Mapping[str, tuple[str, ...]] = {name: one.counted for name, one in parts.items()}
+        self.services: Mapping[str, Service] = {name: part.service for name, part in parts.items()}
+        self.plans: Mapping[str, CounterPlan] = {name: part.plan for name, part in parts.items()}
+        self.counted: Mapping[str, tuple[str, ...]] = {name: part.counted for name, part in parts.items()}
         self.overrides = loaded.overrides
 
     def in_namespace(self, service: Service, namespace_labels: Mapping[str, str]) -> Service:
-        """Return a service with the labels of a Namespace that it reads as literals."""
+        """Return a service with the Namespace labels that it reads replaced by their values."""
         if not service.namespace_keys:
             return service
         key = service.name, tuple(namespace_labels.get(label) for label in service.namespace_keys)
@@ -74,11 +74,11 @@ class CompiledPolicy:
 
 
 def compile_services(loaded: LoadedPolicy, only: Collection[str] | None = None) -> Iterator[CompiledService]:
-    """Yield the compiled services of a policy, all or `only` these, one by one: the caller may pause in between."""
+    """Yield the compiled services of a policy, all or `only` these; the caller may pause between two of them."""
     pools = {pool.name: pool for pool in loaded.policy.pools}
     open_max = breakers_open_max(loaded.policy)
-    classes = sorted(loaded.policy.sla_classes, key=lambda one: -one.priority)
-    ranks = {one.name: rank for rank, one in enumerate(classes)}
+    classes = sorted(loaded.policy.sla_classes, key=lambda sla_class: -sla_class.priority)
+    ranks = {sla_class.name: rank for rank, sla_class in enumerate(classes)}
     for service in loaded.policy.services:
         if only is not None and service.name not in only:
             continue
@@ -90,16 +90,16 @@ def compile_services(loaded: LoadedPolicy, only: Collection[str] | None = None) 
             rank=ranks[service.sla_class],
             pause=loaded.pauses.get(service.name),
         )
-        # Cached on the service.
+        # Computed here and cached on the service, so that no review computes them.
         _ = service.placement_plan, service.degraded_placement_plan, service.range_plan, service.namespace_keys
         yield CompiledService(service, plan, counted(plan))
 
 
 def changed_services(base: CompiledPolicy, loaded: LoadedPolicy, named: Collection[str]) -> set[str]:
-    """Return the services of `base` that differ in `loaded`, which is `base` under overrides of the `named` ones."""
+    """Return the services of `base` that differ in `loaded`, which is `base` with overrides of the `named` services."""
     changed = {name for name in named if name in base.services}
     if breakers_open_max(loaded.policy) != breakers_open_max(base.policy):
-        changed.update(name for name, one in base.parts.items() if one.plan.breaker is not None)
+        changed.update(name for name, part in base.parts.items() if part.plan.breaker is not None)
     return changed
 
 
@@ -108,17 +108,17 @@ def with_changed(base: CompiledPolicy, loaded: LoadedPolicy, changed: Mapping[st
     if not changed:
         return base
     parts = {**base.parts, **changed}
-    policy = replace(base.policy, services=tuple(one.service for one in parts.values()))
+    policy = replace(base.policy, services=tuple(part.service for part in parts.values()))
     return CompiledPolicy(replace(loaded, policy=policy), parts)
 
 
 def breakers_open_max(policy: Policy) -> int | None:
-    """Return how many breakers may be open at one time by breakerGuard, None without it. It is part of every plan."""
+    """Return how many breakers may be open at one time by breakerGuard; None without it. Every plan contains it."""
     guard = policy.breaker_guard
     return None if guard is None else guard.open_max(sum(map(_may_refuse, policy.services)))
 
 
 def _may_refuse(service: Service) -> bool:
-    """Whether an open breaker of the service denies Pods; breakerGuard counts only those."""
+    """Return whether an open breaker of the service denies Pods; breakerGuard counts only such breakers."""
     breaker = service.breaker
     return breaker is not None and service.modes.breaker is Mode.ENFORCE and breaker.when_open is not WhenOpen.DEGRADE

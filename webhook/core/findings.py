@@ -1,4 +1,4 @@
-"""Violations of a policy by a Pod's fields, and their stable codes. Independent of the service's modes."""
+"""Findings: violations of a policy by a Pod's fields, and their stable codes. They do not depend on modes."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class Code(StrEnum):
 
 
 class Violation(NamedTuple):
-    """One violated requirement; `owed` identifies the requirement, regardless of the Pod's actual value."""
+    """One violated requirement; `owed` identifies the requirement, whatever the Pod's actual value is."""
 
     code: Code
     field: str

@@ -1,4 +1,4 @@
-"""Caches with a bound: an LRU cache, and one that makes what it lacks."""
+"""Bounded caches: an LRU cache, and a cache that creates missing entries."""
 
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
@@ -22,11 +22,11 @@ class LruCache(Generic[_K, _V]):
         return value
 
     def peek(self, key: _K) -> _V | None:
-        """Return the value without marking it as used: the key is hashed once instead of twice."""
+        """Return the value without marking it as used, which hashes the key only once."""
         return self._kept.get(key)
 
     def keep(self, key: _K, value: _V) -> bool:
-        """Add or replace an entry; return whether another one was evicted for it."""
+        """Add or replace an entry; return whether another entry was evicted for it."""
         evicts = len(self._kept) >= self._entries_max and key not in self._kept
         if evicts:
             del self._kept[next(iter(self._kept))]
@@ -56,9 +56,9 @@ class LruCache(Generic[_K, _V]):
 
 
 class SelfFillingCache(dict[_K, _V]):
-    """Dictionary that makes what it lacks, of at most `entries_max` entries; a new one replaces the oldest.
+    """Dictionary of at most `entries_max` entries that creates missing ones; a new entry replaces the oldest.
 
-    A lookup is that of a dictionary, without a call; an entry that is replaced while in use is made again.
+    A lookup is a plain dictionary lookup; an entry that was replaced is created again at its next use.
     """
 
     def __init__(self, entries_max: int, make: Callable[[_K], _V]) -> None:

@@ -19,14 +19,14 @@ from webhook.core.policy_spec import OutcomeSource
 from webhook.core.quota import CounterPlan
 
 MOST_OUTCOMES = 10_000
-"""Per batch: what a busy gateway handles in one second."""
+"""In one batch: the requests that a busy gateway handles in one second."""
 
 LONGEST_LATENCY_SECONDS = 86_400
 MOST_LISTED = 20
 """Maximum number of refused outcomes listed in a response; the reporter can compute their total."""
 
 _LARGEST_EXACT = 1 << 53
-_LONGEST_SHOWN = 80  # characters of a value: enough to find it
+_LONGEST_SHOWN = 80  # of a value in an error: enough to find it in the batch
 _BODY = "(body)"
 _REMEDIES = {
     "service": "write the name of a service of the policy",
@@ -37,7 +37,7 @@ _REMEDIES = {
 }
 _NO_FIELD = f"the fields are {', '.join(_REMEDIES)}"
 _NO_LIST = f"send a JSON list of at most {MOST_OUTCOMES} outcomes"
-# A field's name may contain this pattern, too: only the last match, up to the end, is from the library.
+# A field's name may contain this pattern too; only the last match, at the end, is the library's.
 _PLACED = re.compile(r"(.*) - at `\$\[(\d+)\](?:\.(\w+))?`", re.DOTALL)
 _OF_AN_OBJECT = re.compile("Object (contains unknown|missing required) field `(.*)`", re.DOTALL)
 
@@ -57,7 +57,7 @@ class Pushed(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
 
 
 class Refusal(StrEnum):
-    """Reason for refusing an outcome. It is not disclosed to the reporter, as it would reveal other services."""
+    """Reason for refusing an outcome. The reporter does not get it: it would reveal other services."""
 
     NO_SERVICE = "noService"
     NOT_PUSHED = "notPushed"
@@ -94,7 +94,7 @@ def decode(body: bytes) -> tuple[Pushed, ...]:
 
 
 def refusal(service: Service | None, client_id: str) -> Refusal | None:
-    """Return why a reporter may not push outcomes for a service (None: not in the policy); None if it may."""
+    """Return why a reporter may not push outcomes for a service, None if it may. No `service`: not in the policy."""
     if service is None:
         return Refusal.NO_SERVICE
     outcomes = service.breaker.outcomes if service.breaker is not None else None
@@ -104,7 +104,7 @@ def refusal(service: Service | None, client_id: str) -> Refusal | None:
 
 
 def refused(index: int, service: str, client_id: str) -> RefusedOutcome:
-    """Return a refused outcome for the response: the same text for every reason."""
+    """Return a refused outcome for the response, whose text is the same for every reason."""
     remedy = "check the name, or have the policy list it in breaker.outcomes.reporters"
     return RefusedOutcome(index, service, f"no service of this name accepts outcomes from {client_id!r}: {remedy}")
 
@@ -119,7 +119,7 @@ def _no_json(error: Exception) -> BadOutcomesError:
 
 
 def _in_words(error: str, body: bytes) -> str:
-    """Return `path: value: reason: remedy`: the library names the place, but not the value."""
+    """Return `path: value: reason: remedy`: the library's error has the place, but not the value."""
     placed = _PLACED.fullmatch(error)
     if placed is None:
         return f"{_BODY}: {error}: {_NO_LIST}"
@@ -130,7 +130,7 @@ def _in_words(error: str, body: bytes) -> str:
     try:
         entry = _entries.decode(body)[index]
         value = entry if not field else _fields.decode(entry).get(field)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:  # not JSON after the first error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:  # the rest of the body is not JSON
         raise _no_json(broken) from None
     path = written_path((index, field) if field else (index,))
     return f"{path}: {_shown(value)}: {reason}: {_REMEDIES.get(field, _NO_FIELD)}"
@@ -145,10 +145,10 @@ def _shown(value: Raw | None) -> str:
 
 
 SLOT_US = 100_000
-"""The shortest interval of a policy. Slots are aligned like intervals: an interval of 1s contains ten whole slots."""
+"""The shortest interval of a policy. Slots are aligned as intervals are: an interval of 1s has ten whole slots."""
 
 MOST_WAITING = 20_000
-"""Two batches of outcomes with Pod uids, or all services of the largest policy for 400 ms."""
+"""Enough for two batches of outcomes with Pod uids, or for all services of the largest policy for 400 ms."""
 
 
 class Sum(Struct, gc=False):
@@ -168,8 +168,8 @@ class Sum(Struct, gc=False):
     def outcomes(self, now_us: int) -> Outcomes:
         """Return the sum with its age, measured from the middle of its slot.
 
-        The store has its own clock, so its intervals may begin anywhere in a slot. Measured from the middle, no outcome
-        is more than 50 ms off its arrival; if the clocks agree within 50 ms, all of them count in their interval.
+        The store has its own clock, so its intervals may begin anywhere in a slot. Measured from the middle, the age of
+        an outcome is wrong by at most 50 ms; if the clocks agree within 50 ms, each outcome counts in its interval.
         """
         age_us = max(0, now_us - self.slot * SLOT_US - SLOT_US // 2)
         return Outcomes(self.succeeded, self.failed, self.latency_us, self.uid, self.generation, age_us)
@@ -190,7 +190,7 @@ class Dropped(NamedTuple):
 
 
 class _Service(NamedTuple):
-    """Pending sums of one service: all in order of arrival, and by slot and generation those that can still grow."""
+    """Pending sums of one service: all in order of arrival, and those that can still grow by slot and generation."""
 
     plan: CounterPlan
     order: deque[Sum]
@@ -200,8 +200,8 @@ class _Service(NamedTuple):
 class Sums:
     """Pending sums of all services. Beyond `most` sums, the service with the most pending sums loses its oldest.
 
-    So a push never costs another service a sum if that one has at most as many pending sums as the pushing service, or
-    at most an even share of `most`.
+    So a push never drops a sum of another service that has no more pending sums than the pushing service, or no more
+    than an even share of `most`.
     """
 
     def __init__(self, most: int = MOST_WAITING) -> None:
@@ -209,54 +209,54 @@ class Sums:
         self._waiting: dict[tuple[str, str], _Service] = {}
         self._count = 0
         self._alike: dict[int, dict[tuple[str, str], _Service]] = {}
-        """Services by their number of pending sums, to find one with the most."""
+        """Services by their number of pending sums, to find a service with the most."""
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, plan: CounterPlan, outcomes: Sequence[Pushed], at_us: int) -> list[Dropped]:
-        """Add outcomes of one service that arrived at `at_us`; return what was dropped to make room."""
+        """Add outcomes of one service that arrived at `at_us`; return the outcomes that were dropped to make room."""
         slot, service = at_us // SLOT_US, self._waiting.get(plan.key)
         if service is None:
             service = self._waiting[plan.key] = _Service(plan, deque(), {})
         for outcome in outcomes:
-            of = service.summed.get((slot, outcome.generation)) if outcome.uid is None else None
-            if of is None:
-                of = Sum(slot, outcome.generation, outcome.uid)
-                self._append(service, of)
+            total = service.summed.get((slot, outcome.generation)) if outcome.uid is None else None
+            if total is None:
+                total = Sum(slot, outcome.generation, outcome.uid)
+                self._append(service, total)
             if outcome.ok:
-                of.succeeded += 1
+                total.succeeded += 1
             else:
-                of.failed += 1
-            of.latency_us += round(outcome.latency * 1_000_000)
+                total.failed += 1
+            total.latency_us += round(outcome.latency * 1_000_000)
         return [self._drop(service) for _ in range(self._count - self._most)]
 
     def take(self, most_each: int = MOST_WAITING, before_slot: int | None = None) -> list[PendingOutcomes]:
         """Remove and return the oldest sums of each service, at most `most_each`, of slots before `before_slot`."""
-        taken = [
+        popped = [
             PendingOutcomes(service.plan, self._pop(service, most_each, before_slot))
             for service in tuple(self._waiting.values())
         ]
-        return [waiting for waiting in taken if waiting.sums]
+        return [pending for pending in popped if pending.sums]
 
     def take_of(self, plan: CounterPlan) -> list[Sum]:
         """Remove and return all sums of one service."""
         service = self._waiting.get(plan.key)
         return [] if service is None else self._pop(service, MOST_WAITING, None)
 
-    def _append(self, service: _Service, of: Sum) -> None:
-        service.order.append(of)
-        if of.uid is None:
-            service.summed[of.slot, of.generation] = of
+    def _append(self, service: _Service, total: Sum) -> None:
+        service.order.append(total)
+        if total.uid is None:
+            service.summed[total.slot, total.generation] = total
         self._resized(service, 1)
 
     def _pop(self, service: _Service, most: int, before_slot: int | None) -> list[Sum]:
         order, popped = service.order, list[Sum]()
         while order and len(popped) < most and (before_slot is None or order[0].slot < before_slot):
-            of = order.popleft()
-            popped.append(of)
-            if of.uid is None:
-                del service.summed[of.slot, of.generation]
+            total = order.popleft()
+            popped.append(total)
+            if total.uid is None:
+                del service.summed[total.slot, total.generation]
         if popped:
             self._resized(service, -len(popped))
         return popped
@@ -278,5 +278,5 @@ class Sums:
     def _drop(self, pusher: _Service) -> Dropped:
         most = max(self._alike)
         service = pusher if len(pusher.order) == most else next(iter(self._alike[most].values()))
-        [of] = self._pop(service, 1, None)
-        return Dropped(service.plan.service, of.count)
+        [dropped] = self._pop(service, 1, None)
+        return Dropped(service.plan.service, dropped.count)

@@ -1,8 +1,9 @@
 """Overload detector: decides from the latest reviews whether a server is overloaded, by its limits.
 
-Gated Pods are no measure: their reviews are fast because they skip the work. Therefore some Pods are probes, which are
-judged as usual. The overload ends when reviews have been below the limits for a whole window. If it soon returns, this
-time doubles, up to eight windows: else full load would return every few seconds to a server that cannot carry it.
+Reviews of gated Pods do not measure load: they are fast because they skip the work. Therefore some Pods are probes,
+which are judged as usual. The overload ends when reviews have been below the limits for a whole window. If it soon
+returns, this time doubles, up to eight windows: otherwise full load would return every few seconds to a server that
+cannot carry it.
 """
 
 from collections import deque
@@ -13,7 +14,7 @@ from msgspec import Struct
 
 
 class OverloadCause(StrEnum):
-    """What exceeds its limit, as the metric names it."""
+    """The limit that is exceeded, as the metric names it."""
 
     LATENCY = "latency"
     FAILURES = "failures"
@@ -24,7 +25,8 @@ class OverloadCause(StrEnum):
 class OverloadLimits(Struct, frozen=True):
     """Limits on the reviews of a trailing window.
 
-    A server becomes overloaded only if at least `bad_min` of them were too slow, or failed: a few at night are none.
+    A server becomes overloaded only if at least `bad_min` of them were too slow, or failed: with few reviews, as at
+    night, single slow ones are no overload.
     """
 
     p99_ns: int = 800_000_000
@@ -35,10 +37,10 @@ class OverloadLimits(Struct, frozen=True):
 
 
 SLICES = 10
-"""Slices of a window; `advance` is called once for each."""
+"""Slices in a window; `advance` is called once for each."""
 _PROBE_EVERY = 10
 _PROBE_SLICES = 2
-"""One candidate of ten is a probe, and at least one in so many slices."""
+"""One candidate in ten is a probe, and at least one in this number of slices."""
 _BACKOFF_MAX = 8
 
 
@@ -49,7 +51,7 @@ class OverloadDetector:
         self._limits = limits
         self._window = ReviewWindow(limits, SLICES)
         self.passed = 0
-        """Reviews of this slice that neither failed nor were too slow. An observer counts them here, without a call."""
+        """Reviews of this slice that neither failed nor were too slow. An observer increments it directly."""
         self.causes: Mapping[OverloadCause, str] = {}
         """Why the server is overloaded, as text for people; empty if it is not."""
         self.since_us = 0
@@ -62,11 +64,11 @@ class OverloadDetector:
 
     @property
     def is_busy(self) -> bool:
-        """Whether reviews exceed their limits, so that Pods are gated; an absent store alone is no reason."""
+        """Whether reviews exceed their limits, so that Pods are gated. An unavailable store alone does not count."""
         return OverloadCause.LATENCY in self.causes or OverloadCause.FAILURES in self.causes
 
     def reviewed(self, duration_ns: int, *, has_failed: bool) -> None:
-        """Count a review of any Pod that was judged; `passed` takes those that need no more than a count."""
+        """Count the review of a judged Pod; `passed` counts those that neither failed nor were too slow."""
         current = self._window.current
         current.reviews += 1
         if has_failed:
@@ -84,7 +86,7 @@ class OverloadDetector:
         return True
 
     def advance(self, now_us: int, store_trouble: str) -> bool:
-        """End a slice; return whether the causes have changed. `store_trouble`: why the store gives no answer."""
+        """End a slice; return whether the causes have changed. `store_trouble`: why the store does not respond."""
         self._window.current.reviews += self.passed
         self.passed = 0
         self._window.next()
@@ -107,7 +109,7 @@ class OverloadDetector:
         return {cause: text for cause, text in found.items() if text}
 
     def _least(self, cause: OverloadCause) -> int:
-        """Return how many bad reviews count: of an overload each one, as few are measured."""
+        """Return the minimum number of bad reviews: one during an overload, in which few reviews are measured."""
         return 1 if cause in self.causes else self._limits.bad_min
 
     def _enter(self, excess: dict[OverloadCause, str], now_us: int) -> None:
@@ -130,12 +132,12 @@ class OverloadDetector:
 
 
 _SLOW_PERCENT = 1
-"""The P99 is above a limit if a larger part of the reviews is."""
+"""The P99 is above a limit if more than this percentage of the reviews is."""
 _SECOND_NS = 1_000_000_000
 
 
 class ReviewSlice:
-    """Counts of one slice. They are changed with every review: nothing is computed here."""
+    """Counts of one slice. Every review changes them, so nothing is computed here."""
 
     __slots__ = ("failed", "gated", "reviews", "slow_ns")
 
@@ -149,7 +151,7 @@ class ReviewSlice:
 
 
 class ReviewWindow:
-    """The last `slices` slices, and the current one, which `next` ends."""
+    """The last `slices` slices, and the current slice, which `next` ends."""
 
     def __init__(self, limits: OverloadLimits, slices: int) -> None:
         self._limits = limits
@@ -171,7 +173,7 @@ class ReviewWindow:
         return not self.reviews and any(part.gated for part in self._ended)
 
     def excess_latency(self, least: int) -> str:
-        """Return by how much the P99 is too high, "" if it is not, or if fewer than `least` reviews were too slow."""
+        """Return how far the P99 is above its limit; "" if it is not, or for fewer than `least` slow reviews."""
         slow_ns = sorted(duration for part in self._ended for duration in part.slow_ns)
         reviews, limits = self.reviews, self._limits
         if len(slow_ns) < least or 100 * len(slow_ns) <= _SLOW_PERCENT * reviews:
@@ -180,7 +182,7 @@ class ReviewWindow:
         return f"P99 of reviews {_shown(p99_ns)} above {_shown(limits.p99_ns)} over {_shown(limits.window_us * 1000)}"
 
     def excess_failures(self, least: int) -> str:
-        """Return by how much too many reviews failed, "" if not, or if fewer than `least` did."""
+        """Return how far the failures are above their limit; "" if they are not, or fewer than `least`."""
         failed, reviews, limits = sum(part.failed for part in self._ended), self.reviews, self._limits
         if failed < least or failed <= limits.failure_share * reviews:
             return ""

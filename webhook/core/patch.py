@@ -25,7 +25,7 @@ class Patch(tuple[PatchOperation, ...]):  # noqa: SLOT001  cached_property keeps
 
     @cached_property
     def encoded(self) -> Raw:
-        """The patch as a response has it, JSON in base64; Pods of one controller share it."""
+        """The patch as encoded in a response: JSON in base64. Pods of one controller share it."""
         return Raw(_encoder.encode(_encoder.encode(self)))
 
 
@@ -98,7 +98,7 @@ def tokens_of(path: str) -> tuple[str, ...]:
 
 
 def set_keys(path: tuple[str, ...], existing: dict[str, str] | None, wanted: dict[str, str]) -> list[PatchOperation]:
-    """Return the operations that set the `wanted` entries of a map: the whole map if there is none, else by key."""
+    """Return the operations that set the `wanted` entries of a map, or add the whole map if there is none."""
     if existing is None:
         return [add(wanted, *path)] if wanted else []
     return [

@@ -1,4 +1,4 @@
-"""Text from outside as people may see it: without characters that move a cursor, hide, reorder or begin a line."""
+"""Plain text: text from outside, without characters that move the cursor, hide or reorder text, or begin a line."""
 
 import re
 from collections.abc import Callable
@@ -11,21 +11,21 @@ from msgspec import Struct, structs
 _T = TypeVar("_T")
 _DELETE = "\x7f"
 _RUN = re.compile(r"[^\n -~]+")
-"""Characters beyond those of a line of ASCII: large documents have few."""
+"""Characters other than printable ASCII and line breaks; large documents have few of them."""
 
 
 def printable(text: str) -> str:
-    """Return a text on one line, each character that is not printable as its escape."""
-    return text if text.isprintable() else "".join(one if one.isprintable() else _escape(one) for one in text)
+    """Return a text on one line, with each unprintable character escaped."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
 def printable_lines(text: str) -> str:
-    """Return a text of several lines, each of them printable."""
+    """Return a text of several lines, with the unprintable characters of each escaped."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def printable_document(value: _T) -> _T:
-    """Return a document with all its texts printable, keys included: a page cleans once what it shows."""
+    """Return a document with all its texts escaped, keys included, so that a page needs to do it only once."""
     return cast("_T", _cleaned(value))
 
 
@@ -49,14 +49,14 @@ def _cleaned(value: Any) -> Any:
 
 
 def printable_json(text: str) -> str:
-    """Return JSON with each character in its texts that is not printable escaped: it means the same."""
-    if text.isascii() and _DELETE not in text:  # encoders of JSON escape the other controls
+    """Return JSON of the same meaning, with each unprintable character in its texts escaped."""
+    if text.isascii() and _DELETE not in text:  # JSON encoders escape the other control characters
         return text
     return _RUN.sub(partial(_escaped, _json_escape), text)
 
 
 def printable_yaml(text: str) -> str:
-    """Return YAML with each character that is not printable escaped; such texts must stand in double quotes."""
+    """Return YAML with each unprintable character escaped; texts with such characters must be in double quotes."""
     return _RUN.sub(partial(_escaped, _yaml_escape), text)
 
 
@@ -66,20 +66,20 @@ def _escaped(escape: Callable[[str], str], run: re.Match[str]) -> str:
 
 @lru_cache(maxsize=1024)  # the records of a page repeat their names
 def _escaped_run(escape: Callable[[str], str], found: str) -> str:
-    return found if found.isprintable() else "".join(one if one.isprintable() else escape(one) for one in found)
+    return found if found.isprintable() else "".join(c if c.isprintable() else escape(c) for c in found)
 
 
-def _escape(one: str) -> str:
-    code = ord(one)
-    return f"\\x{code:02x}" if code <= 0xFF else _yaml_escape(one)  # noqa: PLR2004  two digits
+def _escape(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code <= 0xFF else _yaml_escape(character)  # noqa: PLR2004  two digits
 
 
-def _yaml_escape(one: str) -> str:
-    code = ord(one)
+def _yaml_escape(character: str) -> str:
+    code = ord(character)
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004  four digits
 
 
-def _json_escape(one: str) -> str:
-    """Return the escape of JSON, of two parts beyond four digits."""
-    units = one.encode("utf-16-be", "surrogatepass")
+def _json_escape(character: str) -> str:
+    """Return the JSON escape; a character beyond four digits takes two parts."""
+    units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

@@ -1,4 +1,4 @@
-"""ConfigMaps with Podgate's documents: their names, and the document in one."""
+"""ConfigMaps with Podgate's documents: their names, and how a document is read from one."""
 
 from collections.abc import Mapping
 
@@ -37,7 +37,7 @@ class NoDocumentError(Exception):
 
 
 def document_of(config_map: ConfigMap, key: str = KEY) -> bytes:
-    """Return the document's bytes, over which its hash is computed."""
+    """Return the document as bytes, of which its hash is computed."""
     text = (config_map.data or {}).get(key)
     if text is not None:
         return text.encode()

@@ -14,7 +14,7 @@ _IDENTITY = frozenset({"name", "match"})
 """Fields that every service writes as a whole."""
 
 ATOMIC = frozenset({"podSelector", "namespaceSelector", "labelSelector", "to"})
-"""LabelSelectors, which are replaced as a whole: a merged one would mean something else."""
+"""LabelSelectors, which are replaced as a whole: a merged selector would mean something else."""
 
 ATOMIC_IN_0_1 = ATOMIC | {"affinity", "hard"}
 """Fields that version 0.1.0 replaced as a whole."""
@@ -42,7 +42,7 @@ def with_defaults(document: Node, atomic: frozenset[str] = ATOMIC) -> Node:
 
 
 def _merged(base: dict[str, Node], patch: Node, atomic: frozenset[str], field: str = "") -> Node:
-    """Return `base` patched. A null that removes nothing changes nothing; one in an atomic field is the schema's."""
+    """Return `base` patched. A null without a default changes nothing; the schema reports a null in an atomic field."""
     if not isinstance(patch.value, dict) or (not base and not has_null(patch)):
         return patch
     result = dict(base)
@@ -50,7 +50,7 @@ def _merged(base: dict[str, Node], patch: Node, atomic: frozenset[str], field: s
         replaced = _same_key(base, key, field)
         below = base.get(replaced)
         if below is not None and (node.value is None or replaced != key):
-            result.pop(replaced, None)  # gone if the service writes the resource under both of its names
+            result.pop(replaced, None)  # removed if the service writes the resource under both names
         is_identity = not field and key in _IDENTITY
         if is_identity or (key in atomic and node.value is not None):
             result[key] = node
@@ -74,11 +74,9 @@ def _same_key(base: dict[str, Node], key: str, field: str) -> str:
 
 
 def merge_advice(document: Node) -> Iterator[Problem]:
-    """Yield a warning where a service replaces a part of a default limit or affinity, and the rest still applies.
+    """Warn of a service that replaces a part of a default limit or affinity, the rest of which still applies.
 
-    And where a null removes nothing: what its key should have had may be missing.
-
-    `document`: as it is written, valid.
+    Warn also of a null that removes nothing: it may stand for a forgotten value. `document`: valid, before the merge.
     """
     services = _at(document, ("services",))
     if services is not None and isinstance(services.value, list):
@@ -127,7 +125,7 @@ def _at(node: Node, path: tuple[str, ...]) -> Node | None:
 
 
 def _leaves(node: Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Node]]:
-    """Yield the values that a merge replaces, with their paths; a resource under its full name."""
+    """Yield the values that a merge replaces, with their paths; each resource with its full name."""
     if not isinstance(node.value, dict):
         yield path, node
         return

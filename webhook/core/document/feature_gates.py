@@ -28,7 +28,7 @@ class Purpose(StrEnum):
         return cls.SERVE_ALONE if alone else cls.SERVE
 
 
-# An extender reads its own stanzas only: what a server lacks is not its concern.
+# An extender reads only its own stanzas, so limits of a server do not matter to it.
 _OFFLINE = frozenset({Purpose.REVIEW, Purpose.REPLAY, Purpose.SCHEDULE})
 # `lint` does not know the setup of `serve`, and assumes that it supports the stanza.
 _WITH_A_CLUSTER = _OFFLINE | {Purpose.LINT, Purpose.SERVE, Purpose.SERVE_IN_PROCESS}
@@ -96,5 +96,5 @@ def objections(document: DocumentPart, purpose: Purpose) -> Iterator[Problem]:
 
 
 def _problem(part: DocumentPart, stanza: Stanza) -> Problem:
-    """Return the problem at the value, if only this value is affected, else at the field."""
+    """Return the problem, at the value if only this value is affected, otherwise at the field."""
     return part.wrong_field(*stanza.lacks) if stanza.word is None else part.wrong(*stanza.lacks)

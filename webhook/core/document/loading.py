@@ -43,12 +43,12 @@ def load(raw: bytes, purpose: Purpose) -> LoadResult:
 
 
 def load_again(raw: bytes) -> LoadedPolicy:
-    """Return a policy that a server has already loaded, without the proof. DocumentError: it is no valid document."""
+    """Return a policy that a server has already loaded, without the proof. DocumentError: it is invalid."""
     return LoadedPolicy(load_unproved(raw, None).policy, _hash(raw))
 
 
 def load_effective(raw: bytes, purpose: Purpose | None) -> EffectiveDocument:
-    """Return the merged document, proved. Without a purpose, unsupported stanzas are accepted."""
+    """Return the merged document after its proof. Without a purpose, unsupported stanzas are accepted."""
     effective = load_unproved(raw, purpose)
     proof = prove(effective.policy)
     if proof.flaws:
@@ -96,7 +96,7 @@ def _of_a_template(raw: bytes) -> list[Problem]:
 
 
 def _policy(document: Node) -> Policy:
-    """Return the document as types, without `defaults`, which are merged."""
+    """Return the document as types, without `defaults`, which are already merged."""
     fields = document.value if isinstance(document.value, dict) else {}
     kept = {key: node for key, node in fields.items() if key != "defaults"}
     return converted(replace(document, value=kept), Policy)

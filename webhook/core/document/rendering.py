@@ -14,7 +14,7 @@ from webhook.core.document.yaml.problems import Path, written_path
 from webhook.core.kubernetes.quantity import Number
 from webhook.core.policy_spec import OutcomeSource
 
-# Text to every YAML parser of any version; the second half is for durations and percentages.
+# Strings that no YAML parser reads as another type; the last alternative is for durations and percentages.
 _PLAIN = re.compile(r"[A-Za-z_][\w./*%@+-]+|[A-MO-XZa-mo-xz]|[1-9]\d*[A-Za-z%]+", re.ASCII)
 _COMMENT_COLUMN = 48
 
@@ -52,7 +52,7 @@ def render(raw: bytes, service: str | None = None) -> SourcedValue | None:
     policy = msgspec.to_builtins(effective.policy, enc_hook=_builtin)
     if service is None:
         return _sourced(policy, effective.document)
-    names = [shown["name"] for shown in policy["services"]]
+    names = [entry["name"] for entry in policy["services"]]
     if service not in names:
         return None
     index = names.index(service)
@@ -60,12 +60,12 @@ def render(raw: bytes, service: str | None = None) -> SourcedValue | None:
 
 
 def _builtin(value: object) -> float | str:
-    """Return an amount as it is written in a document."""
+    """Return an amount as a document has it."""
     return float(value) if isinstance(value, Number) else str(value)
 
 
 def _sourced(value: Any, node: Node | None) -> SourcedValue:
-    """Join effective values with their sources. Absent values, and those empty by default, are left out."""
+    """Join effective values with their sources, without absent values and those that are empty by default."""
     source = _source(node) if node is not None else BUILT_IN
     below = node.value if node is not None else None
     if isinstance(value, dict):

@@ -13,7 +13,7 @@ Schema = dict[str, Any]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MOST_ITEMS = 1000
-"""Limit of lists whose type sets none: rules compare entries with each other."""
+"""Limit of lists whose type sets none: rules compare each entry with the others."""
 
 _REF = "#/$defs/"
 
@@ -28,7 +28,7 @@ EDITOR_PATTERNS = {
     rf"|requests\.{_DOMAIN_PATTERN}/{_NAME_PATTERN})$",
     "container-resource": rf"^({_COMPUTE_PATTERN}|hugepages-{_NAME_PATTERN}|{_DOMAIN_PATTERN}/{_NAME_PATTERN})$",
 }
-"""Patterns by format for editors, which do not know the formats. A value of the format has the pattern."""
+"""Patterns by format for editors, which do not know the formats. Each value of a format matches its pattern."""
 
 
 def _of_our_types(kind: type) -> Schema:
@@ -75,8 +75,8 @@ def _partial(definitions: Schema, name: str, suffix: str, *, nullable: bool) -> 
             inner = schema.get("$ref", "").removeprefix(_REF)
             part = schema
             if "properties" in definitions.get(inner, {}) and field not in ATOMIC:
-                own_words = {key: value for key, value in schema.items() if key == "description"}
-                part = own_words | _partial(definitions, inner, suffix, nullable=nullable)
+                description = {key: value for key, value in schema.items() if key == "description"}
+                part = description | _partial(definitions, inner, suffix, nullable=nullable)
             if nullable and isinstance(schema.get("additionalProperties"), dict):
                 entries = _partial_entries(definitions, schema["additionalProperties"], suffix)
                 part = {**schema, "additionalProperties": _or_null(entries)}
@@ -103,7 +103,7 @@ def _or_null(schema: Schema) -> Schema:
 def _definitions() -> Schema:
     """Return all definitions; `Policy` is the merged document, `Document` the written one."""
     made: Schema = _strict(msgspec.json.schema(Policy, schema_hook=_of_our_types))["$defs"]
-    # Nested null defaults of the types also mean absent.
+    # A default of null means that the field is absent, also in nested types.
     _partial(made, "Service", "Defaults", nullable=False)
     for field in NO_DEFAULT:
         del made["ServiceDefaults"]["properties"][field]
@@ -170,7 +170,7 @@ def closed(kind: Any) -> Schema:
 
 
 def _resolved(whole: Schema, definitions: Schema) -> Schema:
-    """Inline all references: validation is faster."""
+    """Inline all references, which makes validation faster."""
 
     def resolved(schema: Any) -> Any:
         if isinstance(schema, list):

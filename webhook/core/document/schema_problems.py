@@ -1,4 +1,4 @@
-"""Schema problems: all violations of the JSON Schema as messages for the user, with the invalid fields."""
+"""Schema problems: each violation of the JSON Schema as a message for the user, with the invalid fields."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -43,7 +43,7 @@ def _wrong_type(found: SchemaViolation) -> Iterator[SchemaProblem]:
 def _wrong_word(found: SchemaViolation) -> Iterator[SchemaProblem]:
     node, path, type_name = found.node, found.path, found.schema.get("type")
     if type_name is not None and not is_of_type(node.value, type_name):
-        return  # reported by _wrong_type
+        return  # the keyword `type` reports it
     words = [str(word) or '""' for word in found.wanted]
     choice = listed(words)
     if isinstance(node.value, bool):
@@ -104,7 +104,7 @@ def _bad_format(found: SchemaViolation) -> Iterator[SchemaProblem]:
 def _out_of_range(found: SchemaViolation) -> Iterator[SchemaProblem]:
     type_name = found.schema.get("type")
     if isinstance(type_name, str) and not is_of_type(found.node.value, type_name):
-        return  # reported by _wrong_type
+        return  # the keyword `type` reports it
     below, bound = found.keyword == "minimum", found.wanted
     reason, remedy = (f"below {bound}", "least") if below else (f"above {bound}", "most")
     yield SchemaProblem(found.node.problem(reason, f"write at {remedy} {bound}"), found.path)

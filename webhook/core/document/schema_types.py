@@ -1,4 +1,4 @@
-"""Types of the schema: why a value is of the wrong one, and what to write instead."""
+"""Values of a wrong type: the reason, and what to write instead."""
 
 from webhook.core.document.formats import FormatError, check, fits
 from webhook.core.document.schema_validation import SchemaViolation

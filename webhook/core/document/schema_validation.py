@@ -39,7 +39,7 @@ class SchemaViolation(NamedTuple):
 
 
 Check = Callable[[Node, Path, list[SchemaViolation]], None]
-"""Appends the violations of a value at a path."""
+"""Function that appends the violations of a value at a path."""
 
 
 def is_of_type(value: object, name: str) -> bool:
@@ -52,8 +52,8 @@ def validator(schema: Schema) -> Check:
     checks = [_KEYWORDS[keyword](schema) for keyword in schema]
 
     def check(node: Node, path: Path, found: list[SchemaViolation]) -> None:
-        for one in checks:
-            one(node, path, found)
+        for check_keyword in checks:
+            check_keyword(node, path, found)
 
     return check
 
@@ -97,9 +97,9 @@ def _properties(schema: Schema) -> Check:
     def check(node: Node, path: Path, found: list[SchemaViolation]) -> None:
         if isinstance(node.value, dict):
             for name, inner in node.value.items():
-                one = checks.get(name)
-                if one is not None:
-                    one(inner, (*path, name), found)
+                check_property = checks.get(name)
+                if check_property is not None:
+                    check_property(inner, (*path, name), found)
 
     return check
 

@@ -1,8 +1,6 @@
 """AdmissionReview v1: the request's envelope decoded, its objects left as raw JSON, and the response encoded.
 
-Source: k8s.io/api/admission/v1. Unknown fields are skipped: a newer API server may send more.
-
-Source: k8s.io/api/admission/v1.
+Unknown fields are skipped: a newer API server may send more. Source: k8s.io/api/admission/v1.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -163,15 +161,15 @@ def respond(
 ) -> bytes:
     """Return the encoded AdmissionReview; any status but ALLOWED denies. `patch` is a JSON Patch in base64, in JSON.
 
-    `has_lines`: the message has several lines; else a line break in it is a tenant's, and is escaped.
+    `has_lines`: the message has several lines; otherwise a line break in it is from a tenant, and is escaped.
     """
     denial = None if status is ALLOWED else _denial(status, printable_lines if has_lines else printable)
     kind = None if patch is None else "JSONPatch"
-    shown = tuple(map(printable, warnings)) if warnings else None  # the API server drops one with a control character
-    response = _Response(uid, denial is None, kind, patch, denial, shown, audit or None)
+    escaped = tuple(map(printable, warnings)) if warnings else None  # the API server drops control characters
+    response = _Response(uid, denial is None, kind, patch, denial, escaped, audit or None)
     return _encode(_Review(API_VERSION, KIND, response))
 
 
-def _denial(status: ResponseStatus, cleaned: Callable[[str], str]) -> _Status:
+def _denial(status: ResponseStatus, escape: Callable[[str], str]) -> _Status:
     details = None if status.retry_after_seconds is None else _Details(status.retry_after_seconds)
-    return _Status(status.code, status.reason, cleaned(status.message), details)
+    return _Status(status.code, status.reason, escape(status.message), details)

@@ -1,4 +1,4 @@
-"""Controllers: the workload kinds, their Pod templates, and owners, trusted if Kubernetes made the request."""
+"""Controllers: the workload kinds, their Pod templates, and the owners of Pods, trusted only from Kubernetes itself."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -26,12 +26,12 @@ class WorkloadKind(NamedTuple):
 
     @property
     def owner_kind(self) -> str:
-        """The kind that the Pods are said to belong to: a CronJob's are those of its Jobs."""
+        """The kind that the policy calls the owner of the Pods: Job for a CronJob."""
         return "Job" if self.kind == "CronJob" else self.kind
 
     @property
     def makes(self) -> str:
-        """The kind of the controllers that it makes, "" if it creates its Pods itself."""
+        """The kind of the controllers that it creates, "" if it creates its Pods itself."""
         return self.maker or ("" if self.owner_kind == self.kind else self.owner_kind)
 
     @property
@@ -95,18 +95,18 @@ def owner_kind(user: str, pod: Pod) -> str:
 
 
 def claimed_owner_kind(references: Iterable[OwnerReference] | None, labels: Mapping[str, str] | None) -> str:
-    """Return the kind of the workload that an existing Pod names as its controller, "" of another API group.
+    """Return the kind of the workload that an existing Pod names as its controller, "" if its API group is another.
 
-    A tenant can write it.
+    A tenant can write this name.
     """
-    owner = next((one for one in references or () if one.controller), None)
+    owner = next((reference for reference in references or () if reference.controller), None)
     if owner is None or _GROUPS.get(owner.kind) != owner.api_version.rpartition("/")[0]:
         return ""
     return _kind(owner, labels or {})
 
 
 def _kind(owner: OwnerReference, labels: Mapping[str, str]) -> str:
-    """Return the owner's kind; a ReplicaSet is its Deployment's if its name ends with the label that those write."""
+    """Return the owner's kind; Deployment for a ReplicaSet whose name ends with the label that Deployments write."""
     of_template = labels.get(_TEMPLATE_HASH, "")
     if owner.kind == "ReplicaSet" and of_template and owner.name.endswith(f"-{of_template}"):
         return "Deployment"

@@ -1,4 +1,4 @@
-"""Label constraints: the expressions of a selector combined per label, also where a label's value is not known yet."""
+"""Label constraints: the expressions of a selector combined by label, and labels whose value is not known yet."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,8 @@ from webhook.core.kubernetes.types import LabelSelector, NodeRequirement, Requir
 class UnresolvedLabel(Struct, frozen=True, gc=False):
     """The values that a label may have. `sample` is its value in a simulated Pod.
 
-    With `numbers` the value is `prefix` and one of these, and each of them occurs; else it matches `pattern`.
+    With `numbers` the value is `prefix` and one of these numbers, and each of them occurs; otherwise it matches
+    `pattern`.
     """
 
     sample: str
@@ -41,7 +42,7 @@ _INT64 = 2**63
 
 
 class Constraint(Struct, frozen=True, gc=False):
-    """All requirements on one label. `allowed` None: any value. Gt and Lt (nodes only) require a whole number."""
+    """All requirements on one label. `allowed`: None for any value. Gt and Lt (nodes only) require a whole number."""
 
     present: bool = False
     absent: bool = False
@@ -51,7 +52,7 @@ class Constraint(Struct, frozen=True, gc=False):
     below: int | None = None
 
     def narrowed(self, operator: str, values: frozenset[str]) -> "Constraint":
-        """Add one expression. An unknown operator is ignored."""
+        """Return the constraint with one more expression. An unknown operator is ignored."""
         if operator == "In" and self is ANYTHING:  # most labels occur in one expression
             return Constraint(present=True, allowed=values)
         match operator:
@@ -78,7 +79,7 @@ class Constraint(Struct, frozen=True, gc=False):
 
     def _bounded(self, operator: str, values: frozenset[str]) -> "Constraint":
         bound = integer(next(iter(values))) if len(values) == 1 else None
-        if bound is None:  # not a number: the scheduler matches no node
+        if bound is None:  # without a number the scheduler matches no node
             return replace(self, present=True, allowed=frozenset())
         if operator == "Gt":
             return replace(self, present=True, above=bound if self.above is None else max(self.above, bound))
@@ -144,7 +145,7 @@ def constraints_of(expressions: Iterable[Requirement | NodeRequirement]) -> Cons
 
 
 def _together(expressions: Sequence[Requirement | NodeRequirement]) -> Constraint:
-    """Combine the expressions on one label. A tenant may write any number: lists of values are joined once."""
+    """Combine the expressions on one label. A tenant may write any number of them, so value lists are joined first."""
     if len(expressions) == 1:
         return ANYTHING.narrowed(expressions[0].operator, frozenset(expressions[0].values or ()))
     found, denied, allowed = ANYTHING, set[str](), None
@@ -175,7 +176,7 @@ def imply(narrow: Constraints, wide: Constraints) -> bool:
 
 
 def covering_patterns(name: str) -> list[str]:
-    """Return every pattern that matches all that `name` matches, widest first. `name` is a name, `START*` or `*END`."""
+    """Return every pattern that covers `name`, widest first. `name` is a name, `START*` or `*END`."""
     start, star, end = name.partition("*")
     end = end if star else start
     prefixes = [f"{start[:length]}*" for length in range(1, len(start) + 1)]

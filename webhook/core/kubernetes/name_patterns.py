@@ -1,4 +1,4 @@
-"""Name patterns of the policy: an exact name, or a beginning, an end or both around one `*`."""
+"""Name patterns of the policy: an exact name, or a name with one `*` in place of a part."""
 
 from collections.abc import Iterable
 
@@ -26,7 +26,7 @@ def meet(one: str, other: str) -> bool:
 
 
 def split(patterns: Iterable[str]) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the exact names and the prefixes, for frequent checks with `in` and `startswith`."""
+    """Return the exact names and the prefixes, which are fast to check with `in` and `startswith`."""
     exact, prefixes = set(), []
     for pattern in patterns:
         if pattern.endswith("*"):

@@ -1,4 +1,4 @@
-"""Decoder of oversized Pods: only the fields that identify their owner and decide exemptions."""
+"""Decoder of oversized Pods, of which only the fields are read that identify their owner and decide exemptions."""
 
 from typing import Protocol, TypeVar
 

@@ -1,6 +1,6 @@
 """Pod: the fields that decisions read, decoded in one pass; all others are skipped.
 
-A spec is encoded without what it lacks: its encoding is a key, and a shorter one costs less to make and to hash.
+A spec is encoded without absent fields: its encoding is a cache key, and a short key is cheaper.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from webhook.core.kubernetes.types import Affinity, Toleration, TopologySpreadCo
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 Amounts = dict[str, str | int | float | None]
-"""Resource name to quantity as written; hand-written files also have numbers, and null for absent."""
+"""Resource name to quantity as written; hand-written files may also have numbers and nulls."""
 
 
 class Resources(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -1,7 +1,7 @@
-"""Resource requests and limits of a whole Pod by the scheduler's own formula, in exact billionths of a unit.
+"""Pod requests: resource requests and limits of a whole Pod by the scheduler's formula, in billionths of a unit.
 
 Source: k8s.io/component-helpers/resource (PodRequests, PodLimits), Kubernetes 1.36: init containers run one after the
-other, sidecars (init containers with restartPolicy Always) go on running beside everything that starts later.
+other; sidecars (init containers with restartPolicy Always) keep running beside everything that starts later.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ Side = Literal["requests", "limits"]
 
 
 def nano(text: str) -> int:
-    """Return a quantity in billionths, rounded up: Kubernetes holds nothing finer."""
+    """Return a quantity in billionths, rounded up: Kubernetes stores nothing finer."""
     return _nano(text) if len(text) <= CACHED else _nano.__wrapped__(text)
 
 
@@ -34,7 +34,7 @@ def _nano(text: str) -> int:
 
 
 def amount_of(amounts: Amounts | None, name: str) -> int | None:
-    """Return one amount, None if it is absent. ValueError: it is unreadable."""
+    """Return one amount, None if it is absent. ValueError: it is not a quantity."""
     found = amounts.get(name) if amounts else None
     if found is None:
         return None
@@ -45,12 +45,12 @@ def amount_of(amounts: Amounts | None, name: str) -> int | None:
 
 
 def total(pod: Pod, side: Side, name: str) -> int:
-    """Return the whole Pod's request or limit of one resource. ValueError: an unreadable quantity."""
+    """Return the whole Pod's request or limit of one resource. ValueError: an invalid quantity."""
     return whole(pod, side, name, of_containers(pod, side, name))
 
 
 def of_containers(pod: Pod, side: Side, name: str) -> int:
-    """Return the most that the containers take at one time."""
+    """Return the maximum that the containers use at one time."""
     running = [_taken(container.resources, side, name) for container in pod.spec.containers or ()]
     starting = [
         (_taken(container.resources, side, name), is_sidecar(container)) for container in pod.spec.init_containers or ()
@@ -59,7 +59,7 @@ def of_containers(pod: Pod, side: Side, name: str) -> int:
 
 
 def combined(running: Iterable[int], starting: Iterable[tuple[int, bool]]) -> int:
-    """Return the most at one time. `starting`: init containers in order, with whether each is a sidecar."""
+    """Return the maximum use at one time. `starting`: the init containers in order, and whether each is a sidecar."""
     beside = sum(running)
     worst, sidecars = beside, 0
     for share, stays in starting:
@@ -72,7 +72,7 @@ def combined(running: Iterable[int], starting: Iterable[tuple[int, bool]]) -> in
 
 
 def whole(pod: Pod, side: Side, name: str, containers: int) -> int:
-    """Return a Pod's total by its containers' total: Pod-level resources take precedence, overhead is added."""
+    """Return a Pod's total from that of its containers: Pod-level resources take precedence, and overhead is added."""
     taken = containers
     if pod.spec.resources is not None:
         # An absent request is the sum of the containers'; if none of them names the resource, it is the limit.
@@ -87,7 +87,7 @@ def whole(pod: Pod, side: Side, name: str, containers: int) -> int:
 
 
 def _names(pod: Pod, name: str) -> bool:
-    """Whether any container names a resource, even with 0."""
+    """Return whether any container names a resource, even with 0."""
     return any(
         name in (amounts or ())
         for container in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
@@ -116,7 +116,7 @@ def cut(text: str) -> str:
 
 
 def in_digits(amount: int) -> str:
-    """Write a whole number; one too large to be real is shown by its magnitude."""
+    """Format a whole number; only the magnitude of a number that is too large to be real."""
     text = str(amount)
     return text if len(text) <= LONGEST_ECHO else f"{text[0]}.{text[1:3]}e{len(text) - 1}"
 
@@ -134,7 +134,7 @@ def in_bytes(amount: int) -> str:
 
 
 def quantity_text(name: str, amount: int) -> str:
-    """Write billionths of a container's resource as an exact Kubernetes quantity."""
+    """Format billionths of a container's resource as an exact Kubernetes quantity."""
     if name == "cpu" and amount % _MILLI == 0:
         return in_millicores(amount // _MILLI)
     if amount % NANO:

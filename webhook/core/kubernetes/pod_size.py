@@ -1,4 +1,4 @@
-"""Size limits of a Pod, counted in a large body before the Pod is decoded into types.
+"""Pod size: the limits on parts of a Pod, counted in a large body before the Pod is decoded into types.
 
 No real Pod is near them, and etcd stores at most 1.5 MiB. But the mutating webhook receives any request that the API
 server accepts (3 MiB), and a hundred thousand labels or containers would delay all other reviews.
@@ -12,12 +12,12 @@ from msgspec import Raw, Struct
 LARGE_BYTES = 64 << 10
 """Body size above which a Pod with many parts is counted first. Smaller bodies cannot delay other reviews."""
 LARGE_CONTAINERS, LARGE_ENTRIES = 100, 2_000
-"""Counts above which a Pod could delay other reviews. Most large bodies have less: they have long texts."""
+"""Counts above which a Pod could delay other reviews. Most large bodies have few parts with long texts."""
 
 CONTAINERS_MAX = 2_000
 ENTRIES_MAX = 20_000
 PARTS_MAX = CONTAINERS_MAX - 2
-"""Commas of a large body that need no count: each of the two lists of containers has at most one more than commas."""
+"""Commas up to which a large body needs no count: each of the two lists of containers has one part more than commas."""
 _NOTHING = Raw(b"")
 _COUNTED = (
     "labels, annotations, ownerReferences, nodeSelector, tolerations, affinity, topologySpreadConstraints,"
@@ -37,7 +37,7 @@ class OversizedPod(Struct, frozen=True):
 
 
 class PodSize(NamedTuple):
-    """The size of an AdmissionReview's Pod: whether it could delay other reviews, and its excess over the limits."""
+    """Size of an AdmissionReview's Pod: whether it could delay other reviews, and which limits it exceeds."""
 
     is_large: bool
     excess: OversizedPod | None = None
@@ -83,7 +83,7 @@ _review = msgspec.json.Decoder(_Review)
 
 
 def has_many_parts(body: bytes) -> bool:
-    """Return whether the Pod of a large body has to be measured, which costs more. Most are few long texts."""
+    """Return whether the Pod of a large body has to be measured. Most large bodies are few long texts."""
     return body.count(b",") > PARTS_MAX
 
 
@@ -96,7 +96,7 @@ def measure(body: bytes) -> PodSize:
     pods = [pod for pod in (request.object, request.old_object) if pod is not None]
     counts = [_count(pod) for pod in pods]
     is_large = not counts or any(
-        not 0 < containers <= LARGE_CONTAINERS or entries > LARGE_ENTRIES  # a workload has no containers of its own
+        not 0 < containers <= LARGE_CONTAINERS or entries > LARGE_ENTRIES  # a workload has no containers at this place
         for containers, entries in counts
     )
     excesses = [_excess(*count) for count in counts]

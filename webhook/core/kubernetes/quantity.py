@@ -21,13 +21,13 @@ _UNITS = "write a number with a unit, such as 500ms, 30s, 5m or 24h"
 _QUANTITY = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(n|u|m|k|[MGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_LONGEST = 64  # characters of a duration; a longer one is a mistake or an attack
+_LONGEST = 64  # a longer duration is a mistake or an attack
 CACHED = 64
-"""Longest quantity text that is cached. The API server takes as many digits as fit into a request."""
+"""Longest quantity text that is cached. The API server accepts as many digits as fit into a request."""
 _LARGEST_EXPONENT = 1000
 """Quantities above 10^1000 count as 10^1000; those above 0 and below 10^-1000 count as 10^-1000."""
 _MOST_DIGITS = 2 * _LARGEST_EXPONENT  # further digits are rounded up
-_LONGEST_EXPONENT = 9  # digits; a request holds fewer than 10^9 characters that could make up for it
+_LONGEST_EXPONENT = 9  # a request has fewer than 10^9 digits, so none outweighs a longer exponent
 
 
 class _Parsed:
@@ -67,7 +67,7 @@ class Duration(_Parsed):
         if len(text) > _LONGEST:
             raise ValueError(f"longer than {_LONGEST} characters: {_UNITS}")
         if rest == "0":
-            rest = ""  # Go takes it without a unit
+            rest = ""  # Go accepts 0 without a unit
         while rest:
             part = _DURATION_PART.match(rest)
             if part is None:
@@ -100,7 +100,7 @@ class Quantity(_Parsed):
 
 
 class Number(float):
-    """A number that may have a fraction. msgspec takes no document's number, which keeps its text, for a float."""
+    """A number that may have a fraction. msgspec does not convert a document's numbers, which keep their text."""
 
     __slots__ = ()
 
@@ -116,15 +116,15 @@ def from_plain(kind: type, value: object) -> Duration | Quantity | Number:
 
 @lru_cache(maxsize=4096)
 def _parsed(kind: type[Duration] | type[Quantity], text: str) -> Duration | Quantity:
-    """Parse an amount of a document. The services of a policy mostly share a few: each is parsed once."""
+    """Parse an amount of a document. The services of a policy mostly share a few amounts: each is parsed once."""
     return kind.parse(text)
 
 
 def quantity_value(text: str) -> Fraction:
     """Return the exact value of a quantity, within bounds. ValueError: not a quantity, or negative.
 
-    The API server takes `1e10000000` and numbers of thousands of digits. Amounts far beyond any real one are cut, so
-    that parsing takes bounded time.
+    The API server accepts `1e10000000` and numbers of thousands of digits. Amounts far beyond any real one are cut off,
+    so that parsing takes bounded time.
     """
     found = _QUANTITY.fullmatch(text)
     if found is None or not (found[2] or found[3]):
@@ -146,7 +146,7 @@ def quantity_value(text: str) -> Fraction:
 
 
 def _exponent(text: str) -> int:
-    """Return the number after the `e`; one of many digits is cut first."""
+    """Return the number after the `e`; a number of too many digits is replaced by a large one."""
     digits = text.lstrip("+-").lstrip("0") or "0"
     size = int(digits) if len(digits) <= _LONGEST_EXPONENT else 10**_LONGEST_EXPONENT
     return -size if text.startswith("-") else size

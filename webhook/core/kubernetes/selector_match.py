@@ -1,4 +1,4 @@
-"""Label selectors evaluated against labels, and against labels whose values are not known yet."""
+"""Matching of label selectors with labels, and with labels whose values are not known yet."""
 
 from collections.abc import Iterator, Mapping
 
@@ -26,7 +26,7 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
         return True
     if selector.match_labels and not selector.match_labels.items() <= labels.items():
         return False
-    return not selector.match_expressions or all(holds(one, labels) for one in selector.match_expressions)
+    return not selector.match_expressions or all(holds(expression, labels) for expression in selector.match_expressions)
 
 
 def deciding_labels(

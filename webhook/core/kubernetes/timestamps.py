@@ -1,4 +1,4 @@
-"""RFC 3339 timestamps, read to the microsecond."""
+"""RFC 3339 timestamps, to the microsecond."""
 
 import re
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Kubernetes API types, as far as decisions read them. Unknown fields and values are accepted.
+"""Kubernetes API types: the fields that decisions read. Unknown fields and values are accepted.
 
 Enumerations are plain strings to the decoder (a newer Kubernetes may add values) and strict in the policy's schema,
 which reads `extra_json_schema`. Source: k8s.io/api core/v1 and meta/v1, 1.36.

@@ -1,1 +1,1 @@
-"""Policy: its model, the matching of Pods to services, and its recent history."""
+"""Policy: the document's model, the matching of Pods to services, and the recent history of policies."""

@@ -4,11 +4,11 @@ from typing import Generic, Protocol, TypeVar
 
 REMEMBERED_US = 60_000_000
 MOST_KEPT = 8
-"""Policies kept, with the one in force: each is compiled again whenever overrides change."""
+"""Policies kept, including the one in force: each is compiled again whenever overrides change."""
 
 
 class HashedPolicy(Protocol):
-    """A policy, whatever has been prepared of it, with the hash of its document."""
+    """A policy in any form, with the hash of its document."""
 
     @property
     def hash(self) -> str: ...
@@ -23,7 +23,7 @@ class PolicyHistory(Generic[_P]):
     def __init__(self) -> None:
         self.current: _P | None = None
         self.since_us = 0
-        """Since when the policy is in force, in microseconds; 0 without a policy."""
+        """When the policy came into force, in microseconds; 0 without a policy."""
         self._retired: dict[str, tuple[_P, int]] = {}
 
     def take(self, policy: _P, now_us: int) -> None:

@@ -13,7 +13,7 @@ from webhook.core.lru_cache import SelfFillingCache
 from webhook.core.policy.model import Match, Policy, Service
 
 NAME_LABEL = "kubernetes.io/metadata.name"
-"""Every namespace has its name as a label: the API server writes it."""
+"""Label with the name of the Namespace, which the API server writes into each."""
 _NAMESPACES_REMEMBERED = 10_000
 
 
@@ -27,12 +27,12 @@ def _selects_by_name(match: Match, namespace: str) -> bool | None:
     selector = match.namespace_selector
     if selector is None:
         return True
-    keys = {*(selector.match_labels or ()), *(one.key for one in selector.match_expressions or ())}
+    keys = {*(selector.match_labels or ()), *(expression.key for expression in selector.match_expressions or ())}
     return selects(selector, {NAME_LABEL: namespace}) if keys <= {NAME_LABEL} else None
 
 
 def _fits_kind(match: Match, kind: str | None) -> bool:
-    """Evaluate `ownerKinds` by the kind of a Pod's workload; None: it is not known."""
+    """Evaluate `ownerKinds` by the kind of a Pod's workload; None if it is not known."""
     return not match.owner_kinds or kind is None or kind in match.owner_kinds
 
 
@@ -42,17 +42,17 @@ def _owns_all(match: Match) -> bool:
 
 
 class PossibleOwner(NamedTuple):
-    """A service (or None) that may own a workload's Pods, and the labels that decide it: () for the last one."""
+    """A service (or None) that may own a workload's Pods, and the labels that decide it: () for the last entry."""
 
     service: Service | None
     labels: tuple[str, ...] = ()
 
 
 class Candidates(Struct, frozen=True, gc=False):
-    """What a namespace's name decides: the services that may own its Pods, and what they read of its labels.
+    """The services that may own the Pods of a namespace, by its name, and whether they read its labels.
 
-    `need_labels`: some select by them. `read_labels`: some select by them or write them into Pods. `is_certain`: the
-    first one, or none if there is none, owns every new Pod.
+    `need_labels`: some service selects by them. `read_labels`: some service selects by them or writes them into Pods.
+    `is_certain`: the first service owns every new Pod, or there is no service.
     """
 
     services: tuple[Service, ...]
@@ -64,8 +64,8 @@ class Candidates(Struct, frozen=True, gc=False):
 
 def _candidates(policy: Policy, namespace: str) -> Candidates:
     services = tuple(service for service in policy.services if _may_own(service.match, namespace))
-    need_labels = any(one.match.namespace_selector is not None for one in services)
-    read_labels = need_labels or any(one.namespace_keys for one in services)
+    need_labels = any(service.match.namespace_selector is not None for service in services)
+    read_labels = need_labels or any(service.namespace_keys for service in services)
     first = services[0] if services else None
     return Candidates(services, need_labels, read_labels, first is None or _owns_all(first.match), first)
 
@@ -109,7 +109,9 @@ class Matcher:
             deciding = deciding_labels(service.match.pod_selector, labels, unresolved)
             if selected is not False and deciding is not None and (selected is None or not deciding):
                 return selected is None
-        named = {_selects_by_name(one.match, namespace) for one in candidates if not one.match.any_namespace}
+        named = {
+            _selects_by_name(service.match, namespace) for service in candidates if not service.match.any_namespace
+        }
         return to_be_named and True not in named and None in named
 
     def owner(
@@ -121,7 +123,7 @@ class Matcher:
     ) -> Service | None:
         """Return the first service whose `match` holds.
 
-        Without `labels`, podSelectors are ignored. `kind`: of the Pod's workload, "" for none; None ignores ownerKinds.
+        Without `labels`, podSelectors are ignored. `kind`: the workload's, "" for none; None ignores ownerKinds.
         """
         for service in self.by_namespace[namespace].services:
             match = service.match
@@ -141,7 +143,7 @@ class Matcher:
         unresolved: UnresolvedLabels,
         kind: str = "",
     ) -> tuple[PossibleOwner, ...]:
-        """Return, in order, every service that may be the first match; a single one if that is certain."""
+        """Return, in order, every service that may be the first match; a single entry if that is certain."""
         found = []
         for service in self.candidates(namespace):
             if not _fits_kind(service.match, kind) or not selects(service.match.namespace_selector, namespace_labels):

@@ -1,4 +1,7 @@
-"""Policy model: the policy document as frozen types. For parsing and checks see `webhook.core.document`."""
+"""Policy model: the fields of the document and of a service, whose stanzas `webhook.core.policy_spec` declares.
+
+`webhook.core.document` parses and checks the document.
+"""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -71,12 +74,12 @@ class Pool(Struct, frozen=True, rename="camel"):
 
 
 class BreakerGuard(Struct, frozen=True, rename="camel"):
-    """Limit on denying breakers that are open at one time: further trips are held back."""
+    """Limit on the number of denying breakers that are open at one time; further trips are held back."""
 
     max_open_percent: Percent = 30
 
     def open_max(self, breakers: int) -> int:
-        """Return how many of `breakers` may be open: at least three, because a percentage of few is meaningless."""
+        """Return how many of `breakers` may be open: at least three, because a percentage of a few means nothing."""
         return max(_OPEN_MAX_AT_LEAST, self.max_open_percent * breakers // 100)
 
 
@@ -104,7 +107,10 @@ class OwnerKind(Choice):
 
 
 class Match(Struct, frozen=True, rename="camel"):
-    """All parts must hold; one of `namespaces`, `namespaceSelector` and `anyNamespace: true` is required."""
+    """Selection of a service's Pods: all fields must hold.
+
+    One of `namespaces`, `namespaceSelector` and `anyNamespace: true` is required.
+    """
 
     namespaces: Annotated[
         tuple[Annotated[str, format_of("namespace-pattern")], ...],
@@ -136,31 +142,31 @@ class Service(Struct, frozen=True, dict=True, rename="camel"):
 
     @cached_property
     def placement_plan(self) -> PlacementPlan | None:
-        """Its placement, precomputed."""
+        """The precomputed placement."""
         return None if self.placement is None else PlacementPlan.of(self.name, self.placement)
 
     @cached_property
     def degraded_placement_plan(self) -> PlacementPlan | None:
-        """Its placement without preferences, for whenOpen: Degrade; the same plan if it has none."""
+        """The placement without preferences, for whenOpen: Degrade; the same plan if it has none."""
         return None if self.placement_plan is None else self.placement_plan.without_preferences()
 
     @cached_property
     def range_plan(self) -> RangePlan | None:
-        """Its resources, precomputed."""
+        """The precomputed ranges of resources."""
         return None if self.resources is None else RangePlan.of(self.resources)
 
     @cached_property
     def namespace_keys(self) -> tuple[str, ...]:
-        """The labels of a Namespace that its placement reads."""
+        """The labels of a Namespace that the placement reads."""
         return namespace_keys(self.placement)
 
     @cached_property
     def annotations_read(self) -> tuple[str, ...]:
-        """The keys of a Pod's annotations that its placement reads."""
+        """The keys of a Pod's annotations that the placement reads."""
         return () if self.placement is None else tuple(self.placement.annotations)
 
     def in_namespace(self, namespace_labels: Mapping[str, str]) -> "Service":
-        """Return the service with the Namespace's labels that it reads as literals; itself if it reads none."""
+        """Return the service with the Namespace labels that it reads replaced by their values, or itself."""
         if self.placement is None or not self.namespace_keys:
             return self
         placement = replace(self.placement, **in_namespace(self.placement, namespace_labels))
@@ -168,7 +174,7 @@ class Service(Struct, frozen=True, dict=True, rename="camel"):
 
     @property
     def tag(self) -> str:
-        """Redis hash tag of its counters: keys of one tag are in one slot, and in one script."""
+        """Redis hash tag of the counters: keys with the same tag are in one slot, so that one script can use them."""
         return self.pool or self.name
 
 
@@ -197,8 +203,8 @@ class QueuePause(Struct, frozen=True):
 class LoadedPolicy(Struct, frozen=True):
     """A valid policy with its hash: the first 16 hex digits of the SHA-256 of its raw bytes.
 
-    From overrides, by service: `forcings` and `pauses` are manual states of breakers and queues, `overrides` the live
-    entries that change the service, a list in JSON.
+    From overrides, by service: `forcings` and `pauses` are manual states of breakers and queues; `overrides` are the
+    live entries that change the service, as a JSON list.
     """
 
     policy: Policy

@@ -1,4 +1,4 @@
-"""Stanzas of a service, one module each, with the defaults of absent keys."""
+"""Stanzas of the policy, a module each, with their defaults. `core/policy/model.py` joins them to the document."""
 
 from webhook.core.policy_spec.breaker import (
     Breaker,

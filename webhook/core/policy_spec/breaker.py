@@ -1,4 +1,4 @@
-"""The stanza `breaker`: when a service's breaker opens, and how it closes."""
+"""The stanza `breaker` of a service: when its breaker opens, and how it closes."""
 
 from typing import Annotated
 
@@ -31,7 +31,7 @@ class ErrorRate(Struct, frozen=True, rename="camel"):
 
 
 class Latency(Struct, frozen=True, rename="camel"):
-    """Trips when each of the last `consecutive` complete intervals has a mean above `mean`."""
+    """Trips when each of the last `consecutive` complete intervals has a mean latency above `mean`."""
 
     mean: Duration = default("2s")
     interval: Interval = default("1s")

@@ -1,4 +1,4 @@
-"""Field types of the stanzas: bounded numbers and names, CamelCase choices, durations with defaults, modes."""
+"""Field types that stanzas share: bounded numbers and names, CamelCase choices, durations with defaults, modes."""
 
 from enum import StrEnum
 from functools import partial
@@ -22,17 +22,17 @@ def described(text: str) -> Meta:
 
 
 def default(text: str) -> Any:
-    """Return a duration's default as a factory: msgspec's schema cannot show defaults of custom types."""
+    """Declare a duration's default, as a factory: msgspec's schema cannot show defaults of custom types."""
     return field(default_factory=partial(Duration.parse, text))
 
 
 def default_number(value: float) -> Any:
-    """Return a number's default as a factory, as for durations."""
+    """Declare a number's default, as a factory, as for durations."""
     return field(default_factory=partial(Number, value))
 
 
 class Choice(StrEnum):
-    """A CamelCase word of the document."""
+    """An enumeration of CamelCase words of the document."""
 
 
 class Mode(Choice):

@@ -1,4 +1,4 @@
-"""The stanza `nodes`: the load of nodes, one table for all services: its sources, and the average over time."""
+"""The stanza `nodes` of the document: the sources of the load of nodes, and its average over time."""
 
 from typing import Annotated
 
@@ -31,7 +31,7 @@ class DecayRules(Struct, frozen=True):
 
 
 class NodeQueries(Struct, frozen=True, rename="camel"):
-    """PromQL in place of the profile's, each with one value a node.
+    """PromQL queries that replace those of the profile, each with one value for each node.
 
     `cpu` in cores, `memory` in bytes, `latency` in seconds; the pressures are shares of time, from 0 to 1.
     """
@@ -45,7 +45,7 @@ class NodeQueries(Struct, frozen=True, rename="camel"):
 
 
 class PrometheusSource(Struct, frozen=True, rename="camel"):
-    """A Prometheus. Its samples belong to the node in the label `nodeLabel`, else to that of `instance`."""
+    """A Prometheus server. The label `nodeLabel` of a sample names the node, or else the label `instance`."""
 
     url: Annotated[str, format_of("http-url")]
     profile: Profile = Profile.NODE_EXPORTER
@@ -60,11 +60,11 @@ class MetricsApiSource(Struct, frozen=True):
 
 
 class RequestsSource(Struct, frozen=True):
-    """The requests of the Pods on a node. They are no measurement, and make no node hot."""
+    """The requests of the Pods on a node. They are not measured, and make no node hot."""
 
 
 class LoadSource(Struct, frozen=True, rename={"metrics_api": "metricsAPI"}):
-    """Exactly one of its fields."""
+    """A source of load: exactly one of these fields."""
 
     prometheus: PrometheusSource | None = None
     metrics_api: MetricsApiSource | None = None
@@ -72,7 +72,7 @@ class LoadSource(Struct, frozen=True, rename={"metrics_api": "metricsAPI"}):
 
 
 class Nodes(Struct, frozen=True, rename="camel"):
-    """For each node the first source of the list whose data is not older than `staleAfter`."""
+    """The load of each node is that of the first source whose data is not older than `staleAfter`."""
 
     sources: Annotated[tuple[LoadSource, ...], NonEmpty]
     refresh: Duration = default("15s")

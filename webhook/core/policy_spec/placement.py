@@ -1,4 +1,4 @@
-"""The stanza `placement`: where a service's Pods may go."""
+"""The stanza `placement` of a service: where its Pods may go."""
 
 from typing import Annotated
 
@@ -34,7 +34,7 @@ class Level(Choice):
 
 
 MOST_ENTRIES = 100
-"""Limit of lists that each review compares, entry by entry, with the Pod's own, which may be long."""
+"""Limit of lists that each review compares, entry by entry, with the Pod's own lists, which may be long."""
 _Few = Meta(extra_json_schema={"maxItems": MOST_ENTRIES})
 _FewKeys = Meta(extra_json_schema={"propertyNames": {"format": "pod-metadata-key"}, "maxProperties": MOST_ENTRIES})
 _ShortText = Meta(extra_json_schema={"maxLength": 1024})
@@ -45,7 +45,7 @@ LEVEL_LABELS = {Level.REGION: "topology.kubernetes.io/region", Level.ZONE: "topo
 
 
 class TopologyEntry(Struct, frozen=True, rename="camel"):
-    """Exactly one of `level` and `key`; required unless it has a `preferredWeight`."""
+    """A required or, with `preferredWeight`, preferred value of a node label: exactly one of `level` and `key`."""
 
     values: Annotated[tuple[LabelValue, ...], NonEmpty, described("The values that a node may have.")] = field(
         name="in"
@@ -61,7 +61,7 @@ class TopologyEntry(Struct, frozen=True, rename="camel"):
 
 
 class LabelSource(Struct, frozen=True, rename="camel"):
-    """A label of the Pod or of its Namespace, exactly one; without this label `default`, or nothing."""
+    """A label to copy, from the Pod or from its Namespace. If it is absent, the value is `default`, or nothing."""
 
     from_pod: Annotated[LabelKey, described("Label of the Pod whose value is copied.")] | None = None
     from_namespace: Annotated[LabelKey, described("Label of the Pod's Namespace whose value is copied.")] | None = None
@@ -73,9 +73,9 @@ PodAnnotations = Annotated[dict[str, Annotated[str, _ShortText] | LabelSource], 
 
 
 class Allowed(Struct, frozen=True, rename="camel"):
-    """What a Pod may set by itself, besides what the policy sets: an absent list is no limit, an empty one forbids.
+    """Values that a Pod may set besides those of the policy: an absent list allows all, an empty list none.
 
-    Names are exact, or have one * at the end or the beginning.
+    A name may have one * at the end or the beginning.
     """
 
     tolerations: (
@@ -94,7 +94,7 @@ class Allowed(Struct, frozen=True, rename="camel"):
 
 
 class ConflictRules(Struct, frozen=True, rename="camel"):
-    """What happens to a Pod that has another value than the policy's, by field."""
+    """Reaction to a Pod with another value than the policy's, by field."""
 
     default: OnConflict = OnConflict.DENY
     labels: OnConflict | None = None
@@ -107,7 +107,7 @@ class ConflictRules(Struct, frozen=True, rename="camel"):
 
 
 class IfAbsent(Choice):
-    """A field that is written only into Pods that have none of their own; what they have is left as it is."""
+    """A field that is written only into Pods without a value of their own, which is never changed."""
 
     TOPOLOGY_SPREAD_CONSTRAINTS = "topologySpreadConstraints"
     POD_ANTI_AFFINITY = "podAntiAffinity"
@@ -117,20 +117,20 @@ _TolerationsOfClass = Annotated[tuple[Toleration, ...], _Few, NonEmpty]
 
 
 class TolerationsByQosClass(Struct, frozen=True, rename="pascal"):
-    """Tolerations that Pods of one QoS class get besides `tolerations`; the class is that after all defaults."""
+    """Tolerations that Pods of one QoS class get besides `tolerations`, by the class after all defaults."""
 
     guaranteed: Annotated[_TolerationsOfClass, described("Tolerations to add to Guaranteed Pods.")] | None = None
     burstable: Annotated[_TolerationsOfClass, described("Tolerations to add to Burstable Pods.")] | None = None
     best_effort: Annotated[_TolerationsOfClass, described("Tolerations to add to BestEffort Pods.")] | None = None
 
     def of_each(self) -> dict[QosClass, tuple[Toleration, ...]]:
-        """Return the tolerations of each class that has some."""
+        """Return the tolerations by class, without classes that have none."""
         each = zip(QosClass, (self.guaranteed, self.burstable, self.best_effort), strict=True)
         return {qos: found for qos, found in each if found}
 
 
 class Placement(Struct, frozen=True, rename="camel"):
-    """What is written into each new Pod, checked again after all other webhooks, and what a Pod may bring."""
+    """Fields that are written into each new Pod and checked again after all other webhooks, and values it may set."""
 
     labels: Annotated[PodLabels, described("Labels to set, for other schedulers: texts, or labels to copy.")] = {}
     annotations: Annotated[PodAnnotations, described("Annotations to set, for other schedulers, as `labels`.")] = {}

@@ -1,4 +1,4 @@
-"""The stanza `quota`: a service's limits, and the reaction when they are exceeded."""
+"""The stanza `quota` of a service: its limits, and the reaction when they are exceeded."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from webhook.core.kubernetes.quantity import Duration
 from webhook.core.kubernetes.types import ResourceAmounts, format_of
 from webhook.core.policy_spec.field_types import Choice, Count, default
 
-MOST_WINDOWS = 16  # every Pod is charged to all of them
+MOST_WINDOWS = 16  # each Pod is charged to all windows
 Hard = Annotated[
     ResourceAmounts, Meta(extra_json_schema={"minProperties": 1, "propertyNames": {"format": "quota-resource"}})
 ]
@@ -55,7 +55,7 @@ class OnOverload(Choice):
 
 
 class Window(Struct, frozen=True):
-    """One trailing window: `window` long, never more than `hard` of each resource in it."""
+    """One trailing window of the length `window`, in which no more than `hard` of each resource is charged."""
 
     window: Annotated[Duration, format_of("window")]
     hard: Hard

@@ -1,4 +1,4 @@
-"""The stanza `resources`: ranges, ratios and defaults for containers and Pods, with LimitRange's field names."""
+"""The stanza `resources` of a service: ranges, ratios and defaults, with the field names of a LimitRange."""
 
 from typing import Annotated
 
@@ -30,7 +30,7 @@ class QosClass(Choice):
 class ContainerRange(Struct, frozen=True, rename="camel"):
     """LimitRange's fields for one container, and ratios.
 
-    A request equal to its limit is also what the API server makes of an absent one.
+    The API server sets an absent request to the limit, so that it cannot be told from an equal request.
     """
 
     default_request: Annotated[ContainerAmounts, described("Requests of containers with neither.")] = {}
@@ -71,7 +71,7 @@ class PodRange(Struct, frozen=True, rename="camel"):
 
 
 class ResourceRules(Struct, frozen=True, rename="camel"):
-    """Requests and limits, in the words of a LimitRange."""
+    """Requests and limits, with the field names of a LimitRange."""
 
     container: ContainerRange = ContainerRange()
     pod: PodRange = PodRange()

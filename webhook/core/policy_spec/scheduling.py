@@ -1,4 +1,4 @@
-"""The stanza `scheduling`: by which load of a node the scheduler extender refuses it, and how it scores the others."""
+"""The stanza `scheduling` of a service: the load above which the extender refuses a node, and scores of the others."""
 
 from typing import Annotated
 
@@ -39,7 +39,7 @@ NEAR_LABELS = {
 
 
 class Hot(Struct, frozen=True):
-    """Shares of the allocatable amount above which a node is refused; `combined` is of the sum of both shares."""
+    """Shares of the allocatable amount above which a node is refused; `combined` limits the sum of both shares."""
 
     cpu: Ratio | None = None
     memory: Ratio | None = None
@@ -64,7 +64,7 @@ class ScoreWeights(Struct, frozen=True):
 
 
 class Near(Struct, frozen=True, rename="camel"):
-    """Pods to be near to, in the Pod's own namespace, and the levels that count, the nearest first."""
+    """Pods to be near, in the Pod's own namespace, and the topology levels that count, nearest first."""
 
     to: LabelSelector
     levels: Annotated[tuple[NearLevel, ...], NonEmpty] = (NearLevel.RACK, NearLevel.ZONE, NearLevel.REGION)
@@ -72,9 +72,9 @@ class Near(Struct, frozen=True, rename="camel"):
 
 
 class Estimate(Struct, frozen=True):
-    """Load expected of a Pod that is not measured yet: a factor of the larger of its request and limit.
+    """Expected load of a Pod that is not measured yet: a factor of the larger of its request and limit.
 
-    Until `settle` after its assignment the whole estimate counts; then it fades as the node's average takes it in.
+    The whole estimate counts until `settle` after the assignment; then it fades as the node's average includes the Pod.
     """
 
     cpu: EstimateFactor = default_number(0.85)

@@ -1,4 +1,4 @@
-"""Formats of the schema (labels, durations, resources, ...), each with reason and remedy for invalid text."""
+"""Check of a value by the name of its format, with the reason and the remedy for an invalid value."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -49,7 +49,7 @@ def fits(text: str, name: str) -> bool:
 
 
 def fault(value: object, name: str) -> FormatError | None:
-    """Return why a value violates a format. A value of another type does not: the schema's `type` reports it."""
+    """Return why a value violates a format; None for a value of another type, which the schema's `type` reports."""
     try:
         if isinstance(value, str):
             _check_text(value, name)

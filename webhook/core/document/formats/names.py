@@ -67,7 +67,7 @@ OPEN_KUBERNETES_KEYS = frozenset(
 _CONTROLLERS_KEYS = frozenset(
     {"controller-revision-hash", "controller-uid", "job-name", "pod-template-generation", "pod-template-hash"}
 )
-"""Labels without a domain that Kubernetes' controllers write, and select by."""
+"""Labels without a domain that Kubernetes' controllers write and select by."""
 
 
 def pod_metadata_key(text: str) -> None:
@@ -75,7 +75,7 @@ def pod_metadata_key(text: str) -> None:
     label_key(text)
     domain = text.rpartition("/")[0]
     must(not _is_within(domain, _PODGATES_DOMAIN), "Podgate's own", "use a key of another domain")
-    is_kubernetes = any(_is_within(domain, one) for one in _KUBERNETES_DOMAINS) or text in _CONTROLLERS_KEYS
+    is_kubernetes = any(_is_within(domain, parent) for parent in _KUBERNETES_DOMAINS) or text in _CONTROLLERS_KEYS
     remedy = f"use a key of another domain; of Kubernetes' only {', '.join(sorted(OPEN_KUBERNETES_KEYS))}"
     must(not is_kubernetes or text in OPEN_KUBERNETES_KEYS, "Kubernetes' own", remedy)
 

@@ -1,4 +1,4 @@
-"""Cross-field rules, listed by scope. A rule yields problems, and none if its fields are already invalid."""
+"""Rules over several fields of a policy, a module for each subject; `rule_list.py` lists all of them."""
 
 from webhook.core.document.rules.rule_list import advice, errors
 

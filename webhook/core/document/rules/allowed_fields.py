@@ -1,4 +1,4 @@
-"""Rules of `placement.allow`: lists that have no effect, or leave onConflict without any."""
+"""Rules of `placement.allow`: entries without effect, also because of `onConflict`."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,11 @@ _OF_THE_POLICY = "has no effect: what placement itself sets is allowed"
 
 
 def allowed_names_can_be_kept(service: DocumentPart) -> Iterator[Problem]:
-    """`placement.allow`: warn about names without effect beside `onConflict`, and about that which placement sets."""
+    """`placement.allow.schedulerNames`, `priorityClassNames`, `runtimeClassNames`: names beside `onConflict: Keep`.
+
+    Warn about names where placement sets the field and `onConflict` is another, about an empty list with Keep, and
+    about the name that placement sets.
+    """
     for placement in service.select("placement"):
         for listed, field in _FIELDS.items():
             names, value = placement.get("allow", listed), placement.get(field)
@@ -39,7 +43,11 @@ def allowed_names_can_be_kept(service: DocumentPart) -> Iterator[Problem]:
 
 
 def allowed_values_add_something(service: DocumentPart) -> Iterator[Problem]:
-    """`placement.allow`: warn about an empty map, and about values that are allowed without it."""
+    """`placement.allow`: warn about an empty map, and about values that are allowed without it.
+
+    These are keys of `placement.nodeSelector`, tolerations that `placement.tolerations` covers, and the default
+    scheduler.
+    """
     for placement in service.select("placement"):
         allow = placement.get("allow")
         if allow is not None and allow.is_empty:
@@ -60,5 +68,5 @@ def _set_by_the_policy(placement: DocumentPart) -> Iterator[Problem]:
             yield key.wrong(_OF_THE_POLICY, "remove it")
     own = [part.read(Toleration) for part in placement.select("tolerations", "*")]
     for part in placement.select("allow", "tolerations", "*"):
-        if any(covers(one, part.read(Toleration)) for one in own):
+        if any(covers(toleration, part.read(Toleration)) for toleration in own):
             yield part.wrong_field(_OF_THE_POLICY, "remove it")

@@ -8,18 +8,18 @@ from webhook.core.policy.model import Modes
 from webhook.core.policy_spec import ErrorRate, Latency, Mode, OutcomeSource
 
 _TRIGGERS = ("errorRate", "latency", "quotaExceeded")
-_SLOWEST_START_US = 30_000_000  # Pods become Ready in seconds to minutes: a shorter interval has single Pods
+_SLOWEST_START_US = 30_000_000  # Pods become Ready in seconds to minutes: in a shorter interval few of them start
 
 
 def something_can_trip_it(service: DocumentPart) -> Iterator[Problem]:
-    """`breaker`: `errorRate`, `latency` or `quotaExceeded`. Refuse a breaker without any of them."""
+    """`breaker`: at least one of `errorRate`, `latency` and `quotaExceeded`. Refuse a breaker without any of them."""
     breaker = service.get("breaker")
     if breaker is not None and not any(breaker.get(trigger) for trigger in _TRIGGERS):
         yield breaker.wrong_field("nothing can trip it", "add errorRate, latency or quotaExceeded, or remove breaker")
 
 
 def outcomes_are_heard(service: DocumentPart) -> Iterator[Problem]:
-    """`errorRate`, `latency`: refuse them without `outcomes`."""
+    """`breaker.errorRate`, `latency`: only with `breaker.outcomes`. Refuse them without."""
     breaker = service.get("breaker")
     if breaker is None or breaker.get("outcomes") is not None:
         return
@@ -31,9 +31,9 @@ def outcomes_are_heard(service: DocumentPart) -> Iterator[Problem]:
 
 
 def a_source_has_its_own_fields(service: DocumentPart) -> Iterator[Problem]:
-    """`outcomes`: `reporters` with Pushed, and only there; `startDeadline` only with PodStart.
+    """`breaker.outcomes`: `reporters` with `source: Pushed`, `startDeadline` only with `source: PodStart`.
 
-    Refuse other combinations.
+    Refuse Pushed without reporters, and the field of the other source.
     """
     outcomes = service.get("breaker", "outcomes")
     source = outcomes.get("source") if outcomes else None
@@ -52,7 +52,7 @@ def a_source_has_its_own_fields(service: DocumentPart) -> Iterator[Problem]:
 
 
 def pod_starts_need_time(service: DocumentPart) -> Iterator[Problem]:
-    """`interval` of `errorRate` and `latency`: warn about less than 30s with `source: PodStart`."""
+    """`breaker.errorRate.interval`, `latency.interval`: warn about less than 30s with `source: PodStart`."""
     source = service.get("breaker", "outcomes", "source")
     if source is None or source.read(OutcomeSource) is not OutcomeSource.POD_START:
         return
@@ -67,7 +67,7 @@ def pod_starts_need_time(service: DocumentPart) -> Iterator[Problem]:
 
 
 def quota_events_can_happen(service: DocumentPart) -> Iterator[Problem]:
-    """`quotaExceeded`: warn about one without an own limit of the service, or with `modes.quota` other than Enforce."""
+    """`breaker.quotaExceeded`: warn if the service has no limit of its own, or `modes.quota` is not Enforce."""
     trigger = service.get("breaker", "quotaExceeded")
     if trigger is None:
         return

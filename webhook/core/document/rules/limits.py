@@ -1,4 +1,4 @@
-"""Advice on `hard`: limits that no Pod can meet, of zero or below what the policy's own resources give each Pod."""
+"""Advice on `hard`: limits of zero Pods, and limits below what the policy's own `resources` give each Pod."""
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -22,7 +22,7 @@ _Amounts = Mapping[str, tuple[Fraction, str]]
 
 
 def some_pods_are_admitted(document: DocumentPart) -> Iterator[Problem]:
-    """`hard.pods`: warn about 0. Other resources may be limited to 0, as Pods need not ask for them."""
+    """`hard.pods` of `windows` and `standing`: warn about 0. Other resources may be 0: Pods need not request them."""
     for path in (*(("services", "*", *path) for path in _HARD), ("pools", "*", "windows", "*", "hard")):
         for pods in document.select(*path, "pods"):
             yield from until_invalid(_admits_some(pods))
@@ -34,7 +34,10 @@ def _admits_some(pods: DocumentPart) -> Iterator[Problem]:
 
 
 def limits_admit_the_least_pod(service: DocumentPart) -> Iterator[Problem]:
-    """`hard`: warn about less than `resources` require of each Pod, or give to one that asks for nothing."""
+    """`quota.windows[].hard`, `standing.hard`: warn about less than each Pod has by the service's `resources`.
+
+    That is `container.min`, and the defaults that a Pod without requests gets.
+    """
     modes = service.get("modes")
     if (Modes() if modes is None else modes.read(Modes)).resources is not Mode.ENFORCE:
         return
@@ -56,7 +59,7 @@ def _admits(name: str, part: DocumentPart, least: _Amounts, given: _Amounts) -> 
 
 
 def _required(service: DocumentPart) -> _Amounts:
-    """Return what each container must have, as request and as limit."""
+    """Return the minimum of each container, as request and as limit."""
     return {
         f"{side}.{resource}": (part.read(Quantity).value, part.node.shown)
         for resource, part in amounts_under(service, "min").items()
@@ -65,7 +68,7 @@ def _required(service: DocumentPart) -> _Amounts:
 
 
 def _given(service: DocumentPart) -> _Amounts:
-    """Return what a Pod of one container gets that asks for nothing."""
+    """Return the amounts that a Pod of one container without requests gets."""
     return {
         f"{side}.{change.name}": (quantity_value(change.text), change.text)
         for part in service.select("resources")

@@ -1,4 +1,4 @@
-"""Rules of `match`: namespaces, selectors, services shadowed by earlier ones, and names with a `*`."""
+"""Rules of `match`: namespaces, selectors, services that earlier services shadow, and names with a `*`."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -43,7 +43,7 @@ _SELECTORS: tuple[tuple[str, ...], ...] = (
 def a_match_says_where(service: DocumentPart) -> Iterator[Problem]:
     """`match`: `namespaces`, a `namespaceSelector` with labels, or `anyNamespace: true` alone.
 
-    Refuse none, and an empty selector.
+    Refuse a match with none of them, an empty selector, and the others beside `anyNamespace: true`.
     """
     part = service.get("match")
     if part is None:
@@ -73,7 +73,7 @@ def selectors_make_sense(service: DocumentPart) -> Iterator[Problem]:
 
 
 def values_fit_the_operator(expression: DocumentPart) -> Iterator[Problem]:
-    """`values`: some with In and NotIn, none with Exists and DoesNotExist, one whole number with Gt and Lt.
+    """`values`: at least one with In and NotIn, none with Exists and DoesNotExist, one whole number with Gt and Lt.
 
     Refuse others.
     """
@@ -97,7 +97,7 @@ def _is_integer(text: str) -> bool:
 
 def _can_match(selector: DocumentPart) -> Iterator[Problem]:
     label_selector = selector.read(LabelSelector)
-    if any(e.operator == "In" and not e.values for e in label_selector.match_expressions or ()):
+    if any(entry.operator == "In" and not entry.values for entry in label_selector.match_expressions or ()):
         return  # reported by values_fit_the_operator
     for key, constraint in constraints(label_selector).items():
         if constraint.impossible:
@@ -128,7 +128,7 @@ class _Reach:
             if constraint.allowed is not None and len(constraint.allowed) == 1
             for value in constraint.allowed
         ]
-        """Labels of Pods that have one value: a service that requires one of them covers only services with it."""
+        """Labels of Pods with a single value: a service that requires such a label covers only services that do too."""
 
     def within(self, other: "_Reach") -> bool:
         """Return whether `other` matches everything that this service matches."""
@@ -150,11 +150,11 @@ class _Reach:
 
 
 _Earlier = dict[tuple[str, tuple[str, str] | None], list[_Reach]]
-"""By namespace pattern, "" without one, and by the first exact label of Pods: few need to be compared."""
+"""Services by namespace pattern, "" for none, and by the first exact label of Pods, so that few are compared."""
 
 
 def every_service_can_be_reached(document: DocumentPart) -> Iterator[Problem]:
-    """`match`: refuse one whose Pods all belong to services above, to one or to several by their namespaces."""
+    """`match`: Pods that no service above matches. Refuse a match whose Pods all belong to services above."""
     earlier: _Earlier = {}
     for order, service in enumerate(document.select("services", "*")):
         try:
@@ -188,14 +188,14 @@ def _shadowed(reach: _Reach, earlier: _Earlier) -> Iterator[Problem]:
 
 
 def _candidates(reach: _Reach, pattern: str, earlier: _Earlier) -> Iterator[_Reach]:
-    """Yield the earlier services that name all namespaces of a pattern, and may require no more of Pods."""
+    """Yield the earlier services that name all namespaces of a pattern and may require no more of Pods."""
     patterns = ["", *(covering_patterns(pattern) if pattern else ())]
     for key in product(patterns, (None, *reach.exact_labels)):
         yield from earlier.get(key, ())
 
 
 def daemon_sets_are_not_exempt(document: DocumentPart) -> Iterator[Problem]:
-    """`match.ownerKinds`: refuse DaemonSet unless `exemptions.daemonSets: false`."""
+    """`match.ownerKinds`: DaemonSet only with `exemptions.daemonSets: false`. Refuse it otherwise."""
     exempt = document.get("exemptions", "daemonSets")
     if exempt is None or exempt.read(bool):
         for kind in document.select("services", "*", "match", "ownerKinds", "*"):
@@ -204,7 +204,7 @@ def daemon_sets_are_not_exempt(document: DocumentPart) -> Iterator[Problem]:
 
 
 def any_namespace_is_wide(service: DocumentPart) -> Iterator[Problem]:
-    """`match.anyNamespace`: warn about true, because the webhook is then called for all namespaces."""
+    """`match.anyNamespace`: warn about true, with which the webhook is called for all namespaces."""
     chosen = service.get("match", "anyNamespace")
     if chosen is not None and chosen.read(bool):
         reason = "the webhook will be called for Pods of every namespace that is not exempt"

@@ -1,4 +1,4 @@
-"""Rules of `affinity.nodeAffinity`: what Kubernetes would reject, too many, empty and duplicate terms."""
+"""Rules of `affinity`: node terms that Kubernetes rejects, too many, empty and duplicate terms."""
 
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
@@ -41,12 +41,12 @@ _LISTS: tuple[tuple[tuple[str, ...], type, Callable[[Any], Hashable]], ...] = (
 
 
 def terms_say_something_new(service: DocumentPart) -> Iterator[Problem]:
-    """`placement.affinity`: warn about a term that is equivalent to an earlier one of its list."""
-    for path, kind, mean in _LISTS:
+    """Terms of `placement.affinity`: warn about a term that is equivalent to an earlier term of its list."""
+    for path, kind, canonicalize in _LISTS:
         for terms in service.select("placement", "affinity", *path):
             first: dict[Hashable, DocumentPart] = {}
             for term in terms.items():
-                earlier = first.setdefault(mean(term.read(kind)), term)
+                earlier = first.setdefault(canonicalize(term.read(kind)), term)
                 if earlier is not term:
                     yield term.wrong_field(f"is equivalent to line {earlier.node.key_line}", "remove one of the two")
 
@@ -59,7 +59,11 @@ _NODE_TERMS = (
 
 
 def node_terms_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
-    """Terms of `affinity.nodeAffinity`: what Kubernetes accepts. Refuse other operators, values and fields."""
+    """Terms of `affinity.nodeAffinity`: those that Kubernetes accepts.
+
+    These are `matchExpressions` with values that fit the operator, and `matchFields` with `metadata.name`, In or NotIn,
+    and one value. Refuse others.
+    """
     for path in _NODE_TERMS:
         for term in service.select(*path):
             yield from mistakes(term)
@@ -97,7 +101,7 @@ def required_terms_are_few(service: DocumentPart) -> Iterator[Problem]:
 
 
 def no_required_term_is_empty(service: DocumentPart) -> Iterator[Problem]:
-    """`nodeSelectorTerms` that are required: some, each with expressions.
+    """`nodeSelectorTerms` that are required: at least one, each with expressions.
 
     Refuse an empty term: it matches no node, and each Pod's own term would imply it, so that the Pod stayed unchanged.
     """

@@ -1,4 +1,4 @@
-"""Rules of nodes that fit: contradictions between required node affinity, `topology` and `nodeSelector`."""
+"""Rules of node fit: contradictions between required node affinity, `topology` and `nodeSelector`."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -18,7 +18,7 @@ _TERMS = ("placement", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms"
 
 
 def some_node_can_fit(service: DocumentPart) -> Iterator[Problem]:
-    """`nodeSelectorTerms` with `topology` and `nodeSelector`: refuse them if no required term can match any node."""
+    """`nodeSelectorTerms` with `topology` and `nodeSelector`: refuse them if no required term can match a node."""
     for terms in service.select(*_TERMS):
         terms.read(list)
         if any(True for term in terms.items() for _ in mistakes(term)):
@@ -78,7 +78,7 @@ def _elsewhere(service: DocumentPart) -> Iterator[_Demand]:
 
 
 def _hopelessness(term: DocumentPart, elsewhere: list[_Demand]) -> Problem | None:
-    """Return why no node can match a term; None if one may."""
+    """Return why no node can match a term; None if a node may match it."""
     for field, others in zip(_FIELDS, (elsewhere, []), strict=True):
         own: dict[str, list[_Demand]] = {}
         for part in term.select(field, "*"):
@@ -92,17 +92,19 @@ def _hopelessness(term: DocumentPart, elsewhere: list[_Demand]) -> Problem | Non
 
 
 def _contradiction(own: list[_Demand], others: list[_Demand]) -> Problem | None:
-    """Return the problem of the first expression after which no value of a label is left; None if one is left."""
+    """Return the problem of the first expression that leaves a label no value; None if a value is left."""
     constraint, before = ANYTHING, list[_Demand]()
     for demand in (*own, *others):
         constraint = demand.narrowing(constraint)
         if constraint.impossible and demand.what:
-            culprit = next((one for one in own if one.narrowing(demand.narrowing(ANYTHING)).impossible), own[-1])
+            culprit = next((mine for mine in own if mine.narrowing(demand.narrowing(ANYTHING)).impossible), own[-1])
             return _names_both(culprit, demand)
         if constraint.impossible and demand.narrowing(ANYTHING).impossible:
             return demand.at.wrong_field(f"no node can match {requirement_text(demand.requirement)}", "fix its values")
         if constraint.impossible:
-            other = next((one for one in before if one.narrowing(demand.narrowing(ANYTHING)).impossible), before[-1])
+            other = next(
+                (former for former in before if former.narrowing(demand.narrowing(ANYTHING)).impossible), before[-1]
+            )
             return _names_both(demand, other)
         before.append(demand)
     return None

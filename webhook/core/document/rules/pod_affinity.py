@@ -1,4 +1,4 @@
-"""Rules of affinity to Pods and of spread constraints: what Kubernetes would reject, and what no Pod can satisfy."""
+"""Rules of affinity to Pods and of spread constraints: those that Kubernetes rejects or no Pod can satisfy."""
 
 from collections.abc import Iterator
 
@@ -14,17 +14,17 @@ from webhook.core.placement.required import REQUIRED
 def spreads_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
     """`topologySpreadConstraints`: each topologyKey once with each whenUnsatisfiable; `minDomains` with DoNotSchedule.
 
-    Refuse others.
+    Refuse repeated pairs, `minDomains` with ScheduleAnyway, and `matchLabelKeys` that Kubernetes rejects.
     """
     first: dict[tuple[str, str], DocumentPart] = {}
     for part in service.select("placement", "topologySpreadConstraints", "*"):
         yield from until_invalid(_spread(part, first))
-        # One without a selector means the service's own Pods.
+        # A constraint without a selector counts the service's own Pods.
         yield from until_invalid(label_keys_are_kubernetes(part, default={SERVICE_LABEL}))
 
 
 def fields_of_if_absent_are_set(service: DocumentPart) -> Iterator[Problem]:
-    """`placement.ifAbsent`: fields that placement sets. Refuse others, and an `onConflict` rule for one of them."""
+    """`placement.ifAbsent`: fields that placement sets. Refuse others, and fields with an `onConflict` rule."""
     for placement in service.select("placement"):
         for part in placement.select("ifAbsent", "*"):
             name = part.read(str)
@@ -57,7 +57,10 @@ _WAYS = ((REQUIRED, "*"), (PREFERRED, "*", "podAffinityTerm"))
 
 
 def pod_terms_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
-    """`matchLabelKeys`, `mismatchLabelKeys` of Pod terms: what Kubernetes accepts. Refuse others."""
+    """`matchLabelKeys`, `mismatchLabelKeys` of `podAffinity` and `podAntiAffinity`: those that Kubernetes accepts.
+
+    Refuse others, as `label_keys_are_kubernetes` says.
+    """
     for kind in _KINDS:
         for way in _WAYS:
             for term in _terms(service, kind, *way):
@@ -65,13 +68,13 @@ def pod_terms_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
 
 
 def some_pod_can_be_near(service: DocumentPart) -> Iterator[Problem]:
-    """`podAffinity` that is required: a `labelSelector`. Refuse a term without it: each Pod would stay Pending."""
+    """`podAffinity`, required: terms with a `labelSelector`. Refuse a term without it: each Pod would stay Pending."""
     for term in _terms(service, "podAffinity", *_WAYS[0]):
         yield from until_invalid(_selects(service, term, "selects no Pod, so every Pod would stay Pending"))
 
 
 def pods_cannot_be_near_and_away(service: DocumentPart) -> Iterator[Problem]:
-    """`podAntiAffinity` that is required: refuse a term that required `podAffinity` has, too."""
+    """`podAntiAffinity`, required: refuse a term that required `podAffinity` has too."""
     near: dict[object, DocumentPart] = {}
     for term in _terms(service, "podAffinity", *_WAYS[0]):
         near.setdefault(_meant(term), term)
@@ -83,7 +86,7 @@ def pods_cannot_be_near_and_away(service: DocumentPart) -> Iterator[Problem]:
 
 
 def pod_terms_have_an_effect(service: DocumentPart) -> Iterator[Problem]:
-    """Other Pod terms: warn about one without a `labelSelector`."""
+    """`podAntiAffinity`, preferred `podAffinity`: warn about a term without a `labelSelector`."""
     for kind, way in ((_KINDS[1], _WAYS[0]), (_KINDS[0], _WAYS[1]), (_KINDS[1], _WAYS[1])):
         for term in _terms(service, kind, *way):
             yield from _selects(service, term, "selects no Pod, and has no effect")

@@ -1,6 +1,6 @@
-"""Rules of `placement.labels` and `annotations`: their sources, and labels by which Pods are selected or matched.
+"""Rules of `placement.labels` and `annotations`, and of `matchLabelKeys` and `mismatchLabelKeys`.
 
-It writes the Pod's own values of these labels into the labelSelector, and rejects the Pod if that is impossible.
+Kubernetes writes the Pod's own values of these labels into the labelSelector, and rejects the Pod if it cannot.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -17,9 +17,9 @@ _MATCH, _MISMATCH = "matchLabelKeys", "mismatchLabelKeys"
 
 
 def label_keys_are_kubernetes(term: DocumentPart, default: Collection[str] | None = None) -> Iterator[Problem]:
-    """`matchLabelKeys`, `mismatchLabelKeys`: each key once, in one of both, and not in the `labelSelector`.
+    """`matchLabelKeys`, `mismatchLabelKeys`: each key once, in one of the two lists, and not in the `labelSelector`.
 
-    Refuse others. `default`: labels of the selector that is used if none is given.
+    Refuse others, and keys without a selector. `default`: labels of the selector that an absent one stands for.
     """
     match, mismatch, selector = term.get(_MATCH), term.get(_MISMATCH), term.get("labelSelector")
     selected = default if selector is None else constraints(selector.read(LabelSelector)).keys()
@@ -58,12 +58,12 @@ _COMMON_SELECTORS = frozenset({"app", "component", "name", "release", "role", "r
 def sources_are_labels_of_others(service: DocumentPart) -> Iterator[Problem]:
     """Values of `placement.labels`, `annotations`: a text, `fromPod` or `fromNamespace`.
 
-    Refuse both, and labels that Podgate writes: a second rewrite would change the Pod again.
+    Refuse both and neither, and `fromPod` of a label that Podgate writes: a second rewrite would change the Pod again.
     """
     placement = service.get("placement")
     labels = None if placement is None else placement.get("labels")
     written = {SERVICE_LABEL} if labels is None else {SERVICE_LABEL, *labels.fields()}
-    for values in [] if placement is None else [one for name in _MAPS for one in placement.select(name)]:
+    for values in [] if placement is None else [part for name in _MAPS for part in placement.select(name)]:
         for value in values.fields().values():
             yield from until_invalid(_source(value, written))
 
@@ -91,7 +91,9 @@ def labels_decide_no_owner(document: DocumentPart) -> Iterator[Problem]:
                 of_key = selectors.setdefault(key, {})
                 of_key.update((pattern, of_key.get(pattern, selector)) for pattern in _namespaces(service))
     for service in document.select("services", "*"):
-        for key, value in [one for labels in service.select("placement", "labels") for one in labels.fields().items()]:
+        for key, value in [
+            entry for labels in service.select("placement", "labels") for entry in labels.fields().items()
+        ]:
             reader = _reader(selectors.get(key, {}), _namespaces(service))
             if reader is not None:
                 line = reader.node.key_line
@@ -105,10 +107,10 @@ def _namespaces(service: DocumentPart) -> list[str]:
 
 
 def _reader(selectors: _ByPattern, namespaces: Sequence[str]) -> DocumentPart | None:
-    """Return a selector for one of these namespaces, None without one."""
+    """Return a selector for one of these namespaces, None if there is none."""
     for name in namespaces:
         if name and "*" not in name:
-            found = [selectors[one] for one in ("", *covering_patterns(name)) if one in selectors]
+            found = [selectors[pattern] for pattern in ("", *covering_patterns(name)) if pattern in selectors]
         else:
             found = [part for pattern, part in selectors.items() if not (pattern and name) or meet(pattern, name)]
         if found:

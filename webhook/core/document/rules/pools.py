@@ -22,9 +22,9 @@ def pools_exist(document: DocumentPart) -> Iterator[Problem]:
 
 
 def pools_agree_with_their_members(document: DocumentPart) -> Iterator[Problem]:
-    """`quota.scope`, `quota.whenExceeded` of a pool's member: the pool's own.
+    """`quota.scope`, `quota.whenExceeded` of a pool's member: those of the pool.
 
-    Refuse another value, or an absent one that differs.
+    Refuse another value, and an absent one whose default differs.
     """
     pools = {name.read(str): pool for pool in document.select("pools", "*") for name in pool.select("name")}
     for service in document.select("services", "*"):
@@ -59,9 +59,9 @@ _Bounds = dict[str, list[tuple[int, int]]]
 
 
 def pools_can_bind(document: DocumentPart) -> Iterator[Problem]:
-    """`pools[].windows[].hard`: warn about a limit that the limits of all members together never reach."""
+    """`pools[].windows[].hard`: warn about a limit above the sum of the members' own limits."""
     members: dict[str, list[_Bounds]] = {}
-    known: dict[int, _Bounds] = {}  # many services may share theirs by `defaults`
+    known: dict[int, _Bounds] = {}  # services may share their windows by `defaults`
     for service in document.select("services", "*"):
         chosen, windows = service.get("pool"), service.get("quota", "windows")
         if chosen is None:
@@ -78,7 +78,7 @@ def pools_can_bind(document: DocumentPart) -> Iterator[Problem]:
 
 
 def _is_bounded(service: DocumentPart) -> bool:
-    """Whether the service's windows bound its usage: enforced, with one set of counters."""
+    """Return whether the service's windows bound its use: enforced, with one set of counters."""
     per, modes = service.get("quota", "per"), service.get("modes")
     enforced = (Modes() if modes is None else modes.read(Modes)).quota is Mode.ENFORCE
     return enforced and (per is None or per.read(str) == Per.SERVICE)
@@ -104,7 +104,7 @@ def _binds(window: DocumentPart, shares: list[_Bounds]) -> Iterator[Problem]:
     for resource, part in hard.fields().items():
         name, total = canonical(resource), 0
         for bounds in shares:
-            # Only a window at least as long bounds this one; a shorter one admits its amount several times.
+            # Only a window of at least this length bounds it: a shorter window admits its amount several times.
             own = [most for own_us, most in bounds.get(name, ()) if own_us >= span_us]
             if not own:
                 break

@@ -1,4 +1,4 @@
-"""Advice on node preferences, of native affinity and topology: those without effect, and duplicates."""
+"""Advice on node preferences of `affinity` and `topology`: those without effect, and duplicates."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
@@ -15,7 +15,7 @@ _NODE_AFFINITY = ("affinity", "nodeAffinity")
 
 
 def preferences_can_count(service: DocumentPart) -> Iterator[Problem]:
-    """Preferred node terms and `topology[].preferredWeight`: warn about those that all allowed nodes match, or none."""
+    """Preferred node terms, `topology[].preferredWeight`: warn if they are empty, or match no allowed node."""
     for placement in service.select("placement"):
         preferences = list(_preferences(placement))
         if not preferences:

@@ -22,7 +22,7 @@ _WINDOWS = (("services", "*", "quota", "windows"), ("pools", "*", "windows"))
 
 
 def windows_differ(document: DocumentPart) -> Iterator[Problem]:
-    """`windows[].window`: refuse two of the same length, such as 60s and 1m. Which limit applies would be unclear."""
+    """`windows[].window` of `quota` and `pools`: each length once. Refuse equal lengths, such as 60s and 1m."""
     for windows in _written(document, _WINDOWS):
         first: dict[Duration, DocumentPart] = {}
         for window in windows.select("*", "window"):
@@ -37,7 +37,7 @@ def windows_differ(document: DocumentPart) -> Iterator[Problem]:
 def amounts_are_exact(document: DocumentPart) -> Iterator[Problem]:
     """`hard`: each resource once, in whole units (thousandths of a core) up to 2^53.
 
-    Refuse aliases of one resource, and fractions.
+    Refuse two names of one resource (`cpu`, `requests.cpu`), fractions and larger amounts.
     """
     for hard in _written(document, _LIMITED):
         counted: dict[str, DocumentPart] = {}
@@ -77,7 +77,7 @@ def a_quota_limits_something(service: DocumentPart) -> Iterator[Problem]:
 
 
 def surge_has_its_measure(service: DocumentPart) -> Iterator[Problem]:
-    """`quota.standing.surge`: a percentage, or a number beside `hard.pods`. Refuse one without: it has no measure."""
+    """`quota.standing.surge`: a percentage, or a number of Pods beside `hard.pods`. Refuse a number without it."""
     surge, hard = service.get("quota", "standing", "surge"), service.get("quota", "standing", "hard")
     if surge is None or hard is None or isinstance(surge.node.value, str):
         return
@@ -88,7 +88,7 @@ def surge_has_its_measure(service: DocumentPart) -> Iterator[Problem]:
 
 
 def waiting_has_its_rules(service: DocumentPart) -> Iterator[Problem]:
-    """`quota.whenExceeded`: refuse Queue without the stanza `queue`."""
+    """`quota.whenExceeded`: Queue only with `quota.queue`. Refuse it without."""
     quota = service.get("quota")
     if quota is None:
         return
@@ -98,7 +98,7 @@ def waiting_has_its_rules(service: DocumentPart) -> Iterator[Problem]:
 
 
 def longer_windows_can_bind(document: DocumentPart) -> Iterator[Problem]:
-    """`windows[].hard`: warn about a limit of a shorter window that a longer one never lets a service reach."""
+    """`windows[].hard`: warn about a limit of a shorter window that a longer window keeps from being reached."""
     for windows in _written(document, _WINDOWS):
         yield from until_invalid(_can_bind(windows))
 
@@ -131,7 +131,7 @@ def _written(document: DocumentPart, paths: Iterable[tuple[str, ...]]) -> Iterat
 
 
 def a_queue_is_used(service: DocumentPart) -> Iterator[Problem]:
-    """`quota.queue`: warn about one without `whenExceeded: Queue`, `whenOpen: Queue` or `onOverload: Gate`."""
+    """`quota.queue`: warn about it without `whenExceeded: Queue`, `whenOpen: Queue` and `onOverload: Gate`."""
     quota = service.get("quota")
     if quota is None:
         return
@@ -157,7 +157,7 @@ def only_enforced_pods_wait(service: DocumentPart) -> Iterator[Problem]:
 
 
 def deployments_outlast_the_wait(service: DocumentPart) -> Iterator[Problem]:
-    """`quota.queue.maxWait`: warn about more than 10m, a Deployment's default deadline. Its own default is accepted."""
+    """`quota.queue.maxWait`: warn about a written value above 10m, the default deadline of a Deployment."""
     queue, exceeded = service.get("quota", "queue", "maxWait"), service.get("quota", "whenExceeded")
     if queue is None or exceeded is None or exceeded.read(WhenExceeded) is not WhenExceeded.QUEUE:
         return

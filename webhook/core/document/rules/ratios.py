@@ -23,7 +23,10 @@ _POSSIBLE: tuple[tuple[str, str, Callable[[Fraction], bool], tuple[str, str]], .
 
 
 def ratios_are_possible(service: DocumentPart) -> Iterator[Problem]:
-    """`maxLimitRequestRatio`, `defaultLimitRatio`: 1 or more. `defaultRequestRatio`: between 0 and 1. Refuse others."""
+    """`maxLimitRequestRatio`, `defaultLimitRatio`: 1 or more. `defaultRequestRatio`: between 0 and 1.
+
+    Refuse others, and ratios of resources that cannot be overcommitted.
+    """
     for owner, word, fits, fault in _POSSIBLE:
         for resource, part in amounts_under(service, word, of=owner).items():
             if not overcommits(resource):
@@ -33,7 +36,7 @@ def ratios_are_possible(service: DocumentPart) -> Iterator[Problem]:
 
 
 def a_limit_has_one_default(service: DocumentPart) -> Iterator[Problem]:
-    """`container.defaultLimitRatio`: refuse a resource that `default` has, too."""
+    """`container.defaultLimitRatio`: resources without `container.default`. Refuse a resource that has both."""
     defaults = amounts_under(service, "default")
     for resource, part in amounts_under(service, _LIMIT).items():
         if resource in defaults:
@@ -42,7 +45,10 @@ def a_limit_has_one_default(service: DocumentPart) -> Iterator[Problem]:
 
 
 def defaults_are_in_ratio(service: DocumentPart) -> Iterator[Problem]:
-    """Defaults: a limit of at most `maxLimitRequestRatio` times the request. Refuse others."""
+    """`container.default`, `defaultLimitRatio`, `defaultRequestRatio`: limits within `maxLimitRequestRatio`.
+
+    Refuse defaults by which a limit is more than this ratio times its request.
+    """
     for owner in ("container", "pod"):
         for resource, part in amounts_under(service, _MOST, of=owner).items():
             yield from until_invalid(_defaults_within(service, resource, part, owner))
@@ -88,7 +94,7 @@ _ASKS_FOR_NOTHING = Pod(PodMetadata(), PodSpec(containers=(Container(),)))
 
 
 def classes_fit_the_defaults(service: DocumentPart) -> Iterator[Problem]:
-    """`pod.qosClasses`: warn about all classes, and about those without that of a Pod with the defaults alone."""
+    """`pod.qosClasses`: warn about a list of all classes, and about a list without the class that the defaults give."""
     for resources in service.select("resources"):
         part = resources.get("pod", "qosClasses")
         if part is None:
@@ -103,7 +109,7 @@ def classes_fit_the_defaults(service: DocumentPart) -> Iterator[Problem]:
 
 
 def ratios_can_bind(service: DocumentPart) -> Iterator[Problem]:
-    """`container.maxLimitRequestRatio`: warn about one above max / min, and about one where nothing sets limits."""
+    """`container.maxLimitRequestRatio`: warn about a ratio above max / min, and about a resource without limits."""
     low, high = amounts_under(service, "min"), amounts_under(service, "max")
     for resource, part in amounts_under(service, _MOST).items():
         if resource in low and resource in high and _value(part) * _value(low[resource]) > _value(high[resource]):

@@ -32,7 +32,10 @@ _OF_QUOTA = "hard"
 
 
 def units_are_meant(document: DocumentPart) -> Iterator[Problem]:
-    """`resources`, `hard`: warn about memory below 1Mi, storage below 1Ki, cpu below 1m, and impossibly many cores."""
+    """`resources`, `hard`: warn about memory below 1Mi, storage below 1Ki, cpu below 1m, and too many cores.
+
+    Too many are 10 000 cores, and 10 000 000 in `hard`, which may be that of a fleet; there cpu below 1m is refused.
+    """
     seen = set[int]()
     for path in _PLACES:
         for amounts in document.select(*path):
@@ -65,7 +68,7 @@ _CLAMPED = ("min", "max", "maxLimitRequestRatio")
 
 
 def ranges_ascend(service: DocumentPart) -> Iterator[Problem]:
-    """`container`, `pod`: min <= defaultRequest <= default <= max, and a container's values <= the Pod's max.
+    """`container`, `pod`: min <= defaultRequest <= default <= max; min and defaults of `container` <= `pod.max`.
 
     Refuse others.
     """
@@ -108,7 +111,7 @@ def defaults_do_not_overcommit(service: DocumentPart) -> Iterator[Problem]:
 
 
 def implied_limits_fit_the_pod(service: DocumentPart) -> Iterator[Problem]:
-    """`container.max` without a default: refuse one above `pod.max`, as it is the limit of containers without one."""
+    """`container.max` without `default`: at most `pod.max`, as it becomes the limit. Refuse a higher one."""
     limits = {*amounts_under(service, "default"), *_limited_by_ratio(service)}
     of_pod = amounts_under(service, "max", of="pod")
     for resource, part in amounts_under(service, "max").items():
@@ -122,7 +125,7 @@ def implied_limits_fit_the_pod(service: DocumentPart) -> Iterator[Problem]:
 
 
 def amounts_can_be_written(service: DocumentPart) -> Iterator[Problem]:
-    """Amounts of containers: whole numbers of extended resources, multiples of a huge page's size. Refuse others."""
+    """Amounts of `container`: whole numbers of extended resources, multiples of a huge page's size. Refuse others."""
     for word in _ASCENDING:
         for resource, part in amounts_under(service, word).items():
             yield from until_invalid(_can_be_written(resource, part))
@@ -142,7 +145,7 @@ def _can_be_written(resource: str, part: DocumentPart) -> Iterator[Problem]:
 
 
 def limits_are_meant(service: DocumentPart) -> Iterator[Problem]:
-    """`container.max` of cpu and memory: warn about one without a default, whose place it takes."""
+    """`container.max` of cpu and memory: warn about it without `default`, in whose place it becomes the limit."""
     given = {*amounts_under(service, "default"), *_limited_by_ratio(service)}
     for resource, part in amounts_under(service, "max").items():
         if resource in COMPUTE and resource not in given:
@@ -152,7 +155,7 @@ def limits_are_meant(service: DocumentPart) -> Iterator[Problem]:
 
 
 def totals_see_every_container(service: DocumentPart) -> Iterator[Problem]:
-    """`pod.max` of cpu and memory: warn about one where containers may have no limit, which counts as 0."""
+    """`pod.max` of cpu and memory: warn about it if containers may have no limit, which counts as 0."""
     bounded = {*amounts_under(service, "default"), *amounts_under(service, "max"), *_limited_by_ratio(service)}
     for resource, part in amounts_under(service, "max", of="pod").items():
         if resource in COMPUTE and resource not in bounded:
@@ -170,7 +173,7 @@ def clamping_has_a_range(service: DocumentPart) -> Iterator[Problem]:
 
 
 def huge_pages_have_company(service: DocumentPart) -> Iterator[Problem]:
-    """Defaults of huge pages: warn about them without a default of cpu or memory, which Kubernetes requires."""
+    """`container.defaultRequest`, `default`: warn about huge pages without cpu or memory, which Kubernetes requires."""
     given = {resource for word in _ASCENDING for resource in amounts_under(service, word)}
     for word in ("defaultRequest", "default"):
         for resource, part in amounts_under(service, word).items():
@@ -180,7 +183,7 @@ def huge_pages_have_company(service: DocumentPart) -> Iterator[Problem]:
 
 
 def _limited_by_ratio(service: DocumentPart) -> set[str]:
-    """Return the resources whose every absent limit is a multiple of the request."""
+    """Return the resources of which each absent limit becomes a multiple of the request."""
     return amounts_under(service, "defaultLimitRatio").keys() & amounts_under(service, "defaultRequest").keys()
 
 

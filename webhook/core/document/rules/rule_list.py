@@ -1,6 +1,7 @@
-"""Cross-field rules, listed by scope. A rule yields problems, and none if its fields are already invalid.
+"""List of the cross-field rules by scope. A rule yields problems, and none if a field that it reads is invalid.
 
-The docstring of a rule names its fields and the values that it accepts, refuses, or warns about.
+The name of a rule states what holds; its docstring names the fields and the values that it accepts, refuses or warns
+about.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Rules of `nodes.sources` and `scheduling`: sources of load, and thresholds that can be meant."""
+"""Rules of `nodes.sources` and `scheduling`: sources of load, and plausible thresholds."""
 
 from collections.abc import Iterator
 
@@ -9,16 +9,16 @@ from webhook.core.policy_spec.nodes import PROFILES_WITH_PRESSURE, Profile
 
 _SOURCES = ("prometheus", "metricsAPI", "requests")
 _PRESSURES = ("memory", "io")
-"""Of which `thresholds_are_meant` does not warn in any case."""
+"""Pressures with useful thresholds: `thresholds_are_meant` warns about any threshold of cpu."""
 _LOW = 0.3
 _MEASURED = ("hot", "pressure", "whenUnknown")
 """Fields of `scheduling` that read the load of nodes."""
 
 
 def a_source_is_one(document: DocumentPart) -> Iterator[Problem]:
-    """`nodes.sources[]`: one of `prometheus`, `metricsAPI` and `requests` each; only the first may recur.
+    """`nodes.sources[]`: one of `prometheus`, `metricsAPI` and `requests` in each; only `prometheus` may recur.
 
-    Refuse sources after `requests`.
+    Refuse others, and sources after `requests`.
     """
     seen: set[str] = set()
     for source in document.select("nodes", "sources", "*"):
@@ -35,7 +35,7 @@ def a_source_is_one(document: DocumentPart) -> Iterator[Problem]:
 
 
 def load_has_a_source(document: DocumentPart) -> Iterator[Problem]:
-    """`scheduling.hot`, `pressure`, `whenUnknown`: refuse them without the stanza `nodes`."""
+    """`scheduling.hot`, `pressure`, `whenUnknown`: only with the stanza `nodes`. Refuse them without."""
     if document.get("nodes") is not None:
         return
     for scheduling in document.select("services", "*", "scheduling"):
@@ -47,14 +47,14 @@ def load_has_a_source(document: DocumentPart) -> Iterator[Problem]:
 
 
 def prometheus_has_tls(document: DocumentPart) -> Iterator[Problem]:
-    """`nodes.sources[].prometheus.url`: warn about http."""
+    """`nodes.sources[].prometheus.url`: warn about http, which has no TLS."""
     for url in document.select("nodes", "sources", "*", "prometheus", "url"):
         if str(url.node.value).startswith("http://"):
             yield url.wrong("without TLS, anyone on the way can move Pods to other nodes", "use https, and caFile")
 
 
 def pressures_are_measured(document: DocumentPart) -> Iterator[Problem]:
-    """`scheduling.pressure.memory`, `io`: warn about one that no source measures."""
+    """`scheduling.pressure.memory`, `io`: warn about a pressure that no source measures."""
     sources = document.select("nodes", "sources", "*")
     if not sources:
         return  # `load_has_a_source` rejects it
@@ -62,7 +62,7 @@ def pressures_are_measured(document: DocumentPart) -> Iterator[Problem]:
     for pressure in document.select("services", "*", "scheduling", "pressure"):
         for name, part in pressure.fields().items():
             if name in _PRESSURES and name not in measured:
-                profiles = " or ".join(one for one in Profile if one in PROFILES_WITH_PRESSURE)
+                profiles = " or ".join(known for known in Profile if known in PROFILES_WITH_PRESSURE)
                 remedy = f"use a prometheus source with profile {profiles}, or with queries.{name}Pressure"
                 yield part.wrong_field("refuses no node: no source of nodes.sources measures it", remedy)
 

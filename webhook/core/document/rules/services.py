@@ -42,7 +42,7 @@ def names_are_unique(document: DocumentPart) -> Iterator[Problem]:
 
 
 def nothing_is_listed_twice(document: DocumentPart) -> Iterator[Problem]:
-    """`exemptions.usernames`, `match.namespaces` and other sets: refuse an entry that is listed twice."""
+    """`exemptions.usernames`, `match.namespaces` and the other lists of `_SETS`: refuse a repeated entry."""
     for path in _SETS:
         for entries in document.select(*path):
             seen: set[str] = set()
@@ -54,9 +54,9 @@ def nothing_is_listed_twice(document: DocumentPart) -> Iterator[Problem]:
 
 
 def classes_exist(document: DocumentPart) -> Iterator[Problem]:
-    """`slaClass`: a name of `slaClasses`, or of the default classes.
+    """`services[].slaClass`: a name of `slaClasses`, or of the default classes.
 
-    Refuse another name, and its absence without a class bronze.
+    Refuse another name, and an absent field if there is no class bronze.
     """
     defined = document.get("slaClasses")
     default = [sla_class.name for sla_class in DEFAULT_SLA_CLASSES]
@@ -90,7 +90,7 @@ def _is_exempt(namespaces: DocumentPart, exempt: set[str]) -> Iterator[Problem]:
 
 
 def no_service_exempts_its_pods(document: DocumentPart) -> Iterator[Problem]:
-    """`placement.runtimeClassName`: refuse a name of `exemptions.runtimeClasses`: the rewrite would exempt the Pod."""
+    """`placement.runtimeClassName`: refuse a name in `exemptions.runtimeClasses`: the rewrite would exempt the Pod."""
     lines = {part.read(str): part.node.line for part in document.select("exemptions", "runtimeClasses", "*")}
     for written in document.select("services", "*", "placement", "runtimeClassName"):
         name = written.read(str)

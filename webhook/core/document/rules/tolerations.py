@@ -19,9 +19,10 @@ _LISTS = (*_SET, ("placement", "allow", "tolerations"))
 
 
 def tolerations_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
-    """Tolerations that are set or allowed: what Kubernetes accepts.
+    """`tolerations`, `tolerationsByQosClass`, `allow.tolerations`: those that Kubernetes accepts.
 
-    Refuse a value with Exists, seconds without NoExecute, and others.
+    Refuse `value` with Exists or not a label value, no `key` without Exists, Lt and Gt without a whole number, and
+    `tolerationSeconds` without NoExecute.
     """
     for part in [part for path in _LISTS for part in service.select(*path, "*")]:
         yield from until_invalid(_toleration(part))
@@ -53,7 +54,7 @@ def _is_number(text: str) -> bool:
 
 
 def tolerations_need_no_gate(service: DocumentPart) -> Iterator[Problem]:
-    """`tolerations[].operator`: warn about Lt and Gt, which need a feature gate of the API server."""
+    """`tolerations[].operator`, also by QoS class: warn about Lt and Gt, which need a feature gate."""
     for operator in [part for path in _SET for part in service.select(*path, "*", "operator")]:
         word = operator.read(str)
         if word in _COMPARING:
@@ -64,12 +65,12 @@ def tolerations_need_no_gate(service: DocumentPart) -> Iterator[Problem]:
 
 
 def tolerations_add_something(service: DocumentPart) -> Iterator[Problem]:
-    """Tolerations: warn about one whose taints another one of the list tolerates."""
-    of_all = service.select("placement", "tolerations", "*")
+    """`tolerations`, `tolerationsByQosClass`, `allow.tolerations`: warn about a toleration that another one covers."""
+    shared = service.select("placement", "tolerations", "*")
     for path in _LISTS:
         own = service.select(*path, "*")
-        # Those of all Pods come first: of a class, an equal one is listed twice.
-        entries = [(part, part.read(Toleration)) for part in (*(of_all if path[:2] == _CLASSES else ()), *own)]
+        # Tolerations of all Pods come first, so that an equal one of a class is reported.
+        entries = [(part, part.read(Toleration)) for part in (*(shared if path[:2] == _CLASSES else ()), *own)]
         for index, (part, entry) in enumerate(entries):
             if part not in own:
                 continue

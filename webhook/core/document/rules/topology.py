@@ -8,7 +8,7 @@ from webhook.core.policy_spec import TopologyEntry
 
 
 def topology_names_one_label(service: DocumentPart) -> Iterator[Problem]:
-    """`placement.topology[]`: `level` or `key`. Refuse both, and none."""
+    """`placement.topology[]`: either `level` or `key`. Refuse both and neither."""
     for entry in service.select("placement", "topology", "*"):
         yield from until_invalid(_names_one_label(entry))
 
@@ -22,9 +22,9 @@ def _names_one_label(entry: DocumentPart) -> Iterator[Problem]:
 
 
 def topology_can_be_fulfilled(service: DocumentPart) -> Iterator[Problem]:
-    """`topology[].in`, `nodeSelector`: some value for each label that all required entries allow.
+    """`placement.topology[].in`, `nodeSelector`: for each label a value that all required entries allow.
 
-    Refuse contradictions.
+    Refuse entries that contradict each other.
     """
     allowed: dict[str, frozenset[str]] = {}
     first: dict[str, DocumentPart] = {}
@@ -56,7 +56,7 @@ def _topology(
 
 
 def conflicts_can_happen(document: DocumentPart) -> Iterator[Problem]:
-    """`placement.onConflict`: warn about a field that placement does not set; in `defaults` if no service sets it."""
+    """`placement.onConflict`: warn about a field that placement does not set; in `defaults`, that no service sets."""
     unused: dict[tuple[int, int], DocumentPart] = {}
     used: set[tuple[int, int]] = set()
     for placement in document.select("services", "*", "placement"):

@@ -1,6 +1,6 @@
 """Document kinds, and redaction of errors about files of another kind.
 
-A wrong file may be a key, a password or a kubeconfig, and errors are shown in logs, Events and tickets: they quote
+A wrong file may be a key, a password or a kubeconfig, and errors appear in logs, Events and tickets. So they quote
 values only if the text looks like the expected kind of document.
 """
 
@@ -21,7 +21,7 @@ _NAMES_NOTHING = re.compile(r"\(document\)|(\[\d+\])+")
 
 @dataclass(frozen=True, slots=True)
 class DocumentKind:
-    """Marks by which a kind of document is recognized: all of them occur in it, valid or not."""
+    """Kind of document, recognized by `marks`: all of them occur in it, whether it is valid or not."""
 
     name: str
     marks: tuple[re.Pattern[str], ...]

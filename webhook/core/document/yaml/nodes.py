@@ -94,7 +94,7 @@ _AMBIGUOUS = re.compile(r"[+-]?0\d[\d.]*", re.ASCII)  # 010 is 8 to one parser a
 
 
 def resolved(text: str) -> Scalar:
-    """Return the value of a plain scalar. Dates and 010 stay text."""
+    """Return the value of an unquoted scalar. Dates and numbers such as 010 stay text."""
     if text in _NULL:
         return None
     if text in _TRUE or text in _FALSE:

@@ -1,7 +1,7 @@
-"""Document parts: access for rules to a document with invalid fields.
+"""Document parts: access of rules to a document that may have invalid fields.
 
-Reading a field that the schema rejected ends the rule silently: a rule over several fields reports problems only if
-those fields are valid, and all rules can run in one pass.
+Reading a field that the schema rejected ends the rule silently. So a rule reports problems only if all fields that it
+reads are valid, and all rules can run in one pass.
 """
 
 from collections.abc import Iterable, Iterator
@@ -84,7 +84,7 @@ class DocumentPart:
         return parts
 
     def _parts(self) -> dict[str | int, "DocumentPart"]:
-        """Return the valid parts directly below, by key or index. They are kept: sixty rules read the same ones."""
+        """Return the valid parts directly below, by key or index. They are kept, as many rules read them."""
         if self._below is None:
             value = self.node.value
             steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

@@ -11,7 +11,7 @@ Path = tuple[str | int, ...]
 DOCUMENT = "(document)"
 """The path of problems with the whole document."""
 
-_LONGEST_SHOWN = 80  # characters of a value or a key
+_LONGEST_SHOWN = 80  # of a value or a key
 _PLAIN = re.compile(r"[\w./*%+@-]{1,80}", re.ASCII)
 _BARE_KEY = re.compile(r"[A-Za-z_][\w-]{0,79}", re.ASCII)
 
@@ -73,7 +73,7 @@ def quoted(text: str) -> str:
 
 
 def close_to(word: str, words: Iterable[str]) -> str | None:
-    """Return the one of `words` that was probably meant by `word`."""
+    """Return which of `words` was probably meant by `word`."""
     by_lower = {candidate.lower(): candidate for candidate in words}
     found = get_close_matches(word.lower(), by_lower, n=1)
     return by_lower[found[0]] if found else None

@@ -1,6 +1,6 @@
 """YAML reader: bytes to a tree of nodes. Rejects what YAML parsers interpret differently.
 
-It has its own composer over PyYAML's events, because depth, size and aliases must be bounded while reading, and
+It composes nodes from PyYAML's events itself, because depth, size and aliases must be bounded while reading, and
 because a plain `no` must keep its text.
 """
 
@@ -17,7 +17,7 @@ from webhook.core.document.yaml.text import decoded, replace_surrogate_pairs, re
 
 DEEPEST = 64  # levels; the deepest stanza needs 16
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is much faster, its marks are the same
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's loader is much faster, with the same marks
 _STRING = "tag:yaml.org,2002:str"
 _STRING_TAGS = frozenset({"!", _STRING})
 
@@ -44,7 +44,7 @@ def read(raw: bytes) -> ParsedYaml:
 
 
 class _Composer:
-    """Events to nodes."""
+    """Composes nodes from the events of one text."""
 
     def __init__(self, text: str) -> None:
         self.problems: list[Problem] = []

@@ -64,7 +64,7 @@ class SyntaxProblem(NamedTuple):
 
 
 def in_words(error: yaml.YAMLError, text: str) -> SyntaxProblem:
-    """Describe a syntax error. The marks of PyYAML's two parsers share no type."""
+    """Return the problem of a syntax error. The marks of PyYAML's two parsers share no type."""
     template = template_problem(text)
     if template is not None:
         return template
@@ -77,8 +77,8 @@ def in_words(error: yaml.YAMLError, text: str) -> SyntaxProblem:
     lines = LINE_END.split(text)
     here = lines[line] if line < len(lines) else ""
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
-    said = f"{getattr(error, 'context', None) or ''}: {problem}"
-    reason, remedy = next(((why, cure) for part, why, cure in _WORDS if part in said), (f"not YAML: {problem}", ""))
+    message = f"{getattr(error, 'context', None) or ''}: {problem}"
+    reason, remedy = next(((why, cure) for part, why, cure in _WORDS if part in message), (f"not YAML: {problem}", ""))
     if here[column : column + 1] == "\t" and not here[:column].strip():
         reason, remedy = "a tab cannot indent YAML", "use spaces"
     elif began is not None and began.line != line and "closed" in reason:

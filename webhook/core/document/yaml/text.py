@@ -1,6 +1,6 @@
 """Text of a document: decoding of its bytes, text that is not YAML, and surrogate pairs of JSON.
 
-Each half becomes a private-use character with an escape of the same length, so that columns stay correct.
+YAML does not know surrogate pairs: each half becomes the escape, of the same length, of a private-use character.
 """
 
 import json
@@ -14,7 +14,7 @@ _REPLACED = re.compile("([\ue000-\ue3ff])([\ue400-\ue7ff])")
 
 
 def replace_surrogate_pairs(text: str) -> str | None:
-    """Return a JSON text with its pairs replace_surrogate_pairs; None if it is not JSON, or has none."""
+    """Return a JSON text with its surrogate pairs replaced; None if it is not JSON, or has no pairs."""
     if not any(found[1] for found in _PAIR.finditer(text)):
         return None
     try:
@@ -25,7 +25,7 @@ def replace_surrogate_pairs(text: str) -> str | None:
 
 
 def restore_surrogate_pairs(text: str) -> str:
-    """Return the characters that the pairs stand for."""
+    """Return a text with the characters that the replaced pairs stand for."""
     return _REPLACED.sub(lambda found: chr(0x10000 + ((ord(found[1]) - 0xE000) << 10) + ord(found[2]) - 0xE400), text)
 
 
@@ -36,7 +36,7 @@ def _private(found: re.Match[str]) -> str:
     return f"\\u{high - 0xD800 + 0xE000:04x}\\u{low - 0xDC00 + 0xE400:04x}"
 
 
-LARGEST_BYTES = 1 << 20  # a ConfigMap holds no more
+LARGEST_BYTES = 1 << 20  # the maximum size of a ConfigMap
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
