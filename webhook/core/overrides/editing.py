@@ -1,4 +1,4 @@
-"""Editing of the overrides document: one service's entries change, expired entries are removed."""
+"""Editing of the overrides document: the entries of one service change, and expired entries are removed."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,10 +14,10 @@ _WIDEST = 1 << 20
 
 
 def with_entries(
-    entries: Iterable[Override], service: str, its: Iterable[Override], now_us: int
+    entries: Iterable[Override], service: str, new: Iterable[Override], now_us: int
 ) -> tuple[Override, ...]:
-    """Return the live entries with `its` as those of the service."""
-    return (*without_service(entries, service, now_us), *its)
+    """Return the live entries with those of the service replaced by `new`."""
+    return (*without_service(entries, service, now_us), *new)
 
 
 def without_service(entries: Iterable[Override], service: str, now_us: int) -> tuple[Override, ...]:
@@ -26,31 +26,31 @@ def without_service(entries: Iterable[Override], service: str, now_us: int) -> t
 
 
 def without_replaced(former: Iterable[Override], new: Override) -> tuple[Override, ...]:
-    """Return entries without the parts that `new` replaces: states of breaker and queue, a reset of the same window."""
-    of_breaker = new.breaker is not None or new.reset_at is not None
+    """Return entries without the parts that `new` replaces: states of breaker and queue, resets of the same window."""
+    replaces_breaker = new.breaker is not None or new.reset_at is not None
     left = []
     for entry in former:
         reset, newer = entry.quota_reset, new.quota_reset
-        is_done_again = reset is not None and newer is not None and reset.window == newer.window
-        kept = replace(entry, quota_reset=None) if is_done_again else entry
-        kept = replace(kept, breaker=None, reset_at=None) if of_breaker else kept
+        is_reset_again = reset is not None and newer is not None and reset.window == newer.window
+        kept = replace(entry, quota_reset=None) if is_reset_again else entry
+        kept = replace(kept, breaker=None, reset_at=None) if replaces_breaker else kept
         left.append(replace(kept, queue=None) if new.queue is not None else kept)
     return tuple(entry for entry in left if entry.things)
 
 
 def written(entries: Iterable[Override]) -> bytes:
-    """Return the document of some entries."""
+    """Return the document with these entries."""
     return _text([entry.plain() for entry in entries])
 
 
 def parse_entry(plain: dict[str, Any]) -> Override:
-    """Return the entry with these fields, checked. DocumentError: all problems, with paths from `[0]`."""
+    """Return the entry with these fields. DocumentError: all problems, with paths from `[0]`."""
     [entry] = load(_text([plain])).entries
     return entry
 
 
 class _Dumper(yaml.SafeDumper):
-    """Also quotes strings that only Podgate's reader parses as other types, such as 1e3."""
+    """YAML dumper that also quotes strings which only Podgate's reader parses as other types, such as 1e3."""
 
 
 def _string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

@@ -20,16 +20,16 @@ _FORCED = {ManualBreakerState.FORCED_OPEN: State.FORCED_OPEN, ManualBreakerState
 
 
 class LiveOverrides(Struct, frozen=True, eq=False):
-    """The live entries by service; no two set the same. Compared by identity: policies are compiled for each."""
+    """The live entries by service; no two set the same thing. Compared by identity: policies are compiled for each."""
 
     entries: Mapping[str, tuple[Override, ...]] = {}
 
     def all(self) -> tuple[Override, ...]:
-        return tuple(entry for its in self.entries.values() for entry in its)
+        return tuple(entry for entries in self.entries.values() for entry in entries)
 
 
 class WindowReset(NamedTuple):
-    """Reset of a service's own windows, or of the one of `seconds`: charges before `at_us` are removed."""
+    """Reset of a service's own windows, or of its window of `seconds`: charges before `at_us` are removed."""
 
     service: str
     at_us: int
@@ -42,7 +42,7 @@ def overridden(loaded: LoadedPolicy, entries: Mapping[str, tuple[Override, ...]]
     if not any(service.name in entries for service in policy.services):
         return loaded
     services = tuple(
-        _under(combined(its), service) if (its := entries.get(service.name)) else service for service in policy.services
+        _under(combined(own), service) if (own := entries.get(service.name)) else service for service in policy.services
     )
     forcings = {
         service.name: forcing
@@ -56,8 +56,9 @@ def overridden(loaded: LoadedPolicy, entries: Mapping[str, tuple[Override, ...]]
         for entry in entries.get(service.name, ())
         if entry.queue is QueueState.PAUSED
     }
-    written = {one.name: in_json(entries[one.name]) for one in policy.services if one.name in entries}
-    return LoadedPolicy(replace(policy, services=services), loaded.hash, forcings, pauses, written)
+    names = (service.name for service in policy.services if service.name in entries)
+    encoded = {name: in_json(entries[name]) for name in names}
+    return LoadedPolicy(replace(policy, services=services), loaded.hash, forcings, pauses, encoded)
 
 
 def resets(entries: Iterable[Override], now_us: int) -> tuple[WindowReset, ...]:
@@ -82,7 +83,7 @@ def released_uids(live: LiveOverrides) -> frozenset[str]:
 
 
 def remarks(policy: Policy, entry: Override) -> tuple[str, ...]:
-    """Return the parts of an entry without effect under a policy. They are no errors: the policy may change."""
+    """Return remarks on the parts of an entry without effect. They are no errors: the policy may change."""
     service = next((service for service in policy.services if service.name == entry.service), None)
     if service is None:
         return ("no such service in the policy in force",)
@@ -121,7 +122,7 @@ def _quota(entry: Override, quota: Quota) -> Quota:
 
 
 def _window(window: Window, factor: Fraction, granted: Mapping[str, Quantity]) -> Window:
-    """Scale, then add the grant. Resources without a limit stay unlimited."""
+    """Return the window scaled, with the grant added. Resources without a limit stay unlimited."""
     more = {canonical(resource): in_units(resource, quantity) for resource, quantity in granted.items()}
     hard = {
         resource: _quantity(resource, in_units(resource, quantity) * factor + more.get(canonical(resource), 0))
@@ -162,14 +163,14 @@ def _idle(service: Service, entry: Override) -> Iterator[str]:
 
 
 def _idle_breaker(service: Service, entry: Override) -> Iterator[str]:
-    does_nothing = ""
+    reason = ""
     if service.breaker is None:
-        does_nothing = "the service has no breaker"
+        reason = "the service has no breaker"
     elif _under(entry, service).modes.breaker is Mode.DISABLED:
-        does_nothing = "modes.breaker is Disabled"
+        reason = "modes.breaker is Disabled"
     for name, wanted in (("breaker", entry.breaker), ("resetAt", entry.reset_at)):
-        if does_nothing and wanted is not None:
-            yield f"{name}: {does_nothing}"
+        if reason and wanted is not None:
+            yield f"{name}: {reason}"
 
 
 def _idle_queue(policy: Policy, service: Service, entry: Override) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Override: one entry of the overrides document, with the changes to a service, the end and the reason."""
+"""Override: one entry of the overrides document, with the changes to a service, their end and the reason."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -26,7 +26,7 @@ WindowLength = Annotated[Duration, format_of("window")]
 
 
 class ManualBreakerState(Choice):
-    """Manual state of a breaker; Automatic: none."""
+    """Manual state of a breaker; Automatic: no manual state."""
 
     FORCED_OPEN = "ForcedOpen"
     FORCED_CLOSED = "ForcedClosed"
@@ -41,7 +41,7 @@ class QueueState(Choice):
 
 
 class ReleasedPod(Struct, frozen=True):
-    """A waiting Pod to release past every limit. A later Pod of the same name has another uid."""
+    """A waiting Pod to release regardless of limits, with its uid: a later Pod may have the same name."""
 
     namespace: Annotated[str, format_of("dns-label")]
     name: Annotated[str, format_of("dns-subdomain")]
@@ -99,7 +99,7 @@ class Override(Struct, frozen=True, rename="camel"):
 
     @property
     def things(self) -> tuple[str, ...]:
-        """Names of what it sets. Live entries of one service must set different things."""
+        """Names of the things that it sets. Live entries of one service must set different things."""
         found = ["quotaFactor"] if self.quota_factor is not None else []
         found += [f"modes.{name}" for name, mode in (asdict(self.modes) if self.modes else {}).items() if mode]
         found += [
@@ -127,8 +127,8 @@ class Override(Struct, frozen=True, rename="camel"):
     def __str__(self) -> str:
         """Return one line with changes, end, reason and author."""
         metadata = {"service", "until", "reason", "by"}
-        done = {key: value for key, value in self.plain().items() if key not in metadata}
-        text: str = yaml.safe_dump(done, default_flow_style=True, sort_keys=False, allow_unicode=True, width=_WIDEST)
+        changes = {key: value for key, value in self.plain().items() if key not in metadata}
+        text: str = yaml.safe_dump(changes, default_flow_style=True, sort_keys=False, allow_unicode=True, width=_WIDEST)
         by = f" (by {self.by})" if self.by else ""
         return f"{text.strip()[1:-1]} until {self.until}: {self.reason}{by}"
 
@@ -136,7 +136,7 @@ class Override(Struct, frozen=True, rename="camel"):
 def in_json(entries: Sequence[Override]) -> str:
     """Return the entries that change the service, as a list in JSON without absent fields; "" if none does.
 
-    Resets and releases change counters and single Pods.
+    Resets and releases are left out: they change counters and single Pods.
     """
     states = [replace(entry, quota_reset=None, reset_at=None, release_pods=()) for entry in entries]
     lasting = [entry.plain() for entry in states if entry.things]
@@ -144,12 +144,12 @@ def in_json(entries: Sequence[Override]) -> str:
 
 
 def of_json(text: bytes) -> tuple[Override, ...]:
-    """Return the entries of such a list. Raises msgspec.MsgspecError."""
+    """Decode a list of entries from JSON. msgspec.MsgspecError: other data."""
     return msgspec.json.decode(text, type=tuple[Override, ...], dec_hook=from_plain)
 
 
 def _seconds(window: Duration) -> str:
-    """Return a window's length in one notation: 1m and 60s are the same."""
+    """Format a window's length in seconds, so that 1m and 60s are the same."""
     return f"{window.us // 1_000_000}s"
 
 

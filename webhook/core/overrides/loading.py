@@ -1,4 +1,4 @@
-"""Loading of the overrides document: bytes to entries, or all problems, and what is in force at a time."""
+"""Loading of the overrides document: bytes to entries, or all problems, and the overrides in force at a time."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from webhook.core.overrides.entry import Override
 from webhook.core.quota import LARGEST_EXACT, canonical, is_cpu
 
 LARGEST_BYTES = 256 << 10
-"""More than the longest allowed list needs. The document is parsed between reviews, not in another process."""
+"""More than the longest allowed list needs. It bounds the parsing, which runs between reviews in the same process."""
 
 ACTIONS = ("quotaFactor", "modes", "grant", "quotaReset", "breaker", "resetAt", "queue", "releasePods")
 _Entries = tuple[Override, ...]
@@ -135,7 +135,7 @@ def _amounts_are_exact(entry: DocumentPart) -> Iterator[Problem]:
 
 @dataclass(frozen=True, slots=True)
 class OverridesState:
-    """The overrides until the next end of an entry."""
+    """The overrides that are in force until the next end of an entry."""
 
     document: OverridesDocument = field(default_factory=OverridesDocument)
     """The document in force."""
@@ -145,7 +145,7 @@ class OverridesState:
     """The problems of `rejected`."""
     live: LiveOverrides = field(default_factory=LiveOverrides)
     ends_us: int | None = None
-    """The next end of an entry, of one that is not in force yet too; None without one."""
+    """The next end of an entry, also of `rejected`; None if no entry is live."""
 
     def at(self, now_us: int) -> "OverridesState":
         """Return the state at a later time."""
@@ -158,6 +158,6 @@ class OverridesState:
         entries = document.live(now_us)
         # The same object while nothing changes: policies are compiled for it.
         live = self.live if entries == self.live.entries else LiveOverrides(entries)
-        ends = [one.next_end_us(now_us) for one in (document, rejected) if one is not None]
+        ends = [known.next_end_us(now_us) for known in (document, rejected) if known is not None]
         ends_us = min((end for end in ends if end is not None), default=None)
         return OverridesState(document, rejected, clashes, live, ends_us)

@@ -10,12 +10,12 @@ from webhook.core.quota import canonical
 
 
 def combined(entries: Sequence[Override]) -> Override:
-    """Return one entry with the changes of all; until and reason are the last one's."""
+    """Return one entry with the changes of all; until and reason are those of the last entry."""
     return reduce(merged, entries)
 
 
 def merged(former: Override, new: Override) -> Override:
-    """Return `former` with `new` merged into it; until, reason, and grants of the same resource are the new ones."""
+    """Return `former` with `new` merged into it; until, reason, and grants of the same resource are those of `new`."""
     return replace(
         new,
         quota_factor=new.quota_factor if new.quota_factor is not None else former.quota_factor,

@@ -1,4 +1,4 @@
-"""Checks of the API server that a manifest often fails: names, images, amounts, tolerations, selectors.
+"""Checks that the API server makes of Pods and workloads: names, images, amounts, tolerations, selectors.
 
 Source: ValidatePodSpec in pkg/apis/core/validation, and ValidateDeploymentSpec in pkg/apis/apps/validation.
 """
@@ -28,7 +28,7 @@ class ObjectFault(NamedTuple):
 
 
 def pod_faults(spec: Any, at: str = "spec") -> Iterator[ObjectFault]:
-    """Yield the faults of a Pod's spec, as JSON, which stands at a path. Fields of a wrong type are left out."""
+    """Yield the faults of a Pod's spec, as JSON, at the path `at`. Fields of a wrong type are left out."""
     if not isinstance(spec, Mapping):
         return
     if not _objects(spec.get("containers")):
@@ -99,4 +99,4 @@ def _toleration_faults(toleration: Mapping[str, Any], at: str) -> Iterator[Objec
 
 
 def _objects(value: Any) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []

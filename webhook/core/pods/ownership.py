@@ -1,8 +1,8 @@
-"""Ownership of a watched Pod: its service, its cost, and the end of its time as a live Pod.
+"""Ownership of a watched Pod: its service, its cost, and the time until which it counts as live.
 
-A Pod that carries Podgate's label counts for that service until it is gone: the label is guarded, while the tenant may
-change all other labels and write ownerReferences. The label of a service that may own no Pods in the namespace counts
-for nothing. An unlabelled Pod that looks exempt counts only if the store knows it: the watch shows no user.
+A Pod with Podgate's label counts for the labelled service until it is gone: the label is guarded, while the tenant may
+change all other labels and write ownerReferences. The label of a service that may own no Pods in the namespace is
+ignored. An unlabelled Pod that looks exempt counts only if the store knows it, because the watch shows no user.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class Owned(Struct, frozen=True, gc=False):
     """A Pod of a service. It is live up to `ends_at_us`, in microseconds since the Unix epoch.
 
     `is_sure`: the policy makes the service its owner; otherwise the store must know it. `is_labelled`: it has the
-    service's label. `created_at_us` is 0 if the Pod must not be charged afterwards.
+    service's label. `created_at_us` is 0 if the Pod must not be charged later.
     """
 
     service: str
@@ -86,7 +86,7 @@ def ignores_label(pod: Pod, found: Owned | None) -> bool:
 
 
 def ends_at_us(pod: Pod) -> int:
-    """Return the end of a Pod's time as a live Pod, as ResourceQuota counts.
+    """Return the time until which a Pod is live, as ResourceQuota counts.
 
     Source: QuotaV1Pod in pkg/quota/v1/evaluator/core/pods.go of Kubernetes.
     """
@@ -99,7 +99,7 @@ def ends_at_us(pod: Pod) -> int:
 
 
 def ended(found: Owned) -> Owned:
-    """Return a Pod as no longer live: it was deleted, or has another owner."""
+    """Return a Pod that was deleted, or has another owner, as no longer live."""
     return replace(found, ends_at_us=NOT_LIVE_US)
 
 
@@ -123,7 +123,7 @@ def as_known(pod: Pod, before: Owned, found: Owned | None, compiled: CompiledPol
 
 
 def _looks_exempt(pod: Pod, compiled: CompiledPolicy) -> bool:
-    """Return whether the fields that the watch shows may be those of an exempt Pod. A tenant can write them too."""
+    """Return whether the fields that the watch shows may be those of an exempt Pod; a tenant can write them too."""
     exempt = compiled.policy.exemptions
     if MIRROR_ANNOTATION in pod.annotations or exempt.usernames:
         return True
@@ -133,7 +133,7 @@ def _looks_exempt(pod: Pod, compiled: CompiledPolicy) -> bool:
 def _cost(pod: Pod, names: tuple[str, ...]) -> Cost:
     try:
         return pod_cost.taken(pod, names)
-    except ValueError:  # no API server stores such a quantity; it counts as one Pod
+    except ValueError:  # the API server stores no such quantity; the Pod still counts as one
         return {name: 1 for name in names if name == "pods"}
 
 

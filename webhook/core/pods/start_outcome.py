@@ -1,4 +1,4 @@
-"""Outcome of a watched Pod's start: whether it became Ready, its latency, and its failure or disruption.
+"""Start outcome: whether a watched Pod became Ready, after how long, or its failure or disruption.
 
 A tenant can write ownerReferences, and evict its own Pods. The only effect is that quota denials of its own service do
 not count as quota events for a while. The quota itself still applies.
@@ -22,7 +22,7 @@ def is_disrupted(pod: Pod) -> bool:
 
 
 def disrupted_us(pod: Pod) -> int | None:
-    """Return when the cluster removed a Pod, 0 if the time is unknown, None if it did not."""
+    """Return when the cluster removed a Pod: 0 if the time is unknown, None if it did not remove it."""
     for condition in pod.status.conditions or ():
         if condition.type == "DisruptionTarget" and condition.status == "True":
             return moment_us(condition.last_transition_time)
@@ -30,7 +30,7 @@ def disrupted_us(pod: Pod) -> int | None:
 
 
 def replacing(pod: Pod) -> str | None:
-    """Return the source of quota events that creates the replacement of this Pod, None if nothing does."""
+    """Return the controller that replaces this Pod, as a source of quota events; None if it has no controller."""
     for owner in pod.metadata.owner_references or ():
         if owner.controller and owner.uid:
             return f"{CONTROLLER}{owner.uid}"
@@ -51,7 +51,7 @@ class StartResult(StrEnum):
 
 
 class StartOutcome(NamedTuple):
-    """A finished start. No result: the Pod was deleted before, which is no outcome of the service."""
+    """A finished start. Without a result the Pod was deleted before, which is no outcome of the service."""
 
     result: StartResult | None
     latency_us: int
@@ -95,7 +95,7 @@ def ended(pod: Pod, since_us: int, deadline_us: int, now_us: int) -> StartOutcom
         case "Succeeded":
             return StartOutcome(StartResult.OK, taken_us)
         case "Failed":
-            is_killed = any(one.reason == "OOMKilled" for one in _ends(pod))
+            is_killed = any(end.reason == "OOMKilled" for end in _ends(pod))
             return StartOutcome(StartResult.OOM_KILLED if is_killed else StartResult.FAILED, taken_us)
     return None
 
@@ -105,18 +105,18 @@ def cause(pod: Pod) -> StartResult:
     scheduled = _condition(pod, "PodScheduled")
     if scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable":
         return StartResult.UNSCHEDULABLE
-    waiting = {_waiting(one).reason for one in _containers(pod)}
+    waiting = {_waiting(container).reason for container in _containers(pod)}
     if waiting & _NO_IMAGE:
         return StartResult.IMAGE_PULL
-    if any(one.reason == "OOMKilled" for one in _ends(pod)):
+    if any(end.reason == "OOMKilled" for end in _ends(pod)):
         return StartResult.OOM_KILLED
-    if "CrashLoopBackOff" in waiting or any(one.restart_count for one in _containers(pod)):
+    if "CrashLoopBackOff" in waiting or any(container.restart_count for container in _containers(pod)):
         return StartResult.CRASH_LOOP
     return StartResult.START_DEADLINE
 
 
 def _condition(pod: Pod, name: str) -> PodCondition | None:
-    return next((one for one in pod.status.conditions or () if one.type == name), None)
+    return next((condition for condition in pod.status.conditions or () if condition.type == name), None)
 
 
 def _containers(pod: Pod) -> Iterator[ContainerStatus]:
@@ -129,7 +129,7 @@ def _waiting(container: ContainerStatus) -> ContainerStateDetail:
 
 
 def _ends(pod: Pod) -> Iterator[ContainerStateDetail]:
-    """Yield the terminations of containers: the newest one and the one before."""
+    """Yield the last two terminations of each container."""
     for container in _containers(pod):
         for state in (container.state, container.last_state):
             if state is not None and state.terminated is not None:

@@ -1,1 +1,1 @@
-"""Changes of a policy: what differs, what a change costs, and the review of the policy's and overrides' ConfigMap."""
+"""Changes of the policy: the review of its ConfigMap and of the overrides', and the difference of two policies."""

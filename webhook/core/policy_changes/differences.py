@@ -20,11 +20,11 @@ class EntryChange(Struct, frozen=True):
 
 
 class PolicyDifference(Struct, frozen=True):
-    """All differences, none of them if both policies do the same."""
+    """All differences of two policies; none if both have the same effect."""
 
     entries: tuple[EntryChange, ...] = ()
     policy: tuple[FieldChange, ...] = ()
-    """Fields of no service and no pool."""
+    """Changed fields outside services and pools."""
     owners: tuple[str, ...] = ()
     """Sentences about Pods that may change their service because of the order."""
     counters: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class PolicyDifference(Struct, frozen=True):
         return bool(self.entries or self.policy or self.owners)
 
     def lines(self) -> Iterator[str]:
-        """Yield the difference for people."""
+        """Yield the difference as lines for people."""
         if self.policy:
             yield "policy"
             yield from (f"  {change}" for change in self.policy)
@@ -69,7 +69,7 @@ def _name(attribute: str) -> str:
 def _entries(
     kind: str, before: Sequence[Service] | Sequence[Pool], after: Sequence[Service] | Sequence[Pool]
 ) -> Iterator[EntryChange]:
-    old, new = ({one.name: one for one in entries} for entries in (before, after))
+    old, new = ({entry.name: entry for entry in entries} for entries in (before, after))
     for name in dict.fromkeys((*new, *old)):
         if name not in old:
             fields = tuple(FieldChange(path, "", value, "added") for path, value in _summary(new[name]))
@@ -81,7 +81,7 @@ def _entries(
 
 
 def _summary(entry: Service | Pool) -> Iterator[tuple[str, str]]:
-    """Yield the stanzas of a new entry that are not the default ones."""
+    """Yield the stanzas of a new entry that differ from the defaults."""
     for name, attribute in zip(entry.__struct_encode_fields__, entry.__struct_fields__, strict=True):
         value = written(getattr(entry, attribute))
         if name not in {"name", "modes", "slaClass", "failureMode"} and value not in {"", "{}", "[]"}:

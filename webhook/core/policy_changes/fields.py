@@ -13,13 +13,13 @@ from webhook.core.policy.model import Pool, SlaClass
 from webhook.core.policy_spec import TopologyEntry, Window
 
 _ATOMIC = (LabelSelector, Affinity)
-"""Compared as a whole: a part of a selector means nothing alone."""
+"""Types that are compared as a whole: a part of a selector means nothing alone."""
 _SECOND_US = 1_000_000
 _EMPTY: tuple[Any, ...] = (None, False, "", [], {})
 
 
 class FieldChange(Struct, frozen=True):
-    """One field: as text, "" where it is absent. `change`: added, removed, raised, lowered or changed."""
+    """A changed field, both values as text, "" if absent. `change`: added, removed, raised, lowered or changed."""
 
     path: str
     before: str
@@ -34,7 +34,7 @@ class FieldChange(Struct, frozen=True):
 
 
 def field_changes(before: Any, after: Any, path: str = "") -> Iterator[FieldChange]:
-    """Yield what differs, in the order of the fields. Equal amounts in other words do not: 60s and 1m."""
+    """Yield the fields that differ, in their order. Equal amounts such as 60s and 1m do not differ."""
     if before == after:
         return
     if isinstance(before, Struct) and type(before) is type(after) and not isinstance(before, _ATOMIC):
@@ -52,8 +52,8 @@ def field_changes(before: Any, after: Any, path: str = "") -> Iterator[FieldChan
 
 
 def _of_lists(before: Sequence[Any], after: Sequence[Any], path: str) -> Iterator[FieldChange]:
-    known = {_identity(one): one for one in before}
-    new = {_identity(one): one for one in after}
+    known = {_identity(entry): entry for entry in before}
+    new = {_identity(entry): entry for entry in after}
     for key in dict.fromkeys((*known, *new)):
         yield from field_changes(known.get(key), new.get(key), f"{path}[{key}]")
     if [*known] != [*new] and known.keys() == new.keys():
@@ -80,15 +80,15 @@ def _word(before: Any, after: Any) -> str:
     if before is None or after is None:
         return "added" if before is None else "removed"
     both = before, after
-    if all(isinstance(one, Quantity | Duration) for one in both):
+    if all(isinstance(value, Quantity | Duration) for value in both):
         return "raised" if before.value < after.value else "lowered"
-    if all(isinstance(one, int) and not isinstance(one, bool) for one in both):
+    if all(isinstance(value, int) and not isinstance(value, bool) for value in both):
         return "raised" if before < after else "lowered"
     return "changed"
 
 
 def written(value: Any) -> str:
-    """Return a value in one line, as in JSON but for text; absent fields are left out."""
+    """Return a value in one line: text as it is, others as JSON, without absent fields."""
     plain = _plain(value)
     if plain is None:
         return ""
@@ -96,15 +96,15 @@ def written(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value without empty defaults. An empty list that is no default is kept: in `allow` it forbids."""
+    """Return a value without empty defaults. Other empty lists are kept: in `allow` they forbid all."""
     if isinstance(value, Struct):
-        fields = [(one, getattr(value, one.name)) for one in msgspec.structs.fields(value)]
-        plain = {one.encode_name: (_plain(inner), inner == _default(one)) for one, inner in fields}
-        return {name: one for name, (one, is_default) in plain.items() if not (is_default and one in _EMPTY)}
+        fields = [(field, getattr(value, field.name)) for field in msgspec.structs.fields(value)]
+        plain = {field.encode_name: (_plain(inner), inner == _default(field)) for field, inner in fields}
+        return {name: inner for name, (inner, is_default) in plain.items() if not (is_default and inner in _EMPTY)}
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return msgspec.to_builtins(value, enc_hook=str)
 
 

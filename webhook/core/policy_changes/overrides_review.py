@@ -16,7 +16,7 @@ NAME = "overrides"
 def review_overrides(asked: DocumentReview, policy: Policy | None, now_us: int) -> PolicyReview:
     """Reject an invalid document, and new entries of another author or for services that the policy does not have.
 
-    Existing entries may name services that were removed since: they must not block changes to other entries. Without
+    Existing entries may name services that were removed since: they must not block changes of other entries. Without
     a policy, service names are not checked.
     """
     errors: tuple[str, ...]
@@ -48,12 +48,12 @@ def review_overrides(asked: DocumentReview, policy: Policy | None, now_us: int) 
 
 
 def _live(document: OverridesDocument, now_us: int) -> Iterator[Override]:
-    for its in document.live(now_us).values():
-        yield from its
+    for entries in document.live(now_us).values():
+        yield from entries
 
 
 def _former(old: ConfigMap | None) -> tuple[Override, ...]:
-    """Return the stored entries, none if they were invalid."""
+    """Return the stored entries; none if the stored document is invalid."""
     try:
         return () if old is None else load(_raw(old)).entries
     except (NoDocumentError, DocumentError):

@@ -1,4 +1,4 @@
-"""Changed owners: Pods that two services match, and that another one of them owns after a change of the order."""
+"""Changed owners: Pods that two services match, and that change their owner with the order of the services."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,21 +10,22 @@ from webhook.core.policy.model import Match, Service
 
 
 def changed_owners(before: Sequence[Service], after: Sequence[Service]) -> Iterator[str]:
-    """Yield a sentence for each two services whose Pods may change their owner, because of the order alone."""
+    """Yield a sentence for each pair of services whose Pods may change their owner because of the order alone."""
     old = {service.name: (place, service) for place, service in enumerate(before)}
     new = {service.name: (place, service) for place, service in enumerate(after)}
     for name, (place, service) in old.items():
         if name not in new:
             heirs = [
-                one.name
-                for one in after
-                if one.name in old and old[one.name][0] > place and may_share(service.match, one.match)
+                other.name
+                for other in after
+                if other.name in old and old[other.name][0] > place and may_share(service.match, other.match)
             ]
             if heirs:
                 yield f"{name} is removed: its Pods that {', '.join(heirs)} match become theirs"
     for name, (place, service) in new.items():
         if name not in old:
-            givers = [one.name for one in after[place + 1 :] if one.name in old and may_share(service.match, one.match)]
+            later = [other for other in after[place + 1 :] if other.name in old]
+            givers = [other.name for other in later if may_share(service.match, other.match)]
             if givers:
                 yield f"{name} is added before {', '.join(givers)}: Pods that it matches become its own"
     yield from _moved(old, new)
@@ -44,7 +45,7 @@ def _moved(old: Mapping[str, tuple[int, Service]], new: Mapping[str, tuple[int, 
 
 
 def _outside_longest_order(names: Sequence[str], places: Sequence[int]) -> list[str]:
-    """Return the names that are not part of the longest rising sequence of places: those that were moved."""
+    """Return the names outside the longest rising sequence of places: those that were moved."""
     tails: list[int] = []  # the last index of the best sequence of each length
     before: list[int] = []
     for index, place in enumerate(places):
@@ -59,7 +60,7 @@ def _outside_longest_order(names: Sequence[str], places: Sequence[int]) -> list[
 
 
 def may_share(one: Match, other: Match) -> bool:
-    """Return whether a Pod may exist that both match. True if that is not known."""
+    """Return whether both may match the same Pod. True if that is not known."""
     if one.namespaces and other.namespaces and not any(meet(a, b) for a in one.namespaces for b in other.namespaces):
         return False
     if one.owner_kinds and other.owner_kinds and set(one.owner_kinds).isdisjoint(other.owner_kinds):

@@ -1,4 +1,4 @@
-"""Codec of policy checks between processes: requests and results as MessagePack."""
+"""Codec of the requests and results of a policy check in another process, as MessagePack."""
 
 from collections.abc import Iterable
 from typing import TypeVar
@@ -25,7 +25,7 @@ class _Head(Struct, frozen=True):
 class CheckResult(Struct, frozen=True):
     """The result of `load`, or the problems that it raises.
 
-    Services are encoded one by one, so that the receiver of a thousand can handle reviews in between.
+    Each service is encoded by itself, so that the receiver of a thousand can handle reviews in between.
     """
 
     head: _Head | None = None
@@ -39,7 +39,7 @@ class CheckResult(Struct, frozen=True):
         return cls(head, tuple(Raw(_encoder.encode(service)) for service in policy.services))
 
     def loaded(self, services: Iterable[Service]) -> LoadResult:
-        """Return or raise as `load` does, with the services that `service_of` has decoded."""
+        """Return or raise as `load` does, with the decoded `services`."""
         if self.head is None:
             raise DocumentError(self.problems)
         policy = msgspec.structs.replace(self.head.policy, services=tuple(services))
@@ -64,7 +64,7 @@ def decode(data: bytes, kind: type[T]) -> T:
 
 
 def service_of(piece: Raw) -> Service:
-    """Decode one service of a result, as `decode`."""
+    """Decode one service of a result. msgspec.MsgspecError: other data."""
     return _service.decode(piece)
 
 

@@ -1,4 +1,4 @@
-"""Admission of the policy document: the AdmissionReview of its ConfigMap, answered with all errors at once."""
+"""Admission of the policy document: the review of its ConfigMap, whose response has all errors at once."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ _config_map = msgspec.json.Decoder(ConfigMap)
 
 
 class PolicyReview(Struct, frozen=True):
-    """The response, and what was found. `judged` is False if Podgate does not handle the request."""
+    """The response, and the errors found. `judged` is False for requests that Podgate does not judge."""
 
     body: bytes
     user: str
@@ -82,7 +82,7 @@ def decode_review(body: bytes, purpose: Purpose = Purpose.SERVE) -> DocumentRevi
 
 
 def review_policy(asked: DocumentReview) -> PolicyReview:
-    """Review the document itself: takes time in proportion to its size."""
+    """Review the document itself, which takes time in proportion to its size."""
     try:
         loaded = load(document_of(asked.new), asked.purpose)
     except NoDocumentError as error:
@@ -102,7 +102,7 @@ def review_policy(asked: DocumentReview) -> PolicyReview:
 
 
 def _former(asked: DocumentReview) -> Policy | None:
-    """Return the stored policy, None if it was invalid: then it was never in force."""
+    """Return the stored policy; None if it is invalid, as it was then never in force."""
     try:
         return load_unproved(document_of(asked.old), asked.purpose).policy if asked.old is not None else None
     except (NoDocumentError, DocumentError):
@@ -110,7 +110,7 @@ def _former(asked: DocumentReview) -> Policy | None:
 
 
 def _about_webhooks(before: Policy | None, policy: Policy) -> Iterator[str]:
-    """Yield a warning if the webhook configurations must be applied again: nothing else reports that."""
+    """Yield a warning if the webhook configurations must be applied again, which nothing else reports."""
     try:
         wanted = configurations(policy, _ANY)
     except TooManyEntriesError as error:
@@ -137,6 +137,6 @@ def _message(errors: tuple[str, ...]) -> str:
 
 
 def shortened(errors: tuple[str, ...], remedy: str) -> list[str]:
-    """Return as many errors as fit into a response."""
+    """Return the errors that fit into a response, and the number of the others."""
     more = [f"and {len(errors) - _LINES_MAX} more: {remedy}"] if len(errors) > _LINES_MAX else []
     return [*errors[:_LINES_MAX], *more]

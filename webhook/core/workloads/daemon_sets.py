@@ -1,4 +1,4 @@
-"""Pods of a DaemonSet: one for each node, by an affinity to its name, with the tolerations that all DaemonSets have.
+"""Pods of a DaemonSet: one for each node, with affinity to its name and the tolerations that all DaemonSets have.
 
 Source: pkg/controller/daemon/util/daemonset_util.go of Kubernetes 1.36.
 """
@@ -33,7 +33,7 @@ def _daemon_tolerations(spec: Json) -> list[Any]:
     taints += [("network-unavailable", "NoSchedule")] * (spec.get("hostNetwork") is True)
     for taint, effect in taints:
         wanted = {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": effect}
-        same = [place for place, one in enumerate(found) if _is_toleration(one, wanted)]
+        same = [place for place, known in enumerate(found) if _is_toleration(known, wanted)]
         for place in same:
             found[place] = wanted
         if not same:
@@ -41,14 +41,14 @@ def _daemon_tolerations(spec: Json) -> list[Any]:
     return found
 
 
-def _is_toleration(one: Any, wanted: Json) -> bool:
-    return all((mapping(one).get(key) or "") == wanted.get(key, "") for key in ("key", "operator", "effect", "value"))
+def _is_toleration(known: Any, wanted: Json) -> bool:
+    return all((mapping(known).get(key) or "") == wanted.get(key, "") for key in ("key", "operator", "effect", "value"))
 
 
 def _on_one_node(spec: Json) -> dict[str, Any]:
-    """Return a template's affinity as changed by the controller: the required node terms are replaced by one node."""
+    """Return a template's affinity as the controller changes it: one node replaces the required node terms."""
     affinity = mapping(spec.get("affinity"))
-    of_nodes = mapping(affinity.get("nodeAffinity"))
+    node_affinity = mapping(affinity.get("nodeAffinity"))
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["<node>"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    return {**affinity, "nodeAffinity": {**of_nodes, **required}}
+    return {**affinity, "nodeAffinity": {**node_affinity, **required}}

@@ -36,19 +36,19 @@ def of_cron_job(workload: WorkloadObject) -> Additions:
 
 
 def _job_pods(workload: WorkloadObject, name: GeneratedName) -> Additions:
-    """Return the fields that the API server adds to a Job's template, and the controller to Pods of an Indexed Job."""
+    """Return the fields that the API server adds to a Job's template, and the controller to Indexed Pods."""
     given = mapping(mapping(workload.template.get("metadata")).get("labels"))
     uid = workload.metadata.get("uid")
     labels: dict[str, str | UnresolvedLabel] = {}
     if workload.spec.get("manualSelector") is not True:
         generated = {**dict.fromkeys(JOB_NAME_LABELS, name.label())}
         generated |= dict.fromkeys(JOB_UID_LABELS, UnresolvedLabel("<uid>", _UID))
-        # In a dry run, name and uid are placeholders, which no later object has.
-        passing = () if workload.is_stored else (uid, workload.metadata.get("name"))
+        # In a dry run, name and uid are placeholders that the created object does not have.
+        placeholders = () if workload.is_stored else (uid, workload.metadata.get("name"))
         labels = {
             key: value
             for key, value in generated.items()
-            if key not in given or (isinstance(value, UnresolvedLabel) and given[key] in passing)
+            if key not in given or (isinstance(value, UnresolvedLabel) and given[key] in placeholders)
         }
     if workload.spec.get("completionMode") != "Indexed":
         return Additions(name, labels, finalizers=(_FINALIZER,))
@@ -65,11 +65,11 @@ def _job_pods(workload: WorkloadObject, name: GeneratedName) -> Additions:
 
 
 def _with_index(spec: Json) -> dict[str, Any]:
-    """Return the containers with the index variable, except those with their own variable of that name."""
+    """Return the containers, with the index variable in those without their own variable of that name."""
     source = {"fieldRef": {"fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
     variable = {"name": _INDEX_VARIABLE, "valueFrom": source}
     return {
-        field: [_with_variable(one, variable) for one in spec[field]]
+        field: [_with_variable(container, variable) for container in spec[field]]
         for field in ("initContainers", "containers")
         if isinstance(spec.get(field), list)
     }
@@ -79,6 +79,6 @@ def _with_variable(container: Any, variable: Json) -> Any:
     if not isinstance(container, Mapping):
         return container
     known = items(container.get("env"))
-    if any(mapping(one).get("name") == variable["name"] for one in known):
+    if any(mapping(entry).get("name") == variable["name"] for entry in known):
         return container
     return {**container, "env": [*known, variable]}

@@ -33,7 +33,7 @@ def simulate(
 ) -> SimulatedPod:
     """Return the Pod of a workload object with this `template`.
 
-    `is_stored`: the object's name and uid are final; in a dry run of CREATE they are not.
+    `is_stored`: the object's name and uid are final, as they are not in a dry run of CREATE.
     """
     metadata, spec = mapping(document.get("metadata")), mapping(document.get("spec"))
     if source.kind == "CronJob":
@@ -70,7 +70,7 @@ def _metadata(workload: WorkloadObject, added: Additions, namespace: str) -> Any
 
 
 def _with(given: Any, added: Json) -> Any:
-    """Return a mapping with `added`; values of a wrong type stay, so that the Pod's decoder reports them."""
+    """Return a mapping with `added`; values of a wrong type are kept, so that the Pod's decoder reports them."""
     if given is None:
         return dict(added)
     if not isinstance(given, Mapping):

@@ -28,10 +28,10 @@ def of_stateful_set(workload: WorkloadObject) -> Additions:
         labels[POD_NAME_LABEL] = (
             UnresolvedLabel(pod.shown, prefix=f"{name.shown}-", numbers=ordinals) if name.is_known else any_pod
         )
-    claims = [one for item in items(spec.get("volumeClaimTemplates")) if (one := _claim_name(item))]
-    volumes = [{"name": one, "persistentVolumeClaim": {"claimName": f"{one}-{pod.shown}"}} for one in claims]
+    claims = [claim for item in items(spec.get("volumeClaimTemplates")) if (claim := _claim_name(item))]
+    volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": f"{claim}-{pod.shown}"}} for claim in claims]
     own = items(workload.pod_spec.get("volumes"))
-    volumes += [one for one in own if mapping(one).get("name") not in claims]
+    volumes += [volume for volume in own if mapping(volume).get("name") not in claims]
     added = {"hostname": pod.shown}
     if spec.get("serviceName"):
         added["subdomain"] = spec["serviceName"]

@@ -26,7 +26,7 @@ class GeneratedName(NamedTuple):
 
     @classmethod
     def of(cls, metadata: Json, *, is_stored: bool) -> "GeneratedName":
-        """Read an object's name. A name generated in a dry run is discarded."""
+        """Return an object's name. A name that was generated in a dry run is ignored."""
         name, prefix = str(metadata.get("name") or ""), str(metadata.get("generateName") or "")
         if name and (is_stored or not prefix):
             return cls(name, re.escape(name))
@@ -45,9 +45,9 @@ class GeneratedName(NamedTuple):
 
 
 class WorkloadObject(NamedTuple):
-    """An object that Pods are created from; `spec` is that of the Jobs for a CronJob.
+    """An object from which Pods are created; for a CronJob `spec` is that of its Jobs.
 
-    `is_stored`: the object's name and uid are final; in a dry run of CREATE they are not.
+    `is_stored`: the object's name and uid are final, as they are not in a dry run of CREATE.
     """
 
     source: WorkloadKind

@@ -1,4 +1,4 @@
-"""Simulated Pods of workload objects, decoded; errors name the template's fields."""
+"""Workload Pods: the simulated Pod of a workload object, decoded, with errors that name the template's fields."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
