@@ -1,1 +1,1 @@
-"""Installation: the objects of each way to run Podgate, their order, the record of it, and probes that prove calls."""
+"""Installation: the objects of each way to run Podgate, their order, the record, and probes that prove calls."""

@@ -1,4 +1,4 @@
-"""Remedies for an API server that does not call Podgate, by the error that it reports."""
+"""Remedies for failed calls of the API server to Podgate, by the error that it reports."""
 
 import re
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 FLAG = "--admission-control-config-file"
 FOLDER = "/etc/kubernetes/podgate"
 _URL = re.compile(r'"https://[^"]*"')
-"""The URL of a call has a timeout in its query, also if the call fails for another reason."""
+"""The URL of a call, whose query names a timeout, also if the call fails for another reason."""
 _FLAG_REMEDY = (
     f"kube-apiserver sends its client certificate and token only with {FLAG}: on each control plane node, write the"
     f" files (podgate apiserver-files --out {FOLDER} --token own, with cert-manager --token cluster; or kubectl apply"
@@ -63,9 +63,9 @@ _CAUSES = (
 
 
 def remedy(reason: str) -> str:
-    """Return what to do about a failed call, given in the API server's words ("": it said nothing)."""
-    said = _URL.sub("", reason)
+    """Return the remedy for a failed call; `reason` is the text of the API server, "" if it gave none."""
+    text = _URL.sub("", reason)
     for cause in _CAUSES:
-        if any(text in said for text in cause.texts):
+        if any(mark in text for mark in cause.texts):
             return cause.remedy
     return _FLAG_REMEDY

@@ -1,4 +1,4 @@
-"""Objects of a kustomization: resources, components and patches, as far as the shipped manifests use them."""
+"""Kustomization: the objects that its resources, components and patches make, as the shipped manifests use them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -54,10 +54,10 @@ def _patched(documents: list[Json], entry: Json) -> Iterator[Json]:
         if patch.get("$patch") != "delete":
             raise ValueError("a patch is a list of JSON 6902 operations, or $patch: delete")
         target = {"kind": patch["kind"], "name": patch["metadata"]["name"]}
-        yield from (one for one in documents if not _is_target(one, target))
+        yield from (document for document in documents if not _is_target(document, target))
         return
-    for one in documents:
-        yield jsonpatch.apply_patch(one, patch) if _is_target(one, entry["target"]) else one
+    for document in documents:
+        yield jsonpatch.apply_patch(document, patch) if _is_target(document, entry["target"]) else document
 
 
 def _is_target(document: Json, target: Mapping[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""Way of a live installation: its record, or what its objects show, and the command that repeats it."""
+"""Live ways: the way of a live installation, by its objects, and the command that repeats it."""
 
 import shlex
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ from webhook.core.installation.record import SCHEDULER, InstallationRecord
 _REDUCED, _STORE, _CERTIFICATES = "--reduced-path-file=", "--store=", "--certificates="
 _CERT_MANAGER = "cert-manager.io/certificate-name"
 _REPLICAS = {ways.REDIS: 2}
-"""Servers of the manifests, for each mode that has not one."""
+"""Number of servers in the manifests of a mode, if it is not one."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveObjects:
-    """Objects of an installation that show its way; None if it has none."""
+    """Objects of an installation that show its way; None for absent objects."""
 
     server: Json | None = None
     controller: Json | None = None
@@ -33,7 +33,7 @@ class LiveObjects:
             return self._without_server()
         arguments = [*_arguments(self.server), *_arguments(self.controller)]
         mode = ways.REDIS if self.store() else ways.MEMORY
-        if any(one.startswith(_REDUCED) for one in arguments):
+        if any(argument.startswith(_REDUCED) for argument in arguments):
             mode = ways.REDUCED
         scheduler = SCHEDULER if self.scheduler is not None else ""
         return InstallationRecord("", mode, self._certificates(), scheduler=scheduler)
@@ -44,7 +44,7 @@ class LiveObjects:
         return "" if found == ways.MEMORY else found
 
     def options(self, record: InstallationRecord, image: str) -> list[str]:
-        """Return the options of `install` for a way; `image` is the one without an option."""
+        """Return the options of `install` for a way; `image` is the image that needs no option."""
         if record.server_url:
             status = ["--status-url", record.status_url] if record.status_url else []
             return ["--server-url", record.server_url, *status, "--pki", "pki"]
@@ -68,8 +68,8 @@ class LiveObjects:
 
     def _without_server(self) -> InstallationRecord | None:
         """Return the way of webhooks and certificates alone: the server is outside the cluster, or has been deleted."""
-        for one in (self.webhooks or {}).get("webhooks", ()):
-            url = urlsplit(one["clientConfig"].get("url", ""))
+        for webhook in (self.webhooks or {}).get("webhooks", ()):
+            url = urlsplit(webhook["clientConfig"].get("url", ""))
             if url.scheme:
                 return InstallationRecord("", "", "", f"{url.scheme}://{url.netloc}")
         if self.certificate is None and self.webhooks is None:
@@ -77,7 +77,7 @@ class LiveObjects:
         return InstallationRecord("", "", self._certificates() if self.certificate is not None else "")
 
     def _certificates(self) -> str:
-        """Return who manages the certificates: the Secret says it, else the servers' arguments."""
+        """Return who manages the certificates, by the Secret, or else by the servers' arguments."""
         if self.certificate is not None:
             if is_of_leader(self.certificate):
                 return ways.OWN
@@ -94,4 +94,4 @@ def _arguments(deployment: Json | None) -> Iterator[str]:
 
 
 def _value(arguments: "Iterator[str] | list[str]", flag: str) -> str:
-    return next((one.removeprefix(flag) for one in arguments if one.startswith(flag)), "")
+    return next((argument.removeprefix(flag) for argument in arguments if argument.startswith(flag)), "")

@@ -1,4 +1,4 @@
-"""Kubernetes objects as documents: their references, their paths at the API server, and the order to apply them in."""
+"""Kubernetes objects as documents: their references, their paths at the API server, and the order of applying them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ Json = dict[str, Any]
 
 FIELD_MANAGER = "podgate-install"
 OWNER_FIELD_MANAGER = "kubectl"
-"""Manager of what belongs to the user, such as the policy: `kubectl apply --server-side` is then no conflict."""
+"""Manager of the user's objects, such as the policy, so that `kubectl apply --server-side` has no conflict."""
 UNDO_FIELD_MANAGER = "podgate-undo"
-"""Manager of what `install` has put back after a failed rollout."""
+"""Manager of the objects that `install` has restored after a failed rollout."""
 
 ORDER = (
     *("Namespace", "CustomResourceDefinition", "PriorityClass", "ServiceAccount"),
@@ -19,7 +19,7 @@ ORDER = (
     *("StorageClass", "Service", "Deployment", "DaemonSet"),
     *("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
 )
-"""Kinds in the order in which they are applied: each before those that need it."""
+"""Kinds in the order of applying them: each before the kinds that need it."""
 _CLUSTER_SCOPED = frozenset(
     {
         *("Namespace", "CustomResourceDefinition", "PriorityClass", "ClusterRole", "ClusterRoleBinding"),
@@ -81,12 +81,12 @@ def is_namespaced(document: Json) -> bool:
 
 
 def ordered(documents: Iterable[Json]) -> list[Json]:
-    """Return the objects in the order in which they are applied."""
+    """Return the objects in the order of applying them."""
     return sorted(documents, key=lambda document: ObjectReference.of(document).sort_key)
 
 
 def differs(live: Json, applied: Json) -> bool:
-    """Return whether applying changed an object, apart from what the API server and kubectl maintain."""
+    """Return whether applying changed an object, apart from fields that the API server and kubectl maintain."""
     return _content(live) != _content(applied)
 
 

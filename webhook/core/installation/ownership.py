@@ -1,4 +1,4 @@
-"""Ownership of fields: the managers of an object, and the hand-over of what kubectl has applied."""
+"""Field ownership: the managers of an object, and the hand-over of fields that kubectl has applied."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ _TOOLS = {
     "helm.toolkit.fluxcd.io/name": "Flux",
     "meta.helm.sh/release-name": "Helm",
 }
-"""Labels and annotations of the tools that apply their objects again."""
+"""Labels and annotations of tools that keep applying their objects."""
 MANAGED_BY = "app.kubernetes.io/managed-by"
 OF_LEADER = "podgate-certs"
 _OURS = {"podgate", OF_LEADER}
@@ -19,7 +19,7 @@ _OURS = {"podgate", OF_LEADER}
 
 def is_installed(document: Json) -> bool:
     """Return whether `podgate install` has applied an object."""
-    return any(_is_of_install(one) for one in _entries(document))
+    return any(_is_of_install(entry) for entry in _entries(document))
 
 
 def is_of_leader(document: Json) -> bool:
@@ -28,12 +28,12 @@ def is_of_leader(document: Json) -> bool:
 
 
 def managers(document: Json) -> list[str]:
-    """Return who has written fields of an object, but for its status."""
-    return list(dict.fromkeys(str(one.get("manager", "")) for one in _entries(document)))
+    """Return the managers of an object's fields, except its status."""
+    return list(dict.fromkeys(str(entry.get("manager", "")) for entry in _entries(document)))
 
 
 def other_tool(document: Json) -> tuple[str, str, str] | None:
-    """Return place, value and tool of the mark that another tool manages an object."""
+    """Return the place and value of the mark of another tool that manages an object, and the tool; None without."""
     metadata = document["metadata"]
     for place in ("labels", "annotations"):
         found = metadata.get(place) or {}
@@ -46,28 +46,29 @@ def other_tool(document: Json) -> tuple[str, str, str] | None:
 
 
 def handed_over(document: Json) -> list[Json] | None:
-    """Return managedFields in which `install` owns what kubectl has applied; None if kubectl has applied nothing.
+    """Return managedFields in which `install` owns the fields that kubectl has applied; None if there are none.
 
-    The next apply then removes what `install` does not have, such as a volume of another version.
+    The next apply then removes fields that `install` does not have, such as a volume of another version.
     """
     entries = list((document["metadata"].get("managedFields")) or ())
-    given = [one for one in entries if _is_of_kubectl(one)]
+    given = [entry for entry in entries if _is_of_kubectl(entry)]
     if not given:
         return None
-    own = next((one for one in entries if _is_of_install(one)), None)
+    own = next((entry for entry in entries if _is_of_install(entry)), None)
     version = (own or given[0])["apiVersion"]
-    given = [one for one in given if one["apiVersion"] == version]  # trees of other versions have other fields
+    given = [entry for entry in given if entry["apiVersion"] == version]  # other versions have other fields
     fields: Json = {}
-    for one in (own, *given):
-        fields = _merged(fields, {} if one is None else one.get("fieldsV1") or {})
+    for entry in (own, *given):
+        fields = _merged(fields, {} if entry is None else entry.get("fieldsV1") or {})
     taken = {"manager": FIELD_MANAGER, "operation": "Apply", "apiVersion": version, "fieldsType": "FieldsV1"}
-    return [*(one for one in entries if one is not own and one not in given), {**taken, "fieldsV1": fields}]
+    others = (entry for entry in entries if entry is not own and entry not in given)
+    return [*others, {**taken, "fieldsV1": fields}]
 
 
 def _entries(document: Json) -> Iterator[Json]:
-    for one in document["metadata"].get("managedFields") or ():
-        if not one.get("subresource"):
-            yield one
+    for entry in document["metadata"].get("managedFields") or ():
+        if not entry.get("subresource"):
+            yield entry
 
 
 def _is_of_install(entry: Json) -> bool:

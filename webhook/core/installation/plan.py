@@ -1,4 +1,4 @@
-"""Plan of an installation: its objects in order, when it must not begin, and the rollout of its Deployments."""
+"""Installation plan: the objects in order, obstacles to it, and the rollout of its Deployments."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from webhook.core.policy.model import LoadedPolicy, Policy
 
 
 def is_rolled_out(deployment: Json) -> bool:
-    """Return whether all replicas are of the current template, and available."""
+    """Return whether all replicas have the current template, and are available."""
     status, replicas = deployment.get("status") or {}, deployment["spec"].get("replicas", 1)
     is_observed = status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
     counts = (status.get(key, 0) for key in ("updatedReplicas", "replicas", "availableReplicas"))
@@ -29,18 +29,18 @@ def rollout_delays(deployment: Json, pods: Iterable[Json]) -> str:
 
 
 def _failures(status: Json) -> Iterator[str]:
-    for one in status.get("conditions") or ():
-        if one["type"] == "ReplicaFailure" and one["status"] == "True":
-            yield str(one["message"])
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
+            yield str(condition["message"])
 
 
 def _waits(pod: Json) -> Iterator[str]:
     status = pod.get("status") or {}
-    for one in status.get("conditions") or ():
-        if one["type"] == "PodScheduled" and one["status"] == "False":
-            yield str(one.get("message", "not scheduled"))
-    for one in status.get("containerStatuses") or ():
-        waiting = (one.get("state") or {}).get("waiting")
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            yield str(condition.get("message", "not scheduled"))
+    for container in status.get("containerStatuses") or ():
+        waiting = (container.get("state") or {}).get("waiting")
         if waiting:
             yield ": ".join(filter(None, (waiting.get("reason", ""), waiting.get("message", ""))))
 
@@ -54,7 +54,7 @@ DEPLOYMENT, CONTROLLER, SCHEDULING = (
 CERTIFICATE = ObjectReference("v1", "Secret", "podgate-tls", configmap.NAMESPACE)
 WEBHOOKS = ObjectReference("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "podgate")
 KEPT = frozenset({configmap.NAME, "podgate-identities"})
-"""ConfigMaps that are created once, and then belong to their users."""
+"""ConfigMaps that are created once, and then belong to the user."""
 _OUTSIDE = frozenset(
     {
         *("Namespace", "CustomResourceDefinition", "ServiceAccount", "ConfigMap"),
@@ -79,11 +79,11 @@ class InstallPlan:
     record: InstallationRecord
     documents: tuple[Json, ...]
     policy: str
-    """The document to begin with, if the cluster has none."""
+    """The policy to install if the cluster has none."""
     is_policy_given: bool = field(default=False)
-    """It is the user's own, not the example."""
+    """The policy is the user's own, not the example."""
     image: str = field(default="")
-    """The image of servers that are installed without naming one."""
+    """The image of servers if the user names none."""
 
     @property
     def objects(self) -> list[Json]:
@@ -91,7 +91,7 @@ class InstallPlan:
         return ordered([*self.documents, self.record.config_map(), policy_config_map(self.policy)])
 
     def obstacle(self, live: "LiveState", *, is_forced: bool = False) -> Obstacle | None:
-        """Return why the installation must not begin in this cluster; `is_forced`: what others own is taken over."""
+        """Return why the installation must not begin in this cluster; `is_forced`: take over others' fields."""
         return _terminating(live) or _foreign(live) or self._way(live, is_forced=is_forced) or self._policy(live)
 
     def _way(self, live: "LiveState", *, is_forced: bool) -> Obstacle | None:
@@ -99,7 +99,7 @@ class InstallPlan:
         found = live.record or live.objects.way()
         if found is None or self._replaces_nothing(live):
             return None
-        by_hand = live.record is None and not any(is_installed(one) for _, one in live.shown)
+        by_hand = live.record is None and not any(is_installed(document) for _, document in live.shown)
         force = ("--force-conflicts",) if by_hand else ()
         again = live.objects.command(found, self.image, *force)
         hand = f": installed by hand (there is no {RECORD})"
@@ -118,12 +118,12 @@ class InstallPlan:
             )
         if not by_hand or is_forced or (live.objects.server is None and live.objects.webhooks is None):
             return None
-        reference, one = live.shown[0]
-        owners = ", ".join(managers(one)) or "nobody"
+        reference, document = live.shown[0]
+        owners = ", ".join(managers(document)) or "nobody"
         return Obstacle(f"{reference}{hand}, and its fields are of {owners}", f"to take it over: {again}")
 
     def _replaces_nothing(self, live: "LiveState") -> bool:
-        """Return whether only certificates are there, which a server outside the cluster does not use."""
+        """Return whether only certificates exist, which a server outside the cluster does not use."""
         objects = live.objects
         return (
             bool(self.record.server_url) and live.record is None and objects.server is None and objects.webhooks is None
@@ -140,7 +140,7 @@ class InstallPlan:
 
 @dataclass(frozen=True, slots=True)
 class LiveState:
-    """What a cluster has of Podgate."""
+    """The objects of Podgate in a cluster."""
 
     namespace: Json | None
     record: InstallationRecord | None
@@ -149,20 +149,20 @@ class LiveState:
 
     @property
     def shown(self) -> list[tuple[ObjectReference, Json]]:
-        """The objects by which an installation without a record is recognised, the first of them first."""
+        """The objects by which an installation without a record is recognized, the most important first."""
         found = (
             (DEPLOYMENT, self.objects.server),
             (WEBHOOKS, self.objects.webhooks),
             (CERTIFICATE, self.objects.certificate),
         )
-        return [(reference, one) for reference, one in found if one is not None]
+        return [(reference, document) for reference, document in found if document is not None]
 
 
 def written_later(record: InstallationRecord, policy: Policy) -> list[ObjectReference]:
-    """Return what the servers of an installation, or cert-manager, create themselves."""
+    """Return the objects that the servers of an installation, or cert-manager, create themselves."""
     lease = ObjectReference("coordination.k8s.io/v1", "Lease", "podgate-leader", configmap.NAMESPACE)
     found = [lease, ObjectReference("v1", "ConfigMap", configmap.LAST_GOOD, configmap.NAMESPACE)]
-    found += [ObjectReference("podgate.io/v1alpha1", "ServiceStatus", one.name) for one in policy.services]
+    found += [ObjectReference("podgate.io/v1alpha1", "ServiceStatus", service.name) for service in policy.services]
     if record.scheduler:
         found.append(ObjectReference(lease.api_version, "Lease", SCHEDULER, configmap.NAMESPACE))
     if record.certificates == CERT_MANAGER:
@@ -173,7 +173,7 @@ def written_later(record: InstallationRecord, policy: Policy) -> list[ObjectRefe
 
 def outside(documents: list[Json]) -> tuple[Json, ...]:
     """Return the objects that a server outside the cluster needs."""
-    return tuple(one for one in documents if one["kind"] in _OUTSIDE)
+    return tuple(document for document in documents if document["kind"] in _OUTSIDE)
 
 
 def policy_config_map(text: str) -> Json:
@@ -186,7 +186,7 @@ def policy_config_map(text: str) -> Json:
 
 
 def loaded(text: str, place: str) -> LoadedPolicy | Obstacle:
-    """Return a policy, or its mistakes."""
+    """Return the policy, or an obstacle with its mistakes."""
     try:
         return load(text.encode(), Purpose.SERVE).policy
     except DocumentError as error:
@@ -205,9 +205,9 @@ def _terminating(live: LiveState) -> Obstacle | None:
 
 
 def _foreign(live: LiveState) -> Obstacle | None:
-    """Return an obstacle if another tool manages what shows the installation: it would write it again."""
-    for reference, one in live.shown:
-        mark = other_tool(one)
+    """Return an obstacle if another tool manages an object of the installation, which it would write again."""
+    for reference, document in live.shown:
+        mark = other_tool(document)
         if mark is not None:
             place, value, tool = mark
             return Obstacle(

@@ -1,4 +1,4 @@
-"""Probes that only a called Podgate answers, and one that only a called extender answers."""
+"""Probes: Pods and a policy that prove by the response that the API server calls Podgate, or the extender."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -22,12 +22,12 @@ EXTENDER_PROBE_REASON = "refused by the extender, which was to be shown"
 
 
 def is_extender_probe(pod: Pod) -> bool:
-    """Return whether a Pod is a probe. Only in Podgate's own namespace: others could use it to keep Pods pending."""
+    """Return whether a Pod is a probe: only in Podgate's own namespace, so that no tenant can keep Pods Pending."""
     return pod.metadata.namespace == NAMESPACE and EXTENDER_PROBE_LABEL in (pod.metadata.labels or {})
 
 
 PROBE = "podgate-probe"
-"""Name of the Pod that is never created, and of the webhook configurations that call for no other Pod."""
+"""Name of the Pod that only dry runs create, and of the webhook configurations that call for no other Pod."""
 _DENIED = re.compile(r'admission webhook "[-a-z0-9]+\.podgate\.io" denied the request')
 _NOT_CALLED = re.compile(r'failed calling webhook "([-a-z0-9]+\.podgate\.io)": (.*)', re.DOTALL)
 _REGISTRATION = "admissionregistration.k8s.io/v1"
@@ -36,12 +36,12 @@ _SOME_VALUE = "podgate-probe"
 BROKEN_POLICY = [
     {"op": "add", "path": f"/data/{configmap.KEY}", "value": "kind: Policy\nservices: broken on purpose\n"}
 ]
-"""JSON Patch of the policy's ConfigMap, for a dry run: Podgate denies it, and nobody else does."""
+"""JSON Patch of the policy's ConfigMap, for a dry run, which only Podgate denies."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodProbe:
-    """A Pod of an existing namespace that a service owns, so that Podgate writes the service's name into it."""
+    """A Pod in an existing namespace that a service owns, so that Podgate writes the service's name into it."""
 
     service: str
     pod: Json
@@ -51,7 +51,7 @@ class PodProbe:
         return ObjectReference.of(self.pod)
 
     def is_rewritten(self, answer: Json) -> bool:
-        """Return whether the Pod in an answer carries what Podgate writes into every Pod of the service."""
+        """Return whether the Pod in an answer has the label and hash that Podgate writes into Pods of the service."""
         metadata = answer.get("metadata") or {}
         is_named = (metadata.get("labels") or {}).get(SERVICE_LABEL) == self.service
         return is_named and HASH_ANNOTATION in (metadata.get("annotations") or {})
@@ -97,12 +97,12 @@ def probe_pod(namespace: str, labels: Mapping[str, str]) -> Json:
 
 
 def is_denied_by_podgate(message: str) -> bool:
-    """Return whether an error of the API server is Podgate's own denial: it has been called."""
+    """Return whether an error of the API server is Podgate's own denial, so that it has been called."""
     return _DENIED.search(message) is not None
 
 
 def failed_call(message: str) -> str:
-    """Return why a call failed, in the API server's words; "" if the error is another one."""
+    """Return why a call failed, in the API server's words; "" for another error."""
     found = _NOT_CALLED.search(message)
     return found[2] if found else ""
 
@@ -110,7 +110,7 @@ def failed_call(message: str) -> str:
 def closed_webhooks(client: ClientConfig) -> tuple[Json, Json]:
     """Return webhook configurations that fail closed, for the one Pod that only a dry run creates.
 
-    Open webhooks hide why a call fails; these make the API server say it.
+    Webhooks that fail open hide why a call fails; with these the API server reports it.
     """
     only_here = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [configmap.NAMESPACE]}
 
@@ -138,15 +138,15 @@ def closed_webhooks(client: ClientConfig) -> tuple[Json, Json]:
 def _labels(selector: LabelSelector | None) -> dict[str, str] | None:
     """Return labels that a selector may select, None if there are none."""
     found: dict[str, str] = {}
-    for key, one in constraints(selector).items():
-        if one.impossible:
+    for key, constraint in constraints(selector).items():
+        if constraint.impossible:
             return None
-        if one.present:
-            found[key] = _value(one)
+        if constraint.present:
+            found[key] = _value(constraint)
     return found
 
 
-def _value(one: Constraint) -> str:
-    if one.allowed:
-        return min(one.allowed)
-    return _SOME_VALUE if _SOME_VALUE not in one.denied else f"{_SOME_VALUE}-2"
+def _value(constraint: Constraint) -> str:
+    if constraint.allowed:
+        return min(constraint.allowed)
+    return _SOME_VALUE if _SOME_VALUE not in constraint.denied else f"{_SOME_VALUE}-2"

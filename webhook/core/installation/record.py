@@ -12,7 +12,7 @@ RECORD = ObjectReference("v1", "ConfigMap", INSTALLATION, NAMESPACE)
 
 @dataclass(frozen=True, slots=True)
 class InstallationRecord:
-    """The options that an installation keeps. The URLs are of a server outside the cluster, "" otherwise."""
+    """The options of an installation. The URLs are those of a server outside the cluster, "" otherwise."""
 
     version: str
     mode: str

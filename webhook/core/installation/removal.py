@@ -1,4 +1,4 @@
-"""Removal of an installation: the objects of all ways to install, in order, and what belongs to others."""
+"""Removal of an installation: the objects of all ways in order, and which objects belong to others."""
 
 from collections.abc import Iterable
 
@@ -30,7 +30,7 @@ IN_NAMESPACE = tuple(
     )
     for kind in kinds
 )
-"""The kinds of objects that the namespace may have, without their names."""
+"""The kinds of objects that the namespace may have, as references without names."""
 _OF_LIFE = ("NamesAccepted", "Established")
 """Conditions of a CustomResourceDefinition that say nothing about its deletion."""
 POLICIES = (configmap.NAME, configmap.OVERRIDES)
@@ -38,21 +38,21 @@ PODS_LEFT = (
     f"kubectl annotate pods -A -l {SERVICE_LABEL} {HASH_ANNOTATION}-",
     f"kubectl label pods -A -l {SERVICE_LABEL} {SERVICE_LABEL}-",
 )
-"""Commands that remove from live Pods what Podgate wrote into them."""
+"""Commands that remove Podgate's label and annotation from live Pods."""
 
 UNSCHEDULED = f"kubectl delete pods -A --field-selector spec.schedulerName={SCHEDULER},spec.nodeName="
-"""Command that deletes the Pods which no scheduler tries; their controllers create others."""
+"""Command that deletes the Pods that have lost their scheduler; their controllers create others."""
 
 
 def removed(manifests: Iterable[Json]) -> list[ObjectReference]:
-    """Return the objects of the manifests in the order of their removal: the webhooks first, the namespace last."""
-    found = {ObjectReference.of(one) for one in manifests if _is_object(one)}
+    """Return the objects of the manifests in the order of removal, webhooks first, without the namespace."""
+    found = {ObjectReference.of(document) for document in manifests if _is_object(document)}
     found |= {ObjectReference(_REGISTRATION, kind, PROBE) for kind in _FIRST[:2]}
     return sorted(found - {NAMESPACE}, key=_rank)
 
 
 def is_ours(document: Json) -> bool:
-    """Return whether an object with one of Podgate's names is Podgate's, and not another's of the same name."""
+    """Return whether an object with one of Podgate's names belongs to Podgate, by its label."""
     labels = document["metadata"].get("labels") or {}
     return str(labels.get(_NAME_LABEL, "")).startswith(_PREFIX)
 
@@ -63,14 +63,18 @@ def is_others(document: Json) -> bool:
 
 
 def is_of_podgate(document: Json) -> bool:
-    """Return whether an object of the namespace is Podgate's: by its label, or by its name if users created it."""
+    """Return whether an object of the namespace belongs to Podgate, by its label, or by its name if users create it."""
     return is_ours(document) or document["metadata"]["name"].startswith(_PREFIX)
 
 
 def why_not_gone(document: Json) -> list[str]:
-    """Return why a deleted object with finalizers still exists, as the API server says; empty if it does not."""
+    """Return why a deleted object with finalizers still exists, as the API server reports; empty if it does not."""
     conditions = (document.get("status") or {}).get("conditions") or ()
-    return [one["message"] for one in conditions if one["status"] == "True" and one["type"] not in _OF_LIFE]
+    return [
+        condition["message"]
+        for condition in conditions
+        if condition["status"] == "True" and condition["type"] not in _OF_LIFE
+    ]
 
 
 def _is_object(document: Json) -> bool:

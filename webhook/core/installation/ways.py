@@ -30,7 +30,7 @@ _SCHEDULER = "podgate-scheduler"
 _SERVER, _STORE, _TOKEN = "podgate", "--store=", "--token="
 _WORKLOADS = ("Deployment", "DaemonSet")
 _IDENTITIES, _USUAL_ISSUER = "identities.yaml", "https://kubernetes.default.svc.cluster.local"
-"""The issuer of most clusters' tokens, which the shipped identities have."""
+"""The token issuer of most clusters, which the shipped identities name."""
 
 
 def kustomization(mode: str, certificates: str, *, has_scheduler: bool = False) -> Json | None:
@@ -51,13 +51,13 @@ def chosen(
     replicas: int | None = None,
     scheduler_image: str | None = None,
 ) -> list[Json]:
-    """Return the objects with the user's store, images and number of servers; None leaves the manifests' value."""
+    """Return the objects with the user's store, images and number of servers; None keeps the manifests' value."""
     found = deepcopy(documents)
-    for one in found:
-        name = one["metadata"]["name"]
-        if replicas is not None and (one["kind"], name) == ("Deployment", _SERVER):
-            one["spec"]["replicas"] = replicas
-        for container in _containers(one):
+    for document in found:
+        name = document["metadata"]["name"]
+        if replicas is not None and (document["kind"], name) == ("Deployment", _SERVER):
+            document["spec"]["replicas"] = replicas
+        for container in _containers(document):
             if name == _SCHEDULER:
                 container["image"] = scheduler_image or container["image"]
                 continue
@@ -70,24 +70,26 @@ def chosen(
 
 def image(documents: list[Json]) -> str:
     """Return the image of the servers."""
-    servers = (one for one in documents if (one["kind"], one["metadata"]["name"]) == ("Deployment", _SERVER))
-    return next((str(container["image"]) for one in servers for container in _containers(one)), "")
+    wanted = ("Deployment", _SERVER)
+    servers = (document for document in documents if (document["kind"], document["metadata"]["name"]) == wanted)
+    return next((str(container["image"]) for server in servers for container in _containers(server)), "")
 
 
 def with_tokens_of(documents: list[Json], issuer: str) -> list[Json]:
-    """Return the objects of the node agent with the issuer of the tokens: `own` or `cluster`."""
+    """Return the objects of the node agent with the token issuer `own` or `cluster`."""
     found = deepcopy(documents)
-    for container in (container for one in found for container in _containers(one)):
+    for container in (container for document in found for container in _containers(document)):
         _set(container, _TOKEN, issuer)
     return found
 
 
 def with_issuer(documents: list[Json], issuer: str) -> list[Json]:
-    """Return the objects with the issuer of the cluster's tokens in the identities."""
+    """Return the objects with the cluster's token issuer in the identities."""
     found = deepcopy(documents)
-    for one in found:
-        if one["kind"] == "ConfigMap" and _IDENTITIES in one["data"]:
-            one["data"][_IDENTITIES] = one["data"][_IDENTITIES].replace(f"{_USUAL_ISSUER}\n", f"{issuer}\n")
+    for document in found:
+        if document["kind"] == "ConfigMap" and _IDENTITIES in document["data"]:
+            text = document["data"][_IDENTITIES]
+            document["data"][_IDENTITIES] = text.replace(f"{_USUAL_ISSUER}\n", f"{issuer}\n")
     return found
 
 
@@ -95,7 +97,8 @@ def with_scheduler_version(documents: list[Json], git_version: str) -> list[Json
     """Return the objects with the cluster's version of kube-scheduler, unless its image has a tag or a digest."""
     found = deepcopy(documents)
     version = match(r"v\d+\.\d+\.\d+", git_version)  # providers append their own: v1.36.3-eks-1a2b3c4
-    for container in (one for document in found if _is_scheduler(document) for one in _containers(document)):
+    schedulers = (document for document in found if _is_scheduler(document))
+    for container in (container for document in schedulers for container in _containers(document)):
         if version is not None and ":" not in container["image"].rpartition("/")[2]:
             container["image"] += f":{version[0]}"
     return found
@@ -111,4 +114,6 @@ def _containers(document: Json) -> Iterator[Json]:
 
 
 def _set(container: Json, flag: str, value: str) -> None:
-    container["args"] = [f"{flag}{value}" if one.startswith(flag) else one for one in container.get("args", [])]
+    container["args"] = [
+        f"{flag}{value}" if argument.startswith(flag) else argument for argument in container.get("args", [])
+    ]
