@@ -1,1 +1,1 @@
-"""`podgate demo`: its scenes, and its environment: keys, a server process, and the API server's calls."""
+"""Demo (`podgate demo`): its scenes, and its environment of keys, a server process, and calls of an API server."""

@@ -1,4 +1,4 @@
-"""Environment of the demo: keys and files in a folder, a real server process, and a client that acts as API server."""
+"""Environment of the demo: a folder with keys and files, a real server process, and a client as API server."""
 
 import asyncio
 import contextlib
@@ -92,7 +92,7 @@ async def server(folder: Path, redis: str | None) -> AsyncIterator[Running]:
     # The user's environment may have settings of a real server.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
     if redis is not None:
-        # Not an argument, which is visible to all users: it may have a password.
+        # Not an argument, which all users can see: the URL may have a password.
         environment[variable_of("store")] = redis
     with log.open("wb") as stream:
         process = await asyncio.create_subprocess_exec(
@@ -109,25 +109,25 @@ async def server(folder: Path, redis: str | None) -> AsyncIterator[Running]:
 async def _listening(process: asyncio.subprocess.Process, log: Path) -> Running:
     """Wait for the log line with the server's addresses."""
     while process.returncode is None:
-        said = _said(log, "listening")
-        if said is not None:
-            return Running(process, said["admission"][0], said["plain"][0])
+        entry = _said(log, "listening")
+        if entry is not None:
+            return Running(process, entry["admission"][0], entry["plain"][0])
         await asyncio.sleep(0.05)
     raise UserError(f"the server did not start: {last_words(log)}")
 
 
 def last_words(log: Path) -> str:
-    """Return the end of a server's log; the file is deleted with the demo's folder."""
+    """Return the end of a server's log, whose file is deleted with the demo's folder."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-_LAST_LINES:]) or "it said nothing"
 
 
 def _said(log: Path, message: str) -> dict[str, Any] | None:
-    """Return the log's first line with this message."""
+    """Return the first entry of the log with this message; None if there is none."""
     for line in log.read_bytes().splitlines():
         with contextlib.suppress(msgspec.DecodeError):
-            said: dict[str, Any] = msgspec.json.decode(line)
-            if said.get("msg") == message:
-                return said
+            entry: dict[str, Any] = msgspec.json.decode(line)
+            if entry.get("msg") == message:
+                return entry
     return None
 
 
@@ -138,9 +138,9 @@ class ApiServer:
         self._running = running
         self._token = (folder / "token").read_text()
         self._session = aiohttp.ClientSession(headers={"User-Agent": "kube-apiserver-admission"})
-        self._stranger = ssl.create_default_context(cafile=str(folder / "ca.crt"))
-        self._known = ssl.create_default_context(cafile=str(folder / "ca.crt"))
-        self._known.load_cert_chain(folder / "client.crt", folder / "client.key")
+        self._anonymous_context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+        self._client_context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+        self._client_context.load_cert_chain(folder / "client.crt", folder / "client.key")
 
     async def close(self) -> None:
         await self._session.close()
@@ -162,7 +162,7 @@ class ApiServer:
             f"https://{self._running.admission}{path}?timeout=10s",
             data=msgspec.json.encode(review),
             headers={"Content-Type": "application/json", **({"Authorization": f"Bearer {bearer}"} if bearer else {})},
-            ssl=self._known if certificate else self._stranger,
+            ssl=self._client_context if certificate else self._anonymous_context,
             server_hostname=_NAME,
         ) as response:
             return response.status, await response.read()

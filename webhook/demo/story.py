@@ -66,9 +66,9 @@ async def _live(story: "Story", running: Running, *, once: bool) -> None:
 
 
 def _end_on_signals() -> None:
-    """End cleanly at Ctrl-C, SIGTERM and a closed terminal: no server and no folder are left.
+    """End cleanly on Ctrl-C, SIGTERM and a closed terminal, so that no server and no folder are left.
 
-    SIGINT needs a handler too: a script that starts the demo in the background lets it inherit SIGINT as ignored.
+    SIGINT needs a handler too: a demo that a script starts in the background inherits SIGINT as ignored.
     """
     task = asyncio.current_task()
     if task is not None:
@@ -196,7 +196,7 @@ def _title(text: str) -> None:
 
 
 def _fact(text: str, *, holds: bool) -> None:
-    """Print an observation; the demo fails if it is not the expected one."""
+    """Print an observation; UserError if it is not as expected."""
     _say(text, good=holds)
     if not holds:
         raise UserError(f"unexpected: {text}", "please report it")

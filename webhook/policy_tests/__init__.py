@@ -1,1 +1,1 @@
-"""Policy tests: documents with cases, their run by `review`'s and `replay`'s evaluation, and reports of the results."""
+"""Policy tests: documents with cases, their run by the evaluation of `review` and `replay`, and the results."""

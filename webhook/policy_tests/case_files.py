@@ -1,4 +1,4 @@
-"""Test files on a command line: those given or found in folders, and whether one has changed since it was read."""
+"""Test files of a command line: those given or found in folders, and whether any has changed since it was read."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -13,13 +13,13 @@ _State = tuple[tuple[Path, int, int], ...]
 
 
 class ReadFiles:
-    """Files and folders, each with the state of when it was added."""
+    """Files and folders, each with its state at the time when it was added."""
 
     def __init__(self) -> None:
         self._states: dict[Path, _State] = {}
 
     def add(self, path: Path) -> None:
-        """Add a file that is about to be read, or a folder with all that is in it."""
+        """Add a file that is about to be read, or a folder with all its files."""
         self._states.setdefault(path, _state(path))
 
     def changed(self) -> bool:
@@ -28,10 +28,10 @@ class ReadFiles:
 
 def _state(path: Path) -> _State:
     found = []
-    for one in (path, *(sorted(path.rglob("*")) if path.is_dir() else ())):
+    for file in (path, *(sorted(path.rglob("*")) if path.is_dir() else ())):
         with suppress(OSError):  # absent, or just being replaced
-            entry = one.stat()
-            found.append((one, entry.st_mtime_ns, entry.st_size))
+            entry = file.stat()
+            found.append((file, entry.st_mtime_ns, entry.st_size))
     return tuple(found)
 
 
@@ -45,7 +45,7 @@ def found_tests(given: Sequence[Path]) -> list[tuple[Path, bytes]]:
         if not path.is_dir():
             found[path] = content(path, "give a test file, or a folder with some")
             continue
-        within = {one: raw for one in _files(path) if is_policy_test(raw := content(one))}
+        within = {file: raw for file in _files(path) if is_policy_test(raw := content(file))}
         if not within:
             remedy = "give a folder with test files, which have `kind: PolicyTest`, or write one with --init"
             raise UserError(f"{path}: no test in it", remedy)

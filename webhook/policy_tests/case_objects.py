@@ -1,4 +1,4 @@
-"""Objects of cases: those of files beside the test, and those written in it."""
+"""Objects of cases, from files beside the test or written in it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,14 +20,15 @@ class CaseObjects:
 
     def all_of(self, given: Sequence[ReviewedManifest], namespace: str, labels: Labels) -> tuple[list[Subject], Labels]:
         """Return the objects that make Pods, and the labels of Namespaces. UserError: an object is invalid."""
-        found = [one for each in given for one in self._of(each, namespace)]
+        found = [subject for manifest in given for subject in self._of(manifest, namespace)]
         known = known_labels(labels, found, _raise)
-        wrong = next((one for one in found if isinstance(one, UserError)), None)
+        wrong = next((subject for subject in found if isinstance(subject, UserError)), None)
         if wrong is not None:
             raise wrong
-        makers = [one for one in found if isinstance(one, Subject) and not one.idle and not is_namespace(one)]
+        valid = [subject for subject in found if isinstance(subject, Subject)]
+        makers = [subject for subject in valid if not subject.idle and not is_namespace(subject)]
         if not makers:
-            names = ", ".join(one.name for one in found if isinstance(one, Subject)) or "nothing"
+            names = ", ".join(subject.name for subject in valid) or "nothing"
             raise UserError(f"objects: {names}: makes no Pods", f"give one of {KNOWN_KINDS}")
         return makers, known
 
@@ -35,7 +36,7 @@ class CaseObjects:
         """Return the only object that makes Pods."""
         makers, _ = self.all_of([given], namespace, {})
         if len(makers) != 1:
-            raise UserError(f"object: {len(makers)} objects that make Pods", "give one, and further ones in own steps")
+            raise UserError(f"object: {len(makers)} objects that make Pods", "give one, and the others in own steps")
         if makers[0].review is not None:
             raise UserError("object: an AdmissionReview in a sequence", "give the Pod, or use it as one of `objects`")
         return makers[0]

@@ -1,4 +1,4 @@
-"""Comparison of what a case expects with what was decided: the fields that differ, by their Kubernetes paths."""
+"""Comparison of a case's expectation with the answer: the fields that differ, by their Kubernetes paths."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,13 +13,13 @@ from webhook.policy_tests.document import Expectation, ExpectedUse
 
 _STEP = re.compile(r"""(?:^|\.)([^.\[\]"]+)|\[(?:"([^"\]]+)"|([^\]"]+))\]""")
 _LISTS = frozenset({"containers", "initContainers"})
-"""Lists whose items are known by name."""
+"""Lists whose items are found by name."""
 ABSENT = object()
 """The value at a path that leads nowhere."""
 
 
 def field_steps(path: str) -> tuple[str, ...]:
-    """Return the steps of a path. ValueError: it is no path."""
+    """Return the steps of a path. ValueError: it is not a path."""
     steps, at = [], 0
     while at < len(path):
         found = _STEP.match(path, at)
@@ -43,7 +43,7 @@ def value_at(document: Any, path: str) -> Any:
 
 
 def written_field(steps: tuple[str | int, ...]) -> str:
-    """Return a path that `value_at` reads, in brackets the items of lists, and keys that are no name of a field."""
+    """Return a path for `value_at`, with list items, and keys that are no names of fields, in brackets."""
     text = ""
     for before, step in zip(("", *steps), steps, strict=False):
         is_field = isinstance(step, str) and re.fullmatch(r"[A-Za-z][A-Za-z0-9]*", step) and before not in _LISTS
@@ -54,11 +54,11 @@ def written_field(steps: tuple[str | int, ...]) -> str:
 def _item(items: list[Any], step: str) -> Any:
     if step.isdecimal():
         return items[int(step)] if int(step) < len(items) else ABSENT
-    return next((one for one in items if isinstance(one, Mapping) and one.get("name") == step), ABSENT)
+    return next((item for item in items if isinstance(item, Mapping) and item.get("name") == step), ABSENT)
 
 
 _AMOUNTS = frozenset({"requests", "limits", "overhead", "sizeLimit", "used", "hard"})
-"""Fields that are quantities, or contain some."""
+"""Fields that are quantities or contain quantities."""
 
 
 class FieldDifference(NamedTuple):
@@ -70,7 +70,7 @@ class FieldDifference(NamedTuple):
 
 
 class CaseAnswer(NamedTuple):
-    """What a review or an event answered: decisions about a Pod, or the fields of a replay's line."""
+    """Answer to a review or an event: the decisions about a Pod, or the fields of a replay's line."""
 
     admission: Admission | None = None
     line: Mapping[str, Any] = {}
@@ -99,7 +99,8 @@ class CaseAnswer(NamedTuple):
 
 def differences(expect: Expectation, answer: CaseAnswer) -> list[FieldDifference]:
     """Return the fields that differ, none if all is as expected."""
-    return [one for one in (*_of_admission(expect, answer), *_of_line(expect, answer.line)) if one is not None]
+    found = (*_of_admission(expect, answer), *_of_line(expect, answer.line))
+    return [difference for difference in found if difference is not None]
 
 
 def _of_admission(expect: Expectation, answer: CaseAnswer) -> Iterator[FieldDifference | None]:
@@ -131,13 +132,13 @@ def _of_line(expect: Expectation, line: Mapping[str, Any]) -> Iterator[FieldDiff
     yield _differs("expired", expect.expired, tuple(line.get("expired", ())))
     for use in expect.used:
         wanted = _written(use)
-        uses = [{key: str(one[key]) for key in wanted} for one in line.get("used", ())]
-        if not any(is_same_value(wanted, one, ()) for one in uses):
+        uses = [{key: str(entry[key]) for key in wanted} for entry in line.get("used", ())]
+        if not any(is_same_value(wanted, actual, ()) for actual in uses):
             yield FieldDifference("used", _text(wanted), ", ".join(map(_text, uses)) or "(nothing)")
 
 
 def is_same_value(expected: Any, actual: Any, steps: Sequence[str | int]) -> bool:
-    """Return whether two values at a path are the same: amounts and durations in any form, all else as written."""
+    """Return whether two values at a path are the same: amounts and durations in any form, others as written."""
     if isinstance(expected, Mapping) and isinstance(actual, Mapping):
         return expected.keys() == actual.keys() and all(
             is_same_value(value, actual[key], (*steps, key)) for key, value in expected.items()
@@ -170,10 +171,10 @@ def _differs(field: str, expected: Any, actual: Any) -> FieldDifference | None:
 
 
 def _are_parts(parts: Sequence[str], warnings: Sequence[str]) -> bool:
-    """Return whether each part is in a warning of its own, and each warning has one."""
+    """Return whether each part is in a warning of its own, and no warning is left."""
     left = list(warnings)
     for part in sorted(parts, key=len, reverse=True):
-        found = next((one for one in left if part in one), None)
+        found = next((warning for warning in left if part in warning), None)
         if found is None:
             return False
         left.remove(found)

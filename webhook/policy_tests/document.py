@@ -1,4 +1,4 @@
-"""Policy test document as frozen types: cases of objects or sequences, and what is expected of them."""
+"""Policy test document as frozen types: cases of objects or sequences, with their expected results."""
 
 from typing import Annotated, Any, Literal
 
@@ -31,10 +31,10 @@ class ExpectedUse(Struct, frozen=True):
 
 
 class Expectation(Struct, frozen=True, rename="camel"):
-    """What must hold; absent fields are not compared.
+    """Expected result; absent fields are not compared.
 
-    `codes`: of all findings, in any mode. `warnings`: a part of each, one entry a warning. `patched`: fields of the Pod
-    as it would be stored, by path; `absent`: paths without a value there. The rest is for sequences.
+    `codes`: those of all findings, in any mode. `warnings`: a part of each warning, in an entry of its own. `patched`:
+    fields of the Pod as it would be stored, by path; `absent`: paths without a value. The others are for sequences.
     """
 
     decision: Verdict | None = None
@@ -70,7 +70,7 @@ class StepOutcomes(Struct, frozen=True):
 
 
 class SequenceStep(Struct, frozen=True, rename="camel"):
-    """One event of a sequence, and what is expected of its answer.
+    """One event of a sequence, and the expectation of its answer.
 
     An `object` is requested `count` times; with a `uid`, each of several gets it with -1, -2 and so on.
     """
@@ -108,7 +108,7 @@ class PolicyTestCase(Struct, frozen=True, rename="camel"):
 
 
 class PolicyTest(Struct, frozen=True, rename="camel"):
-    """One document: the policy, relative to its file, and the cases. `namespace` and labels hold for all cases."""
+    """One document: the policy, relative to its file, and the cases. `namespace` and labels apply to all cases."""
 
     api_version: Literal["podgate.io/v1alpha1"]
     kind: Literal["PolicyTest"]

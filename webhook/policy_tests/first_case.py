@@ -1,4 +1,4 @@
-"""First test of an object: what a policy does to it today, as a document to be read and narrowed."""
+"""First test of an object: the present effect of a policy, as a document for the user to narrow."""
 
 import os
 from collections.abc import Mapping
@@ -19,16 +19,16 @@ _COMMENT = "# What the policy does today. Keep what must stay so.\n"
 def first_test(
     judged: list[ReviewedObject], manifest: Path, policy: Path, folder: Path, labels: Mapping[str, Any]
 ) -> str:
-    """Return a test with a case for each object; `folder` is that of the new file, to which paths are relative."""
+    """Return a test with a case for each object; paths are relative to `folder`, in which the new file is."""
     cases = []
-    for one in judged:
-        case: dict[str, Any] = {"name": f"{one.subject.name}: {one.admission.validated.verdict}"}
-        # A file with several objects cannot be named: each has an answer of its own.
-        case["objects"] = [_relative(manifest, folder)] if len(judged) == 1 else [dict(one.subject.document)]
-        cases.append({**case, "expect": _expectation(one)})
+    for reviewed in judged:
+        case: dict[str, Any] = {"name": f"{reviewed.subject.name}: {reviewed.admission.validated.verdict}"}
+        # The file is named only if it has one object: a case has one expectation.
+        case["objects"] = [_relative(manifest, folder)] if len(judged) == 1 else [dict(reviewed.subject.document)]
+        cases.append({**case, "expect": _expectation(reviewed)})
     document = {"apiVersion": "podgate.io/v1alpha1", "kind": "PolicyTest", "policy": _relative(policy, folder)}
-    of_namespaces = {"namespaceLabels": labels} if labels else {}
-    return _COMMENT + as_yaml({**document, **of_namespaces, "cases": cases})
+    namespaces = {"namespaceLabels": labels} if labels else {}
+    return _COMMENT + as_yaml({**document, **namespaces, "cases": cases})
 
 
 def _expectation(judged: ReviewedObject) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def _expectation(judged: ReviewedObject) -> dict[str, Any]:
 
 
 def _patched(mutated: Decision, pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that were written, by path; the service and the policy's hash, which changes, are left out."""
+    """Return the written fields by path, without the service and the policy's hash."""
     found = {}
     for operation in mutated.patch:
         steps = _named(pod, [step.replace("~1", "/").replace("~0", "~") for step in operation.path.split("/")[1:]])

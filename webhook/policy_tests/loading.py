@@ -104,9 +104,9 @@ def _expects_something(case: DocumentPart) -> Iterator[Problem]:
             yield sequence.wrong_field("no step expects anything", "add expect: {decision: Admit} to a step")
     elif expect is None:
         yield case.lacks("expect", "required", "add expect: {decision: Admit}")
-    for each in (*case.select("expect"), *case.select("sequence", "*", "expect")):
-        if each.is_empty:
-            yield each.wrong("expects nothing", "add decision: Admit")
+    for each_expect in (*case.select("expect"), *case.select("sequence", "*", "expect")):
+        if each_expect.is_empty:
+            yield each_expect.wrong("expects nothing", "add decision: Admit")
 
 
 def _time_does_not_go_back(case: DocumentPart) -> Iterator[Problem]:

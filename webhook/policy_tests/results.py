@@ -1,4 +1,4 @@
-"""Results of cases as text with diffs, as JSON, and as a JUnit file."""
+"""Results of cases as text, JSON or a JUnit file."""
 
 import xml.etree.ElementTree as ET
 from collections import Counter
@@ -17,7 +17,7 @@ _LABELS = {"ok": "ok    ", "failed": "FAIL  ", "error": "ERROR "}
 
 
 def result_lines(result: CaseResult) -> Iterator[str]:
-    """Yield one line, and below it each field that differs: `-` as expected, `+` as it is."""
+    """Yield a line for the result, and below it each field that differs: `-` the expected value, `+` the actual one."""
     label = click.style(_LABELS[result.word], fg=_COLOURS[result.word])
     yield f"{label}{sanitize.printable(result.file)}" + (f": {sanitize.printable(result.name)}" if result.name else "")
     for line in detail_lines(result):
@@ -35,14 +35,14 @@ def detail_lines(result: CaseResult) -> Iterator[str]:
         for field, expected, actual in failure.differences:
             yield sanitize.printable(f"- {field}: {expected}")
             yield sanitize.printable(f"+ {field}: {actual}")
-        if failure.message and not any(one.field == "message" for one in failure.differences):
+        if failure.message and not any(difference.field == "message" for difference in failure.differences):
             yield sanitize.printable(f"  message: {failure.message}")
 
 
 def result_document(result: CaseResult) -> dict[str, Any]:
     """Return the fields of a result's line of JSON."""
     failures = [
-        {"where": failure.where, "differences": [one._asdict() for one in failure.differences]}
+        {"where": failure.where, "differences": [difference._asdict() for difference in failure.differences]}
         for failure in result.failures
     ]
     error = None if result.error is None else {"message": str(result.error), "remedy": result.error.remedy}
@@ -57,7 +57,7 @@ def result_document(result: CaseResult) -> dict[str, Any]:
 
 
 def summary(results: Sequence[CaseResult]) -> str:
-    """Return one line with the numbers of cases and files."""
+    """Return a line with the numbers of cases and files."""
     words = Counter(result.word for result in results)
     files = len({result.file for result in results})
     counts = ", ".join(f"{words[word]} {word}" for word in _LABELS if words[word])
@@ -66,7 +66,7 @@ def summary(results: Sequence[CaseResult]) -> str:
 
 
 def exit_code(results: Sequence[CaseResult]) -> int:
-    """Return 2 if a case could not be run, else 1 if one has failed, else 0."""
+    """Return 2 if a case could not be run, 1 if a case has failed, otherwise 0."""
     words = {result.word for result in results}
     return BAD_INPUT if "error" in words else FAILED if "failed" in words else 0
 
@@ -75,9 +75,9 @@ def junit(results: Sequence[CaseResult]) -> bytes:
     """Return the results as JUnit XML: a suite for each file."""
     root = ET.Element("testsuites", _counts(results))
     for file in dict.fromkeys(result.file for result in results):
-        of_file = [result for result in results if result.file == file]
-        suite = ET.SubElement(root, "testsuite", {"name": _xml(file), **_counts(of_file)})
-        for result in of_file:
+        own = [result for result in results if result.file == file]
+        suite = ET.SubElement(root, "testsuite", {"name": _xml(file), **_counts(own)})
+        for result in own:
             seconds = f"{result.seconds:.6f}"
             case = ET.SubElement(
                 suite, "testcase", {"classname": _xml(file), "name": _xml(result.name or file), "time": seconds}

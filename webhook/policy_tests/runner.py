@@ -1,4 +1,4 @@
-"""Runner of policy tests: objects by `review`'s evaluation, sequences by `replay`'s, each case from empty counters."""
+"""Runner of policy tests: reviews objects and replays sequences, each case with empty counters."""
 
 import asyncio
 import time
@@ -34,11 +34,11 @@ class CaseEnvironment(ReplayEnvironment, Protocol):
 
 
 Environments = Callable[[LoadedPolicy, Mapping[str, Mapping[str, str]]], CaseEnvironment]
-"""Makes an environment with a policy, labels of Namespaces, and empty counters."""
+"""Function that makes an environment with a policy, labels of Namespaces, and empty counters."""
 
 
 class CaseFailure(NamedTuple):
-    """An object or a step whose answer is not the expected one; `message`: that of a denial, "" without one."""
+    """An object or a step with an unexpected answer; `message`: that of a denial, "" without a denial."""
 
     where: str
     differences: tuple[FieldDifference, ...]
@@ -46,7 +46,7 @@ class CaseFailure(NamedTuple):
 
 
 class CaseResult(NamedTuple):
-    """The result of one case; `error`: it could not be run. An invalid file has one result without a name."""
+    """The result of one case; `error`: why it could not be run. An invalid file has one result without a name."""
 
     file: str
     name: str
@@ -89,8 +89,8 @@ class CaseRunner:
         failures: tuple[CaseFailure, ...] = ()
         error = None
         try:
-            of_case = self._sequence if case.sequence else self._objects
-            failures = asyncio.run(of_case(path, test, case, objects))
+            run_case = self._sequence if case.sequence else self._objects
+            failures = asyncio.run(run_case(path, test, case, objects))
         except UserError as wrong:
             error = wrong
         return CaseResult(str(path), case.name, time.perf_counter() - started, failures, error)
@@ -131,7 +131,7 @@ class CaseRunner:
                 answer = CaseAnswer(played.admission, played.line)
                 if failure := _failure(step, answer, where):
                     failures.append(failure)
-                    break  # the further requests of a step mostly fail alike
+                    break  # the other requests of a step would mostly fail alike
         return tuple(failures)
 
 

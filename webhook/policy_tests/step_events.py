@@ -1,4 +1,4 @@
-"""Events of a sequence's steps, as `replay` plays them."""
+"""Step events: the events of a sequence's steps, as `replay` plays them."""
 
 from webhook.commands.manifests import Subject
 from webhook.commands.simulator import USER
@@ -21,7 +21,7 @@ from webhook.replay.events import (
 
 
 def step_events(step: SequenceStep, subject: Subject | None, user: str | None) -> list[ReplayEvent]:
-    """Return the events of a step; `subject` is its object, and `user` the one of the case, who requests bare Pods."""
+    """Return the events of a step; `subject` is its object, and `user` the case's user, who requests bare Pods."""
     if subject is None:
         return [_event(step)]
     own = None if subject.template_at else step.user or user
@@ -49,16 +49,16 @@ def _event(step: SequenceStep) -> ReplayEvent:
         PolicyChange(at=at, policy=step.policy) if step.policy is not None else None,
         StoreChange(at=at, store=step.store) if step.store is not None else None,
     )
-    return next(one for one in candidates if one is not None)
+    return next(event for event in candidates if event is not None)
 
 
 def _outcome(step: SequenceStep) -> ReplayEvent | None:
-    if (one := step.outcome) is not None:
-        fields = OutcomeFields(one.service, one.ok, _seconds(one.latency), one.uid)
+    if (outcome := step.outcome) is not None:
+        fields = OutcomeFields(outcome.service, outcome.ok, _seconds(outcome.latency), outcome.uid)
         return OutcomeSeen(at=step.at_seconds, outcome=fields)
     if (sums := step.outcomes) is not None:
-        of_sums = SumFields(sums.service, sums.succeeded, sums.failed, _seconds(sums.latency))
-        return OutcomesSeen(at=step.at_seconds, outcomes=of_sums)
+        sum_fields = SumFields(sums.service, sums.succeeded, sums.failed, _seconds(sums.latency))
+        return OutcomesSeen(at=step.at_seconds, outcomes=sum_fields)
     return None
 
 
