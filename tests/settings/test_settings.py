@@ -285,7 +285,7 @@ def test_settings_for_caller_credentials_name_what_they_require(flags: dict[str,
         [line] = mistakes({**flags, "certificates": mode}, {"PODGATE_CALLER_PORTS": "443,444"})
         assert line == (
             "PODGATE_CALLER_PORTS: '443,444': belongs to --certificates own, and this is "
-            f"{mode or 'off'}: leave it out, or have us keep the certificates"
+            f"{mode or 'off'}: leave it out, or write --certificates own"
         )
     assert parse({**flags, "token_issuer": "podgate"}, {}).token_issuer == "podgate"
     [line] = mistakes({**flags, "certificates": "cert-manager", "token_issuer": "podgate"})

@@ -1,4 +1,4 @@
-"""Declarations of all settings: one field each, with its reader, meaning and default."""
+"""Declarations of the settings of server and controller: a field each, with its reader, meaning and default."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

@@ -1,4 +1,4 @@
-"""Declaration of one setting: its reader, its meaning and its default, as the metadata of a dataclass field."""
+"""Declaration of one setting as a dataclass field, with its reader, meaning and default as metadata."""
 
 from collections.abc import Callable
 from dataclasses import field
@@ -19,8 +19,8 @@ def setting(
 ) -> Any:
     """Declare one setting: its reader, its meaning, and its default as a user would write it.
 
-    An `optional` setting may be None; one that may hold a `secret`, such as a URL with a password, is shown masked.
-    A setting is an error under a `--client-identity` that is not in `modes`. `reduced` is its default in that mode.
+    An `optional` setting may be None. A `secret`, such as a URL with a password, is masked in messages. A setting is an
+    error under a `--client-identity` that is not in `modes`. `reduced`: its default with `--client-identity reduced`.
     """
     metadata = {"read": read, "meaning": meaning, "default": default, "optional": optional, "secret": secret}
     return field(metadata={**metadata, "modes": modes, "reduced": reduced or default}, repr=not secret)

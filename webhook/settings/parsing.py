@@ -18,12 +18,13 @@ from webhook.support.redaction import masked, path_shown, value_shown
 ENVIRONMENT_PREFIX = "PODGATE_"
 # Twice RENEWED_BEFORE_SECONDS of certs.dual_port_rollover: time to write a port, switch to it, and write the other one.
 _TURNING_LIFETIME_SECONDS_MIN = 900
-# The next token is issued after a tenth of it. The leader polls every 10 s, the writer 20 s, kube-apiserver 60 s.
+# The next token is issued after a tenth of it. The leader polls every 10 s, the writer every 20 s, and kube-apiserver
+# every 60 s.
 _TOKEN_LIFETIME_SECONDS_MIN = 120
 _SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 _PATHS = frozenset({readers.file, readers.kubeconfig, readers.path})
 CLIENT_VARIABLES = frozenset({"PODGATE_SERVER", "PODGATE_DECISIONS", "PODGATE_LEADER", "PODGATE_EXTENDER"})
-"""Of commands that ask a server: a person's shell may have them where a process starts."""
+"""Variables of commands that ask a server: the shell that starts a process may have them too."""
 # Not settings: Kubernetes sets these in every container for each Service whose name starts with `podgate`.
 _SERVICE_LINK = re.compile(r"PODGATE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
 
@@ -49,7 +50,7 @@ def parse(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> Se
 
 
 def parse_as(kind: type[_Kind], flags: Mapping[str, str | None], environment: Mapping[str, str]) -> _Kind:
-    """Return typed settings of a kind; UserError lists every mistake, each with the flag or variable it came from."""
+    """Return typed settings of a kind; UserError lists every mistake, each with its flag or variable."""
     values, mistakes = _read(kind, flags, environment)
     if "store" in values:
         mistakes += [
@@ -69,7 +70,7 @@ def parse_as(kind: type[_Kind], flags: Mapping[str, str | None], environment: Ma
         remedy = "give --policy or PODGATE_POLICY, or a --kubeconfig to take it from its cluster"
         mistakes.insert(0, f"--policy: missing, and this is no Pod with a service account's token: {remedy}")
     known = {
-        variable_of(item.name) for each in (Settings, ExtenderSettings) for item in fields(each)
+        variable_of(item.name) for settings in (Settings, ExtenderSettings) for item in fields(settings)
     } | CLIENT_VARIABLES
     mistakes += [
         f"{name}: no such setting: {_meant(name, known)}see podgate serve --help"
@@ -88,7 +89,7 @@ def parse_as(kind: type[_Kind], flags: Mapping[str, str | None], environment: Ma
 
 
 def _meant(name: str, known: set[str]) -> str:
-    from webhook.core.document.yaml.problems import close_to  # noqa: PLC0415  loads slowly, for a mistake only
+    from webhook.core.document.yaml.problems import close_to  # noqa: PLC0415  loads slowly, and is for mistakes only
 
     meant = close_to(name, sorted(known))
     return f"did you mean {meant}? " if meant is not None else ""
@@ -124,7 +125,7 @@ def _read(
 
 
 def _shown(text: str, declared: Mapping[str, Any]) -> str:
-    """Return a value as quoted in its error."""
+    """Format a value for its error message."""
     if declared["secret"]:
         return masked(text)
     return path_shown(text) if declared["read"] in _PATHS else value_shown(text)
@@ -189,7 +190,7 @@ def _caller_mistakes(
     if values.get("caller_ports") is not None and certificates is not None:
         source, text = _source("caller_ports", flags, environment)
         if certificates is not Certificates.OWN:
-            remedy = "leave it out, or have us keep the certificates"
+            remedy = "leave it out, or write --certificates own"
             mistakes.append(f"{source}: '{text}': belongs to --certificates own, and this is {certificates}: {remedy}")
         elif (lives := values.get("client_lifetime_seconds", math.inf)) < _TURNING_LIFETIME_SECONDS_MIN:
             source, _ = _source("client_lifetime_seconds", flags, environment)
@@ -212,7 +213,7 @@ def _caller_mistakes(
 def _token_mistakes(
     values: Mapping[str, Any], flags: Mapping[str, str | None], environment: Mapping[str, str]
 ) -> list[str]:
-    """Return the mistakes in the lifetime of issued tokens: with a wrong one every call would be rejected."""
+    """Return the mistakes in the lifetime of issued tokens, with which every call would be rejected."""
     lives = values.get("token_lifetime_seconds")
     if values.get("token_issuer") is None or lives is None:
         return []
@@ -228,7 +229,7 @@ def _token_mistakes(
 
 
 def _mode(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> ClientIdentity:
-    """Return the authentication of callers, on which other settings depend. A mistake in it is reported elsewhere."""
+    """Return the authentication of callers, on which other settings depend; MUTUAL for an invalid value."""
     text = _source("client_identity", flags, environment)[1]
     return ClientIdentity(text) if text in tuple(ClientIdentity) else ClientIdentity.MUTUAL
 

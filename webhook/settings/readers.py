@@ -15,7 +15,7 @@ from webhook.support.kubeconfig import Kubeconfig
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LONGEST_CLAIM = 512  # a server rejects longer ones
 _LONGEST_SECONDS = 87_600 * 3600  # ten years, longer than any certificate should live
-_LONGEST_NUMBER = 12  # digits; a longer number is a mistake
+_LONGEST_NUMBER = 12  # a longer number is a mistake
 
 
 class Certificates(StrEnum):
@@ -90,12 +90,12 @@ def file(text: str) -> Path:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except (OSError, ValueError):  # not a path at all, such as the text of a key, which the error would quote
+    except (OSError, ValueError):  # not a path, such as the text of a key, which the error would quote
         return False
 
 
 def kubeconfig(text: str) -> Kubeconfig:
-    """Return the files of a list such as KUBECONFIG's; those that are not there are left out, as by kubectl."""
+    """Read a list of files such as KUBECONFIG's; absent files are left out, as by kubectl."""
     path(text)
     found = Kubeconfig.of(text)
     if not any(map(_is_file, found.files)):
@@ -193,7 +193,7 @@ def ratio(text: str) -> float:
 
 
 def store_of(text: str) -> str:
-    """Return the counter store, `memory` or a URL; ValueError says what to write."""
+    """Read the counter store: `memory` or a URL."""
     if text != MEMORY:
         StoreUrl.parse(text)
     return text
@@ -250,7 +250,7 @@ def https_url(text: str) -> str:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Return names in certificates, separated by commas."""
+    """Read names in certificates, separated by commas."""
     found = tuple(part.strip() for part in text.split(","))
     if not all(found) or any(not name.isprintable() or len(name) > _LONGEST_CLAIM for name in found):
         raise ValueError("an empty name, or one that no certificate has: write NAME,NAME")

@@ -1,1 +1,1 @@
-"""Support code independent of admission: caches, watched files, redaction."""
+"""Support code that knows nothing of admission: back-off, watched files, input files, redaction."""

@@ -10,8 +10,8 @@ _DOUBLINGS_MAX = 30
 class Backoff:
     """Computes delays in seconds; reads no clock and does not sleep.
 
-    The first delay is `first_seconds`. Each further one is twice the one before it, up to `longest_seconds`.
-    Jitter takes up to `jitter` (0 to 1) of a delay off at random, so that replicas do not retry in step.
+    The first delay is `first_seconds`. Each further delay is twice the last, up to `longest_seconds`.
+    Jitter takes up to the share `jitter` (0 to 1) off a delay at random, so that replicas do not retry in step.
     A delay that the server requested (Retry-After) is a minimum, itself limited to `requested_max_seconds`.
     """
 

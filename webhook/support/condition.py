@@ -9,10 +9,10 @@ _Reason = TypeVar("_Reason")
 class Condition(Generic[_Reason]):
     """Holds the reason of the condition, None while it does not hold.
 
-    `on_entered` and `on_left` receive the reason; `on_left` the one that was reported as entered.
-    Entering again for the same reason reports nothing. Another reason calls `on_changed(former, new)`, which is
-    `on_left(former)`, then `on_entered(new)` unless given.
-    `key` maps a reason to what makes it the same: the type of an error without its details, for example.
+    `on_entered` receives the reason, and `on_left` the reason that was reported before.
+    Entering again for the same reason reports nothing. Another reason calls `on_changed(former, new)`; the default
+    calls `on_left(former)`, then `on_entered(new)`.
+    `key` maps reasons that count as the same to equal values: an error to its type, for example.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Event loop of Podgate's processes: uvloop with workarounds for a double close and for a false error report."""
+"""Event loop of Podgate's processes: uvloop, with workarounds for a double close and a false error report."""
 
 import socket
 from typing import Any
@@ -12,9 +12,9 @@ _GIVEN_UP = "the handler is closed"
 class EventLoop(uvloop.Loop):
     """Event loop that detaches a given socket after a failed connection, as asyncio's own loops do.
 
-    aiohttp's client passes in sockets. If the peer resets one before the first bytes of the TLS handshake are written,
-    uvloop 0.23 closes the descriptor, and the socket object closes the same number again when it is collected. By then
-    the number may belong to a caller's connection or to a listener: both have been observed to be closed.
+    aiohttp's client passes in sockets. If the peer resets a connection before the first bytes of the TLS handshake are
+    written, uvloop 0.23 closes the descriptor, and the socket object closes the same number again when it is collected.
+    By then the number may belong to a caller's connection or to a listener, which would be closed.
     """
 
     async def create_connection(self, *arguments: Any, sock: socket.socket | None = None, **options: Any) -> Any:
@@ -22,7 +22,7 @@ class EventLoop(uvloop.Loop):
             return await super().create_connection(*arguments, sock=sock, **options)
         except BaseException:
             if sock is not None:
-                sock.detach()  # the descriptor is libuv's, which has closed it or will
+                sock.detach()  # libuv owns the descriptor, and closes it
             raise
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:

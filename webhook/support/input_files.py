@@ -17,18 +17,18 @@ from webhook.errors import UserError
 from webhook.support import sanitize
 
 LARGEST_BYTES = 64 << 20
-"""Largest file, stream, line of events or response that a command reads; `certs.files` has the same bound."""
+"""Maximum size of a file, stream, line of events or response that a command reads; the same in `certs.files`."""
 
 _LARGEST_VALUES = 1_000_000
 _KEYS_SHOWN = 3
 
 
 class _DuplicateKeyError(Exception):
-    """A duplicate key in a JSON object: parsers differ in which value they use."""
+    """A duplicate key in a JSON object, of which parsers use different values."""
 
 
 class _YamlDuplicateKeyError(yaml.MarkedYAMLError):
-    """The same in YAML."""
+    """A duplicate key in a YAML mapping."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -55,7 +55,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def standard_input() -> BinaryIO:
-    """Return standard input as bytes, whatever the terminal's encoding."""
+    """Return standard input as a stream of bytes, for any encoding of the terminal."""
     if sys.stdin is None:
         raise UserError("-: standard input is closed", "give a file, or pipe something in")
     return sys.stdin.buffer
@@ -100,7 +100,7 @@ def _too_long(name: object) -> UserError:
 
 
 def content(path: Path, remedy: str = "give a readable file") -> bytes:
-    """Return the bytes of a file, `-` being standard input; UserError if it cannot be read or is too large."""
+    """Return the bytes of a file, or of standard input for `-`; UserError if it cannot be read or is too large."""
     try:
         if str(path) == "-":
             return bounded(standard_input(), "-")
@@ -118,7 +118,7 @@ def documents(path: Path) -> list[Any]:
         raise UserError(f"{path}: not UTF-8", "save the file as UTF-8") from None
     found: list[Any] = []
     try:
-        # `kubectl get -o json` writes large files, and YAML is parsed a hundred times as slowly.
+        # JSON first: `kubectl get -o json` writes large files, and YAML is parsed much more slowly.
         return [_json(text)]
     except _DuplicateKeyError as error:
         raise UserError(f"{path}: {error}", "keep one of the two") from None
@@ -146,7 +146,7 @@ _decoder = msgspec.json.Decoder(float_hook=_number)
 
 
 def _json(text: str) -> Any:
-    """Parse a JSON document by msgspec, which is strict and fast, and check for duplicate keys, which it accepts."""
+    """Parse a JSON document with msgspec, which is strict and fast, and refuse duplicate keys, which it accepts."""
     document = _decoder.decode(text)
     json.loads(text, object_pairs_hook=_refuse_twice, parse_int=len, parse_float=len)
     return document
@@ -163,7 +163,7 @@ def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
 
 
 def _no_yaml(error: yaml.YAMLError, text: str, path: Path, before: int) -> UserError:
-    """Return the error of a YAML syntax error; `before` is the number of valid documents before it."""
+    """Return the UserError of a YAML syntax error; `before` is the number of valid documents before it."""
     which = f"{path}: document {before + 1}" if before else str(path)
     found = in_words(error, text)
     if isinstance(error, _YamlDuplicateKeyError):
@@ -179,9 +179,9 @@ def _refuse_expansion(documents: list[Any]) -> None:
         if not isinstance(node, dict | list):
             return 1
         if id(node) not in sizes:
-            sizes[id(node)] = _LARGEST_VALUES  # found by an alias to itself
+            sizes[id(node)] = _LARGEST_VALUES  # counts if an alias inside refers to the node itself
             inner = (*node.keys(), *node.values()) if isinstance(node, dict) else node
-            sizes[id(node)] = 1 + sum(size(one) for one in inner)
+            sizes[id(node)] = 1 + sum(size(part) for part in inner)
         return sizes[id(node)]
 
     if sum(size(document) for document in documents) > _LARGEST_VALUES:

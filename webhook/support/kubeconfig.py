@@ -1,4 +1,4 @@
-"""Kubeconfig of a command: the files, read as kubectl reads those of KUBECONFIG, and the context."""
+"""Kubeconfig of a command: the files, as kubectl reads those of KUBECONFIG, and the context."""
 
 import os
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ DEFAULT = Path("~/.kube/config")
 
 @dataclass(frozen=True, slots=True)
 class Kubeconfig:
-    """Files that are merged, the first of a name wins; files that are not there are left out.
+    """Files to merge, of which the first entry of a name wins; absent files are left out.
 
-    Without `context` it is the current one: that of the first file that sets one.
+    Without `context` the current context applies: that of the first file that sets one.
     """
 
     files: tuple[Path, ...]
@@ -19,12 +19,12 @@ class Kubeconfig:
 
     @classmethod
     def of(cls, text: str | None, context: str | None = None) -> "Kubeconfig":
-        """Return the files of a list such as KUBECONFIG's; of kubectl's default for an empty one."""
+        """Return the files of a list such as KUBECONFIG's; kubectl's default for an empty list."""
         names = dict.fromkeys(name for name in (text or "").split(os.pathsep) if name)
         return cls(tuple(map(Path, names)) or (DEFAULT.expanduser(),), context or None)
 
     def exists(self) -> bool:
-        """Return whether any of the files is there, also if it cannot be read."""
+        """Return whether any of the files exists, even if it cannot be read."""
         return any(map(_exists, self.files))
 
     def __str__(self) -> str:

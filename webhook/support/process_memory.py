@@ -1,7 +1,7 @@
 """Memory of a process: garbage collection deferred while many objects are created, and a periodic malloc_trim.
 
 A full collection scans every object without a break, and no review is answered meanwhile: docs/design/event-loop.md.
-Long-lived objects are frozen afterwards and not scanned again; those without cycles are still freed by reference count.
+Long-lived objects are therefore frozen and not scanned again; those without cycles are still freed by their counts.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ _EVERY_SECONDS = 10.0
 
 
 def giving_back() -> tuple[Callable[[], Awaitable[None]], ...]:
-    """Return the trimming loop, or () if the C library has no malloc_trim. Without it, floods of calls leave memory."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it; other C libraries return memory on their own
+    """Return the loop that gives the memory of floods back to the system, or () if the C library has no malloc_trim."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only: other C libraries return memory by themselves
     if trim is None:
         return ()
 
@@ -29,7 +29,7 @@ def giving_back() -> tuple[Callable[[], Awaitable[None]], ...]:
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Disable collection within the block, for work that leaves nothing behind."""
+    """Disable collection within the block, for work whose objects do not outlive it."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Redaction of text from users and libraries: passwords in URLs and pasted secrets are masked."""
+"""Redaction of text from users and libraries: masks passwords in URLs, and pasted secrets."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ def masked(text: str) -> str:
     scheme = found[0] if found else ""
     rest = re.sub(r".*@", f"{HIDDEN}@", text[len(scheme) :], flags=re.DOTALL)
     authority, slash, path = rest.partition("/")
-    # After a colon, anything but a port is a password without its host. After a ? there may be anything.
+    # After a colon, anything but a port is a password without its host. Anything may follow a question mark.
     authority = re.sub(r":(?!\d{1,5}(,|\?|$))(?![0-9a-fA-F:]*\])[^,]*", f":{HIDDEN}", authority)
     rest = re.sub(r"[?#](?!db=\d+$).*", f"?{HIDDEN}", authority + slash + path, flags=re.DOTALL)
     return scheme + rest
@@ -35,14 +35,14 @@ def without_credentials(text: str) -> str:
 
 
 def value_shown(text: str) -> str:
-    """Return the value of a setting for its error message: one short line, without anything like a secret."""
+    """Return the value of a setting for its error message: one short line, without possible secrets."""
     if _PASTED.search(text) or "@" in text or "://" in text:
         return masked(text)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 def path_shown(text: str) -> str:
-    """Return a file's path if it looks like one, else `***`: it may be the content of the file instead."""
+    """Return a text if it looks like the path of a file, otherwise `***`: it may be the file's content instead."""
     try:
         is_path = not text or _FILE_NAME.fullmatch(text) or ("/" in text and Path(text).parent.is_dir())
     except (OSError, ValueError):

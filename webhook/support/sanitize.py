@@ -7,7 +7,7 @@ from webhook.core.plain_text import printable
 
 __all__ = ["printable", "value"]
 
-_LONGEST = 60  # characters of a value
+_LONGEST = 60  # of a value
 
 
 def value(given: Any) -> str:

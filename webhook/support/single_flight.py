@@ -5,12 +5,12 @@ import time
 from collections.abc import Awaitable, Callable
 
 _REST_FACTOR = 4
-"""Pause in multiples of a run's duration: it takes at most a fifth of the time, if runs are short."""
+"""Pause in multiples of a run's duration, so that short runs take at most a fifth of the time."""
 _REST_MAX_SECONDS = 0.5
 
 
 class SingleFlight:
-    """A result shared by all callers during a run or the pause before it; a finished result is never reused."""
+    """A computation that all callers during a run, or the pause before it, share; its result is never reused."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Value parsed from watched files: reloaded when they change, replaced as a whole; the last good value is kept."""
+"""Watched files: a value parsed from files, reloaded as a whole when they change; the last valid value is kept."""
 
 import asyncio
 import stat
@@ -65,7 +65,7 @@ class WatchedFile(Generic[_T]):
             self._failure.enter(str(error))
 
     def _first(self) -> tuple[tuple[bytes, ...], _T]:
-        """Read and parse; again if the files are invalid and were replaced meanwhile."""
+        """Read and parse the files; repeat it if they are invalid and were replaced meanwhile."""
         contents = self._read()
         for _ in range(_READINGS_MAX):
             try:
@@ -99,7 +99,7 @@ class WatchedFile(Generic[_T]):
             raise UserError(f"{names}: invalid content: {fault}", "restore a file of the expected format") from error
 
     def _take(self, found: tuple[tuple[bytes, ...], _T] | None) -> None:
-        """Swap in the event loop, so that its tasks never see a new value with the old generation."""
+        """Replace the value in the event loop, so that no task sees a new value with the old generation."""
         if found is not None:
             self._contents, self.value = found
             self.generation += 1
