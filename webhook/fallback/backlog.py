@@ -97,7 +97,7 @@ class Backlog:
         self._take(debt.request.plan.key, debt.name)
 
     def oldest(self, key: ServiceKey) -> list[BacklogEntry]:
-        """Return what to book next: entries of one plan, cause and kind, for one call."""
+        """Return the entries to book next, all of one plan, cause and kind, for one call."""
         found: list[BacklogEntry] = []
         for debt in self._owed.get(key, {}).values():
             if len(found) == BOOKED_AT_ONCE or (found and _batch_of(debt) != _batch_of(found[0])):

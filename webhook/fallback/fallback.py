@@ -55,7 +55,7 @@ class StoreFallback:
         """Plans of the policy as of the last tick."""
 
     def set_replicas(self, replicas: int, ordinal: int) -> None:
-        """Divide what is left among this many replicas; this one is number `ordinal`, from 0."""
+        """Divide the remaining quota among this many replicas; this one is number `ordinal`, from 0."""
         self._share.divide(replicas, ordinal)
         self._breakers.set_replicas(replicas)
 
@@ -79,7 +79,7 @@ class StoreFallback:
             return self._outage.acquire(request, error)
         if share is not None or self._reconciler.is_active:
             return self._compare(request, receipt, share, counted_at_us)
-        # The store knows all admissions, and there are no refunds: so it is nearly always.
+        # The usual case: the store knows all admissions, and there are no refunds.
         if receipt.used:
             self._share.learn(request, receipt)
         self._remember(request, receipt)
@@ -168,7 +168,7 @@ class StoreFallback:
         return self._reconciler.owes_under(tag)
 
     async def close(self) -> None:
-        """Book what can be booked at once; the rest is lost with this process."""
+        """Book the backlog as far as the store answers now; the rest is lost with this process."""
         await self._reconciler.close()
 
     def _knows_all(self, tag: str) -> bool:
@@ -189,7 +189,7 @@ class StoreFallback:
 
     def _compare(self, request: Acquire, receipt: Receipt, share: Receipt | None, counted_at_us: int) -> Receipt:
         """Return the answer for a Pod that the store judged while it may lack admissions."""
-        booked = self._if_in_backlog(request)  # the answer revealed a loss, and this Pod is among the lost
+        booked = self._if_in_backlog(request)  # the answer revealed a loss that includes this Pod
         if booked is not None or receipt.refused is not None or receipt.repeated:
             self._release_share(request, share, counted_at_us)
         elif share is None:

@@ -56,7 +56,7 @@ class LocalBreakers:
         self._moves: list[Transition] = []
 
     def set_replicas(self, replicas: int) -> None:
-        """Divide probes among so many replicas from now on."""
+        """Divide probes among this many replicas from now on."""
         self._replicas = replicas
 
     def judge(self, request: Acquire, now_us: int) -> LocalBreakerDecision | None:

@@ -64,7 +64,7 @@ class OutageAdmission:
         self._reconciler.add(BacklogEntry(request, at_us, counted_at_us, BookingCause.AWAY))
 
     def withdraw(self, request: Acquire, known: NoStoreAnswerError | int) -> None:
-        """Undo what the store charged, or may yet charge, for a Pod that is not admitted."""
+        """Undo the charge that the store made, or may yet make, for a Pod that is not admitted."""
         if not request.peek and request.resize_from is None:
             self._reconciler.withdraw(request, known)
 

@@ -62,7 +62,7 @@ class OverloadMonitor(PartialObserver):
         elif decision.verdict is Verdict.QUEUE:
             pass  # a waiting Pod is only registered: it is judged later
         elif decision.findings or decision.uncounted or review.duration_ns > self._slow_ns:
-            has_failed = decision.uncounted or any(one.code is Code.STORE_UNAVAILABLE for one in decision.findings)
+            has_failed = decision.uncounted or any(found.code is Code.STORE_UNAVAILABLE for found in decision.findings)
             self._detector.reviewed(review.duration_ns, has_failed=has_failed)
         else:
             self._detector.passed += 1

@@ -48,11 +48,11 @@ class PendingRefunds:
         return bool(self._pending or self._tasks)
 
     def keys(self) -> Collection[ServiceKey]:
-        """Return the services of which any is pending."""
+        """Return the services that have pending refunds."""
         return self._pending.keys()
 
     def follow(self, request: Acquire, error: NoStoreAnswerError) -> None:
-        """Withdraw what an Acquire has charged that failed with `error`."""
+        """Withdraw the charge of an Acquire that failed with `error`."""
         if error.charged_us is None:
             self.add(request)
         else:
@@ -71,35 +71,35 @@ class PendingRefunds:
     def cancel(self, key: ServiceKey, uid: str) -> None:
         """Keep the charge: the Pod was admitted after all. What was sent already takes effect before that admission."""
         self._pending.get(key, {}).pop(uid, None)
-        for task, of in self._tasks.items():
-            if of == (key, uid):
+        for task, sent in self._tasks.items():
+            if sent == (key, uid):
                 task.cancel()
 
     async def send_due(self, key: ServiceKey) -> bool:
-        """Withdraw some of a service's that are due; return whether there were any, and the store has answered.
+        """Withdraw some of a service's due charges; return whether there were any and the store answered.
 
-        Call this only while the store answers: it starts the delay of new ones.
+        Call this only while the store answers: it starts the delay of new charges.
         """
         pending, now = self._pending.get(key), asyncio.get_running_loop().time()
         if not pending:
             self._pending.pop(key, None)
             return False
-        due = [one for one in pending.values() if one.due is not None and one.due <= now][:_AT_ONCE]
-        for uid, one in pending.items():
-            if one.due is None:
-                pending[uid] = one._replace(due=now + self._delay_seconds)
-        for one in due:
-            del pending[one.request.uid]
-        tasks = [self._start(self._send(one.request, one.charged_us), one.request) for one in due]
+        due = [refund for refund in pending.values() if refund.due is not None and refund.due <= now][:_AT_ONCE]
+        for uid, refund in pending.items():
+            if refund.due is None:
+                pending[uid] = refund._replace(due=now + self._delay_seconds)
+        for refund in due:
+            del pending[refund.request.uid]
+        tasks = [self._start(self._send(refund.request, refund.charged_us), refund.request) for refund in due]
         return all(await asyncio.gather(*tasks, return_exceptions=True)) and bool(due)
 
     async def finish(self) -> None:
-        """Wait for what is being sent."""
+        """Wait for the withdrawals that are being sent."""
         if self._tasks:
             await asyncio.wait([*self._tasks])
 
     def stop(self) -> None:
-        """Send nothing more."""
+        """Cancel all withdrawals."""
         for task in self._tasks:
             task.cancel()
 

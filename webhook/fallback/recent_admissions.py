@@ -18,12 +18,12 @@ RECENT_MAX = 60_000
 CONFIRMED_MAX = 10_000
 
 _PAGES = 64
-"""Of at most RECENT_MAX admissions. The oldest page is dropped as a whole."""
+"""Pages for at most RECENT_MAX admissions. The oldest page is dropped as a whole."""
 
 _Admission = tuple[Acquire, int]
 """A request, and its time by the store's clock."""
 _Row = tuple[int, str, int]
-"""Of one admission: the position of its `_Shared`, its Pod's name, and its time after the page's `base_us`."""
+"""One admission: the position of its `_Shared`, its Pod's name, and its time after the page's `base_us`."""
 _Rows = dict[str, _Row | None]
 """Admissions by uid; None for one that was removed since it was admitted."""
 _encode = msgspec.msgpack.Encoder().encode
@@ -31,7 +31,7 @@ _decode = msgspec.msgpack.Decoder(_Rows).decode
 
 
 class _Shared(NamedTuple):
-    """What the Pods of one controller share."""
+    """Fields that the Pods of one controller have in common."""
 
     plan: CounterPlan
     namespace: str
@@ -50,7 +50,7 @@ class _Page(NamedTuple):
     @classmethod
     def of(cls, admissions: Mapping[str, _Admission | None]) -> "_Page":
         """Pack admissions by uid."""
-        times_us = [one[1] for one in admissions.values() if one is not None] or [0]
+        times_us = [admission[1] for admission in admissions.values() if admission is not None] or [0]
         base_us, shared = times_us[0], list[_Shared]()
         positions: dict[tuple[int, str, int], int] = {}
         rows: _Rows = dict.fromkeys(admissions)
@@ -65,7 +65,7 @@ class _Page(NamedTuple):
         return cls(base_us, max(times_us), shared, _encode(rows), len(rows))
 
     def admission(self, uid: str, row: _Row) -> _Admission:
-        """Return an admission again; its request is without a source."""
+        """Return an admission again; its request has no source."""
         position, name, age_us = row
         plan, namespace, cost = self.shared[position]
         return Acquire(plan, namespace, uid, cost, "", name=name), self.base_us + age_us
@@ -129,20 +129,22 @@ class RecentAdmissions:
             self._read = None
         self._was_read = False
         if self._confirmed:
-            self._confirmed = {uid: one for uid, one in self._confirmed.items() if self._counts(one[1])}
+            self._confirmed = {uid: found for uid, found in self._confirmed.items() if self._counts(found[1])}
         while self._packed and self._packed[0].newest_us + RECENT_US < now_us:
             self._drop_oldest()
         if not self._packed:
-            self._open = {uid: one for uid, one in self._open.items() if one is not None and self._counts(one[1])}
+            self._open = {
+                uid: found for uid, found in self._open.items() if found is not None and self._counts(found[1])
+            }
 
     def all(self) -> Iterator[tuple[Acquire, int]]:
-        """Yield the admissions with their time by the store's clock; most are without a source."""
+        """Yield the admissions with their time by the store's clock; most have no source."""
         last: dict[str, _Admission | None] = {}
         for page, rows in self._pages():
             for uid, row in rows.items():
                 last[uid] = None if row is None else page.admission(uid, row)
         last.update(self._open)
-        yield from (one for one in last.values() if one is not None and self._counts(one[1]))
+        yield from (found for found in last.values() if found is not None and self._counts(found[1]))
 
     def _find(self, uid: str) -> _Admission | None:
         found = self._confirmed.get(uid) or self._charged(uid)

@@ -1,4 +1,4 @@
-"""Reconciler: the loop that books in a recovered store what was admitted without it.
+"""Reconciler: the loop that books, in a recovered store, the Pods admitted without it.
 
 A round goes through the services that are not settled; one whose part of the store is unavailable delays no other.
 Rounds without progress back off. Bookings are sent 64 at a time.
@@ -128,7 +128,7 @@ class Reconciler:
         return self._backlog.remove(plan, uid)
 
     def withdraw(self, request: Acquire, known: NoStoreAnswerError | int | None = None) -> None:
-        """Undo what the store has charged for a Pod that was not admitted.
+        """Undo the charge of a Pod that was not admitted.
 
         `known`: the error that tells it, or the store's time of the charge; None if nothing more will be known.
         """

@@ -21,7 +21,7 @@ class ReplicaShare:
         """How many other replicas there are."""
 
     def divide(self, replicas: int, ordinal: int) -> None:
-        """Divide what is left among this many replicas from now on."""
+        """Divide the remaining quota among this many replicas from now on."""
         self.others = replicas - 1
         self._ledger.set_replicas(replicas, ordinal, self._clock.now_us())
 
@@ -48,15 +48,15 @@ class ReplicaShare:
         self.take(plan, await self._store.snapshot(plan))
 
     def forget(self, tag: str) -> None:
-        """Reset what was counted under a tag: the store knows it now."""
+        """Reset the charges counted under a tag: the store knows them now."""
         self._ledger.forget(tag)
 
     def sweep(self) -> None:
-        """Forget what no longer counts."""
+        """Forget charges that no longer count."""
         self._ledger.sweep(self._clock.now_us())
 
 
 def _used(plan: CounterPlan, uses: Sequence[Use]) -> tuple[int, ...]:
-    """Return how much of each of the plan's limits is used, in their order; 0 if `uses` does not have it."""
+    """Return the used amount of each of the plan's limits, in their order; 0 for a limit that `uses` lacks."""
     by_holder = {of: iter([use.used for use in uses if use.of is of]) for of in Holder}
     return tuple(next(by_holder[of], 0) for of, _, _ in plan.limits)

@@ -16,7 +16,7 @@ from webhook.authentication.unverified import read_token
 from webhook.errors import UserError
 
 _LITTLE_SHARE = 100
-"""Divisor of a lifetime: of 15 minutes, the shortest with two ports, 9 s, less than is ever left; of two weeks, 3 h."""
+"""Divisor of a lifetime: 9 s of 15 minutes, the shortest lifetime with two ports; 3 h of two weeks."""
 _ISSUE = "replace it: the controller issues one, or use podgate certs issue --client"
 
 
@@ -49,7 +49,7 @@ def pair(secret: Mapping[str, bytes], place: str, now: datetime) -> bytes:
     if secret.get("ca.crt") and not any(signed_by(leaf, ca) for ca in _chain(secret, "ca.crt", place)):
         issuer = leaf.issuer.rfc4514_string()
         raise UserError(f"{place}: tls.crt: signed by {issuer}, which is not among the CAs in its ca.crt", _ISSUE)
-    certificates = b"".join(one.public_bytes(Encoding.PEM) for one in chain)
+    certificates = b"".join(certificate.public_bytes(Encoding.PEM) for certificate in chain)
     return certificates + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 

@@ -102,7 +102,7 @@ class CredentialFolder:
                 "move it away, and it is written again",
             )
         self._claim()
-        ledger[name] = [_digest(one) for one in (content, before) if one is not None]
+        ledger[name] = [_digest(text) for text in (content, before) if text is not None]
         write(self.path / _LEDGER, json.dumps(ledger, indent=2).encode() + b"\n", secret=True, replace=True)
         write(self.path / name, content, secret=True, replace=True)
         return True

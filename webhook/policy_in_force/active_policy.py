@@ -115,18 +115,18 @@ async def _overridden(policy: _PreparedPolicy, live: LiveOverrides) -> _Overridd
 def _known(policy: _PreparedPolicy, live: LiveOverrides, open_max: int | None) -> dict[str, CompiledService]:
     """Return the changed services that are compiled already for another state, where they are the same."""
     return {
-        name: one
+        name: service
         for other, found in policy.under.items()
         if found.open_max == open_max
-        for name, one in found.changed.items()
+        for name, service in found.changed.items()
         if other.entries.get(name) == live.entries.get(name)
     }
 
 
 async def _in_parts(compile_services: Iterator[CompiledService]) -> dict[str, CompiledService]:
     found: dict[str, CompiledService] = {}
-    for one in compile_services:
-        found[one.service.name] = one
+    for compiled in compile_services:
+        found[compiled.service.name] = compiled
         if len(found) % AT_A_TIME == 0:
             await asyncio.sleep(0)
     return found

@@ -108,22 +108,24 @@ class WebhookConfigurationWriter:
         wanted = await self._wanted_by(loaded, all_calls=leaves_out_no_call(live))
         left: list[str] = []
         is_settled = True
-        for one in outdated(wanted, live):
-            if not self._writes or not one.resource_version:
-                left.append(str(one))
-            elif not self._may_write(one, now_seconds):
-                left.append(f"{one}; not written again: {self._timing.writes_max} writes were undone by another writer")
-            elif await self._client.write(one):
-                self._written_at_seconds[one.name].append(now_seconds)
-                self._reports.on_written(str(one))
+        for changed in outdated(wanted, live):
+            if not self._writes or not changed.resource_version:
+                left.append(str(changed))
+            elif not self._may_write(changed, now_seconds):
+                left.append(
+                    f"{changed}; not written again: {self._timing.writes_max} writes were undone by another writer"
+                )
+            elif await self._client.write(changed):
+                self._written_at_seconds[changed.name].append(now_seconds)
+                self._reports.on_written(str(changed))
             else:
-                left.append(str(one))
+                left.append(str(changed))
                 is_settled = False
         self._reports.on_compared(left)
         return is_settled
 
-    def _may_write(self, one: OutdatedConfiguration, now_seconds: float) -> bool:
-        written = self._written_at_seconds[one.name]
+    def _may_write(self, changed: OutdatedConfiguration, now_seconds: float) -> bool:
+        written = self._written_at_seconds[changed.name]
         while written and now_seconds - written[0] >= self._timing.writes_seconds:
             written.popleft()
         return len(written) < self._timing.writes_max

@@ -71,4 +71,4 @@ def _bundle(path: Path, content: bytes) -> CaBundle:
         client = client_trusting(content.decode("ascii", "ignore"))
     except (ValueError, ssl.SSLError):
         raise UserError(f"{path}: holds no CA in PEM", "give the caBundle of the webhook configurations") from None
-    return CaBundle(client, min(int(one.not_valid_after_utc.timestamp()) for one in authorities))
+    return CaBundle(client, min(int(authority.not_valid_after_utc.timestamp()) for authority in authorities))

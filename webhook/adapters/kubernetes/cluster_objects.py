@@ -82,11 +82,11 @@ class ClusterObjects:
         first = ObjectReference.of(documents[0])
         root = f"/apis/{first.api_version}" if "/" in first.api_version else f"/api/{first.api_version}"
         found = await self._found("get", "GET", first, root) or {}
-        kinds = {one["kind"] for one in found.get("resources", ())}
-        for one in documents:
-            if one["kind"] not in kinds:
-                reference = ObjectReference.of(one)
-                raise UserError(f"{reference}: the cluster has no kind {one['kind']} of {one['apiVersion']}", _NO_KIND)
+        kinds = {kind["kind"] for kind in found.get("resources", ())}
+        for document in documents:
+            if document["kind"] not in kinds:
+                named = f"{document['kind']} of {document['apiVersion']}"
+                raise UserError(f"{ObjectReference.of(document)}: the cluster has no kind {named}", _NO_KIND)
 
     async def create(self, document: Json, *, is_dry: bool = False) -> Json:
         reference = ObjectReference.of(document)

@@ -55,7 +55,7 @@ class HeldControllers:
 
     async def run(self, handler: CreationFailureHandler) -> None:
         async def everything(listed: ListSnapshot[ReportedEvent]) -> None:
-            for event in sorted(listed.items, key=lambda one: one.at):
+            for event in sorted(listed.items, key=lambda event: event.at):
                 await _pass_on(handler, event)
 
         async def one(event: ReportedEvent, deleted: bool) -> None:  # noqa: FBT001  signature of WatchHandler.one

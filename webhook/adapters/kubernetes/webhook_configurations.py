@@ -28,7 +28,7 @@ class WebhookConfigurations:
 
     async def read(self) -> Mapping[ConfigurationName, dict[str, Any]]:
         found = {name: await self._read(name) for name in NAMES}
-        return {name: one for name, one in found.items() if one is not None}
+        return {name: configuration for name, configuration in found.items() if configuration is not None}
 
     async def write(self, changed: OutdatedConfiguration) -> bool:
         # The version makes the API server refuse the patch (409) if the object has changed since it was read.

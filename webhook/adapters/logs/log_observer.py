@@ -119,7 +119,7 @@ class Logs:
     def webhooks_outdated(self, outdated: Sequence[str]) -> None:
         level = "warning" if outdated else "info"
         message = f"webhook configurations {'differ from' if outdated else 'agree with'} the policy"
-        self._lines.write(level, message, **({"outdated": [clipped(one) for one in outdated]} if outdated else {}))
+        self._lines.write(level, message, **({"outdated": [clipped(text) for text in outdated]} if outdated else {}))
 
     def not_reviewed(self, service: str, pod: str) -> None:
         message = "a Pod was admitted without a review: the API server did not call"

@@ -1,4 +1,4 @@
-"""Accumulators of the hot path: a dictionary and a bisection. A record of the SDK costs more than a decision."""
+"""Accumulators of the hot path: a dictionary and a bisection. The SDK is too slow for it."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ Row = tuple[tuple[str, ...], float]
 
 
 class Count:
-    """The value of one counter series: who adds to it often keeps it, and does not look its labels up again."""
+    """The value of one counter series; frequent writers keep it instead of looking up its labels again."""
 
     __slots__ = ("value",)
 

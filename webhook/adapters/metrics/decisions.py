@@ -141,8 +141,10 @@ class Decisions:
     def credentials(self) -> list[Row]:
         """Return when the token and the certificate expire that each client has used last."""
         callers = [client.caller for client in list(self._clients.values())]
-        ends = [((one.client_id, "token"), float(one.token_expires_at_seconds)) for one in callers]
-        ends += [((one.client_id, "certificate"), float(one.certificate_expires_at_seconds)) for one in callers]
+        ends = [((caller.client_id, "token"), float(caller.token_expires_at_seconds)) for caller in callers]
+        ends += [
+            ((caller.client_id, "certificate"), float(caller.certificate_expires_at_seconds)) for caller in callers
+        ]
         return [(labels, at) for labels, at in ends if at]
 
     def _advised(self, decision: Decision) -> None:
@@ -157,7 +159,7 @@ class Decisions:
     def _judged(self, decision: Decision, service: str) -> None:
         receipt = decision.receipt
         if receipt is not None and not (decision.findings or decision.would_write) and _is_plain(receipt):
-            return  # what is mostly so
+            return  # the usual case
         if decision.operation == "CREATE" and not decision.sub_resource:
             if decision.verdict is Verdict.UNMATCHED:
                 self._unmatched.add(decision.namespace)

@@ -62,7 +62,7 @@ def _gauge(name: str, labels: str, text: str) -> Family:
     return Family(f"podgate_{name}", MetricKind.GAUGE, tuple(labels.split()), text)
 
 
-REVIEWS = _counter("reviews_total", "half service operation decision", "Reviews of Pods that were answered.")
+REVIEWS = _counter("reviews_total", "half service operation decision", "Answered reviews of Pods.")
 DURATION = Family(
     "podgate_review_duration_seconds", MetricKind.HISTOGRAM, ("half",), "Time from a review's body to its answer."
 )
@@ -90,7 +90,7 @@ DEGRADED = _counter(
 WOULD_DEGRADE = _counter("would_degrade_total", "service", "New Pods in Warn or Audit that Enforce would degrade.")
 EXEMPT = _counter("exempt_total", "exemption", "New Pods not handled because of an exemption.", REASONS_MAX)
 UNMATCHED = _counter("unmatched_total", "namespace", "New Pods that no service owns.", NAMESPACES_MAX)
-WORKLOADS = _counter("workload_reviews_total", "service operation decision", "Reviews of Pod templates answered.")
+WORKLOADS = _counter("workload_reviews_total", "service operation decision", "Answered reviews of Pod templates.")
 WORKLOAD_WARNINGS = _counter("workload_warnings_total", "service code", "Warnings given about Pod templates.")
 
 QUOTA_USED = _gauge(
@@ -130,10 +130,10 @@ LABELS_IGNORED = _counter("labels_ignored_total", "", "Pods whose label names a 
 STANDING_DRIFT = _gauge(
     "standing_drift",
     "service",
-    "Live Pods by which the store and the cluster differed at the last comparison.",
+    "Live Pods that differed between the store and the cluster at the last comparison.",
 )
 WATCHED_PODS = _gauge("watched_pods", "", "Existing Pods that belong to services.")
-HELD_CONTROLLERS = _gauge("held_controllers", "service", "Controllers that lack Pods which quota or breaker denied.")
+HELD_CONTROLLERS = _gauge("held_controllers", "service", "Controllers that lack Pods that a quota or breaker denied.")
 CONTROLLERS_WOKEN = _counter("controllers_woken_total", "service result", "Held controllers that were woken.")
 
 QUEUE_PODS = _gauge("queue_pods", "service", "Pods that wait for their release; only on the leader.")
@@ -154,22 +154,24 @@ QUEUE_LATENCY = Family(
 
 EXTENDER_CALLS = _counter("extender_calls_total", "verb result", "Calls from kube-scheduler, by result.")
 EXTENDER_DURATION = Family(
-    "podgate_extender_duration_seconds", MetricKind.HISTOGRAM, ("verb",), "Time to answer a call of kube-scheduler."
+    "podgate_extender_duration_seconds", MetricKind.HISTOGRAM, ("verb",), "Time to answer a call from kube-scheduler."
 )
 EXTENDER_REFUSED_NODES = _counter(
-    "extender_refused_nodes_total", "service reason", "Nodes that a rule refused; without Enforce they pass."
+    "extender_refused_nodes_total", "service reason", "Nodes that a rule refused; they pass unless the mode is Enforce."
 )
 EXTENDER_NODES = _gauge(
     "extender_nodes", "source", "Nodes by the source of their load; `unknown` if no source has fresh data."
 )
-EXTENDER_WAKES = _counter("extender_wakes_total", "", "Wakes of kube-scheduler, because a refused Pod fits again.")
-EXTENDER_RECORDS_EVICTED = _counter(
-    "extender_records_evicted_total", "", "Scheduling records that were dropped for those of other Pods."
+EXTENDER_WAKES = _counter(
+    "extender_wakes_total", "", "Times that kube-scheduler was woken because a refused Pod fits again."
 )
-EXTENDER_WAKE_ERRORS = _counter("extender_wake_errors_total", "", "Wakes of kube-scheduler that failed.")
+EXTENDER_RECORDS_EVICTED = _counter(
+    "extender_records_evicted_total", "", "Scheduling records evicted to make room for other Pods."
+)
+EXTENDER_WAKE_ERRORS = _counter("extender_wake_errors_total", "", "Failed attempts to wake kube-scheduler.")
 EXTENDER_SERVICES = _gauge("extender_services", "service", "1 for each service whose Pods the extender decides on.")
 EXTENDER_SOURCE_ERRORS = _counter(
-    "extender_source_errors_total", "source", "Refreshes for which a source of load gave no answer."
+    "extender_source_errors_total", "source", "Refreshes for which a source of node load gave no answer."
 )
 EXTENDER_SOURCE_AGE = _gauge(
     "extender_source_timestamp_seconds", "source", "When a source of load was last read, 0 before the first time."
@@ -195,8 +197,8 @@ BREAKER_EXCUSED = _counter(
     "Controllers that lost Pods to a disruption; their quota denials are not breaker events.",
 )
 BREAKER_HELD = _counter("breaker_trips_held_total", "service", "Trips suppressed by breakerGuard.")
-GUARD_OPEN = _gauge("breaker_guard_open", "", "Breakers that are open, of those that breakerGuard counts.")
-WRITES_FAILING = _gauge("writes_failing", "object", "1 while the API server does not do these writes of the leader.")
+GUARD_OPEN = _gauge("breaker_guard_open", "", "Open breakers among those that breakerGuard counts.")
+WRITES_FAILING = _gauge("writes_failing", "object", "1 while the leader's writes of this object fail, else 0.")
 GUARD_MAX = _gauge("breaker_guard_max", "", "Largest number of open breakers that breakerGuard allows.")
 
 OUTCOMES = _counter("outcomes_total", "service source result", "Outcomes recorded by breakers.")
@@ -238,8 +240,10 @@ KEYS_FETCHED = _gauge("keys_fetched_timestamp_seconds", "source", "When keys wer
 KEYS = _gauge("keys", "source", "Token verification keys.")
 EVENTS = _counter("events_total", "result", "Kubernetes Events about denials and documents, by result.")
 REPLICAS = _gauge("replicas", "", "Servers among which the limits are divided while the store is unavailable.")
-RECORDED = _counter("recorded_events_total", "result", "Events for the file of --record.")
-DECISION_RECORDS = _counter("decision_records_total", "result", "Decision records written to Redis, and dropped.")
+RECORDED = _counter("recorded_events_total", "result", "Events for the --record file, by result.")
+DECISION_RECORDS = _counter(
+    "decision_records_total", "result", "Decision records written to Redis or dropped, by result."
+)
 TRACE_PARENTS = _counter("trace_parents_total", "result", "Reviews whose caller requested a trace, by result.")
 REDUCED_MODE = _gauge("reduced_mode", "", "1 if callers are not authenticated (reduced mode), else 0.")
 CERTIFICATE_EXPIRY = _gauge("certificate_expiry_timestamp_seconds", "certificate", "When a certificate expires.")
@@ -259,7 +263,9 @@ WEBHOOKS_STALE = _gauge(
 )
 WEBHOOKS_WRITTEN = _counter("webhook_configurations_written_total", "", "Webhook configurations that were written.")
 WEBHOOKS_FAILED = _counter(
-    "webhook_configuration_failures_total", "", "Failures to compare or write them, each counted once until recovery."
+    "webhook_configuration_failures_total",
+    "",
+    "Failures to compare or write webhook configurations, each counted once until recovery.",
 )
 BUILD_INFO = _gauge("build_info", "version", "1 for the running version.")
 

@@ -254,7 +254,7 @@ def _breaker(service: Service, breaker: Breaker, duties: ProcessRole, *, is_guar
         yield from ((families.OUTCOMES_DROPPED, (name, reason)) for reason in families.PUSHED_DROPS)
     if source is OutcomeSource.POD_START and ProcessRole.RECONCILES in duties:
         yield from ((families.OUTCOMES, (name, source, result)) for result in StartResult)
-        dropped = (*(one for one in Settlement if one is not Settlement.COUNTED), families.OVERFLOW)
+        dropped = (*(result for result in Settlement if result is not Settlement.COUNTED), families.OVERFLOW)
         yield from ((families.OUTCOMES_DROPPED, (name, reason)) for reason in dropped)
 
 

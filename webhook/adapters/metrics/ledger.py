@@ -107,17 +107,17 @@ class QueueMetrics:
     def depths(self, depths: Sequence[QueueDepth]) -> None:
         """Set the depth of each queue; its class starts at 0 in the histograms."""
         self._depths = depths
-        for one in depths:
-            if not one.sla_class:
+        for depth in depths:
+            if not depth.sla_class:
                 continue  # Pods of no service
-            self._classes[one.service] = one.sla_class
-            self._waits.setdefault(one.sla_class, Durations(WAIT_BOUNDS_SECONDS))
-            self._latencies.setdefault(one.sla_class, Durations())
+            self._classes[depth.service] = depth.sla_class
+            self._waits.setdefault(depth.sla_class, Durations(WAIT_BOUNDS_SECONDS))
+            self._latencies.setdefault(depth.sla_class, Durations())
 
     def keep(self, services: frozenset[str]) -> None:
         """Remove the gauges of services that are gone; `Metrics` handles the counters."""
         self._waiting = {service: count for service, count in self._waiting.items() if service in services}
-        self._depths = [one for one in self._depths if one.service in services or not one.sla_class]
+        self._depths = [depth for depth in self._depths if depth.service in services or not depth.sla_class]
         self._classes = {service: name for service, name in self._classes.items() if service in services}
 
     def rows(self) -> Iterable[tuple[Family, list[Row]]]:
@@ -126,15 +126,15 @@ class QueueMetrics:
         yield families.QUEUE_PODS, [((service,), float(count)) for service, count in self._waiting.items()]
         yield (
             families.QUEUE_FAILING,
-            [((one.service, by.reason), float(by.pods)) for one in depths for by in one.failing],
+            [((depth.service, failing.reason), float(failing.pods)) for depth in depths for failing in depth.failing],
         )
         yield (
             families.QUEUE_OLDEST,
-            [((one.service, one.sla_class), float(one.oldest_seconds)) for one in depths if one.sla_class],
+            [((depth.service, depth.sla_class), float(depth.oldest_seconds)) for depth in depths if depth.sla_class],
         )
         yield (
             families.QUEUE_PAUSED,
-            [((one.service,), float(one.paused is not None)) for one in depths if one.sla_class],
+            [((depth.service,), float(depth.paused is not None)) for depth in depths if depth.sla_class],
         )
 
     def histograms(self) -> Iterable[tuple[Family, list[tuple[tuple[str, ...], Durations]]]]:
@@ -144,4 +144,4 @@ class QueueMetrics:
 
 
 def _series(by_class: Mapping[str, Durations]) -> list[tuple[tuple[str, ...], Durations]]:
-    return [((name,), one) for name, one in list(by_class.items())]
+    return [((name,), durations) for name, durations in list(by_class.items())]

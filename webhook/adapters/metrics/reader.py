@@ -119,13 +119,13 @@ def _exemplars(histograms: Iterable[tuple[Family, Series]]) -> Iterator[tuple[_S
     """Yield the exemplars of buckets by the name and the labels of the sample."""
     for family, series in histograms:
         for values, durations in series:
-            limits = [_bound_text(one) for one in (*durations.bounds_seconds, math.inf)]
-            for index, one in list(durations.exemplars.items()):
+            limits = [_bound_text(bound) for bound in (*durations.bounds_seconds, math.inf)]
+            for index, exemplar in list(durations.exemplars.items()):
                 labels = {**dict(zip(family.labels, values, strict=True)), "le": limits[index]}
-                ids = {"trace_id": one.trace_id, "span_id": one.span_id}
+                ids = {"trace_id": exemplar.trace_id, "span_id": exemplar.span_id}
                 yield (
                     (f"{family.name}_bucket", frozenset(labels.items())),
-                    Exemplar(ids, one.seconds, one.at_seconds),
+                    Exemplar(ids, exemplar.seconds, exemplar.at_seconds),
                 )
 
 

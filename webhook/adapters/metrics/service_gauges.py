@@ -27,7 +27,7 @@ class ServiceGauges:
         # Namespaces exported before stay while they exist: a new one never turns a known series into `other`.
         known = [namespace for namespace in self._namespaces if namespace in live]
         self._namespaces = (*known, *sorted(live.difference(known)))[:NAMESPACES_MAX]
-        views = ((service, one.breaker) for service, one in snapshots.items() if one.breaker is not None)
+        views = ((service, found.breaker) for service, found in snapshots.items() if found.breaker is not None)
         self._trip({service: view.since_us if view.state.is_open else view.tripped_at_us for service, view in views})
 
     def transitioned(self, transition: Transition) -> None:

@@ -55,10 +55,10 @@ class MetricsApiLoads:
         try:
             found = msgspec.json.decode(body, type=_NodeMetricsList).items or []
             async for items in slices(found, _SLICE):
-                for one in (msgspec.json.decode(item, type=_NodeMetrics) for item in items):
-                    load = self._averaged(one)
+                for metrics in (msgspec.json.decode(item, type=_NodeMetrics) for item in items):
+                    load = self._averaged(metrics)
                     if load is not None:
-                        loads[one.metadata.name] = load
+                        loads[metrics.metadata.name] = load
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise LoadSourceError(f"{self.name}: not understood: {error}") from error
         self._loads = loads

@@ -46,11 +46,13 @@ class PrometheusLoads:
             queries.io_pressure,
         )
         cpu, memory, fresh, *others = await asyncio.gather(
-            *(self._averages(one, now_seconds) for one in averaged),
-            *(self._values(one, now_seconds) for one in instant),
+            *(self._averages(query, now_seconds) for query in averaged),
+            *(self._values(query, now_seconds) for query in instant),
         )
         loads = {
-            name: NodeLoad(self.name, fresh[name], 1000 * cpu[name], memory[name], *(one.get(name) for one in others))
+            name: NodeLoad(
+                self.name, fresh[name], 1000 * cpu[name], memory[name], *(values.get(name) for values in others)
+            )
             for name in fresh.keys() & cpu.keys() & memory.keys()
         }
         if not loads:
@@ -74,9 +76,9 @@ class PrometheusLoads:
         }
         found: dict[str, float] = {}
         async for series in self._api.ask("query_range", **parameters):
-            for one in series:
-                average = decayed_average(_samples(one.values), now_seconds, self._decay)
-                _keep_largest(found, self._node_of(one.metric), average)
+            for node_series in series:
+                average = decayed_average(_samples(node_series.values), now_seconds, self._decay)
+                _keep_largest(found, self._node_of(node_series.metric), average)
         return found
 
     async def _values(self, query: str, now_seconds: float) -> dict[str, float]:
@@ -85,10 +87,10 @@ class PrometheusLoads:
         if not query:
             return found
         async for series in self._api.ask("query", query=query, time=f"{now_seconds:.3f}"):
-            for one in series:
-                samples = _samples([] if one.value is None else [one.value])
+            for node_series in series:
+                samples = _samples([] if node_series.value is None else [node_series.value])
                 value = decayed_average(samples, now_seconds, self._decay)
-                _keep_largest(found, self._node_of(one.metric), value)
+                _keep_largest(found, self._node_of(node_series.metric), value)
         return found
 
     def _node_of(self, metric: Mapping[str, str]) -> str:

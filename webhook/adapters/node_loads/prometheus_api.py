@@ -75,7 +75,7 @@ class PrometheusApi:
             if answer.status != "success" or status != HTTPStatus.OK:
                 raise LoadSourceError(f"{self._name}: {url}: {answer.error[:_ERROR_SHOWN] or f'HTTP {status}'}")
             async for series in slices(answer.data.result, _SLICE):
-                yield [self._read(one, status, Series) for one in series]
+                yield [self._read(raw, status, Series) for raw in series]
 
     async def _body(self, response: aiohttp.ClientResponse) -> bytes:
         body = bytearray()

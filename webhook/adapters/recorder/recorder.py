@@ -89,9 +89,9 @@ class Recorder(PartialObserver):
         if not self._is_sampled(service):
             return
         now_us = self._now_us() + self._ahead_us
-        for one in outcomes:
+        for outcome in outcomes:
             if len(self._waiting) < WAITING_MAX // 2:
-                self._wait(outcomes_event(service, one, self._moved(now_us - one.age_us)))
+                self._wait(outcomes_event(service, outcome, self._moved(now_us - outcome.age_us)))
             else:
                 self._turned_away += 1
 

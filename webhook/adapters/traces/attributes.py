@@ -94,7 +94,7 @@ def of_scheduling(call: SchedulingCall) -> Attributes:
     match call.attempt:
         case FilterAttempt(passed=passed, refused=refused):
             attributes["podgate.nodes.passed"] = passed
-            attributes |= {f"podgate.nodes.refused.{one.rule}": one.count for one in refused}
+            attributes |= {f"podgate.nodes.refused.{count.rule}": count.count for count in refused}
         case PreemptAttempt(passed=passed):
             attributes["podgate.nodes.passed"] = passed
         case ScoreAttempt(best=(best, *_)):

@@ -1,7 +1,7 @@
 """Finished spans of reviews, breaker transitions, refunds, releases and Pod starts, queued for export.
 
 A review is over when it is traced. So its spans are created as the finished records that a span processor receives:
-the SDK's tracer, made for spans that still change, costs several times as much.
+the SDK's tracer, made for spans that still change, costs more.
 """
 
 from collections.abc import Mapping

@@ -76,13 +76,13 @@ def _unreadable(kubeconfig: Kubeconfig | Path, reason: str | None) -> UserError:
 def _entries(document: Json, name: str, path: Path) -> list[Json]:
     """Return the entries of a list, with absolute paths in their values."""
     found = [] if document.get(name) is None else document[name]
-    is_list = isinstance(found, list) and all(isinstance(one, dict) for one in found)
-    if not is_list or not all(isinstance(one.get("name"), str) for one in found):
+    is_list = isinstance(found, list) and all(isinstance(entry, dict) for entry in found)
+    if not is_list or not all(isinstance(entry.get("name"), str) for entry in found):
         raise unusable(path, f"{name}: not a list of entries with a name")
-    names = [one["name"] for one in found]
+    names = [entry["name"] for entry in found]
     if len(set(names)) < len(names):
         raise unusable(path, f"{name}: a name is used twice")
-    return [_absolute(one, name, path.absolute().parent) for one in found]
+    return [_absolute(entry, name, path.absolute().parent) for entry in found]
 
 
 def _absolute(entry: Json, name: str, folder: Path) -> Json:

@@ -78,5 +78,5 @@ class ClusterDecisionPort:
 
 
 def _is_ready(pod: Pod) -> bool:
-    ready = any(one.type == "Ready" and one.status == "True" for one in pod.status.conditions or ())
+    ready = any(condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions or ())
     return ready and pod.metadata.deletion_timestamp is None

@@ -27,11 +27,11 @@ def decoded_items(body: bytes, kind: type[T]) -> tuple[tuple[T, ...], dict[str, 
     found, lost = [], {}
     for item in msgspec.json.decode(body, type=_Items).items or ():
         try:
-            one, fields = decoded_fields(item, kind)
+            decoded, fields = decoded_fields(item, kind)
         except msgspec.ValidationError as error:
             lost[_name(item)] = str(error)
             continue
-        found.append(one)
+        found.append(decoded)
         lost |= {f"{_name(item)} {field}": reason for field, reason in fields.items()}
     return tuple(found), lost
 
@@ -92,4 +92,4 @@ def _has(place: Any, token: str | int) -> bool:
 
 def _tokens(path: str) -> tuple[str | int, ...]:
     found = (field or element for field, element in _TOKEN.findall(path))
-    return tuple(int(one[1:-1]) if one[1:-1].isdecimal() and one[0] == "[" else one for one in found)
+    return tuple(int(token[1:-1]) if token[1:-1].isdecimal() and token[0] == "[" else token for token in found)

@@ -51,7 +51,7 @@ class PodReader:
     async def pod_of_uid(self, uid: str, namespace: str) -> ReportedPod | None:
         """Return a Pod, and read its namespace from then on; `namespace` is "" if it is not known."""
         self.namespace = namespace
-        found: ReportedPod | None = next((one for one in await self.pods() or () if one.metadata.uid == uid), None)
+        found: ReportedPod | None = next((pod for pod in await self.pods() or () if pod.metadata.uid == uid), None)
         if found is not None:
             self.namespace = found.metadata.namespace
         return found
@@ -78,7 +78,7 @@ class PodReader:
         `listed` are all Nodes, if they have been read.
         """
         if listed is not None:
-            by_name = {one.metadata.name: one for one in listed}
+            by_name = {node.metadata.name: node for node in listed}
             return {name: by_name.get(name) for name in names}
         reads = (self._get(f"/api/v1/nodes/{name}", ReportedNode, f"node {name}") for name in names)
         found = await asyncio.gather(*reads)
@@ -110,17 +110,17 @@ class PodReader:
         if maker is None:
             return None, ()
         owned = await self._owned(_KINDS[kind.makes], maker.metadata.uid)
-        newest = sorted(owned, key=lambda one: one.metadata.creation_timestamp or "")[-1:]
-        controllers = tuple(one for one in owned if one.wanted or one.present) or tuple(newest)
+        newest = sorted(owned, key=lambda owner: owner.metadata.creation_timestamp or "")[-1:]
+        controllers = tuple(owner for owner in owned if owner.wanted or owner.present) or tuple(newest)
         return msgspec.structs.replace(maker, kind=kind.kind), controllers
 
     async def _owned(self, kind: WorkloadKind, uid: str) -> tuple[ReportedOwner, ...]:
         """Return the controllers of a kind that an object owns, as a Deployment its ReplicaSets."""
         found = await self._list(self._of(kind), ReportedOwner, kind.resource) or ()
         return tuple(
-            msgspec.structs.replace(one, kind=kind.kind)
-            for one in found
-            if any(owner.uid == uid for owner in one.metadata.owner_references or ())
+            msgspec.structs.replace(controller, kind=kind.kind)
+            for controller in found
+            if any(owner.uid == uid for owner in controller.metadata.owner_references or ())
         )
 
     def _of(self, kind: WorkloadKind) -> str:

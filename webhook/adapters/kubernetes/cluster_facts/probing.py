@@ -28,7 +28,7 @@ class _Review(Struct, frozen=True):
 
 async def reviewed(client: ApiClient, rights: Iterable[Right]) -> list[RightFact]:
     """Return whether each right is granted. ApiError."""
-    return await asyncio.gather(*(_reviewed(client, one) for one in rights))
+    return await asyncio.gather(*(_reviewed(client, right) for right in rights))
 
 
 async def _reviewed(client: ApiClient, right: Right) -> RightFact:
@@ -68,7 +68,7 @@ _OWN = ".podgate.io"
 
 async def probed(client: ApiClient, pods: Iterable[PodProbe]) -> list[ProbeFact]:
     """Create Pods with dryRun, all at once."""
-    return await asyncio.gather(*(_probed(client, one) for one in pods))
+    return await asyncio.gather(*(_probed(client, probe) for probe in pods))
 
 
 async def fail_open_counts(client: ApiClient) -> Counter[str]:
@@ -96,13 +96,13 @@ def _counted(pattern: re.Pattern[bytes], text: bytes) -> Counter[str]:
     return found
 
 
-async def _probed(client: ApiClient, one: PodProbe) -> ProbeFact:
-    namespace = one.reference.namespace
+async def _probed(client: ApiClient, probe: PodProbe) -> ProbeFact:
+    namespace = probe.reference.namespace
     path = f"/api/v1/namespaces/{namespace}/pods"
     try:
-        created = msgspec.json.decode(await answer(client, "POST", path, SECONDS, _DRY_RUN, one.pod))
+        created = msgspec.json.decode(await answer(client, "POST", path, SECONDS, _DRY_RUN, probe.pod))
     except RefusedError as error:
-        return ProbeFact(one.service, namespace, error.status, str(error), is_rewritten=False)
+        return ProbeFact(probe.service, namespace, error.status, str(error), is_rewritten=False)
     except (ApiError, msgspec.MsgspecError) as error:
-        return ProbeFact(one.service, namespace, 0, str(error), is_rewritten=False)
-    return ProbeFact(one.service, namespace, _CREATED, "", is_rewritten=one.is_rewritten(created))
+        return ProbeFact(probe.service, namespace, 0, str(error), is_rewritten=False)
+    return ProbeFact(probe.service, namespace, _CREATED, "", is_rewritten=probe.is_rewritten(created))

@@ -114,7 +114,7 @@ async def read_objects(client: ApiClient) -> Reading:
     reading = Reading()
     maps = {"policy_map": NAME, "overrides_map": OVERRIDES, "scheduler_map": _SCHEDULER, "record_map": INSTALLATION}
     await asyncio.gather(
-        *(_read_list(client, reading, fact, one) for fact, one in _LISTS.items()),
+        *(_read_list(client, reading, fact, read) for fact, read in _LISTS.items()),
         *(_read_map(client, reading, fact, name) for fact, name in maps.items()),
     )
     return reading
@@ -131,17 +131,17 @@ async def read_secret(client: ApiClient, name: str) -> Mapping[str, str] | None:
     return msgspec.json.decode(body, type=ConfigMap).data or {}
 
 
-async def _read_list(client: ApiClient, reading: Reading, fact: str, one: _Read) -> None:
+async def _read_list(client: ApiClient, reading: Reading, fact: str, read: _Read) -> None:
     query: Sequence[tuple[str, str]] = (("limit", _MOST_OBJECTS),)
-    if one.fields:
-        query = (*query, ("fieldSelector", one.fields))
+    if read.fields:
+        query = (*query, ("fieldSelector", read.fields))
     try:
-        body = await answer(client, "GET", one.path, SECONDS, query)
-        listed, lost = decoded_items(body, one.kind)
+        body = await answer(client, "GET", read.path, SECONDS, query)
+        listed, lost = decoded_items(body, read.kind)
     except ApiError as error:
-        reading.failed(fact, right_to("list", one.path), error)
+        reading.failed(fact, right_to("list", read.path), error)
     except msgspec.MsgspecError as error:
-        reading.unread[fact] = f"cannot read {one.path}: {error}"
+        reading.unread[fact] = f"cannot read {read.path}: {error}"
     else:
         reading.values[fact] = listed
         reading.doubt(fact, lost)

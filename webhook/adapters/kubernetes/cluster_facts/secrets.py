@@ -58,7 +58,7 @@ Chain = Sequence[x509.Certificate]
 def secret_facts(name: str, data: Mapping[str, str]) -> tuple[CertificateFact, ...]:
     """Return the certificate and the token in a Secret; what cannot be decoded is left out."""
     place = f"Secret {NAMESPACE}/{name}"
-    found = [_certificate(f"{place} {_CERTIFICATE}", one) for one in chain_of(data)[:1]]
+    found = [_certificate(f"{place} {_CERTIFICATE}", leaf) for leaf in chain_of(data)[:1]]
     token = _claims(_decoded(data.get(_TOKEN, "")))
     expires = token.get("exp")
     if isinstance(expires, int | float):
@@ -71,7 +71,7 @@ def scheduler_cas(secrets: Mapping[str, Mapping[str, str]]) -> tuple[Certificate
     """Return the CAs by which kube-scheduler verifies the extender; cert-manager's Secret has one key for all CAs."""
     data = secrets.get(_SCHEDULER, {})
     bundle = _decoded(data.get(_SERVING_CA, "") or data.get("ca.crt", ""))
-    return tuple(_certificate(f"Secret {NAMESPACE}/{_SCHEDULER} {_SERVING_CA}", one) for one in _parsed(bundle))
+    return tuple(_certificate(f"Secret {NAMESPACE}/{_SCHEDULER} {_SERVING_CA}", ca) for ca in _parsed(bundle))
 
 
 def chain_of(data: Mapping[str, str]) -> Chain:
@@ -112,9 +112,9 @@ def _error(trusted: Chain, chain: Chain) -> str:
         return ""
     current, rest = chain[0], list(chain[1:])
     while True:
-        if current in trusted or any(_is_issued_by(current, one) for one in trusted):
+        if current in trusted or any(_is_issued_by(current, ca) for ca in trusted):
             return ""
-        issuer = next((one for one in rest if _is_issued_by(current, one)), None)
+        issuer = next((ca for ca in rest if _is_issued_by(current, ca)), None)
         if issuer is None:
             return f"does not verify the serving certificate, which {chain[0].issuer.rfc4514_string()} has signed"
         rest.remove(issuer)
@@ -129,13 +129,13 @@ def _is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bo
     return True
 
 
-def _certificate(place: str, one: x509.Certificate) -> CertificateFact:
+def _certificate(place: str, certificate: x509.Certificate) -> CertificateFact:
     try:
-        names = one.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         listed = tuple(str(name.value) for name in names)
     except (x509.ExtensionNotFound, ValueError):
         listed = ()
-    start, end = one.not_valid_before_utc.timestamp(), one.not_valid_after_utc.timestamp()
+    start, end = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
     return CertificateFact(place, listed, _us(start), _us(end))
 
 
