@@ -133,7 +133,7 @@ STANDING_DRIFT = _gauge(
     "Live Pods that differed between the store and the cluster at the last comparison.",
 )
 WATCHED_PODS = _gauge("watched_pods", "", "Existing Pods that belong to services.")
-HELD_CONTROLLERS = _gauge("held_controllers", "service", "Controllers that lack Pods that a quota or breaker denied.")
+HELD_CONTROLLERS = _gauge("held_controllers", "service", "Controllers that lack Pods denied by quota or breaker.")
 CONTROLLERS_WOKEN = _counter("controllers_woken_total", "service result", "Held controllers that were woken.")
 
 QUEUE_PODS = _gauge("queue_pods", "service", "Pods that wait for their release; only on the leader.")
@@ -157,17 +157,13 @@ EXTENDER_DURATION = Family(
     "podgate_extender_duration_seconds", MetricKind.HISTOGRAM, ("verb",), "Time to answer a call from kube-scheduler."
 )
 EXTENDER_REFUSED_NODES = _counter(
-    "extender_refused_nodes_total", "service reason", "Nodes that a rule refused; they pass unless the mode is Enforce."
+    "extender_refused_nodes_total", "service reason", "Nodes that a rule refused; they pass without Enforce."
 )
 EXTENDER_NODES = _gauge(
     "extender_nodes", "source", "Nodes by the source of their load; `unknown` if no source has fresh data."
 )
-EXTENDER_WAKES = _counter(
-    "extender_wakes_total", "", "Times that kube-scheduler was woken because a refused Pod fits again."
-)
-EXTENDER_RECORDS_EVICTED = _counter(
-    "extender_records_evicted_total", "", "Scheduling records evicted to make room for other Pods."
-)
+EXTENDER_WAKES = _counter("extender_wakes_total", "", "Wakes of kube-scheduler for a refused Pod that fits again.")
+EXTENDER_RECORDS_EVICTED = _counter("extender_records_evicted_total", "", "Scheduling records evicted for other Pods.")
 EXTENDER_WAKE_ERRORS = _counter("extender_wake_errors_total", "", "Failed attempts to wake kube-scheduler.")
 EXTENDER_SERVICES = _gauge("extender_services", "service", "1 for each service whose Pods the extender decides on.")
 EXTENDER_SOURCE_ERRORS = _counter(
@@ -241,9 +237,7 @@ KEYS = _gauge("keys", "source", "Token verification keys.")
 EVENTS = _counter("events_total", "result", "Kubernetes Events about denials and documents, by result.")
 REPLICAS = _gauge("replicas", "", "Servers among which the limits are divided while the store is unavailable.")
 RECORDED = _counter("recorded_events_total", "result", "Events for the --record file, by result.")
-DECISION_RECORDS = _counter(
-    "decision_records_total", "result", "Decision records written to Redis or dropped, by result."
-)
+DECISION_RECORDS = _counter("decision_records_total", "result", "Decision records for Redis, by result.")
 TRACE_PARENTS = _counter("trace_parents_total", "result", "Reviews whose caller requested a trace, by result.")
 REDUCED_MODE = _gauge("reduced_mode", "", "1 if callers are not authenticated (reduced mode), else 0.")
 CERTIFICATE_EXPIRY = _gauge("certificate_expiry_timestamp_seconds", "certificate", "When a certificate expires.")
@@ -265,7 +259,7 @@ WEBHOOKS_WRITTEN = _counter("webhook_configurations_written_total", "", "Webhook
 WEBHOOKS_FAILED = _counter(
     "webhook_configuration_failures_total",
     "",
-    "Failures to compare or write webhook configurations, each counted once until recovery.",
+    "Webhook configuration failures, each counted once until recovery.",
 )
 BUILD_INFO = _gauge("build_info", "version", "1 for the running version.")
 
