@@ -21,6 +21,7 @@ from tests.harness.records import (
     BREAKER_DENIED,
     CALLER,
     QUOTA_DENIED,
+    changed,
     look,
     override,
     policy,
@@ -105,20 +106,20 @@ def record_all(metrics: Metrics) -> None:
     """Record each kind of event at least once."""
     record_process(metrics)
     rewritten = replace(ADMITTED, half=Half.MUTATE, patch=(add("s", "spec", "schedulerName"),))
-    metrics.reviewed(review(replace(rewritten, degraded="breaker OPEN", overload="the store is away"), 200_000))
-    metrics.reviewed(review(replace(rewritten, would_degrade=True), 200_000))
+    metrics.reviewed(review(changed(rewritten, degraded="breaker OPEN", overload="the store is away"), 200_000))
+    metrics.reviewed(review(changed(rewritten, would_degrade=True), 200_000))
     metrics.reviewed(review(stages=STAGES))
     metrics.reviewed(review())
     metrics.reviewed(review(QUOTA_DENIED, 2_000_000))
     metrics.reviewed(review(BREAKER_DENIED, 90_000))
     metrics.reviewed(review(WOULD_BE_DENIED))
     metrics.reviewed(review(replace(ADMITTED, would_write=(WouldWrite("resources", Mode.WARN, ("spec.x",)),))))
-    metrics.reviewed(review(replace(ADMITTED, service=None, verdict=Verdict.UNMATCHED, namespace="tools")))
-    metrics.reviewed(review(replace(ADMITTED, service=None, verdict=Verdict.EXEMPT, exemption="username")))
-    metrics.reviewed(review(replace(ADMITTED, uncounted=True)))
+    metrics.reviewed(review(changed(ADMITTED, service=None, verdict=Verdict.UNMATCHED, namespace="tools")))
+    metrics.reviewed(review(changed(ADMITTED, service=None, verdict=Verdict.EXEMPT, exemption="username")))
+    metrics.reviewed(review(changed(ADMITTED, uncounted=True)))
     metrics.reviewed(review(ADVISED))
     probe = Receipt(AT_US, charged=True, breaker=look(state=State.HALF_OPEN).breaker)
-    metrics.reviewed(review(replace(ADMITTED, receipt=probe)))
+    metrics.reviewed(review(changed(ADMITTED, receipt=probe)))
     metrics.refused("authentication_expired", "exp was 3 s ago")
     record_breakers(metrics)
     metrics.policy_failed(["3:1: services: missing"])
@@ -131,7 +132,7 @@ def record_all(metrics: Metrics) -> None:
     metrics.store_stands(up=False)
     metrics.store_lost()
     metrics.fell_back("payment-api", "Local", on=True)
-    metrics.reviewed(review(replace(ADMITTED, receipt=Receipt(AT_US, charged=True, local=True))))
+    metrics.reviewed(review(changed(ADMITTED, receipt=Receipt(AT_US, charged=True, local=True))))
     metrics.booked("payment-api", "Away", 3)
     metrics.booking_dropped()
     metrics.refused_from_cache("payment-api")
@@ -421,7 +422,7 @@ def test_reviews_of_pods_and_templates_set_the_time_of_the_last_one(metrics: Met
     name = "podgate_last_review_timestamp_seconds"
     assert series(Metrics("1", ProcessRole.REVIEWS), name) == {name: 0}
     assert not series(Metrics("1", ProcessRole.RECONCILES), name), "a controller reviews nothing"
-    for decision in (ADMITTED, replace(ADVISED, dry_run=True)):
+    for decision in (ADMITTED, changed(ADVISED, dry_run=True)):
         metrics.reviewed(review(decision))
         assert series(metrics, name) == {name: AT_NS / 1e9}
     assert metrics.last_review_us == AT_NS // 1000
@@ -666,7 +667,7 @@ def test_caller_labels_are_bounded(metrics: Metrics) -> None:
     for number in range(500):
         metrics.reviewed(replace(review(), caller=replace(CALLER, client_id=f"client-{number}")))
         metrics.refused(f"reason-{number}", "")
-        metrics.reviewed(review(replace(ADMITTED, operation=f"OPERATION-{number}")))
+        metrics.reviewed(review(changed(ADMITTED, operation=f"OPERATION-{number}")))
     calls = series(metrics, "podgate_calls_total")
     assert len(calls) == 201
     assert sum(calls.values()) == 1000
@@ -686,7 +687,7 @@ def test_client_has_its_newest_credentials_and_is_counted_by_role(metrics: Metri
 
 def test_charged_pod_that_enforce_would_rewrite_is_counted(metrics: Metrics) -> None:
     would = replace(ADMITTED, would_write=(WouldWrite("resources", Mode.WARN, ("spec.x",)),))
-    metrics.reviewed(review(replace(would, receipt=Receipt(AT_US, charged=True))))
+    metrics.reviewed(review(changed(would, receipt=Receipt(AT_US, charged=True))))
     assert list(series(metrics, "podgate_would_rewrite_total").values()) == [1]
 
 
@@ -713,7 +714,7 @@ def test_workload_warning_is_counted_in_warn_mode_only(metrics: Metrics, mode: M
 @pytest.mark.parametrize("verdict", [Verdict.ADMIT, Verdict.UNMATCHED, Verdict.EXEMPT])
 def test_template_review_changes_workload_metrics_only(metrics: Metrics, verdict: Verdict) -> None:
     before = samples(metrics)
-    metrics.reviewed(review(replace(ADVISED, operation="CREATE", verdict=verdict, exemption="username")))
+    metrics.reviewed(review(changed(ADVISED, operation="CREATE", verdict=verdict, exemption="username")))
     names = {key.split("{")[0] for key, value in samples(metrics).items() if before.get(key) != value}
     assert names == {
         *("podgate_last_review_timestamp_seconds", "podgate_calls_total"),
@@ -724,7 +725,7 @@ def test_template_review_changes_workload_metrics_only(metrics: Metrics, verdict
 
 def test_template_dry_run_is_a_review_without_warnings(metrics: Metrics) -> None:
     written = (WouldWrite("placement", Mode.WARN, ("spec.affinity",)),)
-    metrics.reviewed(review(replace(ADVISED, dry_run=True, would_write=written)))
+    metrics.reviewed(review(changed(ADVISED, dry_run=True, would_write=written)))
     assert list(series(metrics, "podgate_workload_reviews_total").values()) == [1]
     assert not series(metrics, "podgate_workload_warnings_total")
 
@@ -754,7 +755,7 @@ def test_template_dry_run_is_a_review_without_warnings(metrics: Metrics) -> None
     ],
 )
 def test_probe_is_counted_when_it_is_leased(metrics: Metrics, receipt: Receipt, leased: int) -> None:
-    metrics.reviewed(review(replace(ADMITTED, receipt=receipt)))
+    metrics.reviewed(review(changed(ADMITTED, receipt=receipt)))
     assert sum(series(metrics, "podgate_breaker_probes_leased_total").values()) == leased
 
 
@@ -763,7 +764,7 @@ def test_breaker_that_admits_all_marks_no_probe(metrics: Metrics) -> None:
     degrades = replace(payment, breaker=Breaker(quota_exceeded=QuotaExceeded(), when_open=WhenOpen.DEGRADE))
     metrics.policy_loaded(replace(policy(), policy=replace(policy().policy, services=(degrades, *others))))
     receipt = Receipt(AT_US, charged=True, breaker=look(state=State.OPEN).breaker)
-    metrics.reviewed(review(replace(ADMITTED, receipt=receipt)))
+    metrics.reviewed(review(changed(ADMITTED, receipt=receipt)))
     assert not series(metrics, "podgate_breaker_probes_leased_total")
 
 
@@ -847,7 +848,7 @@ async def test_memory_store_receipts_count_each_probe_once(metrics: Metrics) -> 
     async def ask(uid: str, at_seconds: int) -> None:
         clock.set(at_seconds * 1_000_000)
         receipt = await store.acquire(Acquire(plan, "payments", uid, {"pods": 1}, event_source=uid))
-        metrics.reviewed(review(replace(ADMITTED, receipt=receipt)))
+        metrics.reviewed(review(changed(ADMITTED, receipt=receipt)))
         for change in receipt.transitions:
             metrics.transitioned(change)
 

@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.cli.command_runner import podgate
-from tests.harness.records import ADMITTED, AT_NS, AT_US, QUOTA_DENIED, policy
+from tests.harness.records import ADMITTED, AT_NS, AT_US, QUOTA_DENIED, changed, policy
 from tests.harness.server_process import Files, pod, serving
 from webhook.adapters.recorder import WAITING_MAX, Recorder, recorder
 from webhook.adapters.recorder.file import RecordFile
@@ -103,7 +103,7 @@ def review(uid: str, service: str | None = "payment-api", *, after_us: int = 0, 
         pod=Pod(metadata, PodSpec(containers=(Container(name="c"),))),
         old_pod=None,
     )
-    decision = replace(ADMITTED, service=service, **decided)
+    decision = changed(ADMITTED, service=service, **decided)
     return Review(decision, None, AT_NS + after_us * 1000, 0, request=asked)
 
 
@@ -170,7 +170,7 @@ def test_only_validated_reviews_are_recorded(path: Path, start: Start) -> None:
 
 
 def test_time_is_the_stores_and_never_goes_back(path: Path, start: Start) -> None:
-    one, receipt = start(), QUOTA_DENIED.receipt
+    one, receipt = start(), QUOTA_DENIED.charge.receipt
     assert receipt is not None
     one.reviewed(review("by-the-wall"))
     one.reviewed(review("by-the-store", after_us=100, receipt=replace(receipt, at_us=AT_US + 5_000_100)))

@@ -36,7 +36,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from tests.harness.records import ADMITTED, ADVISED, AT_NS, AT_US, QUOTA_DENIED, policy, review, transition
+from tests.harness.records import ADMITTED, ADVISED, AT_NS, AT_US, QUOTA_DENIED, changed, policy, review, transition
 from tests.harness.server_process import Files, pod, serving
 from tests.harness.trace_receiver import spans_of, trace_receiver
 from webhook.adapters.traces import RatioSampler, Traces, open_traces
@@ -141,7 +141,7 @@ def on_the_wire(exporter: InMemorySpanExporter) -> tuple[ExportTraceServiceReque
 @pytest.mark.parametrize("parent", [None, PARENT])
 def test_spans_on_the_wire_are_those_of_the_tracer(recorder: Recorder, parent: SpanReference | None) -> None:
     receipt = Receipt(AT_US, transitions=(TRIPPED,))
-    failed = replace(NOTED, status=ResponseStatus(500, "InternalError"), receipt=receipt)
+    failed = changed(NOTED, status=ResponseStatus(500, "InternalError"), receipt=receipt)
     recorder.add(failed, 700_000, trace=ReviewTrace(OWN.span, parent), stages=STAGES)
 
     exporter = InMemorySpanExporter()
@@ -212,7 +212,7 @@ def test_denial_is_no_error_and_an_internal_error_is(recorder: Recorder) -> None
 
 
 def test_transition_is_an_event_of_its_review(recorder: Recorder) -> None:
-    recorder.add(replace(QUOTA_DENIED, receipt=Receipt(AT_US, transitions=(TRIPPED,))))
+    recorder.add(changed(QUOTA_DENIED, receipt=Receipt(AT_US, transitions=(TRIPPED,))))
     [event] = recorder.spans()["review validate"].events
     assert (event.name, dict(event.attributes or {})) == ("breaker transition", MOVED)
     recorder.exporter.clear()
@@ -221,7 +221,7 @@ def test_transition_is_an_event_of_its_review(recorder: Recorder) -> None:
 
 
 def test_transition_has_its_own_span_whatever_the_ratio(recorder: Recorder) -> None:
-    recorder.add(replace(QUOTA_DENIED, receipt=Receipt(AT_US, transitions=(TRIPPED,))), trace=None)
+    recorder.add(changed(QUOTA_DENIED, receipt=Receipt(AT_US, transitions=(TRIPPED,))), trace=None)
     recorder.traces.transitioned(TRIPPED)
     [(name, span)] = recorder.spans().items()
     assert (name, dict(span.attributes or {}), span.parent) == ("breaker transition", MOVED, None)

@@ -10,7 +10,7 @@ from tests.app.readiness_log import LogLines
 from webhook.adapters.logs import Logs
 from webhook.adapters.recorder import Recorder
 from webhook.app.telemetry import Telemetry
-from webhook.core.admission.decision import Decision, Half, Verdict
+from webhook.core.admission.decision import Decision, Half, ReviewedCall, Verdict
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.ports import PartialObserver, Review
 from webhook.server.http_messages import HttpRequest, HttpResponse
@@ -34,7 +34,8 @@ async def test_page_shows_a_review_that_its_client_knows(telemetry: Telemetry) -
     async def scrape(_: HttpRequest) -> HttpResponse:
         return HttpResponse(200, telemetry.metrics.render())
 
-    telemetry.observer.reviewed(Review(Decision(Half.MUTATE, "r1", Verdict.UNMATCHED, "CREATE"), None, 1, 1))
+    decision = Decision(Half.MUTATE, "r1", Verdict.UNMATCHED, ReviewedCall("CREATE"))
+    telemetry.observer.reviewed(Review(decision, None, 1, 1))
     before = await scrape(cast("HttpRequest", None))
     after = await telemetry.observer.after_reviews(scrape)(cast("HttpRequest", None))
     counted = b'podgate_reviews_total{decision="Unmatched"'

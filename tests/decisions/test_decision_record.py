@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from tests.core.reporting.replay_record import POD, SECRET
 from tests.core.reviewing import Gate, body, policy_of
+from tests.harness.records import changed
 from webhook.core.admission.decision import Finding, Half, Verdict
 from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_request import ResponseStatus
@@ -214,7 +215,7 @@ async def test_every_field_that_a_group_is_made_from_tells_it_from_others() -> N
     encoder = RecordEncoder("podgate-a")
     seen = [encoded(review, encoder).group]
     for name, value in changes.items():
-        other = replace(review, decision=replace(review.decision, **{name: value}))
+        other = replace(review, decision=changed(review.decision, **{name: value}))
         seen += [encoded(other, encoder).group, encoded(replace(other, stages=("decode",)), encoder).group]
     assert len(set(seen)) == 1 + 2 * len(changes)
     assert encoded(review, encoder).group == seen[0]

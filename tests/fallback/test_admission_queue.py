@@ -1,11 +1,13 @@
 """Which new Pods have to wait: those that would be denied, also of many that are created at once."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from tests.core.plans import plan_of, window
+from tests.harness.records import changed
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.memory_queue_index import MemoryQueueIndex
 from webhook.adapters.memory_store import MemoryStore
@@ -88,9 +90,9 @@ def _sorted(former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str
     return sorted(former), sorted(now)
 
 
-def review_of(*, took_ms: int = 1, half: Half = Half.VALIDATE, **of: object) -> Review:
+def review_of(*, took_ms: int = 1, half: Half = Half.VALIDATE, **of: Any) -> Review:
     """Return a review with a decision of these fields."""
-    decision = Decision(half, "", of.pop("verdict", Verdict.ADMIT), **of)  # type: ignore[arg-type]
+    decision = changed(Decision(half, "", Verdict.ADMIT), **of)
     return Review(decision, None, 0, took_ms * 1_000_000)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from webhook.core.admission.decision import Decision, Finding, Half, Verdict
+from webhook.core.admission.decision import Decision, Finding, Half, ReviewedCall, Verdict
 from webhook.core.breaker import TRANSITIONS, BreakerView, State, Transition, TransitionCause
 from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_request import ResponseStatus
@@ -24,20 +24,28 @@ ADMITTED = Decision(
     half=Half.VALIDATE,
     review_uid="review-1",
     verdict=Verdict.ADMIT,
-    operation="CREATE",
-    user="system:serviceaccount:kube-system:replicaset-controller",
-    namespace="payments",
+    call=ReviewedCall("CREATE", user="system:serviceaccount:kube-system:replicaset-controller", namespace="payments"),
     pod="payment-api-7d9c",
     pod_uid="pod-1",
     service="payment-api",
     policy_hash="0123456789abcdef",
 )
 
+
+def changed(decision: Decision, **fields: Any) -> Decision:
+    """Return the decision with other fields; those of its parts are given by their names, too."""
+    for part in ("call", "deviation", "charge", "inputs"):
+        record = getattr(decision, part)
+        own = {name: fields.pop(name) for name in record.__struct_fields__ if name in fields}
+        fields[part] = replace(record, **own)
+    return replace(decision, **fields)
+
+
 OVER = Use("1m", "pods", used=50, hard=50, asked=1, free_at_us=AT_US + 12_000_000)
 OVER_ITS_POOL = Use(
     "1m", "cpu", used=300_000, hard=300_000, asked=500, free_at_us=AT_US + 2_000_000, of=Holder.POOL, name="prod"
 )
-QUOTA_DENIED = replace(
+QUOTA_DENIED = changed(
     ADMITTED,
     verdict=Verdict.DENY,
     status=ResponseStatus(
@@ -53,7 +61,7 @@ BREAKER_DENIED = replace(
     findings=(Finding(Code.BREAKER_OPEN, "breaker", Mode.ENFORCE, "is open"),),
 )
 
-ADVISED = replace(
+ADVISED = changed(
     ADMITTED,
     operation="UPDATE",
     user="alice",

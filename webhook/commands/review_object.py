@@ -170,11 +170,11 @@ def _complaint(error: str, subject: Subject) -> decode_errors.DecodeError:
 
 def _notes(evaluator: Evaluator, before: dict[str, Any], mutated: Decision) -> tuple[Note, ...]:
     """Return a note for each entry of the policy, if it was evaluated at all."""
-    is_new = mutated.operation == "CREATE" and not mutated.sub_resource and not mutated.workload
+    is_new = mutated.call.operation == "CREATE" and not mutated.call.sub_resource and not mutated.workload
     if mutated.service is None or not is_new or evaluator.policy is None:
         return ()
     compiled = evaluator.policy(mutated.policy_hash)
     # As in the mutating call: a recorded review may be a validating one, with a uid.
     metadata = {key: value for key, value in (before.get("metadata") or {}).items() if key != "uid"}
     service = compiled.services[mutated.service]
-    return explain({**before, "metadata": metadata}, service, compiled.hash, mutated.namespace_values)
+    return explain({**before, "metadata": metadata}, service, compiled.hash, mutated.inputs.namespace_values)

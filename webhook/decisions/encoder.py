@@ -46,14 +46,14 @@ class RecordEncoder:
     def encode(self, review: Review, request: Request, labels: Mapping[str, str] | None = None) -> EncodedRecord:
         """Return the record of a review of `request`; `labels` are those of its Namespace."""
         decision, stages = review.decision, review.stages
-        asked, receipt = decision.asked, decision.receipt
+        asked, receipt = decision.charge.asked, decision.charge.receipt
         own = self._own(review, request)
         key = _shared_key(decision, request, stages)
         if key is None:
             group, pod, old_pod = _group(decision, request, stages, labels), b"", b""
             if request.excess is None:
                 pod, old_pod = (
-                    _encoded(version, decision.annotations_read) for version in (request.pod, request.old_pod)
+                    _encoded(version, decision.inputs.annotations_read) for version in (request.pod, request.old_pod)
                 )
             return EncodedRecord(
                 own, group, pod, old_pod, asked, receipt, len(own) + len(group) + len(pod) + len(old_pod)
@@ -74,7 +74,7 @@ class RecordEncoder:
         else:  # identifiers never go back, even if the clock does
             self._number += 1
         decision, pod, trace = review.decision, request.pod, review.trace
-        receipt = decision.receipt
+        receipt = decision.charge.receipt
         view = None if receipt is None else receipt.breaker
         return packed_own(
             (
@@ -93,7 +93,7 @@ class RecordEncoder:
     def _pod(self, key: object, decision: Decision, request: Request) -> bytes:
         pod = self._pods.get(key)
         if pod is None:
-            pod = _encoded(request.pod, decision.annotations_read)
+            pod = _encoded(request.pod, decision.inputs.annotations_read)
             self._pods.keep(key, pod)
         return pod
 
@@ -106,10 +106,10 @@ def _shared_key(decision: Decision, request: Request, stages: tuple[str, ...]) -
     pod = request.pod
     if pod is None or request.excess is not None or request.old_pod is not None:
         return None
-    key = decision.pod_key or template_key(pod)
+    key = decision.inputs.pod_key or template_key(pod)
     if key is None or len(key) > POD_MAX_BYTES:
         return None
-    metadata, names = pod.metadata, decision.annotations_read
+    metadata, names = pod.metadata, decision.inputs.annotations_read
     annotations, owners = metadata.annotations, metadata.owner_references
     return (
         key,
@@ -122,21 +122,21 @@ def _shared_key(decision: Decision, request: Request, stages: tuple[str, ...]) -
         stages,
         decision.half,
         decision.verdict,
-        decision.operation,
-        decision.sub_resource,
-        decision.dry_run,
-        decision.user,
-        decision.namespace,
+        decision.call.operation,
+        decision.call.sub_resource,
+        decision.call.dry_run,
+        decision.call.user,
+        decision.call.namespace,
         decision.workload,
         decision.service,
         decision.policy_hash,
-        decision.exemption,
-        decision.degraded,
+        decision.deviation.exemption,
+        decision.deviation.degraded,
         decision.status,
         decision.findings,
-        decision.uncounted,
-        decision.overrides,
-        decision.overload,
+        decision.charge.uncounted,
+        decision.inputs.overrides,
+        decision.deviation.overload,
     )
 
 

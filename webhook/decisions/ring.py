@@ -63,7 +63,7 @@ class DecisionRing(PartialObserver):
         if request is None:
             return
         try:
-            kept = self._encoder.encode(review, request, self.labels(decision.namespace))
+            kept = self._encoder.encode(review, request, self.labels(decision.call.namespace))
         except Exception:  # noqa: BLE001  a record that cannot be made must not fail the review
             self.failed += 1
             return

@@ -57,12 +57,14 @@ class OverloadMonitor(PartialObserver):
 
     def reviewed(self, review: Review) -> None:
         decision = review.decision
-        if decision.overload:
-            self.gated += decision.half is Half.MUTATE and not decision.dry_run
+        if decision.deviation.overload:
+            self.gated += decision.half is Half.MUTATE and not decision.call.dry_run
         elif decision.verdict is Verdict.QUEUE:
             pass  # a waiting Pod is only registered: it is judged later
-        elif decision.findings or decision.uncounted or review.duration_ns > self._slow_ns:
-            has_failed = decision.uncounted or any(found.code is Code.STORE_UNAVAILABLE for found in decision.findings)
+        elif decision.findings or decision.charge.uncounted or review.duration_ns > self._slow_ns:
+            has_failed = decision.charge.uncounted or any(
+                found.code is Code.STORE_UNAVAILABLE for found in decision.findings
+            )
             self._detector.reviewed(review.duration_ns, has_failed=has_failed)
         else:
             self._detector.passed += 1

@@ -176,10 +176,10 @@ class Replay:
             ) from None
         decision = admission.validated
         self._summary.decided(admission.mutated, decision)
-        self._summary.moved(decision.receipt.transitions if decision.receipt is not None else ())
+        self._summary.moved(decision.charge.receipt.transitions if decision.charge.receipt is not None else ())
         if decision.service is not None and not event.dry_run:
             plan = self._plan_of(decision)
-            if decision.allowed and (decision.receipt is None or decision.receipt.charged):
+            if decision.allowed and (decision.charge.receipt is None or decision.charge.receipt.charged):
                 self._plans[uid] = plan
             if decision.allowed and event.changes_what_lives:
                 await self._controller.admitted(uid, admission.pod)

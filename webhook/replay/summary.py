@@ -94,12 +94,12 @@ class BreakerSummary:
         """Record the decisions about a Pod; dry runs are ignored."""
         breaker = self._breakers.get(validated.service or "")
         self.asked(validated.service)
-        if breaker is None or validated.dry_run:
+        if breaker is None or validated.call.dry_run:
             return
         modes = {finding.mode for finding in validated.findings if finding.code in _REFUSALS}
         breaker.refused += Mode.ENFORCE in modes
-        breaker.degraded += bool(mutated.degraded)
-        breaker.not_enforced += bool(modes - {Mode.ENFORCE}) or mutated.would_degrade
+        breaker.degraded += bool(mutated.deviation.degraded)
+        breaker.not_enforced += bool(modes - {Mode.ENFORCE}) or mutated.deviation.would_degrade
 
     def moved(self, transitions: Iterable[Transition]) -> None:
         for transition in transitions:

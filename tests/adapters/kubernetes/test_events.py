@@ -11,7 +11,17 @@ import pytest
 from msgspec.structs import replace as with_fields
 
 from tests.harness.fake_apiserver import CONFIGMAPS, FakeApiServer, Fault, drop, fake_apiserver, hang, refuse, until
-from tests.harness.records import ADMITTED, AT_NS, BREAKER_DENIED, QUOTA_DENIED, a_cause, override, policy, review
+from tests.harness.records import (
+    ADMITTED,
+    AT_NS,
+    BREAKER_DENIED,
+    QUOTA_DENIED,
+    a_cause,
+    changed,
+    override,
+    policy,
+    review,
+)
 from webhook.adapters.kubernetes import ApiTiming, Events, EventSender, EventTiming, connect
 from webhook.adapters.kubernetes.events import event_sender, observer
 from webhook.core.admission.decision import Decision, Finding, Half
@@ -41,7 +51,7 @@ def denial(
 ) -> Review:
     """Return a review of a Pod of these owners."""
     pod = Pod(PodMetadata(owner_references=owners or (owner(),)), PodSpec())
-    request = Request("review-1", "CREATE", "pods", "", "payments", user, decision.dry_run, pod, None)
+    request = Request("review-1", "CREATE", "pods", "", "payments", user, decision.call.dry_run, pod, None)
     return with_fields(review(decision, request=request), started_ns=AT_NS + after_ns)
 
 
@@ -175,7 +185,7 @@ async def test_second_server_finds_the_same_event_stored(cluster: Cluster) -> No
     "record",
     [
         denial(ADMITTED),
-        denial(with_fields(QUOTA_DENIED, dry_run=True)),
+        denial(changed(QUOTA_DENIED, dry_run=True)),
         denial(with_fields(QUOTA_DENIED, half=Half.MUTATE)),
         denial(with_fields(QUOTA_DENIED, findings=())),
         denial(user="alice"),

@@ -78,7 +78,7 @@ async def test_only_the_quota_can_deny_a_degraded_pod_in_the_validating_half() -
     await trip(gate)
     gate.clock.set(NOW_US + 61_000_000)
     mutated = await gate.mutate(object=pod({"app": "web"}))
-    assert mutated.degraded
+    assert mutated.deviation.degraded
     validated = await gate.validate(object=owned(gate, "u3"))
     assert (validated.verdict, validated.findings) == (Verdict.ADMIT, ())
     refused = await gate.validate(object=owned(gate, "u4"))
@@ -92,7 +92,7 @@ async def test_mutation_after_the_breaker_closed_adds_the_omitted_terms() -> Non
     degraded = jsonpatch.apply_patch(raw, msgspec.to_builtins((await gate.mutate(object=raw)).patch))
     gate.clock.set(NOW_US + 91_000_000)
     later = await gate.mutate(object=degraded)
-    assert (later.degraded, has_preferred_terms(later)) == ("", True)
+    assert (later.deviation.degraded, has_preferred_terms(later)) == ("", True)
     assert {one.path for one in later.patch} == {"/spec/affinity"}
 
 
@@ -103,7 +103,7 @@ async def test_breaker_that_is_not_enforced_omits_no_terms(mode: str) -> None:
         await gate.validate(object=owned(gate, uid))
     decision = await gate.mutate(object=pod({"app": "web"}))
     assert has_preferred_terms(decision)
-    assert (decision.degraded, decision.would_degrade) == ("", mode != "Disabled")
+    assert (decision.deviation.degraded, decision.deviation.would_degrade) == ("", mode != "Disabled")
     assert "degraded" not in decision.audit
     message = f"{mode}: breaker OPEN: preferred terms would be left out"
     assert (message in [one.found for one in decision.steps]) == (mode != "Disabled")
@@ -120,7 +120,7 @@ async def test_pod_is_not_degraded_if_no_terms_can_be_omitted(more: dict[str, st
     untripped = Gate(gate.loaded)
     request: dict[str, Any] = {"object": pod({"app": "web"})}
     decision = await gate.mutate(**request)
-    assert (decision.degraded, decision.would_degrade) == ("", False)
+    assert (decision.deviation.degraded, decision.deviation.would_degrade) == ("", False)
     assert decision.patch == (await untripped.mutate(**request)).patch
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import fields, replace
 from tests.core.rewriting import read
 from tests.core.strategies import HASH, PROPERTY, Json, Pair, pairs, service_of
 from webhook.core.admission import charging, pod_results, stages
-from webhook.core.admission.decision import Half
+from webhook.core.admission.decision import Deviation, Half
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.admission.pod_results import pod_key
@@ -41,7 +41,7 @@ def results(policy: CompiledPolicy, pod: Pod, *, degraded: str = "", hash_known:
     """Return everything that the cached stages find about a Pod."""
     found: list[Any] = []
     rewritten = evaluation(policy, pod)
-    rewritten.degraded = degraded
+    rewritten.deviation = Deviation(degraded=degraded)
     checked = evaluation(policy, replace(pod, metadata=replace(pod.metadata, uid="uid-1")))
     checked.hash_known = hash_known
     for stage, one in ((stages.rewrite, rewritten), (stages.check, checked)):

@@ -52,7 +52,7 @@ def gate() -> Gate:
 async def test_dry_run_is_validated_and_not_charged(gate: Gate) -> None:
     for number in range(5):
         decision = await gate.validate(object=gate.owned(f"u{number}", **PLACED), dryRun=True)
-        assert (decision.verdict, decision.dry_run) == (Verdict.ADMIT, True)
+        assert (decision.verdict, decision.call.dry_run) == (Verdict.ADMIT, True)
         assert decision.steps[-1].found == "not charged (dry run)"
     assert (await gate.used())["pods"] == 0
     for number in range(2):
@@ -395,8 +395,8 @@ async def test_open_breaker_admits_a_probe_after_its_end_and_a_charged_probe_clo
     gate.clock.set(NOW_US + 60_000_000)
     decision = await gate.validate(object=gate.owned("w", **requesting("1")))
     assert decision.allowed
-    assert decision.receipt is not None
-    assert [str(transition.new) for transition in decision.receipt.transitions] == ["HALF_OPEN", "CLOSED"]
+    assert decision.charge.receipt is not None
+    assert [str(transition.new) for transition in decision.charge.receipt.transitions] == ["HALF_OPEN", "CLOSED"]
 
 
 @pytest.mark.parametrize(
@@ -434,7 +434,7 @@ async def test_pod_with_a_forged_origin_is_rewritten_and_denied(gate: Gate, meta
     assert (await gate.mutate(object=sent)).patch
     sent["metadata"] |= {"uid": "u", "name": "web-u"}
     decision = await gate.validate(object=sent)
-    assert (decision.verdict, decision.exemption, decision.service) == (Verdict.DENY, "", "web")
+    assert (decision.verdict, decision.deviation.exemption, decision.service) == (Verdict.DENY, "", "web")
 
 
 @pytest.mark.parametrize(
@@ -449,7 +449,7 @@ async def test_pods_of_the_daemon_set_controller_are_exempt_unless_the_policy_di
     sent = gate.owned("u", **{**PLACED, "schedulerName": "theirs"})
     sent["metadata"] |= OWNED_BY_DAEMON_SET
     decision = await gate.validate(object=sent, userInfo={"username": DAEMON_SETS})
-    assert (decision.verdict, decision.exemption) == (verdict, exemption)
+    assert (decision.verdict, decision.deviation.exemption) == (verdict, exemption)
     assert decision.audit.get("exemption", "") == exemption
 
 

@@ -38,7 +38,7 @@ class GateWithoutStore(Gate):
 async def test_failure_mode_and_when_store_unavailable_decide_on_the_pod(service: str, *, admitted: bool) -> None:
     gate = GateWithoutStore(service)
     decision = await gate.validate(object=gate.owned("u"))
-    assert (decision.verdict is Verdict.ADMIT, decision.uncounted) == (admitted, admitted)
+    assert (decision.verdict is Verdict.ADMIT, decision.charge.uncounted) == (admitted, admitted)
     if not admitted:
         assert (decision.status.code, decision.status.reason) == (503, "ServiceUnavailable")
         message = "StoreUnavailable: service web: the counters are unavailable (no answer within 50 ms): try again soon"
@@ -73,7 +73,7 @@ async def test_mutation_and_update_need_no_store() -> None:
 async def test_pod_admitted_without_the_store_is_kept_as_uncounted(service: str, admitted: int) -> None:
     gate = GateWithoutStore(service)
     decision = await gate.validate(object=gate.owned("u"))
-    assert decision.uncounted == bool(admitted)
+    assert decision.charge.uncounted == bool(admitted)
     assert [request.uid for request in gate.uncounted] == ["u"] * admitted
 
 

@@ -78,8 +78,8 @@ async def test_pod_exempt_by_its_runtime_class_is_denied_with_another_class() ->
     services = "- {name: web, failureMode: Closed, match: {namespaces: [shop]}, placement: {schedulerName: s}}"
     gate = Gate(policy_of(services, "exemptions: {runtimeClasses: [spared]}"))
     exempt = await gate.mutate(object=pod(runtimeClassName="spared"))
-    assert (exempt.verdict, exempt.patch, exempt.exemption) == (Verdict.EXEMPT, (), "runtimeClass")
+    assert (exempt.verdict, exempt.patch, exempt.deviation.exemption) == (Verdict.EXEMPT, (), "runtimeClass")
     kept = await gate.validate(object=pod(uid="u1", runtimeClassName="spared"))
-    assert (kept.verdict, kept.exemption) == (Verdict.EXEMPT, "runtimeClass")
+    assert (kept.verdict, kept.deviation.exemption) == (Verdict.EXEMPT, "runtimeClass")
     changed = await gate.validate(object=pod(uid="u1", runtimeClassName="another"))
     assert (changed.verdict, [found.code for found in changed.findings]) == (Verdict.DENY, [Code.MUTATION_MISSING])

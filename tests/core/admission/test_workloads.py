@@ -68,7 +68,7 @@ async def test_workload_of_each_kind_is_admitted_with_a_warning(group: str, reso
     workload = f"{resource[:-1]}.{group}/web" if group else f"{resource[:-1]}/web"
     assert decision.warnings == (DENIED.replace("deployment.apps/web", workload),)
     assert (decision.workload, decision.verdict, decision.service) == (workload, Verdict.ADMIT, "web")
-    assert (decision.operation, decision.user) == (operation, ALICE)
+    assert (decision.call.operation, decision.call.user) == (operation, ALICE)
     assert (decision.pod, decision.pod_uid) == ("", ""), "a workload's Pods do not exist yet"
 
 
@@ -213,7 +213,7 @@ async def test_template_copied_from_a_pod_is_checked_by_the_current_policy(*, kn
 
 async def test_dry_run_has_the_same_warnings() -> None:
     decision = await review_workload(WEB, template(**THEIRS), dryRun=True)
-    assert (decision.dry_run, decision.warnings) == (True, (DENIED,))
+    assert (decision.call.dry_run, decision.warnings) == (True, (DENIED,))
 
 
 async def test_open_breaker_and_exhausted_quota_have_no_warning() -> None:
@@ -254,7 +254,7 @@ async def test_workload_is_exempt_if_its_pods_will_be(
     """A controller creates the Pods: an exemption of the workload's author does not apply to them."""
     loaded = policy_of(POLICY.replace("[shop]", "[shop, elsewhere]"), f"exemptions: {{{exemptions}}}")
     decision = await review_workload(loaded, template(**THEIRS, **spec), *kind)
-    assert decision.exemption == exempt_by
+    assert decision.deviation.exemption == exempt_by
     assert decision.verdict is (Verdict.EXEMPT if exempt_by else Verdict.ADMIT)
     assert decision.warnings == (() if exempt_by else (DENIED.replace("deployment", kind[1].removesuffix("s")),))
 

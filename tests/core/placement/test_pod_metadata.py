@@ -85,7 +85,7 @@ async def test_unknown_namespace_is_looked_up_although_its_name_decides_the_owne
 
 async def test_decision_names_the_labels_of_the_namespace_and_the_annotations_that_it_read() -> None:
     decision = (await admitted(Gate(policy_of(QUEUED), namespace_labels={"team": "t", "x": "y"}), {})).mutated
-    assert (decision.namespace_values, decision.annotations_read) == ({"team": "t"}, ("note",))
+    assert (decision.inputs.namespace_values, decision.inputs.annotations_read) == ({"team": "t"}, ("note",))
 
 
 @pytest.mark.parametrize("gates", [[], GATES])

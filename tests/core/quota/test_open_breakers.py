@@ -72,8 +72,8 @@ async def test_controller_that_has_not_failed_probes_early_and_closes_the_breake
     first = await validated(gate, "u1", "r3")
     assert first.allowed
     second = await validated(gate, "u2", "r3")
-    assert second.receipt is not None
-    assert [(str(move.old), str(move.new)) for move in second.receipt.transitions] == [("OPEN", "CLOSED")]
+    assert second.charge.receipt is not None
+    assert [(str(move.old), str(move.new)) for move in second.charge.receipt.transitions] == [("OPEN", "CLOSED")]
     assert (await validated(gate, "u3", "r1")).allowed
 
 

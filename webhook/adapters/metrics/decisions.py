@@ -93,7 +93,7 @@ class Decisions:
             self._advised(decision)
             return
         half = decision.half
-        key = half, decision.service, decision.operation, decision.verdict
+        key = half, decision.service, decision.call.operation, decision.verdict
         kind = self._kinds.get(key) or self._new_kind(key)
         kind.reviews.value += 1
         if kind.stages is not review.stages:
@@ -106,7 +106,7 @@ class Decisions:
             span, at_seconds = review.trace.span, review.started_ns // 1_000_000 / 1000
             exemplar = Exemplar(span.trace_id, span.span_id, review.duration_ns / 1e9, at_seconds)
             self.stages[half].reviews.keep(exemplar)
-        if not decision.dry_run:
+        if not decision.call.dry_run:
             kind.count_more(decision, kind.service)
 
     def forget_services(self) -> None:
@@ -150,38 +150,38 @@ class Decisions:
     def _advised(self, decision: Decision) -> None:
         """Count the review of a workload's Pod template, apart from reviews of Pods: it has no Pod yet."""
         service = self._label_of(decision.service)
-        self._workloads.add(service, _operation_label(decision.operation), decision.verdict)
-        for finding in () if decision.dry_run else decision.findings:
+        self._workloads.add(service, _operation_label(decision.call.operation), decision.verdict)
+        for finding in () if decision.call.dry_run else decision.findings:
             self._workload_warnings.add(service, finding.code)
-        if not decision.dry_run and any(write.mode is Mode.WARN for write in decision.would_write):
+        if not decision.call.dry_run and any(write.mode is Mode.WARN for write in decision.would_write):
             self._workload_warnings.add(service, Code.WOULD_REWRITE)
 
     def _judged(self, decision: Decision, service: str) -> None:
-        receipt = decision.receipt
+        receipt = decision.charge.receipt
         if receipt is not None and not (decision.findings or decision.would_write) and _is_plain(receipt):
             return  # the usual case
-        if decision.operation == "CREATE" and not decision.sub_resource:
+        if decision.call.operation == "CREATE" and not decision.call.sub_resource:
             if decision.verdict is Verdict.UNMATCHED:
-                self._unmatched.add(decision.namespace)
+                self._unmatched.add(decision.call.namespace)
             elif decision.verdict is Verdict.EXEMPT:
-                self._exempt.add(decision.exemption)
+                self._exempt.add(decision.deviation.exemption)
         if decision.findings:
             self._objected(decision, service)
         for write in decision.would_write:
             self._would_rewrite.add(service, write.concern)
-        if decision.uncounted:
+        if decision.charge.uncounted:
             self._uncounted.add(service)
         if receipt is not None:
-            self._charged(receipt, service, resize=bool(decision.sub_resource))
+            self._charged(receipt, service, resize=bool(decision.call.sub_resource))
 
     def _rewritten(self, decision: Decision, service: str) -> None:
         if not decision.patch:  # the call is repeated for the same Pod
             return
-        if decision.overload:
+        if decision.deviation.overload:
             self._overload_gated.add(service)
-        if decision.degraded:
+        if decision.deviation.degraded:
             self._degraded.add(service)
-        elif decision.would_degrade:
+        elif decision.deviation.would_degrade:
             self._would_degrade.add(service)
 
     def _objected(self, decision: Decision, service: str) -> None:

@@ -78,11 +78,11 @@ class Recorder(PartialObserver):
         if not self._is_sampled(decision.service):
             return
         at_us = (review.started_ns + review.duration_ns) // 1000
-        if decision.receipt is not None:
+        if decision.charge.receipt is not None:
             # Charges are counted by the store's clock; other events follow it.
-            self._ahead_us = decision.receipt.at_us - at_us
+            self._ahead_us = decision.charge.receipt.at_us - at_us
         labels = self._labels(request.namespace)
-        self._wait(_Asked(self._moved(at_us + self._ahead_us), request, labels, decision.annotations_read))
+        self._wait(_Asked(self._moved(at_us + self._ahead_us), request, labels, decision.inputs.annotations_read))
 
     def recorded(self, service: str, outcomes: Sequence[Outcomes]) -> None:
         """Record outcomes that a breaker has recorded. Half of the queue is reserved for Pods."""

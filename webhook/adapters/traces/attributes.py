@@ -28,22 +28,22 @@ def of_review(review: Review) -> Attributes:
         "http.response.status_code": _OK,
         "podgate.review.uid": decision.review_uid,
         "podgate.half": decision.half,
-        "podgate.operation": decision.operation,
+        "podgate.operation": decision.call.operation,
         "podgate.decision": decision.verdict,
         "podgate.service": decision.service or "",
         "podgate.policy.hash": decision.policy_hash,
         "podgate.client_id": review.caller.client_id if review.caller else "",
         "podgate.code": ",".join(dict.fromkeys(finding.code for finding in decision.findings)),
         "podgate.would_rewrite": ",".join(write.concern for write in decision.would_write),
-        "podgate.dry_run": decision.dry_run,
+        "podgate.dry_run": decision.call.dry_run,
         "podgate.status": decision.status.code,
         "podgate.patch.operations": len(decision.patch),
-        "k8s.namespace.name": decision.namespace,
+        "k8s.namespace.name": decision.call.namespace,
         "k8s.pod.name": decision.pod,
         "k8s.pod.uid": decision.pod_uid,
         **_of_controller(review),
         "podgate.workload": decision.workload,
-        "user.name": decision.user,
+        "user.name": decision.call.user,
     }
     return {name: value for name, value in attributes.items() if value != ""}
 
@@ -51,7 +51,7 @@ def of_review(review: Review) -> Attributes:
 def _of_controller(review: Review) -> dict[str, str]:
     """Name the workload controller that has created the Pod."""
     pod = review.request.pod if review.request is not None and review.request.workload is None else None
-    owner = None if pod is None else owning_controller(review.decision.user, pod)
+    owner = None if pod is None else owning_controller(review.decision.call.user, pod)
     prefix = _CONTROLLERS.get(owner.kind) if owner is not None else None
     return {} if owner is None or prefix is None else {f"{prefix}.name": owner.name, f"{prefix}.uid": owner.uid}
 

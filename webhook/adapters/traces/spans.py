@@ -57,7 +57,7 @@ class Spans:
         decision, start_ns, end_ns = review.decision, review.started_ns, review.started_ns + review.duration_ns
         context = _context(trace.span, is_remote=False)
         self._add_stages(review, context)
-        transitions = decision.receipt.transitions if decision.receipt is not None else ()
+        transitions = decision.charge.receipt.transitions if decision.charge.receipt is not None else ()
         has_failed = decision.status.code >= _OUR_FAULT
         self._add(
             f"review {decision.half}",

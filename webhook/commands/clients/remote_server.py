@@ -14,7 +14,7 @@ import msgspec
 
 from webhook.commands.clients.server_options import ServerOptions
 from webhook.commands.simulator import ReviewServerError
-from webhook.core.admission.decision import Decision, Dependence, Half, StageNote, Verdict
+from webhook.core.admission.decision import Decision, Dependence, Deviation, Half, StageNote, Verdict
 from webhook.core.kubernetes.admission_request import ALLOWED, BadReviewError, ResponseStatus
 from webhook.core.patch import Patch, PatchOperation
 from webhook.errors import UserError
@@ -157,8 +157,11 @@ def _decision(half: Half, answer: bytes, url: str) -> Decision:
         verdict=verdict,
         service=annotations.get("service"),
         policy_hash=annotations.get("policy-hash", ""),
-        exemption=annotations.get("exemption", ""),
-        degraded=annotations.get("degraded", ""),
+        deviation=Deviation(
+            annotations.get("exemption", ""),
+            annotations.get("degraded", ""),
+            overload=annotations.get("overload", ""),
+        ),
         depends_on=tuple(
             Dependence.parse(dependence) for dependence in annotations.get("depends-on", "").split(",") if dependence
         ),
@@ -166,6 +169,5 @@ def _decision(half: Half, answer: bytes, url: str) -> Decision:
         warnings=response.warnings,
         patch=patch,
         audit=annotations,
-        overload=annotations.get("overload", ""),
         steps=tuple(StageNote("server", f"{key}: {value}") for key, value in annotations.items() if key not in ignored),
     )

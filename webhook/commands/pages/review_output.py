@@ -90,7 +90,7 @@ def _comments(found: ReviewedObject, width: int | None) -> str:
     """Return the verdict and its reasons as comments, so that the output stays valid YAML or diff."""
     decision = found.admission.validated
     whose = f" (service {decision.service})" if decision.service else ""
-    why = f" (by {decision.exemption})" if decision.exemption else ""
+    why = f" (by {decision.deviation.exemption})" if decision.deviation.exemption else ""
     if decision.verdict is Verdict.DEPENDS and decision.pods_allowed is False:
         why = ", denied in any case"
     colour = {None: "yellow", True: "green", False: "red"}[decision.pods_allowed]

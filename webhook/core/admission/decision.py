@@ -23,12 +23,16 @@ class Verdict(StrEnum):
     DEPENDS = "Depends"
     """Workloads only: the owner of the Pods depends on labels that are known only once a Pod exists."""
 
+    __hash__ = str.__hash__  # each review is counted by it, and Enum's own hash is a call in Python
+
 
 class Half(StrEnum):
     """The webhook that was called: mutating (patches) or validating (checks and charges)."""
 
     MUTATE = "mutate"
     VALIDATE = "validate"
+
+    __hash__ = str.__hash__  # as above
 
 
 class Finding(Struct, frozen=True):
@@ -90,6 +94,54 @@ class Dependence(Struct, frozen=True):
         return cls(service or None, tuple(labels.split()), bool(denied))
 
 
+class ReviewedCall(Struct, frozen=True, gc=False):
+    """What was asked and by whom; mostly the same for all Pods of a controller."""
+
+    operation: str = ""
+    sub_resource: str = ""
+    dry_run: bool = False
+    user: str = ""
+    namespace: str = ""
+
+
+class Deviation(Struct, frozen=True, gc=False):
+    """Why a Pod was not treated as usual; each "" or False if it was."""
+
+    exemption: str = ""
+    degraded: str = ""
+    """Why the rewrite left out preferred placement terms, such as `breaker OPEN`."""
+    would_degrade: bool = False
+    """It would have left them out if the breaker's mode were Enforce."""
+    overload: str = ""
+    """Why the Pod is gated without being judged."""
+
+
+class ChargeResult(Struct, frozen=True, gc=False):
+    """The request to the store, with or without an answer; neither if there was no such request."""
+
+    asked: Acquire | None = None
+    receipt: Receipt | None = None
+    uncounted: bool = False
+    """The counters were unavailable, and the Pod is admitted without a charge."""
+
+
+class DecisionInputs(Struct, frozen=True, gc=False):
+    """What a decision read besides the policy: enough to repeat it."""
+
+    pod_key: bytes = b""
+    """The fields of a new Pod that policies read, encoded; empty if they were not needed in this form."""
+    overrides: str = ""
+    """The live override entries of the service, a list in JSON; empty without any."""
+    namespace_values: Mapping[str, str] = {}
+    """The labels of the Namespace that the service's placement reads."""
+    annotations_read: tuple[str, ...] = ()
+    """The keys of the Pod's annotations that the service's placement reads."""
+
+
+USUAL = Deviation()
+NO_CHARGE = ChargeResult()
+
+
 class Decision(Struct, frozen=True, gc=False):
     """The complete record of one review. It holds no secrets.
 
@@ -99,42 +151,21 @@ class Decision(Struct, frozen=True, gc=False):
     half: Half
     review_uid: str
     verdict: Verdict
-    operation: str = ""
-    sub_resource: str = ""
-    dry_run: bool = False
-    user: str = ""
-    namespace: str = ""
-    pod: str = ""
-    pod_uid: str = ""
+    call: ReviewedCall = ReviewedCall()
     service: str | None = None
     policy_hash: str = ""
-    exemption: str = ""
-    degraded: str = ""
-    """Why the rewrite left out preferred placement terms, such as `breaker OPEN`."""
-    would_degrade: bool = False
-    """It would have left them out if the breaker's mode were Enforce."""
+    pod: str = ""
+    pod_uid: str = ""
+    deviation: Deviation = USUAL
     would_write: tuple[WouldWrite, ...] = ()
     status: ResponseStatus = ALLOWED
     findings: tuple[Finding, ...] = ()
     warnings: tuple[str, ...] = ()
     patch: Patch = NO_PATCH
     audit: Mapping[str, str] = {}
-    receipt: Receipt | None = None
-    uncounted: bool = False
-    """The counters were unavailable, and the Pod is admitted without a charge."""
+    charge: ChargeResult = NO_CHARGE
     steps: tuple[StageNote, ...] = ()
-    asked: Acquire | None = None
-    """The request to the store, with or without an answer; None if there was no such request."""
-    pod_key: bytes = b""
-    """The fields of a new Pod that policies read, encoded; empty if they were not needed in this form."""
-    overrides: str = ""
-    """The live override entries of the service, a list in JSON; empty without any."""
-    namespace_values: Mapping[str, str] = {}
-    """The labels of the Namespace that the service's placement reads."""
-    annotations_read: tuple[str, ...] = ()
-    """The keys of the Pod's annotations that the service's placement reads."""
-    overload: str = ""
-    """Why the Pod is gated without being judged, "" if it is judged."""
+    inputs: DecisionInputs = DecisionInputs()
     workload: str = ""
     depends_on: tuple[Dependence, ...] = ()
     """In the policy's order; the last one has no labels, and owns the Pods that none of the others owns."""

@@ -8,10 +8,16 @@ from msgspec import Struct
 
 from webhook.core.admission import denials
 from webhook.core.admission.decision import (
+    NO_CHARGE,
+    USUAL,
+    ChargeResult,
     Decision,
+    DecisionInputs,
     Dependence,
+    Deviation,
     Finding,
     Half,
+    ReviewedCall,
     StageNote,
     Verdict,
     WouldWrite,
@@ -45,13 +51,9 @@ class Evaluation(Struct, gc=False):
     service: Service | None = None
     namespace_values: Mapping[str, str] = {}
     depends_on: tuple[Dependence, ...] = ()
-    exemption: str = ""
-    degraded: str = ""
-    would_degrade: bool = False
+    deviation: Deviation = USUAL
     is_gated: bool = False
     """The rewrite adds the gate of a Pod that waits."""
-    overload: str = ""
-    """Why the Pod is gated without being judged, "" if it is judged."""
     findings: tuple[Finding, ...] = ()
     would_write: tuple[WouldWrite, ...] = ()
     patch: Patch = NO_PATCH
@@ -130,14 +132,20 @@ def _denied(evaluation: Evaluation, denial: Finding, message: str) -> ResponseSt
     return ResponseStatus(status.code, status.reason, message, status.retry_after_seconds)
 
 
-_SELDOM = ("service", "exemption", "degraded", "overload", "qos-class")
-
-
 @lru_cache(maxsize=1024)  # most reviews of one client have the same annotations
-def _audit(verdict: Verdict, policy_hash: str, client_id: str, *seldom: str) -> Mapping[str, str]:
+def _audit(
+    verdict: Verdict, policy_hash: str, client_id: str, service: str, deviation: Deviation, qos_change: str
+) -> Mapping[str, str]:
     """Return the audit annotations except those about findings. The mapping is shared: add others to a copy."""
     always = {"decision": str(verdict), "policy-hash": policy_hash, "client-id": client_id}
-    return always | {key: value for key, value in zip(_SELDOM, seldom, strict=True) if value}
+    seldom = {
+        "service": service,
+        "exemption": deviation.exemption,
+        "degraded": deviation.degraded,
+        "overload": deviation.overload,
+        "qos-class": qos_change,
+    }
+    return always | {key: value for key, value in seldom.items() if value}
 
 
 class _Objections(NamedTuple):
@@ -167,51 +175,35 @@ def conclude(evaluation: Evaluation, client_id: str) -> Decision:
     request, compiled, pod = evaluation.request, evaluation.compiled, evaluation.pod
     service, verdict = evaluation.service, evaluation.verdict or Verdict.ADMIT
     name = "" if service is None else service.name
-    audit = _audit(
-        verdict,
-        compiled.hash,
-        client_id,
-        name,
-        evaluation.exemption,
-        evaluation.degraded,
-        evaluation.overload,
-        evaluation.qos_change,
-    )
+    deviation, asked, receipt = evaluation.deviation, evaluation.asked, evaluation.receipt
+    audit = _audit(verdict, compiled.hash, client_id, name, deviation, evaluation.qos_change)
     status, would_write, warnings = ALLOWED, evaluation.would_write, evaluation.overwritten
     if would_write or evaluation.findings:
         status, would_write, warnings, objections_audit = _objections(evaluation)
         audit = {**audit, **objections_audit}
-    # In the order of the fields: keywords are slower. With more than 30 arguments CPython would first make a list of
-    # them.
+    # CPython packs all arguments into a dict if, with keywords counted twice, there are more than 30.
     return Decision(
         evaluation.half,
         request.uid,
         verdict,
-        request.operation,
-        request.sub_resource,
-        request.dry_run,
-        request.user,
-        request.namespace,
-        pod.metadata.name or ("" if pod is NO_POD else pod.shown_name),
-        pod.metadata.uid,
+        ReviewedCall(request.operation, request.sub_resource, request.dry_run, request.user, request.namespace),
         name or None,
         compiled.hash,
-        evaluation.exemption,
-        evaluation.degraded,
-        evaluation.would_degrade,
-        would_write,
-        status,
-        evaluation.findings,
-        warnings,
-        evaluation.patch,
-        audit,
-        evaluation.receipt,
-        evaluation.uncounted,
-        evaluation.steps,
-        evaluation.asked,
-        evaluation.pod_key,
-        compiled.overrides.get(name, ""),
-        evaluation.namespace_values,
-        () if service is None else service.annotations_read,
-        evaluation.overload,
+        pod.metadata.name or ("" if pod is NO_POD else pod.shown_name),
+        pod.metadata.uid,
+        deviation=deviation,
+        would_write=would_write,
+        status=status,
+        findings=evaluation.findings,
+        warnings=warnings,
+        patch=evaluation.patch,
+        audit=audit,
+        charge=NO_CHARGE if asked is None and receipt is None else ChargeResult(asked, receipt, evaluation.uncounted),
+        steps=evaluation.steps,
+        inputs=DecisionInputs(
+            evaluation.pod_key,
+            compiled.overrides.get(name, ""),
+            evaluation.namespace_values,
+            () if service is None else service.annotations_read,
+        ),
     )

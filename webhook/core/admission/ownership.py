@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from webhook.core.admission import exemptions, mutation, queueing, validation
-from webhook.core.admission.decision import Finding, Half, StageNote, Verdict
+from webhook.core.admission.decision import Deviation, Finding, Half, StageNote, Verdict
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_request import BadReviewError
@@ -33,7 +33,7 @@ def exempt(is_releaser: Callable[[str], bool], evaluation: Evaluation) -> None:
         raise BadReviewError("AdmissionReview.request.object is missing: CREATE and UPDATE of pods need it")
     exemption = exemptions.exemption(request, request.pod, evaluation.compiled.policy)
     if exemption:
-        evaluation.exemption = exemption
+        evaluation.deviation = Deviation(exemption)
         return evaluation.decide(Verdict.EXEMPT, "own", f"exempt by {exemption}")
     if request.operation == "UPDATE" and exemptions.releases(request) and is_releaser(request.user):
         evaluation.decide(Verdict.ADMIT, "own", "Podgate releases the Pod, which it has charged")

@@ -1,7 +1,7 @@
 """Stage "queue": a Pod that has to wait gets a scheduling gate; a gated Pod is registered instead of charged."""
 
 from webhook.core.admission import charging, validation
-from webhook.core.admission.decision import Finding, Verdict
+from webhook.core.admission.decision import Deviation, Finding, Verdict
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.admission.mutation import QUEUE_GATE, has_queue_gate, is_gate_written
 from webhook.core.findings import Code
@@ -42,8 +42,9 @@ def gate(evaluation: Evaluation, reason: str) -> None:
 
 def gate_on_overload(evaluation: Evaluation, reason: str) -> None:
     """Gate a Pod without judging it."""
-    evaluation.overload = f"this server is overloaded: {reason}"
-    gate(evaluation, evaluation.overload)
+    overload = f"this server is overloaded: {reason}"
+    evaluation.deviation = Deviation(overload=overload)
+    gate(evaluation, overload)
 
 
 def gate_without_store(evaluation: Evaluation, reason: str) -> None:

@@ -1,6 +1,7 @@
 """Stages "rewrite", "breaker" and "check". Each reads an evaluation, adds its findings, and may decide it."""
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from webhook.core.admission import denials, enforcement_preview, mutation, queueing, rewrite_warnings, validation
 from webhook.core.admission.charging import event_source, unreadable_resources
@@ -43,7 +44,7 @@ def rewrite(evaluation: Evaluation, view: BreakerView | None = None) -> None:
         return evaluation.note("rewrite", evaluation.request.excess.text)
     if view is not None:
         _degrade(evaluation, view)
-    found = cached(evaluation, _rewritten, (evaluation.degraded, evaluation.is_gated))
+    found = cached(evaluation, _rewritten, (evaluation.deviation.degraded, evaluation.is_gated))
     evaluation.patch = found.patch
     evaluation.overwritten = found.overwritten
     evaluation.qos_change = found.qos_change
@@ -54,7 +55,7 @@ def rewrite(evaluation: Evaluation, view: BreakerView | None = None) -> None:
 def _rewritten(evaluation: Evaluation) -> Rewrite:
     pod, service = evaluation.pod, evaluation.owner
     try:
-        degraded, is_gated = bool(evaluation.degraded), evaluation.is_gated
+        degraded, is_gated = bool(evaluation.deviation.degraded), evaluation.is_gated
         patch = mutation.rewrite(pod, service, evaluation.compiled.hash, degraded=degraded, is_gated=is_gated)
         qos = mutation.qos_change(pod, service) if patch else None
         overwritten = rewrite_warnings.warnings(pod, service, patch)
@@ -76,10 +77,10 @@ def _degrade(evaluation: Evaluation, view: BreakerView) -> None:
         return
     reason = f"breaker {view.state}"
     if service.modes.breaker is Mode.ENFORCE:
-        evaluation.degraded = reason
+        evaluation.deviation = replace(evaluation.deviation, degraded=reason)
         evaluation.note("rewrite", f"{reason}: preferred terms are left out")
     else:
-        evaluation.would_degrade = True
+        evaluation.deviation = replace(evaluation.deviation, would_degrade=True)
         evaluation.note("rewrite", f"{service.modes.breaker}: {reason}: preferred terms would be left out")
 
 

@@ -121,7 +121,8 @@ def conclude(evaluation: Evaluation, client_id: str) -> Decision:
     if evaluation.depends_on:
         depends_on = {"depends-on": ",".join(map(str, evaluation.depends_on))}
         decision = replace(decision, depends_on=evaluation.depends_on, audit={**decision.audit, **depends_on})
-    return replace(decision, workload=workload.name, operation=workload.operation, user=workload.user, pod="")
+    call = replace(decision.call, operation=workload.operation, user=workload.user)
+    return replace(decision, workload=workload.name, call=call, pod="")
 
 
 def _workload(evaluation: Evaluation) -> WorkloadRequest:

@@ -6,7 +6,7 @@ Decisions are pure, so a record keeps only the Pod and the figures from outside:
 import msgspec
 
 from webhook.core.admission import ownership, queueing, stages
-from webhook.core.admission.decision import Decision, Finding, Half, Verdict
+from webhook.core.admission.decision import Decision, Deviation, Finding, Half, Verdict
 from webhook.core.admission.evaluation import Evaluation, conclude
 from webhook.core.admission.exemptions import PODGATE_USERS
 from webhook.core.admission.mutation import HASH_ANNOTATION
@@ -83,7 +83,7 @@ def _rewrite(evaluation: Evaluation, record: DecisionRecord, *, is_gated: bool) 
     if is_gated:
         queueing.gate(evaluation, record.overload or "quota or breaker had no room")
     if record.degraded:
-        evaluation.degraded = record.degraded
+        evaluation.deviation = Deviation(degraded=record.degraded)
         evaluation.note("rewrite", f"{record.degraded}: preferred terms are left out")
     stages.rewrite(evaluation)
 

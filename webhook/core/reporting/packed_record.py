@@ -106,14 +106,14 @@ def group_of(
     return _pack(
         RecordGroup(
             decision.verdict,
-            decision.namespace,
+            decision.call.namespace,
             decision.service or "",
             owner,
             decision.half,
-            decision.operation,
-            decision.sub_resource,
-            decision.dry_run,
-            decision.user,
+            decision.call.operation,
+            decision.call.sub_resource,
+            decision.call.dry_run,
+            decision.call.user,
             None if status is ALLOWED else RecordedStatus(status.code, status.reason, status.message),
             decision.policy_hash,
             decision.workload,
@@ -123,13 +123,13 @@ def group_of(
                     for finding in decision.findings
                 ]
             ),
-            decision.exemption,
-            decision.degraded,
-            decision.uncounted,
+            decision.deviation.exemption,
+            decision.deviation.degraded,
+            decision.charge.uncounted,
             stages,
             namespace_labels or _NO_LABELS,
-            decision.overrides,
-            decision.overload,
+            decision.inputs.overrides,
+            decision.deviation.overload,
         )
     )
 

@@ -82,7 +82,7 @@ class Events:
 
     def reviewed(self, review: Review) -> None:
         decision, request = review.decision, review.request
-        if decision.allowed or decision.dry_run or decision.half is not Half.VALIDATE or request is None:
+        if decision.allowed or decision.call.dry_run or decision.half is not Half.VALIDATE or request is None:
             return
         denials = decision.denials
         owner = owning_controller(request.user, request.pod) if request.pod is not None else None
@@ -101,7 +101,7 @@ class Events:
             Regarding(owner.api_version, owner.kind, request.namespace, owner.name, owner.uid),
             EventType.WARNING,
             reason=str(denials[0].code),
-            action="CreatePod" if decision.operation == "CREATE" else "UpdatePod",
+            action="CreatePod" if decision.call.operation == "CREATE" else "UpdatePod",
             note="; ".join([denials[0].message, *map(str, denials[1:])]),
             occasion=str(minute),
             at_ns=review.started_ns,
