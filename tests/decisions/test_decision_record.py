@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 import pytest
@@ -17,7 +17,7 @@ from webhook.core.kubernetes.admission_request import ResponseStatus
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec import Mode
 from webhook.core.reporting.decision_record import DecisionRecord
-from webhook.core.reporting.packed_record import record_id
+from webhook.core.reporting.packed_record import GroupHead, RecordGroup, record_id
 from webhook.core.reporting.pod_compression import compressed, decompressed
 from webhook.core.reporting.record_codec import POD_MAX_BYTES, EncodedRecord, head_of_shared, record_of_shared
 from webhook.decisions.encoder import RecordEncoder
@@ -32,6 +32,11 @@ POLICY = policy_of("""
   quota: {windows: [{window: 1m, hard: {pods: 1, requests.memory: 1Gi}}]}
   breaker: {quotaExceeded: {count: 3, within: 1m}}
 """)
+GROUP = sorted(
+    mark
+    for hint in get_type_hints(DecisionRecord, include_extras=True).values()
+    for mark in getattr(hint, "__metadata__", ())
+)
 AT_US = 1_800_000_000_123_456
 TRACE = ReviewTrace(SpanReference("0af7", "b7ad"))
 
@@ -212,6 +217,7 @@ async def test_every_field_that_a_group_is_made_from_tells_it_from_others() -> N
         "overrides": "[]",
         "overload": "latency",
     }
+    assert set(changes) == {mark.source.rpartition(".")[2] for mark in GROUP if mark.source}
     encoder = RecordEncoder("podgate-a")
     seen = [encoded(review, encoder).group]
     for name, value in changes.items():
@@ -219,6 +225,18 @@ async def test_every_field_that_a_group_is_made_from_tells_it_from_others() -> N
         seen += [encoded(other, encoder).group, encoded(replace(other, stages=("decode",)), encoder).group]
     assert len(set(seen)) == 1 + 2 * len(changes)
     assert encoded(review, encoder).group == seen[0]
+
+
+def test_each_field_of_a_group_has_a_place_of_its_own_and_the_first_are_those_of_queries() -> None:
+    assert [mark.place for mark in GROUP] == list(range(len(GROUP)))
+    assert RecordGroup.__struct_fields__[: len(GroupHead.__struct_fields__)] == GroupHead.__struct_fields__
+
+
+async def test_group_of_an_older_replica_has_defaults_for_later_fields() -> None:
+    [review] = await reviewed(Half.VALIDATE, {"object": owned("u1")})
+    record = encoded(review)
+    older = msgspec.msgpack.encode(msgspec.msgpack.decode(record.group)[:-2])
+    assert replace(record, group=older).read() == record.read()
 
 
 async def test_other_labels_make_another_recorded_pod() -> None:

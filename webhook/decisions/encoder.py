@@ -12,7 +12,7 @@ from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
 from webhook.core.lru_cache import LruCache
 from webhook.core.placement import recorded_managers
 from webhook.core.reporting.decision_record import controller_of
-from webhook.core.reporting.packed_record import group_of, packed_own
+from webhook.core.reporting.packed_record import group_of, packed_own, shared_values
 from webhook.core.reporting.pod_record import recorded_template
 from webhook.core.reporting.record_codec import POD_MAX_BYTES, EncodedRecord
 from webhook.ports import Review
@@ -111,7 +111,7 @@ def _shared_key(decision: Decision, request: Request, stages: tuple[str, ...]) -
         return None
     metadata, names = pod.metadata, decision.inputs.annotations_read
     annotations, owners = metadata.annotations, metadata.owner_references
-    return (
+    of_pod = (
         key,
         metadata.generate_name,
         owners[0].uid if owners and len(owners) == 1 else owners,  # its uid alone identifies an owner
@@ -120,24 +120,8 @@ def _shared_key(decision: Decision, request: Request, stages: tuple[str, ...]) -
         tuple([pod.annotations.get(name) for name in names]) if names else (),
         bytes(recorded_managers(metadata)) if pod.spec.priority_class_name else b"",
         stages,
-        decision.half,
-        decision.verdict,
-        decision.call.operation,
-        decision.call.sub_resource,
-        decision.call.dry_run,
-        decision.call.user,
-        decision.call.namespace,
-        decision.workload,
-        decision.service,
-        decision.policy_hash,
-        decision.deviation.exemption,
-        decision.deviation.degraded,
-        decision.status,
-        decision.findings,
-        decision.charge.uncounted,
-        decision.inputs.overrides,
-        decision.deviation.overload,
     )
+    return of_pod + shared_values(decision)
 
 
 _OF_POD = 7

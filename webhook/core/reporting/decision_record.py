@@ -1,13 +1,15 @@
 """Decision record: one review with the figures of its moment. Explanations recompute everything else from it.
 
-It has no field for environment, arguments, images, volumes or annotation values: see `pod_record`.
+It has no field for environment, arguments, images, volumes or annotation values: see `pod_record`. Its fields are named
+here only: `packed_record` makes the packed forms from this declaration.
 """
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import NODEFAULT, Raw, Struct
 from msgspec.structs import replace
 
 from webhook.core.admission.decision import Half, Verdict
@@ -20,6 +22,19 @@ from webhook.core.reporting.pod_record import controlling_owner
 
 ABSENT = Raw(b"null")
 """Nothing is recorded."""
+
+
+class GroupField(NamedTuple):
+    """What a field that the records of a controller's Pods mostly share is in their packed group."""
+
+    place: int
+    """New fields go to the end of the group."""
+    source: str = ""
+    """Its attribute in a `Decision`; "" if it is not read from there."""
+    packed: Any = None
+    """Its type in the group, if it has another form there."""
+    default: Any = NODEFAULT
+    """What it is in the group of a replica that does not have it yet."""
 
 
 class RecordedController(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -59,40 +74,41 @@ class DecisionRecord(Struct, frozen=True, gc=False, omit_defaults=True, rename="
     id: str
     at: datetime
     replica: str
-    half: Half
-    operation: str
-    namespace: str
+    half: Annotated[Half, GroupField(4, "half")]
+    operation: Annotated[str, GroupField(5, "call.operation")]
+    namespace: Annotated[str, GroupField(1, "call.namespace")]
     name: str
     """The Pod's name, or its generateName while it has none."""
-    user: str
-    decision: Verdict
-    status: RecordedStatus
-    policy: str = ""
-    service: str = ""
-    sub_resource: str = ""
-    dry_run: bool = False
+    user: Annotated[str, GroupField(8, "call.user")]
+    decision: Annotated[Verdict, GroupField(0, "verdict")]
+    status: Annotated[RecordedStatus, GroupField(9, "status", RecordedStatus | None)]
+    """None in a group: allowed."""
+    policy: Annotated[str, GroupField(10, "policy_hash")] = ""
+    service: Annotated[str, GroupField(2, "service")] = ""
+    sub_resource: Annotated[str, GroupField(6, "call.sub_resource")] = ""
+    dry_run: Annotated[bool, GroupField(7, "call.dry_run")] = False
     uid: str = ""
     """Empty in the mutating half of a CREATE: the API server sets it later."""
-    owner: RecordedController | None = None
-    workload: str = ""
+    owner: Annotated[RecordedController | None, GroupField(3)] = None
+    workload: Annotated[str, GroupField(11, "workload")] = ""
     codes: Sequence[str] = ()
-    findings: Sequence[RecordedFinding] = ()
-    exemption: str = ""
-    degraded: str = ""
+    findings: Annotated[Sequence[RecordedFinding], GroupField(12, "findings", tuple[RecordedFinding, ...])] = ()
+    exemption: Annotated[str, GroupField(13, "deviation.exemption")] = ""
+    degraded: Annotated[str, GroupField(14, "deviation.degraded")] = ""
     limits: Sequence[RecordedLimit] = ()
     breaker: RecordedBreaker | None = None
-    uncounted: bool = False
-    stages: Sequence[tuple[str, int]] = ()
-    """Each stage with its duration in microseconds."""
+    uncounted: Annotated[bool, GroupField(15, "charge.uncounted")] = False
+    stages: Annotated[Sequence[tuple[str, int]], GroupField(16, packed=tuple[str, ...])] = ()
+    """Each stage with its duration in microseconds; in a group without it."""
     trace_id: str = ""
-    namespace_labels: Mapping[str, str] = {}
+    namespace_labels: Annotated[Mapping[str, str], GroupField(17)] = {}
     recorded: Raw = ABSENT
     """The Pod as the request had it, without the name and uid that the record has."""
     recorded_old: Raw = ABSENT
     """The Pod before an UPDATE, in the same form."""
-    overrides: Raw = ABSENT
+    overrides: Annotated[Raw, GroupField(18, "inputs.overrides", str, default="")] = ABSENT
     """The live override entries of the service."""
-    overload: str = ""
+    overload: Annotated[str, GroupField(19, "deviation.overload", default="")] = ""
     """Why the Pod was gated without being judged, "" if it was judged."""
 
     @property

@@ -1,21 +1,23 @@
 """Packed forms of a decision record: its fields by position, in MessagePack, as servers keep them and share them.
 
-What the reviews of a controller's Pods mostly have in common is packed once, as their group. Fields have the order of
-the form. New ones go to its end, with a default.
+What the reviews of a controller's Pods mostly have in common is packed once, as their group. `DecisionRecord` declares
+its fields and their places.
 """
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import Any, get_type_hints
 
 import msgspec
 from msgspec import Raw, Struct
 
-from webhook.core.admission.decision import Decision, Half, Verdict
+from webhook.core.admission.decision import Decision, Verdict
 from webhook.core.admission.denials import utc
 from webhook.core.kubernetes.admission_request import ALLOWED
 from webhook.core.reporting.decision_record import (
     ABSENT,
     DecisionRecord,
+    GroupField,
     RecordedBreaker,
     RecordedController,
     RecordedFinding,
@@ -32,26 +34,34 @@ class GroupHead(Struct, frozen=True, gc=False, array_like=True):
     owner: RecordedController | None
 
 
-class RecordGroup(GroupHead, frozen=True, gc=False, array_like=True):
-    """The fields that records of a controller's Pods mostly share."""
+def _group_fields() -> dict[str, tuple[GroupField, Any]]:
+    """Return the fields of a group with their types, in their order."""
+    hints = get_type_hints(DecisionRecord, include_extras=True)
+    found = {
+        name: (mark, mark.packed or hint.__origin__)
+        for name, hint in hints.items()
+        for mark in getattr(hint, "__metadata__", ())
+        if isinstance(mark, GroupField)
+    }
+    return dict(sorted(found.items(), key=lambda field: field[1][0].place))
 
-    half: Half
-    operation: str
-    sub_resource: str
-    dry_run: bool
-    user: str
-    status: RecordedStatus | None
-    """None: allowed."""
-    policy: str
-    workload: str
-    findings: tuple[RecordedFinding, ...]
-    exemption: str
-    degraded: str
-    uncounted: bool
-    stages: tuple[str, ...]
-    namespace_labels: Mapping[str, str]
-    overrides: str = ""
-    overload: str = ""
+
+_FIELDS = _group_fields()
+_PLACES = {name: place for place, name in enumerate(_FIELDS)}
+_AS_THEY_ARE = tuple(name for name, (mark, _) in _FIELDS.items() if mark.packed is None)
+RecordGroup = msgspec.defstruct(
+    "RecordGroup",
+    [(name, kind, msgspec.field(default=mark.default)) for name, (mark, kind) in _FIELDS.items()],
+    frozen=True,
+    gc=False,
+    array_like=True,
+)
+"""The fields that records of a controller's Pods mostly share."""
+_VALUES = ", ".join(f"decision.{mark.source}" if mark.source else "None" for mark, _ in _FIELDS.values())
+shared_values: Callable[[Decision], tuple[Any, ...]] = eval(  # noqa: S307  as fast as one that is written by hand
+    f"lambda decision: ({_VALUES})"
+)
+"""Returns what a group has from its decision, each at its place: decisions with the same values have one group."""
 
 
 class OwnHead(Struct, frozen=True, gc=False, array_like=True):
@@ -81,7 +91,7 @@ class OwnFields(OwnHead, frozen=True, gc=False, array_like=True):
 
 _pack = msgspec.msgpack.Encoder().encode
 _own = msgspec.msgpack.Decoder(OwnFields).decode
-_group = msgspec.msgpack.Decoder(RecordGroup).decode
+_group: Callable[[bytes | Raw], Any] = msgspec.msgpack.Decoder(RecordGroup).decode
 packed_own: Callable[[tuple[object, ...]], bytes] = _pack
 """Packs the fields of `OwnFields`: a tuple in their order, so that no struct has to be made first."""
 own_head_of = msgspec.msgpack.Decoder(OwnHead).decode
@@ -103,72 +113,38 @@ def group_of(
 ) -> bytes:
     """Return what the records of a Pod's siblings with this decision share."""
     status = decision.status
-    return _pack(
-        RecordGroup(
-            decision.verdict,
-            decision.call.namespace,
-            decision.service or "",
-            owner,
-            decision.half,
-            decision.call.operation,
-            decision.call.sub_resource,
-            decision.call.dry_run,
-            decision.call.user,
-            None if status is ALLOWED else RecordedStatus(status.code, status.reason, status.message),
-            decision.policy_hash,
-            decision.workload,
-            tuple(
-                [
-                    RecordedFinding(finding.code, finding.concern, finding.mode, finding.message, finding.field)
-                    for finding in decision.findings
-                ]
-            ),
-            decision.deviation.exemption,
-            decision.deviation.degraded,
-            decision.charge.uncounted,
-            stages,
-            namespace_labels or _NO_LABELS,
-            decision.inputs.overrides,
-            decision.deviation.overload,
-        )
+    fields = list(shared_values(decision))
+    fields[_PLACES["service"]] = decision.service or ""
+    fields[_PLACES["owner"]] = owner
+    fields[_PLACES["status"]] = (
+        None if status is ALLOWED else RecordedStatus(status.code, status.reason, status.message)
     )
+    fields[_PLACES["findings"]] = [
+        RecordedFinding(finding.code, finding.concern, finding.mode, finding.message, finding.field)
+        for finding in decision.findings
+    ]
+    fields[_PLACES["stages"]] = stages
+    fields[_PLACES["namespace_labels"]] = namespace_labels or _NO_LABELS
+    return _pack(fields)
 
 
 def unpacked(own: bytes | Raw, group: bytes | Raw) -> DecisionRecord:
     """Return the record of packed parts, without limits and Pods. Raises msgspec.MsgspecError."""
     fields, shared = _own(own), _group(group)
     return DecisionRecord(
-        fields.id,
-        datetime.fromtimestamp(fields.at_ns // 1000 / 1_000_000, UTC),
-        fields.replica,
-        shared.half,
-        shared.operation,
-        shared.namespace,
-        fields.name,
-        shared.user,
-        shared.decision,
-        shared.status or _STATUS_ALLOWED,
-        shared.policy,
-        shared.service,
-        shared.sub_resource,
-        shared.dry_run,
-        fields.uid,
-        shared.owner,
-        shared.workload,
-        tuple(dict.fromkeys(finding.code for finding in shared.findings)),
-        shared.findings,
-        shared.exemption,
-        shared.degraded,
-        (),  # limits
-        None if fields.breaker is None else _breaker(*fields.breaker),
-        shared.uncounted,
-        _durations(shared.stages, fields.ends_ns),
-        fields.trace_id,
-        shared.namespace_labels,
-        ABSENT,  # recorded
-        ABSENT,  # recorded_old
-        Raw(shared.overrides.encode()) if shared.overrides else ABSENT,
-        shared.overload,
+        **{name: getattr(shared, name) for name in _AS_THEY_ARE},
+        id=fields.id,
+        at=datetime.fromtimestamp(fields.at_ns // 1000 / 1_000_000, UTC),
+        replica=fields.replica,
+        name=fields.name,
+        uid=fields.uid,
+        status=shared.status or _STATUS_ALLOWED,
+        codes=tuple(dict.fromkeys(finding.code for finding in shared.findings)),
+        findings=shared.findings,
+        breaker=None if fields.breaker is None else _breaker(*fields.breaker),
+        stages=_durations(shared.stages, fields.ends_ns),
+        trace_id=fields.trace_id,
+        overrides=Raw(shared.overrides.encode()) if shared.overrides else ABSENT,
     )
 
 
