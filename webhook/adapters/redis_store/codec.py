@@ -193,7 +193,7 @@ def receipt(plan: CounterPlan, result: Sequence[Any], cost: Cost) -> Receipt:
     at_us, refused, would, charged, repeated, used, figures, view, moves, _ = result
     if not (refused or would or moves):
         known = _NEW if view is True else breaker_view(view)
-        return Receipt(at_us, None, (), charged, repeated, tuple(used), (), 0, known)
+        return Receipt(at_us, None, (), charged, repeated, tuple(used), (), 0, breaker=known)
     over = tuple([_over(plan, figure, cost) for figure in figures])
     return Receipt(
         at_us=at_us,
@@ -220,7 +220,7 @@ def _use(plan: CounterPlan, index: int, used: int, asked: int, free_at_us: int, 
     holder, window, limit = plan.limits[index]
     name = plan.pool.name if holder is Holder.POOL and plan.pool else ""
     moment = None if free_at_us == _NEVER else free_at_us
-    return Use(window.name, limit.resource, used, limit.hard, asked, moment, holder, name, surge)
+    return Use(window.name, limit.resource, used, limit.hard, asked, moment, of=holder, name=name, surge=surge)
 
 
 def uses(plan: CounterPlan, holders: Collection[Holder], figures: Sequence[int]) -> tuple[Use, ...]:
