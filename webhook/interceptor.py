@@ -147,7 +147,9 @@ class Interceptor:
         answer = Answer(review.encode(decision), decision)
         took_ns = perf_counter_ns() - started_ns
         names, calls = pipeline.names_of[len(ends_ns)], () if timed is None else timed.calls
-        done = Review(decision, caller, wall_ns, took_ns, names, (*ends_ns, took_ns), trace, calls, request)
+        done = Review(
+            decision, caller, wall_ns, took_ns, names, (*ends_ns, took_ns), trace=trace, calls=calls, request=request
+        )
         self._observer.reviewed(done)
         return answer
 

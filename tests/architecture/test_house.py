@@ -18,8 +18,12 @@ SOURCES = sorted([*ROOT.glob("webhook/**/*.py"), *ROOT.glob("certs/**/*.py")])
 TESTS = sorted(ROOT.glob("tests/**/*.py"))
 
 LONGEST_FUNCTION_LINES = 60
+POSITIONAL_ARGUMENTS_MAX = 8
+OF_WORDS = frozenset({"podgate", "run", "cli", "kubectl", "run_go", "reduced", "self", "one_of"})
+"""Functions of tests that take any number of arguments of one kind, such as the words of a command line."""
 LONGEST_MODULE_LINES = 300
 USUAL_MODULE_LINES = 150
+LITERALS = ast.Tuple | ast.List
 
 
 def tracked() -> list[Path]:
@@ -73,6 +77,24 @@ def test_module_is_small_and_has_a_charter(path: Path) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
             assert node.end_lineno - node.lineno < LONGEST_FUNCTION_LINES, node.name
+
+
+def positional(call: ast.Call) -> int:
+    """Return how many positional arguments a call has; those of a tuple that is written out in it are counted, too."""
+    unpacked = [one.value.elts for one in call.args if isinstance(one, ast.Starred) and isinstance(one.value, LITERALS)]
+    return len(call.args) + sum(len(elements) - 1 for elements in unpacked)
+
+
+def test_no_call_has_many_positional_arguments() -> None:
+    """A reader cannot tell the ninth value by its place: name it, or make a record of what belongs together."""
+    many = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in [*SOURCES, *TESTS]
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and positional(node) > POSITIONAL_ARGUMENTS_MAX
+        if path in SOURCES or ast.unparse(node.func).rpartition(".")[2] not in OF_WORDS
+    ]
+    assert many == []
 
 
 def test_most_modules_are_short() -> None:

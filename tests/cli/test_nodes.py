@@ -16,10 +16,30 @@ GIB = 1 << 30
 SERVICES = dict.fromkeys("abcde", "hot_cpu")
 MEASURED = NodeLoad("prometheus", 1.0, 13_500.0, 20.0 * GIB, 0.012, 0.25, io_pressure=0.5)
 HOT = ShownNode(
-    *("hot", 0.875, 0.5, 500.0, 12.0 * GIB, MEASURED, (4000, 2500)),
-    *(16_000.0, 64.0 * GIB, 3, 75.4, {**SERVICES, "batch": "hot_memory"}),
+    "hot",
+    0.875,
+    0.5,
+    assumed_cpu_millis=500.0,
+    assumed_memory_bytes=12.0 * GIB,
+    load=MEASURED,
+    numa_cpu_millis=(4000, 2500),
+    allocatable_cpu_millis=16_000.0,
+    allocatable_memory_bytes=64.0 * GIB,
+    assumed_pods=3,
+    age_seconds=75.4,
+    exceeds={**SERVICES, "batch": "hot_memory"},
 )
-NEW = ShownNode("new", None, None, 0.0, 0.0, None, None, 16_000.0, 64.0 * GIB)
+NEW = ShownNode(
+    "new",
+    None,
+    None,
+    0.0,
+    0.0,
+    load=None,
+    numa_cpu_millis=None,
+    allocatable_cpu_millis=16_000.0,
+    allocatable_memory_bytes=64.0 * GIB,
+)
 DOCUMENT = NodeDocument((HOT, NEW), 7)
 PATH = "/api/v1/nodes"
 

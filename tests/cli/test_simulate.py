@@ -52,7 +52,17 @@ def kubernetes_node(name: str, *, cordoned: bool = False) -> dict[str, Any]:
 
 def shown(name: str, share: float) -> ShownNode:
     load = NodeLoad("prometheus", 1.7e9, share * 10_000.0, 0.1 * 100 * GIB)
-    return ShownNode(name, share, 0.1, 0.0, 0.0, load, None, 10_000.0, 100.0 * GIB)
+    return ShownNode(
+        name,
+        share,
+        0.1,
+        0.0,
+        0.0,
+        load=load,
+        numa_cpu_millis=None,
+        allocatable_cpu_millis=10_000.0,
+        allocatable_memory_bytes=100.0 * GIB,
+    )
 
 
 def container(**requests: str) -> dict[str, Any]:

@@ -65,7 +65,7 @@ async def test_live_pods_are_limited_once_all_of_them_are_known(store: Store, cl
     assert (await store.snapshot(PODS)).is_standing_known
     denied = await ask(store, PODS, "d")
     assert denied.refused is DeniedBy.QUOTA
-    assert denied.over == (Use("standing", "pods", 3, 2, 1, 0, Holder.STANDING, "", 1),)
+    assert denied.over == (Use("standing", "pods", 3, 2, 1, 0, of=Holder.STANDING, name="", surge=1),)
     assert (denied.used, denied.free_at_us) == ((3,), 0)
     await observe(store, PODS, "a", lives=False)
     assert (await ask(store, PODS, "d")).charged

@@ -222,17 +222,17 @@ class RecordedReports:
             self.watched = count
 
         return ControllerReports(
-            lambda service, _, cause: self.refunded.update([(service, cause)]),
-            lambda service: self.unproven.update([service]),
-            lambda service: self.charged_late.update([service]),
-            lambda service: self.raised.update([service]),
-            ignored,
-            self.drift.__setitem__,
-            watched,
-            lambda service, result: self.started.update([(service, result)]),
-            lambda service, reason: self.dropped.update([(service, reason)]),
-            lambda service, count: self.exempted.update({service: count}),
-            self.transitions.append,
+            on_refunded=lambda service, _, cause: self.refunded.update([(service, cause)]),
+            on_unproven=lambda service: self.unproven.update([service]),
+            on_charged_afterwards=lambda service: self.charged_late.update([service]),
+            on_raised=lambda service: self.raised.update([service]),
+            on_label_ignored=ignored,
+            on_drift=self.drift.__setitem__,
+            on_watched=watched,
+            on_started=lambda service, result: self.started.update([(service, result)]),
+            on_start_dropped=lambda service, reason: self.dropped.update([(service, reason)]),
+            on_quota_events_suppressed=lambda service, count: self.exempted.update({service: count}),
+            on_transition=self.transitions.append,
         )
 
 

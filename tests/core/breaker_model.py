@@ -355,14 +355,14 @@ class Model:
             self.state,
             self.generation,
             self.since_us,
-            self.open_until_us,
-            "",
-            len(self.leases),
-            self.successes,
-            self.tripped_at_us,
-            "",
-            early,
-            tuple(sorted(self.failed)) if early else (),
+            open_until_us=self.open_until_us,
+            reason="",
+            probes_leased=len(self.leases),
+            probes_succeeded=self.successes,
+            tripped_at_us=self.tripped_at_us,
+            tripped_by="",
+            early=early,
+            failed=tuple(sorted(self.failed)) if early else (),
         )
 
 

@@ -91,17 +91,17 @@ class ServerProcess:
         telemetry.watch_namespaces(sources.namespaces.labels)
         self._decisions = open_decisions(telemetry, sources, self._store)
         self._shown = shown = StatusPage(
-            VERSION,
-            clock,
-            sources,
-            self._store,
-            self._interceptor,
-            telemetry,
-            self._tls,
-            self._obstacles,
-            self._authentication,
-            self._decisions.status,
-            monitor,
+            version=VERSION,
+            clock=clock,
+            sources=sources,
+            store=self._store,
+            interceptor=self._interceptor,
+            telemetry=telemetry,
+            tls=self._tls,
+            obstacles=self._obstacles,
+            authentication=self._authentication,
+            decisions=self._decisions.status,
+            overload=monitor,
         )
         pages = plain_handler(shown.unready, shown.metrics, shown.status, self._queue(), self._authentication.warning)
         self.server = Server(

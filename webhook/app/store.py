@@ -98,11 +98,16 @@ def open_store(
         await redis.close()
 
     return StoreBackend(
-        *(_REDIS, fallback, close, redis, redis.queue, (redis.follow,)),
-        fallback.book_later,
-        redis.servers,
-        decisions,
-        place_of(settings.store, settings.cluster),
+        _REDIS,
+        fallback,
+        close,
+        redis,
+        redis.queue,
+        loops=(redis.follow,),
+        book_later=fallback.book_later,
+        servers=redis.servers,
+        decisions=decisions,
+        place=place_of(settings.store, settings.cluster),
     )
 
 

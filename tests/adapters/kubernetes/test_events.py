@@ -51,7 +51,9 @@ def denial(
 ) -> Review:
     """Return a review of a Pod of these owners."""
     pod = Pod(PodMetadata(owner_references=owners or (owner(),)), PodSpec())
-    request = Request("review-1", "CREATE", "pods", "", "payments", user, decision.call.dry_run, pod, None)
+    request = Request(
+        "review-1", "CREATE", "pods", "", "payments", user, dry_run=decision.call.dry_run, pod=pod, old_pod=None
+    )
     return with_fields(review(decision, request=request), started_ns=AT_NS + after_ns)
 
 

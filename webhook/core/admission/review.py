@@ -119,9 +119,9 @@ def _in_one_pass(body: bytes) -> Request | None:
         request.sub_resource,
         request.namespace,
         request.user_info.username,
-        request.dry_run,
-        request.object,
-        request.old_object,
+        dry_run=request.dry_run,
+        pod=request.object,
+        old_pod=request.old_object,
     )
 
 

@@ -39,15 +39,15 @@ def charge_seen_pod(
         plan.service,
         at_us + plan.remember_us,
         high_water,
-        at_us,
-        state.charge(plan, charges, at_us, now_us),
-        generation,
-        probe,
-        False,  # noqa: FBT003  calls by keyword take longer
-        live_set_key,
-        namespace,
-        pod.name,
-        _source(plan, pod),
+        charged_at_us=at_us,
+        charges=state.charge(plan, charges, at_us, now_us),
+        generation=generation,
+        probe=probe,
+        refunded=False,
+        live_set_key=live_set_key,
+        namespace=namespace,
+        name=pod.name,
+        source=_source(plan, pod),
     )
     state.remember(pod.uid, record)
 

@@ -48,7 +48,19 @@ class LiveSet:
             room = surge if self._may_surge(limit, has, now_us) else 0
             if more > 0 and has + more > limit.hard + room:
                 free_at_us = None if more > limit.hard + surge else 0
-                over.append(Use(STANDING, limit.resource, has, limit.hard, more, free_at_us, Holder.STANDING, "", room))
+                over.append(
+                    Use(
+                        STANDING,
+                        limit.resource,
+                        has,
+                        limit.hard,
+                        more,
+                        free_at_us,
+                        of=Holder.STANDING,
+                        name="",
+                        surge=room,
+                    )
+                )
         return used, over
 
     def uses(self, plan: StandingPlan, now_us: int) -> tuple[Use, ...]:
@@ -57,7 +69,7 @@ class LiveSet:
         for limit, surge in zip(plan.limits, plan.surge, strict=True):
             has = self._sums.get(limit.counts, 0)
             room = surge if self._may_surge(limit, has, now_us) else 0
-            found.append(Use(STANDING, limit.resource, has, limit.hard, 1, 0, Holder.STANDING, "", room))
+            found.append(Use(STANDING, limit.resource, has, limit.hard, 1, 0, of=Holder.STANDING, name="", surge=room))
         return tuple(found)
 
     def put(self, plan: StandingPlan, uid: str, cost: Cost, now_us: int) -> bool:

@@ -224,7 +224,14 @@ def _receipt(  # noqa: PLR0913  the parts of a receipt
     *,
     charged: bool = False,
 ) -> Receipt:
-    repeated, free_at_us = False, all_free_at_us(over) if over else 0
     return Receipt(
-        *(now_us, refused, would_refuse, charged, repeated, tuple(used), tuple(over), free_at_us, breaker, transitions)
+        now_us,
+        refused,
+        would_refuse,
+        charged,
+        used=tuple(used),
+        over=tuple(over),
+        free_at_us=all_free_at_us(over) if over else 0,
+        breaker=breaker,
+        transitions=transitions,
     )

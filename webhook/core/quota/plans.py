@@ -147,10 +147,15 @@ class QueuePlan(Struct, frozen=True):
         on_overload = modes.quota is Mode.ENFORCE and rules.on_overload is OnOverload.GATE
         if not (for_quota or for_breaker or on_overload):
             return None
-        share = int(rules.lifted_share.removesuffix("%"))
-        wait_us, ageing_us = rules.max_wait.us, rules.ageing.us
         return cls(
-            *(for_quota, for_breaker, rank, rules.max_pods, wait_us, rules.when_expired, ageing_us, share),
+            for_quota=for_quota,
+            for_breaker=for_breaker,
+            rank=rank,
+            max_pods=rules.max_pods,
+            max_wait_us=rules.max_wait.us,
+            when_expired=rules.when_expired,
+            ageing_us=rules.ageing.us,
+            lifted_percent=int(rules.lifted_share.removesuffix("%")),
             pause=pause,
             on_overload=on_overload,
         )

@@ -102,7 +102,6 @@ def controlling_owner(pod: Pod) -> OwnerReference | None:
 def _metadata(pod: Pod, name: str, uid: str, read: Collection[str]) -> RecordedMetadata:
     metadata = pod.metadata
     references, annotations = metadata.owner_references, metadata.annotations
-    # In the order of the fields, as below: keywords are slower.
     return RecordedMetadata(
         name,
         uid,
@@ -133,20 +132,20 @@ def _annotations(annotations: dict[str, str], read: Collection[str]) -> dict[str
 def _spec(spec: PodSpec) -> RecordedSpec:
     return RecordedSpec(
         _containers(spec.containers or ()),
-        _containers(spec.init_containers) if spec.init_containers else None,
-        _resources(spec.resources) if spec.resources is not None else None,
-        spec.scheduler_name,
-        spec.node_name,
-        spec.node_selector,
-        spec.affinity,
-        spec.tolerations,
-        spec.topology_spread_constraints,
-        spec.priority_class_name,
-        spec.priority,
-        spec.preemption_policy,
-        spec.runtime_class_name,
-        spec.scheduling_gates,
-        spec.overhead,
+        init_containers=_containers(spec.init_containers) if spec.init_containers else None,
+        resources=_resources(spec.resources) if spec.resources is not None else None,
+        scheduler_name=spec.scheduler_name,
+        node_name=spec.node_name,
+        node_selector=spec.node_selector,
+        affinity=spec.affinity,
+        tolerations=spec.tolerations,
+        topology_spread_constraints=spec.topology_spread_constraints,
+        priority_class_name=spec.priority_class_name,
+        priority=spec.priority,
+        preemption_policy=spec.preemption_policy,
+        runtime_class_name=spec.runtime_class_name,
+        scheduling_gates=spec.scheduling_gates,
+        overhead=spec.overhead,
     )
 
 

@@ -46,7 +46,9 @@ class Case(NamedTuple):
         stored = pod if is_off else _decoded(_rewritten(document, pod, service, policy_hash))
         found = changes(document, rewritten)
         ours = pieces(changes(document, _rewritten(document, pod, bare(service), policy_hash)))
-        return cls(document, policy_hash, acting, qos, pod, _decoded(rewritten), stored, found, ours)
+        return cls(
+            document, policy_hash, acting, qos, pod, after=_decoded(rewritten), stored=stored, found=found, ours=ours
+        )
 
     def by(self, service: Service) -> frozenset[Piece]:
         """Return what the rules of `service` would write."""

@@ -76,17 +76,17 @@ def _document(extender: Extender, rows: Iterable[NodeRow], now_seconds: float) -
         shown.append(
             ShownNode(
                 node.name,
-                row.cpu_used(),
-                row.memory_used(),
-                row.assumed.cpu_millis,
-                row.assumed.memory_bytes,
-                load,
-                None if numa is None else tuple(zone.get("cpu", 0) // _MILLI for zone in numa.zones),
-                node.cpu_millis,
-                node.memory_bytes,
-                counts.get(node.name, 0),
-                None if load is None else round(max(0.0, now_seconds - load.measured_at_seconds), 1),
-                refused,
+                cpu_share=row.cpu_used(),
+                memory_share=row.memory_used(),
+                assumed_cpu_millis=row.assumed.cpu_millis,
+                assumed_memory_bytes=row.assumed.memory_bytes,
+                load=load,
+                numa_cpu_millis=None if numa is None else tuple(zone.get("cpu", 0) // _MILLI for zone in numa.zones),
+                allocatable_cpu_millis=node.cpu_millis,
+                allocatable_memory_bytes=node.memory_bytes,
+                assumed_pods=counts.get(node.name, 0),
+                age_seconds=None if load is None else round(max(0.0, now_seconds - load.measured_at_seconds), 1),
+                exceeds=refused,
             )
         )
     return NodeDocument(tuple(shown), len(extender.table.rows))
