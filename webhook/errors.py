@@ -1,7 +1,8 @@
 """Exceptions, by cause: the user (exit 2, one line and a remedy), the caller (an HTTP status), and other systems."""
 
+from enum import StrEnum
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -27,8 +28,40 @@ class NoSuchNodeError(UserError):
     """The extender knows no node of that name; the command line exits with 4."""
 
 
+class StoreFault(StrEnum):
+    """Class of a failure of the store, as metrics and traces name it."""
+
+    TIMEOUT = "timeout"
+    UNREACHABLE = "unreachable"
+    READONLY = "readonly"
+    FULL = "full"
+    AUTHENTICATION = "authentication"
+    FAILOVER = "failover"
+    SCRIPT = "script"
+    OTHER = "other"
+
+
+class StoreFailure(NamedTuple):
+    """Why the store gave no answer: a text for people and its class, None if no server failed."""
+
+    text: str
+    fault: StoreFault | None = None
+
+    def __str__(self) -> str:
+        return self.text if self.fault is None else f"{self.fault}: {self.text}"
+
+    @property
+    def summary(self) -> str:
+        """What failures of one class have in common: their texts differ between calls, and name servers."""
+        return self.text if self.fault is None else self.fault.value
+
+
 class StoreUnavailableError(Exception):
     """The counter store cannot be reached, or did not answer in time; it may have made the change nevertheless."""
+
+    def __init__(self, text: str, fault: StoreFault | None = None) -> None:
+        self.failure = StoreFailure(text, fault)
+        super().__init__(str(self.failure))
 
 
 class NoStoreAnswerError(StoreUnavailableError):
@@ -38,8 +71,15 @@ class NoStoreAnswerError(StoreUnavailableError):
     answer will come. Without it, no answer will come.
     """
 
-    def __init__(self, reason: str, *, sent: bool, charged_us: "Future[int | None] | None" = None) -> None:
-        super().__init__(reason)
+    def __init__(
+        self,
+        text: str,
+        fault: StoreFault | None = None,
+        *,
+        sent: bool,
+        charged_us: "Future[int | None] | None" = None,
+    ) -> None:
+        super().__init__(text, fault)
         self.sent = sent
         self.charged_us = charged_us
 

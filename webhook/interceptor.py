@@ -268,7 +268,7 @@ class Interceptor:
         try:
             receipt = await acquire(asked)
         except StoreUnavailableError as error:
-            charging.admit_or_deny_uncounted(evaluation, str(error))
+            charging.admit_or_deny_uncounted(evaluation, error.failure.summary, str(error))
             if evaluation.uncounted:
                 self._on_uncounted(asked)
             return
@@ -281,7 +281,7 @@ class Interceptor:
         try:
             receipt = await self._store.acquire(asked)
         except StoreUnavailableError as error:
-            timed.add(STORE, asked_ns, error=str(error))
+            timed.add(STORE, asked_ns, failure=error.failure)
             raise
         timed.add(STORE, asked_ns)
         return receipt

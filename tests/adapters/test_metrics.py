@@ -22,6 +22,7 @@ from tests.harness.records import (
     CALLER,
     QUOTA_DENIED,
     changed,
+    failure_of,
     look,
     override,
     policy,
@@ -32,18 +33,8 @@ from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.memory_store import MemoryStore
 from webhook.adapters.metrics import CONTENT_TYPE, OPENMETRICS, Metrics, ProcessRole
 from webhook.adapters.metrics.accumulators import STAGE_BOUNDS_SECONDS, Durations
-from webhook.adapters.metrics.families import FAMILIES, STORE_TROUBLES, MetricKind
+from webhook.adapters.metrics.families import FAMILIES, MetricKind
 from webhook.adapters.metrics.stage_durations import StageDurations
-from webhook.adapters.redis_store.error_classes import (
-    AUTHENTICATION,
-    FAILOVER,
-    FULL,
-    READONLY,
-    SCRIPT,
-    TIMEOUT,
-    UNREACHABLE,
-)
-from webhook.adapters.redis_store.error_classes import OTHER as STORE_OTHER
 from webhook.authentication.reasons import REASONS
 from webhook.core.admission.decision import Finding, Half, Verdict, WouldWrite
 from webhook.core.breaker import EXPIRED, HELD, TRANSITIONS, State, TransitionCause
@@ -57,6 +48,7 @@ from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Holder, Receipt, 
 from webhook.core.reporting.queue_document import FailingPods, QueueDepth
 from webhook.core.reporting.status_parts import Guarded
 from webhook.core.scheduling.extender_api import CallResult
+from webhook.errors import StoreFailure, StoreFault
 from webhook.ports.traces import ReviewTrace, SpanReference
 
 __all__ = ["metrics"]
@@ -128,7 +120,7 @@ def record_all(metrics: Metrics) -> None:
     for service in ("payment-api", "in-no-policy"):
         metrics.override_changed(service, None, override(service))
     record_files_and_keys(metrics)
-    metrics.store_failed("timeout: no answer within 50 ms")
+    metrics.store_failed(failure_of("timeout: no answer within 50 ms"))
     metrics.store_stands(up=False)
     metrics.store_lost()
     metrics.fell_back("payment-api", "Local", on=True)
@@ -257,7 +249,7 @@ def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
         'podgate_pool_limit{pool="prod",resource="cpu",window="1m"}': 300,
         f"podgate_uncounted_total{{{pay}}}": 1,
         "podgate_store_up": 0,
-        **{f'podgate_store_failures_total{{reason="{word}"}}': word == "timeout" for word in STORE_TROUBLES},
+        **{f'podgate_store_failures_total{{reason="{word}"}}': word == "timeout" for word in StoreFault},
         "podgate_store_losses_total": 1,
         f'podgate_store_fallback{{rule="Local",{pay}}}': 1,
         f"podgate_local_admitted_total{{{pay}}}": 1,
@@ -787,13 +779,11 @@ def test_tripped_timestamp_is_known_after_a_restart_and_a_manual_open(metrics: M
 
 
 def test_store_failures_are_counted_by_reason(metrics: Metrics) -> None:
-    for word in (TIMEOUT, UNREACHABLE, READONLY, FULL, AUTHENTICATION, FAILOVER, SCRIPT, STORE_OTHER):
-        metrics.store_failed(f"{word}: because")
-    metrics.store_failed("because\nof {free} text: no word")
+    for fault in StoreFault:
+        metrics.store_failed(StoreFailure("because", fault))
+    metrics.store_failed(StoreFailure("because\nof {free} text: no class"))
     shown = series(metrics, "podgate_store_failures_total")
-    assert shown == {
-        f'podgate_store_failures_total{{reason="{word}"}}': 1 + (word == "other") for word in STORE_TROUBLES
-    }
+    assert shown == {f'podgate_store_failures_total{{reason="{word}"}}': 1 + (word == "other") for word in StoreFault}
 
 
 def test_ended_fallback_is_shown_as_zero(metrics: Metrics) -> None:

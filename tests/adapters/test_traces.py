@@ -36,7 +36,18 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from tests.harness.records import ADMITTED, ADVISED, AT_NS, AT_US, QUOTA_DENIED, changed, policy, review, transition
+from tests.harness.records import (
+    ADMITTED,
+    ADVISED,
+    AT_NS,
+    AT_US,
+    QUOTA_DENIED,
+    changed,
+    failure_of,
+    policy,
+    review,
+    transition,
+)
 from tests.harness.server_process import Files, pod, serving
 from tests.harness.trace_receiver import spans_of, trace_receiver
 from webhook.adapters.traces import RatioSampler, Traces, open_traces
@@ -368,7 +379,10 @@ def test_calls_are_below_their_stage_and_redis_is_below_the_store(recorder: Reco
 
 
 def test_failed_calls_show_the_error_and_the_node_of_the_cluster(recorder: Recorder) -> None:
-    calls = TimedCall(REDIS, 20_000, 590_000, LATE, "[fd00::1]:7001"), TimedCall(STORE, 16_000, 595_000, LATE)
+    calls = (
+        TimedCall(REDIS, 20_000, 590_000, failure_of(LATE), "[fd00::1]:7001"),
+        TimedCall(STORE, 16_000, 595_000, failure_of(LATE)),
+    )
     recorder.add(NOTED, 700_000, stages=STAGES, calls=calls)
     redis, store = recorder.spans()["EVALSHA"], recorder.spans()["store acquire"]
     assert {(span.status.status_code, span.status.description) for span in (redis, store)} == {(StatusCode.ERROR, LATE)}
@@ -381,7 +395,7 @@ def test_other_attributes_than_podgates_are_of_the_semantic_conventions(recorder
     owner = OwnerReference("apps/v1", "ReplicaSet", "payment-api", "owner-1", controller=True)
     pod = Pod(metadata=PodMetadata(owner_references=(owner,)), spec=PodSpec())
     request = Request("review-1", "CREATE", "pods", "", "payments", replica_sets, dry_run=False, pod=pod, old_pod=None)
-    calls = TimedCall(REDIS, 20_000, 590_000, LATE), TimedCall(STORE, 16_000, 595_000, LATE)
+    calls = TimedCall(REDIS, 20_000, 590_000, failure_of(LATE)), TimedCall(STORE, 16_000, 595_000, failure_of(LATE))
     recorder.add(NOTED, stages=STAGES, calls=calls, request=request)
     names = {name for span in recorder.exporter.get_finished_spans() for name in span.attributes or {}}
     modules = db_attributes, error_attributes, http_attributes, k8s_attributes, server_attributes, user_attributes

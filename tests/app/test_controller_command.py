@@ -25,7 +25,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document.loading import load_effective
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import Acquire, CounterPlan, ServiceSnapshot
-from webhook.ports import WatchReports
+from webhook.ports import StoreReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -104,7 +104,7 @@ async def _listening(process: Process, log: Path) -> str:
 @asynccontextmanager
 async def store(redis: RedisServer) -> AsyncIterator[RedisStore]:
     """Open the store as a server does."""
-    reports = WatchReports(lambda: None, lambda _: None, lambda _: None)
+    reports = StoreReports(lambda: None, lambda _: None, lambda _: None)
     redis_store = RedisStore(open_transport(redis.url), "default", SystemClock(), reports, deadline_seconds=30)
     yield redis_store
     await redis_store.close()

@@ -22,7 +22,7 @@ from tests.core.plans import plan_of, window
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.quota import Acquire, Cost, CounterPlan
-from webhook.ports import WatchReports
+from webhook.ports import StoreReports
 
 CALLERS = 16
 NAMESPACE = "payments"
@@ -91,7 +91,7 @@ async def podgate(url: str, case: Case, name: str = "podgate", callers: int = CA
         uid = f"00000000-0000-4000-8000-{next(_numbers):012}"
         return ((await store.acquire(Acquire(plan, NAMESPACE, uid, COST, "user:x"))).charged,)
 
-    reports = WatchReports(lambda: None, _stop, lambda _: None)
+    reports = StoreReports(lambda: None, _stop, lambda _: None)
     store = RedisStore(open_transport(url), "bench", SystemClock(), reports, deadline_seconds=10)
     try:
         yield Rival(name, case, ask, callers)

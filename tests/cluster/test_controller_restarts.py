@@ -21,7 +21,7 @@ from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose, load
 from webhook.core.quota import STANDING, Acquire
-from webhook.ports import WatchReports
+from webhook.ports import StoreReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -184,7 +184,7 @@ async def still_charged(redis: RedisServer, name: str) -> set[str]:
     with redis.client() as client:
         keys = [key.decode() for key in client.scan_iter(f"podgate:{{{name}}}:v1:default:pod:*", count=1000)]
     uids = [key.rpartition(":")[2] for key in keys]
-    no_reports = WatchReports(lambda: None, lambda _: None, lambda _: None)
+    no_reports = StoreReports(lambda: None, lambda _: None, lambda _: None)
     store = RedisStore(open_transport(redis.url), "default", SystemClock(), no_reports, deadline_seconds=30)
     try:
         acquires = (Acquire(plan, f"killed-{name}", uid, {"pods": 1}, "", peek=True) for uid in uids)

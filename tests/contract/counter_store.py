@@ -11,7 +11,7 @@ from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan, LatencyPlan, QuotaEventPlan, State
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.quota import Acquire, CounterPlan, Receipt
-from webhook.ports import CounterStore, WatchReports
+from webhook.ports import CounterStore, StoreReports
 
 SECOND_US = 1_000_000
 
@@ -66,7 +66,7 @@ async def store(
         open_transport(shared_redis(request.param).url),
         "test",
         clock,
-        WatchReports(int, troubles.append, str),
+        StoreReports(int, lambda failure: troubles.append(str(failure)), str),
         deadline_seconds=DEADLINE_SECONDS,
         time_us=clock.now_us,
     )

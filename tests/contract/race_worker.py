@@ -21,7 +21,7 @@ from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.quota import Acquire, CounterPlan, PoolPlan
 from webhook.errors import StoreUnavailableError
-from webhook.ports import WatchReports
+from webhook.ports import StoreReports
 
 CLUSTER = "race"
 # Never full, and longer than a short race: at its end it holds all charges.
@@ -89,7 +89,7 @@ class Racer:
 
 
 async def race(url: str, seconds: float) -> Racer:
-    reports = WatchReports(int, str, str)
+    reports = StoreReports(int, str, str)
     store = RedisStore(open_transport(url), CLUSTER, SystemClock(), reports, deadline_seconds=1)
     racer = Racer(store, time.monotonic() + seconds)
     await asyncio.gather(*(racer.run() for _ in range(_CALLERS)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tests.redis_servers import RedisServer, names
 from webhook.adapters.memory_store import MemoryStore
 from webhook.adapters.redis_store import RedisStore, open_transport
-from webhook.ports import Clock, CounterStore, WatchReports
+from webhook.ports import Clock, CounterStore, StoreReports
 
 MEMORY = "memory"
 STORES = (MEMORY, *names())
@@ -55,7 +55,7 @@ def staged(kind: str, clock: Clock, shared_redis: Callable[[str], RedisServer], 
             open_transport(shared_redis(kind).url),
             "staged",
             clock,
-            WatchReports(int, reports.append, str),
+            StoreReports(int, lambda failure: reports.append(str(failure)), str),
             deadline_seconds=30,  # nothing here is about time
             late_us=late_us,
             time_us=clock.now_us,

@@ -18,7 +18,7 @@ from webhook.core.breaker import BreakerView, Forcing, QuotaEventPlan, State, Tr
 from webhook.core.breaker.outcome_types import Outcomes, Settlement, Start
 from webhook.core.ledger.store_time import PATIENCE_US
 from webhook.core.quota import CounterPlan, DeniedBy, PoolPlan
-from webhook.ports import CounterStore, WatchReports
+from webhook.ports import CounterStore, StoreReports
 
 __all__ = ["clock", "store"]
 
@@ -309,7 +309,7 @@ async def test_forced_breaker_leases_no_probe_and_forgets_earlier_leases(store: 
 async def redis_store(
     server: RedisServer, clock: HandClock, time_us: Callable[[], int] | None, late_us: int = 0
 ) -> RedisStore:
-    reports, link = WatchReports(int, str, str), open_transport(server.url)
+    reports, link = StoreReports(int, str, str), open_transport(server.url)
     return RedisStore(link, "test", clock, reports, deadline_seconds=30, time_us=time_us, late_us=late_us)
 
 

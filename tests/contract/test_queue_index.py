@@ -13,7 +13,7 @@ from webhook.adapters.memory_queue_index import MemoryQueueIndex
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.policy_spec import WhenExpired
 from webhook.core.quota import HOUR_US, CounterPlan, QueuePlan
-from webhook.ports import QueueIndex, WatchReports
+from webhook.ports import QueueIndex, StoreReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -40,7 +40,7 @@ def redis_store(server: RedisServer, clock: HandClock, troubles: list[str]) -> R
         open_transport(server.url),
         "test",
         clock,
-        WatchReports(int, troubles.append, str),
+        StoreReports(int, lambda failure: troubles.append(str(failure)), str),
         deadline_seconds=DEADLINE_SECONDS,
         time_us=clock.now_us,
     )

@@ -29,7 +29,7 @@ from tests.redis_servers import RedisCluster, RedisProgram, RedisServer, program
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.quota import Holder, Limit, WindowPlan
-from webhook.ports import WatchReports
+from webhook.ports import StoreReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -103,7 +103,7 @@ def charges_by_limit(pods: dict[str, PodRecord]) -> Iterator[tuple[str, WindowPl
 
 async def used(url: str) -> dict[tuple[str, str, str], tuple[int, int]]:
     """Return the stored use of each limit, and its time."""
-    store = RedisStore(open_transport(url), CLUSTER, SystemClock(), WatchReports(int, str, str), deadline_seconds=30)
+    store = RedisStore(open_transport(url), CLUSTER, SystemClock(), StoreReports(int, str, str), deadline_seconds=30)
     found = {}
     for plan in PLANS:
         snapshot = await store.snapshot(plan)

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from tests.harness.records import failure_of
 from webhook.core.admission.decision import Half, Verdict
 from webhook.core.reporting.packed_record import OwnFields, RecordGroup
 from webhook.core.reporting.record_codec import EncodedRecord
@@ -98,4 +99,4 @@ class MemoryRecords:
 
     def _check(self) -> None:
         if self.error:
-            raise StoreUnavailableError(self.error)
+            raise StoreUnavailableError(*failure_of(self.error))

@@ -8,12 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from tests.core.plans import plan_of, window
+from tests.harness.records import failure_of
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.policy_spec import WhenStoreUnavailable
 from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, ServiceSnapshot
-from webhook.errors import NoStoreAnswerError, StoreUnavailableError
+from webhook.errors import NoStoreAnswerError, StoreFault, StoreUnavailableError
 from webhook.fallback import BookingCause, FallbackReports, ReconcilerTiming, StoreFallback
 
 SECOND_US = 1_000_000
@@ -56,19 +57,19 @@ class SwitchableStore(MemoryStore):
 
     def _check(self) -> None:
         if self.failure:
-            raise NoStoreAnswerError(self.failure, sent=False)
+            raise NoStoreAnswerError(*failure_of(self.failure), sent=False)
 
     async def acquire(self, request: Acquire) -> Receipt:
         self.acquires += 1
         self.on_acquire()
         if self.drops_answers:
             await super().acquire(request)
-            raise NoStoreAnswerError("timeout: no answer within 50 ms", sent=True)
+            raise NoStoreAnswerError("no answer within 50 ms", StoreFault.TIMEOUT, sent=True)
         self._check()
         if self.late is not None:
             receipt = await super().acquire(request)
             self.charged_us = receipt.at_us if receipt.charged else 0
-            raise NoStoreAnswerError("timeout: no answer within 50 ms", sent=True, charged_us=self.late)
+            raise NoStoreAnswerError("no answer within 50 ms", StoreFault.TIMEOUT, sent=True, charged_us=self.late)
         return await super().acquire(request)
 
     def answer_late(self) -> None:

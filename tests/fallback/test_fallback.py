@@ -12,7 +12,7 @@ from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import BreakerPlan, QuotaEventPlan
 from webhook.core.policy_spec import Mode, WhenStoreUnavailable
 from webhook.core.quota import Acquire, Booking, CounterPlan, DeniedBy, PoolPlan, ServiceSnapshot
-from webhook.errors import StoreUnavailableError
+from webhook.errors import StoreFault, StoreUnavailableError
 from webhook.fallback import BookingCause, backlog, pending_refunds
 
 
@@ -617,7 +617,7 @@ async def test_broken_record_does_not_delay_other_services(simulation: Simulatio
 
     async def fails(plan: CounterPlan, bookings: Sequence[Booking]) -> int:
         if plan is broken:
-            raise StoreUnavailableError("script: WRONGTYPE")
+            raise StoreUnavailableError("WRONGTYPE", StoreFault.SCRIPT)
         return await book(simulation.store, plan, bookings)
 
     simulation.store.book = fails  # type: ignore[method-assign]

@@ -21,7 +21,7 @@ from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.quota import Acquire, DeniedBy
 from webhook.errors import StoreUnavailableError
 from webhook.fallback import FallbackReports, StoreFallback
-from webhook.ports import WatchReports
+from webhook.ports import StoreReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -35,7 +35,7 @@ _numbers = iter(range(10**9))
 
 @asynccontextmanager
 async def store_on(server: RedisServer, clock: HandClock | None = None) -> AsyncIterator[RedisStore]:
-    reports, time_us = WatchReports(int, str, str), None if clock is None else clock.now_us
+    reports, time_us = StoreReports(int, str, str), None if clock is None else clock.now_us
     link = open_transport(server.url)
     store = RedisStore(link, "test", clock or SystemClock(), reports, deadline_seconds=30, time_us=time_us)
     try:

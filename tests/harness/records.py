@@ -14,6 +14,7 @@ from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Match, Policy, Service
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import DeniedBy, Holder, Receipt, ServiceSnapshot, Use
+from webhook.errors import StoreFailure, StoreFault
 from webhook.ports import Caller, Review
 
 CALLER = Caller("apiserver", "prod-eu-1", "issuer", "subject", "CN=kube-apiserver", 1_800_003_600, 1_801_000_000)
@@ -81,6 +82,12 @@ def review(
     """Return a review; `stages` are names and ends in nanoseconds."""
     names, ends_ns = tuple(name for name, _ in stages), tuple(end for _, end in stages)
     return Review(decision, CALLER, AT_NS, duration_ns, names, ends_ns, **more)
+
+
+def failure_of(text: str) -> StoreFailure:
+    """Return the failure of the store that is shown as this text, such as `timeout: no answer`."""
+    word, _, rest = text.partition(": ")
+    return StoreFailure(rest, StoreFault(word)) if word in set(StoreFault) else StoreFailure(text)
 
 
 def policy(*services: str, policy_hash: str = "0123456789abcdef") -> LoadedPolicy:

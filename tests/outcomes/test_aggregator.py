@@ -22,7 +22,7 @@ from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.outcomes import SLOT_US, BadOutcomesError, Pushed
 from webhook.core.quota import CounterPlan
-from webhook.errors import NoPolicyError, StoreUnavailableError
+from webhook.errors import NoPolicyError, StoreFault, StoreUnavailableError
 from webhook.observers import Observers
 from webhook.outcomes import endpoint
 from webhook.outcomes.aggregator import OutcomeAggregator, OutcomeReports
@@ -73,7 +73,7 @@ class RecordingStore(MemoryStore):
         self.received.append((plan.service, list(outcomes)))
         await self.free.wait()
         if self.is_away:
-            raise StoreUnavailableError("timeout: no answer")
+            raise StoreUnavailableError("no answer", StoreFault.TIMEOUT)
         return await super().record_outcomes(plan, outcomes)
 
 

@@ -18,7 +18,7 @@ from webhook.core.breaker import BreakerView, Forcing, QuotaEventPlan, State, Tr
 from webhook.core.breaker.outcome_types import Outcomes, Start
 from webhook.core.quota import Acquire, CounterPlan
 from webhook.errors import StoreUnavailableError
-from webhook.ports import WatchReports
+from webhook.ports import StoreReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -41,7 +41,7 @@ EXPIRED = BreakerView(State.OPEN, 1, 1, 2, "tripped", tripped_at_us=1, tripped_b
 @asynccontextmanager
 async def store_on(server: RedisServer) -> AsyncIterator[RedisStore]:
     """Open a store with a breaker that waits for its probe, and another that is due for one."""
-    reports = WatchReports(int, str, str)
+    reports = StoreReports(int, str, str)
     store = RedisStore(open_transport(server.url), "test", SystemClock(), reports, deadline_seconds=30)
     try:
         for plan in (PLAN, IDLE):

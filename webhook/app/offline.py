@@ -12,9 +12,10 @@ from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.policy.model import LoadedPolicy
+from webhook.errors import StoreFailure
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
-from webhook.ports import WatchReports
+from webhook.ports import StoreReports
 from webhook.replay.engine import Replay
 from webhook.replay.environment import load_replay_policy
 from webhook.settings import MEMORY
@@ -73,11 +74,11 @@ def _redis(url: str, clock: VirtualClock) -> "RedisStore":
         redis_store.open_transport(url),
         f"replay-{secrets.token_hex(4)}",
         clock,
-        WatchReports(_nothing, _nothing, _nothing),
+        StoreReports(_nothing, _nothing, _nothing),
         deadline_seconds=_STORE_SECONDS,
         time_us=clock.now_us,
     )
 
 
-def _nothing(*_: str) -> None:
+def _nothing(*_: StoreFailure) -> None:
     """Ignore a report: the command shows the error itself."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from webhook.core.reporting.record_codec import EncodedRecord
 from webhook.decisions.policy_documents import PolicyDocuments
-from webhook.errors import StoreUnavailableError
+from webhook.errors import StoreFailure, StoreFault, StoreUnavailableError
 from webhook.ports import SharedDecisions, WatchReports
 from webhook.support.backoff import Backoff
 from webhook.support.condition import Condition
@@ -33,7 +33,11 @@ class DecisionWriter:
         self._written = self._dropped = 0
         self._stored: dict[str, float] = {}
         """When each policy document was stored, by the loop's clock."""
-        self._failure = Condition(reports.on_trouble, reports.on_over, key=_word)
+        self._failure = Condition[StoreFailure](
+            lambda failure: reports.on_trouble(str(failure)),
+            lambda failure: reports.on_over(str(failure)),
+            key=lambda failure: failure.fault,
+        )
         self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         self.error = ""
         """Why nothing is written now; a missing right stays the reason until a record is written."""
@@ -76,7 +80,7 @@ class DecisionWriter:
                     await asyncio.sleep(pause_seconds)
         except StoreUnavailableError as error:
             self.error = str(error)
-            self._failure.enter(self.error)
+            self._failure.enter(error.failure)
             return False
         self.error = ""
         self._failure.leave()
@@ -89,7 +93,7 @@ class DecisionWriter:
         try:
             await self._shared.append([record.shared for record in batch])
         except StoreUnavailableError as error:
-            self._is_forbidden = _word(str(error)) == "authentication"
+            self._is_forbidden = error.failure.fault is StoreFault.AUTHENTICATION
             if self._is_forbidden:  # later attempts fail, too
                 self._drop_all()
             raise
@@ -110,7 +114,3 @@ class DecisionWriter:
                 await self._shared.keep_policy(policy_hash, document)
                 self._stored[policy_hash] = now
         self._stored = {name: at for name, at in self._stored.items() if self._documents.get(name) is not None}
-
-
-def _word(reason: str) -> str:
-    return reason.partition(":")[0]

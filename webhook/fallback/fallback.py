@@ -221,7 +221,7 @@ class StoreFallback:
         try:
             known = request.resize_from is None and await self._inner.knows(request)
         except StoreUnavailableError as error:
-            raise NoStoreAnswerError(str(error), sent=False) from error  # a query: it charges nothing later
+            raise NoStoreAnswerError(*error.failure, sent=False) from error  # a query: it charges nothing later
         # During the query a loss may have been noticed.
         if not known:
             return self._if_in_backlog(request)

@@ -45,7 +45,7 @@ class OutageAdmission:
             moves = self._breakers.take_moves()
             return Receipt(self._store.now_us(), DeniedBy.BREAKER, breaker=decision.view, transitions=moves, local=True)
         if not plan.limits or plan.when_unavailable is not WhenStoreUnavailable.LOCAL:
-            raise StoreUnavailableError(str(error)) from error
+            raise StoreUnavailableError(*error.failure) from error
         receipt = self._share.acquire(request, now_us)
         if receipt.refused is None:
             self.book_later(request, now_us)

@@ -14,10 +14,10 @@ from webhook.core.installation.objects import Json, ObjectReference
 from webhook.core.installation.plan import NAMESPACE
 from webhook.core.installation.record import RECORD, SCHEDULER, InstallationRecord
 from webhook.core.placement import SERVICE_LABEL
-from webhook.errors import GateError, StoreUnavailableError, UserError
+from webhook.errors import GateError, StoreFailure, StoreUnavailableError, UserError
 from webhook.operations.installer import InstallProgress
 from webhook.operations.shipped_manifests import manifest_files
-from webhook.ports import GateClient, WatchReports
+from webhook.ports import GateClient, StoreReports
 from webhook.ports.store_url import StoreFiles
 from webhook.support.kubeconfig import Kubeconfig
 from webhook.support.redaction import masked
@@ -37,7 +37,7 @@ async def delete_keys(url: str, cluster: str, password: Path | None) -> int:
         redis_store.open_transport(url, StoreFiles(password_file=password)),
         cluster,
         SystemClock(),
-        WatchReports(_nothing, _nothing, _nothing),
+        StoreReports(_nothing, _nothing, _nothing),
         deadline_seconds=_SECONDS,
     )
     try:
@@ -50,7 +50,7 @@ async def delete_keys(url: str, cluster: str, password: Path | None) -> int:
         await store.close()
 
 
-def _nothing(*_: str) -> None:
+def _nothing(*_: StoreFailure) -> None:
     """Ignore a report: the command shows the error itself."""
 
 

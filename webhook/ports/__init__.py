@@ -13,7 +13,7 @@ from webhook.ports.callers import (
     TokenRevocations,
 )
 from webhook.ports.decisions import SharedDecisions, SharedPage, SharedRecord
-from webhook.ports.observers import Observer, PartialObserver, Review, WatchReports
+from webhook.ports.observers import Observer, PartialObserver, Review, StoreReports, WatchReports
 from webhook.ports.pods import (
     Continuity,
     ControllerClient,
@@ -71,6 +71,7 @@ __all__ = [
     "SharedPage",
     "SharedRecord",
     "SharedStore",
+    "StoreReports",
     "TokenKey",
     "TokenKeys",
     "TokenRevocations",

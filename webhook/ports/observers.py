@@ -12,6 +12,7 @@ from webhook.core.breaker import Transition
 from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
+from webhook.errors import StoreFailure
 from webhook.ports.callers import Caller
 from webhook.ports.traces import ReviewTrace, TimedCall
 
@@ -130,8 +131,17 @@ class WatchReports:
     on_contact: Callable[[], None]
     on_trouble: Callable[[str], None]
     on_over: Callable[[str], None]
-    on_single: Callable[[str], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReports:
+    """Callbacks for the health of the store, as those of a watch."""
+
+    on_contact: Callable[[], None]
+    on_trouble: Callable[[StoreFailure], None]
+    on_over: Callable[[StoreFailure], None]
+    on_single: Callable[[StoreFailure], None] | None = None
     """Receives failures of single calls while the others succeed, whose end is not reported; None: `on_trouble`."""
 
-    def report_single(self, reason: str) -> None:
-        (self.on_single or self.on_trouble)(reason)
+    def report_single(self, failure: StoreFailure) -> None:
+        (self.on_single or self.on_trouble)(failure)

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from webhook.core.admission.decision import Half
 from webhook.core.admission.review import Request
+from webhook.errors import StoreFailure
 
 
 class TraceParent(StrEnum):
@@ -56,7 +57,7 @@ class TimedCall(Struct, frozen=True, gc=False):
     name: str
     started_ns: int
     ended_ns: int
-    error: str = ""
+    failure: StoreFailure | None = None
     server: str = ""
     shared_by: int = 0
 
@@ -74,14 +75,14 @@ class TimedCalls:
         started_ns: int,
         ended_ns: int | None = None,
         *,
-        error: str = "",
+        failure: StoreFailure | None = None,
         server: str = "",
         shared_by: int = 0,
     ) -> None:
         """Add a call that has ended, by default now."""
         origin_ns = self._review_started_ns
         ended_ns = perf_counter_ns() if ended_ns is None else ended_ns
-        self.calls.append(TimedCall(name, started_ns - origin_ns, ended_ns - origin_ns, error, server, shared_by))
+        self.calls.append(TimedCall(name, started_ns - origin_ns, ended_ns - origin_ns, failure, server, shared_by))
 
 
 STORE = "store acquire"

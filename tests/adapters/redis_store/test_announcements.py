@@ -21,7 +21,7 @@ from webhook.adapters.redis_store import RedisStore, announcements, open_transpo
 from webhook.adapters.redis_store.codec import packed_view
 from webhook.core.breaker import BreakerView, Forcing, State
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy
-from webhook.ports import Clock, WatchReports
+from webhook.ports import Clock, StoreReports
 from webhook.ports.store_url import StoreFiles
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -46,9 +46,11 @@ class Replica:
             open_transport(url, files),
             "test",
             clock or SystemClock(),
-            WatchReports(int, str, str),
+            StoreReports(int, str, str),
             deadline_seconds=30,
-            announcement_reports=WatchReports(int, self.troubles.append, self.over.append),
+            announcement_reports=StoreReports(
+                int, lambda failure: self.troubles.append(str(failure)), lambda failure: self.over.append(str(failure))
+            ),
         )
 
     def breaker_state(self, plan: CounterPlan = PLAN) -> State | None:
@@ -380,7 +382,7 @@ async def test_replay_publishes_no_announcement(redis_server: RedisServer) -> No
         clock = HandClock()
         options: dict[str, Any] = {"time_us": clock.now_us}
         replay = RedisStore(
-            open_transport(redis_server.url), "test", clock, WatchReports(int, str, str), deadline_seconds=30, **options
+            open_transport(redis_server.url), "test", clock, StoreReports(int, str, str), deadline_seconds=30, **options
         )
         await force_open(replay)
         await replay.close()

@@ -15,7 +15,7 @@ from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.redis_store.store import RedisStore
 from webhook.adapters.redis_store.transport.stream import RespStream
 from webhook.core.quota import Acquire
-from webhook.ports import WatchReports
+from webhook.ports import StoreReports
 
 START_US = 1_700_000_000_000_000
 PLAN = plan_of(window(60, pods=9), breaker=BREAKER)
@@ -72,7 +72,7 @@ async def learned(answers: Sequence[tuple[Any, ...]], *, skips_repeated: bool) -
     """Return what a store knows after these answers."""
     losses: list[int] = []
     transport, clock = CannedTransport(), VirtualClock(START_US)
-    reports = WatchReports(lambda: None, lambda _: None, lambda _: None)
+    reports = StoreReports(lambda: None, lambda _: None, lambda _: None)
     store = RedisStore(transport, "test", clock, reports, deadline_seconds=30)
     store.on_loss = lambda: losses.append(1)
     for number, (plan, at_us, view, charged, peek, born_us) in enumerate(answers):

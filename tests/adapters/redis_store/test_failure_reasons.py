@@ -22,7 +22,7 @@ from webhook.adapters.redis_store import RedisStore, error_classes, open_transpo
 from webhook.adapters.redis_store.transport.connect import all_failed
 from webhook.core.quota import Acquire, CounterPlan
 from webhook.errors import StoreUnavailableError
-from webhook.ports import WatchReports
+from webhook.ports import StoreReports
 from webhook.ports.store_url import StoreFiles
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -37,7 +37,7 @@ class Probe:
 
     def __init__(self, url: str, files: StoreFiles = NO_FILES, deadline_seconds: float = 5.0) -> None:
         self.reasons: list[str] = []
-        reports = WatchReports(int, self.reasons.append, str)
+        reports = StoreReports(int, lambda failure: self.reasons.append(str(failure)), str)
         transport = open_transport(url, files)
         self.store = RedisStore(transport, "test", SystemClock(), reports, deadline_seconds=deadline_seconds)
 
@@ -298,4 +298,4 @@ async def test_node_of_a_cluster_as_one_server_is_a_failover(redis_cluster: Redi
     ],
 )
 def test_several_attempts_have_one_reason(errors: list[Exception], word: str) -> None:
-    assert error_classes.word(error_classes.described(all_failed("no server answers", errors))) == word
+    assert error_classes.described(all_failed("no server answers", errors)).fault == word

@@ -32,7 +32,7 @@ from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
 from webhook.errors import StoreUnavailableError
 from webhook.fallback import FallbackReports, StoreFallback
 from webhook.fallback.breaker_ticker import LATE_US
-from webhook.ports import WatchReports
+from webhook.ports import StoreReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -82,7 +82,7 @@ class Replica:
     def __post_init__(self) -> None:
         clock = SystemClock()
         transport = open_transport(self.link.url)
-        quiet = WatchReports(_nothing, _nothing, _nothing)
+        quiet = StoreReports(_nothing, _nothing, _nothing)
         self.store = RedisStore(transport, "test", clock, quiet, deadline_seconds=DEADLINE_SECONDS, late_us=LATE_US)
         reports = FallbackReports(_nothing, _nothing, _nothing, _nothing, _nothing)
         self.guard = StoreFallback(

@@ -12,7 +12,7 @@ from webhook.adapters.redis_store.lane import Lane
 from webhook.adapters.redis_store.operations import ScriptOperation
 from webhook.adapters.redis_store.plans import PlanCache
 from webhook.errors import NoStoreAnswerError
-from webhook.ports import WatchReports
+from webhook.ports import StoreReports
 
 PLAN = PlanCache("test").of(plan_of(window(60, pods=100)))
 
@@ -26,8 +26,10 @@ class Server:
         self.answers: list[asyncio.Future[Any]] = []
         self.left: list[tuple[str, Any]] = []
         self.probes: list[asyncio.Future[None]] = []
-        self.reports = WatchReports(
-            lambda: None, self.messages.append, lambda text: self.messages.append(f"over: {text}")
+        self.reports = StoreReports(
+            lambda: None,
+            lambda failure: self.messages.append(str(failure)),
+            lambda text: self.messages.append(f"over: {text}"),
         )
 
     async def run(self, operations: Sequence[ScriptOperation]) -> Sequence[Any]:

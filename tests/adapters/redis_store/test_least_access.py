@@ -20,7 +20,7 @@ from webhook.adapters.redis_store.transport.script import TEXT
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.quota import Acquire, CounterPlan, PoolPlan, Receipt, Sighting
 from webhook.errors import StoreUnavailableError
-from webhook.ports import WatchReports
+from webhook.ports import StoreReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -59,7 +59,7 @@ async def store_of(
 
 @asynccontextmanager
 async def store_at(url: str, clock: HandClock | None) -> AsyncIterator[RedisStore]:
-    reports = WatchReports(int, str, str)
+    reports = StoreReports(int, str, str)
     timed: dict[str, Any] = {"time_us": clock.now_us} if clock else {}
     store = RedisStore(open_transport(url), "test", clock or SystemClock(), reports, deadline_seconds=30, **timed)
     try:
@@ -228,7 +228,13 @@ async def test_missing_right_of_queues_fails_their_operations_only(server: Redis
     server.cli("FLUSHALL")
     server.cli("ACL", "SETUSER", "podgate", right.replace("+", "-"))
     link = open_transport(f"redis://podgate:serving@127.0.0.1:{server.port}/0")
-    store = RedisStore(link, "test", SystemClock(), WatchReports(int, troubles.append, str), deadline_seconds=30)
+    store = RedisStore(
+        link,
+        "test",
+        SystemClock(),
+        StoreReports(int, lambda failure: troubles.append(str(failure)), str),
+        deadline_seconds=30,
+    )
     plan, failing = PLANS[0], store.queue.count if right == "+zcard" else store.queue.waiting
     await store.acquire(Acquire(plan, "x", "first", {"pods": 1}, "x"))
     try:
@@ -255,7 +261,13 @@ async def test_missing_right_to_identify_the_server_is_reported_once_and_countin
     server.cli("FLUSHALL")
     server.cli("ACL", "SETUSER", "podgate", "-info")
     link = open_transport(f"redis://podgate:serving@127.0.0.1:{server.port}/0")
-    store = RedisStore(link, "test", SystemClock(), WatchReports(int, troubles.append, str), deadline_seconds=30)
+    store = RedisStore(
+        link,
+        "test",
+        SystemClock(),
+        StoreReports(int, lambda failure: troubles.append(str(failure)), str),
+        deadline_seconds=30,
+    )
     try:
         for uid in "ab":
             assert (await store.acquire(Acquire(PLANS[0], "x", uid, {"pods": 1}, "x"))).charged

@@ -28,7 +28,7 @@ from webhook.core.quota import Acquire
 from webhook.errors import StoreUnavailableError
 from webhook.fallback import FallbackReports, StoreFallback
 from webhook.fallback.breaker_ticker import LATE_US
-from webhook.ports import WatchReports
+from webhook.ports import StoreReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -72,7 +72,7 @@ class Replica:
 
     async def __aenter__(self) -> Self:
         clock = SystemClock()
-        quiet = WatchReports(int, str, str)
+        quiet = StoreReports(int, str, str)
         link = open_transport(self.url)
         self.store = RedisStore(link, "test", clock, quiet, deadline_seconds=DEADLINE_SECONDS, late_us=LATE_US)
         reports = FallbackReports(_nothing, _nothing, _nothing, _nothing, lambda: self.lost.append(None))

@@ -25,7 +25,7 @@ from webhook.core.breaker.plans import ErrorRatePlan
 from webhook.core.quota import Acquire
 from webhook.errors import StoreUnavailableError
 from webhook.fallback import FallbackReports, StoreFallback
-from webhook.ports import WatchReports
+from webhook.ports import StoreReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -91,7 +91,7 @@ class Replica:
         self.network = network
 
     async def __aenter__(self) -> Self:
-        clock, quiet = SystemClock(), WatchReports(int, str, str)
+        clock, quiet = SystemClock(), StoreReports(int, str, str)
         link = open_transport(f"redis://127.0.0.1:{self.network.port}")
         self.store = RedisStore(link, "test", clock, quiet, deadline_seconds=5, late_us=LATE_US)
         reports = FallbackReports(lambda *_: None, lambda *_: None, lambda: None, lambda _: None, lambda: None)

@@ -16,7 +16,7 @@ from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.quota import Acquire, CounterPlan, PoolPlan
 from webhook.errors import StoreUnavailableError
-from webhook.ports import WatchReports
+from webhook.ports import StoreReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -55,7 +55,7 @@ async def until_settled_count(to: Replica, by: Replica, count: int, plan: Counte
 
 @asynccontextmanager
 async def replica_on(url: str, *, admits: bool = True) -> AsyncIterator[Replica]:
-    reports = WatchReports(int, str, str)
+    reports = StoreReports(int, str, str)
     replica = Replica(RedisStore(open_transport(url), "test", SystemClock(), reports, deadline_seconds=30))
     replica.store.on_loss = lambda: replica.losses.append(None)
     replica.store.on_missed = lambda plan: replica.missed.add(plan.tag)

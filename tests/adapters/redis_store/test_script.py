@@ -15,7 +15,7 @@ from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.adapters.redis_store.transport.script import TEXT, Script
 from webhook.core.quota import Acquire, DeniedBy
 from webhook.errors import StoreUnavailableError
-from webhook.ports import WatchReports
+from webhook.ports import StoreReports
 from webhook.ports.store_url import StoreFiles
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -37,7 +37,7 @@ def without(*modules: str) -> str:
 @asynccontextmanager
 async def store_with(server: RedisServer, text: str, clock: HandClock | None = None) -> AsyncIterator[RedisStore]:
     transport = open_transport(server.url, StoreFiles(), Script(text))
-    reports, time_us = WatchReports(int, str, str), clock.now_us if clock else None
+    reports, time_us = StoreReports(int, str, str), clock.now_us if clock else None
     store = RedisStore(transport, "test", clock or SystemClock(), reports, deadline_seconds=30, time_us=time_us)
     try:
         yield store

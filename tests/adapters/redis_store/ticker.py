@@ -12,14 +12,14 @@ from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisServer
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
-from webhook.ports import WatchReports
+from webhook.ports import StoreReports
 
 SERVICES = [plan_of(window(60, pods=9), breaker=BREAKER, service=f"s{n}", tag=f"s{n}") for n in range(250)]
 
 
 @asynccontextmanager
 async def store_at(url: str, clock: HandClock | None = None, cluster: str = "test") -> AsyncIterator[RedisStore]:
-    reports = WatchReports(int, str, str)
+    reports = StoreReports(int, str, str)
     timed: dict[str, Any] = {"time_us": clock.now_us} if clock else {}
     store = RedisStore(
         open_transport(url), cluster, clock or SystemClock(), reports, deadline_seconds=30, late_us=LATE_US, **timed

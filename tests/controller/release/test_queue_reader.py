@@ -8,7 +8,7 @@ from tests.controller.release.queue_simulation import WEB, QueueSimulation
 from webhook.core.kubernetes.timestamps import microseconds
 from webhook.core.quota import Acquire, Receipt
 from webhook.core.reporting.queue_document import WaitCause, by_class, ordinal
-from webhook.errors import StoreUnavailableError
+from webhook.errors import StoreFault, StoreUnavailableError
 
 HEAD = "pools: [{name: shared, windows: [{window: 64s, hard: {pods: 2}}], whenExceeded: Queue}]"
 EACH = "  pool: shared\n  quota: {whenExceeded: Queue, queue: {maxWait: 1h}}\n"
@@ -41,7 +41,7 @@ async def test_no_limit_is_named_while_the_store_gives_no_answer(monkeypatch: py
     simulation = QueueSimulation(f"- name: web\n  match: {{namespaces: [shop]}}\n  quota: {quota}\n")
 
     async def away(_: Acquire) -> Receipt:
-        raise StoreUnavailableError("timeout: no answer")
+        raise StoreUnavailableError("no answer", StoreFault.TIMEOUT)
 
     monkeypatch.setattr(simulation.store, "acquire", away)
     await simulation.create("a")

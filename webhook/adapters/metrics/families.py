@@ -13,7 +13,6 @@ REASONS_MAX = 100
 SUCCESS, FAILURE = "success", "failure"
 """Results of loading a document, a file or keys."""
 
-STORE_TROUBLES = ("timeout", "unreachable", "readonly", "full", "authentication", "failover", "script", "other")
 """First words of store failure reasons."""
 
 EVENT_RESULTS = ("written", "known", "dropped", "failed")

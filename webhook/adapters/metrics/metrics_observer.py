@@ -28,6 +28,7 @@ from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.policy_spec import WhenOpen
 from webhook.core.quota import ServiceSnapshot
 from webhook.core.reporting.status_parts import Guarded
+from webhook.errors import StoreFailure
 from webhook.ports import PartialObserver, Review
 from webhook.support.process_memory import paused, put_off
 
@@ -159,9 +160,9 @@ class Metrics(PartialObserver):
     def webhooks_outdated(self, outdated: Sequence[str]) -> None:
         self.webhooks.outdated(outdated)
 
-    def store_failed(self, reason: str) -> None:
-        """Count a store failure; `reason` begins with a word of `families.STORE_TROUBLES`."""
-        self._store.failed(reason)
+    def store_failed(self, failure: StoreFailure) -> None:
+        """Count a store failure by its class."""
+        self._store.failed(failure)
 
     def store_stands(self, *, up: bool) -> None:
         """Set whether the store responds."""

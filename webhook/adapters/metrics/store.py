@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 
 from webhook.adapters.metrics import families
-from webhook.adapters.metrics.accumulators import OTHER, Row, Totals
+from webhook.adapters.metrics.accumulators import Row, Totals
 from webhook.adapters.metrics.families import Family
+from webhook.errors import StoreFailure, StoreFault
 
 
 class StoreMetrics:
@@ -12,7 +13,7 @@ class StoreMetrics:
 
     def __init__(self) -> None:
         # From 0 on, so that the first one is an increase.
-        self._failures = Totals(families.STORE_FAILURES, *((word,) for word in families.STORE_TROUBLES))
+        self._failures = Totals(families.STORE_FAILURES, *((fault.value,) for fault in StoreFault))
         self._losses = Totals(families.STORE_LOSSES, ())
         self._dropped = Totals(families.BOOKINGS_DROPPED, ())
         self._booked = Totals(families.BOOKED)
@@ -21,10 +22,9 @@ class StoreMetrics:
         self._up = True
         self._rules: dict[tuple[str, str], float] = {}
 
-    def failed(self, reason: str) -> None:
-        """Count a failure by the first word of its reason."""
-        word = reason.partition(":")[0]
-        self._failures.add(word if word in families.STORE_TROUBLES else OTHER)
+    def failed(self, failure: StoreFailure) -> None:
+        """Count a failure by its class."""
+        self._failures.add((failure.fault or StoreFault.OTHER).value)
 
     def stands(self, *, up: bool) -> None:
         """Set whether the store responds."""

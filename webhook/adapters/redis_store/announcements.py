@@ -14,7 +14,8 @@ from webhook.adapters.redis_store import codec, error_classes
 from webhook.adapters.redis_store.transport.connect import Dial
 from webhook.adapters.redis_store.transport.stream import RespStream
 from webhook.core.breaker import BreakerView
-from webhook.ports import WatchReports
+from webhook.errors import StoreFailure, StoreFault
+from webhook.ports import StoreReports
 from webhook.support.backoff import Backoff
 from webhook.support.condition import Condition
 
@@ -38,7 +39,7 @@ class Announcement(NamedTuple):
 class AnnouncementListener:
     """Subscribes to one channel while `follow` runs; `learn` receives the fields of each announcement.
 
-    Two conditions are reported: a failed connection, and an announcement that cannot be read (`script: ...`).
+    Two conditions are reported: a failed connection, and an announcement that cannot be read (`StoreFault.SCRIPT`).
     """
 
     def __init__(
@@ -46,13 +47,13 @@ class AnnouncementListener:
         dial: Dial,
         channel: str,
         learn: Callable[[tuple[str, str], BreakerView, int], None],
-        reports: WatchReports,
+        reports: StoreReports,
     ) -> None:
         self._dial = dial
         self._subscribe = "SUBSCRIBE", channel
         self._learn = learn
-        self._disconnected = Condition(reports.on_trouble, reports.on_over, key=error_classes.word)
-        self._unreadable = Condition(reports.on_trouble, reports.on_over, key=error_classes.word)
+        self._disconnected = Condition(reports.on_trouble, reports.on_over, key=error_classes.fault_of)
+        self._unreadable = Condition(reports.on_trouble, reports.on_over, key=error_classes.fault_of)
         self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         self._must_reconnect = False
 
@@ -103,7 +104,8 @@ class AnnouncementListener:
             try:
                 announcement = read(content)
             except (msgspec.MsgspecError, ValueError, TypeError, KeyError) as error:
-                self._unreadable.enter(f"{error_classes.SCRIPT}: an announcement cannot be read: {error!r}")
+                text = f"an announcement cannot be read: {error!r}"
+                self._unreadable.enter(StoreFailure(text, StoreFault.SCRIPT))
             else:
                 self._unreadable.leave()
                 self._learn(*announcement)

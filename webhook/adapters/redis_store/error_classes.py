@@ -1,4 +1,4 @@
-"""Classes of Redis errors: a fixed word, and the error's own text, as in `full: command not allowed when ...`."""
+"""Classes of Redis errors, each beside the error's own text."""
 
 import re
 from collections.abc import Awaitable
@@ -22,43 +22,34 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from webhook.errors import StoreUnavailableError
+from webhook.errors import StoreFailure, StoreFault, StoreUnavailableError
 
 _T = TypeVar("_T")
 
-TIMEOUT = "timeout"
-UNREACHABLE = "unreachable"
-READONLY = "readonly"
-FULL = "full"
-AUTHENTICATION = "authentication"
-FAILOVER = "failover"
-SCRIPT = "script"
-OTHER = "other"
-
 # In this order: the first matching class gives the word, and the library's classes derive from each other.
-_BY_CLASS: tuple[tuple[str, tuple[type[Exception], ...]], ...] = (
+_BY_CLASS: tuple[tuple[StoreFault, tuple[type[Exception], ...]], ...] = (
     (
-        AUTHENTICATION,
+        StoreFault.AUTHENTICATION,
         (AuthenticationError, AuthenticationWrongNumberOfArgsError, NoPermissionError, ExternalAuthProviderError),
     ),
     # Redirections, too: the slot is on another node, and a URL of one server does not follow.
-    (FAILOVER, (BusyLoadingError, MasterDownError, ClusterDownError, ClusterError, TryAgainError, AskError)),
-    (READONLY, (ReadOnlyError,)),
-    (FULL, (OutOfMemoryError,)),
-    (TIMEOUT, (RedisTimeoutError, TimeoutError)),
-    (UNREACHABLE, (RedisConnectionError, OSError)),
+    (StoreFault.FAILOVER, (BusyLoadingError, MasterDownError, ClusterDownError, ClusterError, TryAgainError, AskError)),
+    (StoreFault.READONLY, (ReadOnlyError,)),
+    (StoreFault.FULL, (OutOfMemoryError,)),
+    (StoreFault.TIMEOUT, (RedisTimeoutError, TimeoutError)),
+    (StoreFault.UNREACHABLE, (RedisConnectionError, OSError)),
 )
 # Errors of one command in a script that concern the whole server; any other is that operation's own.
 _BY_CODE = {
-    "READONLY": READONLY,
-    "OOM": FULL,
-    "NOPERM": AUTHENTICATION,
-    "LOADING": FAILOVER,
-    "MASTERDOWN": FAILOVER,
-    "CLUSTERDOWN": FAILOVER,
-    "NOREPLICAS": READONLY,
-    "MISCONF": READONLY,
-    "BUSY": TIMEOUT,
+    "READONLY": StoreFault.READONLY,
+    "OOM": StoreFault.FULL,
+    "NOPERM": StoreFault.AUTHENTICATION,
+    "LOADING": StoreFault.FAILOVER,
+    "MASTERDOWN": StoreFault.FAILOVER,
+    "CLUSTERDOWN": StoreFault.FAILOVER,
+    "NOREPLICAS": StoreFault.READONLY,
+    "MISCONF": StoreFault.READONLY,
+    "BUSY": StoreFault.TIMEOUT,
 }
 # A command in a script that the user may not run has no code: Redis 6.2 says the one, its successors the other. It may
 # concern this operation alone, as the commands of queues do.
@@ -66,9 +57,9 @@ _FORBIDDEN = re.compile("The user executing the script can't|ACL failure in scri
 _IN_SCRIPT = "@user_script"
 
 
-def word(reason: str) -> str:
-    """Return the word that a reason begins with."""
-    return reason.partition(":")[0]
+def fault_of(failure: StoreFailure) -> StoreFault | None:
+    """Return the class of a failure: a condition stays the same as long as its class does."""
+    return failure.fault
 
 
 def is_of_the_store(error: Exception) -> bool:
@@ -81,33 +72,33 @@ async def translated(call: Awaitable[_T]) -> _T:
     try:
         return await call
     except (RedisError, OSError, TimeoutError) as error:
-        raise StoreUnavailableError(described(error)) from error
+        raise StoreUnavailableError(*described(error)) from error
 
 
-def described(error: Exception) -> str:
-    """Return the word and the text of an error that ended a whole call."""
+def described(error: Exception) -> StoreFailure:
+    """Return the text and the class of an error that ended a whole call."""
     text = str(error) or type(error).__name__
-    for name, classes in _BY_CLASS:
+    for fault, classes in _BY_CLASS:
         if isinstance(error, classes):
-            return f"{name}: {text}"
+            return StoreFailure(text, fault)
     # The library knows no class for these.
-    return f"{_by_code(text) or _by_script(text) or OTHER}: {text}"
+    return StoreFailure(text, _by_code(text) or _by_script(text) or StoreFault.OTHER)
 
 
-def described_result(text: str) -> tuple[bool, str]:
-    """Return whether one operation's error is the whole server's, and its word and text."""
+def described_result(text: str) -> tuple[bool, StoreFailure]:
+    """Return whether one operation's error is the whole server's, and its text and class."""
     found = _by_code(text)
-    return found is not None, f"{found or _by_script(text) or SCRIPT}: {text}"
+    return found is not None, StoreFailure(text, found or _by_script(text) or StoreFault.SCRIPT)
 
 
-def _by_script(text: str) -> str | None:
-    """Return the word of an error that the script met."""
+def _by_script(text: str) -> StoreFault | None:
+    """Return the class of an error that the script met."""
     if _FORBIDDEN.search(text):
-        return AUTHENTICATION
-    return SCRIPT if _IN_SCRIPT in text else None
+        return StoreFault.AUTHENTICATION
+    return StoreFault.SCRIPT if _IN_SCRIPT in text else None
 
 
-def _by_code(text: str) -> str | None:
+def _by_code(text: str) -> StoreFault | None:
     # Redis 6.2 says `@user_script: 12: -OOM command not allowed ...`, its successors `OOM command not allowed ...`.
     words = (part.lstrip("-") for part in text.split()[:4])
     return next((_BY_CODE[part] for part in words if part in _BY_CODE), None)

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 from webhook.adapters.redis_store import codec, error_classes
 from webhook.adapters.redis_store.operations import ScriptOperation
-from webhook.errors import NoStoreAnswerError, StoreUnavailableError
-from webhook.ports import WatchReports
+from webhook.errors import NoStoreAnswerError, StoreFailure, StoreFault, StoreUnavailableError
+from webhook.ports import StoreReports
 from webhook.ports.traces import REDIS, TimedCalls
 from webhook.support.backoff import Backoff
 from webhook.support.condition import Condition
@@ -58,12 +58,12 @@ A plain tuple, because one is made for each acquire.
 class Lane:
     """Operations of one event loop for one node. Those of admissions are urgent; the others share their calls.
 
-    A failure is reported with a reason of `error_classes`: once until its class changes, and once when it is over. A
+    A failure is reported once until its class changes, and once when it is over. A
     failure of a single operation does not take the lane down, and its end is not reported.
     """
 
     def __init__(
-        self, caller: OperationRunner, tag: str, deadline_seconds: float, reports: WatchReports, on_late: OnLate
+        self, caller: OperationRunner, tag: str, deadline_seconds: float, reports: StoreReports, on_late: OnLate
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._caller = caller
@@ -86,11 +86,11 @@ class Lane:
         self._called_ns = self._answered_ns = 0
         """When the last call began, and when the last one that was answered ended, by `perf_counter_ns`."""
         self._late = False
-        self._down = ""
-        """Why the lane is down; "" if it is not."""
+        self._down: StoreFailure | None = None
+        """Why the lane is down; None if it is not."""
         self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
-        self._failure = Condition(reports.on_trouble, reports.on_over, key=error_classes.word)
-        self._reported_at: dict[str, float] = {}
+        self._failure = Condition(reports.on_trouble, reports.on_over, key=error_classes.fault_of)
+        self._reported_at: dict[StoreFailure, float] = {}
 
     def ask(self, operation: ScriptOperation, *, is_patient: bool = False) -> "asyncio.Future[Any]":
         """Ask for the result of an operation, which is urgent unless it `is_patient`.
@@ -102,8 +102,8 @@ class Lane:
             seconds, queue = max(_PATIENT_SECONDS, seconds), self._patient
         future, now = loop.create_future(), loop.time()
         if self._down or self._late:
-            late = f"{error_classes.TIMEOUT}: no answer for {now - self._called_at:.1f} s"
-            future.set_exception(NoStoreAnswerError(self._down or late, sent=False))
+            late = StoreFailure(f"no answer for {now - self._called_at:.1f} s", StoreFault.TIMEOUT)
+            future.set_exception(NoStoreAnswerError(*(self._down or late), sent=False))
             return future
         due = now + seconds
         queue.append((operation, future, due, seconds))
@@ -119,7 +119,7 @@ class Lane:
         """
         future = self._loop.create_future()
         if self._down:
-            future.set_exception(NoStoreAnswerError(self._down, sent=False))
+            future.set_exception(NoStoreAnswerError(*self._down, sent=False))
         else:
             self._first.append((operation, future, math.inf, math.inf))
             self._start()
@@ -131,7 +131,7 @@ class Lane:
             result = await self.ask(operation)
         except NoStoreAnswerError as error:
             if error.sent:
-                timed.add(REDIS, self._called_ns, error=str(error), server=server, shared_by=len(self._called))
+                timed.add(REDIS, self._called_ns, failure=error.failure, server=server, shared_by=len(self._called))
             raise
         # The next call begins only after all operations of this one have continued.
         timed.add(REDIS, self._called_ns, self._answered_ns, server=server, shared_by=len(self._called))
@@ -165,12 +165,12 @@ class Lane:
                 if future.done():
                     continue
                 if due <= now + _CLOCK_SECONDS:
-                    reason = f"{error_classes.TIMEOUT}: no answer within {seconds * 1000:g} ms"
+                    failure = StoreFailure(f"no answer within {seconds * 1000:g} ms", StoreFault.TIMEOUT)
                     sent = queue is self._called
                     charged_us = self._loop.create_future() if sent else None
-                    future.set_exception(NoStoreAnswerError(reason, sent=sent, charged_us=charged_us))
+                    future.set_exception(NoStoreAnswerError(*failure, sent=sent, charged_us=charged_us))
                     self._late = True
-                    self._failure.enter(reason)
+                    self._failure.enter(failure)
                 else:
                     next_due = min(next_due, due)
         if next_due < math.inf:
@@ -201,24 +201,24 @@ class Lane:
             if error_classes.is_of_the_store(error):
                 self._take_down(error_classes.described(error), batch)
             elif isinstance(error, StoreUnavailableError):
-                self._take_down(str(error), batch)
+                self._take_down(error.failure, batch)
             else:
-                self._fail(f"{error_classes.SCRIPT}: {error!r}", batch)
+                self._fail(StoreFailure(repr(error), StoreFault.SCRIPT), batch)
             return
         self._settle(batch, results)
 
     def _settle(self, batch: Sequence[_Waiting], results: Sequence[Any]) -> None:
         """Deliver the results. An error fails only its operation, unless it shows that the whole server fails."""
-        server_failure = ""
+        server_failure: StoreFailure | None = None
         for (operation, future, due, seconds), result in zip(batch, results, strict=True):
             if isinstance(result, str):
-                is_the_servers, reason = error_classes.described_result(result)
+                is_the_servers, failure = error_classes.described_result(result)
                 failed = [(operation, future, due, seconds)]
                 if is_the_servers:
-                    server_failure = reason
-                    _fail_all(failed, reason, sent=True)
+                    server_failure = failure
+                    _fail_all(failed, failure, sent=True)
                 else:
-                    self._fail(reason, failed)
+                    self._fail(failure, failed)
             elif future.done():
                 self._on_late(operation, result)
                 _tell_late(future, codec.charged_us(operation.name, result))
@@ -231,21 +231,21 @@ class Lane:
             self._failure.leave()
             self._reports.on_contact()
 
-    def _fail(self, reason: str, batch: Sequence[_Waiting]) -> None:
+    def _fail(self, failure: StoreFailure, batch: Sequence[_Waiting]) -> None:
         """Fail only these operations."""
-        _fail_all(batch, reason, sent=True)
+        _fail_all(batch, failure, sent=True)
         now = self._loop.time()
-        self._reported_at = {text: at for text, at in self._reported_at.items() if now - at < _SAME_AGAIN_SECONDS}
-        if reason not in self._reported_at:
-            self._reported_at[reason] = now
-            self._reports.report_single(reason)
+        self._reported_at = {one: at for one, at in self._reported_at.items() if now - at < _SAME_AGAIN_SECONDS}
+        if failure not in self._reported_at:
+            self._reported_at[failure] = now
+            self._reports.report_single(failure)
 
-    def _take_down(self, reason: str, batch: Sequence[_Waiting]) -> None:
+    def _take_down(self, failure: StoreFailure, batch: Sequence[_Waiting]) -> None:
         """Fail all operations, and new ones until a probe succeeds."""
-        self._down = reason
-        self._failure.enter(reason)
-        _fail_all(batch, reason, sent=True)
-        _fail_all((*self._first, *self._urgent, *self._patient), reason, sent=False)
+        self._down = failure
+        self._failure.enter(failure)
+        _fail_all(batch, failure, sent=True)
+        _fail_all((*self._first, *self._urgent, *self._patient), failure, sent=False)
         for queue in (self._first, self._urgent, self._patient):
             queue.clear()
         if self._probing is None:
@@ -261,17 +261,17 @@ class Lane:
                     self._down = error_classes.described(error)
                     self._failure.enter(self._down)
                 else:
-                    self._down = ""
+                    self._down = None
         finally:
             self._probing = None
 
 
-def _fail_all(batch: Sequence[_Waiting], reason: str, *, sent: bool) -> None:
+def _fail_all(batch: Sequence[_Waiting], failure: StoreFailure, *, sent: bool) -> None:
     for _, future, _, _ in batch:
         if future.done():
             _tell_late(future, None)
         else:
-            future.set_exception(NoStoreAnswerError(reason, sent=sent))
+            future.set_exception(NoStoreAnswerError(*failure, sent=sent))
 
 
 def _tell_late(future: "asyncio.Future[Any]", charged_us: int | None) -> None:

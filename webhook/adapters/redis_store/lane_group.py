@@ -6,7 +6,7 @@ from typing import Any
 
 from webhook.adapters.redis_store.lane import Lane, OnLate, OperationRunner
 from webhook.adapters.redis_store.operations import ScriptOperation
-from webhook.ports import WatchReports
+from webhook.ports import StoreReports
 from webhook.ports.traces import timed_calls
 
 
@@ -18,7 +18,7 @@ class Lanes:
         name_of: Callable[[str], str],
         caller: OperationRunner,
         deadline_seconds: float,
-        reports: WatchReports,
+        reports: StoreReports,
         on_late: OnLate,
     ) -> None:
         self._name_of = name_of

@@ -36,7 +36,7 @@ from webhook.core.quota import (
     UnseenPod,
 )
 from webhook.core.reporting.status_parts import StoreServer, StoreServers
-from webhook.ports import Clock, WatchReports
+from webhook.ports import Clock, StoreReports
 
 _SECONDS = 1.0
 
@@ -52,7 +52,7 @@ async def server_status(transport: Transport) -> StoreServers:
             saves = {lane: await _save(transport, lane) for lane, info in infos.items() if _append_only(info) is False}
         return StoreServers(_servers(infos, latency_us, saves))
     except (RedisError, OSError, TimeoutError) as error:
-        return StoreServers(error=described(error))
+        return StoreServers(error=str(described(error)))
 
 
 def _servers(infos: Mapping[str, bytes], latency_us: int, saves: Mapping[str, str | None]) -> tuple[StoreServer, ...]:
@@ -115,13 +115,13 @@ class RedisStore:
         transport: Transport,
         cluster: str,
         clock: Clock,
-        reports: WatchReports,
+        reports: StoreReports,
         *,
         deadline_seconds: float,
         late_us: int = 0,
         time_us: Callable[[], int] | None = None,
         on_loss: Callable[[], None] = lambda: None,
-        announcement_reports: WatchReports | None = None,
+        announcement_reports: StoreReports | None = None,
     ) -> None:
         self.on_loss = on_loss
         self.on_missed: Callable[[CounterPlan], None] = lambda _: None

@@ -18,11 +18,11 @@ from webhook.adapters.redis_store.plans import PlanCache, PreparedPlan
 from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.quota import CounterPlan
-from webhook.errors import StoreUnavailableError
-from webhook.ports import WatchReports
+from webhook.errors import StoreFailure, StoreFault, StoreUnavailableError
+from webhook.ports import StoreReports
 from webhook.support.condition import Condition
 
-_AWAY = frozenset({error_classes.UNREACHABLE, error_classes.TIMEOUT, error_classes.FAILOVER})
+_AWAY = frozenset({StoreFault.UNREACHABLE, StoreFault.TIMEOUT, StoreFault.FAILOVER})
 _SERVICES_A_COMPARISON = 100
 """Redis serves no other client meanwhile."""
 
@@ -49,7 +49,7 @@ class RedisTicker:
         breakers: RedisBreakerLedger,
         cache: BreakerCache,
         losses: LossDetector,
-        reports: WatchReports,
+        reports: StoreReports,
         on_missed: Callable[[CounterPlan], None],
     ) -> None:
         self._transport = transport
@@ -65,8 +65,8 @@ class RedisTicker:
         self._unnamed = Condition(
             reports.report_single,
             lambda _: None,
-            on_changed=lambda _, reason: reports.report_single(reason),
-            key=error_classes.word,
+            on_changed=lambda _, failure: reports.report_single(failure),
+            key=error_classes.fault_of,
         )
         """The servers do not report their run_id. If they answer all the same, losses go unnoticed."""
 
@@ -83,7 +83,7 @@ class RedisTicker:
             self._losses.answered(await error_classes.translated(self._transport.run_ids()))
         except StoreUnavailableError as error:
             if not faults:  # otherwise the store is away, which its lanes report
-                self._unnamed.enter(_unnamed(str(error)))
+                self._unnamed.enter(_unnamed(error.failure))
             faults.append(error)
         else:
             self._unnamed.leave()
@@ -177,9 +177,9 @@ class RedisTicker:
             self._losses.seen(planned.keys.home, born_us, now_us, counts_until_us)
 
 
-def _unnamed(reason: str) -> str:
+def _unnamed(failure: StoreFailure) -> StoreFailure:
     """Return what to report of servers that do not tell their run_id; one that is away is known by its next one."""
-    word, _, text = reason.partition(": ")
-    if word in _AWAY:
-        return reason
-    return f"{word}: the server process is not known, so that a loss of data goes unnoticed: {text}"
+    if failure.fault in _AWAY:
+        return failure
+    text = f"the server process is not known, so that a loss of data goes unnoticed: {failure.text}"
+    return StoreFailure(text, failure.fault)

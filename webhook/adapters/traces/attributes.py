@@ -125,5 +125,5 @@ def of_redis_call(call: TimedCall, store: str) -> Attributes:
 
 
 def of_failure(call: TimedCall) -> dict[str, str]:
-    """Return the error's class: the first word of its text, as in `podgate_store_failures_total`."""
-    return {"error.type": call.error.partition(":")[0]} if call.error else {}
+    """Return the class of the failure, as in `podgate_store_failures_total`."""
+    return {"error.type": call.failure.summary} if call.failure is not None else {}

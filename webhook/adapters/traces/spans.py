@@ -129,7 +129,7 @@ class Spans:
                 parent=store if is_redis else stage,
                 kind=SpanKind.CLIENT if is_redis else SpanKind.INTERNAL,
                 attributes=of_redis_call(call, self._store) if is_redis else of_failure(call),
-                status=Status(StatusCode.ERROR, call.error) if call.error else _OK,
+                status=Status(StatusCode.ERROR, str(call.failure)) if call.failure is not None else _OK,
             )
 
     def _add(self, name: str, context: SpanContext, start_ns: int, end_ns: int, **more: Any) -> None:

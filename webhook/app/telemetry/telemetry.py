@@ -15,10 +15,11 @@ from webhook.controller.release.queue_reader import QueueReader
 from webhook.core.policy_spec import OutcomeSource
 from webhook.core.quota import UnseenPod
 from webhook.core.reporting.status import ReplicaAssignment, WatchStatus, WebhooksStatus
+from webhook.errors import StoreFailure
 from webhook.fallback import FallbackReports
 from webhook.observers import TurnObservers
 from webhook.outcomes.aggregator import OutcomeReports
-from webhook.ports import WatchReports
+from webhook.ports import StoreReports, WatchReports
 from webhook.ports.traces import TraceSampler, not_sampled
 from webhook.settings import ProcessSettings, Settings
 from webhook.support.condition import Condition
@@ -173,48 +174,48 @@ class Telemetry:
 
         return WatchReports(lambda: None, on_trouble, on_over)
 
-    def store_reports(self) -> WatchReports:
+    def store_reports(self) -> StoreReports:
         """Return the callbacks for failures of the shared store; each of its servers may fail on its own."""
-        troubles: list[str] = []
+        troubles: list[StoreFailure] = []
 
         def show() -> None:
-            self.store_trouble = "; ".join(dict.fromkeys(troubles))
+            self.store_trouble = "; ".join(dict.fromkeys(map(str, troubles)))
             self.metrics.store_stands(up=not troubles)
 
-        def on_single(reason: str) -> None:
-            self.metrics.store_failed(reason)
+        def on_single(failure: StoreFailure) -> None:
+            self.metrics.store_failed(failure)
             self.logs.said(
-                "error", "store operation failed; applying whenStoreUnavailable or failureMode", reason=reason
+                "error", "store operation failed; applying whenStoreUnavailable or failureMode", reason=str(failure)
             )
 
-        def on_trouble(reason: str) -> None:
-            self.metrics.store_failed(reason)
-            troubles.append(reason)
+        def on_trouble(failure: StoreFailure) -> None:
+            self.metrics.store_failed(failure)
+            troubles.append(failure)
             show()
             self.logs.said(
                 "error",
                 "the store does not respond; applying whenStoreUnavailable or failureMode",
-                reason=reason,
+                reason=str(failure),
             )
 
-        def on_over(reason: str) -> None:
-            troubles.remove(reason)
+        def on_over(failure: StoreFailure) -> None:
+            troubles.remove(failure)
             show()
-            self.logs.said("info", "the store responds again", reason=reason)
+            self.logs.said("info", "the store responds again", reason=str(failure))
 
-        return WatchReports(lambda: None, on_trouble, on_over, on_single)
+        return StoreReports(lambda: None, on_trouble, on_over, on_single)
 
-    def announcement_reports(self) -> WatchReports:
+    def announcement_reports(self) -> StoreReports:
         """Return the callbacks for the subscription to breaker announcements."""
 
-        def on_trouble(reason: str) -> None:
-            self.metrics.store_failed(reason)
-            self.logs.said("warning", "breaker announcements failed, polling each second", reason=reason)
+        def on_trouble(failure: StoreFailure) -> None:
+            self.metrics.store_failed(failure)
+            self.logs.said("warning", "breaker announcements failed, polling each second", reason=str(failure))
 
-        def on_over(reason: str) -> None:
-            self.logs.said("info", "breaker announcements recovered", reason=reason)
+        def on_over(failure: StoreFailure) -> None:
+            self.logs.said("info", "breaker announcements recovered", reason=str(failure))
 
-        return WatchReports(lambda: None, on_trouble, on_over)
+        return StoreReports(lambda: None, on_trouble, on_over)
 
     def fallback_reports(self) -> FallbackReports:
         """Return the callbacks for the fallback and its reconciliation."""

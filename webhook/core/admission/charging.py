@@ -61,9 +61,12 @@ def record_receipt(evaluation: Evaluation, receipt: Receipt) -> None:
         evaluation.steps += (_note_of(receipt, evaluation.request),)
 
 
-def admit_or_deny_uncounted(evaluation: Evaluation, reason: str) -> None:
-    """Decide without the store, which failed, by the service's whenStoreUnavailable or failureMode."""
-    finding = denials.store_finding(evaluation.owner, evaluation.plan, reason)
+def admit_or_deny_uncounted(evaluation: Evaluation, cause: str, reason: str) -> None:
+    """Decide without the store, which failed, by the service's whenStoreUnavailable or failureMode.
+
+    A denial has the `cause`, which is the same for many failures; the note of a stage has the whole `reason`.
+    """
+    finding = denials.store_finding(evaluation.owner, evaluation.plan, cause)
     evaluation.add_findings("charge", () if finding is None else (finding,))
     if evaluation.verdict is None:
         evaluation.uncounted = True

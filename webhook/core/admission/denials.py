@@ -45,8 +45,8 @@ def counter_findings(service: Service, receipt: Receipt) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def store_finding(service: Service, plan: CounterPlan, reason: str) -> Finding | None:
-    """Return the denial of a Pod that could not be counted; None if the service admits it uncounted.
+def store_finding(service: Service, plan: CounterPlan, cause: str) -> Finding | None:
+    """Return the denial of a Pod that could not be counted, by `cause`; None if the service admits it uncounted.
 
     A quota applies whenStoreUnavailable. Services without a quota in force, and Pods that under `Local` could not be
     checked against the replica's share, apply failureMode.
@@ -58,8 +58,7 @@ def store_finding(service: Service, plan: CounterPlan, reason: str) -> Finding |
     if admits:
         return None
     concern, mode = ("quota", plan.quota_mode) if has_quota else ("breaker", plan.breaker_mode)
-    kind, _, _ = reason.partition(": ")  # the rest differs between calls, and names servers
-    message = f"service {service.name}: the counters are unavailable ({kind}): try again soon"
+    message = f"service {service.name}: the counters are unavailable ({cause}): try again soon"
     return Finding(Code.STORE_UNAVAILABLE, concern, mode, message)
 
 

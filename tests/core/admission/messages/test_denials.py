@@ -18,6 +18,7 @@ from webhook.core.kubernetes.admission_request import ResponseStatus
 from webhook.core.policy.model import Match, Modes, Service
 from webhook.core.policy_spec import Breaker, Denial, Mode, Quota, RetryAfter, WhenOpen, WhenStoreUnavailable
 from webhook.core.quota import DeniedBy, Holder, Receipt, Use
+from webhook.errors import StoreFailure, StoreFault
 
 OVER = (
     Use("1m", "pods", 50, 50, asked=1, free_at_us=NOW_US + 12_000_001),
@@ -215,6 +216,6 @@ def test_placement_denial_has_status_403() -> None:
 @pytest.mark.parametrize("detail", ["no answer for 1.2 s", "no answer for 1.3 s", "connection to 10.0.0.7:6379 lost"])
 def test_store_finding_has_a_constant_text_and_names_no_server(detail: str) -> None:
     plan = plan_of(window(60, pods=1), when_unavailable=WhenStoreUnavailable.DENY)
-    found = store_finding(service(), plan, f"timeout: {detail}")
+    found = store_finding(service(), plan, StoreFailure(detail, StoreFault.TIMEOUT).summary)
     assert found is not None
     assert found.message == "service web: the counters are unavailable (timeout): try again soon"
