@@ -161,7 +161,6 @@ class Metrics(PartialObserver):
         self.webhooks.outdated(outdated)
 
     def store_failed(self, failure: StoreFailure) -> None:
-        """Count a store failure by its class."""
         self._store.failed(failure)
 
     def store_stands(self, *, up: bool) -> None:

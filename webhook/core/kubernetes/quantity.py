@@ -30,6 +30,19 @@ _MOST_DIGITS = 2 * _LARGEST_EXPONENT  # further digits are rounded up
 _LONGEST_EXPONENT = 9  # a request has fewer than 10^9 digits, so none outweighs a longer exponent
 
 
+class UnreadableTextError(ValueError):
+    """A text is no value of its kind: the reason, and the remedy or ""."""
+
+    def __init__(self, reason: str, remedy: str = "") -> None:
+        super().__init__(f"{reason}: {remedy}" if remedy else reason)
+        self.reason = reason
+        self.remedy = remedy
+
+
+class DaysError(UnreadableTextError):
+    """A duration is given in days, weeks or years, which Go does not have."""
+
+
 class _Parsed:
     """A value with the text that it was parsed from. Equal by value, not by text."""
 
@@ -59,13 +72,13 @@ class Duration(_Parsed):
 
     @classmethod
     def parse(cls, text: str) -> "Duration":
-        """Parse `text`. ValueError, with a message for the user: not a duration above 0."""
+        """Parse `text`. UnreadableTextError: not a duration above 0."""
         sign, rest, total = "", text, Fraction(0)
         if text[:1] in {"+", "-"}:
             sign, rest = text[0], text[1:]
         is_empty = not rest
         if len(text) > _LONGEST:
-            raise ValueError(f"longer than {_LONGEST} characters: {_UNITS}")
+            raise UnreadableTextError(f"longer than {_LONGEST} characters", _UNITS)
         if rest == "0":
             rest = ""  # Go accepts 0 without a unit
         while rest:
@@ -74,12 +87,14 @@ class Duration(_Parsed):
                 break
             total += Fraction(part[1]) * _MICROSECONDS[part[2]]
             rest = rest[part.end() :]
+        if _OF_DAYS.fullmatch(rest):
+            raise DaysError("not a Go duration", _DAYS)
         if rest or is_empty:
-            raise ValueError(f"not a Go duration: {_DAYS if _OF_DAYS.fullmatch(rest) else _UNITS}")
+            raise UnreadableTextError("not a Go duration", _UNITS)
         if sign == "-" or not total:
-            raise ValueError(f"not above 0: {_UNITS}")
+            raise UnreadableTextError("not above 0", _UNITS)
         if total.denominator != 1:
-            raise ValueError(f"finer than 1us, the smallest unit: {_UNITS}")
+            raise UnreadableTextError("finer than 1us, the smallest unit", _UNITS)
         return cls(text, total)
 
     @property
@@ -121,20 +136,21 @@ def _parsed(kind: type[Duration] | type[Quantity], text: str) -> Duration | Quan
 
 
 def quantity_value(text: str) -> Fraction:
-    """Return the exact value of a quantity, within bounds. ValueError: not a quantity, or negative.
+    """Return the exact value of a quantity, within bounds. UnreadableTextError: not a quantity, or negative.
 
     The API server accepts `1e10000000` and numbers of thousands of digits. Amounts far beyond any real one are cut off,
     so that parsing takes bounded time.
     """
     found = _QUANTITY.fullmatch(text)
     if found is None or not (found[2] or found[3]):
-        raise ValueError("not a Kubernetes quantity: write a number with an optional suffix, such as 500m, 4 or 16Gi")
+        remedy = "write a number with an optional suffix, such as 500m, 4 or 16Gi"
+        raise UnreadableTextError("not a Kubernetes quantity", remedy)
     part, suffix = found[3] or "", found[4] or ""
     digits = (found[2] + part).lstrip("0")
     if not digits:
         return Fraction(0)
     if found[1] == "-":
-        raise ValueError("a quantity must not be negative")
+        raise UnreadableTextError("a quantity must not be negative")
     shift = _BINARY.get(suffix, 0)
     exponent = 0 if shift else _DECIMAL[suffix] if suffix in _DECIMAL else _exponent(suffix[1:])
     magnitude = len(digits) - len(part) + exponent  # 10^(magnitude - 1) <= the decimal number < 10^magnitude

@@ -3,6 +3,8 @@
 import re
 from datetime import UTC, datetime, timedelta
 
+from webhook.core.kubernetes.quantity import UnreadableTextError
+
 _WRITTEN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST = datetime(9999, 1, 1, tzinfo=UTC)
@@ -10,16 +12,16 @@ _US = timedelta(microseconds=1)
 
 
 def microseconds(text: str) -> int:
-    """Return microseconds since the Unix epoch. ValueError, with a message for the user: not a time."""
+    """Return microseconds since the Unix epoch. UnreadableTextError: not a time."""
     remedy = "write one such as 2026-12-01T04:00:00Z"
     try:
         moment = datetime.fromisoformat(text) if _WRITTEN.fullmatch(text) else None
     except ValueError:
-        raise ValueError(f"no such day or time: {remedy}") from None
+        raise UnreadableTextError("no such day or time", remedy) from None
     if moment is None:
-        raise ValueError(f"not an RFC 3339 time: {remedy}")
+        raise UnreadableTextError("not an RFC 3339 time", remedy)
     if not _EPOCH <= moment < _LATEST:
-        raise ValueError(f"not a time between the years 1970 and 9999: {remedy}")
+        raise UnreadableTextError("not a time between the years 1970 and 9999", remedy)
     return (moment - _EPOCH) // _US
 
 

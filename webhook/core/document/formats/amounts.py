@@ -4,7 +4,7 @@ import re
 from fractions import Fraction
 
 from webhook.core.document.formats.names import FormatError, must
-from webhook.core.kubernetes.quantity import Duration, quantity_value
+from webhook.core.kubernetes.quantity import DaysError, Duration, UnreadableTextError, quantity_value
 from webhook.core.kubernetes.timestamps import microseconds
 
 _LONGEST_US = 720 * 3_600_000_000  # 30 days, the longest window
@@ -20,10 +20,10 @@ def duration(text: str, such_as: str = "500ms, 30s, 5m or 24h") -> int:
     """Return the microseconds; `such_as` are examples for the field."""
     try:
         us = Duration.parse(text).us
-    except ValueError as error:
-        reason, _, remedy = str(error).partition(": ")
-        remedy = remedy if "hours" in remedy else f"write a number with a unit, such as {such_as}"
-        raise FormatError(reason, remedy) from None
+    except DaysError as error:
+        raise FormatError(error.reason, error.remedy) from None
+    except UnreadableTextError as error:
+        raise FormatError(error.reason, f"write a number with a unit, such as {such_as}") from None
     must(us <= _LONGEST_US, "longer than 720h", "write at most 720h")
     return us
 
@@ -49,9 +49,8 @@ def window(text: str) -> None:
 def quantity(value: object) -> None:
     try:
         amount = quantity_value(str(value))
-    except ValueError as error:
-        reason, _, remedy = str(error).partition(": ")
-        raise FormatError(reason, remedy or "write a number from 0, such as 500m, 4 or 16Gi") from None
+    except UnreadableTextError as error:
+        raise FormatError(error.reason, error.remedy or "write a number from 0, such as 500m, 4 or 16Gi") from None
     must(amount <= _LARGEST_AMOUNT, "above 2^63 - 1, the largest quantity in Kubernetes", "write a smaller amount")
 
 
@@ -69,9 +68,8 @@ def percent(text: str) -> None:
 def date_time(text: str) -> None:
     try:
         microseconds(text)
-    except ValueError as error:
-        reason, _, remedy = str(error).partition(": ")
-        raise FormatError(reason, remedy) from None
+    except UnreadableTextError as error:
+        raise FormatError(error.reason, error.remedy) from None
 
 
 def factor(value: object) -> None:

@@ -52,6 +52,14 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
     ("incompatible YAML document", "not a supported version of YAML", "remove the line"),
     ("cannot start any token", "a plain value cannot begin with this character", "quote the value"),
 )
+_UNCLOSED = frozenset(
+    {
+        "while scanning a quoted scalar: found unexpected end",
+        "while parsing a flow sequence",
+        "while parsing a flow mapping",
+    }
+)
+"""Parts of messages about something that began in an earlier line."""
 
 
 class SyntaxProblem(NamedTuple):
@@ -78,10 +86,11 @@ def in_words(error: yaml.YAMLError, text: str) -> SyntaxProblem:
     here = lines[line] if line < len(lines) else ""
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
     message = f"{getattr(error, 'context', None) or ''}: {problem}"
-    reason, remedy = next(((why, cure) for part, why, cure in _WORDS if part in message), (f"not YAML: {problem}", ""))
+    known = ((part, why, cure) for part, why, cure in _WORDS if part in message)
+    part, reason, remedy = next(known, ("", f"not YAML: {problem}", ""))
     if here[column : column + 1] == "\t" and not here[:column].strip():
         reason, remedy = "a tab cannot indent YAML", "use spaces"
-    elif began is not None and began.line != line and "closed" in reason:
+    elif began is not None and began.line != line and part in _UNCLOSED:
         reason += f" (it began in line {began.line + 1})"
     remedy = remedy or (
         "quote the value"
