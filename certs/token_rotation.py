@@ -17,6 +17,7 @@ import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any, TypeAlias
 
 import jwt
@@ -150,12 +151,12 @@ def _marked(state: TokenState, now: int) -> Step:
 
 
 def _signed(state: TokenState, current: _Current | None, issuer: Issuer, now: int) -> Step:
-    reason = _due(current, issuer, now)
+    due = _due(current, issuer, now)
     able = [key for key in state.keys if key.key is not None and key.issuer == issuer.issuer]
     settled = [key for key in able if key.is_signing or now - (key.published_at or now) >= issuer.settle_seconds]
     # Without a valid token in use there is nothing to lose: a first key need not have settled.
-    signers = settled or ([] if current is not None and reason != _EXPIRED else able)
-    if not reason or not signers:
+    signers = settled or ([] if current is not None and due is not _Due.EXPIRED else able)
+    if due is None or not signers:
         return None
     signer = signers[-1]
     claims = issuer.claims(now)
@@ -165,7 +166,7 @@ def _signed(state: TokenState, current: _Current | None, issuer: Issuer, now: in
     if signer.key is None:
         raise LookupError("a key that can sign has its private half")
     return TokenStep(
-        f"signed a token with key {signer.kid}: {reason}", keys, token=sign(signer.key, claims, kid=signer.kid)
+        f"signed a token with key {signer.kid}: {due}", keys, token=sign(signer.key, claims, kid=signer.kid)
     )
 
 
@@ -178,23 +179,30 @@ def _dropped(state: TokenState, current: _Current | None, now: int) -> Step:
     return None
 
 
-_EXPIRED = "the token in use has expired"
+class _Due(StrEnum):
+    """Why a new token is due."""
+
+    ABSENT = "no valid token is in use"
+    EXPIRED = "the token in use has expired"
+    OTHER_CLAIMS = "the token in use has other claims"
+    OLD = "the token in use is due for renewal"
+    OTHER_LIFETIME = "the token lifetime has changed"
 
 
-def _due(current: _Current | None, issuer: Issuer, now: int) -> str:
-    """Return why a new token is due, "" if none is."""
+def _due(current: _Current | None, issuer: Issuer, now: int) -> _Due | None:
+    """Return why a new token is due, None if none is."""
     if current is None:
-        return "no valid token is in use"
+        return _Due.ABSENT
     claims, wanted = current.claims, issuer.claims(now)
     if claims["exp"] <= now:
-        return _EXPIRED
+        return _Due.EXPIRED
     if any(claims.get(name) != wanted.get(name) for name in ("iss", "aud", "sub", "client_id")):
-        return "the token in use has other claims"
+        return _Due.OTHER_CLAIMS
     if not -_AHEAD_SECONDS_MAX <= now - claims["iat"] < issuer.every_seconds:
-        return "the token in use is due for renewal"
+        return _Due.OLD
     if claims["exp"] - claims["iat"] != issuer.token_seconds:
-        return "the token lifetime has changed"
-    return ""
+        return _Due.OTHER_LIFETIME
+    return None
 
 
 def _in_use(state: TokenState) -> _Current | None:
