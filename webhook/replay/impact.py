@@ -225,7 +225,7 @@ def _resources(pod: Mapping[str, Any]) -> list[Any]:
 
 def _charge(decision: Decision) -> Any:
     """Return the counters that the Pod is charged to, with the amounts; None without limits. `hard` is no part."""
-    asked = decision.asked
+    asked = decision.charge.asked
     if asked is None or not asked.plan.limits:
         return None
     plan = asked.plan
