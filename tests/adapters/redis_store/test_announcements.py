@@ -18,7 +18,7 @@ from tests.redis_servers.access import CLUSTER_PASSWORD, acl_file, user
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, announcements, open_transport
-from webhook.adapters.redis_store.codec import packed_view
+from webhook.adapters.redis_store.codec import view_values
 from webhook.core.breaker import BreakerView, Forcing, State
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy
 from webhook.ports import Clock, StoreReports
@@ -89,7 +89,7 @@ async def until_subscribed(*servers: RedisServer, count: int = 1) -> None:
 
 
 def publish(server: RedisServer, view: BreakerView, at_us: int = 1, plan: CounterPlan = PLAN) -> None:
-    server.cli("PUBLISH", CHANNEL, msgspec.msgpack.encode((plan.tag, plan.service, at_us, packed_view(view))))
+    server.cli("PUBLISH", CHANNEL, msgspec.msgpack.encode((plan.tag, plan.service, at_us, view_values(view))))
 
 
 async def force_open(store: RedisStore) -> None:
@@ -180,7 +180,7 @@ async def test_newest_of_two_views_is_kept_in_any_order(redis_server: RedisServe
         b"no list",
         msgspec.msgpack.encode(("a", "b", 1)),
         msgspec.msgpack.encode(("a", "b", 1, [])),
-        msgspec.msgpack.encode(("a", "b", "now", packed_view(OPEN))),
+        msgspec.msgpack.encode(("a", "b", "now", view_values(OPEN))),
         msgspec.msgpack.encode(("a", "b", 1, ["ASLEEP", 5, 1, 1, "", 0, 0])),
         msgspec.msgpack.encode(("a", "b", 1, ["OPEN", "five", 1, 1, "", 0, 0])),
         msgspec.msgpack.encode(("a", "b", 1, ["OPEN", 5, 1, 1, "", 0, 0, 0])),
@@ -202,7 +202,7 @@ async def test_unreadable_announcement_is_reported_once_and_ignored(redis_server
 async def test_announcement_of_a_newer_version_with_more_fields_is_read(redis_server: RedisServer) -> None:
     async with subscribed_replica(redis_server.url) as replica:
         await until_subscribed(redis_server)
-        more = (PLAN.tag, PLAN.service, 1, [*packed_view(OPEN), "more"])
+        more = (PLAN.tag, PLAN.service, 1, [*view_values(OPEN), "more"])
         redis_server.cli("PUBLISH", CHANNEL, msgspec.msgpack.encode(more))
         await eventually(lambda: replica.breaker_state() is State.OPEN)
         assert replica.store.last_breaker(PLAN) == OPEN

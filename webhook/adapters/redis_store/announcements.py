@@ -11,6 +11,7 @@ import msgspec
 from redis.exceptions import RedisError
 
 from webhook.adapters.redis_store import codec, error_classes
+from webhook.adapters.redis_store.records import AnnouncementMessage
 from webhook.adapters.redis_store.transport.connect import Dial
 from webhook.adapters.redis_store.transport.stream import RespStream
 from webhook.core.breaker import BreakerView
@@ -20,12 +21,11 @@ from webhook.support.backoff import Backoff
 from webhook.support.condition import Condition
 
 _FIRST_PAUSE_SECONDS = 0.05
-_LONGEST_PAUSE_SECONDS = 2.0
+_PAUSE_SECONDS_MAX = 2.0
 _SILENT_SECONDS = 2.0
 """After this long without a message, one is requested from the server: a connection can fail unnoticed."""
 _MESSAGE, _CONFIRMED = b"message", b"subscribe"
 _decode = msgspec.msgpack.Decoder(tuple[str, str, int, list[Any]]).decode
-_FIELDS = len(BreakerView.__struct_fields__)
 
 
 class Announcement(NamedTuple):
@@ -54,7 +54,7 @@ class AnnouncementListener:
         self._learn = learn
         self._disconnected = Condition(reports.on_trouble, reports.on_over, key=error_classes.fault_of)
         self._unreadable = Condition(reports.on_trouble, reports.on_over, key=error_classes.fault_of)
-        self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+        self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _PAUSE_SECONDS_MAX)
         self._must_reconnect = False
 
     async def follow(self) -> None:
@@ -113,8 +113,9 @@ class AnnouncementListener:
 
 def read(content: bytes) -> Announcement:
     """Decode an announcement; raises one of the errors that `_receive` catches if it is malformed."""
-    tag, service, at_us, packed = _decode(content)
-    view = codec.breaker_view(packed[:_FIELDS])  # a newer version may have more fields
+    message = AnnouncementMessage(*_decode(content))
+    view = codec.breaker_view(message.view)
     if view is None:
         raise ValueError("it has no breaker")
-    return Announcement((tag, service), msgspec.convert(msgspec.structs.asdict(view), BreakerView), at_us)
+    announced = msgspec.convert(msgspec.structs.asdict(view), BreakerView)
+    return Announcement((message.tag, message.service), announced, message.at_us)

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from webhook.adapters.redis_store import codec, operations
 from webhook.adapters.redis_store.breaker_cache import BreakerCache
 from webhook.adapters.redis_store.lane_group import Lanes
 from webhook.adapters.redis_store.plans import PlanCache
+from webhook.adapters.redis_store.records import BreakerAnswer, StartAnswer, TickAnswer
 from webhook.adapters.redis_store.store_clock import StoreClock
 from webhook.core import breaker as machine
 from webhook.core.breaker import BreakerView, State, Transition
@@ -50,20 +50,21 @@ class RedisBreakerLedger:
     async def record_outcomes(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
         if plan.breaker is None or not outcomes:
             return ()
-        return self.moved(plan, await self._ask(operations.record_outcomes(self._plans.of(plan), outcomes)))
+        answer = await self._ask(operations.record_outcomes(self._plans.of(plan), outcomes))
+        return self.learn_moves(plan, BreakerAnswer(*answer))
 
     async def started(
         self, plan: CounterPlan, starts: Sequence[Start]
     ) -> tuple[Sequence[Settlement], Sequence[Transition]]:
         # In order: each may cause a transition of the breaker.
-        settlements = await asyncio.gather(*(self._started(plan, start) for start in starts))
+        settlements = await asyncio.gather(*(self._record_start(plan, start) for start in starts))
         return settlements, self._cache.take_unreported()
 
-    async def _started(self, plan: CounterPlan, start: Start) -> Settlement:
-        result, *moving = await self._ask(operations.started(self._plans.of(plan), start))
-        if moving:  # reported even if the answer to another start is late
-            self._cache.add_unreported(self.moved(plan, moving))
-        return Settlement(result)
+    async def _record_start(self, plan: CounterPlan, start: Start) -> Settlement:
+        answer = StartAnswer(*await self._ask(operations.record_start(self._plans.of(plan), start)))
+        if answer.view is not None:  # reported even if the answer to another start is late
+            self._cache.add_unreported(self.learn_moves(plan, answer))
+        return Settlement(answer.settlement)
 
     async def suppress_quota_events(self, plan: CounterPlan, sources: Sequence[str]) -> None:
         if plan.breaker is not None and plan.breaker.quota is not None:
@@ -72,11 +73,12 @@ class RedisBreakerLedger:
     async def apply_override(self, plan: CounterPlan, reset_at_us: int = 0) -> Sequence[Transition]:
         if plan.breaker is None:
             return ()
-        return self.moved(plan, await self._ask(operations.apply_override(self._plans.of(plan), reset_at_us)))
+        answer = await self._ask(operations.apply_override(self._plans.of(plan), reset_at_us))
+        return self.learn_moves(plan, BreakerAnswer(*answer))
 
     async def propose(self, plan: CounterPlan, view: BreakerView) -> None:
         if plan.breaker is not None:
-            self.moved(plan, await self._ask(operations.propose(self._plans.of(plan), view)))
+            self.learn_moves(plan, BreakerAnswer(*await self._ask(operations.propose(self._plans.of(plan), view))))
 
     async def repropose_lost(self, plan: CounterPlan) -> None:
         """Propose the state that Redis had and has lost: it came back empty, or with older data."""
@@ -84,11 +86,10 @@ class RedisBreakerLedger:
         if lost is not None:
             await self.propose(plan, lost)
 
-    def moved(self, plan: CounterPlan, answer: Sequence[Any]) -> Sequence[Transition]:
+    def learn_moves(self, plan: CounterPlan, answer: BreakerAnswer | StartAnswer | TickAnswer) -> Sequence[Transition]:
         """Learn a breaker's state from an answer; return its transitions."""
-        moves, view, now_us = answer
-        self.learn(plan, codec.breaker_view(view), now_us)
-        return codec.transitions(plan, moves)
+        self.learn(plan, codec.breaker_view(answer.view), answer.now_us)
+        return codec.transitions(plan, answer.moves)
 
     def learn(self, plan: CounterPlan, view: BreakerView | None, now_us: int) -> None:
         """Cache the state that Redis has written, and adjust the clock to its time."""

@@ -5,9 +5,34 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
-from msgspec.structs import replace
+from msgspec.structs import astuple
 
-from webhook.core.breaker import BreakerPlan, BreakerView, State, Transition, TransitionCause
+from webhook.adapters.redis_store.records import (
+    PARTS,
+    PASSED,
+    SHARED,
+    AcquireAnswer,
+    BreakerRules,
+    ForcedState,
+    LimitFigures,
+    OutcomeEntry,
+    OverEntry,
+    PlanDetails,
+    PlanHead,
+    QuotaRule,
+    StandingLimit,
+    TriggerRule,
+    WindowLimit,
+)
+from webhook.core.breaker import (
+    BreakerPlan,
+    BreakerView,
+    ErrorRatePlan,
+    LatencyPlan,
+    State,
+    Transition,
+    TransitionCause,
+)
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import (
@@ -29,7 +54,16 @@ _ARRAY_16, _ARRAY_32 = 16, 1 << 16
 """The lengths from which MessagePack arrays have longer headers."""
 _REFUSALS = {1: DeniedBy.BREAKER, 2: DeniedBy.QUOTA}
 _NEVER = -1
-_MOVES_AT = {"acquire": 8, "resize": 8, "started": 1, "record_outcomes": 0, "apply_override": 0, "tick": 0}
+_MOVES_AT = {
+    "acquire": PASSED["ACQUIRE_ANSWER"].index("moves"),
+    "resize": PASSED["ACQUIRE_ANSWER"].index("moves"),
+    "record_start": PASSED["START_ANSWER"].index("moves"),
+    "record_outcomes": PASSED["BREAKER_ANSWER"].index("moves"),
+    "apply_override": PASSED["BREAKER_ANSWER"].index("moves"),
+    "tick": PASSED["TICK_ANSWER"].index("moves"),
+}
+"""Where the results of operations have their transitions."""
+_VIEW, _VIEW_START = SHARED["VIEW"], PARTS["VIEW_START"]
 _STATES = {state.value: state for state in State}
 _NEW = BreakerView(State.CLOSED, 0, 0)
 _encode = msgspec.msgpack.Encoder().encode
@@ -42,7 +76,7 @@ def stream(values: Sequence[Any]) -> bytes:
     return _encode(values)[1 if count < _ARRAY_16 else 3 if count < _ARRAY_32 else 5 :]  # without its header
 
 
-def packed_list(values: Sequence[Any]) -> Raw:
+def encode_list(values: Sequence[Any]) -> Raw:
     """Return values as one argument, which the script unpacks as a list.
 
     It is a MessagePack string: Redis' MessagePack does not know the binary type.
@@ -51,88 +85,114 @@ def packed_list(values: Sequence[Any]) -> Raw:
     return Raw(b"\xdb" + len(packed).to_bytes(4) + packed)
 
 
-def packed_plan(plan: CounterPlan) -> bytes:
-    """Return what the script reads of a plan in each call; computed once per plan."""
+def encode_plan(plan: CounterPlan, uid_at: int, details_bytes: int) -> bytes:
+    """Return what the script reads of a plan in each call; computed once per plan.
+
+    `uid_at`: where the uid begins in the key of a Pod. `details_bytes`: how long the plan's details are.
+    """
     pooled = plan.pool.windows if plan.pool else ()
     longest_ms = max((window.seconds for window in (*plan.windows, *pooled)), default=0) * 1000
     breaker = plan.breaker
     errors, latency = (breaker.error_rate, breaker.latency) if breaker else (None, None)
     return stream(
-        (
-            _windows(plan.windows),
-            _windows(pooled) if pooled else False,
-            plan.quota_mode is Mode.ENFORCE,
-            plan.breaker_mode is Mode.ENFORCE,
-            plan.remember_us,
+        PlanHead(
+            windows=_encode_limits(plan.windows),
+            pool=_encode_limits(pooled) if pooled else False,
+            quota_enforced=plan.quota_mode is Mode.ENFORCE,
+            breaker_enforced=plan.breaker_mode is Mode.ENFORCE,
+            remember_us=plan.remember_us,
             # The key expires an hour after the last charge in it has left its window.
-            longest_ms * 66 // 64 + HOUR_US // 1000,
-            plan.service,
-            plan.fleet,
-            packed_list([_encode_text([_counted(plan.windows), _counted(pooled)]).decode()]),
-            _standing(plan.standing) if plan.standing else False,
-            breaker is not None,
-            breaker is not None and breaker.has_outcomes,
-            breaker is not None and breaker.forcing is not None,
-            breaker is not None and breaker.open_max is not None,
-            breaker is not None and breaker.quota is not None,
-            errors.interval_us if errors else False,
-            latency.interval_us if latency else False,
+            ttl_ms=longest_ms * 66 // 64 + HOUR_US // 1000,
+            service=plan.service,
+            fleet=plan.fleet,
+            packed_windows=encode_list(
+                [_encode_text([_charged_windows(plan.windows), _charged_windows(pooled)]).decode()]
+            ),
+            standing=_standing_limits(plan.standing) if plan.standing else False,
+            has_rules=breaker is not None,
+            has_outcomes=breaker is not None and breaker.has_outcomes,
+            is_forced=breaker is not None and breaker.forcing is not None,
+            is_guarded=breaker is not None and breaker.open_max is not None,
+            has_quota=breaker is not None and breaker.quota is not None,
+            errors_interval_us=errors.interval_us if errors else False,
+            latency_interval_us=latency.interval_us if latency else False,
+            uid_at=uid_at,
+            details_bytes=details_bytes,
         )
     )
 
 
-def packed_details(plan: CounterPlan, cluster: str, channel: str) -> bytes:
+def encode_details(plan: CounterPlan, cluster: str, channel: str) -> bytes:
     """Return what the script reads of a plan in few calls. `channel` is where transitions are published."""
     breaker = plan.breaker
     lasts_ms = (breaker.open_for_us + breaker.probe_timeout_us) // 1000 if breaker else 0
     quota = breaker.quota if breaker else None
     return stream(
-        (
-            lasts_ms + _DAY_MS,
-            cluster,
-            plan.tag,
-            channel,
-            (quota.count, quota.within_us, quota.by_controller, quota.reason()) if quota else False,
-            _rules(breaker) if breaker else False,
+        PlanDetails(
+            breaker_ttl_ms=lasts_ms + _DAY_MS,
+            cluster=cluster,
+            tag=plan.tag,
+            channel=channel,
+            quota=QuotaRule(
+                trip_count=quota.count,
+                within_us=quota.within_us,
+                by_controller=quota.by_controller,
+                reason=quota.reason(),
+            )
+            if quota
+            else False,
+            rules=_rules(breaker) if breaker else False,
         )
     )
 
 
-def _windows(windows: Sequence[WindowPlan]) -> Raw:
-    """Return window, resource and limit of each limit, window by window."""
-    triples = [(window.seconds, limit.counts, limit.hard) for window in windows for limit in window.limits]
-    return packed_list([value for triple in triples for value in triple])
+def _encode_limits(windows: Sequence[WindowPlan]) -> Raw:
+    """Return the limits, window by window, as one flat list."""
+    limits = [
+        WindowLimit(seconds=window.seconds, resource=limit.counts, hard=limit.hard)
+        for window in windows
+        for limit in window.limits
+    ]
+    return encode_list([value for limit in limits for value in limit])
 
 
-def _counted(windows: Sequence[WindowPlan]) -> list[Any]:
-    """Return the windows that a Pod is charged in, as its record has them."""
+def _charged_windows(windows: Sequence[WindowPlan]) -> list[Any]:
+    """Return the windows that a Pod is charged in, as its record has them: CHARGED_WINDOW of `records.py`."""
     return [[window.seconds, [limit.counts for limit in window.limits]] for window in windows]
 
 
-def _standing(plan: StandingPlan) -> list[Any]:
+def _standing_limits(plan: StandingPlan) -> list[StandingLimit]:
     return [
-        [limit.counts, limit.hard, min(surge, LARGEST_EXACT)]
+        StandingLimit(resource=limit.counts, hard=limit.hard, surge=min(surge, LARGEST_EXACT))
         for limit, surge in zip(plan.limits, plan.surge, strict=True)
     ]
 
 
-def _rules(plan: BreakerPlan) -> list[Any]:
-    errors, latency = plan.error_rate, plan.latency
-    return [
-        plan.has_outcomes,
-        [errors.percent, errors.interval_us, errors.consecutive, errors.minimum, errors.reason_head]
-        if errors
+def _rules(plan: BreakerPlan) -> BreakerRules:
+    errors, latency, forcing = plan.error_rate, plan.latency, plan.forcing
+    return BreakerRules(
+        has_outcomes=plan.has_outcomes,
+        error_rate=_trigger(errors, errors.percent) if errors else False,
+        latency=_trigger(latency, latency.mean_us) if latency else False,
+        open_for_us=plan.open_for_us,
+        probes=plan.probes,
+        probe_timeout_us=plan.probe_timeout_us,
+        degrades=plan.degrades,
+        open_max=False if plan.open_max is None else plan.open_max,
+        forcing=ForcedState(state=forcing.state, until_us=forcing.until_us, reason=forcing.reason)
+        if forcing
         else False,
-        [latency.mean_us, latency.interval_us, latency.consecutive, latency.minimum, latency.reason_head]
-        if latency
-        else False,
-        plan.open_for_us,
-        plan.probes,
-        plan.probe_timeout_us,
-        plan.degrades,
-        False if plan.open_max is None else plan.open_max,
-        [plan.forcing.state, plan.forcing.until_us, plan.forcing.reason] if plan.forcing else False,
-    ]
+    )
+
+
+def _trigger(rule: ErrorRatePlan | LatencyPlan, threshold: int) -> TriggerRule:
+    return TriggerRule(
+        threshold=threshold,
+        interval_us=rule.interval_us,
+        consecutive=rule.consecutive,
+        minimum=rule.minimum,
+        reason_head=rule.reason_head,
+    )
 
 
 def cost_text(cost: Cost) -> str:
@@ -147,54 +207,42 @@ def exact(cost: Cost) -> Cost:
     return {resource: min(amount, LARGEST_EXACT) for resource, amount in cost.items()}
 
 
-def packed_outcomes(outcomes: Sequence[Outcomes]) -> list[Any]:
+def outcome_entries(outcomes: Sequence[Outcomes]) -> list[OutcomeEntry]:
     """Return outcomes as the script reads them; the records of those with a uid are keys of their own, in order."""
-    packed, records = [], 0
+    entries, pods = [], 0
     for reported in outcomes:
-        records += reported.uid is not None
-        packed.append(
-            [
-                reported.succeeded,
-                reported.failed,
-                reported.latency_us,
-                _or_false(reported.uid),
-                _or_false(reported.generation),
-                reported.age_us,
-                records if reported.uid is not None else 0,
-            ]
+        pods += reported.uid is not None
+        entries.append(
+            OutcomeEntry(
+                succeeded=reported.succeeded,
+                failed=reported.failed,
+                latency_us=reported.latency_us,
+                uid=_or_false(reported.uid),
+                generation=_or_false(reported.generation),
+                age_us=reported.age_us,
+                pod_number=pods if reported.uid is not None else 0,
+            )
         )
-    return packed
+    return entries
 
 
-def _or_false(value: str | int | None) -> str | int | bool:
+def _or_false(value: Any) -> Any:
     return False if value is None else value
 
 
-def packed_view(view: BreakerView) -> list[Any]:
-    return [
-        view.state,
-        view.generation,
-        view.since_us,
-        view.open_until_us,
-        view.reason,
-        view.probes_leased,
-        view.probes_succeeded,
-        view.tripped_at_us,
-        view.tripped_by,
-        view.early,
-        view.failed,
-        view.passed,
-        view.alone,
-    ]
+def view_values(view: BreakerView) -> tuple[Any, ...]:
+    """Return a view as the script reads and publishes it."""
+    return astuple(view)
 
 
 def receipt(plan: CounterPlan, result: Sequence[Any], cost: Cost) -> Receipt:
-    """Return a receipt as the script has packed it; `cost` is what was asked for."""
+    """Return the receipt of an acquire; `cost` is what was asked for."""
+    # The fields of AcquireAnswer: one is read for each Pod, and would take longer by their names.
     at_us, refused, would, charged, repeated, used, figures, view, moves, _ = result
     if not (refused or would or moves):
         known = _NEW if view is True else breaker_view(view)
         return Receipt(at_us, None, (), charged, repeated, tuple(used), (), 0, breaker=known)
-    over = tuple([_over(plan, figure, cost) for figure in figures])
+    over = tuple([_exceeded(plan, OverEntry(*figure), cost) for figure in figures])
     return Receipt(
         at_us=at_us,
         refused=_REFUSALS.get(refused),
@@ -209,11 +257,12 @@ def receipt(plan: CounterPlan, result: Sequence[Any], cost: Cost) -> Receipt:
     )
 
 
-def _over(plan: CounterPlan, figure: Sequence[int], cost: Cost) -> Use:
-    number, used, asked, free_at_us, surge = figure
+def _exceeded(plan: CounterPlan, entry: OverEntry, cost: Cost) -> Use:
+    index, asked = entry.number - 1, entry.asked
     if asked == LARGEST_EXACT:  # the script was asked for a clipped amount
-        asked = cost[plan.limits[number - 1][2].counts]
-    return _use(plan, number - 1, used, asked, free_at_us, surge)
+        _, _, limit = plan.limits[index]
+        asked = cost[limit.counts]
+    return _use(plan, index, entry.used, asked, entry.free_at_us, entry.surge)
 
 
 def _use(plan: CounterPlan, index: int, used: int, asked: int, free_at_us: int, surge: int = 0) -> Use:
@@ -228,45 +277,50 @@ def uses(plan: CounterPlan, holders: Collection[Holder], figures: Sequence[int])
 
     Each has two: the use, and the time from which one more fits; for live Pods, the surge instead of the time.
     """
-    indices = [index for index, (of, _, _) in enumerate(plan.limits) if of in holders]
-    pairs = zip(figures[::2], figures[1::2], strict=True)
+    limits = [(index, holder) for index, (holder, _, _) in enumerate(plan.limits) if holder in holders]
+    pairs = zip(*[iter(figures)] * len(LimitFigures._fields), strict=True)
     return tuple(
-        _use(plan, index, used, 1, 0, more)
-        if plan.limits[index][0] is Holder.STANDING
-        else _use(plan, index, used, 1, more)
-        for index, (used, more) in zip(indices, pairs, strict=True)
+        _use(plan, index, found.used, 1, 0, found.more)
+        if holder is Holder.STANDING
+        else _use(plan, index, found.used, 1, found.more)
+        for (index, holder), found in zip(limits, map(LimitFigures._make, pairs), strict=True)
     )
 
 
-def breaker_view(view: Any) -> BreakerView | None:
-    """Return a view as the script has packed it: true of a breaker without a record."""
-    if view is True:
+def breaker_view(values: Any) -> BreakerView | None:
+    """Return a view as the script sends it: true for a breaker without a record.
+
+    A breaker that has never tripped has only the first fields; another version may send more fields.
+    """
+    if values is True:
         return _NEW
-    if not view:  # `false` in Lua
+    if not values:  # `false` in Lua
         return None
-    state, generation, since_us, open_until_us, reason, leased, succeeded, *tripped = view
-    seen = BreakerView(_STATES[state], generation, since_us, open_until_us, reason, leased, succeeded)
-    if not tripped:
-        return seen  # it has never tripped, and the store made its newest transition
-    at_us, by, early, failed, *lineage = tripped
-    passed, alone = lineage or (0, 0)
-    of_trip = {"tripped_at_us": at_us, "tripped_by": by, "early": early, "failed": tuple(failed)}
-    return replace(seen, **of_trip, passed=passed, alone=alone)
+    if len(values) == len(_VIEW_START):
+        state, *others = values
+        return BreakerView(_STATES[state], *others)
+    fields = dict(zip(_VIEW, values, strict=False))
+    return BreakerView(**fields | {"state": _STATES[fields["state"]], "failed": tuple(fields["failed"])})
 
 
-def moves(kind: str, result: Sequence[Any]) -> Sequence[Any]:
+def moves(operation: str, result: Sequence[Any]) -> Sequence[Any]:
     """Return the transitions in the result of any operation."""
-    index = _MOVES_AT.get(kind, len(result))
+    index = _MOVES_AT.get(operation, len(result))
     return result[index] or () if index < len(result) else ()
 
 
-def charged_us(kind: str, result: Sequence[Any]) -> int:
+def charged_us(operation: str, result: Sequence[Any]) -> int:
     """Return when an operation has charged a new Pod, by its result; 0 if it has not."""
-    return int(result[0]) if kind == "acquire" and result[3] else 0
+    if operation != "acquire":
+        return 0
+    answer = AcquireAnswer(*result)
+    return answer.at_us if answer.charged else 0
 
 
 def transitions(plan: CounterPlan, moves: Sequence[Sequence[Any]]) -> tuple[Transition, ...]:
-    return tuple(
-        Transition(plan.service, State(old), State(new), at_us, reason, generation, TransitionCause(cause))
-        for old, new, at_us, reason, generation, cause in moves
-    )
+    return tuple([_transition(plan, dict(zip(PASSED["MOVE"], move, strict=True))) for move in moves])
+
+
+def _transition(plan: CounterPlan, move: dict[str, Any]) -> Transition:
+    named = {"old": State(move["old"]), "new": State(move["new"]), "cause": TransitionCause(move["cause"])}
+    return Transition(plan.service, **move | named)

@@ -1,9 +1,10 @@
 """Operations of the script as values: a name, its arguments, and the keys that it touches.
 
-Redis requires all keys of a script before it runs. If they depend on a Pod's record, `record` is sent first.
+Each function has the name of the operation in the script, and `records.py` names its values. Redis requires all keys of
+a script before it runs. If they depend on a Pod's record, `find_charge` is sent first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -11,12 +12,15 @@ from msgspec import Struct
 from webhook.adapters.redis_store import codec
 from webhook.adapters.redis_store.keys import PlanKeys
 from webhook.adapters.redis_store.plans import PreparedPlan
+from webhook.adapters.redis_store.records import OPERATIONS, QUEUE_ACTIONS
 from webhook.core.breaker import BreakerView
 from webhook.core.breaker.outcome_types import Outcomes, Start
 from webhook.core.quota import Acquire, Booking, Sighting
 
 ACQUIRE, QUEUE = "acquire", "queue"
 """Operations that do not advance a breaker: the latter never, the former seldom."""
+_KEY = "_key"
+"""End of the names of those values that are keys."""
 
 
 class ScriptOperation(Struct, frozen=True, gc=False):
@@ -32,8 +36,9 @@ def acquire(planned: PreparedPlan, request: Acquire) -> ScriptOperation:
     scope, keys = _scope_and_keys(planned, request.namespace, request.uid)
     place, cost = f"{request.namespace}/{request.name}", codec.cost_text(request.cost)
     if request.resize_from is not None:
-        before = codec.exact(request.resize_from)
-        return ScriptOperation(planned, "resize", keys, (scope, place, cost, request.peek, before))
+        before, peek = codec.exact(request.resize_from), request.peek
+        return _operation(planned, "resize", *keys, scope=scope, place=place, cost_text=cost, peek=peek, old=before)
+    # In the order of OPERATIONS: one is made for each Pod, and naming the values would take longer.
     asked = scope, place, cost, request.event_source, request.peek
     return ScriptOperation(planned, ACQUIRE, keys, asked if request.counts_as_event else (*asked, True))
 
@@ -41,125 +46,158 @@ def acquire(planned: PreparedPlan, request: Acquire) -> ScriptOperation:
 def book(planned: PreparedPlan, booking: Booking) -> ScriptOperation:
     scope, keys = _scope_and_keys(planned, booking.namespace, booking.uid)
     place, cost = f"{booking.namespace}/{booking.name}", codec.cost_text(booking.cost)
-    return ScriptOperation(planned, "book", keys, (scope, place, cost, booking.at_us))
+    return _operation(planned, "book", *keys, scope=scope, place=place, cost_text=cost, at=booking.at_us)
 
 
 def observe(planned: PreparedPlan, seen: Sighting) -> ScriptOperation:
     scope, keys = _scope_and_keys(planned, seen.namespace, seen.uid)
     place, cost = f"{seen.namespace}/{seen.name}", codec.cost_text(seen.cost)
-    return ScriptOperation(planned, "observe", keys, (scope, place, cost, seen.created_at_us, seen.lives, seen.is_sure))
+    state = {"created_at": seen.created_at_us, "is_live": seen.lives, "is_sure": seen.is_sure}
+    return _operation(planned, "observe", *keys, scope=scope, place=place, cost_text=cost, **state)
 
 
-def record(planned: PreparedPlan, uid: str) -> ScriptOperation:
+def find_charge(planned: PreparedPlan, uid: str) -> ScriptOperation:
     """Read the service and the scope under which a Pod was charged."""
-    return ScriptOperation(planned, "record", (planned.keys.pod(uid),))
+    return _operation(planned, "find_charge", pod_key=planned.keys.pod(uid))
 
 
 def knows(planned: PreparedPlan, request: Acquire) -> ScriptOperation:
     """Find out whether a Pod is charged, and confirm that."""
-    return ScriptOperation(planned, "knows", (planned.keys.pod(request.uid),), (request.peek,))
+    return _operation(planned, "knows", pod_key=planned.keys.pod(request.uid), peek=request.peek)
 
 
-def place(planned: PreparedPlan, uid: str) -> ScriptOperation:
+def find_place(planned: PreparedPlan, uid: str) -> ScriptOperation:
     """Read the namespace, name and service of a Pod."""
-    return ScriptOperation(planned, "place", (planned.keys.pod(uid),))
+    return _operation(planned, "find_place", pod_key=planned.keys.pod(uid))
 
 
 def refund(planned: PreparedPlan, charged: PlanKeys, scope: str, uid: str) -> ScriptOperation:
     """Refund a Pod from the counters that it was charged to."""
-    keys = charged.ring_of(scope), charged.pod(uid), charged.home, charged.breaker, charged.live_of(scope)
-    return ScriptOperation(planned, "refund", keys)
+    return _operation(planned, "refund", **_charge_keys(charged, scope, uid))
 
 
 def withdraw(planned: PreparedPlan, request: Acquire, charged_us: int | None) -> ScriptOperation:
     """Withdraw the charge that an Acquire has made at that time, or if it is None at any."""
-    keys, scope = planned.keys, planned.plan.scope_of(request.namespace)
-    of_refund = refund(planned, keys, scope, request.uid).keys
-    return ScriptOperation(planned, "withdraw", of_refund, (scope, False if charged_us is None else charged_us))
+    scope = planned.plan.scope_of(request.namespace)
+    keys = _charge_keys(planned.keys, scope, request.uid)
+    return _operation(planned, "withdraw", **keys, scope=scope, at=False if charged_us is None else charged_us)
 
 
-def stop_waiting(planned: PreparedPlan, uid: str, *live: str) -> ScriptOperation:
+def stop_waiting(planned: PreparedPlan, uid: str, live_key: str | None = None) -> ScriptOperation:
     """Stop waiting for a Pod, and remove it from the live Pods whose key is given."""
-    return ScriptOperation(planned, "stop_waiting", (planned.keys.pod(uid), *live), () if live else (0,))
+    return _operation(planned, "stop_waiting", pod_key=planned.keys.pod(uid), live_key=live_key or False)
 
 
-def overdue(planned: PreparedPlan, age_us: int, most: int) -> ScriptOperation:
-    return ScriptOperation(planned, "overdue", arguments=(age_us, most))
+def list_overdue(planned: PreparedPlan, age_us: int, most: int) -> ScriptOperation:
+    return _operation(planned, "list_overdue", age=age_us, most=most)
 
 
-def counting_scopes(planned: PreparedPlan) -> ScriptOperation:
+def list_counting_scopes(planned: PreparedPlan) -> ScriptOperation:
     """List the namespaces in which anything is counted."""
-    return ScriptOperation(planned, "scopes")
+    return _operation(planned, "list_counting_scopes")
 
 
-def live_scopes(planned: PreparedPlan) -> ScriptOperation:
+def list_live_scopes(planned: PreparedPlan) -> ScriptOperation:
     """List the namespaces that may have live Pods."""
-    return ScriptOperation(planned, "lived")
+    return _operation(planned, "list_live_scopes")
 
 
-def live_counts(planned: PreparedPlan, scopes: Sequence[str]) -> ScriptOperation:
-    return ScriptOperation(planned, "standing", tuple(planned.keys.live_of(scope) for scope in scopes))
+def count_live(planned: PreparedPlan, scopes: Sequence[str]) -> ScriptOperation:
+    """Count the live Pods of each scope."""
+    return _operation(planned, "count_live", *map(planned.keys.live_of, scopes))
 
 
-def live_page(planned: PreparedPlan, scope: str, cursor: str) -> ScriptOperation:
-    return ScriptOperation(planned, "page", (planned.keys.live_of(scope),), (cursor,))
+def list_live(planned: PreparedPlan, scope: str, cursor: str) -> ScriptOperation:
+    """List a page of the live Pods."""
+    return _operation(planned, "list_live", live_key=planned.keys.live_of(scope), cursor=cursor)
 
 
 def mark_complete(planned: PreparedPlan, scopes: Sequence[str]) -> ScriptOperation:
-    keys = tuple(planned.keys.live_of(scope) for scope in scopes if scope)
-    return ScriptOperation(planned, "mark_complete", keys)
+    return _operation(planned, "mark_complete", *(planned.keys.live_of(scope) for scope in scopes if scope))
 
 
-def reset(planned: PreparedPlan, scope: str, at_us: int, seconds: int | None) -> ScriptOperation:
-    return ScriptOperation(planned, "reset", (planned.keys.ring_of(scope),), (at_us, seconds or False))
+def reset_windows(planned: PreparedPlan, scope: str, at_us: int, seconds: int | None) -> ScriptOperation:
+    own_key = planned.keys.ring_of(scope)
+    return _operation(planned, "reset_windows", own_key=own_key, asked=at_us, only_seconds=seconds or False)
 
 
-def others_settled(planned: PreparedPlan, replica: str, *, afresh: bool) -> ScriptOperation:
-    return ScriptOperation(planned, "others_settled", arguments=(replica, afresh))
+def count_settled(planned: PreparedPlan, replica: str, *, afresh: bool) -> ScriptOperation:
+    """Count the other replicas that owe nothing."""
+    return _operation(planned, "count_settled", replica=replica, afresh=afresh)
 
 
 def snapshot(planned: PreparedPlan, scopes: Sequence[str]) -> ScriptOperation:
     keys, has_live = planned.keys, bool(planned.plan.standing)
     # The keys of each scope: its ring, and its live Pods if they are limited.
     pairs = ((keys.ring_of(scope), keys.live_of(scope)) if has_live else (keys.ring_of(scope),) for scope in scopes)
-    return ScriptOperation(planned, "snapshot", tuple(key for pair in pairs for key in pair))
+    return _operation(planned, "snapshot", *(key for pair in pairs for key in pair))
 
 
 def tick(planned: PreparedPlan) -> ScriptOperation:
-    return ScriptOperation(planned, "tick")
+    return _operation(planned, "tick")
 
 
-def changed(services: Sequence[PreparedPlan], ticked_us: int, fingerprints: Sequence[str]) -> ScriptOperation:
+def compare(services: Sequence[PreparedPlan], ticked_us: int, fingerprints: Sequence[str]) -> ScriptOperation:
     """Find the services that are not as their latest tick left them; the newest of the ticks was at `ticked_us`."""
-    keys = tuple(key for one in services for key in (one.keys.breaker, one.keys.home))
-    return ScriptOperation(services[0], "changed", keys, (ticked_us, codec.packed_list(fingerprints)))
+    keys = (key for service in services for key in (service.keys.breaker, service.keys.home))
+    return _operation(services[0], "compare", *keys, ticked_at=ticked_us, fingerprints=codec.encode_list(fingerprints))
 
 
 def record_outcomes(planned: PreparedPlan, outcomes: Sequence[Outcomes]) -> ScriptOperation:
-    keys = tuple(planned.keys.pod(one.uid) for one in outcomes if one.uid is not None)
-    return ScriptOperation(planned, "record_outcomes", keys, (codec.packed_outcomes(outcomes),))
+    pods = (planned.keys.pod(reported.uid) for reported in outcomes if reported.uid is not None)
+    return _operation(planned, "record_outcomes", *pods, outcomes=codec.outcome_entries(outcomes))
 
 
-def started(planned: PreparedPlan, start: Start) -> ScriptOperation:
-    said = start.ok, start.latency_us, start.age_us
-    return ScriptOperation(planned, "started", (planned.keys.pod(start.uid),), said)
+def record_start(planned: PreparedPlan, start: Start) -> ScriptOperation:
+    observed = {"ok": start.ok, "latency": start.latency_us, "age": start.age_us}
+    return _operation(planned, "record_start", pod_key=planned.keys.pod(start.uid), **observed)
 
 
 def suppress_quota_events(planned: PreparedPlan, sources: Sequence[str]) -> ScriptOperation:
-    return ScriptOperation(planned, "suppress_quota_events", arguments=(list(sources),))
+    return _operation(planned, "suppress_quota_events", sources=list(sources))
 
 
 def apply_override(planned: PreparedPlan, reset_at_us: int) -> ScriptOperation:
-    return ScriptOperation(planned, "apply_override", arguments=(reset_at_us,))
+    return _operation(planned, "apply_override", asked=reset_at_us)
 
 
 def propose(planned: PreparedPlan, view: BreakerView) -> ScriptOperation:
-    return ScriptOperation(planned, "propose", arguments=(codec.packed_view(view),))
+    return _operation(planned, "propose", view=codec.view_values(view))
 
 
-def queue(planned: PreparedPlan, name: str, *arguments: Any) -> ScriptOperation:
-    """Return an operation on the index of waiting Pods."""
-    return ScriptOperation(planned, QUEUE, (planned.keys.queue,), (name, *arguments))
+def queue(planned: PreparedPlan, action: str, **values: Any) -> ScriptOperation:
+    """Return an action on the index of waiting Pods."""
+    asked = _in_order(QUEUE_ACTIONS[action], values)
+    return ScriptOperation(planned, QUEUE, (planned.keys.queue,), (action, *asked))
+
+
+def _operation(planned: PreparedPlan, name: str, *keys: str, **values: Any) -> ScriptOperation:
+    """Return an operation on these keys and on those that `values` names; False is none."""
+    fields = OPERATIONS[name]
+    if keys:
+        fields = fields[len(fields) - len(values) :]
+    asked = dict(zip(fields, _in_order(fields, values), strict=True))
+    named = [field for field, value in asked.items() if field.endswith(_KEY) and value is not False]
+    arguments = tuple(value for field, value in asked.items() if field not in named)
+    return ScriptOperation(planned, name, (*keys, *map(asked.__getitem__, named)), arguments)
+
+
+def _in_order(fields: Sequence[str], values: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the values in the order of their fields; ValueError if one is missing, or there is another one."""
+    if values.keys() != set(fields):
+        raise ValueError(f"the fields are {fields}, not {[*values]}")
+    return [values[field] for field in fields]
+
+
+def _charge_keys(charged: PlanKeys, scope: str, uid: str) -> Mapping[str, str]:
+    """Return the keys that a charge has changed, by their names in OPERATIONS."""
+    return {
+        "own_key": charged.ring_of(scope),
+        "pod_key": charged.pod(uid),
+        "home_key": charged.home,
+        "breaker_key": charged.breaker,
+        "live_key": charged.live_of(scope),
+    }
 
 
 def _scope_and_keys(planned: PreparedPlan, namespace: str, uid: str) -> tuple[str, tuple[str, ...]]:

@@ -7,6 +7,7 @@ from msgspec import Raw
 
 from webhook.adapters.redis_store import codec
 from webhook.adapters.redis_store.keys import PlanKeys
+from webhook.adapters.redis_store.records import PlanKeyNames
 from webhook.core.quota import CounterPlan
 
 
@@ -16,9 +17,9 @@ class PreparedPlan:
 
     plan: CounterPlan
     keys: PlanKeys
-    packed: Raw
+    key_names: PlanKeyNames
+    head: Raw
     details: Raw
-    details_bytes: int
     longest_us: int
 
 
@@ -35,9 +36,10 @@ class PlanCache:
         if known is None or known.plan is not plan:
             longest_us = max((window.seconds for _, window, _ in plan.limits), default=0) * 1_000_000
             keys = self.keys(plan, plan.service, fleet=plan.fleet)
-            packed = codec.packed_plan(plan)
-            details = codec.packed_details(plan, self._cluster, self._channel)
-            known = PreparedPlan(plan, keys, Raw(packed), Raw(details), len(details), longest_us)
+            details = codec.encode_details(plan, self._cluster, self._channel)
+            head = codec.encode_plan(plan, len(keys.pods) + 1, len(details))
+            names = PlanKeyNames(home=keys.home, ring=keys.ring, breaker=keys.breaker, waits=keys.waits, live=keys.live)
+            known = PreparedPlan(plan, keys, names, Raw(head), Raw(details), longest_us)
             self._known[id(plan)] = known
         return known
 

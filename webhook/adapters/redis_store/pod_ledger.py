@@ -7,6 +7,7 @@ from webhook.adapters.redis_store import operations
 from webhook.adapters.redis_store.keys import PlanKeys
 from webhook.adapters.redis_store.lane_group import Lanes
 from webhook.adapters.redis_store.plans import PlanCache
+from webhook.adapters.redis_store.records import ChargeAnswer, PageAnswer, PlaceAnswer, WaitingEntry
 from webhook.core.quota import Booking, CounterPlan, Seen, Sighting, UnseenPod
 
 _START = "0"
@@ -35,17 +36,18 @@ class RedisPodLedger:
 
     async def observe(self, plan: CounterPlan, sightings: Sequence[Sighting]) -> Sequence[Seen]:
         planned = self._plans.of(plan)
-        results = await asyncio.gather(*(self._ask(operations.observe(planned, one)) for one in sightings))
+        results = await asyncio.gather(*(self._ask(operations.observe(planned, seen)) for seen in sightings))
         return [Seen(*result) for result in results]
 
     async def overdue(self, plan: CounterPlan, age_us: int, most: int) -> Sequence[UnseenPod]:
         planned = self._plans.of(plan)
-        waiting = await self._ask(operations.overdue(planned, age_us, most))
-        places = await asyncio.gather(*(self._ask(operations.place(planned, uid)) for uid, _ in waiting))
+        waiting = [WaitingEntry(*pod) for pod in await self._ask(operations.list_overdue(planned, age_us, most))]
+        places = await asyncio.gather(*(self._ask(operations.find_place(planned, pod.uid)) for pod in waiting))
         found = []
-        for (uid, waited_us), (place, service) in zip(waiting, places, strict=True):
-            namespace, _, name = place.partition("/")
-            found.append(UnseenPod(uid, namespace, name, waited_us, service))
+        for pod, answer in zip(waiting, places, strict=True):
+            charged = PlaceAnswer(*answer)
+            namespace, _, name = charged.place.partition("/")
+            found.append(UnseenPod(pod.uid, namespace, name, pod.age_us, charged.service))
         return found
 
     async def stop_waiting(self, plan: CounterPlan, uids: Sequence[str]) -> None:
@@ -53,18 +55,21 @@ class RedisPodLedger:
 
     async def _stop_waiting(self, plan: CounterPlan, uid: str) -> None:
         charged = await self._charged(plan, uid)
-        live = () if charged is None else (charged[0].live_of(charged[1]),)
-        await self._ask(operations.stop_waiting(self._plans.of(plan), uid, *live))
+        live_key = None
+        if charged is not None:
+            keys, scope = charged
+            live_key = keys.live_of(scope)
+        await self._ask(operations.stop_waiting(self._plans.of(plan), uid, live_key))
 
     async def scopes(self, plan: CounterPlan) -> Sequence[str]:
         planned = self._plans.of(plan)
-        known = await self._ask(operations.live_scopes(planned)) if plan.per_namespace else [""]
-        counts = await self._ask(operations.live_counts(planned, known))
+        known = await self._ask(operations.list_live_scopes(planned)) if plan.per_namespace else [""]
+        counts = await self._ask(operations.count_live(planned, known))
         return sorted(scope for scope, count in zip(known, counts, strict=True) if count)
 
     async def live(self, plan: CounterPlan, scope: str, after: str = "") -> tuple[Sequence[str], str]:
-        uids, cursor = await self._ask(operations.live_page(self._plans.of(plan), scope, after or _START))
-        return uids, "" if cursor == _START else cursor
+        page = PageAnswer(*await self._ask(operations.list_live(self._plans.of(plan), scope, after or _START)))
+        return page.members, "" if page.cursor == _START else page.cursor
 
     async def mark_complete(self, plan: CounterPlan, scopes: Sequence[str]) -> None:
         await self._ask(operations.mark_complete(self._plans.of(plan), scopes))
@@ -72,14 +77,14 @@ class RedisPodLedger:
     async def reset(self, plan: CounterPlan, at_us: int, seconds: int | None = None) -> bool:
         planned, scopes = self._plans.of(plan), [""]
         if plan.per_namespace:
-            (scopes,) = await self._ask(operations.counting_scopes(planned))
-        done = [await self._ask(operations.reset(planned, scope, at_us, seconds)) for scope in scopes]
+            (scopes,) = await self._ask(operations.list_counting_scopes(planned))
+        done = [await self._ask(operations.reset_windows(planned, scope, at_us, seconds)) for scope in scopes]
         return any(any_held for (any_held,) in done)
 
     async def _charged(self, plan: CounterPlan, uid: str) -> tuple[PlanKeys, str] | None:
         """Return the keys and the scope under which a Pod was charged; None if the store has no record of it."""
-        charged = await self._ask(operations.record(self._plans.of(plan), uid))
-        if not charged:
+        answer = await self._ask(operations.find_charge(self._plans.of(plan), uid))
+        if not answer:
             return None
-        service, scope, fleet = charged
-        return self._plans.keys(plan, service, fleet=fleet), scope
+        charge = ChargeAnswer(*answer)
+        return self._plans.keys(plan, charge.service, fleet=charge.fleet), charge.scope

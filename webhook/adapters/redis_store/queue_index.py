@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from webhook.adapters.redis_store import codec, operations
 from webhook.adapters.redis_store.lane_group import Lanes
 from webhook.adapters.redis_store.plans import PlanCache
+from webhook.adapters.redis_store.records import PageAnswer
 from webhook.core.quota import CounterPlan
 
-_PODS_A_CALL = 500
+_PODS_PER_CALL_MAX = 500
 """Redis serves no other client while the script runs, and admissions wait for it."""
 _START = "0"
 """The cursor of the first page, and the one after the last."""
@@ -21,8 +22,8 @@ class RedisQueueIndex:
         self._lanes = lanes
 
     async def register(self, plan: CounterPlan, uid: str) -> bool:
-        request = "register", uid, plan.waiting_max, _ttl_ms(plan)
-        (is_registered,) = await self._lanes.ask(operations.queue(self._plans.of(plan), *request))
+        request = {"uid": uid, "most": plan.waiting_max, "ttl_ms": _ttl_ms(plan)}
+        (is_registered,) = await self._lanes.ask(operations.queue(self._plans.of(plan), "register", **request))
         return bool(is_registered)
 
     async def count(self, plan: CounterPlan) -> int:
@@ -32,34 +33,35 @@ class RedisQueueIndex:
     async def restore(self, plan: CounterPlan, times_us: Mapping[str, int]) -> None:
         planned, ask = self._plans.of(plan), self._lanes.ask_patiently
         for uids in _parts([*times_us]):
-            members = codec.packed_list([value for uid in uids for value in (times_us[uid], uid)])
-            await ask(operations.queue(planned, "restore", members, _ttl_ms(plan)))
+            members = codec.encode_list([value for uid in uids for value in (times_us[uid], uid)])
+            await ask(operations.queue(planned, "restore", members=members, ttl_ms=_ttl_ms(plan)))
 
     async def waiting(self, plan: CounterPlan) -> Mapping[str, int]:
         planned, found, cursor = self._plans.of(plan), dict[str, int](), _START
         while True:
-            request = "page", cursor, _PODS_A_CALL, _ttl_ms(plan)
-            members, cursor = await self._lanes.ask_patiently(operations.queue(planned, *request))
-            found.update(zip(members[::2], members[1::2], strict=True))
+            request = {"cursor": cursor, "count": _PODS_PER_CALL_MAX, "ttl_ms": _ttl_ms(plan)}
+            page = PageAnswer(*await self._lanes.ask_patiently(operations.queue(planned, "page", **request)))
+            found.update(zip(page.members[::2], page.members[1::2], strict=True))
+            cursor = page.cursor
             if cursor == _START:
                 return found
 
     async def times_us(self, plan: CounterPlan, uids: Sequence[str]) -> Mapping[str, int]:
         planned, found = self._plans.of(plan), dict[str, int]()
         for some in _parts(uids):
-            times = await self._lanes.ask_patiently(operations.queue(planned, "times", codec.packed_list(some)))
+            times = await self._lanes.ask_patiently(operations.queue(planned, "times", uids=codec.encode_list(some)))
             found.update((uid, at_us) for uid, at_us in zip(some, times, strict=True) if at_us)
         return found
 
     async def forget(self, plan: CounterPlan, uids: Sequence[str]) -> None:
         planned, ask = self._plans.of(plan), self._lanes.ask_patiently
         for some in _parts(uids):
-            await ask(operations.queue(planned, "forget", codec.packed_list(some)))
+            await ask(operations.queue(planned, "forget", uids=codec.encode_list(some)))
 
 
 def _parts(uids: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield the uids in parts, each for one call."""
-    return (uids[first : first + _PODS_A_CALL] for first in range(0, len(uids), _PODS_A_CALL))
+    return (uids[first : first + _PODS_PER_CALL_MAX] for first in range(0, len(uids), _PODS_PER_CALL_MAX))
 
 
 def _ttl_ms(plan: CounterPlan) -> int:

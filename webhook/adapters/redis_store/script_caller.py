@@ -65,8 +65,8 @@ class ScriptCaller:
 
     async def probe(self, tag: str) -> None:
         """Return if calls with this tag would succeed, raise otherwise: the probe runs the script, and writes."""
-        header = self._header(plans=0, size=4)
-        argument = codec.stream((*header, 0, "probe", 0, 1))
+        probe = 0, "probe", 0, 1  # no operation follows, and no plan; its key is the first one
+        argument = codec.stream((*self._header(0, len(probe)), *probe))
         (result,) = _decode(await self._transport.run([probe_key(self._cluster, tag)], argument))
         if isinstance(result, str):
             raise ResponseError(result)
@@ -121,16 +121,13 @@ class ScriptCaller:
         return results
 
     def _header(self, plans: int, size: int) -> tuple[Any, ...]:
-        """Return the values before the plans; `size` is the number of values of the first operation."""
+        """Return the values before the plans, HEADER; `size` is the number of values of the first operation."""
         return self._clock.given_us(), self._late_us, self._breakers.opened(), plans, size
 
     def _plan(self, planned: PreparedPlan, number_of: Callable[[str], int]) -> tuple[Any, ...]:
         """Return a plan as the script reads it; `number_of` returns the number of a key in the call."""
-        own = planned.keys
-        numbers = map(number_of, (own.home, own.ring, own.breaker, own.waits, own.live))
         is_counted, settled = self._breakers.counts(planned.plan.key), self._settled.of(planned)
-        uid_at = len(own.pods) + 1
-        return planned.packed, *numbers, uid_at, is_counted, settled, planned.details_bytes, planned.details
+        return planned.head, *map(number_of, planned.key_names), is_counted, settled, planned.details  # PLAN_IN_CALL
 
 
 def _services(group: _Group) -> int:

@@ -17,6 +17,7 @@ from webhook.adapters.redis_store.loss_detector import LossDetector, SettledMark
 from webhook.adapters.redis_store.plans import PlanCache, PreparedPlan
 from webhook.adapters.redis_store.pod_ledger import RedisPodLedger
 from webhook.adapters.redis_store.queue_index import RedisQueueIndex
+from webhook.adapters.redis_store.records import AcquireAnswer, SnapshotAnswer
 from webhook.adapters.redis_store.script_caller import ScriptCaller
 from webhook.adapters.redis_store.store_clock import StoreClock
 from webhook.adapters.redis_store.ticker import RedisTicker
@@ -97,6 +98,7 @@ def _entry(info: bytes, name: str) -> str:
 
 
 _OWN = Holder.SERVICE, Holder.STANDING
+_BORN = AcquireAnswer._fields.index("born_us")
 
 _Facts = tuple[PreparedPlan, int, BreakerView | None, bool, int]
 """Of an answer: plan, time, the breaker if Redis has written it, whether it charged, and when its counters began."""
@@ -155,7 +157,7 @@ class RedisStore:
         result = await self._lanes.ask(operations.acquire(planned, request))
         receipt = codec.receipt(plan, result, request.cost)
         is_written = not (receipt.repeated or request.peek or request.resize_from is not None)
-        facts = planned, receipt.at_us, receipt.breaker if is_written else None, receipt.charged, result[-1]
+        facts = planned, receipt.at_us, receipt.breaker if is_written else None, receipt.charged, result[_BORN]
         if facts != self._learned:
             self._learned = facts
             self._learn(facts)
@@ -172,23 +174,26 @@ class RedisStore:
         return bool(withdrawn)
 
     async def others_settled(self, plan: CounterPlan, *, afresh: bool) -> int:
-        asked = operations.others_settled(self._plans.of(plan), self.settled.replica, afresh=afresh)
+        asked = operations.count_settled(self._plans.of(plan), self.settled.replica, afresh=afresh)
         (count,) = await self._lanes.ask_patiently(asked)
         return int(count)
 
     async def snapshot(self, plan: CounterPlan, namespace: str = "") -> ServiceSnapshot:
         scopes, planned = [""], self._plans.of(plan)
         if plan.per_namespace:
-            (counting,) = await self._lanes.ask_patiently(operations.counting_scopes(planned))
+            (counting,) = await self._lanes.ask_patiently(operations.list_counting_scopes(planned))
             live = await self.scopes(plan) if plan.standing else ()
             scopes = sorted({*counting, *live, *([namespace] if namespace else [])})
-        found = await self._lanes.ask_patiently(operations.snapshot(planned, scopes))
-        now_us, figures, pool, view, is_known = found
-        self._breakers.learn(plan, None, now_us)
-        own = {scope: codec.uses(plan, _OWN, used) for scope, used in zip(scopes, figures, strict=True)}
-        limits_own = plan.windows or plan.standing
-        pooled = codec.uses(plan, (Holder.POOL,), pool)
-        return ServiceSnapshot(now_us, own if limits_own else {}, codec.breaker_view(view), pooled, is_known)
+        found = SnapshotAnswer(*await self._lanes.ask_patiently(operations.snapshot(planned, scopes)))
+        self._breakers.learn(plan, None, found.now_us)
+        own = {scope: codec.uses(plan, _OWN, figures) for scope, figures in zip(scopes, found.figures, strict=True)}
+        return ServiceSnapshot(
+            at_us=found.now_us,
+            uses=own if plan.windows or plan.standing else {},
+            breaker=codec.breaker_view(found.view),
+            pool=codec.uses(plan, (Holder.POOL,), found.pool),
+            is_standing_known=found.is_standing_known,
+        )
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
         return await self._ticker.tick(plans)

@@ -15,6 +15,7 @@ from webhook.adapters.redis_store.breaker_ledger import RedisBreakerLedger
 from webhook.adapters.redis_store.lane_group import Lanes
 from webhook.adapters.redis_store.loss_detector import LossDetector
 from webhook.adapters.redis_store.plans import PlanCache, PreparedPlan
+from webhook.adapters.redis_store.records import ComparisonAnswer, TickAnswer
 from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.quota import CounterPlan
@@ -23,7 +24,7 @@ from webhook.ports import StoreReports
 from webhook.support.condition import Condition
 
 _AWAY = frozenset({StoreFault.UNREACHABLE, StoreFault.TIMEOUT, StoreFault.FAILOVER})
-_SERVICES_A_COMPARISON = 100
+_SERVICES_PER_COMPARISON_MAX = 100
 """Redis serves no other client meanwhile."""
 
 
@@ -112,16 +113,16 @@ class RedisTicker:
         moving = [plan for plan, rest in zip(plans, rests, strict=True) if rest is None]
         resting = [rest for rest in rests if rest is not None]
         faults: list[BaseException] = []
-        for first in range(0, len(resting), _SERVICES_A_COMPARISON):
-            groups = self._groups(resting[first : first + _SERVICES_A_COMPARISON])
-            answers = await asyncio.gather(*map(self._changed, groups), return_exceptions=True)
+        for first in range(0, len(resting), _SERVICES_PER_COMPARISON_MAX):
+            groups = self._groups(resting[first : first + _SERVICES_PER_COMPARISON_MAX])
+            answers = await asyncio.gather(*map(self._compare_group, groups), return_exceptions=True)
             for group, answer in zip(groups, answers, strict=True):
                 if isinstance(answer, BaseException):
                     faults.append(answer)
                     for rest in group:
                         self._on_missed(rest.planned.plan)
                 else:
-                    moving += self._moving(group, *answer)
+                    moving += self._plans_to_tick(group, answer)
         wanted = {id(plan) for plan in moving}
         return [plan for plan in plans if id(plan) in wanted], faults  # breakerGuard counts in the policy's order
 
@@ -134,20 +135,18 @@ class RedisTicker:
             by_tag.setdefault(rest.planned.plan.tag, []).append(rest)
         return [*by_tag.values()]
 
-    async def _changed(self, group: Sequence[_Rest]) -> tuple[int, Sequence[int]]:
-        """Return the store's time, and the positions of the services that are not as they were, from 1."""
+    async def _compare_group(self, group: Sequence[_Rest]) -> ComparisonAnswer:
         ticked_us = max(rest.ticked_us for rest in group)
         services, fingerprints = [rest.planned for rest in group], [rest.fingerprint for rest in group]
-        now_us, positions = await self._ask(operations.changed(services, ticked_us, fingerprints))
-        return now_us, positions
+        return ComparisonAnswer(*await self._ask(operations.compare(services, ticked_us, fingerprints)))
 
-    def _moving(self, group: Sequence[_Rest], now_us: int, positions: Sequence[int]) -> list[CounterPlan]:
+    def _plans_to_tick(self, group: Sequence[_Rest], answer: ComparisonAnswer) -> list[CounterPlan]:
         """Return the plans to tick; the others have their last answer again."""
-        changed, moving = {*positions}, []
+        changed, moving = {*answer.positions}, []
         for position, rest in enumerate(group, 1):
             plan = rest.planned.plan
             if position not in changed:
-                self._learn(rest, now_us)
+                self._learn(rest, answer.now_us)
             if position in changed or self._cache.lost(plan.key) is not None:
                 moving.append(plan)
         return moving
@@ -162,13 +161,12 @@ class RedisTicker:
         """Advance a service's breaker to the present, and restore what Redis has lost of it."""
         planned = self._plans.of(plan)
         self._resting.pop(id(plan), None)
-        *moving, born_us, charged_us, fingerprint = await self._ask(operations.tick(planned))
-        self._cache.add_unreported(self._breakers.moved(plan, moving))
-        now_us = moving[-1]
-        self._see(planned, born_us, now_us, charged_us)
-        if isinstance(fingerprint, str):
-            view = codec.breaker_view(moving[1])
-            self._resting[id(plan)] = _Rest(planned, view, born_us, charged_us, now_us, fingerprint)
+        answer = TickAnswer(*await self._ask(operations.tick(planned)))
+        self._cache.add_unreported(self._breakers.learn_moves(plan, answer))
+        self._see(planned, answer.born_us, answer.now_us, answer.charged_us)
+        if isinstance(answer.fingerprint, str):
+            times = answer.born_us, answer.charged_us, answer.now_us
+            self._resting[id(plan)] = _Rest(planned, codec.breaker_view(answer.view), *times, answer.fingerprint)
         await self._breakers.repropose_lost(plan)
 
     def _see(self, planned: PreparedPlan, born_us: int, now_us: int, charged_us: int) -> None:

@@ -1,40 +1,17 @@
--- Constants of the script. `script.py` replaces them by their values: each local variable of the chunk that a function
--- refers to takes time when the function is created, at each call.
+-- Constants of the script. `script.py` replaces them by their values, and the names of `records.py` by what they stand
+-- for: each local variable of the chunk that a function refers to takes time when the function is created, at each call.
 
 local LIVE = 65 -- buckets of a window
 local BUCKET_US_PER_SECOND = 15625
 local BEHIND_US = 2000000
 local PATIENCE_US = 10000000
 local NEVER = -1
--- Of a window.
-local HEAD = 1
-local CURRENT = 2
-local SUMS = 3
--- Of a Pod's record.
-local EXPIRES = 1
-local CHARGED_AT = 2
-local GENERATION = 3
-local PROBE = 4
-local REFUNDED = 5
-local SERVICE = 6
-local SCOPE = 7
-local FLEET = 8
-local COST = 9
-local HIGH = 10
-local WINDOWS = 11
-local SOURCE = 12
-local SETTLED = 13
--- Of a breaker's record with many quota events: its first and third byte, and from how many events on it has this form.
+-- Of a breaker's record with many quota events: its first byte, and from how many events on it has this form.
 local LONG_RECORD = 220
-local LONG_FIELDS = 20
 local LONG_EVENTS = 16
 -- The guard that denied; `would` is their sum.
 local BY_BREAKER = 1
 local BY_QUOTA = 2
--- Numbers of values in the argument of a call: of its header, of a plan, and of a plan's details.
-local HEADER_VALUES = 5
-local PLAN_VALUES = 26
-local DETAILS_VALUES = 6
 local SURGE_US = 600000000
 local KNOWN_US = 600000000
 local RETURNED_US = 60000000 -- longer than any replica waits for the others

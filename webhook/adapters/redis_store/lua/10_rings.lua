@@ -1,7 +1,7 @@
 -- Window rings of one account, in one hash: `ledger/window_ring.py` and `ledger/tag_clock.py`, on Redis.
--- Field "h" is the head, {last, offset, behind_since, born, windows, returned}: the tag's clock (in the tag's home
--- hash), the hash's creation time, and by window length in seconds {number of the newest bucket, its amounts, sums}.
--- `returned` has the replicas that regained the store recently, by id: {when, the others that owe nothing since}.
+-- Field "h" is the head, a RING_HEAD: the tag's clock (in the tag's home hash), the hash's creation time, and by window
+-- length in seconds a WINDOW: the number of its newest bucket, that bucket's amounts, and the sums of all. `returned` has
+-- the replicas that regained the store recently, by id: a RETURNED, when, and the others that owe nothing since.
 -- Field "W:S" holds an earlier bucket of window W in slot S, its number modulo 65: a bucket has left its window before
 -- another one needs its slot.
 -- Hashes are read once per call and written at its end: many Pods of a service cost one read and one write.
@@ -12,9 +12,10 @@ local function hash_of(key)
     local packed = redis.call('HGET', key, 'h')
     local head = packed and cmsgpack.unpack(packed) or NOTHING
     h = { -- almost every field is here: a table that grows costs more
-      key = key, last = head[1] or 0, offset = head[2] or 0, behind = head[3] or false, born = head[4] or 0,
-      windows = head[5] or {}, returned = head[6] or NOTHING, slots = NOTHING, sets = NOTHING, dels = NOTHING,
-      settled = false, begins = false, dirty = false, ttl = false,
+      key = key, last = head[RING_HEAD_LAST] or 0, offset = head[RING_HEAD_OFFSET] or 0,
+      behind = head[RING_HEAD_BEHIND] or false, born = head[RING_HEAD_BORN] or 0,
+      windows = head[RING_HEAD_WINDOWS] or {}, returned = head[RING_HEAD_RETURNED] or NOTHING,
+      slots = NOTHING, sets = NOTHING, dels = NOTHING, settled = false, begins = false, dirty = false, ttl = false,
     }
     hashes[key] = h
   end
@@ -52,30 +53,30 @@ local function settle(h, now)
   h.settled = true
   local leaving, owners = NOTHING, NOTHING
   for seconds, w in pairs(h.windows) do
-    local number, head = floor(now / (seconds * BUCKET_US_PER_SECOND)), w[HEAD]
-    if number > head then
+    local number, newest = floor(now / (seconds * BUCKET_US_PER_SECOND)), w[WINDOW_NEWEST]
+    if number > newest then
       h.begins = true
       if leaving == NOTHING then
         leaving, owners = {}, {}
         load(h, leaving)
       end
-      for gone = head - LIVE + 1, min(head - 1, number - LIVE) do
+      for gone = newest - LIVE + 1, min(newest - 1, number - LIVE) do
         local field = field_of(seconds, gone)
         leaving[#leaving + 1], owners[field] = field, w
       end
-      if number - head >= LIVE then
-        w[SUMS] = {} -- every bucket has left
+      if number - newest >= LIVE then
+        w[WINDOW_SUMS] = {} -- every bucket has left
       else
-        local field = field_of(seconds, head)
-        h.slots[field], h.sets[field], h.dels[field] = w[CURRENT], w[CURRENT], nil
+        local field = field_of(seconds, newest)
+        h.slots[field], h.sets[field], h.dels[field] = w[WINDOW_CURRENT], w[WINDOW_CURRENT], nil
       end
-      w[HEAD], w[CURRENT] = number, {}
+      w[WINDOW_NEWEST], w[WINDOW_CURRENT] = number, {}
     end
   end
   if #leaving > 0 then
     load(h, leaving)
     for _, field in ipairs(leaving) do
-      local held, sums = h.slots[field], owners[field][SUMS]
+      local held, sums = h.slots[field], owners[field][WINDOW_SUMS]
       if held then
         for resource, sum in pairs(sums) do
           sums[resource] = sum - (held[resource] or 0)

@@ -7,18 +7,22 @@ local function breaker_of(key, strings)
   local r = breakers[key]
   if not r then
     local packed, f, long = strings[key], NOTHING, false
-    if packed and string.byte(packed, 1) == LONG_RECORD and string.byte(packed, 3) == LONG_FIELDS then
+    if packed and string.byte(packed, 1) == LONG_RECORD and string.byte(packed, 3) == LONG_RECORD_LENGTH then
       f, long = module('refusals').long_record(packed)
     elseif packed then
       f = cmsgpack.unpack(packed)
     end
-    local reset_at = f[15] or 0
+    local reset_at = f[BREAKER_RECORD_RESET_AT] or 0
     r = { -- every field is here: a table that grows costs more
-      state = f[1] or 'CLOSED', generation = f[2] or 0, since = f[3] or 0, open_until = f[4] or 0, reason = f[5] or '',
-      successes = f[6] or 0, leases = f[7] or NOTHING, errors = f[8] or false, latency = f[9] or false,
-      events = f[10] or NOTHING, failed = f[11] or NOTHING, early = f[12] or 0,
-      tripped_at = f[13] or 0, tripped_by = f[14] or '', reset_at = reset_at,
-      excused = f[16] or NOTHING, asked = f[17] or reset_at, passed = f[18] or 0, alone = f[19] or 0,
+      state = f[BREAKER_RECORD_STATE] or 'CLOSED', generation = f[BREAKER_RECORD_GENERATION] or 0,
+      since = f[BREAKER_RECORD_SINCE] or 0, open_until = f[BREAKER_RECORD_OPEN_UNTIL] or 0,
+      reason = f[BREAKER_RECORD_REASON] or '', successes = f[BREAKER_RECORD_SUCCESSES] or 0,
+      leases = f[BREAKER_RECORD_LEASES] or NOTHING, errors = f[BREAKER_RECORD_ERRORS] or false,
+      latency = f[BREAKER_RECORD_LATENCY] or false, events = f[BREAKER_RECORD_EVENTS] or NOTHING,
+      failed = f[BREAKER_RECORD_FAILED] or NOTHING, early = f[BREAKER_RECORD_EARLY] or 0,
+      tripped_at = f[BREAKER_RECORD_TRIPPED_AT] or 0, tripped_by = f[BREAKER_RECORD_TRIPPED_BY] or '',
+      reset_at = reset_at, excused = f[BREAKER_RECORD_EXCUSED] or NOTHING, asked = f[BREAKER_RECORD_ASKED] or reset_at,
+      passed = f[BREAKER_RECORD_PASSED] or 0, alone = f[BREAKER_RECORD_ALONE] or 0,
       plan = false, home = false, now = 0, changed = false, moved = false, is_glance = false, is_recounted = false,
       is_stored = packed ~= nil, long = long,
     }
@@ -35,8 +39,10 @@ end
 local function is_quiet(r, plan, now)
   local judged, errors, latency = now - late, r.errors, r.latency
   return r.state == 'CLOSED' and not plan.is_forced and #r.leases == 0
-    and (not errors or (errors[1] == plan.errors_length and judged < (errors[2] + 1) * errors[1]))
-    and (not latency or (latency[1] == plan.latency_length and judged < (latency[2] + 1) * latency[1]))
+    and (not errors or (errors[RUN_INTERVAL] == plan.errors_interval
+      and judged < (errors[RUN_NUMBER] + 1) * errors[RUN_INTERVAL]))
+    and (not latency or (latency[RUN_INTERVAL] == plan.latency_interval
+      and judged < (latency[RUN_NUMBER] + 1) * latency[RUN_INTERVAL]))
 end
 
 -- Correct `opened` for a breaker of this call: its record counts, not what the caller knew.
@@ -48,20 +54,23 @@ local function recount(plan, strings)
   end
 end
 
--- Return what callers see: true of a breaker without a record, which is CLOSED. Of any other {state, generation, since,
--- open until, reason, pending probes, succeeded probes}. A breaker that has ever tripped adds {trip time, trip reason,
--- early probes left, failed sources}. If its newest transition was not the store's decision, it adds {transitions by time
--- alone, decisions of a replica alone before them}.
+-- Return what callers see: true of a breaker without a record, which is CLOSED. Of any other the first fields of a VIEW.
+-- A breaker that has ever tripped adds those of the trip, and one whose newest transition was not the store's decision
+-- `passed` and `alone`.
 local function view_of(r, home, leased, early)
   if not (r.is_stored or r.moved) then
     return true
   end
-  local v = {r.state, r.generation, shown(home, r.since), shown(home, r.open_until), r.reason, leased, r.successes}
+  local v = VIEW_START{
+    state = r.state, generation = r.generation, since_us = shown(home, r.since), reason = r.reason,
+    open_until_us = shown(home, r.open_until), probes_leased = leased, probes_succeeded = r.successes,
+  }
   if r.tripped_by ~= '' or r.passed > 0 or r.alone > 0 then
-    v[8], v[9], v[10], v[11] = shown(home, r.tripped_at), r.tripped_by, early, early > 0 and r.failed or {}
+    v[VIEW_TRIPPED_AT_US], v[VIEW_TRIPPED_BY] = shown(home, r.tripped_at), r.tripped_by
+    v[VIEW_EARLY], v[VIEW_FAILED] = early, early > 0 and r.failed or {}
   end
   if r.passed > 0 or r.alone > 0 then
-    v[12], v[13] = r.passed, r.alone
+    v[VIEW_PASSED], v[VIEW_ALONE] = r.passed, r.alone
   end
   return v
 end

@@ -1,6 +1,5 @@
 -- Records of admitted Pods, by uid: `ledger/tag_state.py`, on Redis.
--- A record: {expires, charged_at, generation, probe, refunded, service, scope, fleet, cost, high_water, windows,
--- source, settled}. `source` is the Pod's creator, only if its breaker counts outcomes; `settled`: its outcome was
+-- A record is a POD. `source` is the Pod's creator, only if its breaker counts outcomes; `settled`: its outcome was
 -- recorded. `windows` is the plan's list of them as packed then, for a refund under a newer plan. The record is
 -- followed by the Pod's place, namespace/name, unpacked: many Pods of a call share one record apart from the place.
 
@@ -30,15 +29,19 @@ local function pod_of(key, strings, now)
     held.record = cmsgpack.unpack(held.packed)
   end
   local p = held.record
-  return p and p[EXPIRES] > now and not p[REFUNDED] and p or nil, p
+  return p and p[POD_EXPIRES] > now and not p[POD_REFUNDED] and p or nil, p
 end
 
--- Return a new Pod, with its record packed: an array of 13 values, in parts, since a plan has its windows packed.
+-- Return a new Pod, with its record packed: in parts, because a plan has its windows packed.
 local function new_pod(plan, at, now, generation, is_probe, scope, cost_text, source)
   local expires, packed = at + plan.remember, cmsgpack.pack
-  local charge = packed(expires, at, generation, is_probe, false, plan.service, scope, plan.fleet, cost_text, false)
+  local charge = packed(POD_BEFORE_WINDOWS_VALUES{
+    expires = expires, charged_at = at, generation = generation, probe = is_probe, refunded = false,
+    service = plan.service, scope = scope, fleet = plan.fleet, cost = cost_text, high = false,
+  })
+  local outcome = packed(POD_AFTER_WINDOWS_VALUES{source = source, settled = false})
   return {
-    packed = '\157' .. charge .. plan.packed_windows .. packed(source, false), lasts_ms = lasts_ms(expires, now),
+    packed = POD_ARRAY .. charge .. plan.packed_windows .. outcome, lasts_ms = lasts_ms(expires, now),
     generation = generation, source = source, record = false,
   }
 end

@@ -4,7 +4,7 @@
 -- with the service's own rings (or its namespace's, where each counts apart), the uid record, and the live Pods where
 -- they are limited.
 
--- Limits are {seconds, resource, hard, ...}, those of a window one after another; first the service's own, then the
+-- Limits are one flat list of LIMIT records, those of a window one after another; first the service's own, then the
 -- pool's, and those on live Pods last. They have numbers in this order.
 
 -- Bind a plan to its hashes, once per call, and to the time.
@@ -16,10 +16,10 @@ local function bound_of(plan, own_key, reading, writes, live_key)
   local b = plan.bound[own_key]
   if not b then
     local now, pool = time_of(home, reading), plan.pool
-    local own_limits = #plan.windows / 3
+    local own_limits = #plan.windows / LIMIT_LENGTH
     b = {
       home = home, own = own, now = now, windows = plan.windows, pool = pool, own_limits = own_limits,
-      limits = own_limits + (pool and #pool / 3 or 0), records = {}, live = false,
+      limits = own_limits + (pool and #pool / LIMIT_LENGTH or 0), records = {}, live = false,
     }
     -- Once a second of the tag's clock, not in each call.
     expiring[plan.waits_key] = expiring[plan.waits_key] or floor(home.last / 1000000) < floor(now / 1000000)
@@ -34,22 +34,23 @@ local function bound_of(plan, own_key, reading, writes, live_key)
 end
 
 -- Check `cost` against every limit, and `live_cost` against those on live Pods, before any `charge`. Return what each
--- limit holds, and {number, used, asked, free_at, surge room} of each limit that is exceeded.
+-- limit holds, and an OVER for each limit that is exceeded.
 local function judge(b, cost, live_cost)
   local h, limits, number, over = b.own, b.windows, 0, NOTHING
   -- Preallocated, every entry is replaced: a table that grows costs more, and so does a table for each limit.
   local used = {unpack(limits, 1, b.own_limits)}
   while limits do
     local last, sums = false, false
-    for index = 1, #limits, 3 do
-      local seconds, resource, hard = limits[index], limits[index + 1], limits[index + 2]
+    for index = 1, #limits, LIMIT_LENGTH do
+      local seconds, resource = limits[index + LIMIT_SECONDS_OFFSET], limits[index + LIMIT_RESOURCE_OFFSET]
+      local hard = limits[index + LIMIT_HARD_OFFSET]
       if seconds ~= last then
         local w = h.windows[seconds]
         if not w then -- an empty one is not written
-          w = {floor(b.now / (seconds * BUCKET_US_PER_SECOND)), {}, {}}
+          w = WINDOW{newest = floor(b.now / (seconds * BUCKET_US_PER_SECOND)), current = {}, sums = {}}
           h.windows[seconds], h.begins = w, true
         end
-        last, sums = seconds, w[SUMS]
+        last, sums = seconds, w[WINDOW_SUMS]
       end
       number = number + 1
       local has, asked = sums[resource] or 0, cost[resource] or 0
@@ -57,7 +58,7 @@ local function judge(b, cost, live_cost)
       if asked > 0 and asked > hard - has then -- no addition: a double might not hold the sum exactly
         local free = module('refusals').free_at(h, seconds, resource, hard, asked)
         over = over == NOTHING and {} or over
-        over[#over + 1] = {number, has, asked, shown(b.home, free), 0}
+        over[#over + 1] = OVER{number = number, used = has, asked = asked, free_at_us = shown(b.home, free), surge = 0}
       end
     end
     h, limits = b.home, h ~= b.home and b.pool

@@ -6,16 +6,16 @@ local function written(h, plan, now)
 end
 
 -- Note until when a charge to a namespace counts there.
-local function note_scope(b, index, scope, cost, at)
+local function note_scope(b, index_key, scope, cost, at)
   local latest, limits = 0, b.windows
-  for limit = 1, #limits, 3 do
-    if (cost[limits[limit + 1]] or 0) > 0 then
-      local width = limits[limit] * BUCKET_US_PER_SECOND
+  for index = 1, #limits, LIMIT_LENGTH do
+    if (cost[limits[index + LIMIT_RESOURCE_OFFSET]] or 0) > 0 then
+      local width = limits[index + LIMIT_SECONDS_OFFSET] * BUCKET_US_PER_SECOND
       latest = max(latest, (floor(at / width) + LIVE) * width)
     end
   end
-  local noted = notes[index] or {}
-  notes[index], noted[scope] = noted, max(noted[scope] or 0, latest)
+  local noted = notes[index_key] or {}
+  notes[index_key], noted[scope] = noted, max(noted[scope] or 0, latest)
 end
 
 -- Count `cost` as of a moment, now or before, in every window that limits any of it; updates `used`.
@@ -25,11 +25,11 @@ local function charge(plan, b, scope, cost, at, used)
   local h, limits, number = own, b.windows, 0
   while limits do
     local last, sums, current = false, false, false
-    for index = 1, #limits, 3 do
-      local seconds, resource = limits[index], limits[index + 1]
+    for index = 1, #limits, LIMIT_LENGTH do
+      local seconds, resource = limits[index + LIMIT_SECONDS_OFFSET], limits[index + LIMIT_RESOURCE_OFFSET]
       if seconds ~= last then
         local w = h.windows[seconds]
-        last, sums, current = seconds, w[SUMS], w[CURRENT]
+        last, sums, current = seconds, w[WINDOW_SUMS], w[WINDOW_CURRENT]
       end
       number = number + 1
       local amount = cost[resource] or 0

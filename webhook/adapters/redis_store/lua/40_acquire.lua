@@ -12,9 +12,7 @@ end
 
 -- Check one Pod and, unless `peek`, charge it: all or nothing, each uid once. If `is_no_event`, the breaker does not count
 -- a denial.
-local function acquire(
-  plan, reading, strings, own_key, pod_key, live_key, scope, place, cost_text, source, peek, is_no_event
-)
+local function acquire(plan, reading, strings, ACQUIRE_FIELDS)
   local cost = cost_of(cost_text)
   own_key, pod_key = KEYS[own_key], KEYS[pod_key]
   local b = bound_of(plan, own_key, reading, not peek, KEYS[live_key])
@@ -31,9 +29,11 @@ local function acquire(
     if not peek then
       module('waits').confirm(plan, string.sub(pod_key, plan.uid_at), known, now)
     end
-    return {
-      shown(home, now), 0, 0, false, true, judge(b, NOTHING, NOTHING), NOTHING,
-      plan.has_rules and (breaker and breaker.seen(r, plan, home, now) or view_of(r, home, 0, 0)), false, home.born,
+    local used = judge(b, NOTHING, NOTHING)
+    return ACQUIRE_ANSWER{
+      at_us = shown(home, now), refused = 0, would = 0, charged = false, repeated = true, used = used, over = NOTHING,
+      view = plan.has_rules and (breaker and breaker.seen(r, plan, home, now) or view_of(r, home, 0, 0)), moves = false,
+      born_us = home.born,
     }
   end
 
@@ -70,6 +70,9 @@ local function acquire(
     r.plan, r.home, r.now = plan, home, now -- they determine its TTL if it has changed
   end
   local view = plan.has_rules and (breaker and breaker.seen(r, plan, home, now) or view_of(r, home, 0, 0))
-  local reported = not peek and #moves > 0 and breaker.moved(moves, home)
-  return {now - home.offset, refused, would, refused == 0 and not peek, false, used, over, view, reported, home.born}
+  local reported = not peek and #moves > 0 and breaker.show_moves(moves, home)
+  return ACQUIRE_ANSWER{
+    at_us = now - home.offset, refused = refused, would = would, charged = refused == 0 and not peek, repeated = false,
+    used = used, over = over, view = view, moves = reported, born_us = home.born,
+  }
 end

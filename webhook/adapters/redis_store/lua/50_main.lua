@@ -1,28 +1,21 @@
--- KEYS: those of all operations, each once. ARGV[1]: MessagePack values one after another: HEADER_VALUES, PLAN_VALUES and
--- the details of each plan, and the operations. They are unpacked step by step from the one string: Redis 7 and later hash
--- every byte of each string that a script creates.
--- The header: now, or false for this server's time; `late`; `opened`; the number of plans; the number of values of the
--- first operation. Of a plan: what each call reads; the numbers of its keys: home, index, breaker, Pods not seen yet, live
--- Pods; the offset of the uid in a record's key; whether `opened` counts it; and of a replica that owes nothing {its id,
--- since when at least, when the home hash was created as far as it knows}, or false; the length of its details, which
--- follow. Of an operation: the number of values of the next one, or 0; its kind; the number of its plan; the numbers of
--- its own keys; its arguments.
+-- KEYS: those of all operations, each once. ARGV[1]: MessagePack values one after another: the header, each plan with its
+-- details, and the operations; `records.py` names the values. They are unpacked step by step from the one string: Redis 7
+-- and later hash every byte of each string that a script creates.
+-- `reading` of the header is false for this server's time; `size` is the number of values of the first operation. An
+-- operation is the number of values of the next one, or 0; its name; the number of its plan; the numbers of its own keys;
+-- its other values.
 -- The answer is a list of the operations' results in order, or their error messages. Writes are sent at the end: a
 -- Redis that rejects writes (full, a replica) has then accepted none of them.
 
 -- Return a plan, and where its details begin in the argument.
-local function plan_of(
-  at, windows, pool, quota_enforced, breaker_enforced, remember_us, ttl_ms, service, fleet, packed_windows,
-  standing_limits, has_rules, has_outcomes, is_forced, is_guarded, has_quota, errors_length, latency_length, home, index,
-  breaker_key, waits_key, live_key, uid_at, is_counted, settled, details_bytes
-)
+local function plan_of(at, PLAN_FIELDS)
   return {
     windows = {cmsgpack.unpack(windows)}, pool = pool and {cmsgpack.unpack(pool)}, quota_enforced = quota_enforced,
     breaker_enforced = breaker_enforced, remember = remember_us, ttl = ttl_ms, service = service, fleet = fleet,
-    packed_windows = packed_windows, standing = standing_limits, has_rules = has_rules, has_outcomes = has_outcomes,
-    is_forced = is_forced, is_guarded = is_guarded, has_quota = has_quota, errors_length = errors_length,
-    latency_length = latency_length, home = KEYS[home], index = KEYS[index], breaker_key = KEYS[breaker_key],
-    waits_key = KEYS[waits_key], live_key = KEYS[live_key], uid_at = uid_at, is_counted = is_counted,
+    packed_windows = packed_windows, standing = standing, has_rules = has_rules, has_outcomes = has_outcomes,
+    is_forced = is_forced, is_guarded = is_guarded, has_quota = has_quota, errors_interval = errors_interval_us,
+    latency_interval = latency_interval_us, home = KEYS[home], index = KEYS[ring], breaker_key = KEYS[breaker],
+    waits_key = KEYS[waits], live_key = KEYS[live], uid_at = uid_at, is_counted = is_counted,
     settled = settled, details_at = at, details = false, bound = {}, breaker = false,
   }, at + details_bytes
 end
@@ -39,14 +32,17 @@ local function write()
   for _, h in pairs(hashes) do
     if h.dirty then
       for seconds, w in pairs(h.begins and h.windows or NOTHING) do
-        local holds = next(w[CURRENT])
-        for _, amount in pairs(w[SUMS]) do
+        local holds = next(w[WINDOW_CURRENT])
+        for _, amount in pairs(w[WINDOW_SUMS]) do
           holds = holds or amount > 0
         end
         h.windows[seconds] = holds and w or nil
       end
       local returned = next(h.returned) and h.returned
-      local values = {'h', cmsgpack.pack({h.last, h.offset, h.behind, h.born, h.windows, returned})}
+      local head = RING_HEAD{
+        last = h.last, offset = h.offset, behind = h.behind, born = h.born, windows = h.windows, returned = returned,
+      }
+      local values = {'h', cmsgpack.pack(head)}
       for field, amounts in pairs(h.sets) do
         if next(amounts) then
           values[#values + 1], values[#values + 2] = field, cmsgpack.pack(amounts)
@@ -141,22 +137,22 @@ end
 
 local position, size -- of the next operation, in the argument
 
-local function carried_out(plans, reading, strings, at, next_size, kind, number, ...)
+local function carry_out(plans, reading, strings, at, next_size, name, number, ...)
   position, size = at, next_size
   local plan = plans[number]
-  if kind == 'acquire' then
+  if name == 'acquire' then
     return acquire(plan, reading, strings, ...)
-  elseif kind == 'queue' then
+  elseif name == 'queue' then
     return module('queue').run(reading, ...)
   elseif plan then
     module('breaker').rules_of(plan)
   end
-  return module('operations')[kind](plan, {kind, number, ...}, reading, strings)
+  return module('operations')[name](plan, reading, strings, ...)
 end
 
 local function execute(argument)
-  local plans, results, number, at, reading, count = {}, {}, 0
-  at, reading, late, opened, count, size = cmsgpack.unpack_limit(argument, HEADER_VALUES, 0)
+  local plans, results, number, at, reading, plan_count = {}, {}, 0
+  at, HEADER_FIELDS = cmsgpack.unpack_limit(argument, HEADER_LENGTH, 0)
   if not reading then
     local time = redis.call('TIME')
     reading = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -167,9 +163,9 @@ local function execute(argument)
       strings[KEYS[index]] = value
     end
   end
-  for index = 1, count do
+  for index = 1, plan_count do
     local plan
-    plan, at = plan_of(cmsgpack.unpack_limit(argument, PLAN_VALUES, at))
+    plan, at = plan_of(cmsgpack.unpack_limit(argument, PLAN_LENGTH, at))
     plans[index] = plan
     if plan.is_guarded then
       recount(plan, strings)
@@ -178,7 +174,7 @@ local function execute(argument)
   position = at
   local call, values = pcall, cmsgpack.unpack_limit
   while size > 0 do
-    local fine, result = call(carried_out, plans, reading, strings, values(argument, size, position))
+    local fine, result = call(carry_out, plans, reading, strings, values(argument, size, position))
     number = number + 1
     results[number] = fine and result or module('operations').words_of(result)
   end

@@ -1,4 +1,11 @@
-"""The Lua script and its constants, called by its hash, sent again if unknown. Why one: docs/design/one-script.md."""
+"""The Lua script, called by its hash, sent again if unknown. Why one: docs/design/one-script.md.
+
+Its text is rendered once. Beside the constants, these names stand for what `records.py` names:
+
+- `X_FIELD`: the index of a field in a record X; `X_FIELD_OFFSET`: its distance from the record's start in a flat list.
+- `X_FIELDS`: all fields of a record or an operation, as variables; `X_LENGTH`: their number.
+- `X{field = value, ...}`: a record, and `X_VALUES{field = value, ...}`: its values, both in the record's order.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,6 +16,7 @@ from typing import Any
 
 from redis.exceptions import NoScriptError
 
+from webhook.adapters.redis_store.records import OPERATIONS, PARTS, PASSED, QUEUE_ACTIONS, SHARED, Names
 from webhook.adapters.redis_store.transport.connection import SharedConnection
 from webhook.adapters.redis_store.transport.stream import Command
 from webhook.core.breaker import EXPIRED, HELD, TRANSITIONS, State, TransitionCause
@@ -59,7 +67,59 @@ def _lua(value: _Value) -> str:
         return str(value)
     if isinstance(value, str):
         return f'"{value}"'
-    return "{" + ", ".join(f"{key} = {_lua(one)}" for key, one in value.items()) + "}"
+    return "{" + ", ".join(f"{key} = {_lua(entry)}" for key, entry in value.items()) + "}"
+
+
+_RECORDS: Mapping[str, Names] = {**PASSED, **SHARED, **PARTS}
+_CONSTRUCTOR = re.compile(rf"(?<![.\w])({'|'.join(_RECORDS)})(_VALUES)?{{")
+_TOKEN = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|[{}(),\[\]]")
+
+
+def name_fields() -> Mapping[str, str]:
+    """Return what the names of fields, records and operations stand for, but for constructors of records."""
+    texts: dict[str, str] = {}
+    named = {name.upper(): fields for name, fields in {**OPERATIONS, **QUEUE_ACTIONS}.items()}
+    for record, fields in {**named, **_RECORDS}.items():
+        for number, field in enumerate(fields):
+            name = f"{record}_{field.upper()}"
+            texts |= {name: str(number + 1), f"{name}_OFFSET": str(number)}
+        texts |= {f"{record}_FIELDS": ", ".join(fields), f"{record}_LENGTH": str(len(fields))}
+    for record in ("BREAKER_RECORD", "BREAKER_BEFORE_EVENTS", "BREAKER_AFTER_EVENTS"):
+        texts[f"{record}_OF_R"] = ", ".join(f"r.{field}" for field in _RECORDS[record])
+    # The head of a MessagePack array, and the length of a long record of a breaker, which has one more field.
+    texts["POD_ARRAY"] = f"'\\{0x90 + len(SHARED['POD'])}'"
+    texts["LONG_RECORD_LENGTH"] = str(len(SHARED["BREAKER_RECORD"]) + 1)
+    return texts
+
+
+def expand_records(text: str) -> str:
+    """Replace the constructors of records; ValueError if a field is missing, unknown or given twice."""
+    parts, end = [], 0
+    for found in _CONSTRUCTOR.finditer(text):
+        if found.start() < end:
+            continue  # within another record, and expanded with it
+        entries, following = _split(text, found.end())
+        values = {name.strip(): expand_records(value.strip()) for name, _, value in (e.partition("=") for e in entries)}
+        fields = _RECORDS[found[1]]
+        if len(entries) != len(fields) or values.keys() != set(fields):
+            raise ValueError(f"{found[1]} has the fields {fields}, not {[*values]}")
+        listed = ", ".join(values[field] for field in fields)
+        parts += [text[end : found.start()], listed if found[2] else f"{{{listed}}}"]
+        end = following
+    return "".join([*parts, text[end:]])
+
+
+def _split(text: str, start: int) -> tuple[Sequence[str], int]:
+    """Return the entries of the table that begins before `start`, and where the text after the table begins."""
+    entries, depth, begin = [], 0, start
+    for token in _TOKEN.finditer(text, start):
+        if depth == 0 and token[0] in {",", "}"}:
+            entries.append(text[begin : token.start()])
+            begin = token.end()
+            if token[0] == "}":
+                return [entry for entry in entries if entry.strip()], begin
+        depth += {"{": 1, "(": 1, "[": 1, "}": -1, ")": -1, "]": -1}.get(token[0], 0)
+    raise ValueError(f"a record does not end: {text[start : start + 40]!r}")
 
 
 _CONSTANT = re.compile(r"^local ([A-Z_]+) = (-?\d+)", re.MULTILINE)
@@ -84,9 +144,10 @@ def _modules() -> str:
 
 def _text() -> str:
     constants, state, *parts, main = _parts(_FOLDER)
-    values = {**dict(_CONSTANT.findall(constants)), **constant_literals()}
+    values = {**dict(_CONSTANT.findall(constants)), **constant_literals(), **name_fields()}
     text = "\n".join([state, "local function run()", *parts, _modules(), main, "end", "return run()"])
-    return re.sub(rf"(?<![.\w])({'|'.join(values)})\b", lambda found: values[found[1]], text)
+    text = re.sub(r"(?<![.\w])[A-Z][A-Z_]+\b", lambda found: values.get(found[0], found[0]), expand_records(text))
+    return text.replace(" + 0]", "]")  # the first offset of a flat list
 
 
 TEXT = _text()

@@ -4,10 +4,13 @@
 local function rules_of(plan)
   local rules = details_of(plan).rules
   if rules and not plan.breaker then
-    local b = {home = plan.home}
-    b.has_outcomes, b.error_rate, b.latency, b.open_for, b.probes, b.probe_timeout, b.degrades, b.open_max,
-      b.forcing = unpack(rules)
-    plan.breaker = b
+    plan.breaker = {
+      home = plan.home, has_outcomes = rules[BREAKER_RULES_HAS_OUTCOMES], error_rate = rules[BREAKER_RULES_ERROR_RATE],
+      latency = rules[BREAKER_RULES_LATENCY], open_for = rules[BREAKER_RULES_OPEN_FOR_US],
+      probes = rules[BREAKER_RULES_PROBES], probe_timeout = rules[BREAKER_RULES_PROBE_TIMEOUT_US],
+      degrades = rules[BREAKER_RULES_DEGRADES], open_max = rules[BREAKER_RULES_OPEN_MAX],
+      forcing = rules[BREAKER_RULES_FORCING],
+    }
   end
   return plan.breaker
 end
@@ -32,13 +35,13 @@ end
 
 -- Return the end of the plan's forcing, by the tag's time.
 local function until_of(plan)
-  return plan.forcing[2] + hash_of(plan.home).offset
+  return plan.forcing[FORCING_UNTIL_US] + hash_of(plan.home).offset
 end
 
 -- Return the forced state, or false. The plan takes precedence: the record may not have applied it yet.
 local function forced(r, plan, now)
   if plan.forcing and now < until_of(plan) then
-    return plan.forcing[1]
+    return plan.forcing[FORCING_STATE]
   end
   return is_forced(r.state) and r.state
 end
@@ -72,7 +75,7 @@ local function move(r, plan, cause, at, reason, open_until, moves, failed)
   r.passed, r.alone = 0, 0
   forget_windows(r)
   r.changed, r.moved = true, true
-  moves[#moves + 1] = {old, new, at, reason, r.generation, cause}
+  moves[#moves + 1] = MOVE{old = old, new = new, at_us = at, reason = reason, generation = r.generation, cause = cause}
 end
 
 -- Make a transition that every replica makes at the same moment. It does not count as a decision.
@@ -87,7 +90,9 @@ local function trip(r, plan, cause, at, reason, failed, moves)
   if plan.open_max and opened >= plan.open_max then
     forget_windows(r)
     r.changed = true
-    moves[#moves + 1] = {r.state, r.state, at, HELD .. reason, r.generation, cause}
+    moves[#moves + 1] = MOVE{
+      old = r.state, new = r.state, at_us = at, reason = HELD .. reason, generation = r.generation, cause = cause,
+    }
     return
   end
   r.tripped_at, r.tripped_by = at, reason

@@ -13,39 +13,49 @@ end
 -- Rules by trigger: errors in percent, or microseconds of latency against a mean.
 local RULES = {
   errors = {
-    crossed = function(rule, run) return 100 * run[4] >= rule[1] * run[3] end,
-    reason = function(rule, run) return rule[5] .. string.format('%.0f of %.0f in the last', run[4], run[3]) end,
+    crossed = function(rule, run) return 100 * run[RUN_AMOUNT] >= rule[TRIGGER_THRESHOLD] * run[RUN_OUTCOMES] end,
+    reason = function(rule, run)
+      local share = string.format('%.0f of %.0f in the last', run[RUN_AMOUNT], run[RUN_OUTCOMES])
+      return rule[TRIGGER_REASON_HEAD] .. share
+    end,
   },
   latency = {
-    crossed = function(rule, run) return run[4] > rule[1] * run[3] end,
+    crossed = function(rule, run) return run[RUN_AMOUNT] > rule[TRIGGER_THRESHOLD] * run[RUN_OUTCOMES] end,
     reason = function(rule, run)
-      local mean = math.ceil(run[4] / (run[3] * 1000)) * 1000 -- rounded up, to be shown above the threshold
-      return rule[5] .. string.format('%s over %.0f in the last', span(mean), run[3])
+      local outcomes = run[RUN_OUTCOMES]
+      local mean = math.ceil(run[RUN_AMOUNT] / (outcomes * 1000)) * 1000 -- rounded up, to be shown above the threshold
+      return rule[TRIGGER_REASON_HEAD] .. string.format('%s over %.0f in the last', span(mean), outcomes)
     end,
   },
 }
 
 -- Pass the boundaries of a run's intervals: return the run that continues (or false), and of a trip its time, reason
--- and failed sources. A run is {interval length, interval number, outcomes, amount, streak, later intervals, sources};
--- a later interval is {number, outcomes, amount, sources}. Sources contributed to the failures; a run's include its
--- streak's.
+-- and failed sources. A RUN has the number and the outcomes of its current interval, and in `later` a LATER for each
+-- interval that has outcomes already. Sources contributed to the failures; a run's include its streak's.
 local function pass_boundaries(run, rule, judged, by)
-  if not run or not rule or run[1] ~= rule[2] then
+  if not run or not rule or run[RUN_INTERVAL] ~= rule[TRIGGER_INTERVAL_US] then
     return false
   end
-  while judged >= (run[2] + 1) * run[1] do
-    local crossed = run[3] >= rule[4] and by.crossed(rule, run)
-    local streak = crossed and run[5] + 1 or 0
-    if streak >= rule[3] then
-      return false, (run[2] + 1) * run[1], by.reason(rule, run), known(run[7] or {})
+  local interval = run[RUN_INTERVAL]
+  while judged >= (run[RUN_NUMBER] + 1) * interval do
+    local crossed = run[RUN_OUTCOMES] >= rule[TRIGGER_MINIMUM] and by.crossed(rule, run)
+    local streak, next_number, sources = crossed and run[RUN_STREAK] + 1 or 0, run[RUN_NUMBER] + 1, run[RUN_SOURCES] or {}
+    if streak >= rule[TRIGGER_CONSECUTIVE] then
+      return false, next_number * interval, by.reason(rule, run), known(sources)
     end
-    local later = run[6] or {}
+    local later = run[RUN_LATER] or {}
     local following = later[1]
-    if following and (streak == 0 or following[1] == run[2] + 1) then
-      local sources = joined(streak > 0 and run[7] or {}, following[4] or {})
-      run = {run[1], following[1], following[2], following[3], streak, {unpack(later, 2)}, sources}
+    if following and (streak == 0 or following[LATER_NUMBER] == next_number) then
+      run = RUN{
+        interval = interval, number = following[LATER_NUMBER], outcomes = following[LATER_OUTCOMES],
+        amount = following[LATER_AMOUNT], streak = streak, later = {unpack(later, 2)},
+        sources = joined(streak > 0 and sources or {}, following[LATER_SOURCES] or {}),
+      }
     elseif streak > 0 then
-      run = {run[1], run[2] + 1, 0, 0, streak, later, run[7] or {}}
+      run = RUN{
+        interval = interval, number = next_number, outcomes = 0, amount = 0, streak = streak, later = later,
+        sources = sources,
+      }
     else
       return false
     end
@@ -54,38 +64,51 @@ local function pass_boundaries(run, rule, judged, by)
 end
 
 -- Count outcomes in their interval, unless it was evaluated already: return the run, and whether it changed.
-local function counted(run, rule, at, total, amount, sources, judged)
+local function count_in_run(run, rule, at, total, amount, sources, judged)
   if not rule then
     return false, false
   end
-  local number = math.floor(at / rule[2])
-  if number < math.floor(judged / rule[2]) then
+  local interval = rule[TRIGGER_INTERVAL_US]
+  local number = math.floor(at / interval)
+  if number < math.floor(judged / interval) then
     return run, false
   end
   if not run then
-    return {rule[2], number, total, amount, 0, {}, sources}, true
+    return RUN{
+      interval = interval, number = number, outcomes = total, amount = amount, streak = 0, later = {}, sources = sources,
+    }, true
   end
-  local cells, there = {{run[2], run[3], run[4], run[7] or {}}, unpack(run[6] or {})}, false
+  local current = LATER{
+    number = run[RUN_NUMBER], outcomes = run[RUN_OUTCOMES], amount = run[RUN_AMOUNT], sources = run[RUN_SOURCES] or {},
+  }
+  local cells, is_there = {current, unpack(run[RUN_LATER] or {})}, false
   for index, cell in ipairs(cells) do
-    if cell[1] == number then
-      cells[index], there = {number, cell[2] + total, cell[3] + amount, joined(cell[4] or {}, sources)}, true
+    if cell[LATER_NUMBER] == number then
+      is_there = true
+      cells[index] = LATER{
+        number = number, outcomes = cell[LATER_OUTCOMES] + total, amount = cell[LATER_AMOUNT] + amount,
+        sources = joined(cell[LATER_SOURCES] or {}, sources),
+      }
     end
   end
-  if not there then
-    cells[#cells + 1] = {number, total, amount, sources}
-    table.sort(cells, function(one, other) return one[1] < other[1] end)
+  if not is_there then
+    cells[#cells + 1] = LATER{number = number, outcomes = total, amount = amount, sources = sources}
+    table.sort(cells, function(cell, other) return cell[LATER_NUMBER] < other[LATER_NUMBER] end)
   end
   local first = cells[1]
-  return {run[1], first[1], first[2], first[3], run[5], {unpack(cells, 2)}, first[4]}, true
+  return RUN{
+    interval = run[RUN_INTERVAL], number = first[LATER_NUMBER], outcomes = first[LATER_OUTCOMES],
+    amount = first[LATER_AMOUNT], streak = run[RUN_STREAK], later = {unpack(cells, 2)}, sources = first[LATER_SOURCES],
+  }, true
 end
 
 local function count_outcomes(r, plan, at, outcome, source, judged)
-  local good, bad, latency = outcome[1], outcome[2], outcome[3]
-  local is_slow = plan.latency and latency > plan.latency[1] * (good + bad)
+  local good, bad, latency = outcome[OUTCOME_SUCCEEDED], outcome[OUTCOME_FAILED], outcome[OUTCOME_LATENCY_US]
+  local is_slow = plan.latency and latency > plan.latency[TRIGGER_THRESHOLD] * (good + bad)
   local failed, slow = bad > 0 and {source} or {}, is_slow and {source} or {}
   local of_errors, of_latency
-  r.errors, of_errors = counted(r.errors, plan.error_rate, at, good + bad, bad, failed, judged)
-  r.latency, of_latency = counted(r.latency, plan.latency, at, good + bad, latency, slow, judged)
+  r.errors, of_errors = count_in_run(r.errors, plan.error_rate, at, good + bad, bad, failed, judged)
+  r.latency, of_latency = count_in_run(r.latency, plan.latency, at, good + bad, latency, slow, judged)
   r.changed = r.changed or of_errors or of_latency
   return of_errors or of_latency
 end

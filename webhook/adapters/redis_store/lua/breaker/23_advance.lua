@@ -4,11 +4,14 @@
 local function expire(r, now, moves)
   local live, gone = {}, false
   for _, lease in ipairs(r.leases) do
-    if lease[2] > now then
+    if lease[LEASE_EXPIRES] > now then
       live[#live + 1] = lease
     else
       gone = true
-      moves[#moves + 1] = {r.state, r.state, lease[2], EXPIRED, r.generation, BREAKER.CAUSE.PROBE_EXPIRED}
+      moves[#moves + 1] = MOVE{
+        old = r.state, new = r.state, at_us = lease[LEASE_EXPIRES], reason = EXPIRED, generation = r.generation,
+        cause = BREAKER.CAUSE.PROBE_EXPIRED,
+      }
     end
   end
   if gone then
@@ -49,7 +52,7 @@ end
 local function live_count(r, now)
   local count = 0
   for _, lease in ipairs(r.leases) do
-    count = count + (lease[2] > now and 1 or 0)
+    count = count + (lease[LEASE_EXPIRES] > now and 1 or 0)
   end
   return count
 end
@@ -76,7 +79,7 @@ local function admits(r, plan, now, source)
   return r.state == 'CLOSED' or has_room(r, plan, now, source)
 end
 
-local function succeeded(r, plan, now, moves)
+local function count_success(r, plan, now, moves)
   r.successes, r.changed = r.successes + 1, true
   if r.successes >= plan.probes then
     local early, plural = r.state == 'OPEN' and 'early ' or '', r.successes > 1 and 's' or ''
@@ -93,18 +96,18 @@ local function take_probe(r, plan, now, uid, source, moves)
   r.early, r.changed = r.early + (r.state == 'OPEN' and 1 or 0), true
   if plan.has_outcomes then
     r.leases = {unpack(r.leases)}
-    r.leases[#r.leases + 1] = {uid, now + plan.probe_timeout, r.generation}
+    r.leases[#r.leases + 1] = LEASE{uid = uid, expires = now + plan.probe_timeout, generation = r.generation}
   else
-    succeeded(r, plan, now, moves)
+    count_success(r, plan, now, moves)
   end
   return true
 end
 
 -- Drop the unwanted leases; return how many.
-local function without_leases(r, unwanted)
+local function drop_leases(r, is_unwanted)
   local leases, dropped = {}, 0
   for _, lease in ipairs(r.leases) do
-    if unwanted(lease) then
+    if is_unwanted(lease) then
       dropped = dropped + 1
     else
       leases[#leases + 1] = lease
@@ -118,16 +121,16 @@ end
 
 -- Free the lease of a probe whose Pod was never created, unless it has expired, whether that was noticed or not.
 local function give_back_probe(r, uid, now)
-  local freed = without_leases(r, function(lease) return lease[1] == uid and lease[2] > now end)
+  local freed = drop_leases(r, function(lease) return lease[LEASE_UID] == uid and lease[LEASE_EXPIRES] > now end)
   if r.state == 'OPEN' then
     r.early = r.early - freed
   end
 end
 
-local function settled(r, plan, now, lease, source, ok, moves)
-  without_leases(r, function(other) return other == lease end)
+local function settle_probe(r, plan, now, lease, source, ok, moves)
+  drop_leases(r, function(other) return other == lease end)
   if ok then
-    return succeeded(r, plan, now, moves)
+    return count_success(r, plan, now, moves)
   elseif r.state == 'OPEN' then
     return -- an early probe that fails proves nothing new
   end

@@ -5,8 +5,8 @@
 local function sources_of(events)
   local sources = {}
   for _, event in ipairs(events) do
-    if #sources <= FAILED_MAX and not contains(sources, event[2]) then
-      sources[#sources + 1] = event[2]
+    if #sources <= FAILED_MAX and not contains(sources, event[EVENT_SOURCE]) then
+      sources[#sources + 1] = event[EVENT_SOURCE]
     end
   end
   return sources
@@ -24,17 +24,17 @@ local function lease_of(r, uid, generation, at)
     return fits and r.leases[1]
   end
   for _, lease in ipairs(r.leases) do
-    if lease[1] == uid then
-      return (not generation or generation == (lease[3] or r.generation)) and lease
+    if lease[LEASE_UID] == uid then
+      return (not generation or generation == (lease[LEASE_GENERATION] or r.generation)) and lease
     end
   end
 end
 
--- Record outcomes of one source, {succeeded, failed, latency, uid, generation, age}; return whether they counted.
--- Ignore those of another generation, or without a probe that waits for them.
+-- Record outcomes of one source, an OUTCOME; return whether they counted. Ignore those of another generation, or without
+-- a probe that waits for them.
 local function record_outcome(r, plan, now, outcome, source, moves)
-  local good, bad, _, uid, generation, age = unpack(outcome)
-  local at = now - max(0, age)
+  local good, bad = outcome[OUTCOME_SUCCEEDED], outcome[OUTCOME_FAILED]
+  local generation, at = outcome[OUTCOME_GENERATION], now - max(0, outcome[OUTCOME_AGE_US])
   if not plan.has_outcomes or forced(r, plan, now) then
     return false
   end
@@ -46,11 +46,11 @@ local function record_outcome(r, plan, now, outcome, source, moves)
   end
   local any = false
   for number = 1, bad + math.min(good, plan.probes) do
-    local lease = lease_of(r, uid, generation, at)
+    local lease = lease_of(r, outcome[OUTCOME_UID], generation, at)
     if not lease then
       break
     end
-    settled(r, plan, now, lease, source, number > bad, moves)
+    settle_probe(r, plan, now, lease, source, number > bad, moves)
     any = true
   end
   return any
@@ -74,10 +74,11 @@ end
 local function force_or_reset(r, plan, now, asked, moves)
   local forcing = plan.forcing
   if forcing and now < until_of(plan) then
-    if r.state ~= forcing[1] then
-      move(r, plan, BREAKER.FORCED_BY[forcing[1]], now, forcing[3], until_of(plan), moves)
-    elseif r.open_until ~= until_of(plan) or r.reason ~= forcing[3] then
-      r.open_until, r.reason, r.changed, r.moved = until_of(plan), forcing[3], true, true
+    local state, reason = forcing[FORCING_STATE], forcing[FORCING_REASON]
+    if r.state ~= state then
+      move(r, plan, BREAKER.FORCED_BY[state], now, reason, until_of(plan), moves)
+    elseif r.open_until ~= until_of(plan) or r.reason ~= reason then
+      r.open_until, r.reason, r.changed, r.moved = until_of(plan), reason, true, true
     end
   elseif is_forced(r.state) then
     move(r, plan, BREAKER.CAUSE.RELEASED, now, 'released manually', 0, moves)
@@ -100,21 +101,21 @@ local function suppress_source_events(r, sources, now)
   for _, source in ipairs(sources) do
     asked[source] = 'pending'
   end
-  for _, one in ipairs(r.excused) do
-    if one[2] > now and not asked[one[1]] then
-      excused[#excused + 1] = one
+  for _, excuse in ipairs(r.excused) do
+    if excuse[EXCUSE_UNTIL_US] > now and not asked[excuse[EXCUSE_SOURCE]] then
+      excused[#excused + 1] = excuse
     end
   end
   for _, source in ipairs(sources) do
     if asked[source] == 'pending' then
-      excused[#excused + 1], asked[source] = {source, now + EXCUSED_US}, 'added'
+      excused[#excused + 1], asked[source] = EXCUSE{source = source, until_us = now + EXCUSED_US}, 'added'
     end
   end
   if #excused > EXCUSED_MAX then
-    excused = {{EVERY_SOURCE, now + EXCUSED_US}}
+    excused = {EXCUSE{source = EVERY_SOURCE, until_us = now + EXCUSED_US}}
   end
   for _, event in ipairs(module('refusals').events_of(r)) do
-    if not asked[event[2]] then
+    if not asked[event[EVENT_SOURCE]] then
       events[#events + 1] = event
     end
   end
@@ -130,14 +131,16 @@ local function seen(r, plan, home, now)
   end
   r.is_stored = true
   local v = view_of(r, home, 0, 0)
-  v[1], v[3], v[4], v[5], v[7] =
-    held, shown(home, r.state == held and r.since or now), shown(home, until_of(rules)), rules.forcing[3], 0
+  v[VIEW_STATE], v[VIEW_SINCE_US] = held, shown(home, r.state == held and r.since or now)
+  v[VIEW_OPEN_UNTIL_US], v[VIEW_REASON] = shown(home, until_of(rules)), rules.forcing[FORCING_REASON]
+  v[VIEW_PROBES_SUCCEEDED] = 0
   return v
 end
 
-local function moved(moves, home)
+-- Return transitions as callers see them.
+local function show_moves(moves, home)
   for _, move in ipairs(moves) do
-    move[3] = shown(home, move[3])
+    move[MOVE_AT_US] = shown(home, move[MOVE_AT_US])
   end
   return moves
 end
@@ -147,7 +150,9 @@ local function announce(r)
   local plan = r.plan
   local details = details_of(plan)
   if plan.has_rules and details.channel ~= '' then
-    local message = {details.tag, plan.service, shown(r.home, r.now), seen(r, plan, r.home, r.now)}
+    local message = ANNOUNCEMENT{
+      tag = details.tag, service = plan.service, at_us = shown(r.home, r.now), view = seen(r, plan, r.home, r.now),
+    }
     redis.pcall('PUBLISH', details.channel, cmsgpack.pack(message))
   end
 end

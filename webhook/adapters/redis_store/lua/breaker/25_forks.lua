@@ -14,7 +14,8 @@ end
 
 -- Whether a proposed view wins over a record that was advanced to now.
 local function holds(v, r)
-  local state, generation, since, tripped_at, passed, alone = v[1], v[2], v[3], v[8], v[12], v[13]
+  local state, generation, since, tripped_at = v[VIEW_STATE], v[VIEW_GENERATION], v[VIEW_SINCE_US], v[VIEW_TRIPPED_AT_US]
+  local passed, alone = v[VIEW_PASSED], v[VIEW_ALONE]
   local is_opened, was_opened = as_opened(state) == 1, as_opened(r.state) == 1
   if is_opened and since < r.reset_at then
     return false
@@ -37,12 +38,14 @@ local function holds(v, r)
 end
 
 local function take(r, plan, v, due)
-  local behind = max(0, v[13] > 0 and due.generation + 1 - (v[2] - v[12]) or due.generation - v[2])
-  count_opened(r, plan, v[1])
-  r.state, r.generation, r.since, r.open_until, r.reason, r.successes = v[1], v[2] + behind, v[3], v[4], v[5], v[7]
-  r.tripped_at, r.tripped_by, r.failed = v[8], v[9], v[11]
-  r.early, r.leases = v[1] == 'OPEN' and math.max(0, plan.probes - v[10]) or 0, {}
-  r.passed, r.alone = v[12], v[13] > 0 and v[13] + behind or 0
+  local state, generation, passed, alone = v[VIEW_STATE], v[VIEW_GENERATION], v[VIEW_PASSED], v[VIEW_ALONE]
+  local behind = max(0, alone > 0 and due.generation + 1 - (generation - passed) or due.generation - generation)
+  count_opened(r, plan, state)
+  r.state, r.generation, r.since, r.open_until = state, generation + behind, v[VIEW_SINCE_US], v[VIEW_OPEN_UNTIL_US]
+  r.reason, r.successes = v[VIEW_REASON], v[VIEW_PROBES_SUCCEEDED]
+  r.tripped_at, r.tripped_by, r.failed = v[VIEW_TRIPPED_AT_US], v[VIEW_TRIPPED_BY], v[VIEW_FAILED]
+  r.early, r.leases = state == 'OPEN' and math.max(0, plan.probes - v[VIEW_EARLY]) or 0, {}
+  r.passed, r.alone = passed, alone > 0 and alone + behind or 0
   forget_windows(r)
   r.changed, r.moved = true, true
 end
@@ -52,16 +55,17 @@ local function take_proposal(r, plan, v, due)
   if holds(v, due) then
     return take(r, plan, v, due)
   end
-  local is_another = v[1] ~= due.state or v[3] ~= due.since or v[13] ~= due.alone
-  if v[2] > due.generation or (v[13] > 0 and v[2] == due.generation and is_another) then
-    r.passed, r.generation = r.passed + v[2] + 1 - r.generation, v[2] + 1
+  local generation, alone = v[VIEW_GENERATION], v[VIEW_ALONE]
+  local is_another = v[VIEW_STATE] ~= due.state or v[VIEW_SINCE_US] ~= due.since or alone ~= due.alone
+  if generation > due.generation or (alone > 0 and generation == due.generation and is_another) then
+    r.passed, r.generation = r.passed + generation + 1 - r.generation, generation + 1
     r.changed, r.moved = true, true
   end
 end
 
 return {
   rules_of = rules_of, as_opened = as_opened, glance = glance, advance = advance, admits = admits,
-  take_probe = take_probe, forced = forced, trip_by_quota = trip_by_quota, seen = seen, moved = moved,
+  take_probe = take_probe, forced = forced, trip_by_quota = trip_by_quota, seen = seen, show_moves = show_moves,
   give_back_probe = give_back_probe, record_outcome = record_outcome, reset_removed = reset_removed,
   force_or_reset = force_or_reset, suppress_source_events = suppress_source_events, take_proposal = take_proposal,
   keep_time = keep_time, announce = announce,

@@ -1,5 +1,5 @@
 -- Live Pods: `ledger/live_set.py` and `ledger/live_pods.py`, on Redis.
--- The live Pods of a service, or of one of its namespaces, are one hash: field "h" is {sums, over since, count},
+-- The live Pods of a service, or of one of its namespaces, are one hash: field "h" is a LIVE_HEAD (`over`: since when),
 -- "u:UID" a Pod's amounts followed by its cluster. In the service's own hash, "c:CLUSTER" is when the list of that
 -- cluster's Pods was last known to be complete, and "l:NAMESPACE" marks that a hash of that namespace exists.
 
@@ -9,7 +9,8 @@ local function live_of(key)
     local packed = redis.call('HGET', key, 'h')
     l = {key = key, sums = {}, over = {}, count = 0, pods = {}, changed = {}, is_new = not packed, scope = ''}
     if packed then
-      l.sums, l.over, l.count = unpack(cmsgpack.unpack(packed))
+      local head = cmsgpack.unpack(packed)
+      l.sums, l.over, l.count = head[LIVE_HEAD_SUMS], head[LIVE_HEAD_OVER], head[LIVE_HEAD_COUNT]
     end
     lives[key] = l
   end
@@ -73,15 +74,16 @@ end
 local function put_live(plan, l, uid, cost, now)
   local amounts, before = {}, held(l, uid)
   for _, limit in ipairs(plan.standing) do
-    local amount = cost[limit[1]] or 0
-    amounts[limit[1]] = amount > 0 and amount or nil
+    local resource = limit[STANDING_RESOURCE]
+    local amount = cost[resource] or 0
+    amounts[resource] = amount > 0 and amount or nil
   end
   if before and equal(amounts, before) then
     return
   end
   local more = difference(amounts, before or {})
   for _, limit in ipairs(plan.standing) do
-    local resource, hard = limit[1], limit[2]
+    local resource, hard = limit[STANDING_RESOURCE], limit[STANDING_HARD]
     local has = l.sums[resource] or 0
     if has + (more[resource] or 0) <= hard then
       l.over[resource] = nil
@@ -102,7 +104,7 @@ local function remove_live(l, uid)
 end
 
 local function write_live(l)
-  local values = {'h', cmsgpack.pack({l.sums, l.over, l.count})}
+  local values = {'h', cmsgpack.pack(LIVE_HEAD{sums = l.sums, over = l.over, count = l.count})}
   for uid in pairs(l.changed) do
     if l.pods[uid] then
       values[#values + 1] = 'u:' .. uid

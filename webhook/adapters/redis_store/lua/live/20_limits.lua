@@ -8,13 +8,15 @@ end
 -- Check `live_cost` against the limits on live Pods; extends `used` and `over`.
 local function judge_live(b, live_cost, used, over)
   for index, limit in ipairs(b.standing) do
-    local resource, hard, surge, number = limit[1], limit[2], limit[3], b.limits + index
+    local resource, hard, surge = limit[STANDING_RESOURCE], limit[STANDING_HARD], limit[STANDING_SURGE]
+    local number = b.limits + index
     local has, asked = b.live.sums[resource] or 0, live_cost[resource] or 0
     local room = may_surge(b.live, resource, hard, has, b.now) and surge or 0
     used[number] = has
     if asked > 0 and b.known and asked > hard + room - has then
       over = over == NOTHING and {} or over
-      over[#over + 1] = {number, has, asked, asked > hard + surge and NEVER or 0, room}
+      local free_at = asked > hard + surge and NEVER or 0
+      over[#over + 1] = OVER{number = number, used = has, asked = asked, free_at_us = free_at, surge = room}
     end
   end
   return used, over
@@ -24,7 +26,7 @@ end
 local function add_live(plan, b, uid, cost, used)
   put_live(plan, b.live, uid, cost, b.now)
   for index, limit in ipairs(b.standing) do
-    used[b.limits + index] = b.live.sums[limit[1]] or 0
+    used[b.limits + index] = b.live.sums[limit[STANDING_RESOURCE]] or 0
   end
 end
 

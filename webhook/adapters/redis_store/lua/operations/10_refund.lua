@@ -1,4 +1,5 @@
--- Operations on the charge of one Pod: `record`, `knows`, `refund`, `withdraw`, `book` and resizes of `ledger/operations.py`, on Redis.
+-- Operations on the charge of one Pod: `knows`, `refund`, `withdraw`, `book` and resizes of `ledger/operations.py`, on
+-- Redis. Each has the values that `records.py` names, after the plan, the time and the strings; `X_key` is a key's number.
 
 local breaker = module('breaker')
 
@@ -17,19 +18,19 @@ local function observe_clock(home, reading)
 end
 
 -- Attach the plan to a record that may have changed: the plan and the end of an override determine its TTL.
-local function belongs(r, plan, home, now)
+local function attach_plan(r, plan, home, now)
   r.plan, r.home, r.now = plan, home, now
 end
 
 local function remember(key, p, now, place)
-  pods[key], places[key] = {record = p, packed = false, lasts_ms = lasts_ms(p[EXPIRES], now)}, place
+  pods[key], places[key] = {record = p, packed = false, lasts_ms = lasts_ms(p[POD_EXPIRES], now)}, place
 end
 
 local function uid_of(plan, pod_key)
   return string.sub(pod_key, plan.uid_at)
 end
 
--- Return the newest reset of each window, by its seconds, {requested at, effective up to}: field "r".
+-- Return the newest RESET of each window, by its seconds: field "r".
 local function resets_of(h)
   if not h.resets then
     local packed = redis.call('HGET', h.key, 'r')
@@ -38,17 +39,18 @@ local function resets_of(h)
   return h.resets
 end
 
--- Return where a Pod was charged: {service, scope, whether in the fleet's rings}; empty for an unknown Pod.
-local function record(plan, operation, reading, strings)
-  local p = pod_of(KEYS[operation[3]], strings, time_of(hash_of(plan.home), reading))
-  return p and {p[SERVICE], p[SCOPE], p[FLEET]} or {}
+-- Return where a Pod was charged; empty for an unknown Pod.
+local function find_charge(plan, reading, strings, FIND_CHARGE_FIELDS)
+  local p = pod_of(KEYS[pod_key], strings, time_of(hash_of(plan.home), reading))
+  return p and CHARGE_ANSWER{service = p[POD_SERVICE], scope = p[POD_SCOPE], fleet = p[POD_FLEET]} or {}
 end
 
 -- Whether a Pod is charged; unless it is a `peek`, that confirms the charge.
-local function knows(plan, operation, reading, strings)
-  local pod_key, now = KEYS[operation[3]], time_of(hash_of(plan.home), reading)
+local function knows(plan, reading, strings, KNOWS_FIELDS)
+  local now = time_of(hash_of(plan.home), reading)
+  pod_key = KEYS[pod_key]
   local p = pod_of(pod_key, strings, now)
-  if p and not operation[4] then
+  if p and not peek then
     module('waits').confirm(plan, uid_of(plan, pod_key), p, now)
   end
   return {p ~= nil}
@@ -56,10 +58,10 @@ end
 
 -- Refund, once, the charge of a Pod that was never created, and free its probe lease. The keys are those of the charge,
 -- possibly another service's.
-local function refund(plan, operation, reading, strings)
-  local own, pod_key, home, breaker_key, live_key =
-    hash_of(KEYS[operation[3]]), KEYS[operation[4]], hash_of(KEYS[operation[5]]), KEYS[operation[6]], KEYS[operation[7]]
+local function refund(plan, reading, strings, REFUND_FIELDS)
+  local own, home = hash_of(KEYS[own_key]), hash_of(KEYS[home_key])
   local now = time_of(home, reading)
+  pod_key = KEYS[pod_key]
   settle(home, now)
   settle(own, now)
   local p, uid = pod_of(pod_key, strings, now), uid_of(plan, pod_key)
@@ -68,30 +70,31 @@ local function refund(plan, operation, reading, strings)
     return {false}
   end
   p = {unpack(p)} -- others of this call may share it
-  p[REFUNDED] = true
+  p[POD_REFUNDED] = true
   remember(pod_key, p, now, places[pod_key])
-  module('live').remove(module('live').live_of(live_key), uid)
-  if p[PROBE] then
-    local r = breaker_of(breaker_key, strings)
+  module('live').remove(module('live').live_of(KEYS[live_key]), uid)
+  if p[POD_PROBE] then
+    local r = breaker_of(KEYS[breaker_key], strings)
     if not r.plan then -- otherwise keep its own plan, which its notification needs
-      belongs(r, plan, home, now)
+      attach_plan(r, plan, home, now)
     end
     breaker.give_back_probe(r, uid, now)
   end
   local given_back, resets = false, resets_of(own)
-  for account, windows in ipairs(p[WINDOWS] ~= '' and cjson.decode(p[WINDOWS]) or {}) do
+  for account, windows in ipairs(p[POD_WINDOWS] ~= '' and cjson.decode(p[POD_WINDOWS]) or {}) do
     local h = account == 1 and own or home
     for _, window in ipairs(windows) do
-      local seconds = window[1]
+      local seconds = window[CHARGED_WINDOW_SECONDS]
       local w = h.windows[seconds]
-      if account == 1 and resets[seconds] and p[CHARGED_AT] <= resets[seconds][2] then
+      if account == 1 and resets[seconds] and p[POD_CHARGED_AT] <= resets[seconds][RESET_UPTO] then
         w = nil -- reset since the charge
       end
-      for _, resource in ipairs(w and window[2] or {}) do
-        local amount = cost_of(p[COST])[resource] or 0
-        local bucket = amount > 0 and module('refusals').bucket_at(h, seconds, p[CHARGED_AT], true)
+      for _, resource in ipairs(w and window[CHARGED_WINDOW_RESOURCES] or {}) do
+        local amount = cost_of(p[POD_COST])[resource] or 0
+        local bucket = amount > 0 and module('refusals').bucket_at(h, seconds, p[POD_CHARGED_AT], true)
         if bucket and (bucket[resource] or 0) >= amount then -- lost data cannot be refunded
-          bucket[resource], w[SUMS][resource] = bucket[resource] - amount, w[SUMS][resource] - amount
+          local sums = w[WINDOW_SUMS]
+          bucket[resource], sums[resource] = bucket[resource] - amount, sums[resource] - amount
           h.dirty, home.last, home.dirty, given_back = true, now, true, true
         end
       end
@@ -101,26 +104,25 @@ local function refund(plan, operation, reading, strings)
 end
 
 -- Undo a charge that only the acquire has made which asks for it, as if it had never been made. The keys are as above.
-local function withdraw(plan, operation, reading, strings)
-  local home, pod_key, scope, at = hash_of(plan.home), KEYS[operation[4]], operation[8], operation[9]
+local function withdraw(plan, reading, strings, WITHDRAW_FIELDS)
+  local home, record_key = hash_of(plan.home), KEYS[pod_key]
   local now = time_of(home, reading)
-  local p = pod_of(pod_key, strings, now)
-  if not p or p[SERVICE] ~= plan.service or p[FLEET] ~= plan.fleet or p[SCOPE] ~= scope then
+  local p = pod_of(record_key, strings, now)
+  if not p or p[POD_SERVICE] ~= plan.service or p[POD_FLEET] ~= plan.fleet or p[POD_SCOPE] ~= scope then
     return {false}
   end
-  local charged_at, since = p[CHARGED_AT], module('waits').since(plan.waits_key, uid_of(plan, pod_key))
+  local charged_at, since = p[POD_CHARGED_AT], module('waits').since(plan.waits_key, uid_of(plan, record_key))
   if (at and at + home.offset ~= charged_at) or since ~= charged_at then
     return {false}
   end
-  refund(plan, operation, reading, strings)
-  local held = pods[pod_key]
-  held.record[EXPIRES], held.lasts_ms = now, lasts_ms(now, now)
+  refund(plan, reading, strings, REFUND_FIELDS)
+  local held = pods[record_key]
+  held.record[POD_EXPIRES], held.lasts_ms = now, lasts_ms(now, now)
   return {true}
 end
 
 -- Charge a running Pod for what it uses above its highest charge. The breaker has no part in it.
-local function resize(plan, operation, reading, strings)
-  local _, _, own_key, pod_key, live_key, scope, place, cost_text, peek, old = unpack(operation)
+local function resize(plan, reading, strings, RESIZE_FIELDS)
   own_key, pod_key = KEYS[own_key], KEYS[pod_key]
   local b, cost = bound_of(plan, own_key, reading, not peek, KEYS[live_key]), cost_of(cost_text)
   local now, known = b.now, pod_of(pod_key, strings, b.now)
@@ -128,7 +130,7 @@ local function resize(plan, operation, reading, strings)
   for resource, amount in pairs(old) do
     before[resource] = amount
   end
-  for resource, amount in pairs(known and (known[HIGH] or cost_of(known[COST])) or {}) do
+  for resource, amount in pairs(known and (known[POD_HIGH] or cost_of(known[POD_COST])) or {}) do
     before[resource] = amount
   end
   for resource, amount in pairs(cost) do
@@ -147,14 +149,17 @@ local function resize(plan, operation, reading, strings)
   local writes = refused == 0 and not peek
   if writes then
     charge(plan, b, scope, more, now, used)
-    local p = {0, 0, r.generation, false, false, plan.service, scope, plan.fleet, '{}', false, '', '', false}
+    local p = POD{
+      expires = 0, charged_at = 0, generation = r.generation, probe = false, refunded = false, service = plan.service,
+      scope = scope, fleet = plan.fleet, cost = '{}', high = false, windows = '', source = '', settled = false,
+    }
     for field, value in ipairs(known or {}) do
       p[field] = value
     end
     for resource in pairs(more) do
       before[resource] = cost[resource]
     end
-    p[HIGH], p[EXPIRES] = before, now + plan.remember
+    p[POD_HIGH], p[POD_EXPIRES] = before, now + plan.remember
     remember(pod_key, p, now, known and places[pod_key] or place)
     if live then
       live.add(plan, b, uid, cost, used)
@@ -164,19 +169,21 @@ local function resize(plan, operation, reading, strings)
     breaker.advance(r, plan.breaker, now, {})
   end
   local home, view = b.home, plan.breaker and breaker.seen(r, plan, b.home, now)
-  return {shown(home, now), refused, would, writes and any, false, used, over, view, false, home.born}
+  return ACQUIRE_ANSWER{
+    at_us = shown(home, now), refused = refused, would = would, charged = writes and any, repeated = false, used = used,
+    over = over, view = view, moves = false, born_us = home.born,
+  }
 end
 
 -- Charge a Pod that was admitted without the store, at its own time and past every limit; false for a known uid.
-local function book(plan, operation, reading, strings)
-  local _, _, own_key, pod_key, live_key, scope, place, cost_text, at = unpack(operation)
+local function book(plan, reading, strings, BOOK_FIELDS)
   own_key, pod_key = KEYS[own_key], KEYS[pod_key]
   local b = bound_of(plan, own_key, reading, false, KEYS[live_key])
   local now = b.now
   at = min(at + b.home.offset, now)
   local _, p = pod_of(pod_key, strings, now)
-  if (p and p[EXPIRES] > now) or at + plan.remember <= now then
-    if p and p[EXPIRES] > now and not p[REFUNDED] then
+  if (p and p[POD_EXPIRES] > now) or at + plan.remember <= now then
+    if p and p[POD_EXPIRES] > now and not p[POD_REFUNDED] then
       module('waits').confirm(plan, uid_of(plan, pod_key), p, now)
     end
     return {false}

@@ -6,103 +6,114 @@ local function words_of(fault)
 end
 
 -- Run an operation on a breaker alone: advance it, call `act`, and return the transitions and the view.
-local function moving(plan, reading, strings, act)
+local function run_on_breaker(plan, reading, strings, act)
   local home, moves = hash_of(plan.home), {}
   local now = time_of(home, reading)
   local r = breaker_of(plan.breaker_key, strings)
-  belongs(r, plan, home, now)
+  attach_plan(r, plan, home, now)
   breaker.advance(r, plan.breaker, now, moves)
   act(r, now, moves)
-  return {breaker.moved(moves, home), breaker.seen(r, plan, home, now), shown(home, now)}
+  return BREAKER_ANSWER{
+    moves = breaker.show_moves(moves, home), view = breaker.seen(r, plan, home, now), now_us = shown(home, now),
+  }
 end
 
-local function record_outcomes(plan, operation, reading, strings)
-  return moving(plan, reading, strings, function(r, now, moves)
-    for _, outcome in ipairs(operation[#operation]) do
-      local record = outcome[7] > 0 and pod_of(KEYS[operation[outcome[7] + 2]], strings, now)
-      breaker.record_outcome(r, plan.breaker, now, outcome, record and record[SOURCE] or '', moves)
+-- The keys before the outcomes are the records of those Pods that have a uid.
+local function record_outcomes(plan, reading, strings, ...)
+  local pod_keys, RECORD_OUTCOMES_FIELDS = {...}, select(-RECORD_OUTCOMES_LENGTH, ...)
+  return run_on_breaker(plan, reading, strings, function(r, now, moves)
+    for _, outcome in ipairs(outcomes) do
+      local number = outcome[OUTCOME_POD_NUMBER]
+      local p = number > 0 and pod_of(KEYS[pod_keys[number]], strings, now)
+      breaker.record_outcome(r, plan.breaker, now, outcome, p and p[POD_SOURCE] or '', moves)
     end
   end)
 end
 
 -- Record the outcome of a Pod's start, once. The Pod's record has its generation and source.
-local function started(plan, operation, reading, strings)
-  local _, _, pod_key, good, latency, age = unpack(operation)
+local function record_start(plan, reading, strings, RECORD_START_FIELDS)
   pod_key = KEYS[pod_key]
   local p = pod_of(pod_key, strings, time_of(hash_of(plan.home), reading))
-  if not p or p[SERVICE] ~= plan.service or not plan.breaker then
+  if not p or p[POD_SERVICE] ~= plan.service or not plan.breaker then
     return {'unknown'}
-  elseif p[SETTLED] then
+  elseif p[POD_SETTLED] then
     return {'repeated'}
   end
-  local result = 'stale'
-  local answer = moving(plan, reading, strings, function(r, now, moves)
-    local source = p[SOURCE] or ''
-    p = {unpack(p, 1, WINDOWS)} -- others of this call may share it
-    p[SOURCE], p[SETTLED] = source, true
+  local settlement = 'stale'
+  local answer = run_on_breaker(plan, reading, strings, function(r, now, moves)
+    local source = p[POD_SOURCE] or ''
+    p = {unpack(p, 1, POD_WINDOWS)} -- others of this call may share it
+    p[POD_SOURCE], p[POD_SETTLED] = source, true
     remember(pod_key, p, now, places[pod_key])
-    local outcome = {good and 1 or 0, good and 0 or 1, latency, uid_of(plan, pod_key), p[GENERATION], age}
+    local outcome = OUTCOME{
+      succeeded = ok and 1 or 0, failed = ok and 0 or 1, latency_us = latency, uid = uid_of(plan, pod_key),
+      generation = p[POD_GENERATION], age_us = age, pod_number = 0,
+    }
     if breaker.record_outcome(r, plan.breaker, now, outcome, source, moves) then
-      result = 'counted'
+      settlement = 'counted'
     end
   end)
-  return {result, unpack(answer)}
+  return START_ANSWER{
+    settlement = settlement, moves = answer[BREAKER_ANSWER_MOVES], view = answer[BREAKER_ANSWER_VIEW],
+    now_us = answer[BREAKER_ANSWER_NOW_US],
+  }
 end
 
-local function apply_override(plan, operation, reading, strings)
-  return moving(plan, reading, strings, function(r, now, moves)
-    breaker.force_or_reset(r, plan.breaker, now, operation[3], moves)
+local function apply_override(plan, reading, strings, APPLY_OVERRIDE_FIELDS)
+  return run_on_breaker(plan, reading, strings, function(r, now, moves)
+    breaker.force_or_reset(r, plan.breaker, now, asked, moves)
   end)
 end
 
-local function propose(plan, operation, reading, strings)
-  local home, v = hash_of(plan.home), operation[3]
-  local now, r = time_of(home, reading), breaker_of(plan.breaker_key, strings)
-  local due = breaker.glance(plan.breaker_key, strings)
-  for _, index in ipairs({3, 4, 8}) do
-    v[index] = v[index] > 0 and v[index] + home.offset or 0
-  end
-  breaker.advance(due, plan.breaker, now, {}) -- compare with the advanced record; a later write reports its transitions
-  belongs(r, plan, home, now)
-  breaker.take_proposal(r, plan.breaker, v, due)
-  return {{}, breaker.seen(r, plan, home, now), shown(home, now)}
-end
-
-local function suppress_quota_events(plan, operation, reading, strings)
+local function propose(plan, reading, strings, PROPOSE_FIELDS)
   local home = hash_of(plan.home)
   local now, r = time_of(home, reading), breaker_of(plan.breaker_key, strings)
-  belongs(r, plan, home, now)
-  breaker.suppress_source_events(r, operation[3], now)
+  local due = breaker.glance(plan.breaker_key, strings)
+  for _, time in ipairs({VIEW_SINCE_US, VIEW_OPEN_UNTIL_US, VIEW_TRIPPED_AT_US}) do
+    view[time] = view[time] > 0 and view[time] + home.offset or 0
+  end
+  breaker.advance(due, plan.breaker, now, {}) -- compare with the advanced record; a later write reports its transitions
+  attach_plan(r, plan, home, now)
+  breaker.take_proposal(r, plan.breaker, view, due)
+  return BREAKER_ANSWER{moves = {}, view = breaker.seen(r, plan, home, now), now_us = shown(home, now)}
+end
+
+local function suppress_quota_events(plan, reading, strings, SUPPRESS_QUOTA_EVENTS_FIELDS)
+  local home = hash_of(plan.home)
+  local now, r = time_of(home, reading), breaker_of(plan.breaker_key, strings)
+  attach_plan(r, plan, home, now)
+  breaker.suppress_source_events(r, sources, now)
   return {}
 end
 
 local function figures_of(h, home, limits)
   local figures = {}
-  for index = 1, #limits, 3 do
-    local seconds, resource, hard = limits[index], limits[index + 1], limits[index + 2]
-    local w = h.windows[seconds]
-    local used = w and w[SUMS][resource] or 0
+  for index = 1, #limits, LIMIT_LENGTH do
+    local seconds, resource = limits[index + LIMIT_SECONDS_OFFSET], limits[index + LIMIT_RESOURCE_OFFSET]
+    local hard, w = limits[index + LIMIT_HARD_OFFSET], h.windows[seconds]
+    local used = w and w[WINDOW_SUMS][resource] or 0
     local free = used + 1 > hard and shown(home, module('refusals').free_at(h, seconds, resource, hard, 1)) or 0
-    figures[#figures + 1], figures[#figures + 2] = used, free
+    figures[#figures + 1], figures[#figures + 2] = FIGURES_VALUES{used = used, more = free}
   end
   return figures
 end
 
 -- Return a snapshot of the service; writes nothing. Each limit is asked for one unit, to find when any is free.
-local function snapshot(plan, operation, reading, strings)
+-- The keys are the ring of each scope; or if live Pods are limited, the ring and the live Pods of each scope.
+local function snapshot(plan, reading, strings, ...)
   local home = hash_of(plan.home)
   local now = time_of(home, reading)
   settle(home, now)
-  local uses, step = {}, plan.standing and 2 or 1
-  for index = 3, #operation, step do
-    local figures = figures_of(settle(hash_of(KEYS[operation[index]]), now), home, plan.windows)
+  local keys, all = {...}, {}
+  for index = 1, #keys, plan.standing and 2 or 1 do
+    local figures = figures_of(settle(hash_of(KEYS[keys[index]]), now), home, plan.windows)
     for _, limit in ipairs(plan.standing or {}) do
-      local l = module('live').live_of(KEYS[operation[index + 1]])
-      local has = l.sums[limit[1]] or 0
-      figures[#figures + 1] = has
-      figures[#figures + 1] = module('live').may_surge(l, limit[1], limit[2], has, now) and limit[3] or 0
+      local l, resource = module('live').live_of(KEYS[keys[index + 1]]), limit[STANDING_RESOURCE]
+      local has = l.sums[resource] or 0
+      local surge = module('live').may_surge(l, resource, limit[STANDING_HARD], has, now) and limit[STANDING_SURGE] or 0
+      figures[#figures + 1], figures[#figures + 2] = FIGURES_VALUES{used = has, more = surge}
     end
-    uses[#uses + 1] = figures
+    all[#all + 1] = figures
   end
   local view = false
   if plan.breaker then
@@ -110,8 +121,10 @@ local function snapshot(plan, operation, reading, strings)
     breaker.advance(r, plan.breaker, now, {})
     view = breaker.seen(r, plan, home, now)
   end
-  local known = plan.standing and module('live').is_known(plan, now) or false
-  return {shown(home, now), uses, plan.pool and figures_of(home, home, plan.pool) or {}, view, known}
+  return SNAPSHOT_ANSWER{
+    now_us = shown(home, now), figures = all, pool = plan.pool and figures_of(home, home, plan.pool) or {}, view = view,
+    is_standing_known = plan.standing and module('live').is_known(plan, now) or false,
+  }
 end
 
 -- Return what identifies a breaker's record and the head of a home hash as they are stored; '' if there is neither.
@@ -126,51 +139,55 @@ end
 
 -- Apply the passage of time under the current policy. This also observes the server's clock: with an open breaker there
 -- may be no other writes. The last value identifies what is stored, if only another call can change it.
-local function tick(plan, _, reading, strings)
+local function tick(plan, reading, strings)
   local home, r = hash_of(plan.home), breaker_of(plan.breaker_key, strings)
   observe_clock(home, reading)
   local answer
   if plan.breaker then
-    answer = moving(plan, reading, strings, function() end)
+    answer = run_on_breaker(plan, reading, strings, function() end)
   else
     local now = time_of(home, reading)
-    belongs(r, plan, home, now)
+    attach_plan(r, plan, home, now)
     breaker.reset_removed(r)
-    answer = {{}, false, shown(home, now)}
+    answer = BREAKER_ANSWER{moves = {}, view = false, now_us = shown(home, now)}
   end
-  answer[4], answer[5] = home.born, shown(home, home.last)
-  answer[6] = rests(plan, home, r) and fingerprint_of(strings[plan.breaker_key], redis.call('HGET', plan.home, 'h'))
-  return answer
+  return TICK_ANSWER{
+    moves = answer[BREAKER_ANSWER_MOVES], view = answer[BREAKER_ANSWER_VIEW], now_us = answer[BREAKER_ANSWER_NOW_US],
+    born_us = home.born, charged_us = shown(home, home.last),
+    fingerprint = rests(plan, home, r) and fingerprint_of(strings[plan.breaker_key], redis.call('HGET', plan.home, 'h')),
+  }
 end
 
--- Return the time, and the positions of the services that are not stored as a tick left them. The operation has for
--- each of them the keys of its breaker and its home; then the time of the newest of those ticks, and all fingerprints.
--- If the clock is behind that time, all services are returned: it would have to be observed.
-local function changed(_, operation, reading, strings)
-  local since, fingerprints, found = operation[#operation - 1], {cmsgpack.unpack(operation[#operation])}, {}
-  for index, fingerprint in ipairs(fingerprints) do
-    local record = strings[KEYS[operation[2 * index + 1]]]
-    local head = redis.pcall('HGET', KEYS[operation[2 * index + 2]], 'h')
-    if reading < since or type(head) == 'table' or fingerprint_of(record, head) ~= fingerprint then
-      found[#found + 1] = index
+-- Return the time, and the positions of the services that are not stored as a tick left them. The keys are the breaker
+-- and the home of each of them; `ticked_at` is the time of the newest of those ticks. If the clock is behind that time,
+-- all services are returned: it would have to be observed.
+local function compare(_, reading, strings, ...)
+  local keys, COMPARE_FIELDS = {...}, select(-COMPARE_LENGTH, ...)
+  local found, next_key = {}, 1
+  for position, fingerprint in ipairs({cmsgpack.unpack(fingerprints)}) do
+    local breaker_key, home_key = unpack(keys, next_key, next_key + 1)
+    local head = redis.pcall('HGET', KEYS[home_key], 'h')
+    if reading < ticked_at or type(head) == 'table' or fingerprint_of(strings[KEYS[breaker_key]], head) ~= fingerprint then
+      found[#found + 1] = position
     end
+    next_key = next_key + 2
   end
-  return {reading, found}
+  return COMPARISON_ANSWER{now_us = reading, positions = found}
 end
 
 -- Return how many other replicas have reported that they owe nothing, since this one regained the store.
-local function others_settled(plan, operation, reading)
-  local home, id, afresh = hash_of(plan.home), operation[3], operation[4]
-  local returned = home.returned[id]
+local function count_settled(plan, reading, _, COUNT_SETTLED_FIELDS)
+  local home = hash_of(plan.home)
+  local returned = home.returned[replica]
   if afresh or not returned then
     local now = time_of(home, reading)
-    returned = {now, {}}
+    returned = RETURNED{at = now, others = {}}
     home.returned = home.returned == NOTHING and {} or home.returned
-    home.returned[id], home.begins = returned, true
+    home.returned[replica], home.begins = returned, true
     written(home, plan, now)
   end
   local count = 0
-  for _ in pairs(returned[2]) do
+  for _ in pairs(returned[RETURNED_OTHERS]) do
     count = count + 1
   end
   return {count}
@@ -179,22 +196,23 @@ end
 -- Record for the replicas in `returned` that this one owed nothing at a moment; unless the tag's data was lost since,
 -- which this replica does not know yet.
 local function show_settled(plan, home, reading)
-  local id, at, born = unpack(plan.settled)
-  if born > 0 and born ~= home.born then
+  local MARK_FIELDS = unpack(plan.settled)
+  if born_us > 0 and born_us ~= home.born then
     return
   end
   local now = time_of(home, reading)
   for other, returned in pairs(home.returned) do
-    if now - returned[1] >= RETURNED_US then
+    local at, others = returned[RETURNED_AT], returned[RETURNED_OTHERS]
+    if now - at >= RETURNED_US then
       home.returned[other], home.dirty = nil, true
-    elseif other ~= id and at + home.offset >= returned[1] and not returned[2][id] then
-      returned[2][id], home.dirty = true, true
+    elseif other ~= replica and at_us + home.offset >= at and not others[replica] then
+      others[replica], home.dirty = true, true
     end
   end
 end
 
 -- Return the namespaces in which anything counts, and delete those in which nothing has counted for long.
-local function scopes(plan, _, reading)
+local function list_counting_scopes(plan, reading)
   local now = time_of(hash_of(plan.home), reading)
   local found = redis.call('HGETALL', plan.index)
   local counting, done = {}, {}
@@ -219,7 +237,7 @@ local function scopes(plan, _, reading)
 end
 
 -- Check that the server accepts writes.
-local function probe(_, operation)
-  redis.call('SET', KEYS[operation[3]], '', 'PX', '1000')
+local function probe(_, _, _, PROBE_FIELDS)
+  redis.call('SET', KEYS[probe_key], '', 'PX', '1000')
   return {}
 end

@@ -2,7 +2,7 @@
 
 -- Charge what a Pod uses above its highest charge. A resource it was never charged for has been limited only since.
 local function raise(plan, b, pod_key, scope, cost, p, now)
-  local before, more, any = p[HIGH] or cost_of(p[COST]), {}, false
+  local before, more, any = p[POD_HIGH] or cost_of(p[POD_COST]), {}, false
   for resource, amount in pairs(before) do
     if resource ~= 'pods' and (cost[resource] or 0) > amount then
       more[resource], any = cost[resource] - amount, true
@@ -17,26 +17,25 @@ local function raise(plan, b, pod_key, scope, cost, p, now)
   for resource, amount in pairs(before) do
     high[resource] = more[resource] and cost[resource] or amount
   end
-  p[HIGH], p[EXPIRES] = high, now + plan.remember
+  p[POD_HIGH], p[POD_EXPIRES] = high, now + plan.remember
   remember(pod_key, p, now, places[pod_key])
   return true
 end
 
 -- Apply the watch's state of one Pod of the service.
-local function observe_pod(plan, operation, reading, strings)
-  local _, _, own_key, pod_key, live_key, scope, place, cost_text, created, is_live, is_sure = unpack(operation)
+local function observe(plan, reading, strings, OBSERVE_FIELDS)
   own_key, pod_key = KEYS[own_key], KEYS[pod_key]
   local b = bound_of(plan, own_key, reading, false, KEYS[live_key])
   local now, cost, uid = b.now, cost_of(cost_text), uid_of(plan, pod_key)
   local p, stood = pod_of(pod_key, strings, now), b.live and module('live').held(b.live, uid)
-  if not is_sure and not stood and not (p and p[SERVICE] == plan.service) then
-    return {false, false, false, true}
+  if not is_sure and not stood and not (p and p[POD_SERVICE] == plan.service) then
+    return SEEN{charged = false, raised = false, changed = false, ignored = true}
   end
   local charged, raised = false, false
   if p then
     raised = raise(plan, b, pod_key, scope, cost, p, now)
-  elseif created > 0 then
-    local at = min(created + b.home.offset, now)
+  elseif created_at > 0 then
+    local at = min(created_at + b.home.offset, now)
     if at + plan.remember > now then
       charge(plan, b, scope, cost, at, judge(b, NOTHING, NOTHING))
       local generation = breaker_of(plan.breaker_key, strings).generation
@@ -55,51 +54,52 @@ local function observe_pod(plan, operation, reading, strings)
     end
     changed = not live.equal(live.held(b.live, uid), stood)
   end
-  return {charged, raised, changed, false}
+  return SEEN{charged = charged, raised = raised, changed = changed, ignored = false}
 end
 
--- Return Pods of the tag charged at least so long ago and not seen since: {uid, age}, oldest first.
-local function overdue(plan, operation, reading)
+-- Return Pods of the tag that were charged `age` ago or earlier and not seen since, oldest first.
+local function list_overdue(plan, reading, _, LIST_OVERDUE_FIELDS)
   local now = time_of(hash_of(plan.home), reading)
-  local from, to = string.format('(%.0f', now - WAITED_US), string.format('%.0f', now - operation[3])
-  local found = redis.call('ZRANGEBYSCORE', plan.waits_key, from, to, 'WITHSCORES', 'LIMIT', 0, operation[4])
+  local from, to = string.format('(%.0f', now - WAITED_US), string.format('%.0f', now - age)
+  local found = redis.call('ZRANGEBYSCORE', plan.waits_key, from, to, 'WITHSCORES', 'LIMIT', 0, most)
   local waiting = {}
   for index = 1, #found, 2 do
-    waiting[#waiting + 1] = {found[index], now - tonumber(found[index + 1])}
+    waiting[#waiting + 1] = WAITING{uid = found[index], age_us = now - tonumber(found[index + 1])}
   end
   return waiting
 end
 
 -- Return namespace/name of a Pod as charged, and its service; '' for an unknown Pod.
-local function place(plan, operation, reading, strings)
-  local key = KEYS[operation[3]]
-  local p = pod_of(key, strings, time_of(hash_of(plan.home), reading))
-  return p and {places[key], p[SERVICE]} or {'', ''}
+local function find_place(plan, reading, strings, FIND_PLACE_FIELDS)
+  pod_key = KEYS[pod_key]
+  local p = pod_of(pod_key, strings, time_of(hash_of(plan.home), reading))
+  return PLACE_ANSWER{place = p and places[pod_key] or '', service = p and p[POD_SERVICE] or ''}
 end
 
 -- Stop waiting for a Pod, and remove it from the live Pods if their key is given.
-local function stop_waiting(plan, operation)
-  local uid = uid_of(plan, KEYS[operation[3]])
+local function stop_waiting(plan, _, _, STOP_WAITING_FIELDS)
+  local uid = uid_of(plan, KEYS[pod_key])
   wait_for(plan.waits_key, uid, false)
-  if operation[4] > 0 then
-    module('live').remove(module('live').live_of(KEYS[operation[4]]), uid)
+  if live_key then
+    module('live').remove(module('live').live_of(KEYS[live_key]), uid)
   end
   return {}
 end
 
 -- Enforce limits on live Pods from now on: the list of the cluster's Pods is complete.
-local function mark_complete(plan, operation, reading)
+-- The keys are the live Pods of its namespaces.
+local function mark_complete(plan, reading, _, ...)
   local now = time_of(hash_of(plan.home), reading)
   redis.call('HSET', plan.live_key, 'c:' .. details_of(plan).cluster, string.format('%.0f', now))
   redis.call('PEXPIRE', plan.live_key, LIVE_TTL_MS)
-  for index = 3, #operation do
-    redis.call('PEXPIRE', KEYS[operation[index]], LIVE_TTL_MS)
+  for _, live_key in ipairs({...}) do
+    redis.call('PEXPIRE', KEYS[live_key], LIVE_TTL_MS)
   end
   return {}
 end
 
 -- Return the namespaces that have had live Pods.
-local function lived(plan)
+local function list_live_scopes(plan)
   local held, found = redis.call('HGETALL', plan.live_key), {}
   for index = 1, #held, 2 do
     if string.sub(held[index], 1, 2) == 'l:' then
@@ -110,23 +110,24 @@ local function lived(plan)
 end
 
 -- Return the number of live Pods in each of these hashes.
-local function standing(_, operation)
+local function count_live(_, _, _, ...)
   local counts = {}
-  for index = 3, #operation do
-    counts[#counts + 1] = module('live').live_of(KEYS[operation[index]]).count
+  for index, live_key in ipairs({...}) do
+    counts[index] = module('live').live_of(KEYS[live_key]).count
   end
   return counts
 end
 
 -- Return a page of the cluster's live Pods that have been seen, or are no longer waited for, and the cursor.
-local function page(plan, operation, reading)
-  local key, cursor, now = KEYS[operation[3]], operation[4], time_of(hash_of(plan.home), reading)
-  local found = redis.call('HSCAN', key, cursor, 'MATCH', 'u:*', 'COUNT', 500)
+local function list_live(plan, reading, _, LIST_LIVE_FIELDS)
+  local now = time_of(hash_of(plan.home), reading)
+  local next_cursor, entries = unpack(redis.call('HSCAN', KEYS[live_key], cursor, 'MATCH', 'u:*', 'COUNT', 500))
   local uids = {}
-  for index = 1, #found[2], 2 do
-    local _, cluster = cmsgpack.unpack(found[2][index + 1])
+  for index = 1, #entries, 2 do
+    local field, packed = entries[index], entries[index + 1]
+    local _, cluster = cmsgpack.unpack(packed)
     if cluster == details_of(plan).cluster then
-      uids[#uids + 1] = string.sub(found[2][index], 3)
+      uids[#uids + 1] = string.sub(field, 3)
     end
   end
   local settled = {}
@@ -137,7 +138,7 @@ local function page(plan, operation, reading)
       end
     end
   end
-  return {settled, found[1]}
+  return PAGE_ANSWER{members = settled, cursor = next_cursor}
 end
 
 -- Subtract a bucket's amounts from the sums; true if there were any.
@@ -157,37 +158,38 @@ local function forget_window(h, seconds, last)
     return false
   end
   local fields = {}
-  for number = w[HEAD] - LIVE + 1, min(w[HEAD] - 1, last) do
+  for number = w[WINDOW_NEWEST] - LIVE + 1, min(w[WINDOW_NEWEST] - 1, last) do
     fields[#fields + 1] = field_of(seconds, number)
   end
   load(h, fields)
   for _, field in ipairs(fields) do
-    any = h.slots[field] and forget(w[SUMS], h.slots[field]) or any
+    any = h.slots[field] and forget(w[WINDOW_SUMS], h.slots[field]) or any
     h.slots[field], h.sets[field], h.dels[field] = false, nil, true
   end
-  if w[HEAD] <= last then
-    any = forget(w[SUMS], w[CURRENT]) or any
-    for resource in pairs(w[CURRENT]) do
-      w[CURRENT][resource] = nil
+  if w[WINDOW_NEWEST] <= last then
+    any = forget(w[WINDOW_SUMS], w[WINDOW_CURRENT]) or any
+    for resource in pairs(w[WINDOW_CURRENT]) do
+      w[WINDOW_CURRENT][resource] = nil
     end
   end
   return any
 end
 
 -- Reset the service's own windows up to a moment, or one of them, once; true if they held anything.
-local function reset(plan, operation, reading)
-  local _, _, own_key, asked, only = unpack(operation)
+local function reset_windows(plan, reading, _, RESET_WINDOWS_FIELDS)
   local home, h = hash_of(plan.home), hash_of(KEYS[own_key])
   local now, any = time_of(home, reading), false
   settle(home, now)
   settle(h, now)
   local resets, at = resets_of(h), min(asked + home.offset, now)
-  for index = 1, #plan.windows, 3 do -- of each limit: the second one of a window finds its reset done
-    local seconds = plan.windows[index]
-    if (not only or only == seconds) and (not resets[seconds] or resets[seconds][1] < asked) then
+  for index = 1, #plan.windows, LIMIT_LENGTH do -- of each limit: the second one of a window finds its reset done
+    local seconds = plan.windows[index + LIMIT_SECONDS_OFFSET]
+    local before = resets[seconds]
+    if (not only_seconds or only_seconds == seconds) and (not before or before[RESET_ASKED] < asked) then
       local width = seconds * BUCKET_US_PER_SECOND
       local last = floor(at / width)
-      resets[seconds], h.resets_changed, h.begins = {asked, (last + 1) * width - 1}, true, true
+      resets[seconds] = RESET{asked = asked, upto = (last + 1) * width - 1}
+      h.resets_changed, h.begins = true, true
       written(h, plan, now)
       written(home, plan, now) -- keep the tag's time monotonic
       home.last, home.begins = now, true
@@ -198,11 +200,11 @@ local function reset(plan, operation, reading)
 end
 
 return {
-  words_of = words_of, observe_clock = observe_clock, record = record, knows = knows, refund = refund,
-  withdraw = withdraw, resize = resize, book = book, record_outcomes = record_outcomes,
-  started = started, apply_override = apply_override, propose = propose,
-  suppress_quota_events = suppress_quota_events, snapshot = snapshot, tick = tick, changed = changed, scopes = scopes,
-  probe = probe, observe = observe_pod, overdue = overdue, others_settled = others_settled, place = place,
-  stop_waiting = stop_waiting, mark_complete = mark_complete, lived = lived, standing = standing, page = page,
-  reset = reset, show_settled = show_settled,
+  words_of = words_of, observe_clock = observe_clock, find_charge = find_charge, knows = knows, refund = refund,
+  withdraw = withdraw, resize = resize, book = book, record_outcomes = record_outcomes, record_start = record_start,
+  apply_override = apply_override, propose = propose, suppress_quota_events = suppress_quota_events,
+  snapshot = snapshot, tick = tick, compare = compare, list_counting_scopes = list_counting_scopes, probe = probe,
+  observe = observe, list_overdue = list_overdue, count_settled = count_settled, find_place = find_place,
+  stop_waiting = stop_waiting, mark_complete = mark_complete, list_live_scopes = list_live_scopes,
+  count_live = count_live, list_live = list_live, reset_windows = reset_windows, show_settled = show_settled,
 }

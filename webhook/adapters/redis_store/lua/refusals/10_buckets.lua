@@ -4,9 +4,9 @@
 local function bucket_at(h, seconds, at, is_refund)
   local w = h.windows[seconds]
   local number = floor(at / (seconds * BUCKET_US_PER_SECOND))
-  if number == w[HEAD] then
-    return w[CURRENT]
-  elseif number > w[HEAD] or number <= w[HEAD] - LIVE then
+  if number == w[WINDOW_NEWEST] then
+    return w[WINDOW_CURRENT]
+  elseif number > w[WINDOW_NEWEST] or number <= w[WINDOW_NEWEST] - LIVE then
     return nil
   end
   local field = field_of(seconds, number)
@@ -24,15 +24,15 @@ local function free_at(h, seconds, resource, hard, asked)
     return NEVER
   end
   local w = h.windows[seconds]
-  local excess = (w and w[SUMS][resource] or 0) - (hard - asked)
+  local excess = (w and w[WINDOW_SUMS][resource] or 0) - (hard - asked)
   if excess <= 0 then
     return 0
   end
   h.fields = h.fields or {}
-  local first, fields = w[HEAD] - LIVE + 1, h.fields[seconds]
+  local first, fields = w[WINDOW_NEWEST] - LIVE + 1, h.fields[seconds]
   if not fields then
     fields = {}
-    for number = first, w[HEAD] - 1 do
+    for number = first, w[WINDOW_NEWEST] - 1 do
       fields[#fields + 1] = field_of(seconds, number)
     end
     load(h, fields)
@@ -47,5 +47,5 @@ local function free_at(h, seconds, resource, hard, asked)
       end
     end
   end
-  return (w[HEAD] + LIVE) * seconds * BUCKET_US_PER_SECOND
+  return (w[WINDOW_NEWEST] + LIVE) * seconds * BUCKET_US_PER_SECOND
 end

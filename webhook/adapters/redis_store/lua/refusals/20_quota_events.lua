@@ -9,8 +9,9 @@ local function objection(guard, enforced, would)
 end
 
 local function is_excused(r, source, now)
-  for _, one in ipairs(r.excused) do
-    if (one[1] == source or one[1] == EVERY_SOURCE) and now < one[2] then
+  for _, excuse in ipairs(r.excused) do
+    local excused = excuse[EXCUSE_SOURCE]
+    if (excused == source or excused == EVERY_SOURCE) and now < excuse[EXCUSE_UNTIL_US] then
       return true
     end
   end
@@ -20,26 +21,28 @@ end
 -- Whether a limit of the service itself is exceeded, of its windows or on its live Pods.
 local function is_of_its_own(b, over)
   for _, use in ipairs(over) do
-    if use[1] <= b.own_limits or use[1] > b.limits then
+    if use[OVER_NUMBER] <= b.own_limits or use[OVER_NUMBER] > b.limits then
       return true
     end
   end
   return false
 end
 
--- Records with many events are written in a longer form, in which the events need not be decoded: {the first nine fields,
--- the events, the other nine fields, where these begin and the time of the newest event}. Older versions read it, too:
--- they ignore the last field. Version 0.1.0 counts the elements of the list, so that each event needs its own.
+-- Records with many events are written in a longer form, in which the events need not be decoded. It has one more field
+-- at its end: where the fields after the events begin, and the time of the newest event. Older versions read it, too: they
+-- ignore that field. Version 0.1.0 counts the elements of the list, so that each event needs its own.
 
 -- Return the fields of such a record, and its events {text, from, to, more, count, newest}: the part of a text that has
 -- them, and those that this call adds.
 local function long_record(packed)
   local others = tonumber(string.sub(packed, -24, -17))
-  local f, tail = {cmsgpack.unpack_limit(packed, 9, 3)}, {cmsgpack.unpack_limit(packed, 9, others)}
-  local from = table.remove(f, 1)
-  f[10] = false
-  for index = 2, 10 do
-    f[index + 9] = tail[index]
+  local f = {cmsgpack.unpack_limit(packed, BREAKER_BEFORE_EVENTS_LENGTH, 3)}
+  local tail = {cmsgpack.unpack_limit(packed, BREAKER_AFTER_EVENTS_LENGTH, others)}
+  local from = table.remove(f, 1) -- where the events begin
+  table.remove(tail, 1)
+  f[BREAKER_RECORD_EVENTS] = false
+  for index, value in ipairs(tail) do
+    f[BREAKER_RECORD_EVENTS + index] = value
   end
   local high, low = string.byte(packed, from + 2, from + 3)
   local newest = tonumber(string.sub(packed, -16))
@@ -60,10 +63,10 @@ end
 local function long_of(events)
   local parts, before = {}, 4294967296 -- greater times have 8 bytes
   for index, event in ipairs(events) do
-    if event[1] < before then
+    if event[EVENT_AT] < before then
       return false
     end
-    before, parts[index] = event[1], cmsgpack.pack(event)
+    before, parts[index] = event[EVENT_AT], cmsgpack.pack(event)
   end
   local text = table.concat(parts)
   return #parts >= LONG_EVENTS and {text = text, from = 0, to = #text, more = '', count = #parts, newest = before}
@@ -90,7 +93,7 @@ local function count_long(r, now, source, count, within, by_controller)
   local from, left = long.from, long.count
   while from < long.to do
     local behind, event = cmsgpack.unpack_limit(long.text, 1, from)
-    if event[1] > now - within then
+    if event[EVENT_AT] > now - within then
       break
     end
     from, left = behind, left - 1
@@ -104,7 +107,7 @@ local function count_long(r, now, source, count, within, by_controller)
   if by_controller and (has_source(long.text, from, source) or has_source(long.more, 0, source)) then
     return false
   end
-  long.more, long.count, long.newest = long.more .. cmsgpack.pack({now, source}), left + 1, now
+  long.more, long.count, long.newest = long.more .. cmsgpack.pack(EVENT{at = now, source = source}), left + 1, now
   r.changed = true
   return left + 1 >= count
 end
@@ -117,23 +120,23 @@ local function quota_event(r, plan, b, over, source)
   if r.state ~= 'CLOSED' or not is_of_its_own(b, over) or is_excused(r, source, now) then
     return false
   end
-  local count, within, by_controller, reason = unpack(details_of(plan).quota)
+  local QUOTA_RULE_FIELDS = unpack(details_of(plan).quota)
   if r.long then
-    local is_full = count_long(r, now, source, count, within, by_controller)
+    local is_full = count_long(r, now, source, trip_count, within_us, by_controller)
     if is_full ~= nil then
       return is_full and reason, is_full and events_of(r)
     end
   end
   local events, is_counted = {}, false
   for _, event in ipairs(events_of(r)) do
-    if event[1] > now - within then
+    if event[EVENT_AT] > now - within_us then
       events[#events + 1] = event
-      is_counted = is_counted or event[2] == source
+      is_counted = is_counted or event[EVENT_SOURCE] == source
     end
   end
   if not by_controller or not is_counted then
-    events[#events + 1] = {now, source}
-    if #events >= count then
+    events[#events + 1] = EVENT{at = now, source = source}
+    if #events >= trip_count then
       return reason, events
     end
   elseif #events == #r.events then
@@ -150,21 +153,14 @@ end
 local function packed_breaker(r)
   local long = r.long or #r.events >= LONG_EVENTS and long_of(r.events)
   if not long or long.count < LONG_EVENTS or long.newest >= 1e16 then -- a time that has more than 16 digits
-    return cmsgpack.pack({
-      r.state, r.generation, r.since, r.open_until, r.reason, r.successes, r.leases, r.errors, r.latency, events_of(r),
-      r.failed, r.early, r.tripped_at, r.tripped_by, r.reset_at, r.excused, r.asked, r.passed, r.alone,
-    })
+    events_of(r) -- decoded
+    return cmsgpack.pack({BREAKER_RECORD_OF_R})
   end
-  local first = cmsgpack.pack(
-    r.state, r.generation, r.since, r.open_until, r.reason, r.successes, r.leases, r.errors, r.latency
-  )
-  local others = cmsgpack.pack(
-    r.failed, r.early, r.tripped_at, r.tripped_by, r.reset_at, r.excused, r.asked, r.passed, r.alone
-  )
+  local first, others = cmsgpack.pack(BREAKER_BEFORE_EVENTS_OF_R), cmsgpack.pack(BREAKER_AFTER_EVENTS_OF_R)
   local events = string.sub(long.text, long.from + 1, long.to)
   local head = string.char(220, math.floor(long.count / 256), long.count % 256)
   local index = string.format('\184%08d%016.0f', 3 + #first + 3 + #events + #long.more, long.newest)
-  return string.char(LONG_RECORD, 0, LONG_FIELDS) .. first .. head .. events .. long.more .. others .. index
+  return string.char(LONG_RECORD, 0, LONG_RECORD_LENGTH) .. first .. head .. events .. long.more .. others .. index
 end
 
 local function write_breaker(key, r)

@@ -13,7 +13,7 @@ end
 local function confirm(plan, uid, p, now)
   local since = waited_since(plan.waits_key, uid)
   if since and since > now - WAITED_US then
-    wait_for(plan.waits_key, uid, p[CHARGED_AT] - 1)
+    wait_for(plan.waits_key, uid, p[POD_CHARGED_AT] - 1)
   end
 end
 

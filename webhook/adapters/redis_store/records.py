@@ -1,0 +1,380 @@
+"""Fields of the records that cross to the Lua script, and of those that it stores, in their order: named here only.
+
+The script's text is rendered from these names (`transport/script.py` says how), and the codec uses them. A call and its
+answer belong to one version, since each server sends its own script. What Redis stores or publishes is shared with
+servers of other versions: such a record may only gain fields at its end.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from webhook.core.breaker import BreakerView, Transition
+from webhook.core.quota import Seen
+
+Names = tuple[str, ...]
+
+
+class PlanHead(NamedTuple):
+    """What the script reads of a plan in each call, and what does not depend on the call."""
+
+    windows: Any
+    pool: Any
+    quota_enforced: bool
+    breaker_enforced: bool
+    remember_us: int
+    ttl_ms: int
+    service: str
+    fleet: bool
+    packed_windows: Any
+    standing: Any
+    has_rules: bool
+    has_outcomes: bool
+    is_forced: bool
+    is_guarded: bool
+    has_quota: bool
+    errors_interval_us: int | bool
+    latency_interval_us: int | bool
+    uid_at: int
+    """Where the uid begins in the key of a Pod's record."""
+    details_bytes: int
+    """Length of the details, which follow the plan."""
+
+
+class PlanKeyNames(NamedTuple):
+    """The keys of a plan; the script reads the number of each in the call."""
+
+    home: str
+    ring: str
+    breaker: str
+    waits: str
+    live: str
+
+
+PLAN_IN_CALL: Names = ("is_counted", "settled")
+"""Whether `opened` counts the breaker; the `SettledMark` of a replica that owes nothing, or false."""
+
+
+class PlanDetails(NamedTuple):
+    """What the script reads of a plan in few calls."""
+
+    breaker_ttl_ms: int
+    cluster: str
+    tag: str
+    channel: str
+    quota: "QuotaRule | bool"
+    rules: "BreakerRules | bool"
+
+
+class QuotaRule(NamedTuple):
+    """When quota events trip a breaker: at this many within a time."""
+
+    trip_count: int
+    within_us: int
+    by_controller: bool
+    reason: str
+
+
+class TriggerRule(NamedTuple):
+    """When outcomes trip a breaker. `threshold`: errors in percent, or microseconds of mean latency."""
+
+    threshold: int
+    interval_us: int
+    consecutive: int
+    minimum: int
+    reason_head: str
+
+
+class ForcedState(NamedTuple):
+    """A state that an override sets."""
+
+    state: str
+    until_us: int
+    reason: str
+
+
+class BreakerRules(NamedTuple):
+    """A plan's breaker. `False` is a rule that it does not have."""
+
+    has_outcomes: bool
+    error_rate: TriggerRule | bool
+    latency: TriggerRule | bool
+    open_for_us: int
+    probes: int
+    probe_timeout_us: int
+    degrades: bool
+    open_max: int | bool
+    forcing: ForcedState | bool
+
+
+class WindowLimit(NamedTuple):
+    """A limit of a window; the limits of all windows are one flat list."""
+
+    seconds: int
+    resource: str
+    hard: int
+
+
+class StandingLimit(NamedTuple):
+    """A limit on live Pods."""
+
+    resource: str
+    hard: int
+    surge: int
+
+
+class SettledEntry(NamedTuple):
+    """A replica that owes nothing: its id, since when at least, and when the home hash began as far as it knows."""
+
+    replica: str
+    at_us: int
+    born_us: int
+
+
+class OutcomeEntry(NamedTuple):
+    """Outcomes of one source. `pod_number`: which of the operation's keys is the Pod's record, 0 for none."""
+
+    succeeded: int
+    failed: int
+    latency_us: int
+    uid: str | bool
+    generation: int | bool
+    age_us: int
+    pod_number: int
+
+
+class AcquireAnswer(NamedTuple):
+    """Result of `acquire` and `resize`. `refused`: the guard that denied; `would`: sum of those that only object."""
+
+    at_us: int
+    refused: int
+    would: int
+    charged: bool
+    repeated: bool
+    used: list[int]
+    over: list[list[int]]
+    view: Any
+    moves: Any
+    born_us: int
+
+
+class BreakerAnswer(NamedTuple):
+    """Result of an operation on a breaker alone."""
+
+    moves: Any
+    view: Any
+    now_us: int
+
+
+class StartAnswer(NamedTuple):
+    """Result of `record_start`; only a start that is recorded has more than its settlement."""
+
+    settlement: str
+    moves: Any = ()
+    view: Any = None
+    now_us: int = 0
+
+
+class TickAnswer(NamedTuple):
+    """Result of `tick`. `fingerprint` identifies what is stored, if only another call can change it, or is false."""
+
+    moves: Any
+    view: Any
+    now_us: int
+    born_us: int
+    charged_us: int
+    fingerprint: str | bool
+
+
+class SnapshotAnswer(NamedTuple):
+    """Result of `snapshot`: the figures of each scope's limits, those of the pool's, and the breaker."""
+
+    now_us: int
+    figures: list[list[int]]
+    pool: list[int]
+    view: Any
+    is_standing_known: bool
+
+
+class ComparisonAnswer(NamedTuple):
+    """Result of `compare`: the positions of the services that are not as they were, from 1."""
+
+    now_us: int
+    positions: list[int]
+
+
+class ChargeAnswer(NamedTuple):
+    """Result of `find_charge` for a known Pod."""
+
+    service: str
+    scope: str
+    fleet: bool
+
+
+class PlaceAnswer(NamedTuple):
+    """Result of `find_place`: namespace/name and service of a Pod, "" for an unknown one."""
+
+    place: str
+    service: str
+
+
+class WaitingEntry(NamedTuple):
+    """A Pod in the result of `list_overdue`."""
+
+    uid: str
+    age_us: int
+
+
+class PageAnswer(NamedTuple):
+    """A page of Pods, and the cursor of the next one."""
+
+    members: list[Any]
+    cursor: str
+
+
+class OverEntry(NamedTuple):
+    """A limit that is exceeded: its number among the plan's limits, from 1, and its figures."""
+
+    number: int
+    used: int
+    asked: int
+    free_at_us: int
+    surge: int
+
+
+class LimitFigures(NamedTuple):
+    """Figures of a limit in a flat list: its use; from when one more fits, or of live Pods the surge."""
+
+    used: int
+    more: int
+
+
+class AnnouncementMessage(NamedTuple):
+    """What is published of a breaker. Servers of other versions read it."""
+
+    tag: str
+    service: str
+    at_us: int
+    view: Any
+
+
+PASSED: Mapping[str, Names] = {
+    "HEADER": ("reading", "late", "opened", "plan_count", "size"),
+    "PLAN": (*PlanHead._fields, *PlanKeyNames._fields, *PLAN_IN_CALL),
+    "DETAILS": PlanDetails._fields,
+    "QUOTA_RULE": QuotaRule._fields,
+    "TRIGGER": TriggerRule._fields,
+    "FORCING": ForcedState._fields,
+    "BREAKER_RULES": BreakerRules._fields,
+    "LIMIT": WindowLimit._fields,
+    "STANDING": StandingLimit._fields,
+    "MARK": SettledEntry._fields,
+    "OUTCOME": OutcomeEntry._fields,
+    "ACQUIRE_ANSWER": AcquireAnswer._fields,
+    "BREAKER_ANSWER": BreakerAnswer._fields,
+    "START_ANSWER": StartAnswer._fields,
+    "TICK_ANSWER": TickAnswer._fields,
+    "SNAPSHOT_ANSWER": SnapshotAnswer._fields,
+    "COMPARISON_ANSWER": ComparisonAnswer._fields,
+    "CHARGE_ANSWER": ChargeAnswer._fields,
+    "PLACE_ANSWER": PlaceAnswer._fields,
+    "PAGE_ANSWER": PageAnswer._fields,
+    "WAITING": WaitingEntry._fields,
+    "SEEN": Seen.__struct_fields__,
+    "OVER": OverEntry._fields,
+    "FIGURES": LimitFigures._fields,
+    "MOVE": tuple(name for name in Transition.__struct_fields__ if name != "service"),
+}
+"""Records of a call and of its answer, by the name that they have in Lua."""
+
+SHARED: Mapping[str, Names] = {
+    "RING_HEAD": ("last", "offset", "behind", "born", "windows", "returned"),
+    "WINDOW": ("newest", "current", "sums"),
+    "RETURNED": ("at", "others"),
+    "RESET": ("asked", "upto"),
+    "POD": (
+        *("expires", "charged_at", "generation", "probe", "refunded", "service", "scope", "fleet", "cost", "high"),
+        *("windows", "source", "settled"),
+    ),
+    "CHARGED_WINDOW": ("seconds", "resources"),
+    "BREAKER_RECORD": (
+        *("state", "generation", "since", "open_until", "reason", "successes", "leases", "errors", "latency", "events"),
+        *("failed", "early", "tripped_at", "tripped_by", "reset_at", "excused", "asked", "passed", "alone"),
+    ),
+    "RUN": ("interval", "number", "outcomes", "amount", "streak", "later", "sources"),
+    "LATER": ("number", "outcomes", "amount", "sources"),
+    "LEASE": ("uid", "expires", "generation"),
+    "EVENT": ("at", "source"),
+    "EXCUSE": ("source", "until_us"),
+    "LIVE_HEAD": ("sums", "over", "count"),
+    "VIEW": BreakerView.__struct_fields__,
+    "ANNOUNCEMENT": AnnouncementMessage._fields,
+}
+"""Records that Redis stores or publishes, by the name that they have in Lua."""
+
+
+def _around(field: str, names: Names) -> tuple[Names, Names]:
+    """Return the names before a field and after it."""
+    at = names.index(field)
+    return names[:at], names[at + 1 :]
+
+
+_BEFORE_WINDOWS, _AFTER_WINDOWS = _around("windows", SHARED["POD"])
+_BEFORE_EVENTS, _AFTER_EVENTS = _around("events", SHARED["BREAKER_RECORD"])
+PARTS: Mapping[str, Names] = {
+    "POD_BEFORE_WINDOWS": _BEFORE_WINDOWS,
+    "POD_AFTER_WINDOWS": _AFTER_WINDOWS,
+    "BREAKER_BEFORE_EVENTS": _BEFORE_EVENTS,
+    "BREAKER_AFTER_EVENTS": _AFTER_EVENTS,
+    "VIEW_START": _around("tripped_at_us", SHARED["VIEW"])[0],
+}
+"""Parts of records that are written or sent by themselves."""
+
+OPERATIONS: Mapping[str, Names] = {
+    "acquire": (
+        *("own_key", "pod_key", "live_key"),
+        *("scope", "place", "cost_text", "source", "peek", "is_no_event"),
+    ),
+    "resize": ("own_key", "pod_key", "live_key", "scope", "place", "cost_text", "peek", "old"),
+    "book": ("own_key", "pod_key", "live_key", "scope", "place", "cost_text", "at"),
+    "observe": (
+        *("own_key", "pod_key", "live_key"),
+        *("scope", "place", "cost_text", "created_at", "is_live", "is_sure"),
+    ),
+    "find_charge": ("pod_key",),
+    "knows": ("pod_key", "peek"),
+    "find_place": ("pod_key",),
+    "refund": ("own_key", "pod_key", "home_key", "breaker_key", "live_key"),
+    "withdraw": ("own_key", "pod_key", "home_key", "breaker_key", "live_key", "scope", "at"),
+    "stop_waiting": ("pod_key", "live_key"),
+    "list_overdue": ("age", "most"),
+    "list_counting_scopes": (),
+    "list_live_scopes": (),
+    "count_live": (),
+    "list_live": ("live_key", "cursor"),
+    "mark_complete": (),
+    "reset_windows": ("own_key", "asked", "only_seconds"),
+    "count_settled": ("replica", "afresh"),
+    "snapshot": (),
+    "tick": (),
+    "compare": ("ticked_at", "fingerprints"),
+    "record_outcomes": ("outcomes",),
+    "record_start": ("pod_key", "ok", "latency", "age"),
+    "suppress_quota_events": ("sources",),
+    "apply_override": ("asked",),
+    "propose": ("view",),
+    "probe": ("probe_key",),
+    # The action follows, and its values.
+    "queue": ("queue_key",),
+}
+"""The values of each operation, by its name in Lua and in `operations.py`. Those that end in `_key` are the numbers of
+keys. An operation on any number of keys has them before its values."""
+
+QUEUE_ACTIONS: Mapping[str, Names] = {
+    "register": ("uid", "most", "ttl_ms"),
+    "restore": ("members", "ttl_ms"),
+    "page": ("cursor", "count", "ttl_ms"),
+    "times": ("uids",),
+    "count": (),
+    "forget": ("uids",),
+}
+"""The values of each action on a queue, by its name in Lua and in `queue_index.py`."""
