@@ -74,7 +74,7 @@ async def failure(task: "asyncio.Future[Any]") -> tuple[str, bool]:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     monkeypatch.setattr(lanes, "_FIRST_PAUSE_SECONDS", 1e-4)
-    monkeypatch.setattr(lanes, "_LONGEST_PAUSE_SECONDS", 8e-4)
+    monkeypatch.setattr(lanes, "_PAUSE_SECONDS_MAX", 8e-4)
     return Server()
 
 

@@ -11,7 +11,6 @@ from webhook.adapters.redis_store.records import (
     PARTS,
     PASSED,
     SHARED,
-    AcquireAnswer,
     BreakerRules,
     ForcedState,
     LimitFigures,
@@ -63,6 +62,7 @@ _MOVES_AT = {
     "tick": PASSED["TICK_ANSWER"].index("moves"),
 }
 """Where the results of operations have their transitions."""
+_AT, _CHARGED = PASSED["ACQUIRE_ANSWER"].index("at_us"), PASSED["ACQUIRE_ANSWER"].index("charged")
 _VIEW, _VIEW_START = SHARED["VIEW"], PARTS["VIEW_START"]
 _STATES = {state.value: state for state in State}
 _NEW = BreakerView(State.CLOSED, 0, 0)
@@ -311,10 +311,7 @@ def moves(operation: str, result: Sequence[Any]) -> Sequence[Any]:
 
 def charged_us(operation: str, result: Sequence[Any]) -> int:
     """Return when an operation has charged a new Pod, by its result; 0 if it has not."""
-    if operation != "acquire":
-        return 0
-    answer = AcquireAnswer(*result)
-    return answer.at_us if answer.charged else 0
+    return int(result[_AT]) if operation == "acquire" and result[_CHARGED] else 0
 
 
 def transitions(plan: CounterPlan, moves: Sequence[Sequence[Any]]) -> tuple[Transition, ...]:

@@ -28,11 +28,11 @@ _URGENT_MAX = 256
 _PATIENT_MAX = 64
 _PATIENT_SECONDS = 2.0
 _FIRST_PAUSE_SECONDS = 0.05
-_LONGEST_PAUSE_SECONDS = 1.0
+_PAUSE_SECONDS_MAX = 1.0
 _CLOCK_SECONDS = 0.001
-"""The resolution of the loop's clock: an alarm may be so much too early."""
-_SAME_AGAIN_SECONDS = 10.0
-"""The same error of single operations is reported again after this long."""
+"""The resolution of the loop's clock, by which an alarm may be too early."""
+_REPEAT_SECONDS = 10.0
+"""After this time, the same error of single operations is reported again."""
 
 OnLate = Callable[[ScriptOperation, Any], None]
 """Receives an operation with a result that came after its deadline."""
@@ -88,7 +88,7 @@ class Lane:
         self._late = False
         self._down: StoreFailure | None = None
         """Why the lane is down; None if it is not."""
-        self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+        self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _PAUSE_SECONDS_MAX)
         self._failure = Condition(reports.on_trouble, reports.on_over, key=error_classes.fault_of)
         self._reported_at: dict[StoreFailure, float] = {}
 
@@ -107,7 +107,8 @@ class Lane:
             return future
         due = now + seconds
         queue.append((operation, future, due, seconds))
-        self._start()
+        if self._calling is None:
+            self._start()
         if due < self._alarm_due:
             self._set_alarm(due)
         return future
@@ -122,7 +123,8 @@ class Lane:
             future.set_exception(NoStoreAnswerError(*self._down, sent=False))
         else:
             self._first.append((operation, future, math.inf, math.inf))
-            self._start()
+            if self._calling is None:
+                self._start()
         return future
 
     async def ask_timed(self, operation: ScriptOperation, timed: TimedCalls, server: str) -> Any:
@@ -147,8 +149,7 @@ class Lane:
 
     def _start(self) -> None:
         """Start to call in the next turn of the loop: all operations of this turn share the first call."""
-        if self._calling is None:
-            self._calling = self._loop.create_task(self._call_all(), name="store-calls")
+        self._calling = self._loop.create_task(self._call_all(), name="store-calls")
 
     def _set_alarm(self, due: float) -> None:
         """Check deadlines then: one alarm for all operations, which no result cancels."""
@@ -190,8 +191,17 @@ class Lane:
             self._calling, self._called, self._late = None, (), False
 
     def _next_batch(self) -> Sequence[_Waiting]:
-        first = _taken(self._first, _URGENT_MAX) if self._first else ()
-        return [*first, *_taken(self._urgent, _URGENT_MAX), *_taken(self._patient, _PATIENT_MAX)]
+        """Remove and return the operations of the next call."""
+        urgent = self._urgent
+        if not (self._first or self._patient) and len(urgent) <= _URGENT_MAX:
+            for _, future, _, _ in urgent:
+                if future.done():
+                    break
+            else:  # mostly so: the list is the batch
+                self._urgent = []
+                return urgent
+        first, patient = _take_pending(self._first, _URGENT_MAX), _take_pending(self._patient, _PATIENT_MAX)
+        return [*first, *_take_pending(urgent, _URGENT_MAX), *patient]
 
     async def _call(self, batch: Sequence[_Waiting]) -> None:
         try:
@@ -235,7 +245,7 @@ class Lane:
         """Fail only these operations."""
         _fail_all(batch, failure, sent=True)
         now = self._loop.time()
-        self._reported_at = {one: at for one, at in self._reported_at.items() if now - at < _SAME_AGAIN_SECONDS}
+        self._reported_at = {reported: at for reported, at in self._reported_at.items() if now - at < _REPEAT_SECONDS}
         if failure not in self._reported_at:
             self._reported_at[failure] = now
             self._reports.report_single(failure)
@@ -281,10 +291,8 @@ def _tell_late(future: "asyncio.Future[Any]", charged_us: int | None) -> None:
         error.charged_us.set_result(charged_us)
 
 
-def _taken(queue: list[_Waiting], most: int) -> list[_Waiting]:
-    """Remove and return the first ones, without those that have timed out."""
-    if not queue:
-        return []
+def _take_pending(queue: list[_Waiting], most: int) -> list[_Waiting]:
+    """Remove and return the first operations, without those that have timed out."""
     pending = [waiting for waiting in queue if not waiting[1].done()]
     queue[:] = pending[most:]
     return pending[:most]

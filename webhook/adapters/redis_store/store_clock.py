@@ -1,5 +1,6 @@
 """StoreClock: Redis' time, estimated between its answers."""
 
+import math
 from collections.abc import Callable
 
 from webhook.ports import Clock
@@ -23,6 +24,8 @@ class StoreClock:
         """How far Redis' clock is ahead of this process's; None before its first answer, and in a replay."""
         self._last_us = self._best_us = 0
         """The same by the last answer, and by the promptest one of this span."""
+        self._earliest_us = math.inf
+        """How far Redis' clock is ahead at least, unless it was set back."""
         self._span_ends_us = 0
 
     def now_us(self) -> int:
@@ -38,16 +41,23 @@ class StoreClock:
 
     def learn(self, now_us: int) -> None:
         """Take Redis' time from an answer."""
+        at_us = self._clock.now_us()
+        ahead_us = self._last_us = now_us - at_us
+        if self._earliest_us <= ahead_us <= self._best_us and at_us < self._span_ends_us:
+            return  # so are most answers
+        self._adjust(at_us, ahead_us)
+
+    def _adjust(self, at_us: int, ahead_us: int) -> None:
+        known_us = self.ahead_us
         if self._time_us is not None:
             return
-        at_us, known_us = self._clock.now_us(), self.ahead_us
-        ahead_us = self._last_us = now_us - at_us
-        if known_us is None or ahead_us < known_us - _LATE_US:  # its clock was set back
-            self.ahead_us = self._best_us = ahead_us
+        if known_us is None or ahead_us < self._earliest_us:  # its clock was set back
+            known_us = self._best_us = ahead_us
             self._span_ends_us = at_us + _SPAN_US
         elif at_us >= self._span_ends_us:
-            self.ahead_us, self._best_us = max(self._best_us, ahead_us), ahead_us
+            known_us, self._best_us = max(self._best_us, ahead_us), ahead_us
             self._span_ends_us = at_us + _SPAN_US
-        elif ahead_us > self._best_us:
+        else:
             self._best_us = ahead_us
-            self.ahead_us = max(known_us, ahead_us)
+            known_us = max(known_us, ahead_us)
+        self.ahead_us, self._earliest_us = known_us, known_us - _LATE_US
