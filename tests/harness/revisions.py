@@ -23,19 +23,21 @@ def last_release() -> tuple[str, str]:
     return match[1], match[2]
 
 
-def checked_out(revision: str) -> Path:
+def checked_out(revision: str, *, with_tests: bool = False) -> Path:
     """Return a folder with the packages of a commit, compiled; it is kept in the cache outside the tree."""
     commit = _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", missing=revision).decode().strip()
-    folder = cache() / f"revision-{commit}"
+    packages = (*_PACKAGES, "tests") if with_tests else _PACKAGES
+    folder = cache() / (f"revision-{commit}-tests" if with_tests else f"revision-{commit}")
     with locked(folder):
         if not folder.exists():
-            archive = _git("archive", commit, *_PACKAGES, missing=revision)
+            archive = _git("archive", commit, *packages, missing=revision)
             draft = folder.with_name(f".{folder.name}")
             shutil.rmtree(draft, ignore_errors=True)
             draft.mkdir()
             subprocess.run(["tar", "-x", "-C", draft], check=True, input=archive)
             draft.rename(folder)
-            compileall.compile_dir(folder, quiet=2)
+            for package in _PACKAGES:
+                compileall.compile_dir(folder / package, quiet=2)
     return folder
 
 

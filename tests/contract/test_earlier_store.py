@@ -1,0 +1,166 @@
+"""Stores of an earlier commit and of this tree on one Redis: each reads and changes what the other has written.
+
+Both are compared with the ledger in memory, so that they agree with each other. A shallow clone has no earlier commit:
+the tests then fail, and name the remedy.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tests.contract.counter_store import SECOND_US, HandClock
+from tests.contract.earlier_store import EarlierStore, earlier_store, plain
+from tests.contract.store_plans import BREAKER_PLANS, LIVE_PLANS, PLANS, START_US
+from tests.contract.store_session import Stage, examples_on, staged
+from tests.contract.store_steps import BREAKER_STEPS, LIVE_STEPS, Step, Store, run_step
+from tests.contract.stores_agree import plan_of_example
+from tests.harness.revisions import checked_out
+from tests.redis_servers import RedisServer, names
+from webhook.adapters.memory_store import MemoryStore
+from webhook.core.breaker import BreakerView
+from webhook.core.breaker.outcome_types import Outcomes
+from webhook.core.quota import CounterPlan
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+EARLIER = "6dfb74fe48a9a6ed8ffec46ace4cfaf3345e7897"
+"""The last commit that wrote its records without `redis_store/records.py`. Its tests know the same plans and steps."""
+EXAMPLES = 60
+
+Turn = tuple[bool, Step]
+"""Whether the earlier store runs a step, and the step."""
+GUARDED = frozenset(number for number, plan in enumerate(PLANS) if plan.breaker and plan.breaker.open_max == 1)
+"""Plans whose breaker opens or not by what a process knows of other breakers."""
+
+
+async def run(store: Store, plans: Sequence[CounterPlan], number: int, step: Step, now_us: int) -> Any:
+    match step:
+        case ("tick", numbers):
+            return await store.tick([plans[each] for each in numbers])
+        case ("propose", view):
+            return await store.propose(plans[number], view)
+    return await run_step(store, plans[number], step, now_us)
+
+
+def proposals(seen: Sequence[BreakerView], step: Step) -> Iterator[Step]:
+    """Yield what a step proposes: a view that was seen before, as another replica may have changed it."""
+    _, back, ahead, alone, passed = step
+    for view in seen[-1 - back : len(seen) - back]:
+        generation = max(0, view.generation + ahead)
+        decided = min(passed, generation)
+        alone_since = min(alone, generation - decided)
+        yield "propose", replace(view, generation=generation, passed=decided, alone=alone_since)
+
+
+async def compare_turns(stage: Stage, earlier: EarlierStore, clock: HandClock, first: int, turns: list[Turn]) -> None:
+    name, number, memory = stage.name(), first, MemoryStore(clock)
+    plans = [plan_of_example(plan, name) for plan in PLANS]
+    policy: dict[tuple[str, str], int] = {}
+    seen: list[BreakerView] = []
+    await run(stage.store, plans, number, ("tick", ()), clock.us)
+    earlier.run(name, number, clock.us, ("tick", ()))
+    for is_earlier, step in turns:
+        policy[plans[number].tag, plans[number].service] = number
+        match step:
+            case ("pause", pause_us):
+                clock.us += pause_us
+                continue
+            case ("plan", other):
+                number = number if other in GUARDED else other
+                continue
+            case ("tick",):
+                steps = [("tick", tuple(policy.values()))]
+            case ("propose", *_):
+                steps = [*proposals(seen, step)]
+            case _:
+                steps = [step]
+        for asked in steps:
+            if is_earlier:
+                answer = earlier.run(name, number, clock.us, asked)
+            else:
+                answer = await run(stage.store, plans, number, asked, clock.us)
+            expected = await run(memory, plans, number, asked, clock.us)
+            assert plain(answer) == plain(expected), (is_earlier, asked)
+        view = (await memory.snapshot(plans[number])).breaker
+        seen += [view] if view is not None else []
+
+
+@pytest.fixture(scope="module")
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture(scope="module", params=names())
+def pair(
+    request: pytest.FixtureRequest, clock: HandClock, shared_redis: Callable[[str], RedisServer]
+) -> Iterator[tuple[Stage, EarlierStore]]:
+    with staged(request.param, clock, shared_redis) as stage:
+        url = shared_redis(request.param).url
+        with earlier_store(checked_out(EARLIER, with_tests=True), url) as earlier:
+            yield stage, earlier
+
+
+def taking_turns(*steps: Step) -> list[Turn]:
+    return [(number % 2 == 0, step) for number, step in enumerate(steps)]
+
+
+FAILED = ("record_outcomes", [Outcomes(0, 20, 0)])
+# Each store counts failures in the other's run of intervals; one trips the breaker, the other probes and closes it.
+TRIP_AND_RECOVER = taking_turns(
+    *(("acquire", uid, {"pods": 1}, "x", False, f"controller:{uid}") for uid in "ab"),
+    FAILED,
+    FAILED,
+    ("pause", SECOND_US),
+    FAILED,
+    ("pause", SECOND_US),
+    ("tick",),
+    ("tick",),
+    ("snapshot", ""),
+    ("snapshot", ""),
+    ("pause", 4 * SECOND_US),
+    *(("acquire", uid, {"pods": 1}, "x", False, f"controller:{uid}") for uid in "cd"),
+    *(("record_outcomes", [Outcomes(1, 0, 0, uid)]) for uid in "cd"),
+    ("refund", "a"),
+    ("refund", "a"),
+    ("snapshot", ""),
+)
+
+
+def test_both_commits_agree_on_charges_and_breakers(pair: tuple[Stage, EarlierStore], clock: HandClock) -> None:
+    stage, earlier = pair
+
+    @given(
+        first=st.sampled_from(sorted({*BREAKER_PLANS} - GUARDED)),
+        turns=st.lists(st.tuples(st.booleans(), BREAKER_STEPS), min_size=20, max_size=60),
+    )
+    @example(first=0, turns=TRIP_AND_RECOVER)
+    @settings(max_examples=examples_on(stage.kind, EXAMPLES))
+    def compare(first: int, turns: list[Turn]) -> None:
+        _compare(stage, earlier, clock, first, turns)
+
+    compare()
+
+
+def test_both_commits_agree_on_live_pods(pair: tuple[Stage, EarlierStore], clock: HandClock) -> None:
+    stage, earlier = pair
+
+    @given(
+        first=st.sampled_from(LIVE_PLANS),
+        turns=st.lists(st.tuples(st.booleans(), LIVE_STEPS), min_size=20, max_size=60),
+    )
+    @settings(max_examples=examples_on(stage.kind, EXAMPLES))
+    def compare(first: int, turns: list[Turn]) -> None:
+        _compare(stage, earlier, clock, first, [(True, ("mark_complete",)), *turns])
+
+    compare()
+
+
+def _compare(stage: Stage, earlier: EarlierStore, clock: HandClock, first: int, turns: Sequence[Turn]) -> None:
+    clock.us = START_US
+    stage.reports.clear()
+    stage.runner.run(compare_turns(stage, earlier, clock, first, [*turns]))
+    assert stage.reports == []
