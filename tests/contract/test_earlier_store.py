@@ -108,18 +108,17 @@ def taking_turns(*steps: Step) -> list[Turn]:
     return [(number % 2 == 0, step) for number, step in enumerate(steps)]
 
 
-FAILED = ("record_outcomes", [Outcomes(0, 20, 0)])
-# Each store counts failures in the other's run of intervals; one trips the breaker, the other probes and closes it.
+FAILED = ("record_outcomes", [Outcomes(1, 19, 50_000)])
+# The store of this tree trips by failures that the earlier one has counted; both probe and close.
 TRIP_AND_RECOVER = taking_turns(
     *(("acquire", uid, {"pods": 1}, "x", False, f"controller:{uid}") for uid in "ab"),
     FAILED,
-    FAILED,
     ("pause", SECOND_US),
     FAILED,
     ("pause", SECOND_US),
-    ("tick",),
-    ("tick",),
     ("snapshot", ""),
+    ("tick",),
+    ("tick",),
     ("snapshot", ""),
     ("pause", 4 * SECOND_US),
     *(("acquire", uid, {"pods": 1}, "x", False, f"controller:{uid}") for uid in "cd"),
