@@ -26,7 +26,7 @@ class BreakerCache:
         """The breakers that breakerGuard counts."""
         self._open_max = 0
         self.open: set[Key] = set()
-        """The breakers whose known state is OPEN or HALF_OPEN. Mostly there are none: each review looks here first."""
+        """The breakers whose known state is OPEN or HALF_OPEN. Each review looks here first: mostly there are none."""
         self._lost: set[Key] = set()
         """Breakers whose newest state Redis has lost."""
         self._unreported: list[Transition] = []

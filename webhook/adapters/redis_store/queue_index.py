@@ -60,7 +60,7 @@ class RedisQueueIndex:
 
 
 def _parts(uids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield the uids in parts, each for one call."""
+    """Yield the uids in parts, one part for each call."""
     return (uids[first : first + _PODS_PER_CALL_MAX] for first in range(0, len(uids), _PODS_PER_CALL_MAX))
 
 

@@ -101,7 +101,7 @@ _OWN = Holder.SERVICE, Holder.STANDING
 _BORN = AcquireAnswer._fields.index("born_us")
 
 _Facts = tuple[PreparedPlan, int, BreakerView | None, bool, int]
-"""Of an answer: plan, time, the breaker if Redis has written it, whether it charged, and when its counters began."""
+"""Facts of an answer: plan, time, breaker if Redis has written it, whether it charged, and when its counters began."""
 
 
 class RedisStore:

@@ -7,7 +7,7 @@ from webhook.ports import Clock
 
 _SPAN_US = 10_000_000
 _LATE_US = 5_000_000
-"""No answer is later: then the connection has failed."""
+"""No answer is later: the connection has failed before."""
 
 
 class StoreClock:

@@ -176,7 +176,7 @@ class RedisTicker:
 
 
 def _unnamed(failure: StoreFailure) -> StoreFailure:
-    """Return what to report of servers that do not tell their run_id; one that is away is known by its next one."""
+    """Return the report of servers without a run_id; a server that is away is known by its next run_id."""
     if failure.fault in _AWAY:
         return failure
     text = f"the server process is not known, so that a loss of data goes unnoticed: {failure.text}"

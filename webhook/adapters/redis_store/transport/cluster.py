@@ -129,7 +129,7 @@ class ClusterTransport:
         if self._learning is not None:
             self._learning.cancel()
             await asyncio.gather(self._learning, return_exceptions=True)
-        await asyncio.gather(*(one.close() for one in self._connections.values()))
+        await asyncio.gather(*(connection.close() for connection in self._connections.values()))
 
     def _slot(self, tag: str) -> int:
         slot = self._slots.get(tag)
@@ -187,7 +187,7 @@ class ClusterTransport:
                 continue
             kept = set(self._owners.values())
             gone = [self._connections.pop(address) for address in [*self._connections] if address not in kept]
-            await asyncio.gather(*(one.close() for one in gone))
+            await asyncio.gather(*(connection.close() for connection in gone))
             return
         raise all_failed("no node of the Cluster returns the slot map", errors)
 

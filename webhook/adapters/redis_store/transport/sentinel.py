@@ -70,7 +70,7 @@ class Sentinels:
         raise all_failed(f"no Sentinel names the primary of {self._service!r}", errors)
 
     async def close(self) -> None:
-        await asyncio.gather(*(one.close() for one in self._connections.values()))
+        await asyncio.gather(*(connection.close() for connection in self._connections.values()))
 
     async def _ask(self, sentinel: RedisAddress) -> tuple[bytes, bytes] | None:
         asked = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)

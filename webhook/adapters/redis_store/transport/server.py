@@ -12,7 +12,7 @@ from webhook.adapters.redis_store.transport.protocol import Connected
 from webhook.adapters.redis_store.transport.script import Script
 from webhook.adapters.redis_store.transport.stream import RespStream
 
-_KEYS_A_SCAN = 1000
+_KEYS_PER_SCAN_MAX = 1000
 _INFO = ("INFO",)
 
 
@@ -86,7 +86,7 @@ async def forget(connection: SharedConnection, pattern: str) -> int:
     """Delete the matching keys of a server, one command each: keys of a Cluster have different slots."""
     cursor, deleted = b"0", 0
     while True:
-        cursor, keys = await connection.ask(("SCAN", cursor, "MATCH", pattern, "COUNT", _KEYS_A_SCAN))
+        cursor, keys = await connection.ask(("SCAN", cursor, "MATCH", pattern, "COUNT", _KEYS_PER_SCAN_MAX))
         if keys:
             await connection.ask(*(("UNLINK", key) for key in keys))
             deleted += len(keys)

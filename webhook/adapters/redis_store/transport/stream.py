@@ -88,9 +88,9 @@ class RespStream(asyncio.Protocol):
         self._reader = Reader(protocolError=InvalidResponse, replyError=error_of)
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[tuple[asyncio.Future[Any], int, float]] = deque()
-        """Calls, each with the number of its commands, and when they were sent."""
+        """Calls, each with the number of its commands and the time at which they were sent."""
         self._answers = 0
-        """How many commands of the first of them have been answered."""
+        """The number of answered commands of the first call."""
         self._alarm: asyncio.TimerHandle | None = None
         self._on_message: Callable[[Any], None] | None = None
         self.is_closed = False
