@@ -28,7 +28,7 @@ from webhook.core.quota import CounterPlan
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 EARLIER = "6dfb74fe48a9a6ed8ffec46ace4cfaf3345e7897"
-"""The last commit that wrote its records without `redis_store/records.py`. Its tests know the same plans and steps."""
+"""The last commit that wrote its records without `transport/records.py`. Its tests know the same plans and steps."""
 EXAMPLES = 60
 
 Turn = tuple[bool, Step]

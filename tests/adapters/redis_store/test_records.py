@@ -14,11 +14,11 @@ from webhook.adapters.redis_store import codec, open_transport, operations
 from webhook.adapters.redis_store.breaker_cache import BreakerCache
 from webhook.adapters.redis_store.loss_detector import LossDetector, SettledMark
 from webhook.adapters.redis_store.plans import PlanCache
-from webhook.adapters.redis_store.records import OPERATIONS, PASSED, PLAN_IN_CALL, QUEUE_ACTIONS, SHARED
 from webhook.adapters.redis_store.script_caller import ScriptCaller
 from webhook.adapters.redis_store.store_clock import StoreClock
 from webhook.adapters.redis_store.transport import script
-from webhook.adapters.redis_store.transport.script import TEXT, expand_records
+from webhook.adapters.redis_store.transport.records import PASSED, PLAN_IN_CALL
+from webhook.adapters.redis_store.transport.script import OPERATIONS, QUEUE_ACTIONS, SHARED, TEXT, expand_records
 from webhook.core.quota import Acquire, DeniedBy
 
 PLAN = plan_of(window(60, pods=9), breaker=BREAKER, standing=standing(pods=9))

@@ -11,8 +11,8 @@ import msgspec
 from redis.exceptions import RedisError
 
 from webhook.adapters.redis_store import codec, error_classes
-from webhook.adapters.redis_store.records import AnnouncementMessage
 from webhook.adapters.redis_store.transport.connect import Dial
+from webhook.adapters.redis_store.transport.records import AnnouncementMessage
 from webhook.adapters.redis_store.transport.stream import RespStream
 from webhook.core.breaker import BreakerView
 from webhook.errors import StoreFailure, StoreFault

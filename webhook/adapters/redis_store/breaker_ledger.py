@@ -7,8 +7,8 @@ from webhook.adapters.redis_store import codec, operations
 from webhook.adapters.redis_store.breaker_cache import BreakerCache
 from webhook.adapters.redis_store.lane_group import Lanes
 from webhook.adapters.redis_store.plans import PlanCache
-from webhook.adapters.redis_store.records import BreakerAnswer, StartAnswer, TickAnswer
 from webhook.adapters.redis_store.store_clock import StoreClock
+from webhook.adapters.redis_store.transport.records import BreakerAnswer, StartAnswer, TickAnswer
 from webhook.core import breaker as machine
 from webhook.core.breaker import BreakerView, State, Transition
 from webhook.core.breaker.outcome_types import Outcomes, Settlement, Start

@@ -1,4 +1,4 @@
-"""Encoding of plans and requests for the script, and decoding of its results."""
+"""Encoding of requests for the script, and decoding of its results. Plans are encoded in `plans.py`."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -7,48 +7,31 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import astuple
 
-from webhook.adapters.redis_store.records import (
-    PARTS,
+from webhook.adapters.redis_store.transport.records import (
     PASSED,
-    SHARED,
-    BreakerRules,
-    ForcedState,
     LimitFigures,
     OutcomeEntry,
     OverEntry,
-    PlanDetails,
-    PlanHead,
-    QuotaRule,
-    StandingLimit,
-    TriggerRule,
-    WindowLimit,
 )
+from webhook.adapters.redis_store.transport.script import PARTS, SHARED
 from webhook.core.breaker import (
-    BreakerPlan,
     BreakerView,
-    ErrorRatePlan,
-    LatencyPlan,
     State,
     Transition,
     TransitionCause,
 )
 from webhook.core.breaker.outcome_types import Outcomes
-from webhook.core.policy_spec import Mode
 from webhook.core.quota import (
-    HOUR_US,
     LARGEST_EXACT,
     Cost,
     CounterPlan,
     DeniedBy,
     Holder,
     Receipt,
-    StandingPlan,
     Use,
-    WindowPlan,
     all_free_at_us,
 )
 
-_DAY_MS = 86_400_000
 _ARRAY_16, _ARRAY_32 = 16, 1 << 16
 """The lengths from which MessagePack arrays have longer headers."""
 _REFUSALS = {1: DeniedBy.BREAKER, 2: DeniedBy.QUOTA}
@@ -83,116 +66,6 @@ def encode_list(values: Sequence[Any]) -> Raw:
     """
     packed = stream(values)
     return Raw(b"\xdb" + len(packed).to_bytes(4) + packed)
-
-
-def encode_plan(plan: CounterPlan, uid_at: int, details_bytes: int) -> bytes:
-    """Return what the script reads of a plan in each call; computed once per plan.
-
-    `uid_at`: where the uid begins in the key of a Pod. `details_bytes`: how long the plan's details are.
-    """
-    pooled = plan.pool.windows if plan.pool else ()
-    longest_ms = max((window.seconds for window in (*plan.windows, *pooled)), default=0) * 1000
-    breaker = plan.breaker
-    errors, latency = (breaker.error_rate, breaker.latency) if breaker else (None, None)
-    return stream(
-        PlanHead(
-            windows=_encode_limits(plan.windows),
-            pool=_encode_limits(pooled) if pooled else False,
-            quota_enforced=plan.quota_mode is Mode.ENFORCE,
-            breaker_enforced=plan.breaker_mode is Mode.ENFORCE,
-            remember_us=plan.remember_us,
-            # The key expires an hour after the last charge in it has left its window.
-            ttl_ms=longest_ms * 66 // 64 + HOUR_US // 1000,
-            service=plan.service,
-            fleet=plan.fleet,
-            packed_windows=encode_list(
-                [_encode_text([_charged_windows(plan.windows), _charged_windows(pooled)]).decode()]
-            ),
-            standing=_standing_limits(plan.standing) if plan.standing else False,
-            has_rules=breaker is not None,
-            has_outcomes=breaker is not None and breaker.has_outcomes,
-            is_forced=breaker is not None and breaker.forcing is not None,
-            is_guarded=breaker is not None and breaker.open_max is not None,
-            has_quota=breaker is not None and breaker.quota is not None,
-            errors_interval_us=errors.interval_us if errors else False,
-            latency_interval_us=latency.interval_us if latency else False,
-            uid_at=uid_at,
-            details_bytes=details_bytes,
-        )
-    )
-
-
-def encode_details(plan: CounterPlan, cluster: str, channel: str) -> bytes:
-    """Return what the script reads of a plan in few calls. `channel` is where transitions are published."""
-    breaker = plan.breaker
-    lasts_ms = (breaker.open_for_us + breaker.probe_timeout_us) // 1000 if breaker else 0
-    quota = breaker.quota if breaker else None
-    return stream(
-        PlanDetails(
-            breaker_ttl_ms=lasts_ms + _DAY_MS,
-            cluster=cluster,
-            tag=plan.tag,
-            channel=channel,
-            quota=QuotaRule(
-                trip_count=quota.count,
-                within_us=quota.within_us,
-                by_controller=quota.by_controller,
-                reason=quota.reason(),
-            )
-            if quota
-            else False,
-            rules=_rules(breaker) if breaker else False,
-        )
-    )
-
-
-def _encode_limits(windows: Sequence[WindowPlan]) -> Raw:
-    """Return the limits, window by window, as one flat list."""
-    limits = [
-        WindowLimit(seconds=window.seconds, resource=limit.counts, hard=limit.hard)
-        for window in windows
-        for limit in window.limits
-    ]
-    return encode_list([value for limit in limits for value in limit])
-
-
-def _charged_windows(windows: Sequence[WindowPlan]) -> list[Any]:
-    """Return the windows that a Pod is charged in, as its record has them: CHARGED_WINDOW of `records.py`."""
-    return [[window.seconds, [limit.counts for limit in window.limits]] for window in windows]
-
-
-def _standing_limits(plan: StandingPlan) -> list[StandingLimit]:
-    return [
-        StandingLimit(resource=limit.counts, hard=limit.hard, surge=min(surge, LARGEST_EXACT))
-        for limit, surge in zip(plan.limits, plan.surge, strict=True)
-    ]
-
-
-def _rules(plan: BreakerPlan) -> BreakerRules:
-    errors, latency, forcing = plan.error_rate, plan.latency, plan.forcing
-    return BreakerRules(
-        has_outcomes=plan.has_outcomes,
-        error_rate=_trigger(errors, errors.percent) if errors else False,
-        latency=_trigger(latency, latency.mean_us) if latency else False,
-        open_for_us=plan.open_for_us,
-        probes=plan.probes,
-        probe_timeout_us=plan.probe_timeout_us,
-        degrades=plan.degrades,
-        open_max=False if plan.open_max is None else plan.open_max,
-        forcing=ForcedState(state=forcing.state, until_us=forcing.until_us, reason=forcing.reason)
-        if forcing
-        else False,
-    )
-
-
-def _trigger(rule: ErrorRatePlan | LatencyPlan, threshold: int) -> TriggerRule:
-    return TriggerRule(
-        threshold=threshold,
-        interval_us=rule.interval_us,
-        consecutive=rule.consecutive,
-        minimum=rule.minimum,
-        reason_head=rule.reason_head,
-    )
 
 
 def cost_text(cost: Cost) -> str:

@@ -1,6 +1,6 @@
 """Operations of the script as values: a name, its arguments, and the keys that it touches.
 
-Each function has the name of the operation in the script, and `records.py` names its values. Redis requires all keys of
+Each function has the name of the operation in the script, and `OPERATIONS` names its values. Redis requires all keys of
 a script before it runs. If they depend on a Pod's record, `find_charge` is sent first.
 """
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 from webhook.adapters.redis_store import codec
 from webhook.adapters.redis_store.keys import PlanKeys
 from webhook.adapters.redis_store.plans import PreparedPlan
-from webhook.adapters.redis_store.records import OPERATIONS, QUEUE_ACTIONS
+from webhook.adapters.redis_store.transport.script import OPERATIONS, QUEUE_ACTIONS
 from webhook.core.breaker import BreakerView
 from webhook.core.breaker.outcome_types import Outcomes, Start
 from webhook.core.quota import Acquire, Booking, Sighting

@@ -1,14 +1,30 @@
 """PlanCache: the keys and the encoded form of each plan, computed once per plan."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import msgspec
 from msgspec import Raw
 
 from webhook.adapters.redis_store import codec
 from webhook.adapters.redis_store.keys import PlanKeys
-from webhook.adapters.redis_store.records import PlanKeyNames
-from webhook.core.quota import CounterPlan
+from webhook.adapters.redis_store.transport.records import (
+    BreakerRules,
+    ForcedState,
+    PlanDetails,
+    PlanHead,
+    PlanKeyNames,
+    QuotaRule,
+    StandingLimit,
+    TriggerRule,
+    WindowLimit,
+)
+from webhook.core.breaker import BreakerPlan, ErrorRatePlan, LatencyPlan
+from webhook.core.policy_spec import Mode
+from webhook.core.quota import HOUR_US, LARGEST_EXACT, CounterPlan, StandingPlan, WindowPlan
+
+_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,8 +52,8 @@ class PlanCache:
         if known is None or known.plan is not plan:
             longest_us = max((window.seconds for _, window, _ in plan.limits), default=0) * 1_000_000
             keys = self.keys(plan, plan.service, fleet=plan.fleet)
-            details = codec.encode_details(plan, self._cluster, self._channel)
-            head = codec.encode_plan(plan, len(keys.pods) + 1, len(details))
+            details = encode_details(plan, self._cluster, self._channel)
+            head = encode_plan(plan, len(keys.pods) + 1, len(details))
             names = PlanKeyNames(home=keys.home, ring=keys.ring, breaker=keys.breaker, waits=keys.waits, live=keys.live)
             known = PreparedPlan(plan, keys, names, Raw(head), Raw(details), longest_us)
             self._known[id(plan)] = known
@@ -51,3 +67,113 @@ class PlanCache:
         """Forget all other plans; one that is still used is prepared again."""
         ids = {id(plan) for plan in plans}
         self._known = {number: known for number, known in self._known.items() if number in ids}
+
+
+def encode_plan(plan: CounterPlan, uid_at: int, details_bytes: int) -> bytes:
+    """Return what the script reads of a plan in each call; computed once per plan.
+
+    `uid_at`: where the uid begins in the key of a Pod. `details_bytes`: how long the plan's details are.
+    """
+    pooled = plan.pool.windows if plan.pool else ()
+    longest_ms = max((window.seconds for window in (*plan.windows, *pooled)), default=0) * 1000
+    breaker = plan.breaker
+    errors, latency = (breaker.error_rate, breaker.latency) if breaker else (None, None)
+    return codec.stream(
+        PlanHead(
+            windows=_encode_limits(plan.windows),
+            pool=_encode_limits(pooled) if pooled else False,
+            quota_enforced=plan.quota_mode is Mode.ENFORCE,
+            breaker_enforced=plan.breaker_mode is Mode.ENFORCE,
+            remember_us=plan.remember_us,
+            # The key expires an hour after the last charge in it has left its window.
+            ttl_ms=longest_ms * 66 // 64 + HOUR_US // 1000,
+            service=plan.service,
+            fleet=plan.fleet,
+            packed_windows=codec.encode_list(
+                [msgspec.json.encode([_charged_windows(plan.windows), _charged_windows(pooled)]).decode()]
+            ),
+            standing=_standing_limits(plan.standing) if plan.standing else False,
+            has_rules=breaker is not None,
+            has_outcomes=breaker is not None and breaker.has_outcomes,
+            is_forced=breaker is not None and breaker.forcing is not None,
+            is_guarded=breaker is not None and breaker.open_max is not None,
+            has_quota=breaker is not None and breaker.quota is not None,
+            errors_interval_us=errors.interval_us if errors else False,
+            latency_interval_us=latency.interval_us if latency else False,
+            uid_at=uid_at,
+            details_bytes=details_bytes,
+        )
+    )
+
+
+def encode_details(plan: CounterPlan, cluster: str, channel: str) -> bytes:
+    """Return what the script reads of a plan in few calls. `channel` is where transitions are published."""
+    breaker = plan.breaker
+    lasts_ms = (breaker.open_for_us + breaker.probe_timeout_us) // 1000 if breaker else 0
+    quota = breaker.quota if breaker else None
+    return codec.stream(
+        PlanDetails(
+            breaker_ttl_ms=lasts_ms + _DAY_MS,
+            cluster=cluster,
+            tag=plan.tag,
+            channel=channel,
+            quota=QuotaRule(
+                trip_count=quota.count,
+                within_us=quota.within_us,
+                by_controller=quota.by_controller,
+                reason=quota.reason(),
+            )
+            if quota
+            else False,
+            rules=_rules(breaker) if breaker else False,
+        )
+    )
+
+
+def _encode_limits(windows: Sequence[WindowPlan]) -> Raw:
+    """Return the limits, window by window, as one flat list."""
+    limits = [
+        WindowLimit(seconds=window.seconds, resource=limit.counts, hard=limit.hard)
+        for window in windows
+        for limit in window.limits
+    ]
+    return codec.encode_list([value for limit in limits for value in limit])
+
+
+def _charged_windows(windows: Sequence[WindowPlan]) -> list[Any]:
+    """Return the windows that a Pod is charged in, as its record has them: CHARGED_WINDOW of `script.py`."""
+    return [[window.seconds, [limit.counts for limit in window.limits]] for window in windows]
+
+
+def _standing_limits(plan: StandingPlan) -> list[StandingLimit]:
+    return [
+        StandingLimit(resource=limit.counts, hard=limit.hard, surge=min(surge, LARGEST_EXACT))
+        for limit, surge in zip(plan.limits, plan.surge, strict=True)
+    ]
+
+
+def _rules(plan: BreakerPlan) -> BreakerRules:
+    errors, latency, forcing = plan.error_rate, plan.latency, plan.forcing
+    return BreakerRules(
+        has_outcomes=plan.has_outcomes,
+        error_rate=_trigger(errors, errors.percent) if errors else False,
+        latency=_trigger(latency, latency.mean_us) if latency else False,
+        open_for_us=plan.open_for_us,
+        probes=plan.probes,
+        probe_timeout_us=plan.probe_timeout_us,
+        degrades=plan.degrades,
+        open_max=False if plan.open_max is None else plan.open_max,
+        forcing=ForcedState(state=forcing.state, until_us=forcing.until_us, reason=forcing.reason)
+        if forcing
+        else False,
+    )
+
+
+def _trigger(rule: ErrorRatePlan | LatencyPlan, threshold: int) -> TriggerRule:
+    return TriggerRule(
+        threshold=threshold,
+        interval_us=rule.interval_us,
+        consecutive=rule.consecutive,
+        minimum=rule.minimum,
+        reason_head=rule.reason_head,
+    )

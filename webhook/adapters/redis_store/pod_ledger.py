@@ -7,7 +7,7 @@ from webhook.adapters.redis_store import operations
 from webhook.adapters.redis_store.keys import PlanKeys
 from webhook.adapters.redis_store.lane_group import Lanes
 from webhook.adapters.redis_store.plans import PlanCache
-from webhook.adapters.redis_store.records import ChargeAnswer, PageAnswer, PlaceAnswer, WaitingEntry
+from webhook.adapters.redis_store.transport.records import ChargeAnswer, PageAnswer, PlaceAnswer, WaitingEntry
 from webhook.core.quota import Booking, CounterPlan, Seen, Sighting, UnseenPod
 
 _START = "0"

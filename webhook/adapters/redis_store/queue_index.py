@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from webhook.adapters.redis_store import codec, operations
 from webhook.adapters.redis_store.lane_group import Lanes
 from webhook.adapters.redis_store.plans import PlanCache
-from webhook.adapters.redis_store.records import PageAnswer
+from webhook.adapters.redis_store.transport.records import PageAnswer
 from webhook.core.quota import CounterPlan
 
 _PODS_PER_CALL_MAX = 500

@@ -17,11 +17,11 @@ from webhook.adapters.redis_store.loss_detector import LossDetector, SettledMark
 from webhook.adapters.redis_store.plans import PlanCache, PreparedPlan
 from webhook.adapters.redis_store.pod_ledger import RedisPodLedger
 from webhook.adapters.redis_store.queue_index import RedisQueueIndex
-from webhook.adapters.redis_store.records import AcquireAnswer, SnapshotAnswer
 from webhook.adapters.redis_store.script_caller import ScriptCaller
 from webhook.adapters.redis_store.store_clock import StoreClock
 from webhook.adapters.redis_store.ticker import RedisTicker
 from webhook.adapters.redis_store.transport.protocol import Transport
+from webhook.adapters.redis_store.transport.records import AcquireAnswer, SnapshotAnswer
 from webhook.adapters.redis_store.transport.server import info_entry
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.breaker.outcome_types import Outcomes, Settlement, Start

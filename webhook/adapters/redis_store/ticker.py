@@ -15,8 +15,8 @@ from webhook.adapters.redis_store.breaker_ledger import RedisBreakerLedger
 from webhook.adapters.redis_store.lane_group import Lanes
 from webhook.adapters.redis_store.loss_detector import LossDetector
 from webhook.adapters.redis_store.plans import PlanCache, PreparedPlan
-from webhook.adapters.redis_store.records import ComparisonAnswer, TickAnswer
 from webhook.adapters.redis_store.transport.protocol import Transport
+from webhook.adapters.redis_store.transport.records import ComparisonAnswer, TickAnswer
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.quota import CounterPlan
 from webhook.errors import StoreFailure, StoreFault, StoreUnavailableError

@@ -1,5 +1,5 @@
--- Constants of the script. `script.py` replaces them by their values, and the names of `records.py` by what they stand
--- for: each local variable of the chunk that a function refers to takes time when the function is created, at each call.
+-- Constants of the script. `script.py` replaces them by their values, and the names of fields and records by what they
+-- stand for: each local variable of the chunk that a function refers to takes time when the function is created, at each call.
 
 local LIVE = 65 -- buckets of a window
 local BUCKET_US_PER_SECOND = 15625

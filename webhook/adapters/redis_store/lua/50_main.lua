@@ -1,6 +1,6 @@
 -- KEYS: those of all operations, each once. ARGV[1]: MessagePack values one after another: the header, each plan with its
--- details, and the operations; `records.py` names the values. They are unpacked step by step from the one string: Redis 7
--- and later hash every byte of each string that a script creates.
+-- details, and the operations; `records.py` and `script.py` name the values. They are unpacked step by step from the one
+-- string: Redis 7 and later hash every byte of each string that a script creates.
 -- `reading` of the header is false for this server's time; `size` is the number of values of the first operation. An
 -- operation is the number of values of the next one, or 0; its name; the number of its plan; the numbers of its own keys;
 -- its other values.

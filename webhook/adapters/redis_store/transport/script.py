@@ -1,6 +1,7 @@
 """The Lua script, called by its hash, sent again if unknown. Why one: docs/design/one-script.md.
 
-Its text is rendered once. Beside the constants, these names stand for what `records.py` names:
+Its text is rendered once. Beside the constants, these names stand for the fields of a record X, which crosses in a call
+(`records.py`) or is stored in Redis, and for the values of an operation X:
 
 - `X_FIELD`: the index of a field in a record X; `X_FIELD_OFFSET`: its distance from the record's start in a flat list.
 - `X_FIELDS`: all fields of a record or an operation, as variables; `X_LENGTH`: their number.
@@ -16,13 +17,109 @@ from typing import Any
 
 from redis.exceptions import NoScriptError
 
-from webhook.adapters.redis_store.records import OPERATIONS, PARTS, PASSED, QUEUE_ACTIONS, SHARED, Names
 from webhook.adapters.redis_store.transport.connection import SharedConnection
+from webhook.adapters.redis_store.transport.records import PASSED, AnnouncementMessage, Names
 from webhook.adapters.redis_store.transport.stream import Command
-from webhook.core.breaker import EXPIRED, HELD, TRANSITIONS, State, TransitionCause
+from webhook.core.breaker import EXPIRED, HELD, TRANSITIONS, BreakerView, State, TransitionCause
 from webhook.core.breaker.manual import EXCUSED_MAX, EXCUSED_US, FORCED_BY
 from webhook.core.breaker.record import EVERY_SOURCE, SHUT
 from webhook.core.breaker.triggers import FAILED_MAX
+
+SHARED: Mapping[str, Names] = {
+    "RING_HEAD": ("last", "offset", "behind", "born", "windows", "returned"),
+    "WINDOW": ("newest", "current", "sums"),
+    "RETURNED": ("at", "others"),
+    "RESET": ("asked", "upto"),
+    "POD": (
+        *("expires", "charged_at", "generation", "probe", "refunded", "service", "scope", "fleet", "cost", "high"),
+        *("windows", "source", "settled"),
+    ),
+    "CHARGED_WINDOW": ("seconds", "resources"),
+    "BREAKER_RECORD": (
+        *("state", "generation", "since", "open_until", "reason", "successes", "leases", "errors", "latency", "events"),
+        *("failed", "early", "tripped_at", "tripped_by", "reset_at", "excused", "asked", "passed", "alone"),
+    ),
+    "RUN": ("interval", "number", "outcomes", "amount", "streak", "later", "sources"),
+    "LATER": ("number", "outcomes", "amount", "sources"),
+    "LEASE": ("uid", "expires", "generation"),
+    "EVENT": ("at", "source"),
+    "EXCUSE": ("source", "until_us"),
+    "LIVE_HEAD": ("sums", "over", "count"),
+    "VIEW": BreakerView.__struct_fields__,
+    "ANNOUNCEMENT": AnnouncementMessage._fields,
+}
+"""Records that Redis stores or publishes, by the name that they have in Lua.
+
+Servers of other versions read them: they may only gain fields at their end.
+"""
+
+
+def _around(field: str, names: Names) -> tuple[Names, Names]:
+    """Return the names before a field and after it."""
+    at = names.index(field)
+    return names[:at], names[at + 1 :]
+
+
+_BEFORE_WINDOWS, _AFTER_WINDOWS = _around("windows", SHARED["POD"])
+_BEFORE_EVENTS, _AFTER_EVENTS = _around("events", SHARED["BREAKER_RECORD"])
+PARTS: Mapping[str, Names] = {
+    "POD_BEFORE_WINDOWS": _BEFORE_WINDOWS,
+    "POD_AFTER_WINDOWS": _AFTER_WINDOWS,
+    "BREAKER_BEFORE_EVENTS": _BEFORE_EVENTS,
+    "BREAKER_AFTER_EVENTS": _AFTER_EVENTS,
+    "VIEW_START": _around("tripped_at_us", SHARED["VIEW"])[0],
+}
+"""Parts of records that are written or sent by themselves."""
+
+OPERATIONS: Mapping[str, Names] = {
+    "acquire": (
+        *("own_key", "pod_key", "live_key"),
+        *("scope", "place", "cost_text", "source", "peek", "is_no_event"),
+    ),
+    "resize": ("own_key", "pod_key", "live_key", "scope", "place", "cost_text", "peek", "old"),
+    "book": ("own_key", "pod_key", "live_key", "scope", "place", "cost_text", "at"),
+    "observe": (
+        *("own_key", "pod_key", "live_key"),
+        *("scope", "place", "cost_text", "created_at", "is_live", "is_sure"),
+    ),
+    "find_charge": ("pod_key",),
+    "knows": ("pod_key", "peek"),
+    "find_place": ("pod_key",),
+    "refund": ("own_key", "pod_key", "home_key", "breaker_key", "live_key"),
+    "withdraw": ("own_key", "pod_key", "home_key", "breaker_key", "live_key", "scope", "at"),
+    "stop_waiting": ("pod_key", "live_key"),
+    "list_overdue": ("age", "most"),
+    "list_counting_scopes": (),
+    "list_live_scopes": (),
+    "count_live": (),
+    "list_live": ("live_key", "cursor"),
+    "mark_complete": (),
+    "reset_windows": ("own_key", "asked", "only_seconds"),
+    "count_settled": ("replica", "afresh"),
+    "snapshot": (),
+    "tick": (),
+    "compare": ("ticked_at", "fingerprints"),
+    "record_outcomes": ("outcomes",),
+    "record_start": ("pod_key", "ok", "latency", "age"),
+    "suppress_quota_events": ("sources",),
+    "apply_override": ("asked",),
+    "propose": ("view",),
+    "probe": ("probe_key",),
+    # The action follows, and its values.
+    "queue": ("queue_key",),
+}
+"""The values of each operation, by its name in Lua and in `operations.py`. Those that end in `_key` are the numbers of
+keys. An operation on any number of keys has them before its values."""
+
+QUEUE_ACTIONS: Mapping[str, Names] = {
+    "register": ("uid", "most", "ttl_ms"),
+    "restore": ("members", "ttl_ms"),
+    "page": ("cursor", "count", "ttl_ms"),
+    "times": ("uids",),
+    "count": (),
+    "forget": ("uids",),
+}
+"""The values of each action on a queue, by its name in Lua and in `queue_index.py`."""
 
 _Value = str | bool | int | Mapping[str, "_Value"]
 

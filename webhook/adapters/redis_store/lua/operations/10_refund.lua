@@ -1,5 +1,5 @@
 -- Operations on the charge of one Pod: `knows`, `refund`, `withdraw`, `book` and resizes of `ledger/operations.py`, on
--- Redis. Each has the values that `records.py` names, after the plan, the time and the strings; `X_key` is a key's number.
+-- Redis. Each has the values that `script.py` names, after the plan, the time and the strings; `X_key` is a key's number.
 
 local breaker = module('breaker')
 

@@ -1,14 +1,13 @@
-"""Fields of the records that cross to the Lua script, and of those that it stores, in their order: named here only.
+"""Fields of the records of a call of the Lua script and of its answer, in their order: named here only.
 
-The script's text is rendered from these names (`transport/script.py` says how), and the codec uses them. A call and its
-answer belong to one version, since each server sends its own script. What Redis stores or publishes is shared with
-servers of other versions: such a record may only gain fields at its end.
+The script's text is rendered from these names, and the codec uses them. A call and its answer belong to one version,
+because each server sends its own script.
 """
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from webhook.core.breaker import BreakerView, Transition
+from webhook.core.breaker import Transition
 from webhook.core.quota import Seen
 
 Names = tuple[str, ...]
@@ -285,96 +284,3 @@ PASSED: Mapping[str, Names] = {
     "MOVE": tuple(name for name in Transition.__struct_fields__ if name != "service"),
 }
 """Records of a call and of its answer, by the name that they have in Lua."""
-
-SHARED: Mapping[str, Names] = {
-    "RING_HEAD": ("last", "offset", "behind", "born", "windows", "returned"),
-    "WINDOW": ("newest", "current", "sums"),
-    "RETURNED": ("at", "others"),
-    "RESET": ("asked", "upto"),
-    "POD": (
-        *("expires", "charged_at", "generation", "probe", "refunded", "service", "scope", "fleet", "cost", "high"),
-        *("windows", "source", "settled"),
-    ),
-    "CHARGED_WINDOW": ("seconds", "resources"),
-    "BREAKER_RECORD": (
-        *("state", "generation", "since", "open_until", "reason", "successes", "leases", "errors", "latency", "events"),
-        *("failed", "early", "tripped_at", "tripped_by", "reset_at", "excused", "asked", "passed", "alone"),
-    ),
-    "RUN": ("interval", "number", "outcomes", "amount", "streak", "later", "sources"),
-    "LATER": ("number", "outcomes", "amount", "sources"),
-    "LEASE": ("uid", "expires", "generation"),
-    "EVENT": ("at", "source"),
-    "EXCUSE": ("source", "until_us"),
-    "LIVE_HEAD": ("sums", "over", "count"),
-    "VIEW": BreakerView.__struct_fields__,
-    "ANNOUNCEMENT": AnnouncementMessage._fields,
-}
-"""Records that Redis stores or publishes, by the name that they have in Lua."""
-
-
-def _around(field: str, names: Names) -> tuple[Names, Names]:
-    """Return the names before a field and after it."""
-    at = names.index(field)
-    return names[:at], names[at + 1 :]
-
-
-_BEFORE_WINDOWS, _AFTER_WINDOWS = _around("windows", SHARED["POD"])
-_BEFORE_EVENTS, _AFTER_EVENTS = _around("events", SHARED["BREAKER_RECORD"])
-PARTS: Mapping[str, Names] = {
-    "POD_BEFORE_WINDOWS": _BEFORE_WINDOWS,
-    "POD_AFTER_WINDOWS": _AFTER_WINDOWS,
-    "BREAKER_BEFORE_EVENTS": _BEFORE_EVENTS,
-    "BREAKER_AFTER_EVENTS": _AFTER_EVENTS,
-    "VIEW_START": _around("tripped_at_us", SHARED["VIEW"])[0],
-}
-"""Parts of records that are written or sent by themselves."""
-
-OPERATIONS: Mapping[str, Names] = {
-    "acquire": (
-        *("own_key", "pod_key", "live_key"),
-        *("scope", "place", "cost_text", "source", "peek", "is_no_event"),
-    ),
-    "resize": ("own_key", "pod_key", "live_key", "scope", "place", "cost_text", "peek", "old"),
-    "book": ("own_key", "pod_key", "live_key", "scope", "place", "cost_text", "at"),
-    "observe": (
-        *("own_key", "pod_key", "live_key"),
-        *("scope", "place", "cost_text", "created_at", "is_live", "is_sure"),
-    ),
-    "find_charge": ("pod_key",),
-    "knows": ("pod_key", "peek"),
-    "find_place": ("pod_key",),
-    "refund": ("own_key", "pod_key", "home_key", "breaker_key", "live_key"),
-    "withdraw": ("own_key", "pod_key", "home_key", "breaker_key", "live_key", "scope", "at"),
-    "stop_waiting": ("pod_key", "live_key"),
-    "list_overdue": ("age", "most"),
-    "list_counting_scopes": (),
-    "list_live_scopes": (),
-    "count_live": (),
-    "list_live": ("live_key", "cursor"),
-    "mark_complete": (),
-    "reset_windows": ("own_key", "asked", "only_seconds"),
-    "count_settled": ("replica", "afresh"),
-    "snapshot": (),
-    "tick": (),
-    "compare": ("ticked_at", "fingerprints"),
-    "record_outcomes": ("outcomes",),
-    "record_start": ("pod_key", "ok", "latency", "age"),
-    "suppress_quota_events": ("sources",),
-    "apply_override": ("asked",),
-    "propose": ("view",),
-    "probe": ("probe_key",),
-    # The action follows, and its values.
-    "queue": ("queue_key",),
-}
-"""The values of each operation, by its name in Lua and in `operations.py`. Those that end in `_key` are the numbers of
-keys. An operation on any number of keys has them before its values."""
-
-QUEUE_ACTIONS: Mapping[str, Names] = {
-    "register": ("uid", "most", "ttl_ms"),
-    "restore": ("members", "ttl_ms"),
-    "page": ("cursor", "count", "ttl_ms"),
-    "times": ("uids",),
-    "count": (),
-    "forget": ("uids",),
-}
-"""The values of each action on a queue, by its name in Lua and in `queue_index.py`."""
