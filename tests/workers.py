@@ -9,6 +9,10 @@ STARVING = "measure or starve others"
 """Modules that load the machine, or measure on it: one after another on one worker."""
 
 GROUPS = {
+    "tests/architecture/test_design_pages.py": "tests/architecture",
+    "tests/architecture/test_glossary.py": "tests/architecture",
+    "tests/architecture/test_house.py": "tests/architecture",
+    "tests/architecture/test_tree.py": "tests/architecture",
     "tests/adapters/redis_store/test_outages.py": STARVING,
     "tests/adapters/redis_store/test_partitions.py": STARVING,
     "tests/bench/test_apiserver.py": STARVING,
@@ -24,8 +28,11 @@ GROUPS = {
     "tests/scheduling/test_extender_failures.py": "tests/scheduling",
     "tests/scheduling/test_hot_nodes.py": "tests/scheduling",
     "tests/scheduling/test_load_sources.py": "tests/scheduling",
+    "tests/core/placement/test_findings.py": "tests/core/placement",
+    "tests/core/placement/test_generators.py": "tests/core/placement",
+    "tests/core/placement/test_patches.py": "tests/core/placement",
 }
-"""Modules that share a worker, and so session fixtures; each other module is its own group."""
+"""Modules that share a worker, and so session fixtures and cached values; each other module is its own group."""
 
 LONGEST_FIRST = (
     "tests/cluster/test_certificates.py",

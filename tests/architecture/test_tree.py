@@ -1,17 +1,14 @@
-"""The tree: few rooms that import one way, names from a glossary, unique class names, and charters."""
+"""The tree: few rooms that import one way, unique class names, and charters."""
 
 import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-SOURCES = sorted([*ROOT.glob("webhook/**/*.py"), *ROOT.glob("certs/**/*.py")])
-GLOSSARY = frozenset(Path(__file__).with_name("glossary.txt").read_text().split())
+from tests.architecture.sources import ROOT, SOURCES, nodes_of, parsed, place, text_of
 
 MODULES_MAX = 670
 FOLDERS_MAX = 85
@@ -20,21 +17,6 @@ TINY_LINES = 40
 CONTAINERS = ("webhook", "webhook.core", "certs")
 """Their modules are layers of their own; the import contracts order them."""
 QUESTION = re.compile(r"(What|Who|Whom|Whose|How|Where|Whether|Why|When|Whatever|Whoever)\b")
-
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
-def place(path: Path) -> str:
-    return str(path.relative_to(ROOT))
-
-
-def words() -> set[str]:
-    """Return the words that modules and folders are named with."""
-    names = {name for path in SOURCES for name in path.relative_to(ROOT).with_suffix("").parts}
-    return {word for name in names for word in name.split("_") if word}
 
 
 def dotted(path: Path) -> str:
@@ -51,7 +33,7 @@ def folder_of(module: str) -> str:
 
 def imports(path: Path) -> Iterator[str]:
     """Yield the modules of the tree that a module imports, also within functions."""
-    for node in ast.walk(parsed(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in MODULES)
         if isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -62,7 +44,7 @@ def imports(path: Path) -> Iterator[str]:
 
 def test_the_tree_has_few_rooms_and_few_tiny_modules() -> None:
     modules = [path for path in SOURCES if path.stem != "__init__"]
-    tiny = [path for path in modules if len(path.read_text().splitlines()) < TINY_LINES]
+    tiny = [path for path in modules if len(text_of(path).splitlines()) < TINY_LINES]
     assert len(modules) <= MODULES_MAX
     assert len({path.parent for path in SOURCES}) <= FOLDERS_MAX
     assert len(tiny) <= TINY_MODULES_MAX
@@ -84,15 +66,6 @@ def test_a_package_defines_nothing_by_itself() -> None:
             others = [node for node in body if not isinstance(node, allowed)]
             found[place(path)] = [node for node in others if "__all__" not in ast.unparse(node)]
     assert {name: nodes for name, nodes in found.items() if nodes} == {}
-
-
-def test_names_of_modules_and_folders_are_words_of_the_glossary() -> None:
-    """Add only words of the documentation of Kubernetes, Redis, TLS, HTTP or Python."""
-    assert sorted(words() - GLOSSARY) == []
-
-
-def test_the_glossary_has_no_word_that_is_not_used() -> None:
-    assert sorted(GLOSSARY - words()) == []
 
 
 def test_a_public_class_name_has_one_meaning() -> None:
@@ -175,7 +148,7 @@ def test_no_code_parses_a_text_for_people() -> None:
     places = [
         (place(path), node.lineno)
         for path in SOURCES
-        for node in ast.walk(parsed(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.expr) and parses_text(node)
     ]
     assert [f"{path}:{line}" for path, line in places if path not in FOREIGN] == []
@@ -199,10 +172,7 @@ def test_a_parsed_text_is_found(code: str) -> None:
 
 def test_no_test_module_is_imported_by_another() -> None:
     """What tests share stands in a module of its own beside them, or in `tests/harness`."""
-    found = {
-        f"{place(path)}: {node.module}"
-        for path in sorted(ROOT.glob("tests/**/*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ImportFrom) and re.match(r"tests\..*\btest_\w+$", node.module or "")
-    }
-    assert found == set()
+    importing = re.compile(r"^ *(?:from|import) (tests\.[\w.]*\btest_\w+)", re.MULTILINE)
+    texts = {place(path): path.read_text() for path in ROOT.glob("tests/**/*.py")}
+    found = {name: match for name, text in texts.items() if (match := importing.findall(text))}
+    assert found == {}
