@@ -3,7 +3,9 @@
 import asyncio
 import gc
 import os
+import shutil
 from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +28,10 @@ settings.register_profile(
 settings.load_profile("patient")
 
 
+_MEMORY = Path("/dev/shm")  # noqa: S108  pytest makes a folder of its own in it
+_MEMORY_BYTES_MIN = 4 << 30
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--refresh-goldens",
@@ -40,6 +46,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A disk that syncs each file would take a third of the CPU of the tests that write many.
+    if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= _MEMORY_BYTES_MIN:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
     is_worker = hasattr(config, "workerinput")
     is_distributed = bool(config.getoption("numprocesses", default=None))
     if is_worker or not is_distributed:
