@@ -34,13 +34,13 @@ test: setup
 	$(BIN)/python -m tests.scheduling.programs
 	$(BIN)/pytest -n $(WORKERS) --all-tiers --junitxml=$(RESULTS)/test.xml
 
-# Every test that needs no program but Python, with a tenth of the examples, and of the stores only the one in memory.
+# Every test that needs no program but Python, with a twentieth of the examples, and of the stores only the one in memory.
 # `make check ONLY=webhook/fallback` runs what belongs to a folder, with every store.
 WITH_PROGRAMS := app bench chart cluster compose image monitoring scheduling
 IN_PROCESS = $(filter-out $(WITH_PROGRAMS:%=tests/%),$(patsubst %/__init__.py,%,$(wildcard tests/*/__init__.py)))
-OF_MEMORY := -k "not redis- and not valkey-" --ignore=tests/adapters/redis_store
+OF_MEMORY := -k "not redis- and not valkey- and not actionlint" --ignore=tests/adapters/redis_store --ignore=tests/authentication/test_proxy_hop.py
 check: setup
-	PODGATE_TEST_SHORT=yes $(BIN)/pytest -n 2 --junitxml=$(RESULTS)/check.xml $(if $(ONLY),$(ONLY:webhook/%=tests/%),$(OF_MEMORY) $(IN_PROCESS))
+	PODGATE_TEST_SHORT=yes $(BIN)/pytest -n 3 --junitxml=$(RESULTS)/check.xml $(if $(ONLY),$(ONLY:webhook/%=tests/%),$(OF_MEMORY) $(IN_PROCESS))
 
 # The image, built and run without a container engine. As root: what is missing of buildah and mmdebstrap is installed by
 # apt-get. The base that the Dockerfile names is replaced by one of Debian's packages, kept in ~/.cache/podgate.

@@ -91,7 +91,12 @@ class Demos:
 
 
 @pytest.fixture(scope="module")
-def demos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demos]:
+def demos(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demos]:
+    """Start every demo that a selected test looks at."""
+    selected = {item.name for item in request.session.items}
+    names = [
+        name for name in usual_names() if f"{test_story_holds_with_counters_in_redis.__name__}[{name}]" in selected
+    ]
     with ExitStack() as stack:
 
         def started(*arguments: str, **environment: str) -> Demo:
@@ -104,9 +109,7 @@ def demos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demos]:
             return started("--once", "--redis", server.url), server
 
         foreign_store = "a setting of a real server, which the demo ignores"
-        yield Demos(
-            started("--once", PODGATE_STORE=foreign_store), started(), {name: in_redis(name) for name in usual_names()}
-        )
+        yield Demos(started("--once", PODGATE_STORE=foreign_store), started(), {name: in_redis(name) for name in names})
 
 
 def read_until(demo: Demo, words: str) -> str:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tests.contract.counter_store import DEADLINE_SECONDS, MEMORY, SECOND_US, HandClock, clock
 from tests.core.plans import plan_of, window
-from tests.redis_servers import RedisServer, names
+from tests.redis_servers import RedisServer, names, usual_names
 from webhook.adapters.memory_queue_index import MemoryQueueIndex
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.policy_spec import WhenExpired
@@ -148,10 +148,11 @@ async def test_memory_drops_an_unused_index_an_hour_after_max_wait(clock: HandCl
     assert (await queue.count(PLAN), await queue.waiting(PLAN)) == (0, {})
 
 
+@pytest.mark.parametrize("name", usual_names())
 async def test_redis_drops_an_unused_index_an_hour_after_max_wait(
-    clock: HandClock, shared_redis: Callable[[str], RedisServer]
+    clock: HandClock, shared_redis: Callable[[str], RedisServer], name: str
 ) -> None:
-    server, troubles = shared_redis(names()[0]), list[str]()
+    server, troubles = shared_redis(name), list[str]()
     key, lasts_ms = "podgate:{payment-api}:v1:test:q:payment-api", (MAX_WAIT_US + HOUR_US) // 1000
     store = redis_store(server, clock, troubles)
     try:
