@@ -284,7 +284,7 @@ async def test_no_call_fails_during_key_rotation(issuer: Issuer, tmp_path: Path)
         async def calling() -> None:
             while True:
                 statuses.append((await server.post("/nowhere", token=signing.token()))[0])
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.1)
 
         callers = [asyncio.create_task(calling()) for _ in range(4)]
         for _ in range(3):

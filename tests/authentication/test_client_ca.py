@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtensionOID
 
 from tests.authentication.client_ca import CA, authority, garbled
 from tests.harness.identity import Pki
-from tests.harness.rsa_keys import roca_key
+from tests.harness.rsa_keys import roca_key, rsa_key
 from webhook.authentication.forwarded_certificate import ForwardedCaFile
 from webhook.errors import UserError
 from webhook.support.watched_file import WatchedFile
@@ -98,7 +97,7 @@ FAULTS = {
         "CN=odd is not made to sign certificates (no key usage keyCertSign)",
     ),
     "a short key": (
-        authority(CA, key=rsa.generate_private_key(65537, 1024)),  # noqa: S505 - the fault
+        authority(CA, key=rsa_key(1024)),  # the fault
         "CN=odd has an RSA key of 1024 bits, fewer than 2048",
     ),
     "a key whose private half can be computed": (

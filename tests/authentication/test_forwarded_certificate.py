@@ -24,6 +24,7 @@ from certs.token_issuer import certificate_binding
 from tests.harness.identity import AUDIENCE, IDENTITIES, ISSUER, SUBJECT, der, unreadable
 from tests.harness.proxied_server import BEHIND_A_PROXY, HEADER, PROXY, Forwarding, digest, encoded, pem, said_of
 from tests.harness.raw_http import BODY, eventually, head, line, sized, status
+from tests.harness.rsa_keys import rsa_key
 from tests.harness.server_process import serving
 from webhook.authentication.authenticator import Authenticator
 from webhook.authentication.chain_verifier import ClientChainVerifier, ForeignCertificateError
@@ -320,7 +321,7 @@ async def test_a_forwarded_certificate_is_verified_here_too(setup: ProxySetup) -
         "a server's": callers.client(server_only=True),
         "the authority's own": callers.authority.key_pair,
         "self-signed": make_certificate(None),
-        "a small key": make_certificate(callers.authority, key=rsa.generate_private_key(65537, 1024)),  # noqa: S505 - the fault
+        "a small key": make_certificate(callers.authority, key=rsa_key(1024)),  # the fault
         "for anything": make_certificate(callers.authority, usage=ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE),
         "for no purpose": make_certificate(callers.authority, usage=None),
         "a CA of its own": make_certificate(callers.authority, is_ca=True),
@@ -491,7 +492,7 @@ KEYS: dict[str, Callable[[], CertificateIssuerPrivateKeyTypes]] = {
     "P-256": lambda: ec.generate_private_key(ec.SECP256R1()),
     "P-384": lambda: ec.generate_private_key(ec.SECP384R1()),
     "P-521": lambda: ec.generate_private_key(ec.SECP521R1()),
-    "RSA of 2048 bits": lambda: rsa.generate_private_key(65537, 2048),
+    "RSA of 2048 bits": lambda: rsa_key(2048),
     "P-224": lambda: ec.generate_private_key(ec.SECP224R1()),
     "secp256k1": lambda: ec.generate_private_key(ec.SECP256K1()),
     "Ed25519": ed25519.Ed25519PrivateKey.generate,

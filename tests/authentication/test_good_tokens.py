@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +27,7 @@ from tests.authentication.hostile_tokens.token_builder import (
     thumbprint,
 )
 from tests.harness.identity import Signer
+from tests.harness.rsa_keys import rsa_key
 from webhook.errors import AuthenticationError
 
 ALGORITHMS = ("ES256", "RS256", "PS256", "EdDSA")
@@ -94,8 +94,7 @@ def test_a_kid_may_be_any_name_that_needs_no_escape(kid: str) -> None:
 @pytest.mark.parametrize("bits", [2048, 3072, 4096])
 @pytest.mark.parametrize("exponent", [3, 65537])
 def test_an_rsa_key_of_any_accepted_size_verifies(algorithm: str, bits: int, exponent: int) -> None:
-    private = rsa.generate_private_key(exponent, bits)
-    signer = Signer(algorithm, kid="k", key=private)
+    signer = Signer(algorithm, kid="k", key=rsa_key(bits, exponent))
     setup = AuthenticatorSetup()
     setup.own.publish(signer.jwk())
     assert setup.authenticate(replace(good(algorithm).with_header(kid="k"), signer=signer)).role == "apiserver"

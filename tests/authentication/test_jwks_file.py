@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from tests.harness.identity import Signer, jwks, signer
-from tests.harness.rsa_keys import roca_key
+from tests.harness.rsa_keys import roca_key, rsa_key
 from webhook.authentication.jwks import read_key_set
 from webhook.authentication.jwks_file import JwksFile
 from webhook.authentication.published_keys import JwksUnion
@@ -49,7 +49,7 @@ def _private(key_signer: Signer) -> dict[str, Any]:
 
 
 def _short_rsa() -> dict[str, Any]:
-    weak = rsa.generate_private_key(public_exponent=65537, key_size=1024)  # noqa: S505 - must be refused
+    weak = rsa_key(1024)  # must be refused
     return {**RSAAlgorithm.to_jwk(weak.public_key(), as_dict=True), "kid": "k"}
 
 

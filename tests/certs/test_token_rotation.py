@@ -22,6 +22,8 @@ START = 1_800_000_000
 ISSUER = Issuer("https://podgate", "podgate", "kube-apiserver", "kube-apiserver", HOUR, DAY)
 SHORT = replace(ISSUER, token_seconds=600, key_seconds=600)
 POLL_SECONDS = 10
+CALM_SECONDS = 60
+"""Between two polls while only the token is renewed, every six minutes."""
 CALLER_DELAY_SECONDS = 80
 """The writer on the node polls every 20 s, kube-apiserver reads the file every minute."""
 
@@ -167,7 +169,7 @@ def test_token_is_renewed_at_a_tenth_of_its_lifetime() -> None:
 
 def test_new_key_signs_once_read_by_all_and_the_old_one_is_removed_with_its_last_token() -> None:
     simulation = TokenSimulation()
-    simulation.run(DAY)
+    simulation.run(DAY, CALM_SECONDS)
     [old] = kids(simulation)
     simulation.run(POLL_SECONDS)
     assert kids(simulation)[0] == old
@@ -181,6 +183,7 @@ def test_new_key_signs_once_read_by_all_and_the_old_one_is_removed_with_its_last
     assert simulation.keys[0].key is None, "the private key is deleted"
     last = simulation.keys[0].tokens_end
     assert last is not None
+    simulation.run((last - simulation.now) // CALM_SECONDS * CALM_SECONDS, CALM_SECONDS)
     simulation.run(last - simulation.now)
     assert kids(simulation) == [old, new]
     simulation.run(150)
@@ -195,7 +198,8 @@ def signer(simulation: TokenSimulation) -> str:
 
 def test_key_missing_from_the_set_restarts_its_wait() -> None:
     simulation = TokenSimulation()
-    simulation.run(DAY + ISSUER.settle_seconds - POLL_SECONDS)
+    simulation.run(DAY, CALM_SECONDS)
+    simulation.run(ISSUER.settle_seconds - POLL_SECONDS)
     old, new = kids(simulation)
     simulation.publish(set_of(simulation.keys[:1]))
     tampered_at = simulation.now
@@ -335,7 +339,7 @@ def test_token_from_the_future_is_replaced_after_a_clock_correction() -> None:
 
 def test_key_published_in_the_future_restarts_its_wait_after_a_clock_correction() -> None:
     simulation = TokenSimulation()
-    simulation.run(DAY - HOUR)
+    simulation.run(DAY - HOUR, CALM_SECONDS)
     simulation.now += 7 * DAY
     simulation.reconcile()
     old = signer(simulation)

@@ -4,10 +4,11 @@ import json
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from certs.errors import CertsError
 from certs.token_issuer import ALGORITHMS, algorithm_of, key_set, new_key, public_jwk, sign
+from tests.harness.rsa_keys import rsa_key
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -43,8 +44,7 @@ def test_algorithm_of_another_key_type_is_rejected() -> None:
 
 @pytest.mark.parametrize("kind", ["P-384", "RSA 1024"])
 def test_unsupported_key_types_are_rejected(kind: str) -> None:
-    weak_key = rsa.generate_private_key(public_exponent=65537, key_size=1024)  # noqa: S505 - must be rejected
-    key = weak_key if kind == "RSA 1024" else ec.generate_private_key(ec.SECP384R1())
+    key = rsa_key(1024) if kind == "RSA 1024" else ec.generate_private_key(ec.SECP384R1())
     with pytest.raises(CertsError, match="keys of this type"):
         algorithm_of(key)
 

@@ -1,4 +1,4 @@
-"""An RSA key of the form in CVE-2017-15361."""
+"""RSA keys: of any size, and of the form in CVE-2017-15361."""
 
 import math
 from functools import cache
@@ -9,6 +9,12 @@ _EXPONENT = 65537
 _PRIMES_OF_A_2048_BIT_KEY = 126
 _FACTORS_AND_POWERS = (8991598510643520, 1294162851), (9066034698680029, 3211120711)
 """k and a of two primes. A search takes 0.6 s of CPU, in each worker, because tests are collected with the key."""
+
+
+@cache
+def rsa_key(bits: int, exponent: int = _EXPONENT) -> rsa.RSAPrivateKey:
+    """Return a new key, the same in each test of a process."""
+    return rsa.generate_private_key(exponent, bits)
 
 
 @cache

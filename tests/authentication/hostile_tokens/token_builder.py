@@ -15,6 +15,7 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from certs.authority import Authority, KeyPair
 from tests.harness.identity import Signer, Steady, der, identities, segment, signer
+from tests.harness.rsa_keys import rsa_key
 from webhook.authentication.authenticator import Authenticator, TokenLimits
 from webhook.authentication.identities import Identities
 from webhook.authentication.jwks import read_key_set
@@ -89,7 +90,7 @@ def unusable_keys() -> dict[str, dict[str, Any]]:
 
 @cache
 def weak_rsa() -> rsa.RSAPrivateKey:
-    return rsa.generate_private_key(public_exponent=65537, key_size=1024)  # noqa: S505 - must be refused
+    return rsa_key(1024)  # must be refused
 
 
 @cache
