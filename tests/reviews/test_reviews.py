@@ -2,7 +2,8 @@
 
 Both webhooks review every request; neither may fail on a request meant for the other. `error` stands for a 4xx.
 The requests in policies/ concern the policy itself and need none. Those and recorded/ come from a real API server
-(tests/cluster/test_recorded_reviews.py). The other folders have other policies, or requests that only a fault sends.
+(tests/cluster/test_recorded_reviews.py). The files of fields/ are about one field of a policy each. The other folders
+have other policies, or requests that only a fault sends.
 `pytest tests/reviews --refresh-goldens` rewrites every response.json: read the difference.
 """
 
@@ -13,20 +14,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from webhook.adapters.clocks import VirtualClock
-from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
-from webhook.adapters.memory_store import MemoryStore
+from tests.core.reviewing import Gate
+from tests.reviews.golden import compare
 from webhook.core.admission.decision import Half
 from webhook.core.document import Purpose, load
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.policy_changes.policy_review import judge
-from webhook.interceptor import Interceptor
-from webhook.observers import Observers
 
 HERE = Path(__file__).parent
 POLICIES = HERE / "policies"
-NOW_US = 1_800_000_000_000_000
-CASES = sorted(path for path in HERE.glob("*/*") if path.is_dir() and path.name != "__pycache__")
+FIELDS = HERE / "fields"
+"""One file for each field of `placement` and `resources`, with a case for each kind of Pod."""
+CASES = sorted(path.parent for path in HERE.glob("*/*/request.json"))
 
 
 def case_id(case: Path) -> str:
@@ -42,11 +41,9 @@ async def responses(case: Path) -> dict[str, dict[str, Any]]:
 
 
 async def response_to(case: Path, half: Half, body: bytes) -> dict[str, Any]:
-    clock = VirtualClock(NOW_US)
-    loaded = load((case.parent / "policy.yaml").read_bytes(), Purpose.SERVE).policy
-    interceptor = Interceptor(FixedPolicy(loaded, clock), MemoryStore(clock), FixedNamespaces(), Observers())
+    gate = Gate(load((case.parent / "policy.yaml").read_bytes(), Purpose.SERVE).policy)
     try:
-        answer = await interceptor.review(half, body)
+        answer = await gate.interceptor.review(half, body)
     except BadReviewError as error:
         return {"error": str(error)}
     return response_of(answer.body)
@@ -64,19 +61,21 @@ def response_of(body: bytes) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", CASES, ids=case_id)
 async def test_every_response_equals_its_golden_file(case: Path, refresh_goldens: bool) -> None:  # noqa: FBT001  a fixture
-    found = await responses(case)
     written = case / "response.json"
-    if refresh_goldens:
-        written.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
-    assert found == msgspec.json.decode(written.read_bytes())
+    compare(
+        await responses(case),
+        lambda: msgspec.json.decode(written.read_bytes()),
+        lambda found: written.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"),
+        refresh=refresh_goldens,
+    )
 
 
 def test_folder_has_exactly_the_expected_files() -> None:
     assert {case.parent for case in CASES} >= {HERE / "recorded", POLICIES}
-    expected = {HERE / name for name in ("__init__.py", "test_reviews.py")}
-    expected |= {case.parent / "policy.yaml" for case in CASES if case.parent != POLICIES}
+    expected = {case.parent / "policy.yaml" for case in CASES if case.parent != POLICIES}
     expected |= {case / name for case in CASES for name in ("request.json", "response.json")}
-    found = {path for path in HERE.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    found = {path for path in HERE.rglob("*") if path.is_file() and path.suffix not in {".py", ".pyc"}}
+    found -= set(FIELDS.rglob("*"))
     assert found == expected
 
 

@@ -1,16 +1,22 @@
 """Golden pairs: a Pod for one field, its rewrite, and the validating half's findings.
 
-`pytest tests/fields --refresh-goldens` writes every golden part again: read the difference.
+`pytest tests/reviews --refresh-goldens` writes every golden part again: read the difference.
 """
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.fields.case_review import gate_of, outcome, pod_of, rewritten
-from tests.fields.cases import FILES, Row, path_of, refresh, rows
+from tests.reviews.fields.case_review import gate_of, outcome, pod_of, rewritten
+from tests.reviews.fields.cases import FILES, Golden, Row, path_of, refresh, rows
+from tests.reviews.golden import compare
 
 each_file = pytest.mark.parametrize("file", FILES, ids=path_of)
+
+
+def written(file: Path) -> dict[str, Golden | None]:
+    return {row.case.name: row.written for row in rows(file)}
 
 
 def readable(file: Path) -> list[Row]:
@@ -20,9 +26,7 @@ def readable(file: Path) -> list[Row]:
 @each_file
 async def test_every_outcome_equals_its_golden_part(file: Path, refresh_goldens: bool) -> None:  # noqa: FBT001  a fixture
     found = {row.case.name: await outcome(row.case, row.stanzas) for row in rows(file)}
-    if refresh_goldens:
-        refresh(file, found)
-    assert found == {row.case.name: row.written for row in rows(file)}
+    compare(found, lambda: written(file), partial(refresh, file), refresh=refresh_goldens)
 
 
 @each_file

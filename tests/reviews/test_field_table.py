@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from tests.fields.cases import FILES, HERE, NEEDED, Golden, Row, path_of, rows
+from tests.reviews.fields.cases import FILES, HERE, NEEDED, Golden, Row, path_of, rows
 from webhook.core.kubernetes.types import Affinity, NodeAffinity, PodAffinity
 from webhook.core.policy_spec import (
     ConflictRules,

@@ -12,7 +12,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from tests.fields.yaml_writer import in_yaml
+from tests.reviews.fields.yaml_writer import in_yaml
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.glob("*/*.yaml"))

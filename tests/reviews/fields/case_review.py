@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tests.core.reviewing import Gate
-from tests.fields.cases import Case, Golden
+from tests.reviews.fields.cases import Case, Golden
 from webhook.commands.simulator import (
     Ask,
     admission_review,
