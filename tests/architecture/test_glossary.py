@@ -41,14 +41,14 @@ def singular(word: str) -> str:
 def words(names: Iterable[str]) -> set[str]:
     """Return the words of names in any spelling: snake_case, CamelCase, kebab-case or prose."""
     parts = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-    return {singular(word.lower()) for name in names for word in parts.findall(name)}
+    return {singular(word.lower()) for word in {word for name in names for word in parts.findall(name)}}
 
 
 def words_of_kubernetes() -> set[str]:
     """Return the words of the kinds and fields of the API."""
     models = sorted((Path(kubernetes_asyncio.__path__[0]) / "client/models").glob("*.py"))
-    fields = re.compile(r"^        '(\w+)': '", re.MULTILINE)
-    return words(name for model in models for name in (model.stem, *fields.findall(model.read_text())))
+    fields = (model.read_text().partition("attribute_map = {")[2].partition("}")[0] for model in models)
+    return words((*(model.stem for model in models), *fields))
 
 
 def words_of_redis() -> set[str]:
