@@ -166,27 +166,6 @@ async def test_error_rate_trips_at_the_interval_end_however_late_it_is_read(
     assert list(await store.tick([plan])) == []
 
 
-async def test_latency_trips(store: CounterStore, clock: HandClock) -> None:
-    plan = plan_of(breaker=BREAKER)
-    for _ in range(5):
-        assert await state(store, plan) is State.CLOSED
-        await store.record_outcomes(plan, [Outcomes.one(ok=True, latency_us=2 * SECOND_US + 1)])
-        clock.sleep(1)
-    assert await state(store, plan) is State.OPEN
-
-
-async def test_quota_denials_of_several_controllers_trip_and_of_one_do_not(store: CounterStore) -> None:
-    plan = plan_of(window(60, pods=1), breaker=BREAKER)
-    await ask(store, plan, "a")
-    for uid in "bcdef":
-        assert (await ask(store, plan, uid, event_source="one")).refused is DeniedBy.QUOTA
-    assert await state(store, plan) is State.CLOSED
-    await ask(store, plan, "g", event_source="two")
-    receipt = await ask(store, plan, "h", event_source="three")
-    assert [move.new for move in receipt.transitions] == [State.OPEN]
-    assert (await ask(store, plan, "i", event_source="one")).refused is DeniedBy.BREAKER
-
-
 async def test_open_breaker_counts_down_probes_and_closes(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(window(60, pods=9), breaker=BREAKER)
     await trip(store, clock, plan)
@@ -198,15 +177,6 @@ async def test_open_breaker_counts_down_probes_and_closes(store: CounterStore, c
         moves = await store.record_outcomes(plan, [Outcomes.one(ok=True, latency_us=0, uid=uid, generation=2)])
     assert [(move.old, move.new, move.generation) for move in moves] == [(State.HALF_OPEN, State.CLOSED, 3)]
     assert (await ask(store, plan, "f")).charged
-
-
-async def test_failed_probe_opens_the_breaker_again(store: CounterStore, clock: HandClock) -> None:
-    plan = plan_of(breaker=BREAKER)
-    await trip(store, clock, plan)
-    clock.sleep(180)
-    await ask(store, plan, "a")
-    await store.record_outcomes(plan, [Outcomes.one(ok=False, latency_us=0, uid="a")])
-    assert await state(store, plan) is State.OPEN
 
 
 async def test_expired_probe_frees_its_lease(store: CounterStore, clock: HandClock) -> None:
