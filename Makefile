@@ -35,12 +35,16 @@ test: setup
 	$(BIN)/pytest -n $(WORKERS) --all-tiers --junitxml=$(RESULTS)/test.xml
 
 # Every test that needs no program but Python, with a twentieth of the examples, and of the stores only the one in memory.
-# `make check ONLY=webhook/fallback` runs what belongs to a folder, with every store.
+# `make check ONLY=webhook/fallback` runs what belongs to a folder or module, with every store: the folder of its name in
+# tests/, or else the tests that import it, or else the folder of its parent.
 WITH_PROGRAMS := app bench chart cluster compose image monitoring scheduling
 IN_PROCESS = $(filter-out $(WITH_PROGRAMS:%=tests/%),$(patsubst %/__init__.py,%,$(wildcard tests/*/__init__.py)))
 OF_MEMORY := -k "not redis- and not valkey- and not actionlint" --ignore=tests/adapters/redis_store --ignore=tests/authentication/test_proxy_hop.py
+BELONGING = $(patsubst webhook/%,tests/%,$(patsubst certs%,tests/certs%,$(ONLY:/=)))
+IMPORTED = $(subst /,.,$(patsubst %.py,%,$(ONLY:/=)))
+SELECTED = $(or $(wildcard $(BELONGING)),$(shell grep -rlE '^ *(from|import) $(IMPORTED)[. ]' --include='test_*.py' $(IN_PROCESS)),$(wildcard $(filter tests/%,$(patsubst %/,%,$(dir $(BELONGING))))),$(error no test belongs to $(ONLY)))
 check: setup
-	PODGATE_TEST_SHORT=yes $(BIN)/pytest -n 3 --junitxml=$(RESULTS)/check.xml $(if $(ONLY),$(ONLY:webhook/%=tests/%),$(OF_MEMORY) $(IN_PROCESS))
+	PODGATE_TEST_SHORT=yes $(BIN)/pytest -n 3 --junitxml=$(RESULTS)/check.xml $(if $(ONLY),$(SELECTED),$(OF_MEMORY) $(IN_PROCESS))
 
 # The image, built and run without a container engine. As root: what is missing of buildah and mmdebstrap is installed by
 # apt-get. The base that the Dockerfile names is replaced by one of Debian's packages, kept in ~/.cache/podgate.
