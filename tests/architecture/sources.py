@@ -6,6 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted([*ROOT.glob("webhook/**/*.py"), *ROOT.glob("certs/**/*.py")])
+TESTS = sorted(ROOT.glob("tests/**/*.py"))
 
 
 @cache

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.sources import ROOT, SOURCES, nodes_of, parsed, place, text_of
+from tests.architecture.sources import ROOT, SOURCES, TESTS, nodes_of, parsed, place, text_of
 from tests.cluster.binaries import cache
 
 BIN = Path(sys.executable).parent
@@ -93,7 +93,7 @@ def test_no_call_has_many_positional_arguments() -> None:
     many = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in [*SOURCES, *TESTS]
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes_of(path)
         if isinstance(node, ast.Call) and positional(node) > POSITIONAL_ARGUMENTS_MAX
         if path in SOURCES or ast.unparse(node.func).rpartition(".")[2] not in OF_WORDS
     ]

@@ -104,28 +104,30 @@ def pair(
             yield stage, earlier
 
 
-def taking_turns(*steps: Step) -> list[Turn]:
+def taking_turns(steps: Sequence[Step]) -> list[Turn]:
     return [(number % 2 == 0, step) for number, step in enumerate(steps)]
 
 
 FAILED = ("record_outcomes", [Outcomes(1, 19, 50_000)])
 # The store of this tree trips by failures that the earlier one has counted; both probe and close.
 TRIP_AND_RECOVER = taking_turns(
-    *(("acquire", uid, {"pods": 1}, "x", False, f"controller:{uid}") for uid in "ab"),
-    FAILED,
-    ("pause", SECOND_US),
-    FAILED,
-    ("pause", SECOND_US),
-    ("snapshot", ""),
-    ("tick",),
-    ("tick",),
-    ("snapshot", ""),
-    ("pause", 4 * SECOND_US),
-    *(("acquire", uid, {"pods": 1}, "x", False, f"controller:{uid}") for uid in "cd"),
-    *(("record_outcomes", [Outcomes(1, 0, 0, uid)]) for uid in "cd"),
-    ("refund", "a"),
-    ("refund", "a"),
-    ("snapshot", ""),
+    [
+        *(("acquire", uid, {"pods": 1}, "x", False, f"controller:{uid}") for uid in "ab"),
+        FAILED,
+        ("pause", SECOND_US),
+        FAILED,
+        ("pause", SECOND_US),
+        ("snapshot", ""),
+        ("tick",),
+        ("tick",),
+        ("snapshot", ""),
+        ("pause", 4 * SECOND_US),
+        *(("acquire", uid, {"pods": 1}, "x", False, f"controller:{uid}") for uid in "cd"),
+        *(("record_outcomes", [Outcomes(1, 0, 0, uid)]) for uid in "cd"),
+        ("refund", "a"),
+        ("refund", "a"),
+        ("snapshot", ""),
+    ]
 )
 
 

@@ -78,8 +78,17 @@ def impact(  # noqa: PLR0913  one parameter an option
         raise UserError("--record and --decisions: both are given", "give the one with the requests to judge")
     if since is not None:
         durations.seconds("--since", since)
-    given = None if namespaces is None else namespace_labels(namespaces)
-    inputs = ImpactInputs(candidate, before, record, decisions, server, since or "", limit, given, kubeconfig)
+    inputs = ImpactInputs(
+        candidate,
+        before,
+        record=record,
+        decisions=decisions,
+        server=server,
+        since=since or "",
+        limit=limit,
+        namespaces=None if namespaces is None else namespace_labels(namespaces),
+        kubeconfig=kubeconfig,
+    )
     done = asyncio.run(compare_policies(inputs))
     for warning in done.warnings:
         click.echo(printable(f"warning: {warning}"), err=True)

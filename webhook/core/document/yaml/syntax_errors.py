@@ -85,8 +85,8 @@ def in_words(error: yaml.YAMLError, text: str) -> SyntaxProblem:
     lines = LINE_END.split(text)
     here = lines[line] if line < len(lines) else ""
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
-    message = f"{getattr(error, 'context', None) or ''}: {problem}"
-    known = ((part, why, cure) for part, why, cure in _WORDS if part in message)
+    words = f"{getattr(error, 'context', None) or ''}: {problem}"
+    known = ((part, why, cure) for part, why, cure in _WORDS if part in words)
     part, reason, remedy = next(known, ("", f"not YAML: {problem}", ""))
     if here[column : column + 1] == "\t" and not here[:column].strip():
         reason, remedy = "a tab cannot indent YAML", "use spaces"
