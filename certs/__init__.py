@@ -3,11 +3,11 @@
 The names below are the public interface for the commands; the controller uses `certs.cluster` as well.
 """
 
-from certs.authority import CA_LIFETIME, LEAF_LIFETIME, Authority, server_names
+from certs.authority import CA_LIFETIME, LEAF_LIFETIME, Authority, list_server_names
 from certs.ca_folder import CaFolder
 from certs.errors import CertsError
 from certs.files import (
-    folder_lock,
+    lock_folder,
     read,
     read_certificates,
     read_private_key,
@@ -15,7 +15,7 @@ from certs.files import (
     write,
     write_key_pair,
 )
-from certs.inspection import Description, describe, signed_by
+from certs.inspection import Description, describe, is_signed_by
 from certs.issuance import IssueRequest, issue
 from certs.lifetimes import Lifetimes
 from certs.server_folder import ServerFolder, TokenClaims
@@ -25,13 +25,13 @@ from certs.token_issuer import (
     RSA_ALGORITHMS,
     PrivateKey,
     PublicKey,
-    algorithm_of,
-    certificate_binding,
-    key_pem,
-    key_set,
+    build_binding,
+    build_jwk,
+    choose_algorithm,
+    encode_key,
+    format_key_set,
     new_key,
-    public_jwk,
-    public_key_of,
+    parse_public_key,
     sign,
 )
 from certs.token_rotation import Issuer
@@ -53,23 +53,23 @@ __all__ = [
     "ServerFolder",
     "TokenClaims",
     "TokenFolder",
-    "algorithm_of",
-    "certificate_binding",
+    "build_binding",
+    "build_jwk",
+    "choose_algorithm",
     "describe",
-    "folder_lock",
+    "encode_key",
+    "format_key_set",
+    "is_signed_by",
     "issue",
-    "key_pem",
-    "key_set",
+    "list_server_names",
+    "lock_folder",
     "new_key",
-    "public_jwk",
-    "public_key_of",
+    "parse_public_key",
     "read",
     "read_certificates",
     "read_private_key",
     "refuse_existing",
-    "server_names",
     "sign",
-    "signed_by",
     "write",
     "write_key_pair",
 ]

@@ -42,18 +42,18 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         # Two generations of one CA are in a bundle together while it rotates: their names must differ.
         identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-        name = _subject(f"{common_name}-{identifier.digest.hex()[:8]}")
+        name = _build_subject(f"{common_name}-{identifier.digest.hex()[:8]}")
         start = now or datetime.now(UTC)
-        builder = _builder(name, key, start, start + lifetime).issuer_name(name)
+        builder = _create_builder(name, key, start, start + lifetime).issuer_name(name)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
+        builder = builder.add_extension(_build_key_usage(signs_certificates=True), critical=True)
         builder = builder.add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False
         )
         return cls(KeyPair(builder.sign(key, hashes.SHA256()), key))
 
     @classmethod
-    def of(cls, key_pair: KeyPair) -> "Authority":
+    def from_key_pair(cls, key_pair: KeyPair) -> "Authority":
         """Return an authority that signs with this key pair; CertsError if verifiers would not accept it as a CA."""
         certificate = key_pair.certificate
         if certificate.public_key() != key_pair.key.public_key():
@@ -109,13 +109,13 @@ class Authority:
             )
         key = ec.generate_private_key(ec.SECP256R1())
         # A DNS name may be longer than a common name; the subject is then empty, the SANs critical (RFC 5280).
-        subject = _subject(name) if len(name) <= _COMMON_NAME_LENGTH_MAX else x509.Name([])
+        subject = _build_subject(name) if len(name) <= _COMMON_NAME_LENGTH_MAX else x509.Name([])
         end = min(start + lifetime, ca.not_valid_after_utc)
-        builder = _builder(subject, key, start, end).issuer_name(ca.subject)
+        builder = _create_builder(subject, key, start, end).issuer_name(ca.subject)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
+        builder = builder.add_extension(_build_key_usage(signs_certificates=False), critical=True)
         builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-        builder = builder.add_extension(_issuer_identifier(ca), critical=False)
+        builder = builder.add_extension(_build_issuer_identifier(ca), critical=False)
         if sans:
             builder = builder.add_extension(x509.SubjectAlternativeName(sans), critical=not list(subject))
         return KeyPair(builder.sign(self.key_pair.key, hashes.SHA256()), key)
@@ -131,20 +131,20 @@ def may_sign(certificate: x509.Certificate) -> bool:
         return missing.oid == x509.KeyUsage.oid  # an absent extension forbids nothing
 
 
-def server_names(name: str) -> tuple[x509.GeneralName, ...]:
+def list_server_names(name: str) -> tuple[x509.GeneralName, ...]:
     """Return the SANs for a name; for the DNS name of a Service also its shorter and longer forms."""
     parts = name.split(".")
     if len(parts) == 3 and parts[2] == "svc":  # noqa: PLR2004 - service, namespace, svc
         service, namespace, _ = parts
         forms = (name, f"{name}.cluster.local", f"{service}.{namespace}", service)
-        return tuple(map(san, forms))
-    return (san(name),)
+        return tuple(map(parse_san, forms))
+    return (parse_san(name),)
 
 
-def san(text: str) -> x509.GeneralName:
+def parse_san(text: str) -> x509.GeneralName:
     """Read `dns:NAME`, `ip:ADDRESS`, or either without its prefix."""
     kind, _, value = text.partition(":") if text.startswith(("dns:", "ip:")) else ("", "", text)
-    address = _address(value)
+    address = _parse_address(value)
     if kind != "dns" and address is not None:
         return x509.IPAddress(address)
     labels = value.removeprefix("*.").split(".")
@@ -153,14 +153,14 @@ def san(text: str) -> x509.GeneralName:
     return x509.DNSName(value)
 
 
-def uri(text: str) -> str:
+def check_uri(text: str) -> str:
     """Return `text` if it can be the URI SAN of a client; CertsError if it is not an absolute URI."""
     if not _URI.fullmatch(text):
         raise CertsError(f"{text!r} is not an absolute URI", "write SCHEME://HOST/PATH (ASCII)")
     return text
 
 
-def _address(text: str) -> IPv4Address | IPv6Address | None:
+def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
     for family in (IPv4Address, IPv6Address):
         try:
             return family(text)
@@ -169,11 +169,11 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
     return None
 
 
-def _subject(common_name: str) -> x509.Name:
+def _build_subject(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _builder(
+def _create_builder(
     subject: x509.Name, key: ec.EllipticCurvePrivateKey, start: datetime, end: datetime
 ) -> x509.CertificateBuilder:
     return (
@@ -187,7 +187,7 @@ def _builder(
     )
 
 
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+def _build_key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=not signs_certificates,
         key_cert_sign=signs_certificates,
@@ -201,7 +201,7 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _issuer_identifier(ca: x509.Certificate) -> x509.AuthorityKeyIdentifier:
+def _build_issuer_identifier(ca: x509.Certificate) -> x509.AuthorityKeyIdentifier:
     """Return the identifier that the CA carries: a foreign CA may have computed it differently."""
     try:
         own = ca.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value

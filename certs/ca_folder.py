@@ -16,12 +16,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from certs import ca_generations
 from certs.authority import Authority, KeyPair, may_sign
-from certs.ca_generations import Generation, Generations, issuer_of
+from certs.ca_generations import Generation, Generations, find_issuer
 from certs.errors import CertsError
 from certs.files import read, read_certificates, read_key_pair, read_private_key, write
 from certs.lifetimes import Lifetimes
-from certs.rotation import Adopt, Drop, Issue, Leaf, Make, MarkPublished, Publish, RotationState, Step, due
-from certs.token_issuer import key_pem
+from certs.rotation import Adopt, Drop, Issue, Leaf, Make, MarkPublished, Publish, RotationState, Step, find_due_steps
+from certs.token_issuer import encode_key
 
 CA, CA_KEY, MEMORY = "ca.crt", "ca.key", "rotation.json"
 _STEPS_MAX = 100
@@ -50,17 +50,17 @@ class CaFolder:
     def rotate(self, now: datetime) -> Iterator[FileChange]:
         """Make all changes that are due, and yield them. An interrupted rotation continues at the next call."""
         for _ in range(_STEPS_MAX):
-            steps = due(self._state(), self._lifetimes, now)
+            steps = find_due_steps(self._build_state(), self._lifetimes, now)
             if not steps:
                 break
             yield self._take(steps[0], now)
         self._publish()  # the order may differ too: another CA may sign now
 
-    def foreign_leaves(self) -> Iterator[str]:
+    def list_foreign_leaves(self) -> Iterator[str]:
         """Yield the names of certificates that no CA of this folder has signed."""
         cas = [*(generation.certificate for generation in self._generations), *self._trusted]
         for name, leaf in self._leaves.items():
-            if leaf.certificate is not None and issuer_of(leaf.certificate, cas) is None:
+            if leaf.certificate is not None and find_issuer(leaf.certificate, cas) is None:
                 yield name
 
     # --- state ---
@@ -68,8 +68,8 @@ class CaFolder:
     def _read_generations(self) -> Generations:
         memory = self._path / MEMORY
         if memory.exists():
-            return ca_generations.read(read(memory), str(memory))
-        found = Authority.of(read_key_pair(self._path / CA, self._path / CA_KEY)).key_pair
+            return ca_generations.decode(read(memory), str(memory))
+        found = Authority.from_key_pair(read_key_pair(self._path / CA, self._path / CA_KEY)).key_pair
         others = dict.fromkeys(ca for ca in read_certificates(self._path / CA) if ca != found.certificate)
         return tuple(
             Generation(ca, key, ca.not_valid_before_utc, ca.not_valid_after_utc)
@@ -83,14 +83,14 @@ class CaFolder:
                 continue
             certificate = read_certificates(path)[0]
             if not may_sign(certificate):
-                yield path.name, Leaf(certificate, _belongs(key, certificate))
+                yield path.name, Leaf(certificate, _is_key_of(key, certificate))
 
-    def _state(self) -> RotationState:
+    def _build_state(self) -> RotationState:
         cas = [*(generation.certificate for generation in self._generations), *self._trusted]
         ours = {
             name: leaf
             for name, leaf in self._leaves.items()
-            if leaf.certificate is not None and issuer_of(leaf.certificate, cas) is not None
+            if leaf.certificate is not None and find_issuer(leaf.certificate, cas) is not None
         }
         return RotationState(self._generations, {CA: (frozenset(self._trusted),)}, ours)
 
@@ -101,31 +101,37 @@ class CaFolder:
             case Make():
                 made = Authority.create("podgate-ca", self._lifetimes.ca, now).key_pair
                 self._save((*self._generations, Generation(made.certificate, made.key)))
-                return FileChange(MEMORY, f"made {_name(made.certificate)}")
+                return FileChange(MEMORY, f"made {_format_name(made.certificate)}")
             case Adopt(certificate, ends):
                 self._save((Generation(certificate, None, now, ends), *self._generations))
-                return FileChange(MEMORY, f"adopted {_name(certificate)}: it has signed a leaf in use")
+                return FileChange(MEMORY, f"adopted {_format_name(certificate)}: it has signed a leaf in use")
             case Publish():
                 self._publish()
                 return FileChange(CA, f"holds {len(self._generations)} CA(s) now: distribute it to servers and clients")
             case MarkPublished(generation, at):
-                self._save(ca_generations.changed(self._generations, generation, replace(generation, published_at=at)))
+                self._save(
+                    ca_generations.replace_generation(
+                        self._generations, generation, replace(generation, published_at=at)
+                    )
+                )
                 text = f"is no longer in {CA}"
                 if at is not None:
                     text = f"is in {CA}, and signs from {at + self._lifetimes.settle:%Y-%m-%dT%H:%M:%SZ} on"
-                return FileChange(MEMORY, f"{_name(generation.certificate)} {text}")
+                return FileChange(MEMORY, f"{_format_name(generation.certificate)} {text}")
             case Issue(name, signer, reason):
                 return self._issue(name, signer, reason, now)
             case Drop(generation):
-                self._save(ca_generations.changed(self._generations, generation, None))
-                return FileChange(MEMORY, f"dropped {_name(generation.certificate)}: all that it signed has expired")
+                self._save(ca_generations.replace_generation(self._generations, generation, None))
+                return FileChange(
+                    MEMORY, f"dropped {_format_name(generation.certificate)}: all that it signed has expired"
+                )
 
     def _issue(self, name: str, signer: Generation, reason: str, now: datetime) -> FileChange:
         former = self._leaves[name].certificate
         if former is None:
             raise LookupError("only an existing leaf is renewed")
-        issued = _like(former, signer.authority(), self._lifetimes, now)
-        generations = ca_generations.signing(self._generations, signer, issued.certificate)
+        issued = _reissue(former, signer.build_authority(), self._lifetimes, now)
+        generations = ca_generations.record_signing(self._generations, signer, issued.certificate)
         # Other leaves that it signed may be in use elsewhere: it stays trusted until it expires.
         at = self._generations.index(signer)
         self._save(
@@ -135,14 +141,14 @@ class CaFolder:
                 *generations[at + 1 :],
             )
         )
-        self._write(str(Path(name).with_suffix(".key")), key_pem(issued.key), secret=True)
-        self._write(name, ca_generations.pem(issued.certificate))
+        self._write(str(Path(name).with_suffix(".key")), encode_key(issued.key), secret=True)
+        self._write(name, ca_generations.encode_pem(issued.certificate))
         self._leaves[name] = Leaf(issued.certificate)
         ends = f"{issued.certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
-        return FileChange(name, f"renewed, until {ends}, by {_name(signer.certificate)}: {reason}")
+        return FileChange(name, f"renewed, until {ends}, by {_format_name(signer.certificate)}: {reason}")
 
     def _save(self, generations: Generations) -> None:
-        self._write(MEMORY, ca_generations.written(generations), secret=True)
+        self._write(MEMORY, ca_generations.encode(generations), secret=True)
         self._generations = generations
 
     def _publish(self) -> None:
@@ -154,10 +160,10 @@ class CaFolder:
         )
         others = [generation.certificate for generation in reversed(self._generations) if generation is not signer]
         wanted = [signer.certificate, *others]
-        if signer.key is not None and not _belongs(self._path / CA_KEY, signer.certificate):
-            self._write(CA_KEY, key_pem(signer.key), secret=True)
+        if signer.key is not None and not _is_key_of(self._path / CA_KEY, signer.certificate):
+            self._write(CA_KEY, encode_key(signer.key), secret=True)
         if wanted != self._trusted:
-            self._write(CA, ca_generations.pem(*wanted))
+            self._write(CA, ca_generations.encode_pem(*wanted))
             self._trusted = wanted
 
     def _write(self, name: str, content: bytes, *, secret: bool = False) -> None:
@@ -165,27 +171,27 @@ class CaFolder:
             write(self._path / name, content, secret=secret, replace=True)
 
 
-def _like(former: x509.Certificate, authority: Authority, lifetimes: Lifetimes, now: datetime) -> KeyPair:
+def _reissue(former: x509.Certificate, authority: Authority, lifetimes: Lifetimes, now: datetime) -> KeyPair:
     """Issue a leaf with the names and usage of `former`."""
-    names = _extension(former, x509.SubjectAlternativeName)
+    names = _find_extension(former, x509.SubjectAlternativeName)
     sans = tuple(names) if names is not None else ()
     common = [str(attribute.value) for attribute in former.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     name = (*common, *(str(name.value) for name in sans), "")[0]
-    usages = _extension(former, x509.ExtendedKeyUsage) or ()
+    usages = _find_extension(former, x509.ExtendedKeyUsage) or ()
     if ExtendedKeyUsageOID.SERVER_AUTH in usages:
         return authority.issue_server(name, sans, lifetimes.leaf, now)
     uris = [name.value for name in sans if isinstance(name, x509.UniformResourceIdentifier)]
     return authority.issue_client(name, uris[0] if uris else None, lifetimes.leaf, now)
 
 
-def _extension(certificate: x509.Certificate, kind: type[_Extension]) -> _Extension | None:
+def _find_extension(certificate: x509.Certificate, kind: type[_Extension]) -> _Extension | None:
     try:
         return certificate.extensions.get_extension_for_class(kind).value
     except x509.ExtensionNotFound:
         return None
 
 
-def _belongs(key: Path, certificate: x509.Certificate) -> bool:
+def _is_key_of(key: Path, certificate: x509.Certificate) -> bool:
     try:
         private = read_private_key(key)
     except CertsError:
@@ -193,5 +199,5 @@ def _belongs(key: Path, certificate: x509.Certificate) -> bool:
     return isinstance(private, ec.EllipticCurvePrivateKey) and private.public_key() == certificate.public_key()
 
 
-def _name(certificate: x509.Certificate) -> str:
+def _format_name(certificate: x509.Certificate) -> str:
     return certificate.subject.rfc4514_string()

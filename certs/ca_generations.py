@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 
 from certs.authority import Authority, KeyPair
 from certs.errors import CertsError
-from certs.inspection import signed_by
-from certs.token_issuer import key_pem
+from certs.inspection import is_signed_by
+from certs.token_issuer import encode_key
 
 _MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 _FIELDS = {"certificate", "key", "publishedAt", "leavesEnd"}
@@ -38,21 +38,21 @@ class Generation:
     def is_valid(self, now: datetime) -> bool:
         return self.certificate.not_valid_before_utc <= now < self.certificate.not_valid_after_utc
 
-    def authority(self) -> Authority:
+    def build_authority(self) -> Authority:
         if self.key is None:
             raise LookupError("a generation without a key cannot sign")
-        return Authority.of(KeyPair(self.certificate, self.key))
+        return Authority.from_key_pair(KeyPair(self.certificate, self.key))
 
 
 Generations = tuple[Generation, ...]
 """Oldest first."""
 
 
-def issuer_of(leaf: x509.Certificate, cas: Sequence[x509.Certificate]) -> x509.Certificate | None:
-    return next((ca for ca in cas if signed_by(leaf, ca)), None)
+def find_issuer(leaf: x509.Certificate, cas: Sequence[x509.Certificate]) -> x509.Certificate | None:
+    return next((ca for ca in cas if is_signed_by(leaf, ca)), None)
 
 
-def signing(generations: Generations, signer: Generation, leaf: x509.Certificate) -> Generations:
+def record_signing(generations: Generations, signer: Generation, leaf: x509.Certificate) -> Generations:
     """Return the generations after `signer` has signed `leaf`: earlier CAs no longer sign and lose their keys."""
     at = generations.index(signer)
     ends = max(signer.leaves_end or leaf.not_valid_after_utc, leaf.not_valid_after_utc)
@@ -63,40 +63,40 @@ def signing(generations: Generations, signer: Generation, leaf: x509.Certificate
     )
 
 
-def changed(generations: Generations, former: Generation, now: Generation | None) -> Generations:
+def replace_generation(generations: Generations, former: Generation, now: Generation | None) -> Generations:
     """Return the generations with one replaced, or removed."""
     replaced = (now if generation is former else generation for generation in generations)
     return tuple(generation for generation in replaced if generation is not None)
 
 
-def bundle(generations: Generations) -> bytes:
+def encode_bundle(generations: Generations) -> bytes:
     """Return all certificates as PEM, the newest first."""
-    return pem(*(generation.certificate for generation in reversed(generations)))
+    return encode_pem(*(generation.certificate for generation in reversed(generations)))
 
 
-def pem(*certificates: x509.Certificate) -> bytes:
+def encode_pem(*certificates: x509.Certificate) -> bytes:
     return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)
 
 
-def written(generations: Generations) -> bytes:
+def encode(generations: Generations) -> bytes:
     """Return the generations as JSON, with their keys: a secret."""
     rows = [
         {
-            "certificate": pem(generation.certificate).decode(),
-            "key": key_pem(generation.key).decode() if generation.key is not None else None,
-            "publishedAt": _formatted(generation.published_at),
-            "leavesEnd": _formatted(generation.leaves_end),
+            "certificate": encode_pem(generation.certificate).decode(),
+            "key": encode_key(generation.key).decode() if generation.key is not None else None,
+            "publishedAt": _format_time(generation.published_at),
+            "leavesEnd": _format_time(generation.leaves_end),
         }
         for generation in generations
     ]
     return json.dumps({"generations": rows}, indent=1).encode() + b"\n"
 
 
-def read(text: bytes, place: str) -> Generations:
+def decode(text: bytes, place: str) -> Generations:
     """Parse generations from their JSON form; CertsError, which names `place`, for anything else."""
     try:
         rows = json.loads(text)["generations"]
-        return tuple(_generation(row) for row in rows)
+        return tuple(_decode_generation(row) for row in rows)
     except (ValueError, TypeError, KeyError, AttributeError, UnsupportedAlgorithm) as error:
         raise CertsError(
             f"{place}: not a list of CA generations ({type(error).__name__})",
@@ -104,7 +104,7 @@ def read(text: bytes, place: str) -> Generations:
         ) from None
 
 
-def _generation(row: dict[str, str | None]) -> Generation:
+def _decode_generation(row: dict[str, str | None]) -> Generation:
     if set(row) != _FIELDS:
         raise ValueError
     certificate = x509.load_pem_x509_certificate(str(row["certificate"]).encode())
@@ -113,12 +113,12 @@ def _generation(row: dict[str, str | None]) -> Generation:
         not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key()
     ):
         raise ValueError
-    return Generation(certificate, key, _moment(row["publishedAt"]), _moment(row["leavesEnd"]))
+    return Generation(certificate, key, _parse_time(row["publishedAt"]), _parse_time(row["leavesEnd"]))
 
 
-def _formatted(at: datetime | None) -> str | None:
+def _format_time(at: datetime | None) -> str | None:
     return at.strftime(_MOMENT) if at is not None else None
 
 
-def _moment(text: str | None) -> datetime | None:
+def _parse_time(text: str | None) -> datetime | None:
     return datetime.strptime(text, _MOMENT).replace(tzinfo=UTC) if text is not None else None

@@ -20,7 +20,7 @@ QUIET_SECONDS = 60
 """Time after a switch until the last requests are answered, and all API servers have observed the change."""
 _LAST_SECONDS = 20
 """Remaining lifetime for a switch to a port that has not settled: if the switch waited, all calls would fail."""
-RENEWED_BEFORE_SECONDS = 450
+RENEWAL_LIFETIME_SECONDS_MIN = 450
 """Least remaining lifetime at a renewal. It covers QUIET_SECONDS, as the webhooks may just have left the other port,
 SETTLED_SECONDS and the last seconds, and for each of these steps the pause between two passes of the leader. Two
 renewals must be as far apart, too: otherwise the second one replaces a certificate that no webhook has used yet."""
@@ -71,28 +71,28 @@ class SwitchPort:
 Step: TypeAlias = WritePort | SwitchPort
 
 
-def due(state: PortState, now: int) -> Step | None:
+def find_due_step(state: PortState, now: int) -> Step | None:
     """Return the step that is due, None if there is none."""
     for at, port in enumerate(state.ports):
         if port is None:
             return WritePort(at, state.newest, "there was none")
-        if (noted := _noted(port, now, is_used=at in state.in_use)) != port:
+        if (noted := _note_use(port, now, is_used=at in state.in_use)) != port:
             return WritePort(at, noted, "the port is in use" if at in state.in_use else "the port is not in use")
     ports = [port for port in state.ports if port is not None]
     stale = [at for at, port in enumerate(ports) if port.pem != state.newest.pem]
     for at in stale:
-        if reason := _replaceable(ports[at], state, now):
+        if reason := _find_replacement_reason(ports[at], state, now):
             return WritePort(at, replace(state.newest, closed_at=ports[at].closed_at), reason)
-    return _switch(state, ports, stale, now)
+    return _choose_switch(state, ports, stale, now)
 
 
-def _noted(port: PortCertificate, now: int, *, is_used: bool) -> PortCertificate:
+def _note_use(port: PortCertificate, now: int, *, is_used: bool) -> PortCertificate:
     if is_used:
         return replace(port, closed_at=None)
     return port if port.closed_at is not None and port.closed_at <= now else replace(port, closed_at=now)
 
 
-def _replaceable(port: PortCertificate, state: PortState, now: int) -> str:
+def _find_replacement_reason(port: PortCertificate, state: PortState, now: int) -> str:
     """Return why its certificate may be replaced, "" if it may not."""
     if state.is_elsewhere:
         return "webhooks call other ports"
@@ -103,7 +103,7 @@ def _replaceable(port: PortCertificate, state: PortState, now: int) -> str:
     return ""
 
 
-def _switch(state: PortState, ports: list[PortCertificate], stale: list[int], now: int) -> SwitchPort | None:
+def _choose_switch(state: PortState, ports: list[PortCertificate], stale: list[int], now: int) -> SwitchPort | None:
     if state.is_elsewhere or not state.in_use:
         return None
     settled = [at for at in (0, 1) if at not in stale and now - ports[at].written_at >= SETTLED_SECONDS]

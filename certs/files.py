@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 from certs.authority import KeyPair
 from certs.errors import CertsError
 
-LARGEST_BYTES = 64 << 20
+FILE_BYTES_MAX = 64 << 20
 """Larger files are not read."""
 
 _SECRET = 0o600
@@ -103,16 +103,18 @@ def read_private_key(path: Path) -> object:
 def read(path: Path) -> bytes:
     try:
         with path.open("rb") as stream:
-            content = stream.read(LARGEST_BYTES + 1)
+            content = stream.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         raise CertsError(f"{path}: cannot be read: {error.strerror}", "check the path and its permissions") from None
-    if len(content) > LARGEST_BYTES:
-        raise CertsError(f"{path}: more than {LARGEST_BYTES >> 20} MiB", "give the right file, or several smaller ones")
+    if len(content) > FILE_BYTES_MAX:
+        raise CertsError(
+            f"{path}: more than {FILE_BYTES_MAX >> 20} MiB", "give the right file, or several smaller ones"
+        )
     return content
 
 
 @contextmanager
-def folder_lock(path: Path) -> Iterator[None]:
+def lock_folder(path: Path) -> Iterator[None]:
     """Hold an exclusive lock on a folder, shared with other processes, within the block."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

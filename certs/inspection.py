@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from certs.authority import may_sign
-from certs.lifetimes import renewal
+from certs.lifetimes import compute_renewal
 
 _USAGES = {ExtendedKeyUsageOID.SERVER_AUTH: "serverAuth", ExtendedKeyUsageOID.CLIENT_AUTH: "clientAuth"}
 _DAY_SECONDS = 86_400
@@ -41,26 +41,26 @@ class Description:
 
 
 def describe(certificate: x509.Certificate, issuers: Sequence[x509.Certificate], now: datetime) -> Description:
-    signer = next((issuer for issuer in issuers if signed_by(certificate, issuer)), None)
+    signer = next((issuer for issuer in issuers if is_signed_by(certificate, issuer)), None)
     return Description(
         subject=certificate.subject.rfc4514_string(),
-        sans=_sans(certificate),
+        sans=_list_sans(certificate),
         issuer=certificate.issuer.rfc4514_string(),
         serial=f"{certificate.serial_number:x}",
         fingerprint_sha256=certificate.fingerprint(hashes.SHA256()).hex(),
         is_ca=may_sign(certificate),
-        usages=_usages(certificate),
+        usages=_list_usages(certificate),
         not_before=certificate.not_valid_before_utc,
         not_after=certificate.not_valid_after_utc,
         days_left=round((certificate.not_valid_after_utc - now).total_seconds() / _DAY_SECONDS, 2),
         is_expired=certificate.not_valid_after_utc <= now,
         is_early=now < certificate.not_valid_before_utc,
-        renewal=None if may_sign(certificate) else renewal(certificate),
+        renewal=None if may_sign(certificate) else compute_renewal(certificate),
         verified_by=signer.subject.rfc4514_string() if signer else None,
     )
 
 
-def signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+def is_signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
     """Return whether `issuer` is a CA and has signed `certificate`. Validity periods are not checked."""
     try:
         certificate.verify_directly_issued_by(issuer)
@@ -69,15 +69,15 @@ def signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
         return False
 
 
-def _sans(certificate: x509.Certificate) -> tuple[str, ...]:
+def _list_sans(certificate: x509.Certificate) -> tuple[str, ...]:
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return ()
-    return tuple(_word(name) for name in names)
+    return tuple(_format_name(name) for name in names)
 
 
-def _word(name: x509.GeneralName) -> str:
+def _format_name(name: x509.GeneralName) -> str:
     match name:
         case x509.DNSName():
             return f"dns:{name.value}"
@@ -88,7 +88,7 @@ def _word(name: x509.GeneralName) -> str:
     return f"{type(name).__name__}:{name.value}"
 
 
-def _usages(certificate: x509.Certificate) -> tuple[str, ...]:
+def _list_usages(certificate: x509.Certificate) -> tuple[str, ...]:
     try:
         usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from certs.authority import CA_LIFETIME, LEAF_LIFETIME, Authority, KeyPair, san, server_names, uri
+from certs.authority import CA_LIFETIME, LEAF_LIFETIME, Authority, KeyPair, check_uri, list_server_names, parse_san
 from certs.errors import CertsError
 from certs.files import read_key_pair, write_key_pair
 from certs.inspection import Description, describe
@@ -25,22 +25,22 @@ class IssueRequest:
     lifetime: timedelta = LEAF_LIFETIME
     ca_lifetime: timedelta = CA_LIFETIME
 
-    def stems(self) -> list[str]:
+    def list_stems(self) -> list[str]:
         """Return the file names without suffix; CertsError if two are equal."""
-        stems = (["server"] if self.server else []) + [_stem(name) for name, _ in self.identities()]
+        stems = (["server"] if self.server else []) + [_format_stem(name) for name, _ in self.parse_identities()]
         if len(set(stems)) != len(stems) or CA in stems:
             raise CertsError(
                 f"two of the files would have one name: {', '.join(stems)}", "issue them into separate folders"
             )
         return stems
 
-    def files(self, out: Path) -> Iterator[Path]:
-        return (out / f"{stem}.{kind}" for stem in self.stems() for kind in ("crt", "key"))
+    def list_files(self, out: Path) -> Iterator[Path]:
+        return (out / f"{stem}.{kind}" for stem in self.list_stems() for kind in ("crt", "key"))
 
-    def identities(self) -> list[tuple[str, str | None]]:
+    def parse_identities(self) -> list[tuple[str, str | None]]:
         """Return common name and URI of each client."""
         parts = (client.partition(",") for client in self.clients)
-        return [(name, uri(named) if named else None) for name, _, named in parts]
+        return [(name, check_uri(named) if named else None) for name, _, named in parts]
 
 
 def issue(
@@ -50,31 +50,31 @@ def issue(
 
     `ca`: certificate and key of the CA; None: the one in `out`, created if there is none.
     """
-    stems = request.stems()
+    stems = request.list_stems()
     server, lifetime = request.server, request.lifetime
-    names = tuple(dict.fromkeys([*server_names(server), *map(san, request.sans)])) if server else ()
-    authority, is_new = _authority(out, ca, request.ca_lifetime)
+    names = tuple(dict.fromkeys([*list_server_names(server), *map(parse_san, request.sans)])) if server else ()
+    authority, is_new = _open_authority(out, ca, request.ca_lifetime)
     issued = [authority.issue_server(server, names, lifetime)] if server else []
-    issued += [authority.issue_client(name, named, lifetime) for name, named in request.identities()]
+    issued += [authority.issue_client(name, named, lifetime) for name, named in request.parse_identities()]
     if is_new:
         write_key_pair(authority.key_pair, out / f"{CA}.crt", out / f"{CA}.key")
     for stem, leaf in zip(stems, issued, strict=True):
         write_key_pair(leaf, out / f"{stem}.crt", out / f"{stem}.key", replace=replace)
     written = ([(CA, authority.key_pair)] if is_new else []) + list(zip(stems, issued, strict=True))
-    return [(out / f"{stem}.crt", _described(leaf, authority)) for stem, leaf in written]
+    return [(out / f"{stem}.crt", _describe_leaf(leaf, authority)) for stem, leaf in written]
 
 
-def _authority(out: Path, ca: tuple[Path, Path] | None, lifetime: timedelta) -> tuple[Authority, bool]:
+def _open_authority(out: Path, ca: tuple[Path, Path] | None, lifetime: timedelta) -> tuple[Authority, bool]:
     """Return the authority, and whether it has just been created."""
     certificate, key = ca or (out / f"{CA}.crt", out / f"{CA}.key")
     if ca is None and not certificate.exists() and not key.exists():
         return Authority.create(lifetime=lifetime), True
-    return Authority.of(read_key_pair(certificate, key)), False
+    return Authority.from_key_pair(read_key_pair(certificate, key)), False
 
 
-def _stem(name: str) -> str:
+def _format_stem(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".") or "_"
 
 
-def _described(leaf: KeyPair, authority: Authority) -> Description:
+def _describe_leaf(leaf: KeyPair, authority: Authority) -> Description:
     return describe(leaf.certificate, [authority.key_pair.certificate], datetime.now(UTC))

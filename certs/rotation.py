@@ -18,8 +18,8 @@ from typing import TypeAlias
 
 from cryptography import x509
 
-from certs.ca_generations import Generation, Generations, issuer_of
-from certs.lifetimes import Lifetimes, renewal
+from certs.ca_generations import Generation, Generations, find_issuer
+from certs.lifetimes import Lifetimes, compute_renewal
 
 Bundle: TypeAlias = frozenset[x509.Certificate]
 
@@ -103,9 +103,9 @@ class Drop:
 Step: TypeAlias = Make | Adopt | Publish | MarkPublished | Issue | Drop
 
 
-def due(state: RotationState, lifetimes: Lifetimes, now: datetime) -> tuple[Step, ...]:
+def find_due_steps(state: RotationState, lifetimes: Lifetimes, now: datetime) -> tuple[Step, ...]:
     """Return the steps that are due, most urgent first."""
-    adopted = tuple(_adopted(state, now))
+    adopted = tuple(_find_adoptions(state, now))
     if adopted:
         return adopted  # before anything is published without it
     newest = next(
@@ -116,37 +116,39 @@ def due(state: RotationState, lifetimes: Lifetimes, now: datetime) -> tuple[Step
         ),
         None,
     )
-    makes = [Make()] if newest is None or now >= lifetimes.succession(newest.certificate) else []
+    makes = [Make()] if newest is None or now >= lifetimes.compute_succession(newest.certificate) else []
     if not state.generations:
         return tuple(makes)
-    if state.unread and any(_unsigned(state, _usable(state, now))):
+    if state.unread and any(_list_unsigned(state, _list_usable(state, now))):
         # The unreadable place may hold the CA of that leaf: until it is known, publish nothing and replace no leaf.
         return (*makes, *(Publish(place) for place in sorted(state.unread)))
-    steps: list[Step] = [*makes, *_published(state, now), *_issued(state, newest, lifetimes, now)]
-    return (*steps, *_dropped(state, now))
+    steps: list[Step] = [*makes, *_find_publications(state, now), *_find_issues(state, newest, lifetimes, now)]
+    return (*steps, *_find_drops(state, now))
 
 
-def _adopted(state: RotationState, now: datetime) -> Iterator[Adopt]:
+def _find_adoptions(state: RotationState, now: datetime) -> Iterator[Adopt]:
     trusted = [*(ca for trusts in state.places.values() for trust in trusts for ca in trust), *state.others]
-    for leaf in _unsigned(state, [*_usable(state, now), *(used for used in state.used if _is_valid(used, now))]):
-        if (ca := issuer_of(leaf, trusted)) is not None:
+    for leaf in _list_unsigned(
+        state, [*_list_usable(state, now), *(used for used in state.used if _is_valid(used, now))]
+    ):
+        if (ca := find_issuer(leaf, trusted)) is not None:
             yield Adopt(ca, leaf.not_valid_after_utc)
             return
 
 
-def _usable(state: RotationState, now: datetime) -> list[x509.Certificate]:
+def _list_usable(state: RotationState, now: datetime) -> list[x509.Certificate]:
     """Return the leaves that are valid and have their key."""
     whole = [leaf.certificate for leaf in state.leaves.values() if leaf.certificate is not None and leaf.is_whole]
     return [certificate for certificate in whole if _is_valid(certificate, now)]
 
 
-def _unsigned(state: RotationState, leaves: Iterable[x509.Certificate]) -> Iterator[x509.Certificate]:
+def _list_unsigned(state: RotationState, leaves: Iterable[x509.Certificate]) -> Iterator[x509.Certificate]:
     """Yield the leaves that no CA of the stored state has signed."""
     known = [generation.certificate for generation in state.generations]
-    return (leaf for leaf in leaves if issuer_of(leaf, known) is None)
+    return (leaf for leaf in leaves if find_issuer(leaf, known) is None)
 
 
-def _published(state: RotationState, now: datetime) -> Iterator[Step]:
+def _find_publications(state: RotationState, now: datetime) -> Iterator[Step]:
     for generation in state.generations:
         is_right = generation.published_at is None or (
             state.is_everywhere(generation) and generation.published_at <= now
@@ -163,7 +165,9 @@ def _published(state: RotationState, now: datetime) -> Iterator[Step]:
             yield MarkPublished(generation, now)
 
 
-def _issued(state: RotationState, newest: Generation | None, lifetimes: Lifetimes, now: datetime) -> Iterator[Issue]:
+def _find_issues(
+    state: RotationState, newest: Generation | None, lifetimes: Lifetimes, now: datetime
+) -> Iterator[Issue]:
     able = [generation for generation in state.generations if generation.key is not None and generation.is_valid(now)]
     settled = [
         generation
@@ -172,28 +176,28 @@ def _issued(state: RotationState, newest: Generation | None, lifetimes: Lifetime
     ]
     signer = settled[-1] if settled else None
     for name, leaf in state.leaves.items():
-        issuer = _issuer(leaf.certificate, state.generations) if leaf.certificate is not None else None
-        if (unusable := _unusable(leaf, issuer, now)) and (usable := signer or newest) is not None:
+        issuer = _find_generation(leaf.certificate, state.generations) if leaf.certificate is not None else None
+        if (unusable := _find_unusable_reason(leaf, issuer, now)) and (usable := signer or newest) is not None:
             yield Issue(name, usable, unusable)  # there is no usable leaf to lose: the CA need not have settled
         elif leaf.certificate is not None and issuer is not None and signer is not None:
             if not leaf.is_named:
                 yield Issue(name, signer, "it lacks a SAN")
             elif state.generations.index(signer) > state.generations.index(issuer):
                 yield Issue(name, signer, "a new CA has taken over")
-            elif now >= renewal(leaf.certificate) and _longer(signer, leaf.certificate, lifetimes, now):
+            elif now >= compute_renewal(leaf.certificate) and _is_longer(signer, leaf.certificate, lifetimes, now):
                 yield Issue(name, signer, "two thirds of its lifetime are over")
 
 
-def _dropped(state: RotationState, now: datetime) -> Iterator[Drop]:
+def _find_drops(state: RotationState, now: datetime) -> Iterator[Drop]:
     last = max((at for at, generation in enumerate(state.generations) if generation.is_signing), default=0)
     cas = [generation.certificate for generation in state.generations]
-    in_use = {issuer_of(leaf.certificate, cas) for leaf in state.leaves.values() if leaf.certificate is not None}
+    in_use = {find_issuer(leaf.certificate, cas) for leaf in state.leaves.values() if leaf.certificate is not None}
     for generation in state.generations[:last]:
         if (generation.leaves_end is None or generation.leaves_end <= now) and generation.certificate not in in_use:
             yield Drop(generation)
 
 
-def _unusable(leaf: Leaf, issuer: Generation | None, now: datetime) -> str:
+def _find_unusable_reason(leaf: Leaf, issuer: Generation | None, now: datetime) -> str:
     """Return why a leaf cannot be used, "" if it can."""
     if leaf.certificate is None:
         return "it is missing"
@@ -204,9 +208,9 @@ def _unusable(leaf: Leaf, issuer: Generation | None, now: datetime) -> str:
     return "" if issuer is not None else "no trusted CA has signed it"
 
 
-def _issuer(leaf: x509.Certificate, generations: Iterable[Generation]) -> Generation | None:
+def _find_generation(leaf: x509.Certificate, generations: Iterable[Generation]) -> Generation | None:
     by_certificate = {generation.certificate: generation for generation in generations}
-    found = issuer_of(leaf, list(by_certificate))
+    found = find_issuer(leaf, list(by_certificate))
     return by_certificate[found] if found is not None else None
 
 
@@ -218,7 +222,7 @@ def _has_settled(generation: Generation, state: RotationState, settle: timedelta
     )
 
 
-def _longer(signer: Generation, leaf: x509.Certificate, lifetimes: Lifetimes, now: datetime) -> bool:
+def _is_longer(signer: Generation, leaf: x509.Certificate, lifetimes: Lifetimes, now: datetime) -> bool:
     """Return whether a new leaf would expire later than this one: no leaf outlives its CA."""
     return min(now + lifetimes.leaf, signer.certificate.not_valid_after_utc) > leaf.not_valid_after_utc
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from certs.errors import CertsError
-from certs.token_issuer import PrivateKey, key_pem, key_set, new_key, public_jwk
+from certs.token_issuer import PrivateKey, build_jwk, encode_key, format_key_set, new_key
 
 _FIELDS = {"jwk", "key", "madeAt", "publishedAt", "tokensEnd"}
 
@@ -45,17 +45,17 @@ Keys = tuple[SigningKey, ...]
 """Oldest first."""
 
 
-def made(now: int, issuer: str) -> SigningKey:
+def make_key(now: int, issuer: str) -> SigningKey:
     key = new_key("ES256")
-    return SigningKey({**public_jwk(key.public_key()), "iss": issuer}, key, now)
+    return SigningKey({**build_jwk(key.public_key()), "iss": issuer}, key, now)
 
 
-def set_of(keys: Keys) -> str:
+def build_key_set(keys: Keys) -> str:
     """Return the key set (JWKS) of all keys."""
-    return key_set([dict(key.jwk) for key in keys])
+    return format_key_set([dict(key.jwk) for key in keys])
 
 
-def published(text: bytes | None) -> tuple[dict[str, Any], ...]:
+def parse_key_set(text: bytes | None) -> tuple[dict[str, Any], ...]:
     """Return the keys of a key set; none if it cannot be parsed."""
     try:
         rows = json.loads(text or b"{}")["keys"]
@@ -64,25 +64,25 @@ def published(text: bytes | None) -> tuple[dict[str, Any], ...]:
     return tuple(rows) if isinstance(rows, list) and all(isinstance(row, dict) for row in rows) else ()
 
 
-def written(keys: Keys) -> bytes:
+def encode(keys: Keys) -> bytes:
     """Return the keys as JSON, with their private halves: a secret."""
     rows = [
         {
             "jwk": dict(key.jwk),
-            "key": key_pem(key.key).decode() if key.key is not None else None,
-            "madeAt": _formatted(key.made_at),
-            "publishedAt": _formatted(key.published_at),
-            "tokensEnd": _formatted(key.tokens_end),
+            "key": encode_key(key.key).decode() if key.key is not None else None,
+            "madeAt": _format_time(key.made_at),
+            "publishedAt": _format_time(key.published_at),
+            "tokensEnd": _format_time(key.tokens_end),
         }
         for key in keys
     ]
     return json.dumps({"keys": rows}, indent=1).encode() + b"\n"
 
 
-def read(text: bytes, place: str) -> Keys:
+def decode(text: bytes, place: str) -> Keys:
     """Parse keys from their JSON form; CertsError, which names `place`, for anything else."""
     try:
-        return tuple(_key(row) for row in json.loads(text)["keys"])
+        return tuple(_decode_key(row) for row in json.loads(text)["keys"])
     except (ValueError, TypeError, KeyError, AttributeError, CertsError) as error:
         raise CertsError(
             f"{place}: not a list of signing keys ({type(error).__name__})",
@@ -90,21 +90,21 @@ def read(text: bytes, place: str) -> Keys:
         ) from None
 
 
-def _key(row: dict[str, Any]) -> SigningKey:
+def _decode_key(row: dict[str, Any]) -> SigningKey:
     jwk, key = row["jwk"], None
     if set(row) != _FIELDS or row["madeAt"] is None or not all(isinstance(jwk[name], str) for name in ("kid", "iss")):
         raise ValueError
     if row["key"] is not None:
         key = cast("PrivateKey", load_pem_private_key(row["key"].encode(), None))
-        if {**public_jwk(key.public_key()), "iss": jwk["iss"]} != jwk:
+        if {**build_jwk(key.public_key()), "iss": jwk["iss"]} != jwk:
             raise ValueError
-    made_at, published_at, tokens_end = (_moment(row[name]) for name in ("madeAt", "publishedAt", "tokensEnd"))
+    made_at, published_at, tokens_end = (_parse_time(row[name]) for name in ("madeAt", "publishedAt", "tokensEnd"))
     return SigningKey(jwk, key, cast("int", made_at), published_at, tokens_end)
 
 
-def _formatted(at: int | None) -> str | None:
+def _format_time(at: int | None) -> str | None:
     return None if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _moment(text: str | None) -> int | None:
+def _parse_time(text: str | None) -> int | None:
     return None if text is None else int(datetime.fromisoformat(text).timestamp())

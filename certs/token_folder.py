@@ -7,8 +7,8 @@ from pathlib import Path
 
 from certs import signing_keys
 from certs.errors import CertsError
-from certs.files import folder_lock, read, write
-from certs.token_rotation import Issuer, TokenState, TokenStep, next_step
+from certs.files import lock_folder, read, write
+from certs.token_rotation import Issuer, TokenState, TokenStep, find_next_step
 
 KEYS, KEY_SET, TOKEN = "keys.json", "jwks.json", "token"
 
@@ -22,30 +22,30 @@ class TokenFolder:
 
     def rotate(self, issuer: Issuer, now: int) -> Iterator[str]:
         """Take all steps that are due, and yield their descriptions."""
-        with self._locked():
+        with self._lock():
             state = self._read()
-            while (step := next_step(state, issuer, now)) is not None:
+            while (step := find_next_step(state, issuer, now)) is not None:
                 if not self._is_dry:
                     self._write(step)
                 yield step.text
-                state = _after(state, step)
+                state = _apply_step(state, step)
 
-    def _locked(self) -> AbstractContextManager[None]:
+    def _lock(self) -> AbstractContextManager[None]:
         if self._is_dry:
             return nullcontext()
         try:
             self._path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CertsError(f"{self._path}: cannot be created: {error.strerror}", "choose a writable folder") from None
-        return folder_lock(self._path)
+        return lock_folder(self._path)
 
     def _read(self) -> TokenState:
-        keys, key_set, token = (self._content(name) for name in (KEYS, KEY_SET, TOKEN))
-        stored = signing_keys.read(keys, str(self._path / KEYS)) if keys is not None else ()
+        keys, key_set, token = (self._read_file(name) for name in (KEYS, KEY_SET, TOKEN))
+        stored = signing_keys.decode(keys, str(self._path / KEYS)) if keys is not None else ()
         text = token.decode(errors="replace").strip() if token else None
-        return TokenState(stored, signing_keys.published(key_set), text)
+        return TokenState(stored, signing_keys.parse_key_set(key_set), text)
 
-    def _content(self, name: str) -> bytes | None:
+    def _read_file(self, name: str) -> bytes | None:
         try:
             return read(self._path / name)
         except CertsError:
@@ -56,15 +56,15 @@ class TokenFolder:
     def _write(self, step: TokenStep) -> None:
         """Write in this order: a key before what it signs, the key set before the token."""
         if step.keys is not None:
-            write(self._path / KEYS, signing_keys.written(step.keys), secret=True, replace=True)
+            write(self._path / KEYS, signing_keys.encode(step.keys), secret=True, replace=True)
         if step.key_set is not None:
             write(self._path / KEY_SET, step.key_set.encode(), secret=False, replace=True)
         if step.token is not None:
             write(self._path / TOKEN, step.token.encode() + b"\n", secret=True, replace=True)
 
 
-def _after(state: TokenState, step: TokenStep) -> TokenState:
+def _apply_step(state: TokenState, step: TokenStep) -> TokenState:
     found = state if step.keys is None else replace(state, keys=step.keys)
     if step.key_set is not None:
-        found = replace(found, published=signing_keys.published(step.key_set.encode()))
+        found = replace(found, published=signing_keys.parse_key_set(step.key_set.encode()))
     return found if step.token is None else replace(found, token=step.token)

@@ -36,18 +36,18 @@ def new_key(algorithm: str) -> PrivateKey:
     return rsa.generate_private_key(public_exponent=65537, key_size=_NEW_RSA_BITS)
 
 
-def key_pem(key: PrivateKey) -> bytes:
+def encode_key(key: PrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def public_key_of(pem: bytes) -> object:
+def parse_public_key(pem: bytes) -> object:
     """Return the public key of a PEM public key or certificate; ValueError if there is none."""
     if b"BEGIN CERTIFICATE" in pem:
         return x509.load_pem_x509_certificate(pem).public_key()
     return load_pem_public_key(pem)
 
 
-def algorithm_of(key: object, wanted: str | None = None) -> str:
+def choose_algorithm(key: object, wanted: str | None = None) -> str:
     """Return the algorithm that a key signs with: `wanted`, or the default of its type (RS256 for RSA)."""
     match key:
         case ec.EllipticCurvePrivateKey() | ec.EllipticCurvePublicKey() if isinstance(key.curve, ec.SECP256R1):
@@ -65,9 +65,9 @@ def algorithm_of(key: object, wanted: str | None = None) -> str:
     return wanted or fits[0]
 
 
-def public_jwk(key: PublicKey, algorithm: str | None = None, kid: str | None = None) -> dict[str, str]:
+def build_jwk(key: PublicKey, algorithm: str | None = None, kid: str | None = None) -> dict[str, str]:
     """Return the key as the key set shows it; its kid is by default its RFC 7638 thumbprint."""
-    alg = algorithm_of(key, algorithm)
+    alg = choose_algorithm(key, algorithm)
     match key:
         case ec.EllipticCurvePublicKey():
             jwk: Mapping[str, Any] = ECAlgorithm.to_jwk(key, as_dict=True)
@@ -77,10 +77,10 @@ def public_jwk(key: PublicKey, algorithm: str | None = None, kid: str | None = N
             jwk = OKPAlgorithm.to_jwk(key, as_dict=True)
     members = {name: str(jwk[name]) for name in _THUMBPRINT_MEMBERS[jwk["kty"]]}
     canonical = json.dumps(members, sort_keys=True, separators=(",", ":")).encode()
-    return {**members, "kid": kid or _base64url(hashlib.sha256(canonical).digest()), "use": "sig", "alg": alg}
+    return {**members, "kid": kid or _encode_base64url(hashlib.sha256(canonical).digest()), "use": "sig", "alg": alg}
 
 
-def key_set(keys: Sequence[dict[str, str]]) -> str:
+def format_key_set(keys: Sequence[dict[str, str]]) -> str:
     """Return the JWKS text, with each key once."""
     distinct = {json.dumps(key, sort_keys=True): key for key in keys}.values()
     kids = [key["kid"] for key in distinct]
@@ -92,14 +92,14 @@ def key_set(keys: Sequence[dict[str, str]]) -> str:
 
 def sign(key: PrivateKey, claims: Mapping[str, Any], algorithm: str | None = None, kid: str | None = None) -> str:
     """Return a JWT with these claims."""
-    jwk = public_jwk(key.public_key(), algorithm, kid)
+    jwk = build_jwk(key.public_key(), algorithm, kid)
     return jwt.encode(dict(claims), key, algorithm=jwk["alg"], headers={"kid": jwk["kid"]})
 
 
-def certificate_binding(certificate: x509.Certificate) -> dict[str, str]:
+def build_binding(certificate: x509.Certificate) -> dict[str, str]:
     """Return the `cnf` claim that binds a token to one client certificate (RFC 8705)."""
-    return {"x5t#S256": _base64url(certificate.fingerprint(hashes.SHA256()))}
+    return {"x5t#S256": _encode_base64url(certificate.fingerprint(hashes.SHA256()))}
 
 
-def _base64url(raw: bytes) -> str:
+def _encode_base64url(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 
 import jwt
 
-from certs.signing_keys import Keys, SigningKey, made, set_of
+from certs.signing_keys import Keys, SigningKey, build_key_set, make_key
 from certs.token_issuer import sign
 
 _SETTLE_SECONDS_MAX = 300
@@ -56,7 +56,7 @@ class Issuer:
         """Time for which a key is published before it signs."""
         return min(_SETTLE_SECONDS_MAX, self.key_seconds // _SETTLE_SHARE)
 
-    def mistake(self) -> str:
+    def find_mistake(self) -> str:
         """Return why no rotation is possible with these lifetimes, "" if one is."""
         if self.key_seconds < self.token_seconds:
             return (
@@ -64,7 +64,7 @@ class Issuer:
             )
         return ""
 
-    def claims(self, now: int) -> dict[str, Any]:
+    def build_claims(self, now: int) -> dict[str, Any]:
         named = {"client_id": self.client_id} if self.client_id is not None else {}
         lives = {"iat": now, "exp": now + self.token_seconds, "jti": str(uuid.uuid4())}
         return {"iss": self.issuer, "aud": self.audience, "sub": self.subject, **named, **lives}
@@ -102,20 +102,20 @@ class _Current:
 Step: TypeAlias = TokenStep | None
 
 
-def next_step(state: TokenState, issuer: Issuer, now: int) -> Step:
+def find_next_step(state: TokenState, issuer: Issuer, now: int) -> Step:
     """Return the most urgent step that is due, None if there is none."""
-    current = _in_use(state)
+    current = _find_current(state)
     return (
-        _adopted(state, current, now)
-        or _made(state, issuer, now)
-        or _published(state)
-        or _marked(state, now)
-        or _signed(state, current, issuer, now)
-        or _dropped(state, current, now)
+        _adopt(state, current, now)
+        or _make(state, issuer, now)
+        or _publish(state)
+        or _mark(state, now)
+        or _sign(state, current, issuer, now)
+        or _drop(state, current, now)
     )
 
 
-def _adopted(state: TokenState, current: _Current | None, now: int) -> Step:
+def _adopt(state: TokenState, current: _Current | None, now: int) -> Step:
     if current is None or current.kid in {key.kid for key in state.keys} or current.claims["exp"] <= now:
         return None
     jwk = next(jwk for jwk in state.published if jwk.get("kid") == current.kid)
@@ -123,35 +123,37 @@ def _adopted(state: TokenState, current: _Current | None, now: int) -> Step:
     return TokenStep(f"adopted key {current.kid}: it has signed the token in use", (adopted, *state.keys))
 
 
-def _made(state: TokenState, issuer: Issuer, now: int) -> Step:
+def _make(state: TokenState, issuer: Issuer, now: int) -> Step:
     newest = state.keys[-1] if state.keys and state.keys[-1].key is not None else None
     is_new = newest is not None and -_MADE_AHEAD_SECONDS_MAX <= now - newest.made_at < issuer.key_seconds
     if is_new and newest is not None and newest.issuer == issuer.issuer:
         return None
-    key = made(now, issuer.issuer)
+    key = make_key(now, issuer.issuer)
     return TokenStep(f"made key {key.kid}", (*state.keys, key))
 
 
-def _published(state: TokenState) -> Step:
-    if sorted(map(_row, state.published)) == sorted(_row(key.jwk) for key in state.keys):
+def _publish(state: TokenState) -> Step:
+    if sorted(map(_format_row, state.published)) == sorted(_format_row(key.jwk) for key in state.keys):
         return None
     # A late reader has the former set: a key that was missing from it, and has not signed yet, settles again.
     keys = tuple(
         key if key.is_signing or key.jwk in state.published else replace(key, published_at=None) for key in state.keys
     )
-    return TokenStep(f"published {len(keys)} key(s)", keys if keys != state.keys else None, set_of(keys))
+    return TokenStep(f"published {len(keys)} key(s)", keys if keys != state.keys else None, build_key_set(keys))
 
 
-def _marked(state: TokenState, now: int) -> Step:
+def _mark(state: TokenState, now: int) -> Step:
     """Mark keys as published: no publication is due, so the key set holds all keys."""
     for key in state.keys:
         if key.published_at is None:
-            return TokenStep(f"key {key.kid} is published", _changed(state.keys, key, replace(key, published_at=now)))
+            return TokenStep(
+                f"key {key.kid} is published", _replace_key(state.keys, key, replace(key, published_at=now))
+            )
     return None
 
 
-def _signed(state: TokenState, current: _Current | None, issuer: Issuer, now: int) -> Step:
-    due = _due(current, issuer, now)
+def _sign(state: TokenState, current: _Current | None, issuer: Issuer, now: int) -> Step:
+    due = _find_due_reason(current, issuer, now)
     able = [key for key in state.keys if key.key is not None and key.issuer == issuer.issuer]
     settled = [key for key in able if key.is_signing or now - (key.published_at or now) >= issuer.settle_seconds]
     # Without a valid token in use there is nothing to lose: a first key need not have settled.
@@ -159,7 +161,7 @@ def _signed(state: TokenState, current: _Current | None, issuer: Issuer, now: in
     if due is None or not signers:
         return None
     signer = signers[-1]
-    claims = issuer.claims(now)
+    claims = issuer.build_claims(now)
     at = state.keys.index(signer)
     signing = replace(signer, tokens_end=max(signer.tokens_end or 0, claims["exp"]))
     keys = (*(replace(older, key=None) for older in state.keys[:at]), signing, *state.keys[at + 1 :])
@@ -170,12 +172,14 @@ def _signed(state: TokenState, current: _Current | None, issuer: Issuer, now: in
     )
 
 
-def _dropped(state: TokenState, current: _Current | None, now: int) -> Step:
+def _drop(state: TokenState, current: _Current | None, now: int) -> Step:
     last = max((at for at, key in enumerate(state.keys) if key.is_signing), default=0)
     for key in state.keys[:last]:
         is_over = key.tokens_end is None or key.tokens_end + _SLACK_SECONDS <= now
         if is_over and (current is None or current.kid != key.kid):
-            return TokenStep(f"dropped key {key.kid}: all that it signed has expired", _changed(state.keys, key, None))
+            return TokenStep(
+                f"dropped key {key.kid}: all that it signed has expired", _replace_key(state.keys, key, None)
+            )
     return None
 
 
@@ -189,11 +193,11 @@ class _Due(StrEnum):
     OTHER_LIFETIME = "the token lifetime has changed"
 
 
-def _due(current: _Current | None, issuer: Issuer, now: int) -> _Due | None:
+def _find_due_reason(current: _Current | None, issuer: Issuer, now: int) -> _Due | None:
     """Return why a new token is due, None if none is."""
     if current is None:
         return _Due.ABSENT
-    claims, wanted = current.claims, issuer.claims(now)
+    claims, wanted = current.claims, issuer.build_claims(now)
     if claims["exp"] <= now:
         return _Due.EXPIRED
     if any(claims.get(name) != wanted.get(name) for name in ("iss", "aud", "sub", "client_id")):
@@ -205,7 +209,7 @@ def _due(current: _Current | None, issuer: Issuer, now: int) -> _Due | None:
     return None
 
 
-def _in_use(state: TokenState) -> _Current | None:
+def _find_current(state: TokenState) -> _Current | None:
     """Return the claims of the token in use, if a stored or published key has signed it."""
     if state.token is None:
         return None
@@ -221,10 +225,10 @@ def _in_use(state: TokenState) -> _Current | None:
     return _Current(kid, {**claims, **moments}) if isinstance(claims.get("iss"), str) else None
 
 
-def _row(jwk: Mapping[str, Any]) -> str:
+def _format_row(jwk: Mapping[str, Any]) -> str:
     return json.dumps(jwk, sort_keys=True)
 
 
-def _changed(keys: Keys, former: SigningKey, now: SigningKey | None) -> Keys:
+def _replace_key(keys: Keys, former: SigningKey, now: SigningKey | None) -> Keys:
     replaced = (now if key is former else key for key in keys)
     return tuple(key for key in replaced if key is not None)

@@ -16,7 +16,7 @@ class SecretFile:
     text: str
     secrets: tuple[str, ...]
 
-    def shown_in(self, output: str) -> set[str]:
+    def find_shown(self, output: str) -> set[str]:
         """Return the parts of secrets that the output contains."""
         runs = (
             secret[start : start + _RUN_LENGTH]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.processes import running_cpu_seconds
+from tests.cluster.processes import sum_cpu_seconds
 from tests.harness.fork_server import ForkedProcess
 
 
@@ -34,7 +34,7 @@ class Tier:
         )
 
 
-_SLOWEST = 50
+_SLOWEST_TESTS_MAX = 50
 _CPU = "cpu_seconds"
 
 
@@ -63,19 +63,19 @@ class Tiers:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail a run with --all-tiers that skipped a test or ran none of a tier."""
-        if self.config.getoption("--all-tiers") and session.exitstatus == pytest.ExitCode.OK and self.incomplete():
+        if self.config.getoption("--all-tiers") and session.exitstatus == pytest.ExitCode.OK and self.list_incomplete():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.config.getoption("--all-tiers"):
             terminalreporter.section(f"tiers, {time.monotonic() - self.started:.0f} s in all")
-            for line in [*map(str, self.tiers), *self.incomplete()]:
+            for line in [*map(str, self.tiers), *self.list_incomplete()]:
                 terminalreporter.write_line(line)
         xml = self.config.getoption("xmlpath")
         if xml:
-            Path(xml).with_suffix(".txt").write_text("\n".join([*map(str, self.tiers), *self.slowest()]) + "\n")
+            Path(xml).with_suffix(".txt").write_text("\n".join([*map(str, self.tiers), *self.list_slowest()]) + "\n")
 
-    def incomplete(self) -> list[str]:
+    def list_incomplete(self) -> list[str]:
         """Return an error line for each incomplete tier."""
         return [
             f"error: {tier.name}: {tier.skipped} tests skipped, {tier.tests} run"
@@ -83,9 +83,9 @@ class Tiers:
             if tier.skipped or not tier.tests
         ]
 
-    def slowest(self) -> list[str]:
+    def list_slowest(self) -> list[str]:
         ordered = sorted(self.durations.items(), key=lambda item: -item[1])
-        return [f"{seconds:7.1f} s {nodeid}" for nodeid, seconds in ordered[:_SLOWEST]]
+        return [f"{seconds:7.1f} s {nodeid}" for nodeid, seconds in ordered[:_SLOWEST_TESTS_MAX]]
 
 
 class Cpu:
@@ -110,4 +110,4 @@ class Cpu:
 
 
 def _cpu_seconds() -> float:
-    return sum(times()[:4]) + ForkedProcess.cpu_seconds + running_cpu_seconds()
+    return sum(times()[:4]) + ForkedProcess.cpu_seconds + sum_cpu_seconds()

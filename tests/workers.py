@@ -75,9 +75,9 @@ class ModuleScheduling(LoadScopeScheduling):
         return group_of(nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        candidates = _suitable(node, self.workqueue)
+        candidates = _select_groups(node, self.workqueue)
         is_busy = any(not all(tests.values()) for tests in self.assigned_work[node].values())
-        chosen = candidates[-1] if is_busy and self._has_long(node) else _first(candidates)
+        chosen = candidates[-1] if is_busy and self._has_long(node) else _choose_first(candidates)
         self.workqueue.move_to_end(chosen, last=False)
         super()._assign_work_unit(node)
 
@@ -86,12 +86,12 @@ class ModuleScheduling(LoadScopeScheduling):
         return any(group in LONGEST_FIRST and not all(tests.values()) for group, tests in work)
 
 
-def _suitable(node: WorkerController, groups: Iterable[str]) -> list[str]:
+def _select_groups(node: WorkerController, groups: Iterable[str]) -> list[str]:
     """Return the groups of the worker's half, or all groups if none of its half is left."""
     everything = list(groups)
     takes_clusters = int(node.gateway.id.removeprefix("gw")) % 2 == 0
     return [group for group in everything if group.startswith(_CLUSTER) == takes_clusters] or everything
 
 
-def _first(groups: list[str]) -> str:
+def _choose_first(groups: list[str]) -> str:
     return min(groups, key=lambda group: LONGEST_FIRST.index(group) if group in LONGEST_FIRST else len(LONGEST_FIRST))

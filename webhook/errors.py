@@ -114,13 +114,13 @@ GATE_REASONS = ("forbidden", "admission", "invalid", "changed", "unauthorized", 
 class GateError(Exception):
     """The gate of a Pod could not be removed, or the Pod not be deleted; a retry may succeed.
 
-    `said` is the cause in the words of the API server, `reason` one of `GATE_REASONS`. Unless it is "unanswered", the
+    `answer` is the cause in the words of the API server, `reason` one of `GATE_REASONS`. Unless it is "unanswered", the
     API server refused this call, so the call has changed nothing.
     """
 
-    def __init__(self, pod: str, said: str, reason: str = "unanswered") -> None:
-        super().__init__(f"pod {pod}: {said}")
-        self.said = said
+    def __init__(self, pod: str, answer: str, reason: str = "unanswered") -> None:
+        super().__init__(f"pod {pod}: {answer}")
+        self.answer = answer
         self.reason = reason
 
     @property

@@ -20,7 +20,7 @@ from webhook.core.kubernetes.pod_size import LARGE_BYTES, has_many_parts, measur
 from webhook.core.quota import Acquire, Receipt
 from webhook.errors import NoPolicyError, StoreUnavailableError
 from webhook.ports import Caller, CounterStore, NamespaceLabels, Observer, PodQueue, PolicySource, Review
-from webhook.ports.traces import STORE, TimedCalls, TraceSampler, not_sampled, timed_calls
+from webhook.ports.traces import STORE, TimedCalls, TraceSampler, sample_none, timed_calls
 
 
 class UnknownNamespaceError(Exception):
@@ -41,7 +41,7 @@ _OwnerFinder = Callable[[Evaluation, Mapping[str, str]], None]
 
 _T = TypeVar("_T")
 _NO_LABELS: Mapping[str, str] = {}
-_IN_THREAD_BYTES = 512 << 10
+_INLINE_BYTES_MAX = 512 << 10
 """Size above which a body is decoded in a thread: others would wait too long for it."""
 
 
@@ -65,7 +65,7 @@ class Interceptor:
         namespaces: NamespaceLabels,
         observer: Observer,
         on_uncounted: Callable[[Acquire], None] = lambda _: None,
-        sample: TraceSampler = not_sampled,
+        sample: TraceSampler = sample_none,
         *,
         queue: PodQueue | None = None,
         is_releaser: Callable[[str], bool] = PODGATE_USERS.__contains__,
@@ -87,15 +87,15 @@ class Interceptor:
             Half.MUTATE: _Pipeline(
                 conclude,
                 ("exempt", exempt),
-                ("own", partial(self._own, ownership.find_owner)),
+                ("own", partial(self._find_owner, ownership.find_owner)),
                 *(() if queue is None else (("queue", partial(self._gate, queue)),)),
                 ("rewrite", self._rewrite),
             ),
             Half.VALIDATE: _Pipeline(
                 conclude,
                 ("exempt", exempt),
-                ("own", partial(self._own, ownership.find_owner)),
-                ("breaker", self._breaker),
+                ("own", partial(self._find_owner, ownership.find_owner)),
+                ("breaker", self._check_breaker),
                 ("check", partial(self._run, stages.check)),
                 *(() if queue is None else (("queue", partial(self._enqueue, queue)),)),
                 ("charge", self._charge),
@@ -105,7 +105,7 @@ class Interceptor:
         self._workload_stages = _Pipeline(
             workloads.conclude,
             ("exempt", workloads.exempt),
-            ("own", partial(self._own, workloads.find_owner)),
+            ("own", partial(self._find_owner, workloads.find_owner)),
             ("check", partial(self._run, workloads.check)),
         )
 
@@ -118,7 +118,7 @@ class Interceptor:
         """
         wall_ns, started_ns = time_ns(), perf_counter_ns()
         is_large = False
-        if len(body) > LARGE_BYTES and (len(body) > _IN_THREAD_BYTES or has_many_parts(body)):
+        if len(body) > LARGE_BYTES and (len(body) > _INLINE_BYTES_MAX or has_many_parts(body)):
             request, is_large = await self._decode_large(body)
         else:
             request = review.decode(body)
@@ -128,7 +128,7 @@ class Interceptor:
         if timed is not timed_calls.get():  # rare: it mostly stays None
             timed_calls.set(timed)
 
-        policy, hash_known = self._known_policy(half, request) or await self._refreshed_policy(request)
+        policy, hash_known = self._find_policy(half, request) or await self._refresh_policy(request)
         if policy is None:
             raise NoPolicyError("no good policy has been loaded yet")
         evaluation = Evaluation(half, request, policy, request.pod or NO_POD, hash_known, is_large)
@@ -150,71 +150,71 @@ class Interceptor:
         done = Review(
             decision, caller, wall_ns, took_ns, names, (*ends_ns, took_ns), trace=trace, calls=calls, request=request
         )
-        self._observer.reviewed(done)
+        self._observer.on_reviewed(done)
         return answer
 
     async def _decode_large(self, body: bytes) -> tuple[Request, bool]:
         """Decode a large body, and return whether its Pod is large, too. Other reviews may run meanwhile."""
-        if len(body) > _IN_THREAD_BYTES:
-            size = await self._in_thread(measure, body)
-            return await self._in_thread(review.decode, body, size.excess), size.is_large
+        if len(body) > _INLINE_BYTES_MAX:
+            size = await self._run_in_thread(measure, body)
+            return await self._run_in_thread(review.decode, body, size.excess), size.is_large
         size = measure(body)
         await asyncio.sleep(0)
         return review.decode(body, size.excess), size.is_large
 
-    def _known_policy(self, half: Half, request: Request) -> tuple[CompiledPolicy | None, bool] | None:
+    def _find_policy(self, half: Half, request: Request) -> tuple[CompiledPolicy | None, bool] | None:
         """Return the policy for a request, and whether the policy hash in the Pod's annotation is known.
 
         The mutating half writes the hash of its policy into a new Pod; the validating half uses the same policy, even
         if the policy in force has changed in between. A hash that the Pod's creator sent chooses no former policy.
         None: the hash may belong to a policy that is not read yet.
         """
-        current = self._policies.current()
+        current = self._policies.get_current()
         annotations = None if request.pod is None else request.pod.metadata.annotations
         carried = annotations.get(HASH_ANNOTATION) if annotations else None
         if carried is None or request.operation != "CREATE" or request.workload is not None:
             return current, True
         if current is not None and carried == current.hash:
             return current, True
-        former = self._policies.by_hash(carried)
+        former = self._policies.find_by_hash(carried)
         if former is None and half is Half.VALIDATE:
             return None
-        return self._trusted(request, former)
+        return self._choose_policy(request, former)
 
-    def _trusted(self, request: Request, chosen: CompiledPolicy | None) -> tuple[CompiledPolicy | None, bool]:
+    def _choose_policy(self, request: Request, chosen: CompiledPolicy | None) -> tuple[CompiledPolicy | None, bool]:
         """Return the policy that a Pod's hash has chosen, or the one in force if its creator sent the hash."""
-        current = self._policies.current()
+        current = self._policies.get_current()
         if chosen is None or current is None or request.pod is None or chosen.hash == current.hash:
             return chosen or current, chosen is not None
         if mutation.is_hash_written(request.pod.metadata):
             return chosen, True
         return current, False
 
-    async def _refreshed_policy(self, request: Request) -> tuple[CompiledPolicy | None, bool]:
+    async def _refresh_policy(self, request: Request) -> tuple[CompiledPolicy | None, bool]:
         """Return the policy after a refresh: another replica may have mutated the Pod under a newer policy."""
         await self._policies.refresh()
         annotations = {} if request.pod is None else request.pod.annotations
-        chosen = self._policies.by_hash(annotations.get(HASH_ANNOTATION, ""))
-        return self._trusted(request, chosen)
+        chosen = self._policies.find_by_hash(annotations.get(HASH_ANNOTATION, ""))
+        return self._choose_policy(request, chosen)
 
     # The stages, in order. Those without a method here are functions of the core.
 
-    def _own(self, find_owner: _OwnerFinder, evaluation: Evaluation) -> Awaitable[None] | None:
+    def _find_owner(self, find_owner: _OwnerFinder, evaluation: Evaluation) -> Awaitable[None] | None:
         """Find the service that the Pod belongs to, with the labels of its namespace if some service reads them."""
         namespace, labels = evaluation.request.namespace, _NO_LABELS
         if evaluation.compiled.matcher.by_namespace[namespace].read_labels:
-            known = self._namespaces.labels(namespace)
+            known = self._namespaces.find_labels(namespace)
             if known is not None:
                 labels = known
             elif ownership.needs_namespace_labels(evaluation):
-                return self._own_after_lookup(find_owner, evaluation)
+                return self._find_owner_after_lookup(find_owner, evaluation)
         find_owner(evaluation, labels)
         return None
 
-    async def _own_after_lookup(self, find_owner: _OwnerFinder, evaluation: Evaluation) -> None:
+    async def _find_owner_after_lookup(self, find_owner: _OwnerFinder, evaluation: Evaluation) -> None:
         """Look up a Namespace that is too new to be in the cache: "not cached" must never mean "does not match"."""
         namespace = evaluation.request.namespace
-        labels = await self._namespaces.lookup(namespace)
+        labels = await self._namespaces.look_up_labels(namespace)
         if labels is None:
             raise UnknownNamespaceError(f"the labels of Namespace {namespace!r} are not known")
         find_owner(evaluation, labels)
@@ -223,7 +223,7 @@ class Interceptor:
         """Gate a Pod that would be denied, if the Pods of its service wait instead; on overload, gate it unjudged."""
         if not queueing.may_be_gated(evaluation):
             return None
-        overload = queue.overload(evaluation.plan)
+        overload = queue.find_overload(evaluation.plan)
         if not overload:
             return self._gate_if_full(queue, evaluation)
         queueing.gate_on_overload(evaluation, overload)
@@ -231,40 +231,40 @@ class Interceptor:
 
     async def _gate_if_full(self, queue: PodQueue, evaluation: Evaluation) -> None:
         try:
-            asked = charging.acquire(evaluation, peek=True)
-            reason = await queue.reason_to_wait(asked, is_dry_run=evaluation.request.dry_run)
+            asked = charging.build_acquire(evaluation, peek=True)
+            reason = await queue.find_reason_to_wait(asked, is_dry_run=evaluation.request.dry_run)
         except StoreUnavailableError as error:
             return queueing.gate_without_store(evaluation, str(error))
-        return queueing.gate(evaluation, reason) if reason else None
+        return queueing.add_gate(evaluation, reason) if reason else None
 
     def _rewrite(self, evaluation: Evaluation) -> Awaitable[None] | None:
         plan = evaluation.plan
         breaker = plan.breaker
-        known = self._store.known_breaker(plan) if breaker is not None and breaker.degrades else None
+        known = self._store.find_known_breaker(plan) if breaker is not None and breaker.degrades else None
         return self._run(stages.rewrite, evaluation, known)
 
-    def _breaker(self, evaluation: Evaluation) -> None:
-        view = self._store.known_breaker(evaluation.plan)
+    def _check_breaker(self, evaluation: Evaluation) -> None:
+        view = self._store.find_known_breaker(evaluation.plan)
         if view is not None:
             stages.deny_if_open(evaluation, view, self._store.now_us())
 
     def _enqueue(self, queue: PodQueue, evaluation: Evaluation) -> Awaitable[None] | None:
         """Register a gated Pod: it is charged when it is released."""
-        return self._register(queue, evaluation) if queueing.waits(evaluation) else None
+        return self._register(queue, evaluation) if queueing.is_waiting(evaluation) else None
 
     async def _register(self, queue: PodQueue, evaluation: Evaluation) -> None:
-        asked = charging.acquire(evaluation)
+        asked = charging.build_acquire(evaluation)
         is_accepted = asked.peek or await queue.enqueue(asked)
         queueing.record_waiting(evaluation, asked, is_accepted=is_accepted)
 
     async def _charge(self, evaluation: Evaluation) -> None:
         if evaluation.is_large:
-            asked = await self._in_thread(charging.acquire, evaluation)
+            asked = await self._run_in_thread(charging.build_acquire, evaluation)
         else:
-            asked = charging.acquire(evaluation)
+            asked = charging.build_acquire(evaluation)
         evaluation.asked = asked
         timed = timed_calls.get()
-        acquire = self._store.acquire if timed is None else partial(self._timed_acquire, timed)
+        acquire = self._store.acquire if timed is None else partial(self._acquire_timed, timed)
         try:
             receipt = await acquire(asked)
         except StoreUnavailableError as error:
@@ -274,9 +274,9 @@ class Interceptor:
             return
         charging.record_receipt(evaluation, receipt)
         for transition in receipt.transitions:
-            self._observer.transitioned(transition)
+            self._observer.on_transition(transition)
 
-    async def _timed_acquire(self, timed: TimedCalls, asked: Acquire) -> Receipt:
+    async def _acquire_timed(self, timed: TimedCalls, asked: Acquire) -> Receipt:
         asked_ns = perf_counter_ns()
         try:
             receipt = await self._store.acquire(asked)
@@ -289,10 +289,10 @@ class Interceptor:
     def _run(self, work: Callable[..., None], evaluation: Evaluation, *arguments: object) -> Awaitable[None] | None:
         """Run a step of the core; return what to wait for if the Pod is large."""
         if evaluation.is_large:
-            return self._in_thread(work, evaluation, *arguments)
+            return self._run_in_thread(work, evaluation, *arguments)
         work(evaluation, *arguments)
         return None
 
-    def _in_thread(self, work: Callable[..., _T], *arguments: object) -> Awaitable[_T]:
+    def _run_in_thread(self, work: Callable[..., _T], *arguments: object) -> Awaitable[_T]:
         """Run a step for a large Pod beside the event loop, so that other reviews continue; one such Pod at a time."""
         return asyncio.get_running_loop().run_in_executor(self._large_pods, work, *arguments)

@@ -29,74 +29,74 @@ class Observers:
         """Add an observer."""
         self._observers.append(observer)
         if (
-            getattr(type(observer), "reviewed", None) is not PartialObserver.reviewed
+            getattr(type(observer), "on_reviewed", None) is not PartialObserver.on_reviewed
         ):  # the partial observer's method does nothing
-            self._of_reviews.append(observer.reviewed)
+            self._of_reviews.append(observer.on_reviewed)
 
-    def reviewed(self, review: Review) -> None:
+    def on_reviewed(self, review: Review) -> None:
         for of_reviews in self._of_reviews:
             of_reviews(review)
 
     def deliver(self) -> None:
         """Deliver the waiting reviews: this class has none."""
 
-    def after_reviews(self, call: Callable[_P, _T]) -> Callable[_P, _T]:
+    def wrap_after_reviews(self, call: Callable[_P, _T]) -> Callable[_P, _T]:
         """Return a function that delivers the waiting reviews, and then calls `call`."""
 
-        def called(*arguments: _P.args, **named: _P.kwargs) -> _T:
+        def deliver_and_call(*arguments: _P.args, **named: _P.kwargs) -> _T:
             self.deliver()
             return call(*arguments, **named)
 
-        return called
+        return deliver_and_call
 
-    def _in_turn(self) -> list[Observer]:
+    def _list_observers(self) -> list[Observer]:
         """Return the observers for the next event, after they have received the reviews before it."""
         self.deliver()
         return self._observers
 
-    def transitioned(self, transition: Transition) -> None:
-        for observer in self._in_turn():
-            observer.transitioned(transition)
+    def on_transition(self, transition: Transition) -> None:
+        for observer in self._list_observers():
+            observer.on_transition(transition)
 
-    def refused(self, reason: str, detail: str) -> None:
-        for observer in self._in_turn():
-            observer.refused(reason, detail)
+    def on_refused(self, reason: str, detail: str) -> None:
+        for observer in self._list_observers():
+            observer.on_refused(reason, detail)
 
-    def policy_loaded(self, loaded: LoadedPolicy) -> None:
-        for observer in self._in_turn():
-            observer.policy_loaded(loaded)
+    def on_policy_loaded(self, loaded: LoadedPolicy) -> None:
+        for observer in self._list_observers():
+            observer.on_policy_loaded(loaded)
 
-    def policy_failed(self, errors: Sequence[str]) -> None:
-        for observer in self._in_turn():
-            observer.policy_failed(errors)
+    def on_policy_failed(self, errors: Sequence[str]) -> None:
+        for observer in self._list_observers():
+            observer.on_policy_failed(errors)
 
-    def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
-        for observer in self._in_turn():
-            observer.policy_judged(user, errors, document)
+    def on_policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
+        for observer in self._list_observers():
+            observer.on_policy_judged(user, errors, document)
 
-    def overrides_loaded(self, live: Sequence[Override]) -> None:
-        for observer in self._in_turn():
-            observer.overrides_loaded(live)
+    def on_overrides_loaded(self, live: Sequence[Override]) -> None:
+        for observer in self._list_observers():
+            observer.on_overrides_loaded(live)
 
-    def overrides_failed(self, errors: Sequence[str]) -> None:
-        for observer in self._in_turn():
-            observer.overrides_failed(errors)
+    def on_overrides_failed(self, errors: Sequence[str]) -> None:
+        for observer in self._list_observers():
+            observer.on_overrides_failed(errors)
 
-    def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
-        for observer in self._in_turn():
-            observer.override_changed(service, former, now)
+    def on_override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
+        for observer in self._list_observers():
+            observer.on_override_changed(service, former, now)
 
-    def webhooks_outdated(self, outdated: Sequence[str]) -> None:
-        for observer in self._in_turn():
-            observer.webhooks_outdated(outdated)
+    def on_webhooks_outdated(self, outdated: Sequence[str]) -> None:
+        for observer in self._list_observers():
+            observer.on_webhooks_outdated(outdated)
 
-    def not_reviewed(self, service: str, pod: str) -> None:
-        for observer in self._in_turn():
-            observer.not_reviewed(service, pod)
+    def on_not_reviewed(self, service: str, pod: str) -> None:
+        for observer in self._list_observers():
+            observer.on_not_reviewed(service, pod)
 
-    def overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:
-        for observer in self._in_turn():
-            observer.overload_changed(former, now)
+    def on_overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:
+        for observer in self._list_observers():
+            observer.on_overload_changed(former, now)
 
 
 class TurnObservers(Observers):
@@ -107,14 +107,14 @@ class TurnObservers(Observers):
     client's wait.
 
     Reviews wait for two turns at most. Other events follow them, as they have occurred. Wrap every page that shows
-    observer state in `after_reviews`, so that a client sees its own review.
+    observer state in `wrap_after_reviews`, so that a client sees its own review.
     """
 
     def __init__(self, *observers: Observer) -> None:
         super().__init__(*observers)
         self._waiting: list[Review] = []
 
-    def reviewed(self, review: Review) -> None:
+    def on_reviewed(self, review: Review) -> None:
         waiting = self._waiting
         if not waiting:
             # Two turns on: responses of this turn are written in the next one.

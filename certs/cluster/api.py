@@ -20,7 +20,7 @@ _TIMEOUT_SECONDS = 10.0
 _CLOCKS_DIFFER_MAX = timedelta(minutes=5)
 _NOT_FOUND, _CONFLICT, _FORBIDDEN = 404, 409, 403
 _BY_NAME = "application/strategic-merge-patch+json"
-_SAID_MAX = 300
+_MESSAGE_CHARACTERS_MAX = 300
 _GRANT = (
     "grant this account the right: kubectl apply -k manifests/certificates, "
     "for a server with --store=memory kubectl apply -k manifests/certificates-in-memory"
@@ -92,9 +92,9 @@ class Api:
                 self._is_clock_right = _is_now(response.headers.get("Date"))
         # ConfigException: from an exec plugin. ValueError: an invalid token or response.
         except (aiohttp.ClientError, TimeoutError, OSError, ConfigException, ValueError) as error:
-            reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)[:_SAID_MAX]
+            reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)[:_MESSAGE_CHARACTERS_MAX]
             raise CertsError(f"{method} {path}: {reason}", "it will be retried") from None
-        return response.status, _checked(method, path, response.status, found)
+        return response.status, _check_response(method, path, response.status, found)
 
 
 def _is_now(date: str | None) -> bool:
@@ -106,14 +106,14 @@ def _is_now(date: str | None) -> bool:
     return sent is None or sent.tzinfo is None or abs(datetime.now(UTC) - sent) <= _CLOCKS_DIFFER_MAX
 
 
-def _checked(method: str, path: str, status: int, found: Any) -> Json:
+def _check_response(method: str, path: str, status: int, found: Any) -> Json:
     if not isinstance(found, dict):
         raise CertsError(f"{method} {path}: HTTP {status}: no object", "it will be retried")
     if 200 <= status < 300 or (method == "GET" and status == _NOT_FOUND):  # noqa: PLR2004  HTTP success
         return found
     if status == _CONFLICT:
         raise OvertakenError(f"{method} {path}: changed by another writer", "it will be retried")
-    message = str(found.get("message", ""))[:_SAID_MAX]
+    message = str(found.get("message", ""))[:_MESSAGE_CHARACTERS_MAX]
     grant = _GRANT_WEBHOOKS if path.startswith(WEBHOOKS) else _GRANT
     raise CertsError(
         f"{method} {path}: HTTP {status}: {message}", grant if status == _FORBIDDEN else "it will be retried"

@@ -12,14 +12,14 @@ from typing import TypeVar
 from cryptography import x509
 
 from certs import ca_generations
-from certs.authority import Authority, KeyPair, server_names
+from certs.authority import Authority, KeyPair, list_server_names
 from certs.ca_generations import Generations
 from certs.cluster import webhooks
 from certs.cluster.api import Api
-from certs.cluster.loop import TaskResult, message_of
+from certs.cluster.loop import TaskResult, format_error
 from certs.cluster.rotation_step import RotationStepper
 from certs.cluster.secrets import NAMESPACE, TLS, SecretStore, StoredSecret
-from certs.cluster.trust_domain import NamedSecret, TrustDomain, certificates
+from certs.cluster.trust_domain import NamedSecret, TrustDomain, parse_certificates
 from certs.cluster.webhooks import CONFIGURATIONS, WebhookConfiguration
 from certs.errors import CertsError
 from certs.lifetimes import Lifetimes
@@ -42,10 +42,10 @@ class CertificatePlan:
     client: Lifetimes
     client_name: str = "kube-apiserver"
 
-    def remarks(self) -> tuple[str, ...]:
+    def list_remarks(self) -> tuple[str, ...]:
         """Return warnings about unusual lifetimes."""
         domains = {"serving": self.serving, "client": self.client}
-        return tuple(f"{name}: {text}" for name, lives in domains.items() for text in lives.remarks())
+        return tuple(f"{name}: {text}" for name, lives in domains.items() for text in lives.list_remarks())
 
 
 class CaController:
@@ -58,31 +58,33 @@ class CaController:
     async def reconcile(self, api: Api, now: datetime) -> TaskResult:
         errors: list[str] = []
         try:
-            domains = await self._domains(api, errors)
+            domains = await self._find_domains(api, errors)
         except CertsError as error:
-            return TaskResult(errors=(*errors, message_of(error)))
-        return await self._stepper.take_one(domains, errors, now)
+            return TaskResult(errors=(*errors, format_error(error)))
+        return await self._stepper.take_step(domains, errors, now)
 
-    async def _domains(self, api: Api, errors: list[str]) -> list[TrustDomain]:
+    async def _find_domains(self, api: Api, errors: list[str]) -> list[TrustDomain]:
         """Return the client domain, then the serving one, whose first leaf is stored beside the client CAs."""
         store = SecretStore(api)
-        configurations = {place: await _or_why(webhooks.find(api, place)) for place in CONFIGURATIONS}
-        tls = await _or_why(_find(store, SERVING))
-        caller = await _unless_foreign(_find(store, CLIENT), errors)
+        configurations = {place: await _find_or_error(webhooks.find(api, place)) for place in CONFIGURATIONS}
+        tls = await _find_or_error(_find(store, SERVING))
+        caller = await _find_unless_foreign(_find(store, CLIENT), errors)
         domains = [
-            await _unless_foreign(self._client_domain(api, caller, tls, errors), errors),
+            await _find_unless_foreign(self._build_client_domain(api, caller, tls, errors), errors),
         ]
         if isinstance(tls, CertsError):
-            errors.append(message_of(tls))
+            errors.append(format_error(tls))
         else:
-            domains.append(await _unless_foreign(self._serving_domain(api, tls, configurations, errors), errors))
+            domains.append(
+                await _find_unless_foreign(self._build_serving_domain(api, tls, configurations, errors), errors)
+            )
         return [domain for domain in domains if domain is not None]
 
-    async def _client_domain(
+    async def _build_client_domain(
         self, api: Api, caller: NamedSecret | None, tls: NamedSecret | CertsError, errors: list[str]
     ) -> TrustDomain:
         ca, plan = await _find(SecretStore(api), CLIENT_CA), self._plan
-        generations = ca.generations()
+        generations = ca.read_generations()
 
         def issue(authority: Authority, now: datetime) -> KeyPair:
             return authority.issue_client(plan.client_name, lifetime=plan.client.leaf, now=now)
@@ -96,11 +98,11 @@ class CaController:
             issue=issue,
             trusted_in=tls if isinstance(tls, NamedSecret) else NamedSecret(SERVING, StoredSecret()),
             trusted_key=CLIENT_BUNDLE,
-            others=_others(tls, caller, generations, errors) if isinstance(tls, NamedSecret) else frozenset(),
+            others=_choose_others(tls, caller, generations, errors) if isinstance(tls, NamedSecret) else frozenset(),
             unknown={SERVING: tls} if isinstance(tls, CertsError) else {},
         )
 
-    async def _serving_domain(
+    async def _build_serving_domain(
         self,
         api: Api,
         tls: NamedSecret,
@@ -110,8 +112,8 @@ class CaController:
         store, plan = SecretStore(api), self._plan
         ca = await _find(store, SERVING_CA)
         # Only a new Secret needs the client CAs: an error in them must not stop the serving domain.
-        clients = None if tls.secret.exists else await _unless_foreign(_generations(store, CLIENT_CA), [])
-        names = _names(configurations, tls, errors)
+        clients = None if tls.secret.exists else await _find_unless_foreign(_read_generations(store, CLIENT_CA), [])
+        names = _list_names(configurations, tls, errors)
 
         def issue(authority: Authority, now: datetime) -> KeyPair:
             return authority.issue_server(_SERVICE, tuple(names), plan.serving.leaf, now)
@@ -119,14 +121,14 @@ class CaController:
         return TrustDomain(
             api=api,
             ca=ca,
-            generations=ca.generations(),
+            generations=ca.read_generations(),
             lifetimes=plan.serving,
             leaf=tls,
             issue=issue,
             trusted_in=tls,
             trusted_key=SERVING_BUNDLE,
             leaf_kind=TLS,
-            beside_leaf={CLIENT_BUNDLE: ca_generations.bundle(clients or ())},
+            beside_leaf={CLIENT_BUNDLE: ca_generations.encode_bundle(clients or ())},
             names=frozenset(names),
             configurations={
                 place: found for place, found in configurations.items() if isinstance(found, WebhookConfiguration)
@@ -135,7 +137,7 @@ class CaController:
         )
 
 
-async def _or_why(found: Awaitable[_Found]) -> _Found | CertsError:
+async def _find_or_error(found: Awaitable[_Found]) -> _Found | CertsError:
     """Return the object or the error: renewal continues meanwhile, only no new CA starts to sign."""
     try:
         return await found
@@ -147,25 +149,25 @@ async def _find(store: SecretStore, name: str) -> NamedSecret:
     return NamedSecret(name, await store.find(name))
 
 
-async def _generations(store: SecretStore, name: str) -> Generations:
-    return (await _find(store, name)).generations()
+async def _read_generations(store: SecretStore, name: str) -> Generations:
+    return (await _find(store, name)).read_generations()
 
 
-async def _unless_foreign(found: Awaitable[_Found], errors: list[str]) -> _Found | None:
+async def _find_unless_foreign(found: Awaitable[_Found], errors: list[str]) -> _Found | None:
     """Return the object; None, with the error noted, if it lacks Podgate's label or cannot be read."""
     try:
         return await found
     except CertsError as error:
-        errors.append(message_of(error))
+        errors.append(format_error(error))
         return None
 
 
-def _others(tls: NamedSecret, caller: NamedSecret | None, generations: Generations, errors: list[str]) -> Bundle:
+def _choose_others(tls: NamedSecret, caller: NamedSecret | None, generations: Generations, errors: list[str]) -> Bundle:
     """Return the further client CAs in the bundle; if they cannot be determined, the present CAs stay."""
     ours = {generation.certificate for generation in generations}
-    secret, there = f"Secret {NAMESPACE}/{tls.name}", certificates(tls.secret.data.get(CLIENT_BUNDLE, b""))
+    secret, there = f"Secret {NAMESPACE}/{tls.name}", parse_certificates(tls.secret.data.get(CLIENT_BUNDLE, b""))
     text = tls.secret.data.get(OTHERS, b"")
-    found = certificates(text)
+    found = parse_certificates(text)
     if text.strip() and not found:
         errors.append(f"{secret}: {OTHERS}: holds no certificates in PEM: write one after the other, or delete the key")
         found = there
@@ -177,12 +179,12 @@ def _others(tls: NamedSecret, caller: NamedSecret | None, generations: Generatio
     return found - ours
 
 
-def _names(
+def _list_names(
     configurations: Mapping[str, WebhookConfiguration | CertsError | None], tls: NamedSecret, errors: list[str]
 ) -> dict[x509.GeneralName, None]:
     """Return the names of the Service, and further hosts in the webhook configurations; each once, in order."""
-    names = dict.fromkeys(server_names(_SERVICE))
-    current = dict.fromkeys(tls.names())  # a configuration that cannot be read may still use one of them
+    names = dict.fromkeys(list_server_names(_SERVICE))
+    current = dict.fromkeys(tls.read_names())  # a configuration that cannot be read may still use one of them
     for found in configurations.values():
         if isinstance(found, CertsError):
             names.update(current)
@@ -191,5 +193,5 @@ def _names(
                 names.update(dict.fromkeys(found.names))
             except CertsError as error:
                 names.update(current)
-                errors.append(message_of(error))
+                errors.append(format_error(error))
     return names

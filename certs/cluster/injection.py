@@ -4,7 +4,7 @@ from datetime import datetime
 
 from certs.cluster import webhooks
 from certs.cluster.api import Api, OvertakenError
-from certs.cluster.loop import MENDED, OTHER, Action, TaskResult, message_of
+from certs.cluster.loop import MENDED, OTHER, Action, TaskResult, format_error
 from certs.cluster.secrets import NAMESPACE
 from certs.cluster.webhooks import CONFIGURATIONS
 from certs.errors import CertsError
@@ -33,7 +33,7 @@ class CaInjection:
             except OvertakenError:
                 return TaskResult(None, tuple(errors), is_overtaken=True)
             except CertsError as error:
-                errors.append(message_of(error))
+                errors.append(format_error(error))
             else:
                 kind = MENDED if place in self._right else OTHER
                 text = f"annotated: cert-manager injects the CA bundle of {CERTIFICATE}"

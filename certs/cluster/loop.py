@@ -53,7 +53,7 @@ class Task(Protocol):
         ...
 
 
-def message_of(error: CertsError) -> str:
+def format_error(error: CertsError) -> str:
     return f"{error}: {error.remedy}" if error.remedy else str(error)
 
 
@@ -110,7 +110,7 @@ async def reconcile(api: Api, tasks: Sequence[Task], reports: TaskReports) -> tu
     errors: list[str] = []
     for task in tasks:
         for _ in range(_STEPS_MAX):
-            result = await _reconcile(task, api)
+            result = await _take_step(task, api)
             reports.on_ends(result.ends)
             if result.action is not None:
                 reports.on_action(result.action)
@@ -120,7 +120,7 @@ async def reconcile(api: Api, tasks: Sequence[Task], reports: TaskReports) -> tu
     return tuple(dict.fromkeys(errors))
 
 
-async def _reconcile(task: Task, api: Api) -> TaskResult:
+async def _take_step(task: Task, api: Api) -> TaskResult:
     """Take one step of a task. A defect in it does not stop the other tasks."""
     try:
         return await task.reconcile(api, datetime.now(UTC).replace(microsecond=0))

@@ -5,10 +5,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from certs.cluster.api import OvertakenError
-from certs.cluster.loop import MENDED, Action, TaskResult, message_of
+from certs.cluster.loop import MENDED, Action, TaskResult, format_error
 from certs.cluster.trust_domain import TrustDomain
 from certs.errors import CertsError
-from certs.rotation import Bundle, Publish, RotationState, Step, due
+from certs.rotation import Bundle, Publish, RotationState, Step, find_due_steps
 
 
 class RotationStepper:
@@ -18,34 +18,34 @@ class RotationStepper:
         self._right: dict[tuple[str, str], Bundle] = {}
         """The bundle in each place when last correct: if it is wanted and missing, another writer changed it."""
 
-    async def take_one(self, domains: Sequence[TrustDomain], errors: list[str], now: datetime) -> TaskResult:
+    async def take_step(self, domains: Sequence[TrustDomain], errors: list[str], now: datetime) -> TaskResult:
         """Take the first step that is due and possible; `errors` is extended by the reasons why others are not."""
-        states = [(domain, domain.state()) for domain in domains]
-        ends = {name: at for domain in domains for name, at in domain.ends()}
+        states = [(domain, domain.build_state()) for domain in domains]
+        ends = {name: at for domain in domains for name, at in domain.list_ends()}
         for domain, state in states:
             self._note(domain, state)
-            for step in due(state, domain.lifetimes, now):
+            for step in find_due_steps(state, domain.lifetimes, now):
                 try:
                     action = await domain.take(step, now)
                 except OvertakenError:
                     return TaskResult(None, tuple(errors), ends, is_overtaken=True)
                 except CertsError as error:
-                    errors.append(message_of(error))
+                    errors.append(format_error(error))
                 else:
-                    return TaskResult(self._judged(domain, state, step, action), tuple(errors), ends)
+                    return TaskResult(self._mark_mended(domain, state, step, action), tuple(errors), ends)
         return TaskResult(None, tuple(errors), ends)
 
     def _note(self, domain: TrustDomain, state: RotationState) -> None:
-        wanted = _wanted(state)
+        wanted = _build_wanted_bundle(state)
         for place, trusts in state.places.items():
             if all(trust == wanted for trust in trusts):
                 self._right[domain.ca.name, place] = wanted
 
-    def _judged(self, domain: TrustDomain, state: RotationState, step: Step, action: Action) -> Action:
-        if isinstance(step, Publish) and self._right.get((domain.ca.name, step.place)) == _wanted(state):
+    def _mark_mended(self, domain: TrustDomain, state: RotationState, step: Step, action: Action) -> Action:
+        if isinstance(step, Publish) and self._right.get((domain.ca.name, step.place)) == _build_wanted_bundle(state):
             return replace(action, kind=MENDED, text=f"{action.text} again: it had been changed")
         return action
 
 
-def _wanted(state: RotationState) -> Bundle:
+def _build_wanted_bundle(state: RotationState) -> Bundle:
     return frozenset(generation.certificate for generation in state.generations)

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from certs import ca_generations
-from certs.authority import Authority, KeyPair, server_names
+from certs.authority import Authority, KeyPair, list_server_names
 from certs.cluster.api import Api
-from certs.cluster.loop import TaskResult, message_of
+from certs.cluster.loop import TaskResult, format_error
 from certs.cluster.rotation_step import RotationStepper
 from certs.cluster.secrets import NAMESPACE, TLS, SecretStore
 from certs.cluster.trust_domain import NamedSecret, TrustDomain
@@ -45,34 +45,34 @@ class SchedulerCaController:
             serving = TrustDomain(
                 api=api,
                 ca=extender_ca,
-                generations=extender_ca.generations(),
+                generations=extender_ca.read_generations(),
                 lifetimes=self._plan.serving,
                 leaf=extender,
                 issue=self._issue_server,
                 trusted_in=scheduler,
                 trusted_key=SERVING_BUNDLE,
                 leaf_kind=TLS,
-                beside_leaf={CLIENT_BUNDLE: ca_generations.bundle(scheduler_ca.generations())},
-                names=frozenset(server_names(HOST)),
+                beside_leaf={CLIENT_BUNDLE: ca_generations.encode_bundle(scheduler_ca.read_generations())},
+                names=frozenset(list_server_names(HOST)),
             )
             client = TrustDomain(
                 api=api,
                 ca=scheduler_ca,
-                generations=scheduler_ca.generations(),
+                generations=scheduler_ca.read_generations(),
                 lifetimes=self._plan.client,
                 leaf=scheduler,
                 issue=self._issue_client,
                 trusted_in=extender,
                 trusted_key=CLIENT_BUNDLE,
                 leaf_kind=TLS,
-                beside_leaf={SERVING_BUNDLE: ca_generations.bundle(extender_ca.generations())},
+                beside_leaf={SERVING_BUNDLE: ca_generations.encode_bundle(extender_ca.read_generations())},
             )
         except CertsError as error:
-            return TaskResult(errors=(message_of(error),))
-        return await self._stepper.take_one((serving, client), [], now)
+            return TaskResult(errors=(format_error(error),))
+        return await self._stepper.take_step((serving, client), [], now)
 
     def _issue_server(self, authority: Authority, now: datetime) -> KeyPair:
-        return authority.issue_server(HOST, tuple(server_names(HOST)), self._plan.serving.leaf, now)
+        return authority.issue_server(HOST, tuple(list_server_names(HOST)), self._plan.serving.leaf, now)
 
     def _issue_client(self, authority: Authority, now: datetime) -> KeyPair:
         return authority.issue_client(CLIENT_NAME, lifetime=self._plan.client.leaf, now=now)

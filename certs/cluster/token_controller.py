@@ -5,10 +5,10 @@ from datetime import datetime
 from certs import signing_keys
 from certs.cluster.api import Api, Json, OvertakenError
 from certs.cluster.ca_controller import CLIENT
-from certs.cluster.loop import OTHER, Action, TaskResult, message_of
+from certs.cluster.loop import OTHER, Action, TaskResult, format_error
 from certs.cluster.secrets import LABELS, MANAGED_BY, NAMESPACE, OURS, SecretStore, StoredSecret
 from certs.errors import CertsError
-from certs.token_rotation import Issuer, TokenState, next_step
+from certs.token_rotation import Issuer, TokenState, find_next_step
 
 KEYS, KEY_SET = "podgate-token-keys", "podgate-jwks"
 KEYS_KEY, KEY_SET_KEY, TOKEN = "keys.json", "jwks.json", "token"
@@ -24,14 +24,14 @@ class TokenController:
     async def reconcile(self, api: Api, now: datetime) -> TaskResult:
         store = SecretStore(api)
         try:
-            key_set = await _key_set(api)
+            key_set = await _find_key_set(api)
             keys, caller = await store.find(KEYS), await store.find(CLIENT)
-            state = _state(keys, key_set, caller)
-            step = next_step(state, self._issuer, int(now.timestamp()))
+            state = _build_state(keys, key_set, caller)
+            step = find_next_step(state, self._issuer, int(now.timestamp()))
             if step is None:
                 return TaskResult()
             if step.keys is not None:
-                await store.put(KEYS, keys, {KEYS_KEY: signing_keys.written(step.keys)})
+                await store.put(KEYS, keys, {KEYS_KEY: signing_keys.encode(step.keys)})
             if step.key_set is not None:
                 await _publish(api, key_set, step.key_set)
             if step.token is not None:
@@ -39,22 +39,22 @@ class TokenController:
         except OvertakenError:
             return TaskResult(is_overtaken=True)
         except CertsError as error:
-            return TaskResult(errors=(message_of(error),))
+            return TaskResult(errors=(format_error(error),))
         return TaskResult(Action(OTHER, CLIENT if step.token is not None else KEYS, step.text))
 
 
-def _state(keys: StoredSecret, key_set: Json | None, caller: StoredSecret) -> TokenState:
+def _build_state(keys: StoredSecret, key_set: Json | None, caller: StoredSecret) -> TokenState:
     stored = keys.data.get(KEYS_KEY)
     text = ((key_set or {}).get("data") or {}).get(KEY_SET_KEY)
     token = caller.data.get(TOKEN)
     return TokenState(
-        signing_keys.read(stored, f"Secret {NAMESPACE}/{KEYS}: {KEYS_KEY}") if stored is not None else (),
-        signing_keys.published(text.encode() if text is not None else None),
+        signing_keys.decode(stored, f"Secret {NAMESPACE}/{KEYS}: {KEYS_KEY}") if stored is not None else (),
+        signing_keys.parse_key_set(text.encode() if text is not None else None),
         token.decode(errors="replace").strip() if token is not None else None,
     )
 
 
-async def _key_set(api: Api) -> Json | None:
+async def _find_key_set(api: Api) -> Json | None:
     """Return the ConfigMap, None if there is none; CertsError if it lacks Podgate's label."""
     found = await api.get(f"{_CONFIG_MAPS}/{KEY_SET}")
     if found is not None and (found["metadata"].get("labels") or {}).get(MANAGED_BY) != OURS:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from cryptography import x509
 
-from certs.authority import san, server_names
+from certs.authority import list_server_names, parse_san
 from certs.cluster.api import WEBHOOKS, Api, Json
 from certs.errors import CertsError
 
@@ -30,7 +30,7 @@ class WebhookConfiguration:
     @property
     def trusts(self) -> tuple[frozenset[x509.Certificate], ...]:
         """The CA bundle of each entry; empty if it is missing or cannot be parsed."""
-        return tuple(_certificates(entry["clientConfig"].get("caBundle")) for entry in self._entries)
+        return tuple(_parse_certificates(entry["clientConfig"].get("caBundle")) for entry in self._entries)
 
     @property
     def names(self) -> Iterable[x509.GeneralName]:
@@ -38,9 +38,9 @@ class WebhookConfiguration:
         for entry in self._entries:
             client = entry["clientConfig"]
             if "service" in client:
-                yield from server_names(f"{client['service']['name']}.{client['service']['namespace']}.svc")
+                yield from list_server_names(f"{client['service']['name']}.{client['service']['namespace']}.svc")
             else:
-                yield _host(client.get("url", ""), f"{self.place}: webhook {entry['name']}: url")
+                yield _parse_host(client.get("url", ""), f"{self.place}: webhook {entry['name']}: url")
 
     @property
     def ports(self) -> tuple[int | None, ...]:
@@ -83,16 +83,16 @@ async def find(api: Api, place: str) -> WebhookConfiguration | None:
     return None if found is None else WebhookConfiguration(place, found)
 
 
-def _host(url: str, place: str) -> x509.GeneralName:
+def _parse_host(url: str, place: str) -> x509.GeneralName:
     try:
-        return san(urlsplit(url).hostname or "")
+        return parse_san(urlsplit(url).hostname or "")
     except CertsError as error:
         raise CertsError(f"{place}: {error}", error.remedy) from None
     except ValueError as error:
         raise CertsError(f"{place}: {error}", "write it as https://HOST:PORT/PATH") from None
 
 
-def _certificates(encoded: str | None) -> frozenset[x509.Certificate]:
+def _parse_certificates(encoded: str | None) -> frozenset[x509.Certificate]:
     try:
         return frozenset(x509.load_pem_x509_certificates(base64.b64decode(encoded or "")))
     except ValueError:

@@ -12,11 +12,11 @@ from webhook.authentication.reasons import REASONS
 @pytest.fixture
 def metrics() -> Metrics:
     metrics = Metrics("0.1.0", refusal_reasons=REASONS)
-    metrics.policy_loaded(policy("payment-api", "ledger"))
+    metrics.on_policy_loaded(policy("payment-api", "ledger"))
     return metrics
 
 
-def samples(metrics: Metrics) -> dict[str, float]:
+def read_samples(metrics: Metrics) -> dict[str, float]:
     """Read Podgate's own part of the scrape line by line: the text before the value is the key."""
     lines = [line for line in metrics.render().decode().splitlines() if line.startswith("podgate_")]
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}

@@ -20,18 +20,18 @@ class Recorder:
         self.loaded: list[LoadedPolicy] = []
         self.failed: list[tuple[str, ...]] = []
 
-    def policy_loaded(self, loaded: LoadedPolicy) -> None:
+    def on_policy_loaded(self, loaded: LoadedPolicy) -> None:
         self.loaded.append(loaded)
 
-    def policy_failed(self, errors: Sequence[str]) -> None:
+    def on_policy_failed(self, errors: Sequence[str]) -> None:
         self.failed.append(tuple(errors))
 
-    def reviewed(self, review: object) -> None:
+    def on_reviewed(self, review: object) -> None:
         raise AssertionError(review)
 
-    transitioned = reviewed
+    transitioned = on_reviewed
 
-    def refused(self, reason: str, detail: str) -> None:
+    def on_refused(self, reason: str, detail: str) -> None:
         raise AssertionError(reason, detail)
 
 

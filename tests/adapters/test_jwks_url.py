@@ -13,7 +13,7 @@ from aiohttp import web
 
 from certs.files import write_key_pair
 from tests.harness.identity import Pki, jwks, signer
-from tests.harness.server_process import TREE, Files, serving
+from tests.harness.server_process import TREE, Files, run_server
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.jwks_url import JwksUrl
 from webhook.authentication.published_keys import PublishedKeys
@@ -34,7 +34,7 @@ def respond(body: str | bytes, status: int = 200, **headers: str) -> Answer:
     return answer
 
 
-async def endless_body(request: web.Request) -> web.StreamResponse:
+async def send_endless_body(request: web.Request) -> web.StreamResponse:
     """Send a body without an end and without a Content-Length."""
     response = web.StreamResponse()
     await response.prepare(request)
@@ -42,7 +42,7 @@ async def endless_body(request: web.Request) -> web.StreamResponse:
         await response.write(b" " * 65_536)
 
 
-async def aborted_body(request: web.Request) -> web.StreamResponse:
+async def abort_body(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Length": "100000"})
     await response.prepare(request)
     await response.write(b'{"keys": [')
@@ -51,7 +51,7 @@ async def aborted_body(request: web.Request) -> web.StreamResponse:
     return response
 
 
-async def hangs(_: web.Request) -> web.StreamResponse:
+async def hang(_: web.Request) -> web.StreamResponse:
     await asyncio.Event().wait()
     raise AssertionError
 
@@ -71,7 +71,7 @@ class Issuer:
 
 
 @asynccontextmanager
-async def key_server(folder: Path, context: Callable[[Pki], ssl.SSLContext] | None = None) -> AsyncIterator[Issuer]:
+async def run_key_server(folder: Path, context: Callable[[Pki], ssl.SSLContext] | None = None) -> AsyncIterator[Issuer]:
     pki = Pki.create(folder, "issuer-ca")
     issuer = Issuer("", folder / "ca.crt")
     application = web.Application()
@@ -93,7 +93,7 @@ def server_side(pki: Pki) -> ssl.SSLContext:
     return context
 
 
-def of_another_name(pki: Pki) -> ssl.SSLContext:
+def make_context_of_another_name(pki: Pki) -> ssl.SSLContext:
     leaf = pki.authority.issue_server("elsewhere.example", ())
     write_key_pair(leaf, pki.folder / "other.crt", pki.folder / "other.key")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -103,7 +103,7 @@ def of_another_name(pki: Pki) -> ssl.SSLContext:
 
 @pytest.fixture
 async def issuer(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Issuer]:
-    async with key_server(tmp_path_factory.mktemp("issuer")) as found:
+    async with run_key_server(tmp_path_factory.mktemp("issuer")) as found:
         yield found
 
 
@@ -145,8 +145,8 @@ async def test_valid_key_set_is_fetched_without_credentials(
         (respond(json.dumps({"keys": [ONE.jwk()] * 129})), '"keys" must be a list of 1 to 128 keys'),
         (respond(json.dumps({"keys": [{**ONE.jwk(), "use": "enc"}]})), "no key of the set can be used"),
         (respond(" " * (KEY_SET_BYTES_MAX + 1)), f"more than {KEY_SET_BYTES_MAX} bytes"),
-        (endless_body, f"more than {KEY_SET_BYTES_MAX} bytes"),
-        (aborted_body, "localhost"),
+        (send_endless_body, f"more than {KEY_SET_BYTES_MAX} bytes"),
+        (abort_body, "localhost"),
         (respond(jwks(ONE), X_Long="x" * 100_000), "localhost"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -169,7 +169,7 @@ async def test_server_of_another_ca_is_refused(issuer: Issuer, tmp_path: Path) -
 
 
 async def test_server_of_another_name_is_refused(tmp_path: Path) -> None:
-    async with key_server(tmp_path, of_another_name) as issuer:
+    async with run_key_server(tmp_path, make_context_of_another_name) as issuer:
         with pytest.raises(UserError, match=r"(?i)certificate"):
             await JwksUrl(issuer.url, issuer.ca).fetch()
 
@@ -216,8 +216,8 @@ async def test_server_loads_a_new_key_at_its_first_call(issuer: Issuer, tmp_path
     files = files_of(tmp_path, issuer)
     issuer.answer = respond(jwks(files.signer))
     newcomer = signer()
-    async with serving(files) as server:
-        await server.until('podgate_keys{source="url"}', 1)
+    async with run_server(files) as server:
+        await server.wait_for_metric('podgate_keys{source="url"}', 1)
         assert (await server.get("/readyz"))[0] == 200
         assert (await server.post("/nowhere"))[0] == 404
         issuer.answer = respond(jwks(newcomer))
@@ -230,14 +230,14 @@ async def test_server_loads_a_new_key_at_its_first_call(issuer: Issuer, tmp_path
 async def test_server_without_keys_is_not_ready_and_refuses_calls(issuer: Issuer, tmp_path: Path) -> None:
     files = files_of(tmp_path, issuer)
     issuer.answer = respond("", 503)
-    async with serving(files, "--jwks-max-stale", "2s") as server:
-        await server.until('podgate_key_fetches_total{result="failure",source="url"}', 1)
+    async with run_server(files, "--jwks-max-stale", "2s") as server:
+        await server.wait_for_metric('podgate_key_fetches_total{result="failure",source="url"}', 1)
         assert await server.get("/readyz") == (
             503,
             f"no keys from url: {issuer.url}: HTTP 503, and redirects are not followed\n",
         )
         issuer.answer = respond(jwks(files.signer))
-        await server.until('podgate_keys{source="url"}', 1)
+        await server.wait_for_metric('podgate_keys{source="url"}', 1)
         issuer.answer = respond("", 503)
         async with asyncio.timeout(HANG_SECONDS):
             while (await server.get("/readyz"))[0] == 200:  # noqa: ASYNC110 - it happens in another process
@@ -250,7 +250,7 @@ async def test_server_without_keys_is_not_ready_and_refuses_calls(issuer: Issuer
         assert (await server.post("/nowhere"))[0] == 401
         assert await server.metric('podgate_refused_calls_total{reason="authentication_unknown_key"}') >= 1
         issuer.answer = respond(jwks(files.signer))
-        await server.until('podgate_keys{source="url"}', 1)
+        await server.wait_for_metric('podgate_keys{source="url"}', 1)
         assert (await server.get("/readyz"))[0] == 200
 
 
@@ -261,11 +261,11 @@ async def test_without_a_ca_the_system_cas_verify_the_server(
     files = replace(files_of(tmp_path, issuer), keys_from=("--jwks-url", issuer.url))
     issuer.answer = respond(jwks(files.signer))
     monkeypatch.setenv("SSL_CERT_FILE", str(issuer.ca))
-    async with serving(files, tree=TREE) as server:
-        await server.until('podgate_keys{source="url"}', 1)
+    async with run_server(files, tree=TREE) as server:
+        await server.wait_for_metric('podgate_keys{source="url"}', 1)
     monkeypatch.setenv("SSL_CERT_FILE", str(files.pki.paths.client_ca))
-    async with serving(files, tree=TREE) as server:
-        await server.until('podgate_key_fetches_total{result="failure",source="url"}', 1)
+    async with run_server(files, tree=TREE) as server:
+        await server.wait_for_metric('podgate_key_fetches_total{result="failure",source="url"}', 1)
         assert "certificate verify failed" in (await server.get("/readyz"))[1]
 
 
@@ -278,19 +278,19 @@ async def test_no_call_fails_during_key_rotation(issuer: Issuer, tmp_path: Path)
     signing = files.signer
     issuer.answer = respond(jwks(signing))
     statuses: list[int] = []
-    async with serving(files, "--jwks-max-stale", "6s") as server:  # fetched three times in that
-        await server.until('podgate_keys{source="url"}', 1)
+    async with run_server(files, "--jwks-max-stale", "6s") as server:  # fetched three times in that
+        await server.wait_for_metric('podgate_keys{source="url"}', 1)
 
-        async def calling() -> None:
+        async def keep_calling() -> None:
             while True:
                 statuses.append((await server.post("/nowhere", token=signing.token()))[0])
                 await asyncio.sleep(0.1)
 
-        callers = [asyncio.create_task(calling()) for _ in range(4)]
+        callers = [asyncio.create_task(keep_calling()) for _ in range(4)]
         for _ in range(3):
             before, signing_next = signing, signer()
             issuer.answer = respond(jwks(before, signing_next))
-            await server.until('podgate_keys{source="url"}', 2)
+            await server.wait_for_metric('podgate_keys{source="url"}', 2)
             signing = signing_next
             done = len(statuses)
             async with asyncio.timeout(HANG_SECONDS):

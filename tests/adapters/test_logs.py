@@ -41,7 +41,7 @@ def output() -> Output:
 
 
 def test_denial_is_one_line_with_all_fields(output: Output) -> None:
-    output.logs(sample_every=0).reviewed(review(QUOTA_DENIED, 1_234_567))
+    output.logs(sample_every=0).on_reviewed(review(QUOTA_DENIED, 1_234_567))
     assert output.lines() == [
         {
             "time": "2027-01-15T08:00:00.123Z",
@@ -71,7 +71,7 @@ def test_denials_are_logged_whatever_the_sampling(output: Output) -> None:
     logs = output.logs(sample_every=0, refusals_per_second_max=1)
     for number in range(200):
         output.at_ns += 200_000_000
-        logs.reviewed(review(replace(BREAKER_DENIED, review_uid=f"review-{number}")))
+        logs.on_reviewed(review(replace(BREAKER_DENIED, review_uid=f"review-{number}")))
     assert [line["uid"] for line in output.lines()] == [f"review-{number}" for number in range(200)]
     assert not any("suppressed" in line for line in output.lines())
 
@@ -80,10 +80,10 @@ def test_denials_are_bounded_per_service_and_code_and_the_rest_counted(output: O
     logs = output.logs(denials_per_second_max=2)
     of_another = replace(BREAKER_DENIED, service="ledger")
     for decision in (*[BREAKER_DENIED] * 5, *[QUOTA_DENIED] * 3, of_another, replace(BREAKER_DENIED, service=None)):
-        logs.reviewed(review(decision))
+        logs.on_reviewed(review(decision))
     output.at_ns += 1_000_000_000
     for _ in range(2):
-        logs.reviewed(review(BREAKER_DENIED))
+        logs.on_reviewed(review(BREAKER_DENIED))
     lines = [(line.get("service"), line["code"], line.get("suppressed")) for line in output.lines()]
     ours = "payment-api"
     assert lines == [
@@ -102,9 +102,9 @@ def test_suppressed_denials_are_counted_at_the_end_of_service_or_server(
     output: Output, ends: Callable[[Logs], None]
 ) -> None:
     logs = output.logs(denials_per_second_max=1)
-    logs.policy_loaded(policy("payment-api", "ledger"))
+    logs.on_policy_loaded(policy("payment-api", "ledger"))
     for _ in range(3):
-        logs.reviewed(review(BREAKER_DENIED))
+        logs.on_reviewed(review(BREAKER_DENIED))
     before = len(output.lines())
     ends(logs)
     suppressed = [line for line in output.lines()[before:] if line["msg"] == "log lines suppressed"]
@@ -118,7 +118,7 @@ def test_suppressed_denials_are_counted_at_the_end_of_service_or_server(
 
 def test_code_is_that_of_the_enforced_finding(output: Output) -> None:
     audited = Finding(Code.PLACEMENT_UNFULFILLED, "placement", Mode.AUDIT, "zone")
-    output.logs().reviewed(review(replace(QUOTA_DENIED, findings=(audited, *QUOTA_DENIED.findings))))
+    output.logs().on_reviewed(review(replace(QUOTA_DENIED, findings=(audited, *QUOTA_DENIED.findings))))
     [line] = output.lines()
     assert line["code"] == "QuotaExceeded"
     assert line["findings"] == ["PlacementUnfulfilled/Audit", "QuotaExceeded/Enforce"]
@@ -128,21 +128,21 @@ def test_code_is_that_of_the_enforced_finding(output: Output) -> None:
 def test_every_nth_other_review_is_logged(output: Output, every: int, written: list[int]) -> None:
     logs = output.logs(sample_every=every)
     for number in range(7):
-        logs.reviewed(review(replace(ADMITTED, review_uid=str(number))))
+        logs.on_reviewed(review(replace(ADMITTED, review_uid=str(number))))
     assert [int(line["uid"]) for line in output.lines()] == written
     assert all(line["msg"] == "reviewed" and line["level"] == "info" for line in output.lines())
 
 
 def test_line_names_the_rewrites_of_enforce(output: Output) -> None:
     written = (WouldWrite("placement", Mode.AUDIT, ("spec.affinity",)),)
-    output.logs(sample_every=1).reviewed(review(replace(ADMITTED, would_write=written)))
+    output.logs(sample_every=1).on_reviewed(review(replace(ADMITTED, would_write=written)))
     [line] = output.lines()
     assert line["would_rewrite"] == ["placement/Audit"]
     assert "findings" not in line
 
 
 def test_line_of_a_template_names_the_workload_and_no_pod(output: Output) -> None:
-    output.logs(sample_every=1).reviewed(review(ADVISED))
+    output.logs(sample_every=1).on_reviewed(review(ADVISED))
     [line] = output.lines()
     assert {key: line.get(key) for key in ("msg", "workload", "pod", "user", "findings")} == {
         "msg": "reviewed",
@@ -154,7 +154,7 @@ def test_line_of_a_template_names_the_workload_and_no_pod(output: Output) -> Non
 
 
 def test_internal_error_is_logged_as_an_error(output: Output) -> None:
-    output.logs().reviewed(
+    output.logs().on_reviewed(
         review(replace(BREAKER_DENIED, status=ResponseStatus(500, "InternalError", "internal error")))
     )
     assert output.lines()[0]["level"] == "error"
@@ -163,9 +163,9 @@ def test_internal_error_is_logged_as_an_error(output: Output) -> None:
 def test_refused_calls_are_bounded_and_the_rest_counted(output: Output) -> None:
     logs = output.logs(refusals_per_second_max=2)
     for _ in range(5):
-        logs.refused("authentication_expired", "exp 1799999990 is 10 s ago")
+        logs.on_refused("authentication_expired", "exp 1799999990 is 10 s ago")
     output.at_ns += 1_000_000_000
-    logs.refused("authentication_audience", "aud is ['other']")
+    logs.on_refused("authentication_audience", "aud is ['other']")
     lines = output.lines()
     assert [(line["reason"], line.get("suppressed")) for line in lines] == [
         ("authentication_expired", None),
@@ -177,8 +177,8 @@ def test_refused_calls_are_bounded_and_the_rest_counted(output: Output) -> None:
 
 def test_suppressed_lines_are_counted_at_the_end(output: Output) -> None:
     logs = output.logs(refusals_per_second_max=1)
-    logs.refused("no_token", "")
-    logs.refused("no_token", "")
+    logs.on_refused("no_token", "")
+    logs.on_refused("no_token", "")
     logs.close()
     assert output.lines()[-1] == {
         "time": "2027-01-15T08:00:00.123Z",
@@ -189,17 +189,17 @@ def test_suppressed_lines_are_counted_at_the_end(output: Output) -> None:
 
 
 def test_long_detail_is_cut_to_one_line(output: Output) -> None:
-    output.logs().refused("bad_review", "x\n" * 100_000)
+    output.logs().on_refused("bad_review", "x\n" * 100_000)
     [line] = output.lines()
     assert len(line["detail"]) < 3_000
 
 
 def test_transitions_and_policies_are_written(output: Output) -> None:
     logs = output.logs()
-    logs.transitioned(transition(State.CLOSED, State.OPEN, "errorRate: 97% of 40"))
-    logs.transitioned(transition(State.HALF_OPEN, State.CLOSED, "3 probes succeeded"))
-    logs.policy_loaded(policy("payment-api", "ledger"))
-    logs.policy_failed(["p.yaml:3:1: services: missing"])
+    logs.on_transition(transition(State.CLOSED, State.OPEN, "errorRate: 97% of 40"))
+    logs.on_transition(transition(State.HALF_OPEN, State.CLOSED, "3 probes succeeded"))
+    logs.on_policy_loaded(policy("payment-api", "ledger"))
+    logs.on_policy_failed(["p.yaml:3:1: services: missing"])
     opened, closed, loaded, failed = output.lines()
     assert (opened["level"], opened["service"], opened["old"], opened["new"], opened["reason"]) == (
         "warning",
@@ -226,7 +226,7 @@ def test_breaker_event_level_follows_its_kind(
     output: Output, old: State, new: State, reason: str, level: str, message: str
 ) -> None:
     cause = TransitionCause.LATENCY if reason.startswith(HELD) else None
-    output.logs().transitioned(transition(old, new, reason, cause=cause))
+    output.logs().on_transition(transition(old, new, reason, cause=cause))
     [line] = output.lines()
     logged = {key: line[key] for key in ("level", "msg", "service", "old", "new", "reason", "generation")}
     assert logged == {
@@ -241,7 +241,7 @@ def test_breaker_event_level_follows_its_kind(
 
 
 def test_new_policy_logs_once_which_counters_start_empty(output: Output) -> None:
-    def limited(window: str) -> LoadedPolicy:
+    def load_limited(window: str) -> LoadedPolicy:
         service = policy("ledger").policy.services[0]
         windows = (Window(Duration.parse(window), {"pods": Quantity.parse("5")}),)
         loaded = policy()
@@ -251,7 +251,7 @@ def test_new_policy_logs_once_which_counters_start_empty(output: Output) -> None
 
     logs = output.logs()
     for window in ("1m", "1m", "2m", "2m"):
-        logs.policy_loaded(limited(window))
+        logs.on_policy_loaded(load_limited(window))
     line = "services[ledger].quota.windows[2m]: starts empty: no window of this length counted before"
     assert [written.get("starts_empty") for written in output.lines()] == [None, None, [line], None]
 
@@ -270,18 +270,18 @@ class FullPipe(Output):
 def test_full_pipe_loses_lines_and_counts_them() -> None:
     output = FullPipe()
     logs = output.logs()
-    logs.reviewed(review(QUOTA_DENIED))
-    logs.reviewed(review(QUOTA_DENIED))
+    logs.on_reviewed(review(QUOTA_DENIED))
+    logs.on_reviewed(review(QUOTA_DENIED))
     output.full = False
-    logs.reviewed(review(QUOTA_DENIED))
-    logs.reviewed(review(QUOTA_DENIED))
+    logs.on_reviewed(review(QUOTA_DENIED))
+    logs.on_reviewed(review(QUOTA_DENIED))
     assert [line.get("lines_lost") for line in output.lines()] == [2, None]
 
 
 def test_closed_stream_raises_nothing(output: Output) -> None:
     logs = output.logs()
     output.close()
-    logs.reviewed(review(QUOTA_DENIED))
+    logs.on_reviewed(review(QUOTA_DENIED))
 
 
 @contextmanager

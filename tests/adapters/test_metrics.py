@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Exemplar, Timestamp
 
-from tests.adapters.metrics import metrics, samples
+from tests.adapters.metrics import metrics, read_samples
 from tests.core.reviewing import Gate, pod, policy_of
 from tests.harness.records import (
     ADMITTED,
@@ -70,80 +70,80 @@ def record_extender(metrics: Metrics) -> None:
     """Record what a scheduler extender records, which reviews nothing."""
     scheduling = metrics.scheduling
     scheduling.begin(lambda: {"prometheus": 3, "unknown": 1}, lambda: ["web"])
-    scheduling.wake_failed()
-    scheduling.called("filter", CallResult.ANSWERED, 1_000_000)
-    scheduling.refused("payment-api", "hot_cpu", 2)
-    scheduling.source_opened("prometheus")
-    scheduling.source_read("prometheus", AT_NS / 1e9, 0.1)
-    scheduling.source_failed("prometheus")
-    scheduling.woken()
+    scheduling.on_wake_failed()
+    scheduling.count_call("filter", CallResult.ANSWERED, 1_000_000)
+    scheduling.count_refused("payment-api", "hot_cpu", 2)
+    scheduling.open_source("prometheus")
+    scheduling.set_source_read("prometheus", AT_NS / 1e9, 0.1)
+    scheduling.count_source_failure("prometheus")
+    scheduling.on_woken()
 
 
 def series(metrics: Metrics, name: str) -> dict[str, float]:
-    return {key: value for key, value in samples(metrics).items() if key.split("{")[0] == name}
+    return {key: value for key, value in read_samples(metrics).items() if key.split("{")[0] == name}
 
 
 def record_queue(metrics: Metrics) -> None:
     failing = (FailingPods("admission", 2, "pod shop/web: cannot release: HTTP 422: denied"),)
     depth = QueueDepth("payment-api", "gold", 3, 41, "until 2026-12-01T04:00:00.000Z: INC-1", failing)
-    metrics.queue.depths([depth, QueueDepth("", "", 1, 41)])
+    metrics.queue.set_depths([depth, QueueDepth("", "", 1, 41)])
     metrics.failing_writes.set("controllers", fails=True)
-    metrics.queue.released("payment-api", 12.0, 0.2)
-    metrics.queue.expired("payment-api", 900.0)
-    metrics.queue.waiting({"payment-api": 3})
-    metrics.health.overload_changed({}, {OverloadCause.LATENCY: "P99 of reviews 1.2 s above 800 ms over 10 s"})
+    metrics.queue.count_release("payment-api", 12.0, 0.2)
+    metrics.queue.count_expiry("payment-api", 900.0)
+    metrics.queue.set_waiting({"payment-api": 3})
+    metrics.health.on_overload_changed({}, {OverloadCause.LATENCY: "P99 of reviews 1.2 s above 800 ms over 10 s"})
 
 
 def record_all(metrics: Metrics) -> None:
     """Record each kind of event at least once."""
     record_process(metrics)
     rewritten = replace(ADMITTED, half=Half.MUTATE, patch=(add("s", "spec", "schedulerName"),))
-    metrics.reviewed(review(changed(rewritten, degraded="breaker OPEN", overload="the store is away"), 200_000))
-    metrics.reviewed(review(changed(rewritten, would_degrade=True), 200_000))
-    metrics.reviewed(review(stages=STAGES))
-    metrics.reviewed(review())
-    metrics.reviewed(review(QUOTA_DENIED, 2_000_000))
-    metrics.reviewed(review(BREAKER_DENIED, 90_000))
-    metrics.reviewed(review(WOULD_BE_DENIED))
-    metrics.reviewed(review(replace(ADMITTED, would_write=(WouldWrite("resources", Mode.WARN, ("spec.x",)),))))
-    metrics.reviewed(review(changed(ADMITTED, service=None, verdict=Verdict.UNMATCHED, namespace="tools")))
-    metrics.reviewed(review(changed(ADMITTED, service=None, verdict=Verdict.EXEMPT, exemption="username")))
-    metrics.reviewed(review(changed(ADMITTED, uncounted=True)))
-    metrics.reviewed(review(ADVISED))
+    metrics.on_reviewed(review(changed(rewritten, degraded="breaker OPEN", overload="the store is away"), 200_000))
+    metrics.on_reviewed(review(changed(rewritten, would_degrade=True), 200_000))
+    metrics.on_reviewed(review(stages=STAGES))
+    metrics.on_reviewed(review())
+    metrics.on_reviewed(review(QUOTA_DENIED, 2_000_000))
+    metrics.on_reviewed(review(BREAKER_DENIED, 90_000))
+    metrics.on_reviewed(review(WOULD_BE_DENIED))
+    metrics.on_reviewed(review(replace(ADMITTED, would_write=(WouldWrite("resources", Mode.WARN, ("spec.x",)),))))
+    metrics.on_reviewed(review(changed(ADMITTED, service=None, verdict=Verdict.UNMATCHED, namespace="tools")))
+    metrics.on_reviewed(review(changed(ADMITTED, service=None, verdict=Verdict.EXEMPT, exemption="username")))
+    metrics.on_reviewed(review(changed(ADMITTED, uncounted=True)))
+    metrics.on_reviewed(review(ADVISED))
     probe = Receipt(AT_US, charged=True, breaker=look(state=State.HALF_OPEN).breaker)
-    metrics.reviewed(review(changed(ADMITTED, receipt=probe)))
-    metrics.refused("authentication_expired", "exp was 3 s ago")
+    metrics.on_reviewed(review(changed(ADMITTED, receipt=probe)))
+    metrics.on_refused("authentication_expired", "exp was 3 s ago")
     record_breakers(metrics)
-    metrics.policy_failed(["3:1: services: missing"])
-    metrics.policy_judged("alice", ["3:1: services: missing"], "policy")
-    metrics.overrides_failed(["2:3: [0].until: missing"])
+    metrics.on_policy_failed(["3:1: services: missing"])
+    metrics.on_policy_judged("alice", ["3:1: services: missing"], "policy")
+    metrics.on_overrides_failed(["2:3: [0].until: missing"])
     for service in ("payment-api", "in-no-policy"):
-        metrics.override_changed(service, None, override(service))
+        metrics.on_override_changed(service, None, override(service))
     record_files_and_keys(metrics)
-    metrics.store_failed(failure_of("timeout: no answer within 50 ms"))
-    metrics.store_stands(up=False)
-    metrics.store_lost()
-    metrics.fell_back("payment-api", "Local", on=True)
-    metrics.reviewed(review(changed(ADMITTED, receipt=Receipt(AT_US, charged=True, local=True))))
-    metrics.booked("payment-api", "Away", 3)
-    metrics.booking_dropped()
-    metrics.refused_from_cache("payment-api")
-    metrics.ledger.refunded("payment-api", "NeverCreated")
-    metrics.ledger.unproven("payment-api")
-    metrics.ledger.charged_afterwards("payment-api")
-    metrics.ledger.unjudged("payment-api")
-    metrics.ledger.raised("payment-api")
-    metrics.ledger.label_ignored()
-    metrics.ledger.drifted("payment-api", 4)
-    metrics.ledger.watched(12)
+    metrics.count_store_failure(failure_of("timeout: no answer within 50 ms"))
+    metrics.set_store_up(up=False)
+    metrics.count_store_loss()
+    metrics.set_fallback("payment-api", "Local", on=True)
+    metrics.on_reviewed(review(changed(ADMITTED, receipt=Receipt(AT_US, charged=True, local=True))))
+    metrics.count_booked("payment-api", "Away", 3)
+    metrics.count_dropped_booking()
+    metrics.count_cached_denial("payment-api")
+    metrics.ledger.count_refund("payment-api", "NeverCreated")
+    metrics.ledger.count_unproven("payment-api")
+    metrics.ledger.count_late_charge("payment-api")
+    metrics.ledger.count_unjudged("payment-api")
+    metrics.ledger.count_late_raise("payment-api")
+    metrics.ledger.count_ignored_label()
+    metrics.ledger.set_drift("payment-api", 4)
+    metrics.ledger.set_watched(12)
     record_queue(metrics)
-    metrics.outcomes.recorded("payment-api", "Pushed", "error", 40)
-    metrics.outcomes.dropped("payment-api", "overflow", 3)
-    metrics.outcomes.refused("notNamed", 2)
-    metrics.kubernetes_failed("namespaces")
-    metrics.kubernetes_contact("namespaces", 1_800_000_003.5)
-    metrics.event_sent("written")
-    metrics.shared_by(3)
+    metrics.outcomes.on_outcomes_counted("payment-api", "Pushed", "error", 40)
+    metrics.outcomes.on_outcomes_dropped("payment-api", "overflow", 3)
+    metrics.outcomes.on_outcomes_refused("notNamed", 2)
+    metrics.count_kubernetes_failure("namespaces")
+    metrics.set_kubernetes_contact("namespaces", 1_800_000_003.5)
+    metrics.count_event("written")
+    metrics.set_replicas(3)
     record_certificates(metrics)
     metrics.update(
         {
@@ -154,7 +154,7 @@ def record_all(metrics: Metrics) -> None:
                 state=State.OPEN,
                 open_until_us=AT_US + 151_500_000,
             ),
-            "ledger": replace(look(Use("24h", "pods", 7, 10), namespace="team-a"), pool=(in_pool(300),)),
+            "ledger": replace(look(Use("24h", "pods", 7, 10), namespace="team-a"), pool=(make_pool_use(300),)),
         },
         Guarded(1, 3),
     )
@@ -171,38 +171,38 @@ def record_process(metrics: Metrics) -> None:
 
 def record_certificates(metrics: Metrics) -> None:
     """Record certificates in use and renewed, CA bundles repaired and failed, and reduced mode."""
-    metrics.reduced_mode(on=True)
-    metrics.certificates({"serving": 1_800_600_000.0})
-    metrics.kept_certificates.made("podgate-tls")
-    metrics.kept_certificates.mended("mutatingwebhookconfigurations/podgate")
-    metrics.kept_certificates.troubled()
-    metrics.kept_certificates.kept({"podgate-tls": 2e9})
+    metrics.set_reduced_mode(on=True)
+    metrics.set_certificates({"serving": 1_800_600_000.0})
+    metrics.kept_certificates.count_issued("podgate-tls")
+    metrics.kept_certificates.count_mended("mutatingwebhookconfigurations/podgate")
+    metrics.kept_certificates.count_trouble()
+    metrics.kept_certificates.set_kept({"podgate-tls": 2e9})
     metrics.webhooks.begin()
-    metrics.webhooks_outdated(["MutatingWebhookConfiguration/podgate: absent"])
-    metrics.webhooks.written()
-    metrics.webhooks.failed()
+    metrics.on_webhooks_outdated(["MutatingWebhookConfiguration/podgate: absent"])
+    metrics.webhooks.count_written()
+    metrics.webhooks.on_creation_failed()
 
 
 def record_breakers(metrics: Metrics) -> None:
     """Record each event of a breaker."""
-    metrics.transitioned(transition(State.CLOSED, State.OPEN, "errorRate: 97% of 40"))
-    metrics.transitioned(transition(State.CLOSED, State.CLOSED, HELD + "97% of 40", cause=TransitionCause.ERROR_RATE))
-    metrics.transitioned(transition(State.HALF_OPEN, State.HALF_OPEN, EXPIRED))
-    metrics.ledger.excused("payment-api", 2)
-    metrics.ledger.woken("payment-api", "created")
-    metrics.ledger.held({"payment-api": 3})
+    metrics.on_transition(transition(State.CLOSED, State.OPEN, "errorRate: 97% of 40"))
+    metrics.on_transition(transition(State.CLOSED, State.CLOSED, HELD + "97% of 40", cause=TransitionCause.ERROR_RATE))
+    metrics.on_transition(transition(State.HALF_OPEN, State.HALF_OPEN, EXPIRED))
+    metrics.ledger.count_excused("payment-api", 2)
+    metrics.ledger.count_wake("payment-api", "created")
+    metrics.ledger.set_held({"payment-api": 3})
 
 
 def record_files_and_keys(metrics: Metrics) -> None:
     """Record successful and failed reads and fetches."""
-    metrics.files.read("key set", 1_800_000_004.5, is_good=True)
-    metrics.files.read("key set", 1_800_000_009.5, is_good=False)
-    metrics.keys.fetched("url", 1_800_000_004.5)
-    metrics.keys.not_fetched("url")
+    metrics.files.count_load("key set", 1_800_000_004.5, is_good=True)
+    metrics.files.count_load("key set", 1_800_000_009.5, is_good=False)
+    metrics.keys.count_fetch("url", 1_800_000_004.5)
+    metrics.keys.count_failed_fetch("url")
     metrics.keys.watch(lambda: {"file": 2, "url": 0})
 
 
-def in_pool(used: int) -> Use:
+def make_pool_use(used: int) -> Use:
     return Use("1m", "cpu", used, 300_000, of=Holder.POOL, name="prod")
 
 
@@ -210,7 +210,9 @@ def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
     record_all(metrics)
     pay = 'service="payment-api"'
     shown = {
-        key: value for key, value in samples(metrics).items() if "duration_seconds" not in key and "wait_sec" not in key
+        key: value
+        for key, value in read_samples(metrics).items()
+        if "duration_seconds" not in key and "wait_sec" not in key
     }
     assert shown == {
         f'podgate_reviews_total{{decision="Admit",half="mutate",operation="CREATE",{pay}}}': 2,
@@ -347,13 +349,13 @@ def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
 
 def test_durations_fall_into_buckets_of_seconds(metrics: Metrics) -> None:
     for duration_ns in (90_000, 100_000, 100_001, 11_000_000_000):
-        metrics.reviewed(review(duration_ns=duration_ns))
+        metrics.on_reviewed(review(duration_ns=duration_ns))
     shown = series(metrics, "podgate_review_duration_seconds_bucket")
     assert shown['podgate_review_duration_seconds_bucket{half="validate",le="0.0001"}'] == 2
     assert shown['podgate_review_duration_seconds_bucket{half="validate",le="0.00025"}'] == 3
     assert shown['podgate_review_duration_seconds_bucket{half="validate",le="10.0"}'] == 3
     assert shown['podgate_review_duration_seconds_bucket{half="validate",le="+Inf"}'] == 4
-    both = samples(metrics)
+    both = read_samples(metrics)
     assert both['podgate_review_duration_seconds_count{half="validate"}'] == 4
     assert both['podgate_review_duration_seconds_count{half="mutate"}'] == 0
     assert both['podgate_review_duration_seconds_sum{half="validate"}'] == pytest.approx(11.000290001)
@@ -385,15 +387,15 @@ def test_page_documents_exactly_the_exported_metrics() -> None:
 
 def test_waits_and_releases_are_counted_by_class(metrics: Metrics) -> None:
     record_queue(metrics)
-    shown = samples(metrics)
+    shown = read_samples(metrics)
     assert shown['podgate_queue_wait_seconds_sum{class="gold"}'] == 912
     assert shown['podgate_queue_wait_seconds_bucket{class="gold",le="15.0"}'] == 1
     assert shown['podgate_queue_wait_seconds_bucket{class="gold",le="900.0"}'] == 2
     assert shown['podgate_queue_release_duration_seconds_sum{class="gold"}'] == 0.2
     assert shown['podgate_queue_failing_pods{reason="admission",service="payment-api"}'] == 2
-    metrics.queue.depths(())
+    metrics.queue.set_depths(())
     gone = ("podgate_queue_oldest", "podgate_queue_paused", "podgate_queue_failing")
-    assert not [key for key in samples(metrics) if key.startswith(gone)]
+    assert not [key for key in read_samples(metrics) if key.startswith(gone)]
 
 
 def test_page_says_how_the_name_of_a_metric_tells_its_kind() -> None:
@@ -415,15 +417,15 @@ def test_reviews_of_pods_and_templates_set_the_time_of_the_last_one(metrics: Met
     assert series(Metrics("1", ProcessRole.REVIEWS), name) == {name: 0}
     assert not series(Metrics("1", ProcessRole.RECONCILES), name), "a controller reviews nothing"
     for decision in (ADMITTED, changed(ADVISED, dry_run=True)):
-        metrics.reviewed(review(decision))
+        metrics.on_reviewed(review(decision))
         assert series(metrics, name) == {name: AT_NS / 1e9}
     assert metrics.last_review_us == AT_NS // 1000
 
 
 def test_charge_duration_is_that_of_the_stage_that_calls_the_store(metrics: Metrics) -> None:
-    metrics.reviewed(review(stages=STAGES))
-    metrics.reviewed(review(stages=(*STAGES[:1], ("breaker", 1_000_005), ("answer", 1_000_009))))
-    shown = samples(metrics)
+    metrics.on_reviewed(review(stages=STAGES))
+    metrics.on_reviewed(review(stages=(*STAGES[:1], ("breaker", 1_000_005), ("answer", 1_000_009))))
+    shown = read_samples(metrics)
     assert shown["podgate_charge_duration_seconds_count"] == 1
     assert shown["podgate_charge_duration_seconds_sum"] == 0.04
     assert shown['podgate_charge_duration_seconds_bucket{le="0.025"}'] == 0
@@ -435,8 +437,8 @@ def test_stages_of_both_halves_are_counted_from_zero_by_their_own_durations() ->
     name = "podgate_stage_duration_seconds_count"
     found = series(metrics, name)
     assert set(found.values()) == {0}
-    metrics.reviewed(review(stages=STAGES))
-    shown, labels = samples(metrics), 'half="validate",stage="check"'
+    metrics.on_reviewed(review(stages=STAGES))
+    shown, labels = read_samples(metrics), 'half="validate",stage="check"'
     assert {key for key in found if shown[key]} == {f'{name}{{half="validate",stage="{stage}"}}' for stage, _ in STAGES}
     assert shown[f"podgate_stage_duration_seconds_sum{{{labels}}}"] == 0.001
     assert shown[f'podgate_stage_duration_seconds_bucket{{{labels[:15]},le="0.001",{labels[16:]}}}'] == 1
@@ -461,7 +463,7 @@ async def test_every_stage_of_the_interceptor_starts_at_zero() -> None:
     service = "- {name: web, match: {namespaces: [shop]}, quota: {windows: [{window: 1m, hard: {pods: 1}}]}}"
     gate = Gate(policy_of(service), observers=[metrics])
     await gate.mutate(object=pod())
-    await gate.validate(object=gate.owned("uid-1"))
+    await gate.validate(object=gate.build_owned_pod("uid-1"))
     assert series(metrics, name) == dict.fromkeys(known, 1)
 
 
@@ -488,14 +490,14 @@ TRACE = ReviewTrace(SpanReference("0af7651916cd43dd8448eb211c80319c", "b7ad6b716
 
 def test_exemplars_are_the_newest_traced_reviews_of_buckets_in_openmetrics_only(metrics: Metrics) -> None:
     before = metrics.render()
-    metrics.reviewed(review(duration_ns=300_000))
+    metrics.on_reviewed(review(duration_ns=300_000))
     traced = (
         (250_000, "1" * 32),
         (240_000, "2" * 32),
         (11_000_000_000, "3" * 32),
     )
     for duration_ns, trace_id in traced:
-        metrics.reviewed(
+        metrics.on_reviewed(
             review(duration_ns=duration_ns, trace=replace(TRACE, span=replace(TRACE.span, trace_id=trace_id)))
         )
     exemplars = {
@@ -513,9 +515,9 @@ def test_exemplars_are_the_newest_traced_reviews_of_buckets_in_openmetrics_only(
 
 
 def test_bound_of_the_latency_objective_is_a_bucket(metrics: Metrics) -> None:
-    metrics.reviewed(review(duration_ns=800_000_000))
-    metrics.reviewed(review(duration_ns=800_000_001))
-    assert samples(metrics)['podgate_review_duration_seconds_bucket{half="validate",le="0.8"}'] == 1
+    metrics.on_reviewed(review(duration_ns=800_000_000))
+    metrics.on_reviewed(review(duration_ns=800_000_001))
+    assert read_samples(metrics)['podgate_review_duration_seconds_bucket{half="validate",le="0.8"}'] == 1
 
 
 def test_refusal_counters_of_every_reason_start_at_zero(metrics: Metrics) -> None:
@@ -567,7 +569,7 @@ LABELS = {
 @pytest.mark.parametrize(("old", "cause"), TRANSITIONS)
 def test_transition_label_is_its_cause_whatever_its_text(metrics: Metrics, old: State, cause: TransitionCause) -> None:
     new = TRANSITIONS[old, cause]
-    metrics.transitioned(transition(old, new, "latency: because\nof {free} text", cause=cause))
+    metrics.on_transition(transition(old, new, "latency: because\nof {free} text", cause=cause))
     key = f'podgate_breaker_transitions_total{{from="{old}",reason="{LABELS[cause]}",service="payment-api",to="{new}"}}'
     assert series(metrics, "podgate_breaker_transitions_total") == {key: 1}
 
@@ -581,21 +583,21 @@ def test_transition_label_has_the_documented_values() -> None:
 
 def test_series_of_a_removed_service_end_for_good(metrics: Metrics) -> None:
     record_all(metrics)
-    metrics.policy_loaded(policy("ledger", policy_hash="fedcba9876543210"))
+    metrics.on_policy_loaded(policy("ledger", policy_hash="fedcba9876543210"))
     assert 'service="payment-api"' not in metrics.render().decode()
     assert series(metrics, "podgate_policy_info") == {'podgate_policy_info{hash="fedcba9876543210"}': 1}
-    metrics.reviewed(review(QUOTA_DENIED))  # a review during the swap
-    metrics.transitioned(transition(State.CLOSED, State.OPEN))
-    metrics.outcomes.recorded("payment-api", "Pushed", "ok", 3)
-    metrics.outcomes.dropped("payment-api", "store")
+    metrics.on_reviewed(review(QUOTA_DENIED))  # a review during the swap
+    metrics.on_transition(transition(State.CLOSED, State.OPEN))
+    metrics.outcomes.on_outcomes_counted("payment-api", "Pushed", "ok", 3)
+    metrics.outcomes.on_outcomes_dropped("payment-api", "store")
     metrics.update({"payment-api": look(state=State.OPEN)})
     assert 'service="payment-api"' not in metrics.render().decode()
-    assert 'podgate_quota_denied_total{of="service",resource="pods",service="",window="1m"}' in samples(metrics)
+    assert 'podgate_quota_denied_total{of="service",resource="pods",service="",window="1m"}' in read_samples(metrics)
 
 
 def test_kept_service_keeps_its_counts(metrics: Metrics) -> None:
-    metrics.reviewed(review())
-    metrics.policy_loaded(policy("payment-api"))
+    metrics.on_reviewed(review())
+    metrics.on_policy_loaded(policy("payment-api"))
     assert list(series(metrics, "podgate_reviews_total").values()) == [1]
 
 
@@ -619,12 +621,12 @@ def test_standing_enforced_is_shown_for_services_with_live_pod_limits(metrics: M
 
 def test_pool_series_show_the_latest_member_snapshot(metrics: Metrics) -> None:
     seen = {
-        name: ServiceSnapshot(AT_US + late, pool=(in_pool(used),))
+        name: ServiceSnapshot(AT_US + late, pool=(make_pool_use(used),))
         for name, late, used in (("ledger", 1, 9), ("payment-api", 0, 8))
     }
     metrics.update(seen)
     assert series(metrics, "podgate_pool_used") == {'podgate_pool_used{pool="prod",resource="cpu",window="1m"}': 0.009}
-    metrics.policy_loaded(policy("web"))
+    metrics.on_policy_loaded(policy("web"))
     assert not series(metrics, "podgate_pool_used")
 
 
@@ -657,9 +659,9 @@ def test_thousands_of_label_sets_over_time_never_overflow(metrics: Metrics) -> N
 
 def test_caller_labels_are_bounded(metrics: Metrics) -> None:
     for number in range(500):
-        metrics.reviewed(replace(review(), caller=replace(CALLER, client_id=f"client-{number}")))
-        metrics.refused(f"reason-{number}", "")
-        metrics.reviewed(review(changed(ADMITTED, operation=f"OPERATION-{number}")))
+        metrics.on_reviewed(replace(review(), caller=replace(CALLER, client_id=f"client-{number}")))
+        metrics.on_refused(f"reason-{number}", "")
+        metrics.on_reviewed(review(changed(ADMITTED, operation=f"OPERATION-{number}")))
     calls = series(metrics, "podgate_calls_total")
     assert len(calls) == 201
     assert sum(calls.values()) == 1000
@@ -671,7 +673,7 @@ def test_caller_labels_are_bounded(metrics: Metrics) -> None:
 def test_client_has_its_newest_credentials_and_is_counted_by_role(metrics: Metrics) -> None:
     renewed = replace(CALLER, token_expires_at_seconds=CALLER.token_expires_at_seconds + 60)
     for caller in (replace(CALLER, role="reporter"), CALLER, CALLER, renewed):
-        metrics.reviewed(replace(review(), caller=caller))
+        metrics.on_reviewed(replace(review(), caller=caller))
     expiry = series(metrics, "podgate_credential_expiry_timestamp_seconds")
     assert renewed.token_expires_at_seconds in expiry.values()
     assert list(series(metrics, "podgate_calls_total").values()) == [1, 3]
@@ -679,18 +681,18 @@ def test_client_has_its_newest_credentials_and_is_counted_by_role(metrics: Metri
 
 def test_charged_pod_that_enforce_would_rewrite_is_counted(metrics: Metrics) -> None:
     would = replace(ADMITTED, would_write=(WouldWrite("resources", Mode.WARN, ("spec.x",)),))
-    metrics.reviewed(review(changed(would, receipt=Receipt(AT_US, charged=True))))
+    metrics.on_reviewed(review(changed(would, receipt=Receipt(AT_US, charged=True))))
     assert list(series(metrics, "podgate_would_rewrite_total").values()) == [1]
 
 
 def test_mutating_review_is_not_counted_as_would_deny(metrics: Metrics) -> None:
-    metrics.reviewed(review(replace(WOULD_BE_DENIED, half=Half.MUTATE)))
+    metrics.on_reviewed(review(replace(WOULD_BE_DENIED, half=Half.MUTATE)))
     assert not series(metrics, "podgate_would_deny_total")
 
 
 def test_advice_is_not_counted_as_would_deny(metrics: Metrics) -> None:
     advice = tuple(replace(found, is_advice=True) for found in WOULD_BE_DENIED.findings)
-    metrics.reviewed(review(replace(WOULD_BE_DENIED, findings=advice)))
+    metrics.on_reviewed(review(replace(WOULD_BE_DENIED, findings=advice)))
     assert series(metrics, "podgate_findings_total")
     assert not series(metrics, "podgate_would_deny_total")
 
@@ -698,16 +700,16 @@ def test_advice_is_not_counted_as_would_deny(metrics: Metrics) -> None:
 @pytest.mark.parametrize(("mode", "noted"), [(Mode.WARN, 1), (Mode.AUDIT, 0)])
 def test_workload_warning_is_counted_in_warn_mode_only(metrics: Metrics, mode: Mode, noted: int) -> None:
     written = (WouldWrite("placement", mode, ("spec.affinity",)),)
-    metrics.reviewed(review(replace(ADVISED, findings=(), would_write=written)))
+    metrics.on_reviewed(review(replace(ADVISED, findings=(), would_write=written)))
     assert sum(series(metrics, "podgate_workload_warnings_total").values()) == noted
     assert not series(metrics, "podgate_would_rewrite_total")
 
 
 @pytest.mark.parametrize("verdict", [Verdict.ADMIT, Verdict.UNMATCHED, Verdict.EXEMPT])
 def test_template_review_changes_workload_metrics_only(metrics: Metrics, verdict: Verdict) -> None:
-    before = samples(metrics)
-    metrics.reviewed(review(changed(ADVISED, operation="CREATE", verdict=verdict, exemption="username")))
-    names = {key.split("{")[0] for key, value in samples(metrics).items() if before.get(key) != value}
+    before = read_samples(metrics)
+    metrics.on_reviewed(review(changed(ADVISED, operation="CREATE", verdict=verdict, exemption="username")))
+    names = {key.split("{")[0] for key, value in read_samples(metrics).items() if before.get(key) != value}
     assert names == {
         *("podgate_last_review_timestamp_seconds", "podgate_calls_total"),
         "podgate_credential_expiry_timestamp_seconds",
@@ -717,7 +719,7 @@ def test_template_review_changes_workload_metrics_only(metrics: Metrics, verdict
 
 def test_template_dry_run_is_a_review_without_warnings(metrics: Metrics) -> None:
     written = (WouldWrite("placement", Mode.WARN, ("spec.affinity",)),)
-    metrics.reviewed(review(changed(ADVISED, dry_run=True, would_write=written)))
+    metrics.on_reviewed(review(changed(ADVISED, dry_run=True, would_write=written)))
     assert list(series(metrics, "podgate_workload_reviews_total").values()) == [1]
     assert not series(metrics, "podgate_workload_warnings_total")
 
@@ -747,23 +749,23 @@ def test_template_dry_run_is_a_review_without_warnings(metrics: Metrics) -> None
     ],
 )
 def test_probe_is_counted_when_it_is_leased(metrics: Metrics, receipt: Receipt, leased: int) -> None:
-    metrics.reviewed(review(changed(ADMITTED, receipt=receipt)))
+    metrics.on_reviewed(review(changed(ADMITTED, receipt=receipt)))
     assert sum(series(metrics, "podgate_breaker_probes_leased_total").values()) == leased
 
 
 def test_breaker_that_admits_all_marks_no_probe(metrics: Metrics) -> None:
     [payment, *others] = policy("payment-api", "ledger").policy.services
     degrades = replace(payment, breaker=Breaker(quota_exceeded=QuotaExceeded(), when_open=WhenOpen.DEGRADE))
-    metrics.policy_loaded(replace(policy(), policy=replace(policy().policy, services=(degrades, *others))))
+    metrics.on_policy_loaded(replace(policy(), policy=replace(policy().policy, services=(degrades, *others))))
     receipt = Receipt(AT_US, charged=True, breaker=look(state=State.OPEN).breaker)
-    metrics.reviewed(review(changed(ADMITTED, receipt=receipt)))
+    metrics.on_reviewed(review(changed(ADMITTED, receipt=receipt)))
     assert not series(metrics, "podgate_breaker_probes_leased_total")
 
 
 def test_expired_probes_and_held_trips_are_no_transitions(metrics: Metrics) -> None:
     for state in (State.OPEN, State.HALF_OPEN):
-        metrics.transitioned(transition(state, state, EXPIRED))
-    metrics.transitioned(transition(State.CLOSED, State.CLOSED, HELD + "mean > 2s", cause=TransitionCause.LATENCY))
+        metrics.on_transition(transition(state, state, EXPIRED))
+    metrics.on_transition(transition(State.CLOSED, State.CLOSED, HELD + "mean > 2s", cause=TransitionCause.LATENCY))
     assert not series(metrics, "podgate_breaker_transitions_total")
     assert not series(metrics, "podgate_breaker_tripped_timestamp_seconds")
     assert sum(series(metrics, "podgate_breaker_probes_expired_total").values()) == 2
@@ -780,23 +782,23 @@ def test_tripped_timestamp_is_known_after_a_restart_and_a_manual_open(metrics: M
 
 def test_store_failures_are_counted_by_reason(metrics: Metrics) -> None:
     for fault in StoreFault:
-        metrics.store_failed(StoreFailure("because", fault))
-    metrics.store_failed(StoreFailure("because\nof {free} text: no class"))
+        metrics.count_store_failure(StoreFailure("because", fault))
+    metrics.count_store_failure(StoreFailure("because\nof {free} text: no class"))
     shown = series(metrics, "podgate_store_failures_total")
     assert shown == {f'podgate_store_failures_total{{reason="{word}"}}': 1 + (word == "other") for word in StoreFault}
 
 
 def test_ended_fallback_is_shown_as_zero(metrics: Metrics) -> None:
-    metrics.fell_back("ledger", "Deny", on=True)
-    metrics.fell_back("ledger", "Deny", on=False)
-    metrics.fell_back("stranger", "Deny", on=True)
+    metrics.set_fallback("ledger", "Deny", on=True)
+    metrics.set_fallback("ledger", "Deny", on=False)
+    metrics.set_fallback("stranger", "Deny", on=True)
     assert series(metrics, "podgate_store_fallback") == {
         'podgate_store_fallback{rule="Deny",service="ledger"}': 0,
     }
 
 
 def test_server_without_a_policy_shows_no_successful_reload() -> None:
-    shown = samples(Metrics("0.1.0", refusal_reasons=REASONS))
+    shown = read_samples(Metrics("0.1.0", refusal_reasons=REASONS))
     assert shown["podgate_policy_last_reload_successful"] == 0
     assert shown['podgate_policy_reloads_total{result="failure"}'] == 0
     assert not any(key.startswith("podgate_policy_info") for key in shown)
@@ -804,16 +806,16 @@ def test_server_without_a_policy_shows_no_successful_reload() -> None:
 
 def test_ended_override_has_no_series(metrics: Metrics) -> None:
     began = override("payment-api")
-    metrics.overrides_loaded([began])
-    metrics.override_changed("payment-api", None, began)
+    metrics.on_overrides_loaded([began])
+    metrics.on_override_changed("payment-api", None, began)
     assert series(metrics, "podgate_override_until_timestamp_seconds")
     later = replace(began, until="2099-01-01T00:00:00Z", reason="INC-2")
-    metrics.override_changed("payment-api", None, later)
-    metrics.override_changed("payment-api", began, None)
+    metrics.on_override_changed("payment-api", None, later)
+    metrics.on_override_changed("payment-api", began, None)
     assert list(series(metrics, "podgate_override_until_timestamp_seconds").values()) == [later.until_us / 1_000_000]
-    metrics.override_changed("payment-api", later, None)
+    metrics.on_override_changed("payment-api", later, None)
     assert not series(metrics, "podgate_override_until_timestamp_seconds")
-    assert samples(metrics)["podgate_overrides_last_reload_successful"] == 1
+    assert read_samples(metrics)["podgate_overrides_last_reload_successful"] == 1
 
 
 def test_override_series_are_absent_without_a_source(metrics: Metrics) -> None:
@@ -821,7 +823,7 @@ def test_override_series_are_absent_without_a_source(metrics: Metrics) -> None:
 
 
 def test_two_servers_in_one_process_do_not_share_counts(metrics: Metrics) -> None:
-    metrics.reviewed(review())
+    metrics.on_reviewed(review())
     assert not series(Metrics("0.1.0", refusal_reasons=REASONS), "podgate_reviews_total")
 
 
@@ -832,15 +834,15 @@ async def test_memory_store_receipts_count_each_probe_once(metrics: Metrics) -> 
         quota=Quota(windows=(Window(Duration.parse("1s"), {"pods": Quantity.parse("1")}),)),
         breaker=Breaker(quota_exceeded=QuotaExceeded(count=1), open_for=Duration.parse("10s")),
     )
-    plan, clock = CounterPlan.of(service), VirtualClock()
+    plan, clock = CounterPlan.from_service(service), VirtualClock()
     store = MemoryStore(clock)
 
     async def ask(uid: str, at_seconds: int) -> None:
         clock.set(at_seconds * 1_000_000)
         receipt = await store.acquire(Acquire(plan, "payments", uid, {"pods": 1}, event_source=uid))
-        metrics.reviewed(review(changed(ADMITTED, receipt=receipt)))
+        metrics.on_reviewed(review(changed(ADMITTED, receipt=receipt)))
         for change in receipt.transitions:
-            metrics.transitioned(change)
+            metrics.on_transition(change)
 
     await ask("first", 1)
     await ask("over", 1)  # trips
@@ -863,29 +865,29 @@ async def test_memory_store_receipts_count_each_probe_once(metrics: Metrics) -> 
         'podgate_quota_denied_total{of="service",resource="pods",service="payment-api",window="1s"}': 1
     }
     metrics.update({"payment-api": await store.snapshot(plan)})
-    assert samples(metrics)['podgate_breaker_state{service="payment-api",state="CLOSED"}'] == 1
-    assert samples(metrics)['podgate_quota_used{resource="pods",service="payment-api",window="1s"}'] == 1
+    assert read_samples(metrics)['podgate_breaker_state{service="payment-api",state="CLOSED"}'] == 1
+    assert read_samples(metrics)['podgate_quota_used{resource="pods",service="payment-api",window="1s"}'] == 1
 
 
 def test_former_leader_exports_no_pods_and_a_removed_service_no_drift(metrics: Metrics) -> None:
-    metrics.ledger.watched(12)
-    metrics.ledger.drifted("payment-api", 4)
-    metrics.ledger.drifted("ledger", 0)
-    metrics.policy_loaded(policy("ledger"))
+    metrics.ledger.set_watched(12)
+    metrics.ledger.set_drift("payment-api", 4)
+    metrics.ledger.set_drift("ledger", 0)
+    metrics.on_policy_loaded(policy("ledger"))
     assert series(metrics, "podgate_standing_drift") == {'podgate_standing_drift{service="ledger"}': 0}
-    metrics.ledger.watched(None)
+    metrics.ledger.set_watched(None)
     assert series(metrics, "podgate_standing_drift") == series(metrics, "podgate_watched_pods") == {}
 
 
 def test_key_metrics_are_shown_by_source_with_fetch_results(metrics: Metrics) -> None:
-    metrics.keys.fetched("url", 1_800_000_004.5)
+    metrics.keys.count_fetch("url", 1_800_000_004.5)
     assert series(metrics, "podgate_key_fetches_total") == {
         'podgate_key_fetches_total{result="failure",source="url"}': 0.0,
         'podgate_key_fetches_total{result="success",source="url"}': 1.0,
     }
-    metrics.keys.not_fetched("url")
+    metrics.keys.count_failed_fetch("url")
     metrics.keys.watch(lambda: {"file": 2, "url": 0})
-    shown = samples(metrics)
+    shown = read_samples(metrics)
     assert shown['podgate_key_fetches_total{result="failure",source="url"}'] == 1.0
     assert shown['podgate_keys_fetched_timestamp_seconds{source="url"}'] == 1_800_000_004.5
     assert (shown['podgate_keys{source="file"}'], shown['podgate_keys{source="url"}']) == (2.0, 0.0)
@@ -899,7 +901,7 @@ def test_outdated_webhook_configurations_are_shown_by_the_process_that_compares_
         "podgate_webhook_configurations_written_total": 0
     }
     for outdated in (["a", "b"], []):
-        metrics.webhooks_outdated(outdated)
+        metrics.on_webhooks_outdated(outdated)
         assert series(metrics, name) == {name: len(outdated)}
     metrics.webhooks.end()
     assert series(metrics, name) == {}
@@ -908,8 +910,8 @@ def test_outdated_webhook_configurations_are_shown_by_the_process_that_compares_
 def test_failing_writes_are_shown_until_they_succeed_or_another_process_leads(metrics: Metrics) -> None:
     name = 'podgate_writes_failing{object="controllers"}'
     metrics.failing_writes.set("controllers", fails=True)
-    assert samples(metrics)[name] == 1
+    assert read_samples(metrics)[name] == 1
     metrics.failing_writes.set("controllers", fails=False)
-    assert samples(metrics)[name] == 0
+    assert read_samples(metrics)[name] == 0
     metrics.failing_writes.end()
-    assert name not in samples(metrics)
+    assert name not in read_samples(metrics)

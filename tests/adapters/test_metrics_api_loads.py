@@ -25,12 +25,12 @@ def source(*bodies: bytes) -> MetricsApiLoads:
     return MetricsApiLoads("metricsAPI", get, NODES)
 
 
-def listed(*items: dict[str, Any]) -> bytes:
+def encode_list(*items: dict[str, Any]) -> bytes:
     return json.dumps({"kind": "NodeMetricsList", "items": items}).encode()
 
 
 async def test_average_moves_by_the_time_between_two_answers() -> None:
-    loads = source(listed(item("a", "8")), listed(item("a", "4", at="2026-01-01T00:00:30Z")))
+    loads = source(encode_list(item("a", "8")), encode_list(item("a", "4", at="2026-01-01T00:00:30Z")))
     assert (await loads.measure(0))["a"].cpu_millis == 8000
     found = (await loads.measure(0))["a"]
     assert found.cpu_millis == pytest.approx(0.8 * 8000 + 0.2 * 4000)
@@ -50,12 +50,12 @@ async def test_average_moves_by_the_time_between_two_answers() -> None:
     ],
 )
 async def test_node_without_a_usable_measurement_is_left_out(wrong: dict[str, str]) -> None:
-    found = await source(listed(item("good"), item("lying", **wrong))).measure(0)
+    found = await source(encode_list(item("good"), item("lying", **wrong))).measure(0)
     assert list(found) == ["good"]
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"<html>", b"null", b'{"items":[{}]}', b'{"items":[', b"\xff", b'{"items":null}', listed()]
+    "body", [b"", b"<html>", b"null", b'{"items":[{}]}', b'{"items":[', b"\xff", b'{"items":null}', encode_list()]
 )
 async def test_answer_without_any_load_is_an_error(body: bytes) -> None:
     with pytest.raises(LoadSourceError, match="metricsAPI"):

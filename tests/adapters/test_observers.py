@@ -28,7 +28,7 @@ class Refusals(PartialObserver):
     def __init__(self) -> None:
         self.reasons: list[str] = []
 
-    def refused(self, reason: str, detail: str) -> None:  # noqa: ARG002  the protocol's
+    def on_refused(self, reason: str, detail: str) -> None:  # noqa: ARG002  the protocol's
         self.reasons.append(reason)
 
 
@@ -39,7 +39,7 @@ class Reviews(Refusals):
         super().__init__()
         self.reviews: list[Review] = []
 
-    def reviewed(self, review: Review) -> None:
+    def on_reviewed(self, review: Review) -> None:
         self.reviews.append(review)
 
 
@@ -48,7 +48,7 @@ async def test_every_observer_receives_what_it_observes_also_if_it_joins_later()
     observers = Observers(first, ignoring)
     observers.join(last)
     await Gate(POLICY, observers=[observers]).interceptor.review(Half.MUTATE, body())
-    observers.refused("not_found", "")
+    observers.on_refused("not_found", "")
     assert [len(first.reviews), len(last.reviews)] == [1, 1]
     assert first.reviews == last.reviews
     assert [one.reasons for one in (first, ignoring, last)] == [["not_found"]] * 3
@@ -71,7 +71,7 @@ async def test_calls_are_timed_for_the_sampled_review_only() -> None:
         sample=lambda *_: traces.pop(0),
     )
     for uid in ("u1", "u2", "u3"):  # in one task, as the requests of a connection
-        await interceptor.review(Half.VALIDATE, body(object=Gate(POLICY).owned(uid)))
+        await interceptor.review(Half.VALIDATE, body(object=Gate(POLICY).build_owned_pod(uid)))
     assert [one is None for one in timed] == [False, True, False]
     assert [len(one.calls) for one in seen.reviews] == [1, 0, 1]
 
@@ -83,7 +83,7 @@ class Told:
         self._name = name
         self._told = told
 
-    def reviewed(self, review: Review) -> None:
+    def on_reviewed(self, review: Review) -> None:
         self._told.append(f"{self._name} {review.decision.pod_uid}")
 
     def __getattr__(self, event: str) -> Callable[..., None]:
@@ -93,7 +93,7 @@ class Told:
 class Failing(PartialObserver):
     """Receives no review."""
 
-    def reviewed(self, review: Review) -> None:
+    def on_reviewed(self, review: Review) -> None:
         raise LookupError(review.decision.pod_uid)
 
 
@@ -101,7 +101,7 @@ async def reviews(*uids: str) -> list[Review]:
     seen = Reviews()
     gate = Gate(POLICY, observers=[seen])
     for uid in uids:
-        await gate.interceptor.review(Half.VALIDATE, body(object=gate.owned(uid)))
+        await gate.interceptor.review(Half.VALIDATE, body(object=gate.build_owned_pod(uid)))
     return seen.reviews
 
 
@@ -114,7 +114,7 @@ async def test_observers_receive_the_reviews_of_a_turn_together_after_the_respon
     told: list[str] = []
     observers = TurnObservers(Told("a", told), Told("b", told))
     for review in await reviews("u1", "u2"):
-        observers.reviewed(review)
+        observers.on_reviewed(review)
         told.append("answered")
         asyncio.get_running_loop().call_soon(told.append, "written")
     await turns()
@@ -126,18 +126,18 @@ async def test_reviews_that_wait_are_bounded() -> None:
     observers = TurnObservers(seen)
     [review] = await reviews("u1")
     for _ in range(WAITING_MAX + 1):
-        observers.reviewed(review)
+        observers.on_reviewed(review)
     assert len(seen.reviews) == WAITING_MAX
     await turns()
     assert len(seen.reviews) == WAITING_MAX + 1
 
 
-@pytest.mark.parametrize("event", sorted({name for name in vars(PartialObserver) if name[0] != "_"} - {"reviewed"}))
+@pytest.mark.parametrize("event", sorted({name for name in vars(PartialObserver) if name[0] != "_"} - {"on_reviewed"}))
 async def test_every_event_follows_the_reviews_before_it(event: str) -> None:
     told: list[str] = []
     observers = TurnObservers(Told("a", told), Told("b", told))
     for review in await reviews("u1", "u2"):
-        observers.reviewed(review)
+        observers.on_reviewed(review)
     receive = getattr(observers, event)
     receive(*[None for _ in signature(receive).parameters])
     assert told == ["a u1", "a u2", "b u1", "b u2", f"a {event}", f"b {event}"]
@@ -151,7 +151,7 @@ async def test_observer_that_fails_costs_the_others_nothing_and_is_reported() ->
     before, after = Reviews(), Reviews()
     observers = TurnObservers(before, Failing(), after)
     for review in await reviews("u1", "u2"):
-        observers.reviewed(review)
+        observers.on_reviewed(review)
     await turns()
     assert [one.decision.pod_uid for one in before.reviews] == ["u1", "u2"]
     assert after.reviews == before.reviews

@@ -10,7 +10,7 @@ import pytest
 from tests.harness.overrides import FixedClock, OverridesRecorder, entry
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.overrides_file import FileOverridesStore, OverridesFile
-from webhook.core.overrides.loading import LARGEST_BYTES
+from webhook.core.overrides.loading import OVERRIDES_BYTES_MAX
 from webhook.errors import UserError
 from webhook.policy_in_force.active_overrides import ActiveOverrides
 from webhook.ports import Observer, OverridesStore
@@ -26,8 +26,8 @@ class Watched:
         self.keeper = ActiveOverrides(observer, FixedClock(), str(self.path))
         self.source = OverridesFile(self.path, self.keeper, poll_seconds=0)
 
-    def live(self) -> list[str]:
-        return sorted(self.keeper.current().entries)
+    def list_live(self) -> list[str]:
+        return sorted(self.keeper.get_current().entries)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def watched(tmp_path: Path) -> Watched:
     return Watched(tmp_path)
 
 
-async def until(holds: Callable[[], bool]) -> None:
+async def wait_until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(HANG_SECONDS):
         while not holds():  # noqa: ASYNC110  the test waits for a file read, which has no event
             await asyncio.sleep(0)
@@ -43,8 +43,8 @@ async def until(holds: Callable[[], bool]) -> None:
 
 async def test_missing_file_is_no_override_and_no_error(watched: Watched) -> None:
     await watched.source.refresh()
-    assert watched.live() == []
-    assert watched.keeper.last_errors() == ()
+    assert watched.list_live() == []
+    assert watched.keeper.list_errors() == ()
     assert watched.recorder.loaded == [[]]
 
 
@@ -52,9 +52,9 @@ async def test_overrides_follow_the_file(watched: Watched) -> None:
     task = asyncio.create_task(watched.source.run())
     try:
         watched.path.write_text(entry())
-        await until(lambda: watched.live() == ["payment-api"])
+        await wait_until(lambda: watched.list_live() == ["payment-api"])
         watched.path.unlink()
-        await until(lambda: watched.live() == [])
+        await wait_until(lambda: watched.list_live() == [])
     finally:
         task.cancel()
 
@@ -66,8 +66,8 @@ async def test_irregular_file_keeps_overrides_and_is_reported(watched: Watched, 
     watched.path.unlink()
     make(watched.path)
     await watched.source.refresh()
-    assert watched.live() == ["payment-api"]
-    [error] = watched.keeper.last_errors()
+    assert watched.list_live() == ["payment-api"]
+    [error] = watched.keeper.list_errors()
     assert error == f"{watched.path}: cannot read the overrides: not a regular file: mend or remove it"
 
 
@@ -75,7 +75,7 @@ async def test_huge_file_is_not_read_whole(watched: Watched) -> None:
     with watched.path.open("wb") as file:
         file.truncate(1 << 40)
     await watched.source.refresh()
-    assert f"{LARGEST_BYTES + 1} bytes" in watched.keeper.last_errors()[0]
+    assert f"{OVERRIDES_BYTES_MAX + 1} bytes" in watched.keeper.list_errors()[0]
 
 
 async def test_overrides_file_is_written_only_if_unchanged_since_read(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 from msgspec.structs import replace
 
-from certs.authority import Authority, server_names
-from certs.ca_generations import pem
+from certs.authority import Authority, list_server_names
+from certs.ca_generations import encode_pem
 from certs.files import write_key_pair
 from webhook.adapters.node_loads import PrometheusLoads, prometheus, prometheus_api
 from webhook.core.policy_spec.nodes import LoadSource, NodeQueries, Nodes, PrometheusSource
@@ -34,10 +34,10 @@ class Handler:
             MEMORY: [({"node": "a"}, "1024")],
             TIME: [({"node": "a"}, f"{NOW}")],
         }
-        self.answer: Answer = self.of_series
+        self.answer: Answer = self.answer_series
         self.authorization = ""
 
-    async def of_series(self, request: web.Request) -> web.StreamResponse:
+    async def answer_series(self, request: web.Request) -> web.StreamResponse:
         self.authorization = request.headers.get("Authorization", "")
         query = str((await request.post())["query"])
         word = next(word for word in (TIME, MEMORY, CPU) if word in query)
@@ -61,14 +61,14 @@ async def hang(_: web.Request) -> web.StreamResponse:
     raise AssertionError
 
 
-async def endless(request: web.Request) -> web.StreamResponse:
+async def send_endless_body(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse()
     await response.prepare(request)
     while True:
         await response.write(b" " * 65_536)
 
 
-async def dripping(request: web.Request) -> web.StreamResponse:
+async def drip(request: web.Request) -> web.StreamResponse:
     """Send a byte now and then: no read times out."""
     response = web.StreamResponse()
     await response.prepare(request)
@@ -77,7 +77,7 @@ async def dripping(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(0.01)
 
 
-async def cut_off(request: web.Request) -> web.StreamResponse:
+async def abort_body(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Length": "100000"})
     await response.prepare(request)
     await response.write(b'{"status":"success"')
@@ -86,12 +86,12 @@ async def cut_off(request: web.Request) -> web.StreamResponse:
     return response
 
 
-async def to_a_login_page(_: web.Request) -> web.StreamResponse:
+async def redirect_to_login(_: web.Request) -> web.StreamResponse:
     raise web.HTTPFound("/login")
 
 
 @asynccontextmanager
-async def prometheus_with(
+async def run_prometheus(
     handler: Handler, tls: ssl.SSLContext | None = None, **source: Any
 ) -> AsyncIterator[PrometheusLoads]:
     """Yield a source that asks for cpu and memory with two words and nothing else."""
@@ -121,7 +121,7 @@ async def prometheus_with(
 
 
 async def test_measures_cpu_and_memory_of_each_node() -> None:
-    async with prometheus_with(Handler()) as loads:
+    async with run_prometheus(Handler()) as loads:
         found = await loads.measure(NOW)
     assert list(found) == ["a"]
     assert (found["a"].cpu_millis, found["a"].memory_bytes, found["a"].measured_at_seconds) == (2000, 1024, NOW)
@@ -131,10 +131,10 @@ async def test_measures_cpu_and_memory_of_each_node() -> None:
     ("answer", "reason"),
     [
         (hang, "no answer within 0.5 s"),
-        (dripping, "no answer within 0.5 s"),
-        (endless, "more than 1 MiB"),
-        (cut_off, "/api/v1/query"),
-        (to_a_login_page, "not an answer of Prometheus"),
+        (drip, "no answer within 0.5 s"),
+        (send_endless_body, "more than 1 MiB"),
+        (abort_body, "/api/v1/query"),
+        (redirect_to_login, "not an answer of Prometheus"),
         (text("<html>Bad Gateway</html>", 502), "HTTP 502, and not an answer of Prometheus"),
         (text('{"status":"success","data":{"result":[]}}', 500), "HTTP 500"),
         (text('{"status":"error","error":"query timed out"}', 503), "query timed out"),
@@ -151,20 +151,20 @@ async def test_measures_cpu_and_memory_of_each_node() -> None:
 async def test_wrong_answer_is_an_error_within_the_timeout(
     answer: Answer, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prometheus, "_TIMEOUT_SECONDS", 0.5 if answer in {hang, dripping} else 30.0)
+    monkeypatch.setattr(prometheus, "_TIMEOUT_SECONDS", 0.5 if answer in {hang, drip} else 30.0)
     monkeypatch.setattr(prometheus_api, "_BODY_BYTES_MAX", 1 << 20)
     handler = Handler()
     handler.answer = answer
-    async with prometheus_with(handler) as loads:
+    async with run_prometheus(handler) as loads:
         with pytest.raises(LoadSourceError, match=reason):
             await loads.measure(NOW)
-        handler.answer = handler.of_series
+        handler.answer = handler.answer_series
         monkeypatch.setattr(prometheus, "_TIMEOUT_SECONDS", 30.0)
         assert list(await loads.measure(NOW)) == ["a"], "the next reading is not affected"
 
 
 async def test_server_that_is_gone_is_an_error() -> None:
-    async with prometheus_with(Handler()) as loads:
+    async with run_prometheus(Handler()) as loads:
         loads._api._source = replace(loads._api._source, url="http://127.0.0.1:1")
         with pytest.raises(LoadSourceError, match=r"127\.0\.0\.1:1"):
             await loads.measure(NOW)
@@ -174,7 +174,7 @@ async def test_answer_about_many_nodes_is_read_to_its_end() -> None:
     handler = Handler()
     names = [f"node-{number:05}" for number in range(5000)]
     handler.series = {word: [({"node": name}, "3") for name in names] for word in (CPU, MEMORY, TIME)}
-    async with prometheus_with(handler) as loads:
+    async with run_prometheus(handler) as loads:
         assert (await loads.measure(NOW)).keys() == set(names)
 
 
@@ -187,7 +187,7 @@ async def test_node_without_a_usable_value_is_left_out_so_that_its_last_load_or_
     for series in handler.series.values():
         series.append(({"node": "lying"}, "7"))
     handler.series[word][1] = {"node": "lying"}, value
-    async with prometheus_with(handler) as loads:
+    async with run_prometheus(handler) as loads:
         assert list(await loads.measure(NOW)) == ["a"]
 
 
@@ -197,7 +197,7 @@ async def test_largest_of_several_series_for_one_node_counts() -> None:
         handler.series[CPU] = [
             ({"node": "a", "instance": f"{number}:9100"}, cores) for number, cores in enumerate(order)
         ]
-        async with prometheus_with(handler) as loads:
+        async with run_prometheus(handler) as loads:
             assert (await loads.measure(NOW))["a"].cpu_millis == 8000
 
 
@@ -205,13 +205,13 @@ async def test_node_is_named_by_its_label_else_by_the_instance_without_its_port(
     handler = Handler()
     names = [{"node": "a", "instance": "10.0.0.1:9100"}, {"instance": "10.0.0.2:9100"}, {"instance": "[fd00::1]:9100"}]
     handler.series = {word: [(labels, "3") for labels in [*names, {}]] for word in (CPU, MEMORY, TIME)}
-    async with prometheus_with(handler) as loads:
+    async with run_prometheus(handler) as loads:
         assert (await loads.measure(NOW)).keys() == {"a", "10.0.0.2", "fd00::1"}
 
 
 async def test_token_is_read_for_each_query_and_one_that_cannot_be_sent_is_an_error(tmp_path: Path) -> None:
     token, handler = tmp_path / "token", Handler()
-    async with prometheus_with(handler, token_file=str(token)) as loads:
+    async with run_prometheus(handler, token_file=str(token)) as loads:
         for bad in (None, b"two\nlines", b"\xff"):
             if bad is not None:
                 token.write_bytes(bad)
@@ -224,12 +224,12 @@ async def test_token_is_read_for_each_query_and_one_that_cannot_be_sent_is_an_er
 
 async def test_ca_that_was_replaced_is_read_without_a_restart(tmp_path: Path) -> None:
     ca, right = tmp_path / "ca.crt", Authority.create("right")
-    write_key_pair(right.issue_server("p", server_names("127.0.0.1")), tmp_path / "tls.crt", tmp_path / "tls.key")
+    write_key_pair(right.issue_server("p", list_server_names("127.0.0.1")), tmp_path / "tls.crt", tmp_path / "tls.key")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
-    ca.write_bytes(pem(Authority.create("wrong").key_pair.certificate))
-    async with prometheus_with(Handler(), context, ca_file=str(ca)) as loads:
+    ca.write_bytes(encode_pem(Authority.create("wrong").key_pair.certificate))
+    async with run_prometheus(Handler(), context, ca_file=str(ca)) as loads:
         with pytest.raises(LoadSourceError, match="CERTIFICATE_VERIFY_FAILED"):
             await loads.measure(NOW)
-        ca.write_bytes(pem(right.key_pair.certificate))
+        ca.write_bytes(encode_pem(right.key_pair.certificate))
         assert (await loads.measure(NOW)).keys() == {"a"}

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.command_runner import podgate
 from tests.harness.raw_http import eventually
 from tests.harness.records import AT_US, policy
-from tests.harness.server_process import Files, pod, serving
+from tests.harness.server_process import Files, pod, run_server
 from webhook.adapters.recorder import WAITING_MAX, Recorder, recorder
 from webhook.commands.simulator import Ask
 from webhook.core.breaker.outcome_types import Outcomes
@@ -33,7 +33,7 @@ SILENT = WatchReports(lambda: None, lambda _: None, lambda _: None)
 async def test_replay_of_the_record_trips_like_the_server(tmp_path: Path) -> None:
     files, file = Files.create(tmp_path, POLICY), tmp_path / "events.jsonl"
     pushed: list[str] = []
-    async with serving(files, "--record", str(file)) as server:
+    async with run_server(files, "--record", str(file)) as server:
         assert (await server.create(Ask(pod(), "web", "before")))["allowed"]
         context, token = files.pki.context(files.pki.client("prober")), files.other.token(client_id="edge")
         errors = json.dumps([{"service": "web", "ok": False, "latency": 0.25}] * 5).encode()
@@ -66,15 +66,15 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "events.jsonl"
 
 
-def recording(file: Path, sample_every: int = 1) -> Recorder:
+def make_recorder(file: Path, sample_every: int = 1) -> Recorder:
     return Recorder(file, sample_every, 1 << 24, SILENT, lambda: AT_US)
 
 
 def test_outcome_is_recorded_at_its_time_without_generation(file: Path) -> None:
-    one = recording(file)
+    one = make_recorder(file)
     midnight_us = AT_US - AT_US % 86_400_000_000
-    one.recorded("web", [Outcomes(3, 1, 8_000_000, generation=7, age_us=150_000)])
-    one.recorded("web", [Outcomes(1, 0, 30_000, uid="u1", generation=7), Outcomes(1, 0, 9_000_000_000)])
+    one.on_outcomes_recorded("web", [Outcomes(3, 1, 8_000_000, generation=7, age_us=150_000)])
+    one.on_outcomes_recorded("web", [Outcomes(1, 0, 30_000, uid="u1", generation=7), Outcomes(1, 0, 9_000_000_000)])
     one.close()
     at = (AT_US - midnight_us) / 1_000_000
     assert lines(file)[1:] == [
@@ -85,19 +85,19 @@ def test_outcome_is_recorded_at_its_time_without_generation(file: Path) -> None:
 
 
 def test_sample_records_its_services_only(file: Path) -> None:
-    one = recording(file, sample_every=2)
-    one.recorded("early", [Outcomes(1, 0, 0)])
-    one.policy_loaded(policy("a", "b"))
+    one = make_recorder(file, sample_every=2)
+    one.on_outcomes_recorded("early", [Outcomes(1, 0, 0)])
+    one.on_policy_loaded(policy("a", "b"))
     for service in ("a", "b"):
-        one.recorded(service, [Outcomes(1, 0, 0)])
+        one.on_outcomes_recorded(service, [Outcomes(1, 0, 0)])
     one.close()
     assert len([line for line in lines(file) if "outcomes" in line]) == 1
 
 
 def test_outcomes_fill_at_most_half_of_the_queue(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "_PAUSE_SECONDS", 3600)
-    one = recording(file)
-    one.recorded("web", [Outcomes(1, 0, 0)] * WAITING_MAX)
+    one = make_recorder(file)
+    one.on_outcomes_recorded("web", [Outcomes(1, 0, 0)] * WAITING_MAX)
     assert one.counts() == {"written": 0, "dropped": WAITING_MAX // 2}
     one.close()
     assert one.counts() == {"written": WAITING_MAX // 2, "dropped": WAITING_MAX // 2}

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tests.cli.command_runner import podgate
 from tests.harness.records import ADMITTED, AT_NS, AT_US, QUOTA_DENIED, changed, policy
-from tests.harness.server_process import Files, pod, serving
+from tests.harness.server_process import Files, pod, run_server
 from webhook.adapters.recorder import WAITING_MAX, Recorder, recorder
 from webhook.adapters.recorder.file import RecordFile
 from webhook.commands.simulator import Ask
@@ -24,7 +24,7 @@ from webhook.core.admission.decision import Half
 from webhook.core.admission.review import Request
 from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec
 from webhook.core.policy.model import LoadedPolicy
-from webhook.core.reporting.replay_record import pod_event
+from webhook.core.reporting.replay_record import make_pod_event
 from webhook.errors import UserError
 from webhook.ports import Review, WatchReports
 
@@ -121,7 +121,7 @@ async def test_record_of_a_server_replays_to_the_same_decisions(tmp_path: Path) 
     files = Files.create(tmp_path, POLICY)
     file = tmp_path / "events.jsonl"
     answers: dict[str, tuple[bool, int]] = {}
-    async with serving(files, "--record", str(file)) as server:
+    async with run_server(files, "--record", str(file)) as server:
 
         async def ask(uid: str, namespace: str, *, dry_run: bool = False, **spec: Any) -> None:
             response = await server.create(Ask(pod(**spec), namespace, uid, dry_run=dry_run))
@@ -147,9 +147,9 @@ async def test_record_of_a_server_replays_to_the_same_decisions(tmp_path: Path) 
 
 def test_record_is_private_and_begins_with_its_header(path: Path, start: Start) -> None:
     one = start()
-    one.policy_loaded(policy("payment-api"))
-    one.policy_loaded(policy("payment-api"))  # reported again after a bad one
-    one.reviewed(review("u1"))
+    one.on_policy_loaded(policy("payment-api"))
+    one.on_policy_loaded(policy("payment-api"))  # reported again after a bad one
+    one.on_reviewed(review("u1"))
     one.close()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     first, loaded, asked = lines(path)
@@ -162,9 +162,9 @@ def test_record_is_private_and_begins_with_its_header(path: Path, start: Start) 
 
 def test_only_validated_reviews_are_recorded(path: Path, start: Start) -> None:
     one = start()
-    one.reviewed(review("mutated", half=Half.MUTATE))
-    one.reviewed(replace(review("unasked"), request=None))
-    one.reviewed(review("judged"))
+    one.on_reviewed(review("mutated", half=Half.MUTATE))
+    one.on_reviewed(replace(review("unasked"), request=None))
+    one.on_reviewed(review("judged"))
     one.close()
     assert uids(path) == ["judged"]
 
@@ -172,10 +172,10 @@ def test_only_validated_reviews_are_recorded(path: Path, start: Start) -> None:
 def test_time_is_the_stores_and_never_goes_back(path: Path, start: Start) -> None:
     one, receipt = start(), QUOTA_DENIED.charge.receipt
     assert receipt is not None
-    one.reviewed(review("by-the-wall"))
-    one.reviewed(review("by-the-store", after_us=100, receipt=replace(receipt, at_us=AT_US + 5_000_100)))
-    one.reviewed(review("after-it", after_us=200))
-    one.reviewed(review("late", after_us=-900, receipt=replace(receipt, at_us=AT_US + 5_000_050)))
+    one.on_reviewed(review("by-the-wall"))
+    one.on_reviewed(review("by-the-store", after_us=100, receipt=replace(receipt, at_us=AT_US + 5_000_100)))
+    one.on_reviewed(review("after-it", after_us=200))
+    one.on_reviewed(review("late", after_us=-900, receipt=replace(receipt, at_us=AT_US + 5_000_050)))
     one.close()
     since = [round(line["at"] * 1e6) - (AT_US - MIDNIGHT_US) for line in lines(path) if "uid" in line]
     assert since == [0, 5_000_100, 5_000_200, 5_000_200]
@@ -185,10 +185,10 @@ def test_labels_of_a_namespace_are_written_when_first_seen_and_when_changed(path
     labels: dict[str, Mapping[str, str]] = {}
     one = start()
     one.watch_namespaces(labels.get)
-    one.reviewed(review("unknown"))
+    one.on_reviewed(review("unknown"))
     for uid, tier in (("first", "prod"), ("same", "prod"), ("changed", "test")):
         labels["payments"] = {"tier": tier}
-        one.reviewed(review(uid))
+        one.on_reviewed(review(uid))
     one.close()
     shown = [line.get("uid") or line.get("namespaceLabels") for line in lines(path)[1:]]
     assert shown == [
@@ -214,39 +214,39 @@ def pools(*members: str) -> LoadedPolicy:
 def test_sample_has_whole_pools_and_is_the_same_on_every_server(path: Path, start: Start) -> None:
     members = [f"{name}-{pool}" for pool in "abcdef" for name in ("web", "api")] + ["alone", "other"]
     one = start(sample_every=4)
-    one.policy_loaded(pools(*members))
+    one.on_policy_loaded(pools(*members))
     for name in (*members, None):
-        one.reviewed(review(f"of {name}", name))
+        one.on_reviewed(review(f"of {name}", name))
     one.close()
     kept = {uid.removeprefix("of ") for uid in uids(path)}
     tags = {name.partition("-")[2] or name for name in kept}
     assert len(tags) == 2, "a fourth of eight"
     assert kept == {name for name in members if (name.partition("-")[2] or name) in tags}
-    reordered = recorder._sampled(pools(*reversed(members)).policy, 4)
+    reordered = recorder._select_services(pools(*reversed(members)).policy, 4)
     assert kept == reordered
 
 
 def test_sample_is_never_empty(path: Path, start: Start) -> None:
     one = start(sample_every=1000)
-    one.policy_loaded(policy("payment-api"))
-    one.reviewed(review("u1"))
+    one.on_policy_loaded(policy("payment-api"))
+    one.on_reviewed(review("u1"))
     one.close()
     assert uids(path) == ["u1"]
 
 
 def test_record_continues_after_its_last_whole_line_in_its_own_time(path: Path, start: Start) -> None:
     first = start()
-    first.reviewed(review("u1"))
+    first.on_reviewed(review("u1"))
     first.close()
     with path.open("ab") as stream:
         stream.write(b'{"at":1,"pod":{"meta')  # the server was killed
     path.chmod(0o644)
     next_day_us = AT_US + 86_400_000_000
     second = start(now_us=next_day_us)
-    second.reviewed(review("u2", after_us=next_day_us - AT_US))
+    second.on_reviewed(review("u2", after_us=next_day_us - AT_US))
     second.close()
     back = start(now_us=AT_US)  # the wall clock was set back meanwhile
-    back.reviewed(review("u3"))
+    back.on_reviewed(review("u3"))
     back.close()
     assert uids(path) == ["u1", "u2", "u3"]
     ats = [line["at"] for line in lines(path)]
@@ -291,13 +291,13 @@ def test_full_record_stops_with_whole_lines_and_is_reported_once(
 ) -> None:
     one = start(bytes_max=450)
     for number in range(4):
-        one.reviewed(review(f"u{number}"))
+        one.on_reviewed(review(f"u{number}"))
         one._write_all()
     one.close()
     assert uids(path) == ["u0", "u1"]
     assert path.stat().st_size <= 450
     assert reported.troubles == ["it has reached --record-max-bytes: nothing more is recorded"]
-    one.reviewed(review("later"))
+    one.on_reviewed(review("later"))
     assert one.counts() == {"written": 2, "dropped": 3}
 
 
@@ -322,14 +322,14 @@ def test_full_disk_loses_only_the_unwritten_lines(
         return count
 
     monkeypatch.setattr("webhook.adapters.recorder.file.os.write", write)
-    one.reviewed(review("before"))
+    one.on_reviewed(review("before"))
     one._write_all()
     left = 30  # it breaks off within a line
     for uid in ("lost-1", "lost-2"):
-        one.reviewed(review(uid))
+        one.on_reviewed(review(uid))
         one._write_all()
     left = 100_000
-    one.reviewed(review("after"))
+    one.on_reviewed(review("after"))
     one.close()
     assert uids(path) == ["before", "after"]
     assert [line["namespaceLabels"] for line in lines(path) if "namespaceLabels" in line] == [
@@ -344,18 +344,18 @@ def test_hanging_disk_blocks_no_review_and_dropped_lines_are_counted(
 ) -> None:
     resume, hangs, append = threading.Event(), threading.Event(), RecordFile.append
 
-    def slow(file: RecordFile, data: list[bytes]) -> None:
+    def append_slowly(file: RecordFile, data: list[bytes]) -> None:
         hangs.set()
         resume.wait()
         append(file, data)
 
     one = start()
-    monkeypatch.setattr(RecordFile, "append", slow)
-    one.reviewed(review("first"))
+    monkeypatch.setattr(RecordFile, "append", append_slowly)
+    one.on_reviewed(review("first"))
     one._ending.set()  # the thread wakes up
     assert hangs.wait(10)
     for number in range(WAITING_MAX + 7):
-        one.reviewed(review(f"u{number}"))
+        one.on_reviewed(review(f"u{number}"))
     assert one.counts() == {"written": 0, "dropped": 7}
     resume.set()
     one.close()
@@ -367,10 +367,10 @@ def test_defect_loses_one_line_and_not_the_record(
 ) -> None:
     one = start()
     with monkeypatch.context() as patch:
-        patch.setattr(recorder, pod_event.__name__, lambda *_: 1 / 0)
-        one.reviewed(review("lost"))
+        patch.setattr(recorder, make_pod_event.__name__, lambda *_: 1 / 0)
+        one.on_reviewed(review("lost"))
         one._write_all()
-    one.reviewed(review("kept"))
+    one.on_reviewed(review("kept"))
     one.close()
     assert uids(path) == ["kept"]
     assert len(reported.troubles) == len(reported.over) == 1

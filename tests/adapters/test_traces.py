@@ -48,18 +48,18 @@ from tests.harness.records import (
     review,
     transition,
 )
-from tests.harness.server_process import Files, pod, serving
-from tests.harness.trace_receiver import spans_of, trace_receiver
+from tests.harness.server_process import Files, pod, run_server
+from tests.harness.trace_receiver import list_spans, trace_receiver
 from webhook.adapters.traces import RatioSampler, Traces, open_traces
 from webhook.adapters.traces.spans import Spans
-from webhook.commands.simulator import Ask, admission_review, as_sent_to_mutate
+from webhook.commands.simulator import Ask, build_admission_review, prepare_for_mutate
 from webhook.controller.reports import NEVER_CREATED
 from webhook.core.admission.decision import Decision, Half, StageNote, WouldWrite
 from webhook.core.admission.review import Request
 from webhook.core.breaker import State
 from webhook.core.kubernetes.admission_request import ResponseStatus
 from webhook.core.kubernetes.pod import OwnerReference, Pod, PodMetadata, PodSpec
-from webhook.core.pods.ownership import Owned
+from webhook.core.pods.ownership import OwnedPod
 from webhook.core.policy_spec import Mode
 from webhook.core.policy_spec.scheduling import Scheduling
 from webhook.core.quota import Receipt, UnseenPod
@@ -106,7 +106,7 @@ class Recorder:
         self.traces = Traces(spans, RatioSampler(ratio), lambda: AT_NS)
 
     def add(self, decision: Decision = ADMITTED, duration_ns: int = 700_000, **more: Any) -> None:
-        self.traces.reviewed(review(decision, duration_ns, **{"trace": OWN, **more}))
+        self.traces.on_reviewed(review(decision, duration_ns, **{"trace": OWN, **more}))
 
     def spans(self) -> dict[str, ReadableSpan]:
         return {span.name: span for span in self.exporter.get_finished_spans()}
@@ -136,7 +136,7 @@ def test_review_is_one_span_with_its_stages_as_children(recorder: Recorder) -> N
     assert not spans["decode"].attributes
 
 
-def on_the_wire(exporter: InMemorySpanExporter) -> tuple[ExportTraceServiceRequest, list[bool]]:
+def read_export(exporter: InMemorySpanExporter) -> tuple[ExportTraceServiceRequest, list[bool]]:
     """Return what an exporter has received, without random ids, and which of its spans are children of the last."""
     request = encode_spans(exporter.get_finished_spans())
     spans = request.resource_spans[0].scope_spans[0].spans
@@ -173,7 +173,7 @@ def test_spans_on_the_wire_are_those_of_the_tracer(recorder: Recorder, parent: S
         tracer.start_span(name, below, attributes=noted, start_time=begin_ns).end(AT_NS + end_ns)
         begin_ns = AT_NS + end_ns
     root.end(AT_NS + 700_000)
-    assert on_the_wire(recorder.exporter) == on_the_wire(exporter)
+    assert read_export(recorder.exporter) == read_export(exporter)
     provider.shutdown()
 
 
@@ -233,16 +233,16 @@ def test_transition_is_an_event_of_its_review(recorder: Recorder) -> None:
 
 def test_transition_has_its_own_span_whatever_the_ratio(recorder: Recorder) -> None:
     recorder.add(changed(QUOTA_DENIED, receipt=Receipt(AT_US, transitions=(TRIPPED,))), trace=None)
-    recorder.traces.transitioned(TRIPPED)
+    recorder.traces.on_transition(TRIPPED)
     [(name, span)] = recorder.spans().items()
     assert (name, dict(span.attributes or {}), span.parent) == ("breaker transition", MOVED, None)
     assert (span.start_time, span.end_time) == (AT_US * 1000, AT_US * 1000)
 
 
 def test_other_reports_make_no_span(recorder: Recorder) -> None:
-    recorder.traces.refused("no_token", "")
-    recorder.traces.policy_loaded(policy("payment-api"))
-    recorder.traces.policy_failed(["error"])
+    recorder.traces.on_refused("no_token", "")
+    recorder.traces.on_policy_loaded(policy("payment-api"))
+    recorder.traces.on_policy_failed(["error"])
     assert not recorder.spans()
 
 
@@ -260,9 +260,9 @@ def test_call_of_a_scheduler_is_in_the_trace_of_its_pod_if_the_ratio_selects_it(
     }
     for verb, attempt in attempts.items():
         for uid in ("6f6b9a8e-1c1e-4a52-9a7e-7f0000000000", "6f6b9a8e-1c1e-4a52-9a7e-000000000000"):
-            calls.decided(Pod(PodMetadata("web-1", namespace="shop", uid=uid), PodSpec()), service, attempt)
-            calls.answered(verb, 400_000)
-    calls.answered("filter", 1)  # a Pod of no service: nothing was decided
+            calls.on_decided(Pod(PodMetadata("web-1", namespace="shop", uid=uid), PodSpec()), service, attempt)
+            calls.on_answered(verb, 400_000)
+    calls.on_answered("filter", 1)  # a Pod of no service: nothing was decided
     found = recorder.spans()
     assert {f"{span.context.trace_id:032x}" for span in found.values()} == {"6f6b9a8e1c1e4a529a7e000000000000"}
     assert len(recorder.exporter.get_finished_spans()) == 3
@@ -290,7 +290,7 @@ def test_refund_is_in_the_trace_of_its_pod_if_the_ratio_selects_it() -> None:
     recorder = Recorder(0.75)  # of Pods: 0.5 in each half
     for last in ("7", "8"):
         uid = f"6f6b9a8e-1c1e-4a52-9a7e-{last}f0000000000"
-        recorder.traces.refunded("payment-api", UnseenPod(uid, "payments", "web-1", 61_000_000), NEVER_CREATED)
+        recorder.traces.on_refunded("payment-api", UnseenPod(uid, "payments", "web-1", 61_000_000), NEVER_CREATED)
     [span] = recorder.exporter.get_finished_spans()
     assert (span.name, f"{span.context.trace_id:032x}") == ("refund", "6f6b9a8e1c1e4a529a7e7f0000000000")
     assert (span.start_time, span.end_time) == (AT_NS - 61_000_000_000, AT_NS)
@@ -301,7 +301,7 @@ def test_wait_in_a_queue_is_in_the_trace_of_its_pod_if_the_ratio_selects_it() ->
     recorder = Recorder(0.75)
     for last in ("7", "8"):
         uid = f"6f6b9a8e-1c1e-4a52-9a7e-{last}f0000000000"
-        recorder.traces.released(TracedPod("payment-api", "payments", "web-1", uid), 41.5)
+        recorder.traces.on_released(TracedPod("payment-api", "payments", "web-1", uid), 41.5)
     [span] = recorder.exporter.get_finished_spans()
     assert (span.name, f"{span.context.trace_id:032x}") == ("queue release", "6f6b9a8e1c1e4a529a7e7f0000000000")
     assert (span.start_time, span.end_time) == (AT_NS - 41_500_000_000, AT_NS)
@@ -313,13 +313,13 @@ def test_wait_in_a_queue_is_in_the_trace_of_its_pod_if_the_ratio_selects_it() ->
     }
 
 
-def starting(uid: str, **status: Any) -> Pod:
+def make_starting_pod(uid: str, **status: Any) -> Pod:
     metadata = {"name": "web-1", "namespace": "payments", "uid": uid, "creationTimestamp": "2027-01-15T07:59:58Z"}
     return msgspec.convert({"metadata": metadata, "spec": {"nodeName": "a1"}, "status": status}, Pod)
 
 
 READY = [{"type": "Ready", "status": "True", "lastTransitionTime": "2027-01-15T08:00:00Z"}]
-OWNED = Owned("payment-api", "payments", "web-1", {}, 0, 0, is_sure=True, is_labelled=True)
+OWNED = OwnedPod("payment-api", "payments", "web-1", {}, 0, 0, is_sure=True, is_labelled=True)
 
 
 def test_start_is_in_the_trace_of_its_pod_once_if_the_ratio_selects_it() -> None:
@@ -328,7 +328,7 @@ def test_start_is_in_the_trace_of_its_pod_once_if_the_ratio_selects_it() -> None
     for last in ("7", "8"):
         uid = f"6f6b9a8e-1c1e-4a52-9a7e-{last}f0000000000"
         for status in ({}, {"conditions": READY}, {}, {"conditions": READY}):
-            observer.changed(starting(uid, **status), OWNED)
+            observer.on_changed(make_starting_pod(uid, **status), OWNED)
     span, *more = recorder.exporter.get_finished_spans()
     assert (span.name, f"{span.context.trace_id:032x}") == ("pod start", "6f6b9a8e1c1e4a529a7e7f0000000000")
     assert (span.end_time - span.start_time, span.status.status_code) == (2_000_000_000, StatusCode.UNSET)
@@ -339,15 +339,15 @@ def test_start_is_in_the_trace_of_its_pod_once_if_the_ratio_selects_it() -> None
 def test_failed_start_is_an_error_and_older_pods_have_none() -> None:
     recorder = Recorder(1)
     observer = recorder.traces.starts()
-    old = starting("6f6b9a8e-1c1e-4a52-9a7e-000000000001")
+    old = make_starting_pod("6f6b9a8e-1c1e-4a52-9a7e-000000000001")
     old = replace(old, metadata=replace(old.metadata, creation_timestamp="2027-01-15T07:00:00Z"))
     failing, deleted = (f"6f6b9a8e-1c1e-4a52-9a7e-00000000000{number}" for number in (2, 3))
-    observer.listed(old, OWNED)
-    observer.changed(starting(failing), OWNED)
-    observer.changed(starting(deleted), OWNED)
-    observer.changed(replace(starting(old.metadata.uid, conditions=READY), metadata=old.metadata), OWNED)
-    observer.changed(starting(failing, phase="Failed"), OWNED)
-    observer.gone(deleted)
+    observer.on_listed(old, OWNED)
+    observer.on_changed(make_starting_pod(failing), OWNED)
+    observer.on_changed(make_starting_pod(deleted), OWNED)
+    observer.on_changed(replace(make_starting_pod(old.metadata.uid, conditions=READY), metadata=old.metadata), OWNED)
+    observer.on_changed(make_starting_pod(failing, phase="Failed"), OWNED)
+    observer.on_deleted(deleted)
     [span] = recorder.exporter.get_finished_spans()
     assert (span.attributes["k8s.pod.uid"], span.attributes["podgate.start.result"]) == (failing, "Failed")
     assert span.status.status_code is StatusCode.ERROR
@@ -408,7 +408,7 @@ async def test_shutdown_exports_queued_spans_as_otlp_over_http() -> None:
     async with trace_receiver() as (endpoint, received):
         resource = {"service.name": "podgate", "service.version": "0.1.0"}
         traces = await asyncio.to_thread(open_traces, endpoint, RatioSampler(0.0), lambda: AT_NS, resource)
-        traces.reviewed(review(NOTED, 700_000, trace=FOLLOWING, stages=STAGES))
+        traces.on_reviewed(review(NOTED, 700_000, trace=FOLLOWING, stages=STAGES))
         await asyncio.to_thread(traces.shutdown)
     [call] = received
     assert (call.path, call.content_type) == ("/v1/traces", "application/x-protobuf")
@@ -426,15 +426,15 @@ async def test_shutdown_exports_queued_spans_as_otlp_over_http() -> None:
 
 async def test_server_traces_sampled_calls_only(tmp_path: Path) -> None:
     ask = Ask(pod(), "free", "uid-1")
-    body = json.dumps(admission_review(ask, as_sent_to_mutate(ask), Half.MUTATE)).encode()
+    body = json.dumps(build_admission_review(ask, prepare_for_mutate(ask), Half.MUTATE)).encode()
     async with (
         trace_receiver() as (endpoint, received),
-        serving(Files.create(tmp_path), "--otlp-endpoint", endpoint, "--trace-ratio", "1") as server,
+        run_server(Files.create(tmp_path), "--otlp-endpoint", endpoint, "--trace-ratio", "1") as server,
     ):
         for parent in (SAMPLED, UNSAMPLED):
             status, _ = await server.post("/mutate", body, headers={"traceparent": parent})
             assert status == 200
-    spans = spans_of(received)
+    spans = list_spans(received)
     assert {span.trace_id.hex() for span in spans} == {TRACE_ID}
     assert [span.name for span in spans] == ["decode", "policy", "exempt", "own", "rewrite", "answer", "review mutate"]
 

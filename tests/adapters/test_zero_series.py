@@ -14,11 +14,11 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.adapters.metrics import samples
+from tests.adapters.metrics import read_samples
 from tests.core.reviewing import Gate, policy_of
-from tests.harness.server_process import Files, pod, serving
+from tests.harness.server_process import Files, pod, run_server
 from webhook.adapters.metrics import CONTENT_TYPE, OPENMETRICS, Metrics, ProcessRole, families
-from webhook.adapters.metrics.label_sets import zeros
+from webhook.adapters.metrics.label_sets import list_zeros
 from webhook.commands.simulator import Ask
 from webhook.controller import reports
 from webhook.core.breaker import State, Transition, TransitionCause
@@ -45,32 +45,34 @@ BY_SERVICE = [family for family in families.FAMILIES if "service" in family.labe
 
 def counters(metrics: Metrics) -> dict[str, float]:
     """Return the counters of services."""
-    found = samples(metrics)
+    found = read_samples(metrics)
     return {key: value for key, value in found.items() if COUNTED.match(key) and 'service="' in key}
 
 
 async def test_first_event_of_a_service_is_an_increase() -> None:
     metrics = Metrics("1", ProcessRole.REVIEWS)
     gate = Gate(policy_of(SERVICES, "breakerGuard: {maxOpenPercent: 1}"), observers=[metrics])
-    metrics.policy_loaded(gate.loaded)
+    metrics.on_policy_loaded(gate.loaded)
     before = counters(metrics)
     assert before
     assert not any(before.values())
     one_core = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
     good = {"nodeSelector": {"disk": "ssd"}, "containers": [{"name": "c", "resources": one_core}]}
     await gate.mutate()
-    await gate.validate(object=gate.owned("named", nodeSelector={"disk": "ssd"}, nodeName="n"))
+    await gate.validate(object=gate.build_owned_pod("named", nodeSelector={"disk": "ssd"}, nodeName="n"))
     for number in range(5):
-        await gate.validate(object=gate.owned(f"u{number}", **good))
-    await gate.validate(object=gate.owned("hdd", nodeSelector={"disk": "hdd"}))
-    tried = gate.owned("trial", "tried")
+        await gate.validate(object=gate.build_owned_pod(f"u{number}", **good))
+    await gate.validate(object=gate.build_owned_pod("hdd", nodeSelector={"disk": "hdd"}))
+    tried = gate.build_owned_pod("trial", "tried")
     tried["metadata"]["labels"].pop("app")
     await gate.validate(object=tried)
     await gate.validate(
         resource={"group": "apps", "version": "v1", "resource": "deployments"},
         object={"metadata": {"name": "trial"}, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}},
     )
-    await gate.validate(object={**gate.owned("naked"), "metadata": {"uid": "naked", "labels": {"app": "web"}}})
+    await gate.validate(
+        object={**gate.build_owned_pod("naked"), "metadata": {"uid": "naked", "labels": {"app": "web"}}}
+    )
     after = counters(metrics)
     grown = {key for key, value in after.items() if value}
     assert {key.partition("{")[0] for key in grown} >= {
@@ -88,7 +90,7 @@ async def test_first_event_of_a_service_is_an_increase() -> None:
 
 def test_counters_of_documented_alerts_start_at_zero() -> None:
     metrics = Metrics("1", EVERYTHING)
-    metrics.policy_loaded(policy_of(SERVICES, "breakerGuard: {}"))
+    metrics.on_policy_loaded(policy_of(SERVICES, "breakerGuard: {}"))
     shown = counters(metrics)
     for key in (
         'podgate_breaker_trips_held_total{service="web"}',
@@ -100,7 +102,7 @@ def test_counters_of_documented_alerts_start_at_zero() -> None:
         'podgate_booked_total{cause="Away",service="web"}',
     ):
         assert shown[key] == 0
-    metrics.transitioned(Transition("web", State.CLOSED, State.OPEN, 1, "96 %", 1, TransitionCause.ERROR_RATE))
+    metrics.on_transition(Transition("web", State.CLOSED, State.OPEN, 1, "96 %", 1, TransitionCause.ERROR_RATE))
     key = 'podgate_breaker_transitions_total{from="CLOSED",reason="errorRate",service="web",to="OPEN"}'
     assert counters(metrics)[key] == 1
 
@@ -108,7 +110,9 @@ def test_counters_of_documented_alerts_start_at_zero() -> None:
 def test_series_exist_only_for_possible_events() -> None:
     loaded = policy_of(SERVICES)
     of_tried = {
-        family for family, of in zeros(loaded.policy, ProcessRole.REVIEWS).items() if any("tried" in one for one in of)
+        family
+        for family, of in list_zeros(loaded.policy, ProcessRole.REVIEWS).items()
+        if any("tried" in one for one in of)
     }
     assert of_tried == {
         families.REVIEWS,
@@ -118,20 +122,20 @@ def test_series_exist_only_for_possible_events() -> None:
         families.WORKLOADS,
         families.WORKLOAD_WARNINGS,
     }
-    assert families.BREAKER_HELD not in zeros(loaded.policy, EVERYTHING), "there is no guard"
-    assert families.REFUNDS not in zeros(loaded.policy, ProcessRole.REVIEWS | ProcessRole.SHARES_STORE), (
+    assert families.BREAKER_HELD not in list_zeros(loaded.policy, EVERYTHING), "there is no guard"
+    assert families.REFUNDS not in list_zeros(loaded.policy, ProcessRole.REVIEWS | ProcessRole.SHARES_STORE), (
         "the controller's"
     )
-    assert families.QUOTA_DENIED not in zeros(loaded.policy, ProcessRole.RECONCILES), "only servers count it"
-    for family, of in zeros(loaded.policy, EVERYTHING).items():
+    assert families.QUOTA_DENIED not in list_zeros(loaded.policy, ProcessRole.RECONCILES), "only servers count it"
+    for family, of in list_zeros(loaded.policy, EVERYTHING).items():
         assert all(len(labels) == len(family.labels) for labels in of), family.name
 
 
 def test_series_of_a_service_begin_and_end_at_the_swap() -> None:
     metrics = Metrics("1", EVERYTHING)
-    metrics.policy_loaded(policy_of(SERVICES))
+    metrics.on_policy_loaded(policy_of(SERVICES))
     assert any('service="tried"' in key for key in counters(metrics))
-    metrics.policy_loaded(policy_of(SERVICES.replace("name: tried", "name: new")))
+    metrics.on_policy_loaded(policy_of(SERVICES.replace("name: tried", "name: new")))
     shown = counters(metrics)
     assert any('service="new"' in key for key in shown)
     assert not any('service="tried"' in key for key in shown)
@@ -146,7 +150,7 @@ def many(count: int) -> LoadedPolicy:
 
 def test_thousands_of_services_start_at_zero() -> None:
     metrics = Metrics("1", ProcessRole.REVIEWS)
-    metrics.policy_loaded(many(3_000))
+    metrics.on_policy_loaded(many(3_000))
     shown = counters(metrics)
     assert sum(key.startswith("podgate_findings_total") for key in shown) == 3_000 * 6
     assert sum(key.startswith("podgate_reviews_total") for key in shown) == 9_000 + 4
@@ -156,7 +160,7 @@ def test_beyond_the_series_limit_only_recorded_events_are_shown(monkeypatch: pyt
     loaded = many(20)
     bounded = replace(families.FINDINGS, series_max=20 * 6 - 1)
     monkeypatch.setattr(families, "FINDINGS", bounded)
-    found = zeros(loaded.policy, ProcessRole.REVIEWS)
+    found = list_zeros(loaded.policy, ProcessRole.REVIEWS)
     assert bounded not in found
     assert families.REVIEWS in found
 
@@ -172,8 +176,8 @@ def test_beyond_the_series_limit_only_recorded_events_are_shown(monkeypatch: pyt
 def test_text_is_what_the_library_renders(content_type: str, parser: Any, library: Any) -> None:
     """Each family is one group, and a series has one line, whether it is recorded or not."""
     metrics = Metrics("1", EVERYTHING)
-    metrics.policy_loaded(policy_of(SERVICES, "breakerGuard: {}"))
-    metrics.transitioned(Transition("web", State.CLOSED, State.OPEN, 1, "96 %", 1, TransitionCause.ERROR_RATE))
+    metrics.on_policy_loaded(policy_of(SERVICES, "breakerGuard: {}"))
+    metrics.on_transition(Transition("web", State.CLOSED, State.OPEN, 1, "96 %", 1, TransitionCause.ERROR_RATE))
     text = metrics.render(content_type).decode()
     lines = text.splitlines()
     names = [line.split()[2] for line in lines if line.startswith("# TYPE ")]
@@ -205,18 +209,18 @@ def test_every_service_counter_starts_at_zero(family: families.Family) -> None:
 - {{name: scheduled, match: {{namespaces: [e]}}, scheduling: {{numa: Required}}}}
 - {{name: would-degrade, match: {{namespaces: [c]}}, modes: {{breaker: Audit}}, {degrades}}}
 """
-    found = zeros(policy_of(SERVICES + more, "breakerGuard: {}").policy, EVERYTHING)
+    found = list_zeros(policy_of(SERVICES + more, "breakerGuard: {}").policy, EVERYTHING)
     assert found.get(family)
 
 
 async def test_running_server_shows_counters_before_its_first_call(tmp_path: Path) -> None:
-    async with serving(Files.create(tmp_path)) as server:
+    async with run_server(Files.create(tmp_path)) as server:
         text = (await server.get("/metrics"))[1]
     assert re.search(r'^podgate_quota_denied_total\{.*service="payment-api".*\} 0\.0$', text, re.MULTILINE), text[:2000]
 
 
 async def test_review_sets_the_time_of_the_last_one_in_metrics_and_status(tmp_path: Path) -> None:
-    async with serving(Files.create(tmp_path)) as server:
+    async with run_server(Files.create(tmp_path)) as server:
         assert json.loads((await server.get("/status"))[1])["lastReviewAt"] is None
         before = time.time()
         await server.create(Ask(pod(), "payments", "u1", "alice"))

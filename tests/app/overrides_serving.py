@@ -23,7 +23,7 @@ async def status(server: Serving) -> dict[str, Any]:
     return document
 
 
-async def until(server: Serving, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+async def wait_until(server: Serving, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     async with asyncio.timeout(HANG_SECONDS):
         while not holds(document := await status(server)):  # noqa: ASYNC110  another process sets no event
             await asyncio.sleep(0.05)

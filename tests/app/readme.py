@@ -31,7 +31,7 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def running_script(script: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+def run_script(script: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
     """Run a script that starts a server; terminate its process group afterwards."""
     process = subprocess.Popen(
         ["/bin/sh", "-e", "-c", script],

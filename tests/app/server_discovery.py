@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.harness.canned_http import Answers, answering
+from tests.harness.canned_http import Answers, serve_answers
 from webhook.commands.clients import status_client
 
 API = "/api/v1/namespaces/podgate-system"
@@ -19,7 +19,7 @@ PROXY = f"{API}/services/http:podgate-metrics:plain/proxy"
 @pytest.fixture(autouse=True)
 def unused_local_port(monkeypatch: pytest.MonkeyPatch) -> str:
     """Replace this machine's default port by one on which nothing listens."""
-    with answering({}) as url:
+    with serve_answers({}) as url:
         pass
     monkeypatch.setattr(status_client, "DEFAULT_SERVER", url)
     return url
@@ -28,7 +28,7 @@ def unused_local_port(monkeypatch: pytest.MonkeyPatch) -> str:
 @contextmanager
 def cluster(tmp_path: Path, answers: Answers) -> Iterator[Path]:
     """Yield the kubeconfig of an API server with these answers."""
-    with answering(answers) as url:
+    with serve_answers(answers) as url:
         kubeconfig = {
             "apiVersion": "v1",
             "kind": "Config",

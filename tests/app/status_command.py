@@ -4,17 +4,17 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
-from tests.harness.canned_http import answering
+from tests.harness.canned_http import serve_answers
 from tests.harness.records import AT_US, look, policy
 from webhook.core.breaker import State
 from webhook.core.quota import Use
 from webhook.core.reporting.status import (
     ServerStatus,
-    server_document,
+    render_server_status,
 )
 
 DOCUMENT = msgspec.json.encode(
-    server_document(
+    render_server_status(
         ServerStatus(
             version="0.1.0",
             now_us=AT_US,
@@ -27,4 +27,4 @@ DOCUMENT = msgspec.json.encode(
 
 
 def plain_port(body: bytes = DOCUMENT, code: int = 200) -> AbstractContextManager[str]:
-    return answering({"/status": (code, body)})
+    return serve_answers({"/status": (code, body)})

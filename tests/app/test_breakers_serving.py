@@ -11,11 +11,17 @@ from typing import Any
 
 import pytest
 
-from tests.harness.server_process import Files, Serving, pod, serving
-from tests.harness.stall_meter import spinning
+from tests.harness.server_process import Files, Serving, pod, run_server
+from tests.harness.stall_meter import run_spinner
 from tests.redis_servers import RedisServer, usual_names
 from tests.timeouts import HANG_SECONDS
-from webhook.commands.simulator import Ask, admission_review, as_sent_to_mutate, as_sent_to_validate, patched
+from webhook.commands.simulator import (
+    Ask,
+    apply_patch,
+    build_admission_review,
+    prepare_for_mutate,
+    prepare_for_validate,
+)
 from webhook.core.admission.decision import Half
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -43,7 +49,7 @@ services:
 """
 
 
-def pushed_policy(open_for: str, half_open: str) -> str:
+def render_pushed_policy(open_for: str, half_open: str) -> str:
     return PUSHED_POLICY.replace("OPEN_FOR", open_for).replace("HALF_OPEN", half_open)
 
 
@@ -85,9 +91,9 @@ async def trip(server: Serving) -> None:
 
 
 async def test_killed_prober_blocks_others_no_longer_than_its_lease(tmp_path: Path, redis_server: RedisServer) -> None:
-    files = Files.create(tmp_path, pushed_policy("1s", "{probes: 1, probeTimeout: 3s}"))
+    files = Files.create(tmp_path, render_pushed_policy("1s", "{probes: 1, probeTimeout: 3s}"))
     shared = ("--store", redis_server.url, *LONG_DEADLINE)
-    async with serving(files, *shared) as first, serving(files, *shared) as second:
+    async with run_server(files, *shared) as first, run_server(files, *shared) as second:
         await trip(first)
         denials = []
         while not (answer := await create(first, "api"))["allowed"]:  # the first one after `openFor` is the probe
@@ -97,7 +103,7 @@ async def test_killed_prober_blocks_others_no_longer_than_its_lease(tmp_path: Pa
             denials.append(answer)
         codes = [answer["status"]["message"].partition(":")[0] for answer in denials]
         assert set(codes) <= {"BreakerOpen", "BreakerProbing"}
-        await second.until('podgate_breaker_probes_expired_total{service="api"}', 1)
+        await second.wait_for_metric('podgate_breaker_probes_expired_total{service="api"}', 1)
 
         async def is_closed_by_the_second_probe() -> bool:
             await push(second, ok=True)
@@ -107,12 +113,12 @@ async def test_killed_prober_blocks_others_no_longer_than_its_lease(tmp_path: Pa
 
 
 async def test_open_breaker_is_written_again_to_an_emptied_redis(tmp_path: Path, own_redis_server: RedisServer) -> None:
-    files = Files.create(tmp_path, pushed_policy("10m", "{probes: 1, probeTimeout: 3s}"))
+    files = Files.create(tmp_path, render_pushed_policy("10m", "{probes: 1, probeTimeout: 3s}"))
     shared = ("--store", own_redis_server.url)
-    async with serving(files, *shared) as first, serving(files, *shared) as second:
+    async with run_server(files, *shared) as first, run_server(files, *shared) as second:
         await trip(first)
         opened = 'podgate_breaker_state{service="api",state="OPEN"}'
-        await until_open_on(first, second)
+        await wait_until_open(first, second)
         own_redis_server.kill()
         for server in (first, second):
             assert (await create(server, "api"))["status"]["message"].startswith("BreakerOpen: ")
@@ -120,14 +126,14 @@ async def test_open_breaker_is_written_again_to_an_emptied_redis(tmp_path: Path,
         own_redis_server.start()
         for server in (first, second):
             assert (await create(server, "api"))["status"]["message"].startswith("BreakerOpen: ")
-            await server.until(opened, 1)
+            await server.wait_for_metric(opened, 1)
         # A new server has no state of its own to continue from if Redis answers late.
-        async with serving(files, *shared, *LONG_DEADLINE) as third:
-            await third.until(opened, 1)
+        async with run_server(files, *shared, *LONG_DEADLINE) as third:
+            await third.wait_for_metric(opened, 1)
             assert (await create(third, "api"))["status"]["message"].startswith("BreakerOpen: ")
 
 
-async def until_open_on(*servers: Serving) -> None:
+async def wait_until_open(*servers: Serving) -> None:
     """Wait until each server denies with BreakerOpen: its status and metrics may show the state earlier."""
     for server in servers:
 
@@ -146,11 +152,11 @@ async def denial_codes(server: Serving, count: int) -> list[str]:
 async def test_without_redis_each_server_admits_its_share_of_probes_and_results_persist(
     tmp_path: Path, own_redis_server: RedisServer
 ) -> None:
-    files = Files.create(tmp_path, pushed_policy("2s", "{probes: 3, probeTimeout: 10m}"))
+    files = Files.create(tmp_path, render_pushed_policy("2s", "{probes: 3, probeTimeout: 10m}"))
     shared = ("--store", own_redis_server.url, "--replicas", "2")
-    async with serving(files, *shared) as first, serving(files, *shared, "--ordinal", "1") as second:
+    async with run_server(files, *shared) as first, run_server(files, *shared, "--ordinal", "1") as second:
         await trip(first)
-        await until_open_on(first, second)
+        await wait_until_open(first, second)
         own_redis_server.kill()
         for server in (first, second):
             while (code := (await denial_codes(server, 1))[0]) == "BreakerOpen":
@@ -197,9 +203,9 @@ class BreakerObserver:
 
     def __init__(self, server: Serving, namespace: str) -> None:
         ask = Ask(pod(), namespace, "never", "alice")
-        raw = as_sent_to_validate(ask, as_sent_to_mutate(ask))
+        raw = prepare_for_validate(ask, prepare_for_mutate(ask))
         self._server = server
-        self._body = json.dumps(admission_review(ask, raw, Half.VALIDATE)).encode()
+        self._body = json.dumps(build_admission_review(ask, raw, Half.VALIDATE)).encode()
         self._token = server.files.signer.token()
 
     async def knows_open_breaker(self) -> bool:
@@ -210,7 +216,7 @@ class BreakerObserver:
         assert code in {"BreakerOpen", "MutationMissing"}
         return bool(code == "BreakerOpen")
 
-    async def known_at(self) -> float:
+    async def wait_until_open(self) -> float:
         """Wait until the server denies with BreakerOpen; return the time."""
         async with asyncio.timeout(HANG_SECONDS):
             while not await self.knows_open_breaker():  # noqa: ASYNC110  another process sets no event
@@ -222,17 +228,17 @@ async def test_trip_on_one_server_is_seen_by_the_other(tmp_path: Path, redis_ser
     count = TRIPS or 5
     files, shared = Files.create(tmp_path, services(count)), ("--store", redis_server.url, *LONG_DEADLINE)
     seconds = []
-    async with serving(files, *shared) as first, serving(files, *shared) as second:
-        async with spinning() as gaps:
+    async with run_server(files, *shared) as first, run_server(files, *shared) as second:
+        async with run_spinner() as gaps:
             for number in range(count):
                 namespace = f"s{number}"
                 assert (await create(first, namespace))["allowed"]
                 observer = BreakerObserver(second, namespace)
                 assert not await observer.knows_open_breaker()
                 ask = Ask(pod(), namespace, f"uid-{next(_numbers)}", "alice")
-                before = as_sent_to_mutate(ask)
-                after = as_sent_to_validate(ask, patched(before, await first.ask(Half.MUTATE, ask, before)))
-                known_at = asyncio.create_task(observer.known_at())
+                before = prepare_for_mutate(ask)
+                after = prepare_for_validate(ask, apply_patch(before, await first.ask(Half.MUTATE, ask, before)))
+                known_at = asyncio.create_task(observer.wait_until_open())
                 sent_at = time.monotonic()
                 answer = await first.ask(Half.VALIDATE, ask, after)
                 assert answer["status"]["message"].startswith("QuotaExceeded: "), "this Pod opens the breaker"

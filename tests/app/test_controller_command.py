@@ -12,15 +12,15 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.cli.command_runner import installed
-from tests.harness.fake_apiserver import LEASES, PODS, FakeApiServer, fake_apiserver, refuse, until
-from tests.harness.server_process import Files, Process, Serving, serving, start
+from tests.cli.command_runner import run_installed
+from tests.harness.fake_apiserver import LEASES, PODS, FakeApiServer, fake_apiserver, refuse, wait_until
+from tests.harness.server_process import Files, Process, Serving, run_server, start
 from tests.redis_servers import RedisServer, usual_names
 from tests.redis_servers.inventory import names
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
-from webhook.commands.pages.status_page import controller_page
+from webhook.commands.pages.status_page import format_controller
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document.loading import load_effective
 from webhook.core.policy.model import LoadedPolicy
@@ -56,7 +56,7 @@ class ControllerProcess:
         document: dict[str, Any] = json.loads((await self.get("/status"))[1])
         return document
 
-    async def until_status(self, **expected: Any) -> None:
+    async def wait_for_status(self, **expected: Any) -> None:
         async with asyncio.timeout(HANG_SECONDS):
             while not expected.items() <= (await self.status()).items():  # noqa: ASYNC110  another process sets no event
                 await asyncio.sleep(0.02)
@@ -75,14 +75,14 @@ def any_redis(shared_redis: Callable[[str], RedisServer]) -> RedisServer:
 
 
 @asynccontextmanager
-async def running_controller(folder: Path, redis: RedisServer) -> AsyncIterator[ControllerProcess]:
+async def run_controller(folder: Path, redis: RedisServer) -> AsyncIterator[ControllerProcess]:
     """Run a controller until the block ends, then terminate it as Kubernetes does; check its log for tracebacks."""
     policy, log = folder / "policy.yaml", folder / f"controller-{next(_numbers)}.log"
     policy.write_text(POLICY)
     flags = "--policy", str(policy), "--kubeconfig", str(folder / "kubeconfig"), "--store", redis.url
     process = start(["-m", "webhook", "controller", *flags, "--plain-listen", "127.0.0.1:0"], log)
     try:
-        yield ControllerProcess(process, await _listening(process, log))
+        yield ControllerProcess(process, await _wait_for_address(process, log))
     finally:
         if process.returncode is None:
             process.terminate()
@@ -91,7 +91,7 @@ async def running_controller(folder: Path, redis: RedisServer) -> AsyncIterator[
     assert "Traceback" not in log.read_text()
 
 
-async def _listening(process: Process, log: Path) -> str:
+async def _wait_for_address(process: Process, log: Path) -> str:
     async with asyncio.timeout(HANG_SECONDS):
         while True:
             for line in log.read_text().splitlines():  # noqa: ASYNC240  a few lines
@@ -114,17 +114,17 @@ def plan() -> CounterPlan:
     return CompiledPolicy(LoadedPolicy(load_effective(POLICY.encode(), None).policy, "0" * 16)).plans["web"]
 
 
-async def until_live_pods(counters: RedisStore, standing: int) -> ServiceSnapshot:
+async def wait_for_live_pods(counters: RedisStore, standing: int) -> ServiceSnapshot:
     """Wait until limits on live Pods are enforced, and this number of Pods is counted."""
     async with asyncio.timeout(HANG_SECONDS):
         while True:
             snapshot = await counters.snapshot(plan())
-            if snapshot.is_standing_known and used(snapshot, "standing") == standing:
+            if snapshot.is_standing_known and find_used(snapshot, "standing") == standing:
                 return snapshot
             await asyncio.sleep(0.05)
 
 
-def used(snapshot: ServiceSnapshot, window: str) -> int:
+def find_used(snapshot: ServiceSnapshot, window: str) -> int:
     return next(use.used for uses in snapshot.uses.values() for use in uses if use.window == window)
 
 
@@ -133,14 +133,14 @@ async def test_redis_ledger_equals_the_live_pods(
     fake: FakeApiServer, tmp_path: Path, redis_server: RedisServer
 ) -> None:
     fake.put_pod("shop", "first", "u1")
-    async with store(redis_server) as counters, running_controller(tmp_path, redis_server) as controller:
-        await until_live_pods(counters, 1)
+    async with store(redis_server) as counters, run_controller(tmp_path, redis_server) as controller:
+        await wait_for_live_pods(counters, 1)
         await counters.acquire(Acquire(plan(), "shop", "u2", {"pods": 1}, "user:alice", name="second"))
         fake.put_pod("shop", "second", "u2")
         fake.remove(PODS, "shop/first")
-        snapshot = await until_live_pods(counters, 1)
-        assert list((await counters.live(plan(), ""))[0]) == ["u2"]
-        assert used(snapshot, "24h") == 1, "the first Pod was charged to no window"
+        snapshot = await wait_for_live_pods(counters, 1)
+        assert list((await counters.list_live(plan(), ""))[0]) == ["u2"]
+        assert find_used(snapshot, "24h") == 1, "the first Pod was charged to no window"
         status, text = await controller.get("/metrics")
         assert status == 200
         assert 'podgate_standing_drift{service="web"} 0.0' in text
@@ -148,7 +148,7 @@ async def test_redis_ledger_equals_the_live_pods(
         assert await controller.get("/healthz") == (200, "ok\n")
 
 
-def without_latencies(document: dict[str, Any]) -> dict[str, Any]:
+def remove_latencies(document: dict[str, Any]) -> dict[str, Any]:
     """Return a status document without the latencies of Redis, which each call measures."""
     servers = [one | {"latencySeconds": None} for one in document["store"]["servers"]]
     return document | {"store": document["store"] | {"servers": servers}}
@@ -158,24 +158,26 @@ async def test_one_of_two_controllers_leads_and_the_other_stands_by(
     fake: FakeApiServer, tmp_path: Path, any_redis: RedisServer
 ) -> None:
     fake.put_pod("shop", "first", "u1")
-    async with running_controller(tmp_path, any_redis) as first:
-        await first.until_status(leads=True)
-        async with running_controller(tmp_path, any_redis) as second:
+    async with run_controller(tmp_path, any_redis) as first:
+        await first.wait_for_status(leads=True)
+        async with run_controller(tmp_path, any_redis) as second:
             async with asyncio.timeout(HANG_SECONDS):
                 while (await second.get("/readyz"))[0] != 200:  # noqa: ASYNC110  another process sets no event
                     await asyncio.sleep(0.02)
             document_of_second = await second.status()
-            printed = await asyncio.to_thread(installed, "status", "-o", "table", "--server", f"http://{first.plain}")
+            printed = await asyncio.to_thread(
+                run_installed, "status", "-o", "table", "--server", f"http://{first.plain}"
+            )
             assert (printed.code, printed.out.splitlines()[0].endswith("controller: leads")) == (0, True)
             document = json.loads(
-                (await asyncio.to_thread(installed, "status", "--server", f"http://{second.plain}")).out
+                (await asyncio.to_thread(run_installed, "status", "--server", f"http://{second.plain}")).out
             )
-            assert without_latencies(document) == without_latencies(document_of_second)
-            refused = await asyncio.to_thread(installed, "status", "web", "--server", f"http://{first.plain}")
+            assert remove_latencies(document) == remove_latencies(document_of_second)
+            refused = await asyncio.to_thread(run_installed, "status", "web", "--server", f"http://{first.plain}")
             assert (refused.code, "is a controller, which shows no services" in refused.err) == (2, True)
             assert (document_of_second["leads"], document_of_second["role"]) == (False, "controller")
             assert "is held by" in document_of_second["waitsFor"]
-            assert next(iter(controller_page(document_of_second))).endswith(
+            assert next(iter(format_controller(document_of_second))).endswith(
                 f"controller: stands by: {document_of_second['waitsFor']}"
             )
             assert (await first.get("/readyz"))[0] == 200
@@ -184,7 +186,7 @@ async def test_one_of_two_controllers_leads_and_the_other_stands_by(
                 rows = (await controller.get("/metrics"))[1].splitlines()
                 assert {f"podgate_leader {leads}", "podgate_ready 1.0"} <= set(rows)
             first.process.terminate()
-            await second.until_status(leads=True)
+            await second.wait_for_status(leads=True)
             assert await first.process.wait() == 0
 
 
@@ -192,35 +194,35 @@ async def test_controller_that_cannot_request_its_lease_is_not_ready(
     fake: FakeApiServer, tmp_path: Path, any_redis: RedisServer
 ) -> None:
     fake.always["create"] = refuse(403, "forbidden")
-    async with running_controller(tmp_path, any_redis) as controller:
+    async with run_controller(tmp_path, any_redis) as controller:
         status, text = await controller.get("/readyz")
         assert status == 503
         assert "lease podgate-system/podgate-leader" in text
         del fake.always["create"]
-        await controller.until_status(leads=True)
+        await controller.wait_for_status(leads=True)
         assert (await controller.get("/readyz"))[0] == 200
 
 
 async def test_resume_version_is_written_with_the_lease(
     fake: FakeApiServer, tmp_path: Path, any_redis: RedisServer
 ) -> None:
-    async with running_controller(tmp_path, any_redis) as controller:
-        await controller.until_status(leads=True)
-        await until(lambda: "annotations" in (fake.stored(LEASES, LEADER) or {})["metadata"])
-        annotations = (fake.stored(LEASES, LEADER) or {})["metadata"]["annotations"]
+    async with run_controller(tmp_path, any_redis) as controller:
+        await controller.wait_for_status(leads=True)
+        await wait_until(lambda: "annotations" in (fake.find_stored(LEASES, LEADER) or {})["metadata"])
+        annotations = (fake.find_stored(LEASES, LEADER) or {})["metadata"]["annotations"]
         assert set(annotations) == {"podgate.io/watched-version", "podgate.io/watched-since"}
 
 
 async def test_server_with_the_memory_store_tracks_pods(fake: FakeApiServer, tmp_path: Path) -> None:
     fake.put_pod("payments", "first", "u1")
     files = Files.create(tmp_path)
-    async with serving(files, "--kubeconfig", str(tmp_path / "kubeconfig")) as server:
-        await until_metric(server, "podgate_watched_pods 1.0")
+    async with run_server(files, "--kubeconfig", str(tmp_path / "kubeconfig")) as server:
+        await wait_for_metric(server, "podgate_watched_pods 1.0")
         fake.put_pod("payments", "second", "u2")
-        await until_metric(server, "podgate_watched_pods 2.0")
+        await wait_for_metric(server, "podgate_watched_pods 2.0")
 
 
-async def until_metric(server: Serving, line: str) -> None:
+async def wait_for_metric(server: Serving, line: str) -> None:
     async with asyncio.timeout(HANG_SECONDS):
         while line not in (await server.get("/metrics"))[1]:  # noqa: ASYNC110  another process sets no event
             await asyncio.sleep(0.05)

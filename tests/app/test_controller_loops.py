@@ -11,7 +11,7 @@ from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import VirtualClock, WallClock
 from webhook.adapters.memory_store import MemoryStore
 from webhook.app.cluster import open_sources
-from webhook.app.controller_loops import manual_loops
+from webhook.app.controller_loops import build_manual_loops
 from webhook.app.telemetry import Telemetry
 from webhook.core.breaker import State
 from webhook.core.quota import Acquire, CounterPlan
@@ -30,7 +30,7 @@ async def test_resets_apply_at_once_after_the_wall_clock_was_set_forward(tmp_pat
     telemetry, clock = Telemetry(settings, "0"), VirtualClock(WallClock().now_us() - HOUR_US)
     sources, store = await open_sources(settings, telemetry, clock), MemoryStore(clock)
     await asyncio.gather(sources.policies.refresh(), sources.overrides.refresh())
-    in_force = sources.policies.current()
+    in_force = sources.policies.get_current()
     assert in_force is not None
     plan = in_force.plans["payment-api"]
     for uid in "abcd":
@@ -38,7 +38,7 @@ async def test_resets_apply_at_once_after_the_wall_clock_was_set_forward(tmp_pat
     assert await state_and_use(store, plan) == (State.OPEN, 3)
 
     clock.set(clock.now_us() + 1)
-    loops = [asyncio.create_task(loop()) for loop in manual_loops(sources, store, telemetry)]
+    loops = [asyncio.create_task(loop()) for loop in build_manual_loops(sources, store, telemetry)]
     async with asyncio.timeout(HANG_SECONDS):
         while await state_and_use(store, plan) != (State.CLOSED, 0):  # noqa: ASYNC110  the store sets no event
             await asyncio.sleep(0.01)

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import ClientConnectionError
 
-from tests.harness.server_process import Files, Serving, pod, serving
+from tests.harness.server_process import Files, Serving, pod, run_server
 from tests.redis_servers import RedisServer, names, program
 from tests.redis_servers.access import acl_file, user
 from tests.timeouts import HANG_SECONDS
@@ -49,7 +49,7 @@ async def status(server: Serving) -> dict[str, Any]:
 
 
 async def test_without_redis_decisions_come_from_the_ring(tmp_path: Path) -> None:
-    async with serving(Files.create(tmp_path)) as server:
+    async with run_server(Files.create(tmp_path)) as server:
         await create(server, "u1", "u2", "u3", "u4")
         assert await uids(server) == ["u4", "u3", "u2", "u1"]
         [denied] = (await decisions(server, "denied=true"))["decisions"]
@@ -62,7 +62,7 @@ async def test_without_redis_decisions_come_from_the_ring(tmp_path: Path) -> Non
 
 
 async def test_pages_show_each_review_as_soon_as_it_is_answered_also_under_load(tmp_path: Path) -> None:
-    async with serving(Files.create(tmp_path)) as server:
+    async with run_server(Files.create(tmp_path)) as server:
 
         async def load() -> None:
             while True:
@@ -85,7 +85,7 @@ async def test_pages_show_each_review_as_soon_as_it_is_answered_also_under_load(
 async def test_decisions_are_served_once_another_process_has_left_their_port(tmp_path: Path) -> None:
     with create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        async with serving(Files.create(tmp_path), "--decision-listen", address) as server:
+        async with run_server(Files.create(tmp_path), "--decision-listen", address) as server:
             assert server.decisions == ""
             await create(server, "u1")
             other.close()
@@ -108,10 +108,10 @@ async def test_decisions_of_a_dead_server_come_from_redis(tmp_path: Path) -> Non
     with RedisServer(program(names()[-1]), tmp_path / "redis") as redis:
         flags = ("--store", f"redis://127.0.0.1:{redis.port}/0")
         files = Files.create(tmp_path)
-        async with serving(files, *flags) as survivor:
-            async with serving(files, *flags) as other:
+        async with run_server(files, *flags) as survivor:
+            async with run_server(files, *flags) as other:
                 await create(other, "u1", "u2")
-                await other.until('podgate_decision_records_total{result="written"}', 4)
+                await other.wait_for_metric('podgate_decision_records_total{result="written"}', 4)
                 await other.kill()
             await create(survivor, "u3")
             assert await uids(survivor) == ["u3", "u2", "u1"]
@@ -123,9 +123,9 @@ async def test_without_the_right_to_write_only_shared_decisions_are_missing(tmp_
     users = acl_file(tmp_path / "users.acl", WITHOUT_STREAM)
     with RedisServer(program(names()[0]), tmp_path / "redis", "--aclfile", str(users)) as redis:
         flags = ("--store", f"redis://podgate:old@127.0.0.1:{redis.port}/0")
-        async with serving(Files.create(tmp_path), *flags) as server:
+        async with run_server(Files.create(tmp_path), *flags) as server:
             await create(server, "u1", "u2")
-            await server.until('podgate_decision_records_total{result="dropped"}', 4)
+            await server.wait_for_metric('podgate_decision_records_total{result="dropped"}', 4)
             assert (await status(server))["error"].startswith("authentication: ")
             found = await decisions(server)
             assert "only decisions of this server" in found["error"]

@@ -14,7 +14,7 @@ from tests.core.strategies import Json
 from webhook.core.diagnosis import Surroundings
 from webhook.core.diagnosis.objects import ReportedPod
 from webhook.errors import UserError
-from webhook.operations.pod_records import PodRecords
+from webhook.operations.pod_records import ExtenderRecords
 
 PODS = "/api/v1/namespaces/podgate-system/pods"
 PORT = (8083).to_bytes(2, "little")
@@ -35,7 +35,7 @@ def record(second: int, attempts: int) -> Json:
 async def kubeconfig(folder: Path, records: dict[str, list[Json]], *silent: str) -> AsyncIterator[Path]:
     """Yield a kubeconfig for a cluster with extender Pods that have these records, and others without the right."""
 
-    async def listed(request: web.Request) -> web.Response:
+    async def list_pods(request: web.Request) -> web.Response:
         assert request.query["labelSelector"] == "app.kubernetes.io/name=podgate-extender"
         ready = {"conditions": [{"type": "Ready", "status": "True"}]}
         names = (*records, *silent)
@@ -59,7 +59,7 @@ async def kubeconfig(folder: Path, records: dict[str, list[Json]], *silent: str)
         return socket
 
     application = web.Application()
-    application.router.add_get(PODS, listed)
+    application.router.add_get(PODS, list_pods)
     application.router.add_get(f"{PODS}/{{pod}}/portforward", forward)
     async with TestServer(application) as server:
         path = folder / "kubeconfig"
@@ -77,7 +77,7 @@ async def kubeconfig(folder: Path, records: dict[str, list[Json]], *silent: str)
 
 async def test_all_replicas_are_asked_and_the_newest_call_counts(tmp_path: Path) -> None:
     async with kubeconfig(tmp_path, {"extender-0": [record(1, 2)], "extender-1": [record(3, 1)]}) as path:
-        found = await (records := PodRecords(None, path)).of((POD,), AROUND)
+        found = await (records := ExtenderRecords(None, path)).find((POD,), AROUND)
     assert records.missing == ""
     assert found["u"].filter is not None
     assert (found["u"].filter.asked, found["u"].attempts) == (3, 3)
@@ -85,7 +85,7 @@ async def test_all_replicas_are_asked_and_the_newest_call_counts(tmp_path: Path)
 
 async def test_replica_that_cannot_be_read_is_named_beside_what_the_other_knows(tmp_path: Path) -> None:
     async with kubeconfig(tmp_path, {"extender-0": [record(1, 2)]}, "extender-1") as path:
-        found = await (records := PodRecords(None, path)).of((POD,), AROUND)
+        found = await (records := ExtenderRecords(None, path)).find((POD,), AROUND)
     assert found["u"].attempts == 2
     assert "extender-1" in records.missing
     assert "grant the right to create pods/portforward in podgate-system" in records.missing
@@ -93,7 +93,7 @@ async def test_replica_that_cannot_be_read_is_named_beside_what_the_other_knows(
 
 async def test_pod_without_a_record_is_told_its_scheduler(tmp_path: Path) -> None:
     async with kubeconfig(tmp_path, {"extender-0": []}) as path:
-        assert await (records := PodRecords(None, path)).of((POD,), AROUND) == {}
+        assert await (records := ExtenderRecords(None, path)).find((POD,), AROUND) == {}
     assert records.missing.startswith(
         "no extender has a record of the Pod: its scheduler default-scheduler did not ask"
     )
@@ -101,11 +101,11 @@ async def test_pod_without_a_record_is_told_its_scheduler(tmp_path: Path) -> Non
 
 async def test_pod_of_no_service_is_not_asked_about(tmp_path: Path) -> None:
     other = msgspec.convert({"metadata": {"name": "web-1", "namespace": "shop", "uid": "u"}}, ReportedPod)
-    assert await (records := PodRecords("http://127.0.0.1:1", tmp_path)).of((other,), AROUND) == {}
+    assert await (records := ExtenderRecords("http://127.0.0.1:1", tmp_path)).find((other,), AROUND) == {}
     assert records.missing == ""
 
 
 async def test_url_at_which_nothing_answers_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no extender answers") as raised:
-        await PodRecords("http://127.0.0.1:1", tmp_path).of((POD,), AROUND)
+        await ExtenderRecords("http://127.0.0.1:1", tmp_path).find((POD,), AROUND)
     assert "http://127.0.0.1:1" in (raised.value.remedy or "")

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.harness.server_process import POLICY, Files, Serving, serving
+from tests.harness.server_process import POLICY, Files, Serving, run_server
 
 FLEET = POLICY.replace("quota: {windows", "quota: {scope: Fleet, windows")
 REASON = "services[0].quota.scope: Fleet: `serve --store memory` counts only its own Pods: give it --store redis://"
@@ -12,7 +12,7 @@ REASON = "services[0].quota.scope: Fleet: `serve --store memory` counts only its
 
 async def test_fleet_is_refused_at_the_start(tmp_path: Path) -> None:
     files = Files.create(tmp_path, FLEET)
-    async with serving(files) as server:
+    async with run_server(files) as server:
         code, text = await server.get("/readyz")
         assert code == 503
         assert REASON in text
@@ -20,10 +20,10 @@ async def test_fleet_is_refused_at_the_start(tmp_path: Path) -> None:
 
 async def test_policy_change_to_fleet_is_rejected_and_the_policy_in_force_stays(tmp_path: Path) -> None:
     files = Files.create(tmp_path)
-    async with serving(files) as server:
+    async with run_server(files) as server:
         before = await status(server)
         files.policy.write_text(FLEET)
-        await server.until('podgate_policy_reloads_total{result="failure"}', 1)
+        await server.wait_for_metric('podgate_policy_reloads_total{result="failure"}', 1)
         after = await status(server)
         assert (await server.get("/readyz"))[0] == 200
     assert after["policy"]["hash"] == before["policy"]["hash"]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.command_runner import Done, podgate
 from tests.harness.hostile_values import FORGED, HOSTILE
-from tests.harness.server_process import Files, Serving, serving
+from tests.harness.server_process import Files, Serving, run_server
 from webhook.commands.simulator import Ask
 
 DENIED = "00000000-0000-4000-8000-0000000000a2"
@@ -54,7 +54,7 @@ async def run(*command: str) -> Done:
 
 
 async def test_answers_records_pages_and_log_have_no_control_character(tmp_path: Path) -> None:
-    async with serving(Files.create(tmp_path, POLICY), "--log-sample", "1") as server:
+    async with run_server(Files.create(tmp_path, POLICY), "--log-sample", "1") as server:
         admitted, denied = await create(server)
         assert (admitted["allowed"], denied["allowed"]) == (True, False)
         assert "a\\x1b[2J" in denied["status"]["message"]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.command_runner import Done, podgate
-from tests.harness.server_process import POLICY, Files, Serving, pod, serving
+from tests.harness.server_process import POLICY, Files, Serving, pod, run_server
 from webhook.commands.simulator import Ask
 
 FREE = "- name: free\n  match: {namespaces: [free]}\n"
@@ -28,7 +28,7 @@ async def test_impact_by_the_decisions_of_a_server(tmp_path: Path) -> None:
     candidate.write_text(
         POLICY.replace("pods: 3", "pods: 1").replace(FREE, FREE + "  placement: {nodeSelector: {a: b}}\n")
     )
-    async with serving(Files.create(tmp_path)) as server:
+    async with run_server(Files.create(tmp_path)) as server:
         await create(server, "payments", "p1", "p2", "p3", "p4")
         await create(server, "free", "f1")
         done = await impact(server, candidate, "-o", "json", "--fail-on", "denials")

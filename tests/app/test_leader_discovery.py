@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.app.server_discovery import PROXY, cluster, unused_local_port
 from tests.cli.command_runner import podgate
-from tests.harness.canned_http import answering
+from tests.harness.canned_http import serve_answers
 
 __all__ = ["unused_local_port"]
 
@@ -49,20 +49,20 @@ def test_without_a_leader_all_that_was_tried_is_named(tmp_path: Path) -> None:
 
 
 def test_a_process_that_does_not_lead_names_who_does() -> None:
-    with answering(pages("", STANDS_BY)) as url:
+    with serve_answers(pages("", STANDS_BY)) as url:
         done = podgate("queue", "--server", url)
     assert done.code == 2
     assert f"{url} does not release Pods: lease podgate-system/podgate-leader is held by b" in done.err
 
 
 def test_a_service_without_a_queue_is_an_error() -> None:
-    with answering({"/queue?limit=0": (200, LEADS), "/queue?service=none": (200, LEADS)}) as url:
+    with serve_answers({"/queue?limit=0": (200, LEADS), "/queue?service=none": (200, LEADS)}) as url:
         done = podgate("queue", "none", "--server", url)
     assert (done.code, "no service 'none' has a queue" in done.err) == (4, True)
 
 
 def test_a_misspelt_subcommand_is_suggested() -> None:
-    with answering({"/queue?limit=0": (200, LEADS), "/queue?service=puase": (200, LEADS)}) as url:
+    with serve_answers({"/queue?limit=0": (200, LEADS), "/queue?service=puase": (200, LEADS)}) as url:
         done = podgate("queue", "puase", "--server", url)
     assert done.code == 4
     assert "no service 'puase' has a queue" in done.err

@@ -11,9 +11,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.harness.fake_apiserver import LEASES, FakeApiServer, drop, fake_apiserver, until
-from tests.harness.raw_http import BODY, eventually, head, line, sized, status
-from tests.harness.server_process import Files, Process, serving, start
+from tests.harness.fake_apiserver import LEASES, FakeApiServer, drop, fake_apiserver, wait_until
+from tests.harness.raw_http import BODY, eventually, format_length, head, line, status
+from tests.harness.server_process import Files, Process, run_server, start
 from tests.timeouts import HANG_SECONDS
 
 LEASE = "podgate-leader"
@@ -38,7 +38,7 @@ def kubeconfig_flags(files: Files) -> tuple[str, str]:
 
 
 def lease_holder(fake: FakeApiServer) -> str | None:
-    lease = fake.stored(LEASES, LEASE)
+    lease = fake.find_stored(LEASES, LEASE)
     return lease["spec"]["holderIdentity"] if lease else None
 
 
@@ -52,7 +52,7 @@ class ServerProcess:
     def lines(self) -> list[dict[str, Any]]:
         return [json.loads(row) for row in self.log.read_text().splitlines() if row.startswith("{")]
 
-    def logged(self, message: str) -> dict[str, Any] | None:
+    def find_logged(self, message: str) -> dict[str, Any] | None:
         return next((row for row in self.lines() if row["msg"] == message), None)
 
     async def wait(self) -> int:
@@ -74,7 +74,7 @@ async def start_server(files: Files, *arguments: str, code: str = "") -> AsyncIt
     assert "Traceback" not in log.read_text()
 
 
-async def ready(address: str) -> tuple[int, str]:
+async def read_readiness(address: str) -> tuple[int, str]:
     async with aiohttp.ClientSession() as session, session.get(f"http://{address}/readyz") as response:
         return response.status, await response.text()
 
@@ -83,21 +83,21 @@ async def test_second_server_logs_the_holder_and_takes_over_on_termination(
     fake: FakeApiServer, files: Files, unused_tcp_port: int
 ) -> None:
     plain = f"127.0.0.1:{unused_tcp_port}"
-    async with serving(files, *kubeconfig_flags(files), "--drain", "60s") as first, line(first) as connection:
-        connection.send(head(first, sized()) + BODY)
+    async with run_server(files, *kubeconfig_flags(files), "--drain", "60s") as first, line(first) as connection:
+        connection.send(head(first, format_length()) + BODY)
         assert status(await connection.answer()) == 200
         holder = lease_holder(fake)
         async with start_server(files, "--plain-listen", plain) as waiting:
-            await until(lambda: waiting.logged("waiting for another server to exit") is not None)
-            code, reasons = await ready(plain)
+            await wait_until(lambda: waiting.find_logged("waiting for another server to exit") is not None)
+            code, reasons = await read_readiness(plain)
             assert code == 503
             assert reasons.startswith(f"{HELD}{holder} since 20")
-            assert waiting.logged("listening") is None
+            assert waiting.find_logged("listening") is None
             first.process.terminate()
-            await until(lambda: waiting.logged("listening") is not None)
-            assert (await ready(plain))[0] == 200
+            await wait_until(lambda: waiting.find_logged("listening") is not None)
+            assert (await read_readiness(plain))[0] == 200
             assert lease_holder(fake) not in {None, holder}
-            connection.send(head(first, sized()) + BODY)
+            connection.send(head(first, format_length()) + BODY)
             assert status(await connection.answer()) == 200, "the first server still answers on its open connections"
             assert await asyncio.wait_for(first.process.wait(), HANG_SECONDS) == 0, (
                 "the first server exits after its last connection"
@@ -107,14 +107,14 @@ async def test_second_server_logs_the_holder_and_takes_over_on_termination(
 async def test_second_server_exits_after_its_wait_with_the_holder_and_a_remedy(
     fake: FakeApiServer, files: Files
 ) -> None:
-    async with serving(files, *kubeconfig_flags(files)):
+    async with run_server(files, *kubeconfig_flags(files)):
         holder = lease_holder(fake)
         async with start_server(files, code=SHORT_WAIT) as waiting:
             assert await waiting.wait() == 2
             last = waiting.log.read_text().splitlines()[-1]
             assert last.startswith(f"error: {HELD}{holder} since 20")
             assert REMEDY in last
-            assert waiting.logged("listening") is None
+            assert waiting.find_logged("listening") is None
         assert lease_holder(fake) == holder
 
 
@@ -131,19 +131,19 @@ async def test_server_that_cannot_start_prints_the_error_alone(fake: FakeApiServ
 async def test_waiting_server_ends_on_sigterm(fake: FakeApiServer, files: Files) -> None:
     fake.put(LEASES, LEASE, spec={"holderIdentity": "other", "leaseDurationSeconds": 3600})
     async with start_server(files) as waiting:
-        await until(lambda: waiting.logged("waiting for another server to exit") is not None)
+        await wait_until(lambda: waiting.find_logged("waiting for another server to exit") is not None)
         waiting.process.terminate()
         assert await waiting.wait() == 0
-        assert waiting.logged("stopped") is not None
+        assert waiting.find_logged("stopped") is not None
     assert lease_holder(fake) == "other"
 
 
 async def test_replaced_server_exits_with_a_log_line(fake: FakeApiServer, files: Files) -> None:
     async with start_server(files) as server:
-        await until(lambda: server.logged("listening") is not None)
+        await wait_until(lambda: server.find_logged("listening") is not None)
         fake.put(LEASES, LEASE, spec={"holderIdentity": "other", "acquireTime": "2001-02-03T04:05:06.000000Z"})
         assert await server.wait() == 2
-        logged = server.logged("exiting")
+        logged = server.find_logged("exiting")
         assert logged is not None
         lost = "lease podgate-system/podgate-leader was not renewed in time, and is held by other since 2001-02-03T04"
         assert logged["reason"].startswith(lost)
@@ -152,12 +152,12 @@ async def test_replaced_server_exits_with_a_log_line(fake: FakeApiServer, files:
 
 
 async def test_lease_holder_continues_while_the_api_server_is_unavailable(fake: FakeApiServer, files: Files) -> None:
-    async with serving(files, *kubeconfig_flags(files), "--drain", "0s") as server, line(server) as connection:
+    async with run_server(files, *kubeconfig_flags(files), "--drain", "0s") as server, line(server) as connection:
         for verb in ("get", "list", "watch", "update"):
             fake.always[verb] = drop
-        fake.cut()
-        await server.until('podgate_kubernetes_watch_failures_total{resource="leases"}', 1)
-        connection.send(head(server, sized()) + BODY)
+        fake.break_watches()
+        await server.wait_for_metric('podgate_kubernetes_watch_failures_total{resource="leases"}', 1)
+        connection.send(head(server, format_length()) + BODY)
         assert status(await connection.answer()) == 200
         assert await server.get("/readyz") == (200, "ok\n")
         assert await server.metric("podgate_leader") == await server.metric("podgate_ready") == 1
@@ -171,16 +171,16 @@ async def test_server_listens_once_the_api_server_answers(
 
     async def reports_lease_error() -> bool:
         try:
-            return (await ready(plain))[1].startswith("cannot hold lease podgate-system/podgate-leader: ")
+            return (await read_readiness(plain))[1].startswith("cannot hold lease podgate-system/podgate-leader: ")
         except aiohttp.ClientError:
             return False
 
     async with start_server(files, "--plain-listen", plain) as server:
         await eventually(reports_lease_error)
-        assert server.logged("listening") is None
+        assert server.find_logged("listening") is None
         fake.always.clear()
-        await until(lambda: server.logged("listening") is not None)
-        assert (await ready(plain))[0] == 200
+        await wait_until(lambda: server.find_logged("listening") is not None)
+        assert (await read_readiness(plain))[0] == 200
 
 
 SHARED = ("--store", "redis://127.0.0.1:1", "--drain", "0s")
@@ -189,14 +189,17 @@ SHARED = ("--store", "redis://127.0.0.1:1", "--drain", "0s")
 async def test_servers_with_a_shared_store_do_not_wait_and_are_counted_by_leases(
     fake: FakeApiServer, files: Files
 ) -> None:
-    async with serving(files, *kubeconfig_flags(files), *SHARED), serving(files, *kubeconfig_flags(files), *SHARED):
-        await until(lambda: len(fake.under(LEASES)) == 2)
-        assert all(lease["metadata"]["name"].startswith("podgate-server-") for lease in fake.under(LEASES))
-    assert fake.under(LEASES) == []
+    async with (
+        run_server(files, *kubeconfig_flags(files), *SHARED),
+        run_server(files, *kubeconfig_flags(files), *SHARED),
+    ):
+        await wait_until(lambda: len(fake.list_stored(LEASES)) == 2)
+        assert all(lease["metadata"]["name"].startswith("podgate-server-") for lease in fake.list_stored(LEASES))
+    assert fake.list_stored(LEASES) == []
 
 
 async def test_servers_with_configured_replicas_request_no_lease(fake: FakeApiServer, files: Files) -> None:
-    async with serving(files, *kubeconfig_flags(files), *SHARED, "--replicas", "2"):
+    async with run_server(files, *kubeconfig_flags(files), *SHARED, "--replicas", "2"):
         assert fake.seen
     assert not any(request.path.startswith(LEASES) for request in fake.seen)
 
@@ -206,7 +209,7 @@ async def test_counters_lost_by_a_restart_are_logged_at_the_start(
     fake: FakeApiServer, files: Files, *, has_cluster: bool
 ) -> None:
     assert fake.url
-    async with serving(files, *(kubeconfig_flags(files) if has_cluster else ()), "--drain", "0s"):
+    async with run_server(files, *(kubeconfig_flags(files) if has_cluster else ()), "--drain", "0s"):
         log = (files.folder / "server-0.log").read_text()
         assert "counters are in memory and are lost when this process ends" in log
         assert ("without a cluster it cannot see whether other servers count" in log) is not has_cluster

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from certs.authority import Authority
 from certs.files import write_key_pair
 from tests.harness.identity import Pki
-from tests.harness.raw_http import BODY, eventually, head, line, sized, status
-from tests.harness.server_process import Files, Serving, serving
+from tests.harness.raw_http import BODY, eventually, format_length, head, line, status
+from tests.harness.server_process import Files, Serving, run_server
 from tests.timeouts import HANG_SECONDS
 from webhook.app import supervision
 
@@ -36,14 +36,14 @@ async def _is_draining(server: Serving) -> bool:
 
 
 async def test_draining_server_is_not_ready_and_serves_until_a_second_signal(tmp_path: Path) -> None:
-    async with serving(Files.create(tmp_path), "--drain", "60s") as server, line(server) as idle:
-        idle.send(head(server, sized()) + BODY)
+    async with run_server(Files.create(tmp_path), "--drain", "60s") as server, line(server) as idle:
+        idle.send(head(server, format_length()) + BODY)
         assert b"Connection: close" not in await idle.answer()
         server.process.terminate()
         await eventually(lambda: _is_draining(server))
         assert (await server.get("/healthz"))[0] == 200
         async with line(server) as new_connection:
-            new_connection.send(head(server, sized()) + BODY)
+            new_connection.send(head(server, format_length()) + BODY)
             answer = await new_connection.answer()
             assert (status(answer), b"Connection: close" in answer) == (200, True)
         server.process.terminate()
@@ -53,8 +53,8 @@ async def test_draining_server_is_not_ready_and_serves_until_a_second_signal(tmp
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 async def test_idle_connections_do_not_prolong_the_drain(tmp_path: Path, number: signal.Signals) -> None:
-    async with serving(Files.create(tmp_path), "--drain", "300ms") as server, line(server) as idle:
-        idle.send(head(server, sized()) + BODY)
+    async with run_server(Files.create(tmp_path), "--drain", "300ms") as server, line(server) as idle:
+        idle.send(head(server, format_length()) + BODY)
         assert status(await idle.answer()) == 200
         server.process.send_signal(number)
         assert await asyncio.wait_for(server.process.wait(), HANG_SECONDS) == 0
@@ -63,9 +63,9 @@ async def test_idle_connections_do_not_prolong_the_drain(tmp_path: Path, number:
 
 async def test_body_that_arrives_after_the_drain_is_answered(tmp_path: Path) -> None:
     timeouts = ("--drain", "100ms", "--body-timeout", "20s", "--grace", "30s")
-    async with serving(Files.create(tmp_path), *timeouts) as server, line(server) as slow:
-        slow.send(head(server, sized()), BODY[:10])
-        await server.until("podgate_calls_in_flight", 1)
+    async with run_server(Files.create(tmp_path), *timeouts) as server, line(server) as slow:
+        slow.send(head(server, format_length()), BODY[:10])
+        await server.wait_for_metric("podgate_calls_in_flight", 1)
         server.process.terminate()
         await eventually(lambda: _is_closed(server))
         slow.send(BODY[10:])
@@ -76,9 +76,9 @@ async def test_body_that_arrives_after_the_drain_is_answered(tmp_path: Path) -> 
 
 async def test_endless_body_does_not_prolong_the_grace_period(tmp_path: Path) -> None:
     timeouts = ("--drain", "100ms", "--body-timeout", "10m", "--grace", "300ms")
-    async with serving(Files.create(tmp_path), *timeouts) as server, line(server) as slow:
-        slow.send(head(server, sized()), BODY[:10])
-        await server.until("podgate_calls_in_flight", 1)
+    async with run_server(Files.create(tmp_path), *timeouts) as server, line(server) as slow:
+        slow.send(head(server, format_length()), BODY[:10])
+        await server.wait_for_metric("podgate_calls_in_flight", 1)
         server.process.terminate()
         assert await asyncio.wait_for(server.process.wait(), HANG_SECONDS) == 0
 
@@ -107,7 +107,7 @@ async def test_server_with_expired_certificates_is_not_ready_until_they_are_rene
     (files.pki.folder / "ca.crt").write_bytes(expired_ca.public_bytes(Encoding.PEM))
     leaf = files.pki.authority.issue_server("localhost", (), timedelta(days=1), now=issued_at)
     write_key_pair(leaf, paths.certificate, paths.key, replace=True)
-    async with serving(files) as server:
+    async with run_server(files) as server:
         reasons = "the serving certificate has expired\nall CAs of clients have expired\n"
         assert await server.get("/readyz") == (503, reasons)
         assert "\npodgate_ready 0.0\n" in (await server.get("/metrics"))[1]
@@ -141,7 +141,7 @@ async def test_failed_watch_is_restarted(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="the host has no IPv6")
 async def test_server_listens_on_ipv6(tmp_path: Path) -> None:
     arguments = ("--listen", "[::1]:0", "--plain-listen", "[::1]:0")
-    async with serving(Files.create(tmp_path), *arguments) as server:
+    async with run_server(Files.create(tmp_path), *arguments) as server:
         assert server.plain.startswith("[::1]:")
         assert (await server.get("/readyz")) == (200, "ok\n")
 

@@ -26,23 +26,23 @@ async def test_error_is_shown_until_it_ends_or_leadership_or_the_loop_restarts(
     unreachable_api = ApiClient(Configuration(host="http://127.0.0.1:1"))
     controller = CertificateController(settings, telemetry, unreachable_api)
 
-    async def until(*, is_shown: bool) -> None:
+    async def wait_for_error(*, is_shown: bool) -> None:
         async with asyncio.timeout(HANG_SECONDS):
-            while bool(controller.shown()["errors"]) is not is_shown:  # noqa: ASYNC110  it sets no event
+            while bool(controller.build_status()["errors"]) is not is_shown:  # noqa: ASYNC110  it sets no event
                 await asyncio.sleep(0.01)
 
     try:
         for is_leader in (True, False):
             leads[0] = is_leader
-            controller._kept({"podgate-tls": ENDS})
+            controller._on_ends({"podgate-tls": ENDS})
             running = asyncio.create_task(controller.run(lambda: leads[0]))
-            await until(is_shown=is_leader)
+            await wait_for_error(is_shown=is_leader)
             running.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await running
     finally:
         await unreachable_api.close()
-    assert controller.shown()["secrets"] == {}
+    assert controller.build_status()["secrets"] == {}
     assert b"podgate_kept_certificate_expiry" not in b"\n".join(
         line for line in telemetry.metrics.render().splitlines() if not line.startswith(b"#")
     )

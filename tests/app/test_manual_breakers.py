@@ -8,9 +8,9 @@ from typing import Any
 from uuid import uuid4
 
 from tests.app.manual_breakers import POLICY
-from tests.app.overrides_serving import entry, service, status, status_under_override, until, write
+from tests.app.overrides_serving import entry, service, status, status_under_override, wait_until, write
 from tests.cli.command_runner import podgate
-from tests.harness.server_process import Files, Serving, pod, serving
+from tests.harness.server_process import Files, Serving, pod, run_server
 from webhook.commands.simulator import Ask
 
 TRANSITIONS = "podgate_breaker_transitions_total"
@@ -28,7 +28,7 @@ async def test_breaker_forced_open_denies_despite_mode_warn_and_closes_when_the_
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "overrides.yaml"
-    async with serving(Files.create(tmp_path, POLICY), "--overrides", str(path)) as server:
+    async with run_server(Files.create(tmp_path, POLICY), "--overrides", str(path)) as server:
         assert (await create(server))["allowed"]
         forced_open = "breaker: ForcedOpen"
         document = await status_under_override(
@@ -43,7 +43,7 @@ async def test_breaker_forced_open_denies_despite_mode_warn_and_closes_when_the_
         assert shown_service["breaker"]["openRemainingSeconds"] > 0
         assert await server.metric('podgate_breaker_state{service="payment-api",state="FORCED_OPEN"}') == 1
 
-        await until(server, lambda document: state(document) == "CLOSED")
+        await wait_until(server, lambda document: state(document) == "CLOSED")
         assert (await create(server))["allowed"], "the override expired, the file is unchanged"
         labels = 'from="CLOSED",reason="forced",service="payment-api",to="FORCED_OPEN"'
         forced = await server.metric(f"{TRANSITIONS}{{{labels}}}")
@@ -56,25 +56,25 @@ async def test_breaker_forced_open_denies_despite_mode_warn_and_closes_when_the_
 async def test_a_breaker_that_tripped_is_closed_manually_listed_and_reset_once(tmp_path: Path) -> None:
     path = tmp_path / "overrides.yaml"
     policy = POLICY.replace("breaker: Warn", "breaker: Enforce").replace("pods: 3", "pods: 1")
-    async with serving(Files.create(tmp_path, policy), "--overrides", str(path)) as server:
+    async with run_server(Files.create(tmp_path, policy), "--overrides", str(path)) as server:
         assert [(await create(server))["allowed"] for _ in range(2)] == [True, False]
         assert (await create(server))["status"]["code"] == 503
         tripped = service(await status(server))["breaker"]
         assert (tripped["state"], tripped["trippedBy"]) == ("OPEN", tripped["reason"])
 
         write(path, entry("breaker: ForcedClosed, modes: {quota: Audit}"))
-        await until(server, lambda document: state(document) == "FORCED_CLOSED")
+        await wait_until(server, lambda document: state(document) == "FORCED_CLOSED")
         assert (await create(server))["allowed"]
         listed = await asyncio.to_thread(podgate, "breaker", "list", "--server", f"http://{server.plain}")
         [row] = json.loads(listed.out)
         assert (row["service"], row["state"], row["reason"]) == ("payment-api", "FORCED_CLOSED", "INC-1")
 
         write(path, "[]")
-        await until(server, lambda document: state(document) == "CLOSED")
+        await wait_until(server, lambda document: state(document) == "CLOSED")
         assert (await create(server))["status"]["code"] == 429
-        await until(server, lambda document: state(document) == "OPEN")
+        await wait_until(server, lambda document: state(document) == "OPEN")
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         write(path, entry(f"breaker: Automatic, resetAt: {now}"))
-        await until(server, lambda document: state(document) == "CLOSED")
+        await wait_until(server, lambda document: state(document) == "CLOSED")
         assert (await create(server))["status"]["code"] == 429, "denied by the quota, which trips the breaker again"
-        await until(server, lambda document: state(document) == "OPEN")
+        await wait_until(server, lambda document: state(document) == "OPEN")

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from tests.harness.raw_http import eventually, head, line, status
-from tests.harness.server_process import Files, Serving, pod, serving
+from tests.harness.server_process import Files, Serving, pod, run_server
 from tests.redis_servers import RedisServer
 from tests.redis_servers.inventory import names
 from webhook.commands.simulator import Ask
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")  # the event loop of the s
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serving]:
     files = Files.create(tmp_path_factory.mktemp("server"), POLICY)
-    async with serving(files, "--max-in-flight", "8", "--body-timeout", "20s") as running:
+    async with run_server(files, "--max-in-flight", "8", "--body-timeout", "20s") as running:
         yield running
 
 
@@ -84,16 +84,16 @@ async def trip(server: Serving, service: str, client_id: str = EDGE, **fields: A
 
 
 async def test_a_batch_of_errors_opens_the_breaker_and_its_pods_are_refused_with_the_reason(tmp_path: Path) -> None:
-    async with serving(Files.create(tmp_path, POLICY)) as server:
+    async with run_server(Files.create(tmp_path, POLICY)) as server:
         assert await push(server, *[outcome("api")] * 4) == {"accepted": 4, "refused": []}
         await trip(server, "api")
         refused = await server.create(Ask(pod(), "api", "uid-1"))
         assert (refused["allowed"], refused["status"]["code"]) == (False, 503)
         assert "errorRate: >= 95% in each of 1 intervals of 200ms, " in refused["status"]["message"]
         assert (await server.create(Ask(pod(), "web", "uid-2")))["allowed"]
-        await server.until('podgate_outcomes_total{result="error",service="api",source="Pushed"}', 4)
+        await server.wait_for_metric('podgate_outcomes_total{result="error",service="api",source="Pushed"}', 4)
         opened = 'podgate_breaker_transitions_total{from="CLOSED",reason="errorRate",service="api",to="OPEN"}'
-        await server.until(opened, 1)
+        await server.wait_for_metric(opened, 1)
 
 
 async def test_errors_pushed_to_one_server_of_a_redis_open_the_breaker_for_the_other_too(
@@ -101,7 +101,7 @@ async def test_errors_pushed_to_one_server_of_a_redis_open_the_breaker_for_the_o
 ) -> None:
     files = Files.create(tmp_path, POLICY)
     shared = ("--store", shared_redis(names()[0]).url, "--store-deadline", "30s")
-    async with serving(files, *shared) as first, serving(files, *shared) as second:
+    async with run_server(files, *shared) as first, run_server(files, *shared) as second:
         await trip(first, "api")
         assert await state(second, "api") == "OPEN"
         refused = await second.create(Ask(pod(), "api", "uid-1"))
@@ -144,9 +144,9 @@ async def test_disabled_breaker_accepts_outcomes_and_counts_none(server: Serving
 
 
 async def test_outcomes_of_another_generation_change_nothing(tmp_path: Path) -> None:
-    async with serving(Files.create(tmp_path, POLICY)) as server:
+    async with run_server(Files.create(tmp_path, POLICY)) as server:
         await push(server, *[outcome("web", generation=7)] * 50)
-        await server.until('podgate_outcomes_total{result="error",service="web",source="Pushed"}', 50)
+        await server.wait_for_metric('podgate_outcomes_total{result="error",service="web",source="Pushed"}', 50)
         await trip(server, "api")
         assert await state(server, "web") == "CLOSED"
         await trip(server, "web", generation=0)
@@ -225,7 +225,7 @@ async def test_slow_reporters_leave_room_for_reviews_and_fast_reporters(server: 
     async with line(as_reporter) as first, line(as_reporter) as second:
         for slow in (first, second):  # a quarter of the eight calls that may be in flight
             slow.send(head(server, "Content-Length: 2", start=start, token=token), b"[")
-        await server.until("podgate_calls_in_flight", 2)
+        await server.wait_for_metric("podgate_calls_in_flight", 2)
         assert (await server.create(Ask(pod(), "quiet", "uid-quiet")))["allowed"]
         assert (await push(server, outcome("quiet")))["accepted"] == 1
         assert status(await first.answer()) == 503
@@ -237,5 +237,5 @@ async def test_slow_reporters_leave_room_for_reviews_and_fast_reporters(server: 
 async def test_without_a_policy_reporters_are_asked_to_retry(tmp_path: Path) -> None:
     files = Files.create(tmp_path)
     files.policy.unlink()
-    async with serving(files) as without_policy:
+    async with run_server(files) as without_policy:
         assert await post(without_policy, PATH, [outcome("web")]) == (503, "no good policy has been loaded yet\n")

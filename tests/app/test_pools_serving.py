@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from tests.cli.command_runner import podgate
-from tests.harness.server_process import Files, pod, serving
+from tests.harness.server_process import Files, pod, run_server
 from webhook.commands.simulator import Ask
 
 POLICY = """\
@@ -25,7 +25,7 @@ services:
 
 
 async def test_full_pool_denies_every_member_and_is_shown_everywhere(tmp_path: Path) -> None:
-    async with serving(Files.create(tmp_path, POLICY)) as server:
+    async with run_server(Files.create(tmp_path, POLICY)) as server:
         for uid, namespace in (("a", "web"), ("b", "tools"), ("c", "tools")):
             assert (await server.create(Ask(pod(), namespace, uid)))["allowed"]
         for uid, namespace in (("d", "web"), ("e", "tools")):

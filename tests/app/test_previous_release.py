@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.harness.revisions import checked_out, last_release
-from tests.harness.server_process import Files, Serving, pod, serving
+from tests.harness.revisions import check_out, find_last_release
+from tests.harness.server_process import Files, Serving, pod, run_server
 from tests.redis_servers import RedisServer
 from tests.timeouts import HANG_SECONDS
-from webhook.commands.simulator import Ask, as_sent_to_mutate, as_sent_to_validate, patched
+from webhook.commands.simulator import Ask, apply_patch, prepare_for_mutate, prepare_for_validate
 from webhook.core.admission.decision import Half
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -51,10 +51,10 @@ _numbers = count()
 async def create(mutating: Serving, validating: Serving, namespace: str) -> dict[str, Any]:
     """Send a new Pod through both halves, as a Service with two endpoints may do; return the last response."""
     ask = Ask(pod(), namespace, f"uid-{next(_numbers)}", "alice")
-    before = as_sent_to_mutate(ask)
+    before = prepare_for_mutate(ask)
     answer = await mutating.ask(Half.MUTATE, ask, before)
     assert answer["allowed"], answer
-    after = as_sent_to_validate(ask, patched(before, answer))
+    after = prepare_for_validate(ask, apply_patch(before, answer))
     return await validating.ask(Half.VALIDATE, ask, after)
 
 
@@ -69,13 +69,13 @@ async def test_upgrade_under_load_fails_no_admission(
     tmp_path: Path, redis_server: RedisServer, stack: AsyncExitStack
 ) -> None:
     files, flags = Files.create(tmp_path, POLICY), ("--store", redis_server.url, *SERVER_FLAGS)
-    previous_tree = checked_out(last_release()[1])
+    previous_tree = check_out(find_last_release()[1])
 
     async def previous() -> Serving:
-        return await stack.enter_async_context(serving(files, *flags, tree=previous_tree))
+        return await stack.enter_async_context(run_server(files, *flags, tree=previous_tree))
 
     async def current() -> Serving:
-        return await stack.enter_async_context(serving(files, *flags))
+        return await stack.enter_async_context(run_server(files, *flags))
 
     # The endpoints of the Service, as they are replaced one by one.
     endpoints: list[Serving] = []
@@ -100,7 +100,7 @@ async def test_upgrade_under_load_fails_no_admission(
         await load()
 
     for server in (old, new):
-        assert await counted(server, "ample", admitted)
+        assert await has_counted(server, "ample", admitted)
 
 
 @pytest.mark.parametrize("redis_program", ["redis-8.2"], indirect=True)
@@ -108,25 +108,25 @@ async def test_both_releases_share_quota_and_breaker(
     tmp_path: Path, redis_server: RedisServer, stack: AsyncExitStack
 ) -> None:
     files, flags = Files.create(tmp_path, POLICY), ("--store", redis_server.url, *SERVER_FLAGS)
-    old = await stack.enter_async_context(serving(files, *flags, tree=checked_out(last_release()[1])))
-    new = await stack.enter_async_context(serving(files, *flags))
+    old = await stack.enter_async_context(run_server(files, *flags, tree=check_out(find_last_release()[1])))
+    new = await stack.enter_async_context(run_server(files, *flags))
     pairs = cycle([(old, new), (new, old)])
 
     answers = await asyncio.gather(*(create(*next(pairs), "scarce") for _ in range(2 * HARD)))
     assert sum(answer["allowed"] for answer in answers) == HARD
     for server in (old, new):
-        assert await counted(server, "scarce", HARD)
+        assert await has_counted(server, "scarce", HARD)
 
     for _ in range(1 + DENIALS):  # the first is admitted
         await create(*next(pairs), "broken")
     for server in (old, new):
-        await server.until('podgate_breaker_state{service="broken",state="OPEN"}', 1)
+        await server.wait_for_metric('podgate_breaker_state{service="broken",state="OPEN"}', 1)
     answer = await create(old, new, "broken")
     assert answer["status"]["message"].startswith("BreakerOpen")
 
 
-async def counted(server: Serving, service: str, expected: int) -> bool:
+async def has_counted(server: Serving, service: str, expected: int) -> bool:
     """Wait until a server shows that many Pods in the window of a service; return whether it shows no more."""
     series = f'podgate_quota_used{{resource="pods",service="{service}",window="1h"}}'
-    await server.until(series, expected)
+    await server.wait_for_metric(series, expected)
     return await server.metric(series) == expected

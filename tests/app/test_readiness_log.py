@@ -8,7 +8,7 @@ from typing import cast
 from certs.files import write_key_pair
 from tests.app.readiness_log import LogLines
 from tests.harness.raw_http import eventually
-from tests.harness.server_process import Files, serving
+from tests.harness.server_process import Files, run_server
 from tests.server.hardening import log
 from webhook.adapters.logs import Logs
 from webhook.app.supervision import ReadinessLog
@@ -41,7 +41,7 @@ async def test_a_serving_certificate_that_expires_is_reported_in_the_log(tmp_pat
     paths = files.pki.paths
     short_lived = files.pki.authority.issue_server("localhost", (), timedelta(seconds=6))
     write_key_pair(short_lived, paths.certificate, paths.key, replace=True)
-    async with serving(files, "--drain", "0s") as server:
+    async with run_server(files, "--drain", "0s") as server:
 
         async def is_logged() -> bool:
             logged = [json.loads(line) for line in log(server).splitlines() if line.startswith("{")]

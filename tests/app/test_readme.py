@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.app.readme import README, ROOT, environment, running_script, shell_blocks
+from tests.app.readme import README, ROOT, environment, run_script, shell_blocks
 from tests.timeouts import HANG_SECONDS
 from webhook.core.document import Purpose, load, render
-from webhook.core.document.rendering import plain
+from webhook.core.document.rendering import strip_sources
 
 
 def test_each_section_with_commands_of_podgate_sets_the_path_that_it_needs() -> None:
@@ -30,7 +30,7 @@ def test_server_commands_and_the_call_of_the_readme_work(tmp_path: Path) -> None
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     serve, call = shell_blocks("Run the server")
     free_ports = "podgate serve --listen 127.0.0.1:0 --plain-listen 127.0.0.1:0 "
-    with running_script(serve.replace("podgate serve ", free_ports), tmp_path) as process:
+    with run_script(serve.replace("podgate serve ", free_ports), tmp_path) as process:
         assert process.stderr is not None
         deadline = time.monotonic() + HANG_SECONDS
         line = ""
@@ -106,5 +106,5 @@ def test_the_page_on_the_policy_names_every_field_that_is_in_force() -> None:
     for name in ("policy.yaml", "errors.yaml"):
         rendered = render((ROOT / "docs" / "examples" / name).read_bytes())
         assert rendered is not None
-        missing = {key for key in keys(plain(rendered)) if not re.search(rf"\b{key}\b", page)}
+        missing = {key for key in keys(strip_sources(rendered)) if not re.search(rf"\b{key}\b", page)}
         assert missing == set(), name

@@ -39,7 +39,7 @@ async def unread(asked: RecordSource | None, reader: Reader) -> str:
     """Read the former policy; return why it cannot be told, "" if it is known."""
     reasons: dict[str, str] = {}
     policies = RecordPolicies(None, reasons)
-    await policies.in_force(reader)  # type: ignore[arg-type]  # has what is used of it
+    await policies.find_in_force(reader)  # type: ignore[arg-type]  # has what is used of it
     await policies.read([HASH], asked, reader)  # type: ignore[arg-type]  # as above
     assert (HASH in policies.by_hash) is (f"policy {HASH}" not in reasons)
     return reasons.get(f"policy {HASH}", "")
@@ -66,7 +66,7 @@ async def test_why_a_former_policy_cannot_be_told_is_what_happened(asked: Record
 async def test_the_last_good_policy_is_in_force_while_the_other_is_not_valid() -> None:
     reasons: dict[str, str] = {}
     policies = RecordPolicies(None, reasons)
-    found = await policies.in_force(Reader(policy=BAD, last_good=FORMER))  # type: ignore[arg-type]  # as above
+    found = await policies.find_in_force(Reader(policy=BAD, last_good=FORMER))  # type: ignore[arg-type]  # as above
     assert found is not None
     assert found.hash == HASH
     assert "services[0].name" in reasons["policy"]

@@ -13,11 +13,17 @@ from typing import Any
 
 import pytest
 
-from tests.harness.server_process import Files, Serving, pod, serving
-from tests.harness.stall_meter import spinning
+from tests.harness.server_process import Files, Serving, pod, run_server
+from tests.harness.stall_meter import run_spinner
 from tests.redis_servers import RedisServer, usual_names
 from tests.timeouts import HANG_SECONDS
-from webhook.commands.simulator import Ask, admission_review, as_sent_to_mutate, as_sent_to_validate, patched
+from webhook.commands.simulator import (
+    Ask,
+    apply_patch,
+    build_admission_review,
+    prepare_for_mutate,
+    prepare_for_validate,
+)
 from webhook.core.admission.decision import Half
 from webhook.errors import UserError
 from webhook.settings import parse
@@ -28,7 +34,7 @@ SOAK = os.environ.get("PODGATE_TEST_STANDSTILL", "") == "soak"
 """`make soak` pauses Redis three times for 10 s under 200 admissions a second, and checks the times."""
 
 RUNS, STOPPED_SECONDS, BEFORE_SECONDS, ADMISSIONS_A_SECOND = (3, 10.0, 4.0, 200) if SOAK else (1, 1.0, 0.5, 60)
-MAX_IN_FLIGHT = 32
+IN_FLIGHT_MAX = 32
 DEADLINE_SECONDS = 0.05
 """The server's default."""
 
@@ -75,7 +81,7 @@ async def create(server: Serving, namespace: str) -> dict[str, Any]:
 @pytest.mark.parametrize("redis_program", usual_names(), indirect=True)
 async def test_replicas_share_quota_and_breaker(tmp_path: Path, redis_server: RedisServer) -> None:
     files, shared = Files.create(tmp_path, POLICY), [*store_flags(redis_server), *LONG_DEADLINE]
-    async with serving(files, *shared) as first, serving(files, *shared) as second:
+    async with run_server(files, *shared) as first, run_server(files, *shared) as second:
         admitted = [(await create(server, "few"))["allowed"] for server in (first, second, first, second, first)]
         assert admitted == [True, True, True, False, False]
         assert "hard 3, used 3" in (await create(second, "few"))["status"]["message"], (
@@ -85,8 +91,8 @@ async def test_replicas_share_quota_and_breaker(tmp_path: Path, redis_server: Re
             denied = await create(server, "few")
             assert denied["status"]["message"].startswith("BreakerOpen: ")
         state = 'podgate_breaker_state{service="few",state="OPEN"}'
-        await first.until(state, 1)
-        await second.until(state, 1)
+        await first.wait_for_metric(state, 1)
+        await second.wait_for_metric(state, 1)
         status = json.loads((await first.get("/status"))[1])
         assert (status["store"]["kind"], status["store"]["healthy"], status["store"]["error"]) == ("redis", True, None)
 
@@ -94,7 +100,7 @@ async def test_replicas_share_quota_and_breaker(tmp_path: Path, redis_server: Re
 @pytest.mark.parametrize("redis_program", usual_names(), indirect=True)
 async def test_isolated_replicas_divide_the_remaining_quota(tmp_path: Path, own_redis_server: RedisServer) -> None:
     files, shared = Files.create(tmp_path, POLICY), [*store_flags(own_redis_server), *LONG_DEADLINE, "--replicas", "2"]
-    async with serving(files, *shared) as first, serving(files, *shared, "--ordinal", "1") as second:
+    async with run_server(files, *shared) as first, run_server(files, *shared, "--ordinal", "1") as second:
         for server in (first, second):
             await server.get("/metrics")  # this page reads the store, so the server knows its state
         own_redis_server.kill()
@@ -105,8 +111,8 @@ async def test_isolated_replicas_divide_the_remaining_quota(tmp_path: Path, own_
         assert "until then these are this replica's shares of the limits" in message
         own_redis_server.start()
         booked = 'podgate_booked_total{cause="Away",service="few"}'
-        await first.until(booked, 2)
-        await second.until(booked, 1)
+        await first.wait_for_metric(booked, 2)
+        await second.wait_for_metric(booked, 1)
         used = 'podgate_quota_used{resource="pods",service="few",window="1h"}'
         assert await first.metric(used) == 3
 
@@ -145,11 +151,11 @@ class Load:
         self.token = self.server.files.signer.token()
         for namespace in ("free", *RULES):
             ask = Ask(pod(), namespace, _UID, "alice")
-            before = as_sent_to_mutate(ask)
-            after = as_sent_to_validate(ask, patched(before, await self.server.ask(Half.MUTATE, ask, before)))
-            self.bodies[namespace] = json.dumps(admission_review(ask, after, Half.VALIDATE)).encode()
+            before = prepare_for_mutate(ask)
+            after = prepare_for_validate(ask, apply_patch(before, await self.server.ask(Half.MUTATE, ask, before)))
+            self.bodies[namespace] = json.dumps(build_admission_review(ask, after, Half.VALIDATE)).encode()
         for _ in range(3):
-            await asyncio.gather(*(self._validate("free") for _ in range(MAX_IN_FLIGHT)))
+            await asyncio.gather(*(self._validate("free") for _ in range(IN_FLIGHT_MAX)))
 
     async def _validate(self, namespace: str) -> dict[str, Any]:
         body = self.bodies[namespace].replace(_UID.encode(), f"uid-{next(_numbers)}".encode())
@@ -164,7 +170,7 @@ class Load:
         try:
             while True:
                 due = int((time.monotonic() - started) * ADMISSIONS_A_SECOND)
-                while sent < due and len(self.in_flight) < MAX_IN_FLIGHT:
+                while sent < due and len(self.in_flight) < IN_FLIGHT_MAX:
                     task = loop.create_task(self._admit(next(names), self.phase))
                     self.in_flight.add(task)
                     task.add_done_callback(self.in_flight.discard)
@@ -182,7 +188,7 @@ class Load:
             while len(self.seconds.get(phase, ())) < 4 * len(RULES):  # noqa: ASYNC110  another process sets no event
                 await asyncio.sleep(0.05)
 
-    async def until_admitted(self, namespace: str, phase: str) -> None:
+    async def wait_until_admitted(self, namespace: str, phase: str) -> None:
         async with asyncio.timeout(HANG_SECONDS):
             while not self.by_phase[phase][namespace, "admitted"]:  # noqa: ASYNC110  as above
                 await asyncio.sleep(0.05)
@@ -206,19 +212,19 @@ async def standstill(server: Serving, redis_server: RedisServer) -> Load:
         await load.run_phase(BEFORE_SECONDS, "before")
         load.phase = "stopping"
         redis_server.pause()
-        await server.until('podgate_store_fallback{rule="Deny",service="deny"}', 1)
+        await server.wait_for_metric('podgate_store_fallback{rule="Deny",service="deny"}', 1)
         await load.run_phase(STOPPED_SECONDS, "stopped")
         await _check_fallback_is_visible(server)
         load.phase = "going on"
         await asyncio.gather(*load.in_flight)  # these have been sent while Redis was paused
         redis_server.resume()
-        await _until_counters_are_shared(server)
+        await _wait_until_counters_are_shared(server)
         await load.run_phase(BEFORE_SECONDS, "after")
-        await load.until_admitted("deny", "after")
+        await load.wait_until_admitted("deny", "after")
     finally:
         running.cancel()
         await asyncio.wait([running])
-    await _until_counters_are_shared(server)
+    await _wait_until_counters_are_shared(server)
     return load
 
 
@@ -231,7 +237,7 @@ async def _check_fallback_is_visible(server: Serving) -> None:
     assert (await server.get("/readyz"))[0] == 200
 
 
-async def _until_counters_are_shared(server: Serving) -> None:
+async def _wait_until_counters_are_shared(server: Serving) -> None:
     async with asyncio.timeout(HANG_SECONDS):
         for service, rule in RULES.items():
             line = f'podgate_store_fallback{{rule="{rule}",service="{service}"}}'
@@ -244,10 +250,10 @@ async def test_stalled_redis_applies_each_failure_mode_and_counters_converge_lat
     tmp_path: Path, own_redis_server: RedisServer
 ) -> None:
     times = []
-    async with serving(Files.create(tmp_path, POLICY), *store_flags(own_redis_server)) as server:
+    async with run_server(Files.create(tmp_path, POLICY), *store_flags(own_redis_server)) as server:
         admitted: Counter[str] = Counter()
         for _ in range(RUNS):
-            async with spinning() as gaps:
+            async with run_spinner() as gaps:
                 load = await standstill(server, own_redis_server)
             times.append((load.seconds, gaps.largest))
             stopped = load.by_phase["stopped"]
@@ -263,7 +269,7 @@ async def test_stalled_redis_applies_each_failure_mode_and_counters_converge_lat
                 # Charges of requests that timed out are refunded.
                 while await server.metric(used) != admitted[service]:  # noqa: ASYNC110  another process sets no event
                     await asyncio.sleep(0.1)
-        await server.until("podgate_store_up", 1)
+        await server.wait_for_metric("podgate_store_up", 1)
         assert await server.metric('podgate_local_admitted_total{service="local"}') > 0
         assert await server.metric('podgate_uncounted_total{service="allow"}') > 0
     check_answer_times(times)

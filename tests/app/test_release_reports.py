@@ -17,30 +17,30 @@ class Lines:
     def _said(self, level: str, _: str, /, **fields: Any) -> None:
         self.lines.append((level, fields.get("cause", fields["service"])))
 
-    def shown(self, seconds: float, *reasons: str) -> list[tuple[str, Any]]:
+    def show(self, seconds: float, *reasons: str) -> list[tuple[str, Any]]:
         """Show these reasons each second for so long; return the lines."""
         self.lines.clear()
         failing = tuple(FailingPods(reason, 1, "pod shop/web: cannot release: HTTP 403") for reason in reasons)
         for _ in range(round(seconds)):
             self.now_seconds += 1
-            self.log.shown([QueueDepth("web", "gold", 1, 1, None, failing), QueueDepth("idle", "gold", 0, 0)])
+            self.log.update([QueueDepth("web", "gold", 1, 1, None, failing), QueueDepth("idle", "gold", 0, 0)])
         return self.lines
 
 
 def test_a_lasting_failure_is_repeated_every_ten_minutes_and_its_end_is_told() -> None:
     lines = Lines()
-    assert lines.shown(60) == []
-    assert lines.shown(599, "forbidden") == [("warning", "forbidden")]
-    assert lines.shown(2, "forbidden") == [("warning", "forbidden")]
-    assert lines.shown(5, "admission") == [("warning", "admission")]
-    assert lines.shown(5, "forbidden") == [], "it was told"
-    assert lines.shown(5) == [("info", "web")]
-    assert lines.shown(5, "forbidden") == [("warning", "forbidden")]
+    assert lines.show(60) == []
+    assert lines.show(599, "forbidden") == [("warning", "forbidden")]
+    assert lines.show(2, "forbidden") == [("warning", "forbidden")]
+    assert lines.show(5, "admission") == [("warning", "admission")]
+    assert lines.show(5, "forbidden") == [], "it was told"
+    assert lines.show(5) == [("info", "web")]
+    assert lines.show(5, "forbidden") == [("warning", "forbidden")]
 
 
 def test_a_process_that_leads_no_more_does_not_say_that_the_failure_is_over() -> None:
     lines = Lines()
-    lines.shown(5, "forbidden")
+    lines.show(5, "forbidden")
     lines.lines.clear()
-    lines.log.shown(())
+    lines.log.update(())
     assert lines.lines == []

@@ -11,7 +11,7 @@ from click.shell_completion import BashComplete
 from tests.app.server_discovery import API, PROXY, cluster, unused_local_port
 from tests.app.status_command import DOCUMENT
 from tests.cli.command_runner import podgate
-from tests.harness.canned_http import answering
+from tests.harness.canned_http import serve_answers
 from webhook.cli import root
 from webhook.commands.clients import status_client
 
@@ -42,7 +42,7 @@ def test_each_command_finds_the_server(tmp_path: Path, command: tuple[str, ...])
 
 
 def test_server_outside_the_cluster_is_the_recorded_one(tmp_path: Path) -> None:
-    with answering(SERVER) as url:
+    with serve_answers(SERVER) as url:
         record = json.dumps({"data": {"statusURL": url}}).encode()
         with cluster(tmp_path, {RECORD: (200, record)}) as kubeconfig:
             done = podgate("status", "--kubeconfig", kubeconfig)
@@ -50,14 +50,14 @@ def test_server_outside_the_cluster_is_the_recorded_one(tmp_path: Path) -> None:
 
 
 def test_server_on_this_machine_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with answering(SERVER) as url, cluster(tmp_path, {}) as kubeconfig:
+    with serve_answers(SERVER) as url, cluster(tmp_path, {}) as kubeconfig:
         monkeypatch.setattr(status_client, "DEFAULT_SERVER", url)
         done = podgate("status", "--kubeconfig", kubeconfig)
     assert (done.code, done.err) == (0, f"server: {url}\n")
 
 
 def test_named_server_is_the_only_one_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with answering(SERVER) as url, cluster(tmp_path, {}) as kubeconfig:
+    with serve_answers(SERVER) as url, cluster(tmp_path, {}) as kubeconfig:
         monkeypatch.setenv("PODGATE_SERVER", url)
         done = podgate("status", "--kubeconfig", kubeconfig)
     assert (done.code, done.err) == (0, "")
@@ -87,13 +87,13 @@ def test_unusable_kubeconfig_is_among_what_was_tried(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", [("status",), ("breaker", "list"), ("quota", "show", "payment-api")])
 def test_yaml_is_the_same_document_as_json(command: tuple[str, ...]) -> None:
-    with answering(SERVER) as url:
+    with serve_answers(SERVER) as url:
         shown = [podgate(*command, "--server", url, "-o", form).out for form in ("yaml", "json")]
     assert yaml.safe_load(shown[0]) == json.loads(shown[1])
 
 
 def test_wide_list_has_more_columns() -> None:
-    with answering(SERVER) as url:
+    with serve_answers(SERVER) as url:
         wide = podgate("breaker", "list", "--server", url, "-o", "wide").out.splitlines()
     assert wide[0].split()[-6:] == ["MODE", "GENERATION", "OPEN", "UNTIL", "TRIPPED", "BY"]
     assert wide[1].split()[:2] == ["payment-api", "CLOSED"]
@@ -113,7 +113,7 @@ def test_watch_shows_again_and_survives_a_restart(command: tuple[str, ...], monk
             raise KeyboardInterrupt
 
     monkeypatch.setattr(asyncio, "sleep", pass_time)
-    with answering(answers) as url:
+    with serve_answers(answers) as url:
         done = podgate(*command, "--server", url, "--watch", "-o", "json")
     assert done.code == 130
     assert done.out.count('"payment-api"') == 2
@@ -128,7 +128,7 @@ def complete(*words: str) -> list[str]:
 
 @pytest.mark.parametrize("command", ["status", "quota show", "quota grant", "breaker open", "override"])
 def test_shell_completes_services_of_the_server(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with answering(SERVER) as url:
+    with serve_answers(SERVER) as url:
         monkeypatch.setattr(status_client, "DEFAULT_SERVER", url)
         monkeypatch.setenv("KUBECONFIG", "/nowhere")
         assert complete(*command.split(), "pay") == ["payment-api"]

@@ -11,10 +11,10 @@ from webhook.cli import main
 from webhook.core.reporting.status import (
     ControllerStatus,
     WatchStatus,
-    controller_document,
+    render_controller_status,
 )
 from webhook.core.reporting.status_parts import StoreStatus
-from webhook.support.input_files import LARGEST_BYTES
+from webhook.support.input_files import INPUT_BYTES_MAX
 
 Podgate = Callable[..., int]
 """Runs `podgate status` with arguments, and returns its exit code."""
@@ -102,7 +102,7 @@ def test_status_from_another_program_on_the_port(
 
 
 CONTROLLER = msgspec.json.encode(
-    controller_document(
+    render_controller_status(
         ControllerStatus(
             version="0.1.0",
             waits_for="podgate-controller-b leads",
@@ -161,6 +161,6 @@ def test_invalid_server_url_is_rejected(podgate: Podgate, capsys: pytest.Capture
 
 
 def test_endless_response_is_rejected(podgate: Podgate, capsys: pytest.CaptureFixture[str]) -> None:
-    with plain_port(bytes(LARGEST_BYTES + 1)) as url:
+    with plain_port(bytes(INPUT_BYTES_MAX + 1)) as url:
         assert podgate("--server", url) == 2
     assert f"{url}/status: more than 64 MiB" in capsys.readouterr().err

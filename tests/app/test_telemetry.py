@@ -35,9 +35,9 @@ async def test_page_shows_a_review_that_its_client_knows(telemetry: Telemetry) -
         return HttpResponse(200, telemetry.metrics.render())
 
     decision = Decision(Half.MUTATE, "r1", Verdict.UNMATCHED, ReviewedCall("CREATE"))
-    telemetry.observer.reviewed(Review(decision, None, 1, 1))
+    telemetry.observer.on_reviewed(Review(decision, None, 1, 1))
     before = await scrape(cast("HttpRequest", None))
-    after = await telemetry.observer.after_reviews(scrape)(cast("HttpRequest", None))
+    after = await telemetry.observer.wrap_after_reviews(scrape)(cast("HttpRequest", None))
     counted = b'podgate_reviews_total{decision="Unmatched"'
     assert [counted in page.body for page in (before, after)] == [False, True]
 
@@ -46,7 +46,7 @@ async def test_outcomes_are_recorded_after_the_reviews_before_them(telemetry: Te
     recorded: list[str] = []
 
     class Recorded(PartialObserver):
-        def reviewed(self, review: Review) -> None:
+        def on_reviewed(self, review: Review) -> None:
             recorded.append(review.decision.review_uid)
 
         def recorded(self, service: str, outcomes: Sequence[Outcomes]) -> None:  # noqa: ARG002  the recorder's
@@ -55,13 +55,13 @@ async def test_outcomes_are_recorded_after_the_reviews_before_them(telemetry: Te
     recorder = Recorded()
     telemetry._recorder = cast("Recorder", recorder)
     telemetry.observer.join(recorder)
-    telemetry.observer.reviewed(Review(Decision(Half.VALIDATE, "r1", Verdict.ADMIT), None, 1, 1))
-    telemetry.outcome_reports().on_recorded("web", ())
+    telemetry.observer.on_reviewed(Review(Decision(Half.VALIDATE, "r1", Verdict.ADMIT), None, 1, 1))
+    telemetry.build_outcome_reports().on_outcomes_recorded("web", ())
     assert recorded == ["r1", "web"]
 
 
 def test_failed_key_fetch_is_logged_once_per_reason(telemetry: Telemetry, lines: LogLines) -> None:
-    reports = telemetry.fetch_reports("url")
+    reports = telemetry.build_fetch_reports("url")
     reports.on_fetched()
     for reason in ("HTTP 500", "HTTP 500", "HTTP 503"):
         reports.on_failed(reason)
@@ -81,7 +81,7 @@ def test_failed_key_fetch_is_logged_once_per_reason(telemetry: Telemetry, lines:
 
 
 def test_unusable_keys_are_logged_once_until_they_change(telemetry: Telemetry, lines: LogLines) -> None:
-    unusable = telemetry.unusable_keys("url")
+    unusable = telemetry.build_unusable_keys("url")
     for faults in ("use is 'enc'", "use is 'enc'", "use is 'sign'"):
         unusable.enter(faults)
     unusable.leave()
@@ -92,8 +92,8 @@ def test_unusable_keys_are_logged_once_until_they_change(telemetry: Telemetry, l
 def test_watch_that_has_ended_is_in_neither_metrics_nor_status(telemetry: Telemetry) -> None:
     series = "podgate_kubernetes_watch_contact_timestamp_seconds"
     for resource in ("pods", "namespaces"):
-        telemetry.watched(resource).on_contact()
-    telemetry.unwatched("pods")
+        telemetry.build_watch_reports(resource).on_contact()
+    telemetry.forget_watch("pods")
     assert list(telemetry.watches) == ["namespaces"]
     text = telemetry.metrics.render().decode()
     assert f'{series}{{resource="namespaces"}}' in text

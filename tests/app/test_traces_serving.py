@@ -13,19 +13,19 @@ from uuid import uuid4
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from tests.harness.server_process import Files, Serving, pod, serving
-from tests.harness.trace_receiver import spans_of, trace_receiver
+from tests.harness.server_process import Files, Serving, pod, run_server
+from tests.harness.trace_receiver import list_spans, trace_receiver
 from tests.redis_servers import RedisServer, usual_names
 from webhook.adapters.traces import FOLLOWED_PER_SECOND_MAX
 from webhook.app.telemetry import Telemetry
-from webhook.app.telemetry.loop_reports import release_reports
-from webhook.commands.simulator import Ask, admission_review, as_sent_to_mutate
+from webhook.app.telemetry.loop_reports import build_release_reports
+from webhook.commands.simulator import Ask, build_admission_review, prepare_for_mutate
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.reports import NEVER_CREATED
 from webhook.core.admission.decision import Half
 from webhook.core.controller.waiting_pod import WaitingPod
 from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec, PodStatus
-from webhook.core.pods.ownership import Owned
+from webhook.core.pods.ownership import OwnedPod
 from webhook.core.quota import UnseenPod
 from webhook.settings import MEMORY, Settings
 
@@ -45,11 +45,11 @@ STAGES = ["decode", "policy", "exempt", "own", "breaker", "check", "charge", "an
 OPENMETRICS = {"Accept": "application/openmetrics-text"}
 
 
-def below(spans: Sequence[Span], parent: Span) -> dict[str, Span]:
+def find_children(spans: Sequence[Span], parent: Span) -> dict[str, Span]:
     return {span.name: span for span in spans if span.parent_span_id == parent.span_id}
 
 
-def named(spans: Sequence[Span], name: str) -> list[Span]:
+def find_spans(spans: Sequence[Span], name: str) -> list[Span]:
     return [span for span in spans if span.name == name]
 
 
@@ -68,20 +68,20 @@ async def create(server: Serving) -> str:
 async def test_trace_leads_from_both_halves_of_a_pod_to_redis(tmp_path: Path, redis_server: RedisServer) -> None:
     async with trace_receiver() as (endpoint, received):
         traced = "--store", redis_server.url, "--store-deadline", "30s", "--otlp-endpoint", endpoint
-        async with serving(Files.create(tmp_path, POLICY), *traced, "--trace-ratio", "1") as server:
+        async with run_server(Files.create(tmp_path, POLICY), *traced, "--trace-ratio", "1") as server:
             uid, denied = await create(server), await create(server)
             async with server.session.get(f"http://{server.plain}/metrics", headers=OPENMETRICS) as response:
                 scraped = await response.text()
-        spans = spans_of(received)
-    validated = {values(span)["k8s.pod.uid"]: span for span in named(spans, "review validate")}
-    review, mutation = validated[uid], named(spans, "review mutate")[0]
+        spans = list_spans(received)
+    validated = {values(span)["k8s.pod.uid"]: span for span in find_spans(spans, "review validate")}
+    review, mutation = validated[uid], find_spans(spans, "review mutate")[0]
     assert review.trace_id.hex() == uid.replace("-", "")
     assert [(link.trace_id, link.span_id) for link in review.links] == [(mutation.trace_id, mutation.span_id)]
 
-    stages = below(spans, review)
+    stages = find_children(spans, review)
     assert list(stages) == STAGES
-    [store] = below(spans, stages["charge"]).values()
-    [redis] = below(spans, store).values()
+    [store] = find_children(spans, stages["charge"]).values()
+    [redis] = find_children(spans, store).values()
     assert (store.name, redis.name, redis.kind) == ("store acquire", "EVALSHA", Span.SPAN_KIND_CLIENT)
     nested = [stages["charge"], store, redis]
     assert [span.start_time_unix_nano for span in nested] == sorted(span.start_time_unix_nano for span in nested)
@@ -92,7 +92,7 @@ async def test_trace_leads_from_both_halves_of_a_pod_to_redis(tmp_path: Path, re
     assert (values(redis)["server.address"], values(redis)["server.port"]) == (host, int(port))
 
     [event] = validated[denied].events
-    [transition] = named(spans, "breaker transition")
+    [transition] = find_spans(spans, "breaker transition")
     assert event.name == transition.name
     assert values(transition)["podgate.breaker.to"] == "OPEN"
     assert f'trace_id="{denied.replace("-", "")}"' in scraped or f'trace_id="{uid.replace("-", "")}"' in scraped
@@ -102,16 +102,16 @@ async def test_trace_leads_from_both_halves_of_a_pod_to_redis(tmp_path: Path, re
 async def test_trace_shows_the_call_that_redis_did_not_answer(tmp_path: Path, own_redis_server: RedisServer) -> None:
     async with trace_receiver() as (endpoint, received):
         traced = "--store", own_redis_server.url, "--otlp-endpoint", endpoint, "--trace-ratio", "1"
-        async with serving(Files.create(tmp_path, POLICY), *traced) as server:
+        async with run_server(Files.create(tmp_path, POLICY), *traced) as server:
             await create(server)
             own_redis_server.pause()
             try:
                 uid = await create(server)
             finally:
                 own_redis_server.resume()
-        spans = spans_of(received)
+        spans = list_spans(received)
     spans = [span for span in spans if span.trace_id.hex() == uid.replace("-", "")]
-    [store], [redis] = named(spans, "store acquire"), named(spans, "EVALSHA")
+    [store], [redis] = find_spans(spans, "store acquire"), find_spans(spans, "EVALSHA")
     assert (redis.status.code, values(redis)["error.type"]) == (Status.STATUS_CODE_ERROR, "timeout")
     assert store.status.code == Status.STATUS_CODE_UNSET, "the service's rule has answered"
     assert redis.parent_span_id == store.span_id
@@ -122,9 +122,9 @@ async def test_flood_of_sampled_parents_causes_ten_traces_a_second_at_most(tmp_p
     calls = 200
     async with trace_receiver() as (endpoint, received):
         arguments = "--otlp-endpoint", endpoint, "--trace-ratio", "0"
-        async with serving(Files.create(tmp_path, POLICY), *arguments) as server:
+        async with run_server(Files.create(tmp_path, POLICY), *arguments) as server:
             ask = Ask(pod(), "few", "uid-1", "alice")
-            body = json.dumps(admission_review(ask, as_sent_to_mutate(ask), Half.MUTATE)).encode()
+            body = json.dumps(build_admission_review(ask, prepare_for_mutate(ask), Half.MUTATE)).encode()
             started_seconds = time.time()
 
             async def call() -> None:
@@ -139,8 +139,8 @@ async def test_flood_of_sampled_parents_causes_ten_traces_a_second_at_most(tmp_p
                 result: await server.metric(f'podgate_trace_parents_total{{result="{result}"}}')
                 for result in ("followed", "limited")
             }
-        spans = spans_of(received)
-    assert len(named(spans, "review mutate")) == counted["followed"] <= seconds * FOLLOWED_PER_SECOND_MAX
+        spans = list_spans(received)
+    assert len(find_spans(spans, "review mutate")) == counted["followed"] <= seconds * FOLLOWED_PER_SECOND_MAX
     assert sum(counted.values()) == calls
 
 
@@ -150,16 +150,18 @@ async def test_what_a_controller_does_about_a_pod_is_in_the_trace_of_their_pod()
         given = {"otlp_endpoint": endpoint, "trace_ratio": 1.0, "cluster": "prod-eu-1", "store": MEMORY}
         settings = Settings(**{item.name: given.get(item.name) for item in fields(Settings)})
         telemetry = await asyncio.to_thread(Telemetry, settings, "0")
-        telemetry.controller_reports().on_refunded("few", UnseenPod(uid, "few", "web-1", 61_000_000), NEVER_CREATED)
+        telemetry.build_controller_reports().on_refunded(
+            "few", UnseenPod(uid, "few", "web-1", 61_000_000), NEVER_CREATED
+        )
         waiting = WaitingPod(uid, "few", 0, {}, "", 0)
-        release_reports(telemetry).on_released(GatedPod(waiting, "few", "web-1", ""), 41.5, 0.1)
+        build_release_reports(telemetry).on_released(GatedPod(waiting, "few", "web-1", ""), 41.5, 0.1)
         [starts] = telemetry.pod_observers
         metadata = PodMetadata("web-1", namespace="few", uid=uid, creation_timestamp=created)
-        owned = Owned("few", "few", "web-1", {}, 0, 0, is_sure=True, is_labelled=True)
+        owned = OwnedPod("few", "few", "web-1", {}, 0, 0, is_sure=True, is_labelled=True)
         for phase in ("Pending", "Succeeded"):
-            starts.changed(Pod(metadata, PodSpec(), PodStatus(phase)), owned)
+            starts.on_changed(Pod(metadata, PodSpec(), PodStatus(phase)), owned)
         await asyncio.to_thread(telemetry.close)
-        refund, release, start = spans_of(received)
+        refund, release, start = list_spans(received)
     assert start.trace_id == release.trace_id == refund.trace_id
     assert (release.name, release.end_time_unix_nano - release.start_time_unix_nano) == (
         "queue release",

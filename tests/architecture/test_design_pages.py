@@ -28,7 +28,7 @@ MEASUREMENT = re.compile(
 )
 
 
-def cited(path: Path) -> set[str]:
+def list_cited(path: Path) -> set[str]:
     return set(re.findall(r"docs/design/([\w-]+\.md)", text_of(path)))
 
 
@@ -54,10 +54,10 @@ def test_the_index_lists_every_page() -> None:
 
 
 def test_modules_cite_every_page_and_no_other() -> None:
-    assert set().union(*map(cited, SOURCES)) == {page.name for page in PAGES}
+    assert set().union(*map(list_cited, SOURCES)) == {page.name for page in PAGES}
 
 
-def prose(path: Path) -> Iterator[str]:
+def list_prose(path: Path) -> Iterator[str]:
     """Yield the comments and docstrings of a module, each as one line."""
     text = text_of(path)
     if path.suffix == ".lua":
@@ -80,5 +80,5 @@ def test_a_measurement_is_recognized(text: str) -> None:
 
 def test_comments_say_why_and_leave_figures_to_the_pages() -> None:
     candidates = [path for path in SOURCES if MEASUREMENT.search(" ".join(re.sub("--", " ", text_of(path)).split()))]
-    found = [(place(path), text) for path in candidates for text in prose(path) if MEASUREMENT.search(text)]
+    found = [(place(path), text) for path in candidates for text in list_prose(path) if MEASUREMENT.search(text)]
     assert found == []

@@ -39,46 +39,46 @@ def split(line: str) -> tuple[list[str], list[Path], list[str]]:
 
 
 @cache
-def text_of(path: Path) -> str:
+def read_text(path: Path) -> str:
     return path.read_text()
 
 
-def cases_in(path: Path) -> list[str]:
-    return re.findall(r"^ *(?:async )?def (test_\w+)", text_of(path), re.MULTILINE)
+def list_cases(path: Path) -> list[str]:
+    return re.findall(r"^ *(?:async )?def (test_\w+)", read_text(path), re.MULTILINE)
 
 
 @cache
-def imported_by(path: Path) -> list[Path]:
+def list_imported(path: Path) -> list[Path]:
     """Return the modules of the tests that a module imports or names, and each conftest.py that applies to it."""
     folders = [folder for folder in path.parents if folder.is_relative_to(ROOT / "tests")]
     modules = [folder / "conftest" for folder in folders]
-    imports = re.findall(r"^ *from (tests[\w.]*) import (\([^)]*\)|.*)", text_of(path), re.MULTILINE)
+    imports = re.findall(r"^ *from (tests[\w.]*) import (\([^)]*\)|.*)", read_text(path), re.MULTILINE)
     names = {f"{package}.{name}" for package, text in imports for name in re.findall(r"\w+", text)}
-    names |= {package for package, _ in imports} | {*re.findall(r'"(tests\.[\w.]+)"', text_of(path))}
+    names |= {package for package, _ in imports} | {*re.findall(r'"(tests\.[\w.]+)"', read_text(path))}
     modules += [ROOT / name.replace(".", "/") for name in names]
     return [file for entry in modules for file in (entry.with_suffix(".py"), entry / "__init__.py") if file.is_file()]
 
 
-def read_by(modules: list[Path]) -> set[str]:
+def list_variables(modules: list[Path]) -> set[str]:
     """Return the variables of the environment that test modules, or what they import, read."""
     files, pending = set(modules), list(modules)
     while pending:
-        new = set(imported_by(pending.pop())) - files
+        new = set(list_imported(pending.pop())) - files
         files |= new
         pending += new
-    return {name for path in files for name in re.findall(r'"(PODGATE_TEST_\w*[A-Z])"', text_of(path))}
+    return {name for path in files for name in re.findall(r'"(PODGATE_TEST_\w*[A-Z])"', read_text(path))}
 
 
 @pytest.mark.parametrize("line", LINES)
 def test_line_selects_tests_that_read_its_variables(line: str) -> None:
     variables, modules, words = split(line)
-    cases = [name for module in modules for name in cases_in(module)]
+    cases = [name for module in modules for name in list_cases(module)]
     assert cases
     assert [word for word in words if not any(word in name for name in cases)] == []
     assert variables
-    assert set(variables) - read_by(modules) == set()
+    assert set(variables) - list_variables(modules) == set()
 
 
 def test_every_variable_that_tests_read_is_set_by_a_line() -> None:
     everything = [path for path in ROOT.glob("tests/**/*.py") if path != Path(__file__)]
-    assert read_by(everything) - BY_HAND == {name for line in LINES for name in split(line)[0]}
+    assert list_variables(everything) - BY_HAND == {name for line in LINES for name in split(line)[0]}

@@ -19,19 +19,19 @@ CONTAINERS = ("webhook", "webhook.core", "certs")
 QUESTION = re.compile(r"(What|Who|Whom|Whose|How|Where|Whether|Why|When|Whatever|Whoever)\b")
 
 
-def dotted(path: Path) -> str:
+def format_module(path: Path) -> str:
     name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
     return name.removesuffix(".__init__")
 
 
-MODULES = {dotted(path): path for path in SOURCES}
+MODULES = {format_module(path): path for path in SOURCES}
 
 
-def folder_of(module: str) -> str:
+def find_folder(module: str) -> str:
     return module if MODULES[module].stem == "__init__" else module.rpartition(".")[0]
 
 
-def imports(path: Path) -> Iterator[str]:
+def list_imports(path: Path) -> Iterator[str]:
     """Yield the modules of the tree that a module imports, also within functions."""
     for node in nodes_of(path):
         if isinstance(node, ast.Import):
@@ -51,7 +51,7 @@ def test_the_tree_has_few_rooms_and_few_tiny_modules() -> None:
 
 
 def test_no_two_folders_import_each_other() -> None:
-    edges = {(folder_of(name), folder_of(found)) for name, path in MODULES.items() for found in imports(path)}
+    edges = {(find_folder(name), find_folder(found)) for name, path in MODULES.items() for found in list_imports(path)}
     pairs = {(one, other) for one, other in edges if one < other and (other, one) in edges}
     assert {pair for pair in pairs if not set(pair) & set(CONTAINERS)} == set()
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.harness.revisions import ROOT, checked_out, last_release
+from tests.harness.revisions import ROOT, check_out, find_last_release
 
 VERSION: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 IMAGE = re.compile(r"\bpodgate:(\d+\.\d[\w.-]*)")
 SHIPPED = ("Dockerfile", "docker-compose.yml", "README.md", "docs", "manifests")
 
 
-def shipped() -> list[Path]:
+def list_shipped() -> list[Path]:
     listed = subprocess.run(["git", "ls-files", "-z", *SHIPPED], cwd=ROOT, check=True, capture_output=True, text=True)
     return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
 
@@ -27,7 +27,7 @@ def test_installed_package_has_the_version() -> None:
 
 
 def test_every_image_has_the_version() -> None:
-    named = {str(path.relative_to(ROOT)): set(IMAGE.findall(path.read_text())) for path in shipped()}
+    named = {str(path.relative_to(ROOT)): set(IMAGE.findall(path.read_text())) for path in list_shipped()}
     assert len([name for name, versions in named.items() if versions]) >= 4
     assert {name: versions for name, versions in named.items() if versions - {VERSION}} == {}
 
@@ -42,29 +42,29 @@ def test_chart_has_the_version() -> None:
 
 
 def test_last_release_is_the_version_of_its_commit_and_not_newer_than_this_one() -> None:
-    release, commit = last_release()
+    release, commit = find_last_release()
     done = subprocess.run(["git", "show", f"{commit}:pyproject.toml"], cwd=ROOT, check=True, capture_output=True)
     assert tomllib.loads(done.stdout.decode())["project"]["version"] == release
-    assert _numbers(release) <= _numbers(VERSION)
+    assert _parse_numbers(release) <= _parse_numbers(VERSION)
 
 
 def test_changelog_lists_unreleased_changes_first_and_releases_newest_first() -> None:
     headings = re.findall(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert headings[0] == "Unreleased"
-    assert headings[1:] == sorted(set(headings[1:]), key=_numbers, reverse=True)
+    assert headings[1:] == sorted(set(headings[1:]), key=_parse_numbers, reverse=True)
 
 
 def test_commit_is_checked_out_as_it_was() -> None:
-    commit = last_release()[1]
-    folder = checked_out(commit)
+    commit = find_last_release()[1]
+    folder = check_out(commit)
     there = subprocess.run(["git", "show", f"{commit}:webhook/__main__.py"], cwd=ROOT, check=True, capture_output=True)
     assert (folder / "webhook" / "__main__.py").read_bytes() == there.stdout
 
 
 def test_commit_that_is_missing_is_named_with_a_remedy() -> None:
     with pytest.raises(AssertionError, match="git fetch --unshallow"):
-        checked_out("0" * 40)
+        check_out("0" * 40)
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def _parse_numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("."))

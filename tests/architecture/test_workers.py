@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.host_processes import until
-from tests.cluster.processes import Processes, running_cpu_seconds
+from tests.cluster.host_processes import wait_until
+from tests.cluster.processes import Processes, sum_cpu_seconds
 from tests.workers import GROUPS, LONGEST_FIRST, group_of
 
 pytest_plugins = ("pytester",)
@@ -24,10 +24,10 @@ def test_modules_that_measure_share_a_worker_and_others_have_their_own() -> None
 
 
 def test_cpu_time_of_running_background_processes_is_counted(tmp_path: Path) -> None:
-    before = running_cpu_seconds()
+    before = sum_cpu_seconds()
     processes = Processes(tmp_path)
     processes.start("busy", ["sh", "-c", "while :; do :; done"])
-    until(lambda: running_cpu_seconds() > before, "the process has used CPU time")
+    wait_until(lambda: sum_cpu_seconds() > before, "the process has used CPU time")
     processes.close()
 
 

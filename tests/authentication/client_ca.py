@@ -28,5 +28,5 @@ def authority(*extensions: x509.ExtensionType, key: ec.EllipticCurvePrivateKey |
     return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.DER)
 
 
-def garbled(oid: x509.ObjectIdentifier) -> x509.ExtensionType:
+def make_garbled_extension(oid: x509.ObjectIdentifier) -> x509.ExtensionType:
     return x509.UnrecognizedExtension(oid, GARBAGE)

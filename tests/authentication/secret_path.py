@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.harness.identity import Pki, Signer
-from tests.harness.server_process import POLICY, Files, Serving, serving
+from tests.harness.server_process import POLICY, Files, Serving, run_server
 
 SECRET = "kq3vzx8lmt0abcd4efgh7ij2nopr6suwy5" + "first"
 
@@ -23,7 +23,7 @@ class Reduced(Files):
         return self.folder / "path"
 
     @classmethod
-    def at(cls, folder: Path, *secrets: str) -> "Reduced":
+    def create_in(cls, folder: Path, *secrets: str) -> "Reduced":
         pki = Pki.create(folder)
         files = cls(folder, pki, Signer(), Signer(), pki.client())
         files.policy.write_text(POLICY)
@@ -41,11 +41,11 @@ class Reduced(Files):
 
 
 @asynccontextmanager
-async def reduced(
+async def run_reduced_server(
     folder: Path, *arguments: str, secrets: Sequence[str] = (SECRET,), tree: Path | None = None
 ) -> AsyncIterator[Serving]:
     """Run a server in reduced mode; calls to it have neither certificate nor token."""
-    files = Reduced.at(folder, *secrets)
-    async with serving(files, *arguments, tree=tree) as server:
+    files = Reduced.create_in(folder, *secrets)
+    async with run_server(files, *arguments, tree=tree) as server:
         server.context = files.pki.context()
         yield server

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from certs.token_issuer import certificate_binding
+from certs.token_issuer import build_binding
 from tests.core.strategies import examples
 from tests.harness.identity import Pki, Signer, der, identities, jwks, segment, signer
 from tests.harness.loopback import Loopback, loopback, post
@@ -26,7 +26,7 @@ from webhook.authentication.reasons import AuthFailure
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import Caller
 from webhook.server.http_messages import HttpRequest, HttpResponse
-from webhook.tls.context import server_context
+from webhook.tls.context import make_server_context
 
 APISERVER = signer()
 PROBER = signer("RS256", issuer="prober", subject="prober-1")
@@ -115,7 +115,7 @@ async def server(pki: Pki, key_file: Path) -> AsyncIterator[AuthenticatingServer
             return HttpResponse(error.status, b"")
         return HttpResponse(200, caller.client_id.encode())
 
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     async with loopback(handle, lambda: context) as running:
         yield AuthenticatingServer(running, errors, pki)
 
@@ -147,7 +147,7 @@ async def test_a_bad_certificate_ends_the_handshake_even_with_a_good_token(
     other = Pki.create(tmp_path_factory.mktemp("other"))
     with pytest.raises(aiohttp.ClientError):
         await server.call(client(server.pki, other), bearer(APISERVER.token()))
-    await server.loopback.until(lambda: bool(server.loopback.refused))
+    await server.loopback.wait_until(lambda: bool(server.loopback.refused))
     assert server.loopback.reasons == [reason]
     assert server.loopback.kept == []
 
@@ -157,7 +157,7 @@ async def test_a_client_that_cannot_speak_tls_1_3_is_refused(server: Authenticat
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises(aiohttp.ClientError):
         await post(server.loopback.port, context, bearer(APISERVER.token()))
-    await server.loopback.until(lambda: bool(server.loopback.refused))
+    await server.loopback.wait_until(lambda: bool(server.loopback.refused))
     assert server.loopback.reasons == ["handshake_protocol"]
 
 
@@ -170,7 +170,7 @@ def header(**changed: Any) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def signed(head: Any, payload: Any, issuer: Signer = APISERVER) -> str:
+def sign_parts(head: Any, payload: Any, issuer: Signer = APISERVER) -> str:
     """Sign any header and payload, also those that PyJWT refuses."""
     unsigned = f"{segment(head)}.{segment(payload)}"
     algorithm = jwt.get_algorithm_by_name(issuer.algorithm)
@@ -212,7 +212,7 @@ async def test_audience_may_be_a_list_with_one_entry(server: AuthenticatingServe
         "nbf": int(time.time()),
         "kubernetes.io": {"namespace": "a", "serviceaccount": {}},
     }
-    assert (await server.call(server.pki.client(), bearer(signed(header(typ=None), claims))))[0] == 200
+    assert (await server.call(server.pki.client(), bearer(sign_parts(header(typ=None), claims))))[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ async def test_a_known_caller_on_a_route_of_another_role_is_a_403(server: Authen
 
 async def test_bound_token_is_accepted_with_its_certificate_only(server: AuthenticatingServer) -> None:
     own_client, other = server.pki.client(), server.pki.client()
-    token = APISERVER.token(cnf=certificate_binding(own_client.certificate))
+    token = APISERVER.token(cnf=build_binding(own_client.certificate))
     assert (await server.call(own_client, bearer(token)))[0] == 200
     assert (await server.call(other, bearer(token)))[0] == 403
     assert [error.reason for error in server.errors] == [R.BINDING]
@@ -296,36 +296,36 @@ def record_verifications(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     verified: list[str] = []
     decode = jwt.PyJWS.decode
 
-    def recording(jws: jwt.PyJWS, token: str, *args: Any, **keywords: Any) -> Any:
+    def record_and_decode(jws: jwt.PyJWS, token: str, *args: Any, **keywords: Any) -> Any:
         verified.append(token)
         return decode(jws, token, *args, **keywords)
 
-    monkeypatch.setattr(jwt.PyJWS, "decode", recording)
+    monkeypatch.setattr(jwt.PyJWS, "decode", record_and_decode)
     return verified
 
 
-def header_with_token(number: int) -> list[str]:
+def make_header(number: int) -> list[str]:
     return [f"Bearer {APISERVER.token(jti=str(number))}"]
 
 
 def test_remembered_tokens_are_bounded(authenticator: Authenticator, pki: Pki) -> None:
     own_certificate = der(pki.client())
     for number in range(40):
-        authenticator.authenticate(own_certificate, header_with_token(number))
+        authenticator.authenticate(own_certificate, make_header(number))
     [holder] = authenticator._holders.values()
     assert len(holder.verified) == 32
     for _ in range(520):
-        authenticator.authenticate(der(pki.client()), header_with_token(0))
+        authenticator.authenticate(der(pki.client()), make_header(0))
     assert len(authenticator._holders) == 512
 
 
 def test_valid_tokens_of_other_certificates_evict_no_cached_token_of_a_caller(
     authenticator: Authenticator, pki: Pki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own_certificate, token, other = der(pki.client()), header_with_token(0), der(pki.client())
+    own_certificate, token, other = der(pki.client()), make_header(0), der(pki.client())
     authenticator.authenticate(own_certificate, token)
     for number in range(100):
-        authenticator.authenticate(other, header_with_token(number))
+        authenticator.authenticate(other, make_header(number))
     verified = record_verifications(monkeypatch)
     authenticator.authenticate(own_certificate, token)
     assert verified == []
@@ -334,11 +334,11 @@ def test_valid_tokens_of_other_certificates_evict_no_cached_token_of_a_caller(
 def test_valid_tokens_of_one_certificate_evict_no_cached_token_in_use(
     authenticator: Authenticator, pki: Pki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own_certificate, token = der(pki.client()), header_with_token(0)
+    own_certificate, token = der(pki.client()), make_header(0)
     verified = record_verifications(monkeypatch)
     authenticator.authenticate(own_certificate, token)
     for number in range(1, 100):
-        authenticator.authenticate(own_certificate, header_with_token(number))
+        authenticator.authenticate(own_certificate, make_header(number))
         if number % 20 == 0:
             authenticator.authenticate(own_certificate, token)
     assert [f"Bearer {text}" for text in verified].count(token[0]) == 1
@@ -346,7 +346,7 @@ def test_valid_tokens_of_one_certificate_evict_no_cached_token_in_use(
 
 def test_rejected_tokens_are_never_cached(authenticator: Authenticator, pki: Pki) -> None:
     own_certificate = der(pki.client())
-    authenticator.authenticate(own_certificate, header_with_token(0))
+    authenticator.authenticate(own_certificate, make_header(0))
     for number in range(100):
         with pytest.raises(AuthenticationError):
             authenticator.authenticate(own_certificate, [f"Bearer {STRANGER.token(jti=str(number))}"])
@@ -399,7 +399,7 @@ def test_a_binding_is_checked_as_the_mode_says(
     authenticator = Authenticator(identities(), key_union(key_file), clock, TokenLimits(binding=binding))
     own_client = pki.client()
     bound_to = {"mine": own_client, "another's": pki.client()}.get(cnf or "")
-    token = APISERVER.token(cnf=certificate_binding(bound_to.certificate) if bound_to else None)
+    token = APISERVER.token(cnf=build_binding(bound_to.certificate) if bound_to else None)
     if reason is None:
         assert authenticator.authenticate(der(own_client), [f"Bearer {token}"]).role == "apiserver"
     else:
@@ -411,7 +411,7 @@ def test_a_binding_is_checked_as_the_mode_says(
 def test_a_verified_token_is_not_accepted_once_its_identity_is_gone(pki: Pki, key_file: Path, clock: SetClock) -> None:
     identity_file = identities()
     authenticator = Authenticator(identity_file, key_union(key_file), clock)
-    own_certificate, token = der(pki.client()), header_with_token(0)
+    own_certificate, token = der(pki.client()), make_header(0)
     assert authenticator.authenticate(own_certificate, token).client_id == "kube-apiserver"
     identity_file.set(replace(identity_file.value, callers=identity_file.value.callers[1:]))
     with pytest.raises(AuthenticationError) as refused:
@@ -451,7 +451,7 @@ def test_what_still_holds_is_what_would_be_verified(
     authenticator = Authenticator(identity_file, JwksUnion([keys]), clock, TokenLimits(leeway_seconds=5), denied)
     expires_at = int(clock.seconds) + lifetime_seconds
     call = der(one_pki.client()), [f"Bearer {APISERVER.token(clock.seconds, exp=expires_at, jti='1')}"]
-    newest = authenticator.verified(*call)
+    newest = authenticator.identify(*call)
     for kind, value in changes:
         match kind:
             case "time":
@@ -465,7 +465,7 @@ def test_what_still_holds_is_what_would_be_verified(
                 denied.all = value
         still_holds = authenticator.still_holds(newest)
         try:
-            again = authenticator.verified(*call)
+            again = authenticator.identify(*call)
         except AuthenticationError:
             assert not still_holds
             continue

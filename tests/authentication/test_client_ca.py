@@ -9,7 +9,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtensionOID
 
-from tests.authentication.client_ca import CA, authority, garbled
+from tests.authentication.client_ca import CA, authority, make_garbled_extension
 from tests.harness.identity import Pki
 from tests.harness.rsa_keys import roca_key, rsa_key
 from webhook.authentication.forwarded_certificate import ForwardedCaFile
@@ -66,7 +66,7 @@ OF_OPENSSL = {
 FAULTS = {
     **{
         f"a malformed {name}": (
-            authority(*(() if name == "basicConstraints" else (CA,)), garbled(oid)),
+            authority(*(() if name == "basicConstraints" else (CA,)), make_garbled_extension(oid)),
             f"certificate 2 in it, CN=odd: its extension {name} is malformed: ",
         )
         for name, oid in MALFORMED.items()
@@ -80,7 +80,7 @@ FAULTS = {
     },
     **{
         f"malformed {kind}": (
-            authority(CA, garbled(x509.ObjectIdentifier(oid))),
+            authority(CA, make_garbled_extension(x509.ObjectIdentifier(oid))),
             "CN=odd is no CA for OpenSSL: one of its extensions is malformed",
         )
         for kind, oid in OF_OPENSSL.items()

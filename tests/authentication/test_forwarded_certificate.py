@@ -20,12 +20,21 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from certs.authority import Authority, KeyPair
-from certs.token_issuer import certificate_binding
-from tests.harness.identity import AUDIENCE, IDENTITIES, ISSUER, SUBJECT, der, unreadable
-from tests.harness.proxied_server import BEHIND_A_PROXY, HEADER, PROXY, Forwarding, digest, encoded, pem, said_of
-from tests.harness.raw_http import BODY, eventually, head, line, sized, status
+from certs.token_issuer import build_binding
+from tests.harness.identity import AUDIENCE, IDENTITIES, ISSUER, SUBJECT, der, make_unreadable
+from tests.harness.proxied_server import (
+    BEHIND_A_PROXY,
+    HEADER,
+    PROXY,
+    Forwarding,
+    digest,
+    encode,
+    format_forwarded,
+    pem,
+)
+from tests.harness.raw_http import BODY, eventually, format_length, head, line, status
 from tests.harness.rsa_keys import rsa_key
-from tests.harness.server_process import serving
+from tests.harness.server_process import run_server
 from webhook.authentication.authenticator import Authenticator
 from webhook.authentication.chain_verifier import ClientChainVerifier, ForeignCertificateError
 from webhook.authentication.forwarded_certificate import ForwardedCaFile, ForwardedCertificateStrategy
@@ -33,7 +42,7 @@ from webhook.authentication.identity_file import IdentityFile
 from webhook.authentication.jwks_file import JwksFile
 from webhook.authentication.published_keys import JwksUnion
 from webhook.authentication.reasons import AuthFailure
-from webhook.authentication.xfcc import HEADER_BYTES_MAX, forwarded_certificate
+from webhook.authentication.xfcc import HEADER_BYTES_MAX, parse_forwarded_certificate
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import Caller
 
@@ -43,16 +52,16 @@ EDWARDS = (ed25519.Ed25519PrivateKey, ed448.Ed448PrivateKey)
 AUTHORITY = Authority.create("callers")
 CALLER = AUTHORITY.issue_client("kube-apiserver")
 OTHER = AUTHORITY.issue_client("somebody-else")
-ENCODED = encoded(pem(CALLER))
-GOOD = said_of(CALLER)
+ENCODED = encode(pem(CALLER))
+GOOD = format_forwarded(CALLER)
 HASH = f"Hash={digest(CALLER)}"
 CERT = f'Cert="{ENCODED}"'
 BASE64 = base64.b64encode(der(CALLER)).decode()
 
 
-def as_pem(body: str, begin: str = "CERTIFICATE", end: str = "CERTIFICATE") -> str:
+def format_header(body: str, begin: str = "CERTIFICATE", end: str = "CERTIFICATE") -> str:
     text = f"-----BEGIN {begin}-----\n{body}\n-----END {end}-----\n"
-    return f'Cert="{encoded(text)}"'
+    return f'Cert="{encode(text)}"'
 
 
 @pytest.mark.parametrize(
@@ -67,19 +76,19 @@ def as_pem(body: str, begin: str = "CERTIFICATE", end: str = "CERTIFICATE") -> s
         f'By=spiffe://a/b;{HASH};{CERT};Subject="O=a,CN=b;c=d";URI=spiffe://a/b;URI=spiffe://a/c;DNS=one;DNS=two',
         f"By=spiffe://a/b;By=spiffe://a/c;{CERT}",
         f'{CERT};Subject=""',
-        f'Subject="Cert={encoded(pem(OTHER))}";{CERT}',
+        f'Subject="Cert={encode(pem(OTHER))}";{CERT}',
         CERT.replace("%0A", "%0a").replace("%2B", "%2b"),
         CERT.replace("%20", " "),
         CERT.replace("%2B", "+").replace("%2F", "/").replace("%3D", "="),
-        f'Cert="{encoded(pem(CALLER).rstrip())}"',
-        as_pem(BASE64),
+        f'Cert="{encode(pem(CALLER).rstrip())}"',
+        format_header(BASE64),
     ],
 )
 def test_header_formats_of_proxies_are_read(header: str) -> None:
-    assert forwarded_certificate([header]) == der(CALLER)
+    assert parse_forwarded_certificate([header]) == der(CALLER)
 
 
-def twice(text: str) -> str:
+def double(text: str) -> str:
     return f"{text};{text}"
 
 
@@ -87,16 +96,16 @@ MALFORMED = {
     # duplicates
     "two headers": [GOOD, GOOD],
     "two headers, the second empty": [GOOD, ""],
-    "two headers of two callers": [GOOD, said_of(OTHER)],
+    "two headers of two callers": [GOOD, format_forwarded(OTHER)],
     "two elements": [f"{GOOD},{GOOD}"],
-    "two elements, a caller's own first": [f"{said_of(OTHER)},{GOOD}"],
+    "two elements, a caller's own first": [f"{format_forwarded(OTHER)},{GOOD}"],
     "an empty element after it": [f"{GOOD},"],
     "an empty element before it": [f",{GOOD}"],
     "two elements with a space": [f"{GOOD}, {GOOD}"],
-    "Cert twice": [twice(CERT)],
-    "Cert of two callers": [f'{CERT};Cert="{encoded(pem(OTHER))}"'],
+    "Cert twice": [double(CERT)],
+    "Cert of two callers": [f'{CERT};Cert="{encode(pem(OTHER))}"'],
     "Cert twice, in two cases": [f"{CERT};{CERT.lower().replace(ENCODED.lower(), ENCODED)}"],
-    "Hash twice": [f"{twice(HASH)};{CERT}"],
+    "Hash twice": [f"{double(HASH)};{CERT}"],
     "Subject twice": [f"Subject=a;Subject=b;{CERT}"],
     # content
     "nothing": [""],
@@ -139,7 +148,7 @@ MALFORMED = {
     "percent and one digit": [f'Cert="{ENCODED}%0"'],
     "percent and no hexadecimal": [f'Cert="{ENCODED}%GG"'],
     "percent and u": [f'Cert="{ENCODED}%u000a"'],
-    "encoded twice": [f'Cert="{encoded(ENCODED)}"'],
+    "encoded twice": [f'Cert="{encode(ENCODED)}"'],
     "encoded NUL at the end": [f'Cert="{ENCODED}%00"'],
     "encoded non-ASCII": [f'Cert="{ENCODED}%C3%A4"'],
     "encoded overlong": [f'Cert="{ENCODED.replace("%0A", "%C0%8A")}"'],
@@ -148,20 +157,20 @@ MALFORMED = {
     "quotes, encoded": [f"Cert=%22{ENCODED}%22"],
     # the PEM
     "no PEM at all": [f"Cert={base64.urlsafe_b64encode(der(CALLER)).decode().rstrip('=')}"],
-    "text before the PEM": [f'Cert="{encoded("text" + pem(CALLER))}"'],
-    "text after the PEM": [f'Cert="{encoded(pem(CALLER) + "text")}"'],
-    "two certificates": [f'Cert="{encoded(pem(CALLER) + pem(OTHER))}"'],
-    "the same certificate twice": [f'Cert="{encoded(pem(CALLER) * 2)}"'],
-    "another kind of PEM": [as_pem(BASE64, "PUBLIC KEY", "PUBLIC KEY")],
-    "a trusted certificate": [as_pem(BASE64, "TRUSTED CERTIFICATE", "TRUSTED CERTIFICATE")],
-    "another ending": [as_pem(BASE64, end="PUBLIC KEY")],
-    "no ending": [f'Cert="{encoded(pem(CALLER).split("-----END")[0])}"'],
-    "PEM headers": [as_pem(f"Proc-Type: 4,ENCRYPTED\n\n{BASE64}")],
-    "no base64": [as_pem("....")],
-    "base64 that is cut off": [as_pem(BASE64[:-1])],
-    "base64 with more padding": [as_pem(f"{BASE64}====")],
-    "base64 with bits that mean nothing": [as_pem("QQF=")],
-    "base64 for URLs": [as_pem("-_-_")],
+    "text before the PEM": [f'Cert="{encode("text" + pem(CALLER))}"'],
+    "text after the PEM": [f'Cert="{encode(pem(CALLER) + "text")}"'],
+    "two certificates": [f'Cert="{encode(pem(CALLER) + pem(OTHER))}"'],
+    "the same certificate twice": [f'Cert="{encode(pem(CALLER) * 2)}"'],
+    "another kind of PEM": [format_header(BASE64, "PUBLIC KEY", "PUBLIC KEY")],
+    "a trusted certificate": [format_header(BASE64, "TRUSTED CERTIFICATE", "TRUSTED CERTIFICATE")],
+    "another ending": [format_header(BASE64, end="PUBLIC KEY")],
+    "no ending": [f'Cert="{encode(pem(CALLER).split("-----END")[0])}"'],
+    "PEM headers": [format_header(f"Proc-Type: 4,ENCRYPTED\n\n{BASE64}")],
+    "no base64": [format_header("....")],
+    "base64 that is cut off": [format_header(BASE64[:-1])],
+    "base64 with more padding": [format_header(f"{BASE64}====")],
+    "base64 with bits that mean nothing": [format_header("QQF=")],
+    "base64 for URLs": [format_header("-_-_")],
     # the hash
     "the Hash of another": [f"Hash={digest(OTHER)};{CERT}"],
     "an empty Hash": [f"Hash=;{CERT}"],
@@ -175,7 +184,7 @@ MALFORMED = {
 @pytest.mark.parametrize("headers", MALFORMED.values(), ids=MALFORMED)
 def test_ambiguous_headers_are_rejected(headers: list[str]) -> None:
     with pytest.raises(AuthenticationError) as refused:
-        forwarded_certificate(headers)
+        parse_forwarded_certificate(headers)
     assert refused.value.reason == AuthFailure.FORWARDED_MALFORMED
     assert refused.value.status == 401
     assert ENCODED[:40] not in refused.value.detail
@@ -183,7 +192,7 @@ def test_ambiguous_headers_are_rejected(headers: list[str]) -> None:
 
 def test_missing_header_has_its_own_reason() -> None:
     with pytest.raises(AuthenticationError) as refused:
-        forwarded_certificate([])
+        parse_forwarded_certificate([])
     assert refused.value.reason == AuthFailure.FORWARDED_MISSING
 
 
@@ -191,7 +200,7 @@ def test_missing_header_has_its_own_reason() -> None:
 @example(f'",Cert="{ENCODED}'.replace('"', ""))
 @example(";Cert=x;Hash=y,")
 def test_quoted_name_is_taken_literally(subject: str) -> None:
-    assert forwarded_certificate([f'{HASH};Subject="{subject}";{CERT}']) == der(CALLER)
+    assert parse_forwarded_certificate([f'{HASH};Subject="{subject}";{CERT}']) == der(CALLER)
 
 
 @given(st.data())
@@ -202,17 +211,17 @@ def test_altered_valid_headers_name_no_other_caller(data: st.DataObject) -> None
         start = data.draw(st.integers(0, len(text)))
         end = data.draw(st.integers(start, min(len(text), start + 80)))
         inserted = data.draw(
-            st.sampled_from(["", ";", ",", '"', "\\", "=", "%", "%00", "%22", "Cert=", said_of(OTHER), "x"])
+            st.sampled_from(["", ";", ",", '"', "\\", "=", "%", "%00", "%22", "Cert=", format_forwarded(OTHER), "x"])
         )
         text = text[:start] + inserted + text[end:]
     with suppress(AuthenticationError):
-        assert forwarded_certificate([text]) == der(CALLER)
+        assert parse_forwarded_certificate([text]) == der(CALLER)
 
 
 @given(st.lists(st.text(max_size=300), max_size=3))
 def test_any_header_is_a_certificate_or_rejected(headers: list[str]) -> None:
     with pytest.raises(AuthenticationError):
-        forwarded_certificate(headers)
+        parse_forwarded_certificate(headers)
 
 
 # --- the strategy: listed proxies and verified certificates ---
@@ -277,13 +286,13 @@ def setup(tmp_path: Path) -> ProxySetup:
 
 
 async def test_caller_behind_the_proxy_is_identified_by_its_certificate_and_token(setup: ProxySetup) -> None:
-    caller = await setup.call(said_of(setup.forwarding.caller))
+    caller = await setup.call(format_forwarded(setup.forwarding.caller))
     assert (caller.role, caller.client_id, caller.certificate) == ("apiserver", SUBJECT, "kube-apiserver")
     assert (caller.issuer, AUDIENCE) == (ISSUER, "podgate")
 
 
 async def test_unlisted_proxy_may_not_forward_certificates(setup: ProxySetup) -> None:
-    header = said_of(setup.forwarding.caller)
+    header = format_forwarded(setup.forwarding.caller)
     pki = setup.forwarding.files.pki
     assert await setup.refusal(header, hop=pki.client("somebody-else")) == AuthFailure.NOT_A_PROXY
     assert await setup.refusal(header, hop=setup.forwarding.caller) == AuthFailure.NOT_A_PROXY
@@ -292,24 +301,24 @@ async def test_unlisted_proxy_may_not_forward_certificates(setup: ProxySetup) ->
 async def test_caller_that_connects_directly_is_rejected(setup: ProxySetup) -> None:
     direct = setup.forwarding.files.pki.client()
     assert await setup.refusal([], hop=direct) == AuthFailure.NOT_A_PROXY
-    assert await setup.refusal(said_of(direct), hop=direct) == AuthFailure.NOT_A_PROXY
+    assert await setup.refusal(format_forwarded(direct), hop=direct) == AuthFailure.NOT_A_PROXY
 
 
 async def test_a_proxy_may_not_call_as_itself(setup: ProxySetup) -> None:
     assert await setup.refusal([]) == AuthFailure.FORWARDED_MISSING
-    assert await setup.refusal(said_of(setup.forwarding.callers.client(PROXY))) == AuthFailure.NOT_A_PROXY
+    assert await setup.refusal(format_forwarded(setup.forwarding.callers.client(PROXY))) == AuthFailure.NOT_A_PROXY
 
 
 async def test_a_proxy_whose_certificate_has_expired_is_refused_on_its_open_connection(setup: ProxySetup) -> None:
     long_lived = setup.forwarding.callers.authority.issue_client("kube-apiserver", lifetime=timedelta(days=20))
     setup.time.ahead = timedelta(days=3)
-    assert await setup.refusal(said_of(long_lived)) == AuthFailure.CERTIFICATE_EXPIRED
+    assert await setup.refusal(format_forwarded(long_lived)) == AuthFailure.CERTIFICATE_EXPIRED
 
 
-@pytest.mark.parametrize("odd", list(unreadable(AUTHORITY)))
+@pytest.mark.parametrize("odd", list(make_unreadable(AUTHORITY)))
 async def test_a_forwarded_certificate_that_cannot_be_read_is_refused(setup: ProxySetup, odd: str) -> None:
-    certificate = unreadable(setup.forwarding.callers.authority)[odd]
-    header = f'Cert="{encoded(ssl.DER_cert_to_PEM_cert(certificate))}"'
+    certificate = make_unreadable(setup.forwarding.callers.authority)[odd]
+    header = f'Cert="{encode(ssl.DER_cert_to_PEM_cert(certificate))}"'
     assert await setup.refusal(header) == AuthFailure.FORWARDED_FOREIGN
 
 
@@ -329,18 +338,18 @@ async def test_a_forwarded_certificate_is_verified_here_too(setup: ProxySetup) -
         "an unknown critical extension": make_certificate(callers.authority, critical=True),
     }
     for name, credentials in foreign.items():
-        assert await setup.refusal(said_of(credentials)) == AuthFailure.FORWARDED_FOREIGN, name
-    assert (await setup.call(said_of(make_certificate(callers.authority)))).client_id == SUBJECT
+        assert await setup.refusal(format_forwarded(credentials)) == AuthFailure.FORWARDED_FOREIGN, name
+    assert (await setup.call(format_forwarded(make_certificate(callers.authority)))).client_id == SUBJECT
 
 
 async def test_junk_that_is_no_certificate_is_refused(setup: ProxySetup) -> None:
     for junk in (b"junk", b"\x30\x80", der(setup.forwarding.caller) + b"x", der(setup.forwarding.caller)[:-1]):
-        header = as_pem(base64.b64encode(junk).decode())
+        header = format_header(base64.b64encode(junk).decode())
         assert await setup.refusal(header) == AuthFailure.FORWARDED_FOREIGN
 
 
 async def test_expired_caller_is_rejected_after_an_accepted_call(setup: ProxySetup) -> None:
-    header = said_of(setup.forwarding.caller)
+    header = format_forwarded(setup.forwarding.caller)
     await setup.call(header)
     setup.time.ahead = timedelta(hours=25)
     later = setup.forwarding.files.signer.token(setup.time.now_us() / 1_000_000)
@@ -349,30 +358,30 @@ async def test_expired_caller_is_rejected_after_an_accepted_call(setup: ProxySet
 
 
 async def test_a_removed_authority_is_removed_at_the_next_call(setup: ProxySetup) -> None:
-    header = said_of(setup.forwarding.caller)
+    header = format_forwarded(setup.forwarding.caller)
     await setup.call(header)
     successor = Authority.create("callers-2")
     setup.forwarding.callers.folder.joinpath("ca.crt").write_text(pem(successor.key_pair))
     setup.authorities.reload()
     assert await setup.refusal(header) == AuthFailure.FORWARDED_FOREIGN
-    assert (await setup.call(said_of(successor.issue_client("kube-apiserver")))).client_id == SUBJECT
+    assert (await setup.call(format_forwarded(successor.issue_client("kube-apiserver")))).client_id == SUBJECT
 
 
 async def test_a_token_is_bound_to_the_forwarded_certificate(setup: ProxySetup) -> None:
     signer, caller = setup.forwarding.files.signer, setup.forwarding.caller
-    bound = signer.token(cnf=certificate_binding(caller.certificate))
-    assert (await setup.call(said_of(caller), token=bound)).client_id == SUBJECT
+    bound = signer.token(cnf=build_binding(caller.certificate))
+    assert (await setup.call(format_forwarded(caller), token=bound)).client_id == SUBJECT
     another = setup.forwarding.callers.client()
-    assert await setup.refusal(said_of(another), token=bound) == AuthFailure.BINDING
-    to_the_proxy = signer.token(cnf=certificate_binding(setup.forwarding.proxy.certificate))
-    assert await setup.refusal(said_of(caller), token=to_the_proxy) == AuthFailure.BINDING
+    assert await setup.refusal(format_forwarded(another), token=bound) == AuthFailure.BINDING
+    to_the_proxy = signer.token(cnf=build_binding(setup.forwarding.proxy.certificate))
+    assert await setup.refusal(format_forwarded(caller), token=to_the_proxy) == AuthFailure.BINDING
 
 
 async def test_a_forwarded_certificate_alone_is_not_enough(setup: ProxySetup) -> None:
-    header = said_of(setup.forwarding.caller)
+    header = format_forwarded(setup.forwarding.caller)
     assert await setup.refusal(header, token="nonsense") == AuthFailure.TOKEN_MALFORMED
     stranger = setup.forwarding.callers.client("stranger")
-    assert await setup.refusal(said_of(stranger)) == AuthFailure.IDENTITY_MISMATCH
+    assert await setup.refusal(format_forwarded(stranger)) == AuthFailure.IDENTITY_MISMATCH
 
 
 # --- over the wire ---
@@ -380,13 +389,13 @@ async def test_a_forwarded_certificate_alone_is_not_enough(setup: ProxySetup) ->
 
 async def test_over_the_wire_malformed_headers_are_rejected_and_the_next_good_call_is_answered(tmp_path: Path) -> None:
     forwarding = Forwarding.create(tmp_path)
-    good = f"{HEADER}: {said_of(forwarding.caller)}"
-    async with serving(forwarding.files, *forwarding.arguments) as server:
+    good = f"{HEADER}: {format_forwarded(forwarding.caller)}"
+    async with run_server(forwarding.files, *forwarding.arguments) as server:
         server.context = forwarding.files.pki.context(forwarding.proxy)
 
         async def answer(*headers: str) -> bytes:
             async with line(server) as connection:
-                lines = head(server, sized()).removesuffix(b"\r\n")
+                lines = head(server, format_length()).removesuffix(b"\r\n")
                 connection.send(
                     lines, *(f"{text}\r\n".encode(errors="surrogateescape") for text in headers), b"\r\n", BODY
                 )
@@ -410,15 +419,15 @@ async def test_over_the_wire_malformed_headers_are_rejected_and_the_next_good_ca
 
 async def test_forwarded_certificate_with_many_names_is_accepted_up_to_the_bound(tmp_path: Path) -> None:
     forwarding = Forwarding.create(tmp_path)
-    async with serving(forwarding.files, *forwarding.arguments) as server:
+    async with run_server(forwarding.files, *forwarding.arguments) as server:
         proxy = forwarding.files.pki.context(forwarding.proxy)
         for names, code in ((10, 200), (100, 200), (170, 200), (320, 401), (600, 400)):
-            header = said_of(with_names(forwarding.callers.authority, names))
+            header = format_forwarded(issue_with_names(forwarding.callers.authority, names))
             status_code, _ = await server.post("/mutate", BODY, context=proxy, headers={HEADER: header})
             assert status_code == code, (names, len(header))
 
 
-def with_names(authority: Authority, count: int) -> KeyPair:
+def issue_with_names(authority: Authority, count: int) -> KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
     sans = [x509.DNSName(f"name-{number:04}.podgate.example.org") for number in range(count)]
@@ -468,7 +477,7 @@ def test_invalid_cas_are_named(tmp_path: Path) -> None:
             ForwardedCaFile(file)
 
 
-def expired_authority() -> str:
+def make_expired_authority() -> str:
     return pem(Authority.create("old", timedelta(days=1), datetime.now(UTC) - timedelta(days=2)).key_pair)
 
 
@@ -477,13 +486,13 @@ def test_expired_cas_replace_no_valid_ones_but_are_accepted_at_the_start(
 ) -> None:
     authorities, file = setup.authorities, setup.forwarding.callers.folder / "ca.crt"
     good, good_chains = file.read_text(), authorities.value
-    file.write_text(expired_authority())
+    file.write_text(make_expired_authority())
     authorities.reload()
     assert authorities.value is good_chains
     assert authorities.error == f"{file}: all its CAs have expired, so no client can be authenticated"
     restarted = ForwardedCaFile(file)
     assert (restarted.error, restarted.value.end_seconds < datetime.now(UTC).timestamp()) == (None, True)
-    file.write_text(expired_authority() + good)
+    file.write_text(make_expired_authority() + good)
     restarted.reload()
     assert restarted.value.end_seconds == good_chains.end_seconds
 
@@ -515,8 +524,8 @@ EXTENSIONS: dict[str, x509.ExtensionType] = {
 def test_ca_is_accepted_if_its_certificates_verify_and_named_otherwise(tmp_path: Path, kind: str) -> None:
     key = KEYS.get(kind, KEYS["P-256"])()
     critical = [EXTENSIONS[kind]] if kind in EXTENSIONS else []
-    ca = signed("ca", key, key, x509.BasicConstraints(ca=True, path_length=None), *critical)
-    leaf = signed("kube-apiserver", key, KEYS["P-256"](), x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]))
+    ca = issue_ca("ca", key, key, x509.BasicConstraints(ca=True, path_length=None), *critical)
+    leaf = issue_ca("kube-apiserver", key, KEYS["P-256"](), x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]))
     try:
         ClientChainVerifier([ca]).check(leaf.public_bytes(Encoding.DER), datetime.now(UTC).timestamp())
         is_verified = True
@@ -532,7 +541,7 @@ def test_ca_is_accepted_if_its_certificates_verify_and_named_otherwise(tmp_path:
     assert "P-521" in refused.value.remedy
 
 
-def signed(
+def issue_ca(
     name: str,
     issuer: CertificateIssuerPrivateKeyTypes,
     own_key: CertificateIssuerPrivateKeyTypes,
@@ -560,8 +569,8 @@ async def test_server_with_expired_client_cas_is_not_ready_until_they_are_renewe
     forwarding = Forwarding.create(tmp_path)
     file = forwarding.callers.folder / "ca.crt"
     good = file.read_text()
-    file.write_text(expired_authority())
-    async with serving(forwarding.files, *forwarding.arguments) as server:
+    file.write_text(make_expired_authority())
+    async with run_server(forwarding.files, *forwarding.arguments) as server:
         assert await server.get("/readyz") == (503, "all CAs of callers behind the proxy have expired\n")
         file.write_text(good)
 

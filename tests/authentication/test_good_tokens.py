@@ -17,13 +17,13 @@ from tests.authentication.hostile_tokens.token_builder import (
     OTHER,
     AuthenticatorSetup,
     Draft,
-    bound_to,
     certificate,
+    change_signature,
     cluster_token,
     good,
     key,
-    malleated,
-    signed,
+    make_bound,
+    malleate,
     thumbprint,
 )
 from tests.harness.identity import Signer
@@ -36,10 +36,10 @@ DAY = 86_400
 SHAPES: dict[str, Callable[[Draft], Draft]] = {
     "as it is": lambda draft: draft,
     "without typ": lambda draft: draft.header_without("typ"),
-    **{f"typ {typ}": lambda draft, typ=typ: draft.with_header(typ=typ) for typ in ("jwt", "at+jwt", "AT+JWT", "Jwt")},  # type: ignore[misc]  # each its own
-    "typ as a media type": lambda draft: draft.with_header(typ="application/at+jwt"),
-    "typ as JWT's media type": lambda draft: draft.with_header(typ="application/jwt"),
-    "x5t, as some issuers send it": lambda draft: draft.with_header(x5t="9_Xc"),
+    **{f"typ {typ}": lambda draft, typ=typ: draft.set_header(typ=typ) for typ in ("jwt", "at+jwt", "AT+JWT", "Jwt")},  # type: ignore[misc]  # each its own
+    "typ as a media type": lambda draft: draft.set_header(typ="application/at+jwt"),
+    "typ as JWT's media type": lambda draft: draft.set_header(typ="application/jwt"),
+    "x5t, as some issuers send it": lambda draft: draft.set_header(x5t="9_Xc"),
     "the header the other way round": lambda draft: replace(draft, header=dict(reversed(list(draft.header.items())))),
     "spaces in the header": lambda draft: replace(draft, raw_header=json.dumps(dict(draft.header), indent=1).encode()),
     "no space anywhere": lambda draft: replace(
@@ -48,29 +48,27 @@ SHAPES: dict[str, Callable[[Draft], Draft]] = {
     "escapes": lambda draft: replace(
         draft, raw_header=json.dumps(dict(draft.header)).replace("alg", "\\u0061lg").encode()
     ),
-    "the audience in a list": lambda draft: draft.with_claims(aud=["podgate"]),
-    "without nbf": lambda draft: draft.without("nbf"),
-    "nbf before iat": lambda draft: draft.with_claims(nbf=NOW - 3600),
-    "nbf now": lambda draft: draft.with_claims(nbf=NOW),
-    "without jti": lambda draft: draft.without("jti"),
-    "a jti of 512 letters": lambda draft: draft.with_claims(jti="j" * 512),
-    "other letters": lambda draft: draft.with_claims(jti="Zürich 東京 🚦"),
-    "other claims": lambda draft: draft.with_claims(
-        **{"kubernetes.io": {"pod": {"name": "a"}}, "n": 10**30, "x": None}
-    ),
-    "a small decimal number": lambda draft: draft.with_claims(x=0.1),
-    "bound to its certificate": lambda draft: draft.with_claims(cnf={"x5t#S256": thumbprint("mine")}),
-    "bound to its certificate and more": lambda draft: draft.with_claims(
+    "the audience in a list": lambda draft: draft.set_claims(aud=["podgate"]),
+    "without nbf": lambda draft: draft.remove_claims("nbf"),
+    "nbf before iat": lambda draft: draft.set_claims(nbf=NOW - 3600),
+    "nbf now": lambda draft: draft.set_claims(nbf=NOW),
+    "without jti": lambda draft: draft.remove_claims("jti"),
+    "a jti of 512 letters": lambda draft: draft.set_claims(jti="j" * 512),
+    "other letters": lambda draft: draft.set_claims(jti="Zürich 東京 🚦"),
+    "other claims": lambda draft: draft.set_claims(**{"kubernetes.io": {"pod": {"name": "a"}}, "n": 10**30, "x": None}),
+    "a small decimal number": lambda draft: draft.set_claims(x=0.1),
+    "bound to its certificate": lambda draft: draft.set_claims(cnf={"x5t#S256": thumbprint("mine")}),
+    "bound to its certificate and more": lambda draft: draft.set_claims(
         cnf={"x5t#S256": thumbprint("mine"), "jkt": "x"}
     ),
-    "issued just now": lambda draft: draft.with_claims(iat=NOW),
-    "issued ahead, within the leeway": lambda draft: draft.with_claims(iat=NOW + LEEWAY),
-    "valid from ahead, within the leeway": lambda draft: draft.with_claims(nbf=NOW + LEEWAY),
-    "expired, within the leeway": lambda draft: draft.with_claims(iat=NOW - 600, nbf=NOW - 600, exp=NOW - LEEWAY + 1),
-    "the longest life": lambda draft: draft.with_claims(iat=NOW - 60, exp=NOW - 60 + DAY),
-    "a life of a second": lambda draft: draft.with_claims(iat=NOW, exp=NOW + 1),
-    "just short enough": lambda draft: draft.with_claims(
-        x="x" * ((8192 - len(draft.with_claims(x="").token)) * 3 // 4 - 1)
+    "issued just now": lambda draft: draft.set_claims(iat=NOW),
+    "issued ahead, within the leeway": lambda draft: draft.set_claims(iat=NOW + LEEWAY),
+    "valid from ahead, within the leeway": lambda draft: draft.set_claims(nbf=NOW + LEEWAY),
+    "expired, within the leeway": lambda draft: draft.set_claims(iat=NOW - 600, nbf=NOW - 600, exp=NOW - LEEWAY + 1),
+    "the longest life": lambda draft: draft.set_claims(iat=NOW - 60, exp=NOW - 60 + DAY),
+    "a life of a second": lambda draft: draft.set_claims(iat=NOW, exp=NOW + 1),
+    "just short enough": lambda draft: draft.set_claims(
+        x="x" * ((8192 - len(draft.set_claims(x="").token)) * 3 // 4 - 1)
     ),
     "a header of 1 KiB": lambda draft: replace(draft, raw_header=json.dumps(dict(draft.header)).encode().ljust(1024)),
 }
@@ -87,7 +85,7 @@ def test_a_valid_shape_is_accepted(algorithm: str, shape: str) -> None:
 def test_a_kid_may_be_any_name_that_needs_no_escape(kid: str) -> None:
     setup = AuthenticatorSetup()
     setup.own.publish({**key("ES256").jwk(), "kid": kid})
-    assert setup.authenticate(good().with_header(kid=kid)).role == "apiserver"
+    assert setup.authenticate(good().set_header(kid=kid)).role == "apiserver"
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "PS256"])
@@ -97,14 +95,12 @@ def test_an_rsa_key_of_any_accepted_size_verifies(algorithm: str, bits: int, exp
     signer = Signer(algorithm, kid="k", key=rsa_key(bits, exponent))
     setup = AuthenticatorSetup()
     setup.own.publish(signer.jwk())
-    assert setup.authenticate(replace(good(algorithm).with_header(kid="k"), signer=signer)).role == "apiserver"
+    assert setup.authenticate(replace(good(algorithm).set_header(kid="k"), signer=signer)).role == "apiserver"
 
 
 def test_token_of_the_clusters_own_issuer_is_accepted() -> None:
     account = {"namespace": "podgate-system", "serviceaccount": {"name": "caller", "uid": "u"}, "warnafter": NOW + 1}
-    assert (
-        AuthenticatorSetup().authenticate(cluster_token().with_claims(**{"kubernetes.io": account})).issuer == CLUSTER
-    )
+    assert AuthenticatorSetup().authenticate(cluster_token().set_claims(**{"kubernetes.io": account})).issuer == CLUSTER
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
@@ -115,16 +111,16 @@ def test_the_scheme_is_read_in_any_case(scheme: str) -> None:
 
 def test_two_keys_of_one_name_in_two_sets_are_both_found() -> None:
     setup = AuthenticatorSetup()
-    own, of_cluster = good("ES256 ours").with_header(kid=key("ES256 shared").kid), good("ES256 shared")
+    own, of_cluster = good("ES256 ours").set_header(kid=key("ES256 shared").kid), good("ES256 shared")
     assert setup.authenticate(own).issuer == "kube-apiserver"
-    of_cluster = of_cluster.with_claims(iss=CLUSTER, sub="system:serviceaccount:podgate-system:caller")
+    of_cluster = of_cluster.set_claims(iss=CLUSTER, sub="system:serviceaccount:podgate-system:caller")
     assert setup.authenticate(of_cluster).issuer == CLUSTER
 
 
 def test_rewritten_signature_does_not_change_the_id_of_the_token() -> None:
     """It verifies too, so tokens are revoked by their id, not by their text."""
     setup, token = AuthenticatorSetup(), good()
-    rewritten = signed(malleated)(token)
+    rewritten = change_signature(malleate)(token)
     assert rewritten.token != token.token
     assert setup.authenticate(rewritten) == setup.authenticate(token)
     setup.revocations.denied.add(("kube-apiserver", "6b1f"))
@@ -135,11 +131,11 @@ def test_rewritten_signature_does_not_change_the_id_of_the_token() -> None:
 def test_a_token_without_an_id_cannot_be_denied() -> None:
     setup = AuthenticatorSetup()
     setup.revocations.denied.add(("kube-apiserver", ""))
-    assert setup.authenticate(good().without("jti")).role == "apiserver"
+    assert setup.authenticate(good().remove_claims("jti")).role == "apiserver"
 
 
 @cache
-def shared_setup() -> AuthenticatorSetup:
+def make_setup() -> AuthenticatorSetup:
     return AuthenticatorSetup()
 
 
@@ -150,7 +146,7 @@ def token_of(algorithm: str) -> str:
 
 def is_refused(token: str) -> bool:
     try:
-        shared_setup().authenticator.authenticate(certificate("mine"), [f"Bearer {token}"])
+        make_setup().authenticator.authenticate(certificate("mine"), [f"Bearer {token}"])
     except AuthenticationError:
         return True
     return False
@@ -185,5 +181,5 @@ def test_malformed_token_is_rejected(text: str) -> None:
 
 def test_a_bound_token_is_good_with_its_own_certificate_alone() -> None:
     setup = AuthenticatorSetup()
-    assert setup.authenticate(bound_to()).role == "apiserver"
-    assert setup.refusal(bound_to(OTHER)) is not None
+    assert setup.authenticate(make_bound()).role == "apiserver"
+    assert setup.refusal(make_bound(OTHER)) is not None

@@ -25,7 +25,7 @@ from tests.authentication.hostile_tokens.token_builder import (
     unusable_keys,
 )
 from tests.harness.identity import Pki
-from tests.harness.server_process import Files, serving
+from tests.harness.server_process import Files, run_server
 from webhook.authentication.reasons import AuthFailure
 
 GROUPS = ("algorithm", "key", "header", "encoding", "signature", "claims", "binding", "replay", "size")
@@ -55,12 +55,12 @@ def test_a_hostile_token_is_refused_for_its_one_fault(case: Hostile) -> None:
     refused = setup.refusal(bad)
     assert refused is not None
     assert (refused.reason, refused.status) == (case.reason, case.status), refused
-    assert not quoted(bad.token, refused.detail)
+    assert not find_quoted(bad.token, refused.detail)
     assert len(refused.detail) < 2000, "a sender must not fill the log"
     assert setup.refusal(bad) is not None, "the token is not cached"
 
 
-def quoted(token: str, output: str) -> list[str]:
+def find_quoted(token: str, output: str) -> list[str]:
     """Return the parts of the token that the output contains."""
     pieces = [token[place : place + QUOTE_LENGTH] for place in range(0, len(token), QUOTE_LENGTH // 2)]
     return [piece for piece in pieces if len(piece) == QUOTE_LENGTH and piece in output]
@@ -107,7 +107,7 @@ async def test_over_the_wire_a_hostile_token_gets_a_bare_401_or_403_and_is_not_q
     assert len(cases) >= 150
     files = files_of(tmp_path)
     contexts = {name: files.pki.context(client(name)) for name in ("mine", "other", "prober")}
-    async with serving(files) as server:
+    async with run_server(files) as server:
 
         async def call(draft: Draft) -> tuple[int, str]:
             return await server.post("/nowhere", token=draft.token, context=contexts[draft.certificate])
@@ -120,4 +120,4 @@ async def test_over_the_wire_a_hostile_token_gets_a_bare_401_or_403_and_is_not_q
             assert await server.metric(line) == count, reason
     log = read(tmp_path)
     assert "call refused" in log
-    assert [case.name for case in cases if quoted(case.fault(case.make_good()).token, log)] == []
+    assert [case.name for case in cases if find_quoted(case.fault(case.make_good()).token, log)] == []

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from certs.authority import Authority, KeyPair
-from tests.harness.identity import IDENTITIES, Pki, der, identities, jwks, signer, unreadable
-from tests.harness.server_process import Files, serving
+from tests.harness.identity import IDENTITIES, Pki, der, identities, jwks, make_unreadable, signer
+from tests.harness.server_process import Files, run_server
 from tests.timeouts import HANG_SECONDS
 from webhook.authentication.authenticator import Authenticator
 from webhook.authentication.certificate_identity import read_certificate
@@ -215,10 +215,10 @@ def test_malformed_certificate_is_rejected() -> None:
         read_certificate(b"not DER", b"")
 
 
-@pytest.mark.parametrize("odd", list(unreadable(Authority.create())))
+@pytest.mark.parametrize("odd", list(make_unreadable(Authority.create())))
 def test_unreadable_certificate_is_rejected_whatever_its_defect(odd: str) -> None:
     with pytest.raises(AuthenticationError, match="certificate_ambiguous: cannot be read"):
-        read_certificate(unreadable(Authority.create())[odd], b"")
+        read_certificate(make_unreadable(Authority.create())[odd], b"")
 
 
 def test_page_explains_every_reason() -> None:
@@ -262,7 +262,7 @@ async def test_running_server_applies_changed_identities_to_verified_tokens_too(
     files = Files.create(tmp_path)
     identities_file = tmp_path / "identities.yaml"
     token = files.signer.token()
-    async with serving(files) as server:
+    async with run_server(files) as server:
         assert (await server.post("/nowhere", token=token))[0] == 404
         identities_file.write_text(IDENTITIES.replace("subject: kube-apiserver", "subject: somebody-else"))
         async with asyncio.timeout(HANG_SECONDS):
@@ -270,6 +270,6 @@ async def test_running_server_applies_changed_identities_to_verified_tokens_too(
                 await asyncio.sleep(0.2)
         assert await server.post("/nowhere", token=token) == (403, "forbidden\n")
         identities_file.write_text("- {role: admin}")
-        await server.until('podgate_file_reloads_total{file="identities",result="failure"}', 1)
+        await server.wait_for_metric('podgate_file_reloads_total{file="identities",result="failure"}', 1)
         assert (await server.post("/nowhere", token=token))[0] == 403
         assert (await server.get("/readyz"))[0] == 200

@@ -270,8 +270,8 @@ async def test_fetch_without_a_timely_response_fails() -> None:
 
 async def test_failed_fetches_are_retried_with_backoff() -> None:
     setup = refresher_setup(RefreshTiming())
-    after_success = setup.keys._pause_seconds(is_good=True)
-    after_failure = [setup.keys._pause_seconds(is_good=False) for _ in range(1000)]
+    after_success = setup.keys._choose_pause_seconds(is_good=True)
+    after_failure = [setup.keys._choose_pause_seconds(is_good=False) for _ in range(1000)]
     pauses = [after_success, *(after_failure[failures - 1] for failures in (1, 2, 3, 10, 1000))]
     longest = [STALE_MAX / 3, 1, 2, 4, STALE_MAX / 3, STALE_MAX / 3]
     assert all(0.8 * bound <= pause <= bound for pause, bound in zip(pauses, longest, strict=True)), pauses
@@ -354,7 +354,7 @@ async def test_keys_without_issuer_are_unused_until_the_first_fetch() -> None:
 @pytest.mark.parametrize("kid", ["", "a b", None, 7, "k" * 129])
 async def test_invalid_kid_causes_no_fetch(running: RefresherSetup, kid: object) -> None:
     running.clock.seconds += 5
-    token = good().with_header(kid=kid).token
+    token = good().set_header(kid=kid).token
     with pytest.raises(AuthenticationError) as refused:
         authenticator_of(running).authenticate(certificate("mine"), [f"Bearer {token}"])
     assert not isinstance(refused.value, KeyNotFoundError)

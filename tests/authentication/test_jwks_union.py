@@ -65,7 +65,7 @@ def test_generation_changes_with_that_of_any_source() -> None:
 def test_missing_keys_are_reported_only_where_needed(
     sources: list[Source], issuers: set[str | None], missing: list[str]
 ) -> None:
-    assert JwksUnion(sources).missing_for(issuers) == missing
+    assert JwksUnion(sources).list_missing(issuers) == missing
 
 
 @pytest.mark.parametrize(
@@ -92,4 +92,4 @@ def test_keys_without_issuer_are_unused_while_a_source_may_claim_any() -> None:
 
 
 def test_keys_are_counted_by_source() -> None:
-    assert JwksUnion([source("file"), source("url", has_keys=False)]).counts() == {"file": 1, "url": 0}
+    assert JwksUnion([source("file"), source("url", has_keys=False)]).count_keys() == {"file": 1, "url": 0}

@@ -17,7 +17,7 @@ from certs.authority import Authority, KeyPair
 from certs.files import write_key_pair
 from tests.harness.identity import Pki
 from tests.harness.loopback import loopback
-from tests.server.listener import exchange, opened
+from tests.server.listener import exchange, open_connection
 from webhook.authentication.peer_recheck import PeerRecheck, TrustedCas
 from webhook.errors import AuthenticationError
 from webhook.server.http_messages import HttpRequest, HttpResponse
@@ -79,8 +79,8 @@ async def test_open_connection_is_rejected_once_its_client_ca_is_removed(tmp_pat
     removed_ca = Authority.create("leaving")
     setup = RecheckSetup.create(tmp_path, removed_ca)
     async with loopback(setup.answer, lambda: setup.files.context) as running:
-        removed = await opened(running.port, setup.client(removed_ca.issue_client("kube-apiserver")))
-        kept = await opened(running.port, setup.pki.context(setup.pki.client()))
+        removed = await open_connection(running.port, setup.client(removed_ca.issue_client("kube-apiserver")))
+        kept = await open_connection(running.port, setup.pki.context(setup.pki.client()))
         for connection in (removed, kept):
             assert (await exchange(*connection)).endswith(b"\r\n\r\nhello")
         setup.trust(setup.pki.authority)
@@ -97,7 +97,7 @@ async def test_open_connection_is_rejected_once_its_client_ca_expires(tmp_path: 
     setup = RecheckSetup.create(tmp_path)
     ends_at = setup.pki.authority.key_pair.certificate.not_valid_after_utc.timestamp()
     async with loopback(setup.answer, lambda: setup.files.context) as running:
-        connection = await opened(running.port, setup.pki.context(setup.pki.client()))
+        connection = await open_connection(running.port, setup.pki.context(setup.pki.client()))
         for now_seconds, expected in ((ends_at - 1, b"\r\n\r\nhello"), (ends_at, b"certificate_untrusted hello")):
             setup.now_seconds = now_seconds
             assert (await exchange(*connection)).endswith(expected)
@@ -107,11 +107,11 @@ async def test_open_connection_is_rejected_once_its_client_ca_expires(tmp_path: 
 async def test_chain_over_an_intermediate_is_rejected_once_any_part_is_invalid(tmp_path: Path) -> None:
     root = Authority.create("root")
     ends_at = datetime.now(UTC).replace(microsecond=0) + timedelta(days=10)
-    intermediate = _issued(root.key_pair, "middle", ends_at)
-    setup = RecheckSetup.create(tmp_path, _without_path_length(root.key_pair))
-    leaf = Authority.of(intermediate).issue_client("kube-apiserver")
+    intermediate = _issue_ca(root.key_pair, "middle", ends_at)
+    setup = RecheckSetup.create(tmp_path, _remove_path_length(root.key_pair))
+    leaf = Authority.from_key_pair(intermediate).issue_client("kube-apiserver")
     async with loopback(setup.answer, lambda: setup.files.context) as running:
-        connection = await opened(running.port, setup.client(leaf, intermediate))
+        connection = await open_connection(running.port, setup.client(leaf, intermediate))
         for now_seconds, expected in (
             (setup.now_seconds, b"\r\n\r\nhello"),
             (ends_at.timestamp(), b"certificate_untrusted hello"),
@@ -125,13 +125,13 @@ async def test_chain_over_an_intermediate_is_rejected_once_any_part_is_invalid(t
 
 
 async def test_trusted_intermediate_ca_verifies_without_its_root_for_new_and_open_connections(tmp_path: Path) -> None:
-    intermediate = Authority.of(
-        _issued(Authority.create("root").key_pair, "middle", datetime.now(UTC) + timedelta(days=9))
+    intermediate = Authority.from_key_pair(
+        _issue_ca(Authority.create("root").key_pair, "middle", datetime.now(UTC) + timedelta(days=9))
     )
     setup = RecheckSetup.create(tmp_path, intermediate)
     context = setup.client(intermediate.issue_client("kube-apiserver"))
     async with loopback(setup.answer, lambda: setup.files.context) as running:
-        connection = await opened(running.port, context)
+        connection = await open_connection(running.port, context)
         assert (await exchange(*connection)).endswith(b"\r\n\r\nhello")
         setup.now_seconds = intermediate.key_pair.certificate.not_valid_after_utc.timestamp()
         assert (await exchange(*connection)).endswith(b"certificate_untrusted hello")
@@ -140,11 +140,11 @@ async def test_trusted_intermediate_ca_verifies_without_its_root_for_new_and_ope
 
 def test_ca_renewed_with_its_key_verifies_the_same_leaves() -> None:
     old = Authority.create("one", timedelta(days=1)).key_pair
-    renewed = _issued(old, _name(old), datetime.now(UTC) + timedelta(days=9), old.key)
+    renewed = _issue_ca(old, _name(old), datetime.now(UTC) + timedelta(days=9), old.key)
     trust = TrustedCas([renewed.certificate])
-    assert trust.until_seconds([old.certificate]) == renewed.certificate.not_valid_after_utc.timestamp()
+    assert trust.find_end_seconds([old.certificate]) == renewed.certificate.not_valid_after_utc.timestamp()
     both = TrustedCas([renewed.certificate, old.certificate])
-    assert both.until_seconds([old.certificate]) == renewed.certificate.not_valid_after_utc.timestamp()
+    assert both.find_end_seconds([old.certificate]) == renewed.certificate.not_valid_after_utc.timestamp()
 
 
 @pytest.mark.parametrize("same", ["name", "key"])
@@ -152,28 +152,30 @@ def test_ca_with_only_the_same_name_or_key_is_a_different_one(same: str) -> None
     original = Authority.create("one").key_pair
     ends_at = datetime.now(UTC) + timedelta(days=9)
     other = (
-        _issued(original, _name(original), ends_at)
+        _issue_ca(original, _name(original), ends_at)
         if same == "name"
-        else _issued(original, "other", ends_at, original.key)
+        else _issue_ca(original, "other", ends_at, original.key)
     )
-    assert TrustedCas([other.certificate]).until_seconds([original.certificate]) == 0
+    assert TrustedCas([other.certificate]).find_end_seconds([original.certificate]) == 0
 
 
 def test_without_trusted_cas_no_chain_verifies() -> None:
-    assert TrustedCas().until_seconds([Authority.create().key_pair.certificate]) == 0
-    assert TrustedCas([Authority.create().key_pair.certificate]).until_seconds([]) == 0
+    assert TrustedCas().find_end_seconds([Authority.create().key_pair.certificate]) == 0
+    assert TrustedCas([Authority.create().key_pair.certificate]).find_end_seconds([]) == 0
 
 
 def _name(credentials: KeyPair) -> str:
     return str(credentials.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
 
 
-def _without_path_length(credentials: KeyPair) -> Authority:
+def _remove_path_length(credentials: KeyPair) -> Authority:
     """Return the same authority without its limit on the length of chains."""
-    return Authority(_issued(credentials, _name(credentials), datetime.now(UTC) + timedelta(days=30), credentials.key))
+    return Authority(
+        _issue_ca(credentials, _name(credentials), datetime.now(UTC) + timedelta(days=30), credentials.key)
+    )
 
 
-def _issued(issuer: KeyPair, name: str, ends_at: datetime, key: ec.EllipticCurvePrivateKey | None = None) -> KeyPair:
+def _issue_ca(issuer: KeyPair, name: str, ends_at: datetime, key: ec.EllipticCurvePrivateKey | None = None) -> KeyPair:
     """Return a CA that the issuer signed; it is self-signed if the key is the same."""
     key = key or ec.generate_private_key(ec.SECP256R1())
     builder = x509.CertificateBuilder(extensions=[])

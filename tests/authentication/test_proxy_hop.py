@@ -11,11 +11,11 @@ import aiohttp
 import pytest
 
 from certs.authority import KeyPair
-from certs.token_issuer import certificate_binding
+from certs.token_issuer import build_binding
 from tests.harness.identity import Pki
-from tests.harness.proxied_server import HEADER, PROXY, Forwarding, pem, said_of
+from tests.harness.proxied_server import HEADER, PROXY, Forwarding, format_forwarded, pem
 from tests.harness.raw_http import BODY
-from tests.harness.server_process import Serving, serving
+from tests.harness.server_process import Serving, run_server
 from tests.proxies import Hop, hop, names
 from tests.proxies.inventory import REQUIREMENTS
 
@@ -86,7 +86,7 @@ async def proxied(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     forwarding = Forwarding.create(tmp_path, POLICY)
     clients = tmp_path / "clients"
     Pki.create(clients)
-    async with serving(forwarding.files, *forwarding.arguments) as server:
+    async with run_server(forwarding.files, *forwarding.arguments) as server:
         with hop(request.param, forwarding, server.admission, tmp_path / "hop") as running:
             yield ProxiedServer(forwarding, server, running, clients)
 
@@ -121,29 +121,29 @@ async def test_large_review_is_forwarded(proxied: ProxiedServer) -> None:
 
 async def test_identity_header_of_a_caller_is_not_forwarded(proxied: ProxiedServer) -> None:
     """A client with a valid certificate claims to be the API server, in different spellings of the header."""
-    stranger, claimed = proxied.forwarding.callers.client("stranger"), said_of(proxied.forwarding.caller)
+    stranger, claimed = proxied.forwarding.callers.client("stranger"), format_forwarded(proxied.forwarding.caller)
     for number, names_of in enumerate(((HEADER,), (HEADER.lower(),), (HEADER, HEADER), (HEADER, HEADER.upper())), 1):
         assert await proxied.call(stranger, *((name, claimed) for name in names_of)) == 403
         assert await proxied.refusals("identity_mismatch") == number
     # With `Connection: HEADER` a proxy may drop its own header: then no caller is identified.
     assert await proxied.call(stranger, (HEADER, claimed), ("Connection", HEADER)) in (400, 401, 403)
-    assert await proxied.call(proxied.forwarding.caller, (HEADER, said_of(stranger))) == 200
+    assert await proxied.call(proxied.forwarding.caller, (HEADER, format_forwarded(stranger))) == 200
     assert await proxied.server.metric(REVIEWS) == 1
 
 
 async def test_caller_without_a_certificate_is_not_forwarded(proxied: ProxiedServer) -> None:
-    assert await proxied.call(None, (HEADER, said_of(proxied.forwarding.caller))) in (0, 400)
+    assert await proxied.call(None, (HEADER, format_forwarded(proxied.forwarding.caller))) in (0, 400)
     assert await proxied.call(proxied.forwarding.files.pki.client()) in (0, 400)  # the proxy does not know that CA
     assert await proxied.server.metric(REVIEWS) == 0
 
 
 async def test_a_token_is_bound_to_the_callers_certificate_and_not_to_the_proxys(proxied: ProxiedServer) -> None:
     signer, caller = proxied.forwarding.files.signer, proxied.forwarding.caller
-    assert await proxied.call(caller, token=signer.token(cnf=certificate_binding(caller.certificate))) == 200
-    to_the_proxy = signer.token(cnf=certificate_binding(proxied.forwarding.proxy.certificate))
+    assert await proxied.call(caller, token=signer.token(cnf=build_binding(caller.certificate))) == 200
+    to_the_proxy = signer.token(cnf=build_binding(proxied.forwarding.proxy.certificate))
     assert await proxied.call(caller, token=to_the_proxy) == 403
     another = proxied.forwarding.callers.client()
-    assert await proxied.call(another, token=signer.token(cnf=certificate_binding(caller.certificate))) == 403
+    assert await proxied.call(another, token=signer.token(cnf=build_binding(caller.certificate))) == 403
     assert await proxied.refusals("binding") == 2
 
 
@@ -156,7 +156,7 @@ async def test_certificate_trusted_by_the_proxy_is_verified_again(proxied: Proxi
 
 
 async def test_caller_that_bypasses_the_proxy_is_rejected(proxied: ProxiedServer) -> None:
-    claimed = {HEADER: said_of(proxied.forwarding.caller)}
+    claimed = {HEADER: format_forwarded(proxied.forwarding.caller)}
     direct = proxied.forwarding.files.pki.context(proxied.forwarding.files.pki.client())
     assert (await proxied.server.post("/mutate", BODY, context=direct))[0] == 403
     assert (await proxied.server.post("/mutate", BODY, context=direct, headers=claimed))[0] == 403

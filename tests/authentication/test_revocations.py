@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.server_process import Files, serving
+from tests.harness.server_process import Files, run_server
 from tests.timeouts import HANG_SECONDS
 from webhook.authentication.revocations import RevocationFile, parse_revocations
 from webhook.errors import UserError
@@ -17,7 +17,7 @@ UNTIL = 1_900_000_000
 UNTIL_TEXT = "2030-03-17T17:46:40Z"
 
 
-def parsed(text: str) -> dict[tuple[str, str], float]:
+def parse(text: str) -> dict[tuple[str, str], float]:
     return dict(parse_revocations(text.encode(), "denied.yaml"))
 
 
@@ -37,7 +37,7 @@ def parsed(text: str) -> dict[tuple[str, str], float]:
     ],
 )
 def test_a_list_is_read_as_written(text: str, denied: dict[tuple[str, str], float]) -> None:
-    assert parsed(text) == denied
+    assert parse(text) == denied
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_list_is_read_as_written(text: str, denied: dict[tuple[str, str], floa
 )
 def test_a_mistake_is_reported_with_its_place_value_and_remedy(text: str, message: str) -> None:
     with pytest.raises(UserError) as refused:
-        parsed(text)
+        parse(text)
     assert message in str(refused.value)
     assert re.match(r"denied\.yaml:\d+:\d+: ", str(refused.value))
 
@@ -105,7 +105,7 @@ async def test_cached_token_is_rejected_soon_after_its_revocation(tmp_path: Path
     files, denied = Files.create(tmp_path), tmp_path / "denied.yaml"
     denied.write_text("[]")
     token, other = files.signer.token(jti="one"), files.signer.token(jti="other")
-    async with serving(files, "--denied-tokens", str(denied)) as server:
+    async with run_server(files, "--denied-tokens", str(denied)) as server:
         assert (await server.post("/nowhere", token=token))[0] == 404
         denied.write_text("- {iss: kube-apiserver, jti: one}")
         async with asyncio.timeout(HANG_SECONDS):
@@ -115,5 +115,5 @@ async def test_cached_token_is_rejected_soon_after_its_revocation(tmp_path: Path
         assert (await server.post("/nowhere", token=other))[0] == 404
         assert await server.metric('podgate_refused_calls_total{reason="authentication_denied_token"}') >= 2
         denied.write_text("")
-        await server.until('podgate_file_reloads_total{file="denied tokens",result="failure"}', 1)
+        await server.wait_for_metric('podgate_file_reloads_total{file="denied tokens",result="failure"}', 1)
         assert (await server.post("/nowhere", token=token))[0] == 401

@@ -13,16 +13,16 @@ import pytest
 from click.testing import CliRunner
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from tests.authentication.secret_path import OTHER, SECRET, Reduced, reduced
+from tests.authentication.secret_path import OTHER, SECRET, Reduced, run_reduced_server
 from tests.core.policy_changes.policy_review import config_map_review
-from tests.harness.raw_http import BODY, head, line, sized
-from tests.harness.server_process import POLICY, Files, Serving, pod, serving
+from tests.harness.raw_http import BODY, format_length, head, line
+from tests.harness.server_process import POLICY, Files, Serving, pod, run_server
 from tests.harness.trace_receiver import trace_receiver
 from webhook import settings
 from webhook.authentication.reasons import AuthFailure
 from webhook.authentication.secret_path_file import SecretPathFile, SecretPathStrategy, read_paths
 from webhook.cli import root
-from webhook.commands.simulator import Ask, admission_review, as_sent_to_mutate
+from webhook.commands.simulator import Ask, build_admission_review, prepare_for_mutate
 from webhook.core.admission.decision import Half
 from webhook.errors import AuthenticationError, UserError
 
@@ -38,11 +38,11 @@ async def call(server: Serving, path: str, body: bytes = BODY, **options: Any) -
 
 
 async def test_only_callers_of_the_secret_path_are_admitted(tmp_path: Path) -> None:
-    async with reduced(tmp_path) as server:
+    async with run_reduced_server(tmp_path) as server:
         code, text = await server.post(f"/{SECRET}/mutate?timeout=10s", BODY, token="")
         assert (code, json.loads(text)["response"]["allowed"]) == (200, True)
         payment = Ask(pod(), "payments", "uid-2")
-        body = json.dumps(admission_review(payment, as_sent_to_mutate(payment), Half.VALIDATE)).encode()
+        body = json.dumps(build_admission_review(payment, prepare_for_mutate(payment), Half.VALIDATE)).encode()
         code, text = await server.post(f"/{SECRET}/validate", body, token="")
         assert (code, json.loads(text)["response"]["allowed"]) == (200, False)
         assert await call(server, f"/{SECRET}/validate-policy", config_map_review(POLICY)) == 200
@@ -72,7 +72,7 @@ async def test_only_callers_of_the_secret_path_are_admitted(tmp_path: Path) -> N
 
 
 async def test_requests_below_the_path_are_checked_as_usual(tmp_path: Path) -> None:
-    async with reduced(tmp_path, "--max-body-bytes", "100000") as server:
+    async with run_reduced_server(tmp_path, "--max-body-bytes", "100000") as server:
         assert await call(server, f"/{SECRET}/nowhere") == 404
         assert await call(server, f"/{SECRET}/mutate", b"{}") == 400
         assert await call(server, f"/{SECRET}/mutate", b"x" * 100_001) == 413
@@ -80,7 +80,7 @@ async def test_requests_below_the_path_are_checked_as_usual(tmp_path: Path) -> N
 
 
 async def test_certificates_tokens_and_proxy_headers_are_ignored(tmp_path: Path) -> None:
-    async with reduced(tmp_path) as server:
+    async with run_reduced_server(tmp_path) as server:
         client_context = server.files.pki.context(server.files.caller)
         forwarded = {"X-Forwarded-Client-Cert": "Subject=x"}
         for path, code in (("/mutate", 404), (f"/{SECRET}/mutate", 200)):
@@ -88,17 +88,17 @@ async def test_certificates_tokens_and_proxy_headers_are_ignored(tmp_path: Path)
 
 
 async def test_new_path_is_accepted_beside_the_old_one_until_that_is_removed(tmp_path: Path) -> None:
-    async with reduced(tmp_path) as server:
+    async with run_reduced_server(tmp_path) as server:
         files = server.files
         assert isinstance(files, Reduced)
         files.path_file.write_text(f"{OTHER}\n{SECRET}\n")
-        await server.until('podgate_file_reloads_total{file="reduced path",result="success"}', 2)
+        await server.wait_for_metric('podgate_file_reloads_total{file="reduced path",result="success"}', 2)
         assert [await call(server, f"/{secret}/mutate") for secret in (OTHER, SECRET)] == [200, 200]
         files.path_file.write_text("not a path\n")
-        await server.until('podgate_file_reloads_total{file="reduced path",result="failure"}', 1)
+        await server.wait_for_metric('podgate_file_reloads_total{file="reduced path",result="failure"}', 1)
         assert [await call(server, f"/{secret}/mutate") for secret in (OTHER, SECRET)] == [200, 200]
         files.path_file.write_text(f"{OTHER}\n")
-        await server.until('podgate_file_reloads_total{file="reduced path",result="success"}', 3)
+        await server.wait_for_metric('podgate_file_reloads_total{file="reduced path",result="success"}', 3)
         assert [await call(server, f"/{secret}/mutate") for secret in (OTHER, SECRET)] == [200, 404]
 
 
@@ -111,7 +111,7 @@ async def test_path_is_disclosed_nowhere(tmp_path: Path) -> None:
     outputs: list[str] = []
     async with (
         trace_receiver() as (endpoint, received),
-        reduced(
+        run_reduced_server(
             tmp_path,
             *("--otlp-endpoint", endpoint, "--trace-ratio", "1", "--log-sample", "1", "--record", str(record)),
             *("--max-body-bytes", "100000"),
@@ -125,13 +125,13 @@ async def test_path_is_disclosed_nowhere(tmp_path: Path) -> None:
                 outputs += [(await server.post(path, body, token=""))[1]]
         for start in (f"GET {good} HTTP/1.1", f"POST {good} HTTP/9.9", f"{SECRET} {good}", f"POST {good} HTTP/1.0"):
             async with line(server) as connection:
-                connection.send(head(server, sized(), start=start, token=""), BODY)
+                connection.send(head(server, format_length(), start=start, token=""), BODY)
                 outputs += [(await connection.answer()).decode()]
         async with line(server) as connection:
             connection.send(f"POST {good} HTTP/1.1\r\nHost: {SECRET}\r\n{SECRET}\0: x\r\n\r\n".encode())
             outputs += [(await connection.rest()).decode()]
         files.path_file.write_text(f"{SECRET}\n{SECRET} and more\n")
-        await server.until('podgate_file_reloads_total{file="reduced path",result="failure"}', 1)
+        await server.wait_for_metric('podgate_file_reloads_total{file="reduced path",result="failure"}', 1)
         outputs += [
             (await server.get(page))[1] for page in ("/healthz", "/readyz", "/status", "/metrics", f"/{SECRET}")
         ]
@@ -150,7 +150,7 @@ async def test_path_is_disclosed_nowhere(tmp_path: Path) -> None:
 
 
 async def test_reduced_mode_is_visible_in_readiness_status_and_log(tmp_path: Path) -> None:
-    async with reduced(tmp_path) as server:
+    async with run_reduced_server(tmp_path) as server:
         assert await server.get("/readyz") == (200, "ok (reduced mode: callers are not authenticated)\n")
         assert json.loads((await server.get("/status"))[1])["clientIdentity"] == "reduced"
         shown = await asyncio.to_thread(
@@ -162,7 +162,7 @@ async def test_reduced_mode_is_visible_in_readiness_status_and_log(tmp_path: Pat
 
 
 async def test_other_modes_do_not_report_reduced_mode(tmp_path: Path) -> None:
-    async with serving(Files.create(tmp_path)) as server:
+    async with run_server(Files.create(tmp_path)) as server:
         assert await server.get("/readyz") == (200, "ok\n")
         assert json.loads((await server.get("/status"))[1])["clientIdentity"] == "mutual"
         assert "podgate_reduced_mode 0.0" in (await server.get("/metrics"))[1]
@@ -194,7 +194,7 @@ ERRORS = (
 
 @pytest.mark.parametrize(("flags", "message"), ERRORS)
 def test_settings_of_another_mode_are_errors(tmp_path: Path, flags: dict[str, str], message: str) -> None:
-    files = Reduced.at(tmp_path)
+    files = Reduced.create_in(tmp_path)
     base = {"--tls-cert": "server.crt", "--tls-key": "server.key", "--policy": "policy.yaml"}
     arguments = [
         f"{name}={tmp_path / value if '.' in value or value == 'path' else value}"
@@ -207,7 +207,7 @@ def test_settings_of_another_mode_are_errors(tmp_path: Path, flags: dict[str, st
 
 
 def test_settings_of_another_mode_are_errors_in_variables_too(tmp_path: Path) -> None:
-    files = Reduced.at(tmp_path)
+    files = Reduced.create_in(tmp_path)
     required = {"tls_cert": str(files.pki.paths.certificate), "tls_key": str(files.pki.paths.key), "policy": "p"}
     with pytest.raises(UserError, match="PODGATE_REDUCED_PATH_FILE: belongs to --client-identity reduced"):
         settings.parse(required, {"PODGATE_REDUCED_PATH_FILE": str(files.path_file)})
@@ -219,7 +219,7 @@ def test_the_page_has_the_limits_that_are_in_force() -> None:
     page = (Path(__file__).parents[2] / "docs/reduced-mode.md").read_text()
     rows = re.findall(r"^\| `(--[a-z-]+)` \| (.+?) \| (.+?) \|$", page, re.MULTILINE)
     mib = {str(size << 20): f"{size} MiB" for size in (3, 7)}
-    declared = {settings.flag_of(item.name): item.metadata for item in fields(settings.Settings)}
+    declared = {settings.name_flag(item.name): item.metadata for item in fields(settings.Settings)}
     stricter = {
         flag: tuple(mib.get(metadata[key], metadata[key]) for key in ("default", "reduced"))
         for flag, metadata in declared.items()
@@ -230,7 +230,7 @@ def test_the_page_has_the_limits_that_are_in_force() -> None:
 
 async def test_no_client_is_asked_for_a_certificate(tmp_path: Path) -> None:
     """A request for a certificate would suggest that the server verifies it."""
-    async with reduced(tmp_path) as server:
+    async with run_reduced_server(tmp_path) as server:
         host, port = server.admission.rsplit(":", 1)
         context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
         _, writer = await asyncio.open_connection(host, int(port), ssl=context)
@@ -304,7 +304,7 @@ async def test_path_of_any_bytes_is_rejected_as_a_wrong_path(tmp_path: Path) -> 
 
 
 def test_the_configurations_call_by_the_first_path(tmp_path: Path) -> None:
-    files = Reduced.at(tmp_path, OTHER, SECRET)
+    files = Reduced.create_in(tmp_path, OTHER, SECRET)
     command = ["policy", "webhooks", "--policy", str(files.policy), "--ca", str(tmp_path / "ca.crt")]
     for flags, prefix in ((), f"/{OTHER}/"), (("--url", "https://10.0.0.1:8443"), f"https://10.0.0.1:8443/{OTHER}/"):
         done = CliRunner().invoke(root, [*command, "--path-file", str(files.path_file), "-o", "json", *flags])
@@ -316,7 +316,7 @@ def test_the_configurations_call_by_the_first_path(tmp_path: Path) -> None:
 
 
 def test_a_bad_path_file_is_named_by_the_command(tmp_path: Path) -> None:
-    files = Reduced.at(tmp_path, "short")
+    files = Reduced.create_in(tmp_path, "short")
     command = ["policy", "webhooks", "--policy", str(files.policy), "--ca", str(tmp_path / "ca.crt")]
     for name, message in (("path", ":1:1: (not shown): "), ("none", "none")):
         done = CliRunner().invoke(root, [*command, "--path-file", str(tmp_path / name)])

@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         fragments.write(results.read(chosen.pictures))
         return
     if chosen.quick:
-        print("\n".join(quick.measured(chosen.rounds or QUICK_ROUNDS, QUICK_SECONDS)))
+        print("\n".join(quick.measure(chosen.rounds or QUICK_ROUNDS, QUICK_SECONDS)))
         return
     for name, part in PARTS.items():
         if chosen.only in (None, name):
@@ -84,62 +84,62 @@ def _acquires(chosen: argparse.Namespace) -> list[str]:
 
 def _controller(chosen: argparse.Namespace) -> list[str]:
     with real_redis() as redis:
-        return uvloop.run(pods.watched(redis, chosen.watched, pods.ROUNDS, pods.QUIET_SECONDS))
+        return uvloop.run(pods.measure_watch(redis, chosen.watched, pods.ROUNDS, pods.QUIET_SECONDS))
 
 
 def _loop(_: argparse.Namespace) -> list[str]:
-    lines, figures = loop_stalls.measured()
+    lines, figures = loop_stalls.measure()
     results.record("loop", figures)
     return lines
 
 
-def _scheduling(chosen: argparse.Namespace) -> list[str]:
-    lines, figures = throughput.measured(chosen.rounds or ROUNDS)
+def _measure_scheduling(chosen: argparse.Namespace) -> list[str]:
+    lines, figures = throughput.measure_sizes(chosen.rounds or ROUNDS)
     results.record("scheduling", figures)
     return lines
 
 
 def _starts(chosen: argparse.Namespace) -> list[str]:
-    lines, figures = starts.measured(chosen.rounds or starts.ROUNDS, chosen.before)
+    lines, figures = starts.measure(chosen.rounds or starts.ROUNDS, chosen.before)
     results.record("starts", figures)
     return lines
 
 
 def _releases(chosen: argparse.Namespace) -> list[str]:
-    lines, figures = releases.measured(chosen.rounds or releases.ROUNDS, chosen.before)
+    lines, figures = releases.measure_releases(chosen.rounds or releases.ROUNDS, chosen.before)
     results.record("releases", figures)
     return lines
 
 
-def _waiting(_: argparse.Namespace) -> list[str]:
-    lines, figures = waiting.measured()
+def _measure_waiting(_: argparse.Namespace) -> list[str]:
+    lines, figures = waiting.measure()
     results.record("waiting", [figures])
     return lines
 
 
-def _idle(chosen: argparse.Namespace) -> list[str]:
-    lines, figures = idle.measured(chosen.rounds or ROUNDS)
+def _measure_idle(chosen: argparse.Namespace) -> list[str]:
+    lines, figures = idle.measure(chosen.rounds or ROUNDS)
     results.record("idle", figures)
     return lines
 
 
 def _comparison(name: str) -> Callable[[argparse.Namespace], list[str]]:
-    return lambda chosen: full.measured(name, chosen.rounds or ROUNDS, chosen.before)
+    return lambda chosen: full.measure(name, chosen.rounds or ROUNDS, chosen.before)
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
-    "evaluation": lambda chosen: evaluation.measured(chosen.rounds or ACQUIRE_ROUNDS),
-    "breaker": lambda chosen: breaker_cost.measured(chosen.rounds or ACQUIRE_ROUNDS),
+    "evaluation": lambda chosen: evaluation.measure(chosen.rounds or ACQUIRE_ROUNDS),
+    "breaker": lambda chosen: breaker_cost.measure(chosen.rounds or ACQUIRE_ROUNDS),
     "loop": _loop,
     "acquires": _acquires,
     **{name: _comparison(name) for name in lineup.COMPARISONS},
-    "apiserver": lambda chosen: creation.measured(chosen.rounds or ROUNDS),
+    "apiserver": lambda chosen: creation.measure(chosen.rounds or ROUNDS),
     "pods": _controller,
     "releases": _releases,
-    "waiting": _waiting,
-    "scheduling": _scheduling,
+    "waiting": _measure_waiting,
+    "scheduling": _measure_scheduling,
     "starts": _starts,
-    "idle": _idle,
+    "idle": _measure_idle,
 }
 """Returns the lines of the output, by part."""
 

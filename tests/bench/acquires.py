@@ -59,7 +59,7 @@ async def acquires(server: RedisServer, rounds: int, pods: int) -> tuple[list[st
 
 
 def _figures(redis_name: str, case: str, turns: Turns) -> dict[str, Any]:
-    spreads = (Spread.of([one[column] for one in turns.rounds]) for column in range(len(COLUMNS)))
+    spreads = (Spread.from_values([one[column] for one in turns.rounds]) for column in range(len(COLUMNS)))
     return {
         "redis": redis_name,
         "case": case,
@@ -73,8 +73,8 @@ async def _take_turns(
 ) -> None:
     """Measure; who goes first changes from round to round. Before it, limits that are to be full are filled."""
     for turns in measured:
-        await _asked(turns.rival, FULL)
-        await _asked(turns.rival, pods)
+        await _ask(turns.rival, FULL)
+        await _ask(turns.rival, pods)
     for number in range(rounds):
         for turns in measured if number % 2 else reversed(measured):
             turns.rounds.append(await _round(turns.rival, server, watcher, pods))
@@ -82,7 +82,7 @@ async def _take_turns(
 
 async def _round(rival: Rival, server: RedisServer, watcher: redis.Redis, pods: int) -> Figures:
     script, server_cpu, own = _script_us(watcher), cpu_seconds(server.pid), time.process_time()
-    admitted = await _asked(rival, pods)
+    admitted = await _ask(rival, pods)
     own = time.process_time() - own
     server_cpu = cpu_seconds(server.pid) - server_cpu
     script = _script_us(watcher) - script
@@ -91,7 +91,7 @@ async def _round(rival: Rival, server: RedisServer, watcher: redis.Redis, pods: 
     return (own * 1e6 / pods, script / pods, server_cpu * 1e6 / pods)
 
 
-async def _asked(rival: Rival, pods: int) -> int:
+async def _ask(rival: Rival, pods: int) -> int:
     """Ask for that many Pods, all callers at once, one after another each; return how many were admitted."""
     admitted = 0
     asked = 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import uvloop
 from aiohttp import web
 
-from webhook.tls.context import TlsPaths, server_context
+from webhook.tls.context import TlsPaths, make_server_context
 
 ANSWER = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"x","allowed":true}}'
 
@@ -31,7 +31,7 @@ def _runner(*, low_level: bool) -> web.BaseRunner:
 async def _serve(folder: Path, *, low_level: bool) -> None:
     runner = _runner(low_level=low_level)
     await runner.setup()
-    context = server_context(TlsPaths(folder / "server.crt", folder / "server.key", folder / "ca.crt"))
+    context = make_server_context(TlsPaths(folder / "server.crt", folder / "server.key", folder / "ca.crt"))
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
     await site.start()
     print(f"127.0.0.1:{runner.addresses[0][1]}", flush=True)

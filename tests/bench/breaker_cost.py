@@ -15,7 +15,7 @@ from pathlib import Path
 import uvloop
 
 from tests.bench.policies import BREAKERS, CLOSED, OPEN, UNBROKEN
-from tests.bench.traffic import Workload, renewed, typical_pod, validating_review
+from tests.bench.traffic import Workload, encode_validating_review, renew, typical_pod
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
 from webhook.adapters.logs import JsonLines, Logs
@@ -40,17 +40,17 @@ Costs = dict[str, list[float]]
 """By service, microseconds of CPU of one review, a figure a round."""
 
 
-def measured(rounds: int) -> list[str]:
+def measure(rounds: int) -> list[str]:
     """Return what there is to print."""
     loaded = load(BREAKERS.encode(), Purpose.LINT).policy
     workloads = (Workload(service) for service in (UNBROKEN, CLOSED, OPEN))
-    traffic = {one.service: validating_review(one, typical_pod(loaded.hash, one)) for one in workloads}
+    traffic = {one.service: encode_validating_review(one, typical_pod(loaded.hash, one)) for one in workloads}
     best = f"best of {TURNS} turns of {REVIEWS}"
     lines = [f"evaluation of a review of {len(traffic[OPEN])} bytes, CPU, {best}, {rounds} rounds"]
     with Path(os.devnull).open("w") as nowhere:
         told = {"": Observers(), ", metrics and logs": Observers(Metrics("bench"), Logs(JsonLines(nowhere)))}
         for name, observers in told.items():
-            observers.policy_loaded(loaded)
+            observers.on_policy_loaded(loaded)
             costs = uvloop.run(_costs(loaded, traffic, observers, rounds))
             more = [mine - none for mine, none in zip(costs[CLOSED], costs[UNBROKEN], strict=True)]
             lines += [
@@ -67,11 +67,11 @@ async def _costs(loaded: LoadedPolicy, traffic: dict[str, str], observers: Obser
     namespaces = FixedNamespaces({service: {} for service in traffic})
     policy = FixedPolicy(loaded, clock)
     interceptor = Interceptor(policy, store, namespaces, observers)
-    plan = policy.current().plans[CLOSED]
+    plan = policy.get_current().plans[CLOSED]
 
     async def ask(service: str) -> float:
         """Take one turn; return its microseconds."""
-        bodies = [renewed(traffic[service]) for _ in range(UNTIMED + REVIEWS)]
+        bodies = [renew(traffic[service]) for _ in range(UNTIMED + REVIEWS)]
         for body in bodies[:UNTIMED]:
             await interceptor.review(Half.VALIDATE, body, _CALLER)
         started_ns = time.process_time_ns()

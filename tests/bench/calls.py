@@ -10,10 +10,10 @@ import aiohttp
 from tests.bench.generator import Call, Expect
 from tests.bench.scenario import Case, Scenario
 from tests.bench.servers import Target
-from tests.bench.traffic import Workload, mutating_review, placed, renewed, user_pod, validating_review
+from tests.bench.traffic import Workload, encode_mutating_review, encode_validating_review, place, renew, user_pod
 from tests.harness.server_process import Files
 from tests.timeouts import HANG_SECONDS
-from webhook.commands.simulator import patched
+from webhook.commands.simulator import apply_patch
 from webhook.core.admission.decision import Half
 
 _PLACEMENT = ("schedulerName", "affinity", "tolerations")
@@ -34,9 +34,9 @@ class Caller:
     async def calls(self, scenario: Scenario) -> list[Call]:
         """Return the calls of a scenario; if it has refusals, fill the quota or open the breaker first."""
         workloads = list(scenario.workloads())
-        bodies: dict[Half, list[str]] = {Half.MUTATE: [_mutating(workload) for workload in workloads]}
+        bodies: dict[Half, list[str]] = {Half.MUTATE: [_make_mutating(workload) for workload in workloads]}
         if Half.VALIDATE in scenario.case.halves:
-            bodies[Half.VALIDATE] = await asyncio.gather(*map(self.validating, workloads))
+            bodies[Half.VALIDATE] = await asyncio.gather(*map(self.make_validating, workloads))
         if scenario.case.refusal:
             await self._fill(scenario.case, bodies[Half.VALIDATE][0])
         return [
@@ -44,20 +44,20 @@ class Caller:
             for half in scenario.case.halves
         ]
 
-    async def validating(self, workload: Workload) -> str:
+    async def make_validating(self, workload: Workload) -> str:
         """Return the body of the validating call for the Pod that the server has mutated; check its placement."""
         pod = user_pod(workload)
-        response = await self.ask(Half.MUTATE, _mutating(workload))
-        after = patched(pod, response)
-        if placement(after) != placement(placed(pod)):
+        response = await self.ask(Half.MUTATE, _make_mutating(workload))
+        after = apply_patch(pod, response)
+        if placement(after) != placement(place(pod)):
             raise SystemExit(f"error: {self._target.name}: wrong placement: {json.dumps(placement(after))}")
-        return validating_review(workload, after)
+        return encode_validating_review(workload, after)
 
     async def ask(self, half: Half, review: str) -> dict[str, Any]:
         """Send a review of a new Pod; return the response."""
         headers = {"Authorization": f"Bearer {self._files.signer.token()}", "Content-Type": "application/json"}
         url = f"https://{self._target.address}/{half}?timeout=10s"
-        async with self._session.post(url, data=renewed(review), headers=headers, ssl=self._context) as answer:
+        async with self._session.post(url, data=renew(review), headers=headers, ssl=self._context) as answer:
             text = await answer.text()
             if answer.status != 200:
                 raise SystemExit(f"error: {self._target.name}, /{half}: {answer.status}: {text}")
@@ -78,5 +78,5 @@ class Caller:
 
 
 @cache
-def _mutating(workload: Workload) -> str:
-    return mutating_review(workload, user_pod(workload))
+def _make_mutating(workload: Workload) -> str:
+    return encode_mutating_review(workload, user_pod(workload))

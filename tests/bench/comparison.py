@@ -35,11 +35,11 @@ class Row:
 
     def ratio(self, other: "Row") -> Spread:
         """Return the ratio of CPU time per Pod to that of another row."""
-        return Spread.of_ratios(self.cpu_us, other.cpu_us)
+        return Spread.from_ratios(self.cpu_us, other.cpu_us)
 
     def p50_ratio(self, other: "Row") -> Spread:
         """Return the ratio of the median latency to that of another row."""
-        return Spread.of_ratios(self.p50_us, other.p50_us)
+        return Spread.from_ratios(self.p50_us, other.p50_us)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Bench:
             new_connections=scenario.new_connections,
             connections=1 if scenario.new_connections else scenario.connections,
         )
-        target, credentials = row.target, Credentials.of(self.files)
+        target, credentials = row.target, Credentials.from_files(self.files)
         try:
             return await generate(self.generator, credentials, target.addresses, row.calls, load, target.processes)
         except SystemExit as error:

@@ -28,7 +28,7 @@ def family(pid: int) -> list[int]:
 
 
 @contextmanager
-def running_on(*cores: int) -> Iterator[None]:
+def pin_to(*cores: int) -> Iterator[None]:
     """Run this thread on these cores; processes started within the block inherit them."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)

@@ -74,7 +74,7 @@ def large_pod() -> dict[str, object]:
     return {**pod, "status": {"message": padding}}
 
 
-def measured(rounds: int) -> list[str]:
+def measure(rounds: int) -> list[str]:
     """Return a line for each half: what decode and decision cost, in decodes."""
     service = load(POLICY, Purpose.LINT).policy.policy.services[0]
     decoder = msgspec.json.Decoder(Pod)

@@ -31,10 +31,10 @@ async def file_swaps(folder: Path) -> AsyncIterator[dict[str, Operation]]:
 
     async def change_keys(_: int) -> None:
         signers[0] = Signer(kid="key-0")
-        await _changed(keys, lambda: keys_path.write_text(jwks(*signers)))
+        await _change_and_wait(keys, lambda: keys_path.write_text(jwks(*signers)))
 
     async def change_certificate(_: int) -> None:
-        await _changed(certificates, files.pki.renew_server)
+        await _change_and_wait(certificates, files.pki.renew_server)
 
     try:
         yield {f"a JWKS of {KEYS} keys": change_keys, "a serving certificate": change_certificate}
@@ -43,7 +43,7 @@ async def file_swaps(folder: Path) -> AsyncIterator[dict[str, Operation]]:
             task.cancel()
 
 
-async def _changed(watched: WatchedFile[Any], change: Callable[[], object]) -> None:
+async def _change_and_wait(watched: WatchedFile[Any], change: Callable[[], object]) -> None:
     before = watched.generation
     await asyncio.to_thread(change)
     async with asyncio.timeout(HANG_SECONDS):

@@ -8,14 +8,14 @@ from pathlib import Path
 import uvloop
 
 from tests.bench.comparison import Bench, Row
-from tests.bench.cpu import GENERATOR_CORE, running_on
+from tests.bench.cpu import GENERATOR_CORE, pin_to
 from tests.bench.lineup import COMPARISONS, Stage
 from tests.bench.policies import POLICY
 from tests.bench.programs import go_programs
-from tests.bench.report import as_json, ceiling, generator_figures, table
+from tests.bench.report import describe_ceiling, generator_figures, list_objects, render_table
 from tests.bench.results import record
 from tests.bench.telemetry import rates, trace_receiver, unlike
-from tests.harness.revisions import checked_out
+from tests.harness.revisions import check_out
 from tests.harness.server_process import Files
 
 SECONDS, WARM_UP_SECONDS, SECONDS_AT_A_RATE = 1.0, 0.4, 4.0
@@ -31,21 +31,21 @@ async def comparison(
         await bench.measure(rows)
         telemetry = [await rates(traces, number, target) for number, target in enumerate(stage.own)]
     lines = [
-        *table(rows),
-        *ceiling(rows),
+        *render_table(rows),
+        *describe_ceiling(rows),
         "traces and log lines (the other servers write none)",
         *map(str, telemetry),
         *unlike(telemetry),
     ]
-    return lines, {"rows": as_json(rows), "generator": generator_figures(rows), "telemetry": telemetry}, rows
+    return lines, {"rows": list_objects(rows), "generator": generator_figures(rows), "telemetry": telemetry}, rows
 
 
-def measured(name: str, rounds: int, revision: str | None) -> list[str]:
+def measure(name: str, rounds: int, revision: str | None) -> list[str]:
     """Return the lines of the output of a comparison; its figures are recorded."""
-    before = checked_out(revision) if revision else None
+    before = check_out(revision) if revision else None
     with (
         tempfile.TemporaryDirectory(prefix="podgate-bench-") as folder,
-        running_on(GENERATOR_CORE),
+        pin_to(GENERATOR_CORE),
     ):
         files = Files.create(Path(folder), POLICY)
         bench = Bench(go_programs().loadgen, files, rounds, SECONDS, WARM_UP_SECONDS, SECONDS_AT_A_RATE)

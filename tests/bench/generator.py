@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.bench.cpu import GENERATOR_CORE, running_on
+from tests.bench.cpu import GENERATOR_CORE, pin_to
 from tests.bench.traffic import POD_UID, REVIEW_UID
 from tests.harness.server_process import Files
 from webhook.commands.simulator import GENERATED_SUFFIX
@@ -43,7 +43,7 @@ class Credentials(msgspec.Struct, frozen=True):
     token: str = ""
 
     @classmethod
-    def of(cls, files: Files) -> "Credentials":
+    def from_files(cls, files: Files) -> "Credentials":
         """Return those of the API server at a webhook."""
         certificate, key = files.pki.client_files(files.caller)
         return cls(str(files.pki.paths.client_ca), str(certificate), str(key), files.signer.token())
@@ -105,7 +105,7 @@ async def generate(
         "placeholders": {"review_uid": REVIEW_UID, "pod_uid": POD_UID, "suffix": GENERATED_SUFFIX},
         "calls": calls,
     }
-    with running_on(GENERATOR_CORE):
+    with pin_to(GENERATOR_CORE):
         process = await asyncio.create_subprocess_exec(
             program, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
         )

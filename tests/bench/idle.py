@@ -16,7 +16,7 @@ import aiohttp
 import uvloop
 
 from tests.bench.calls import Caller
-from tests.bench.cpu import GENERATOR_CORE, cpu_seconds, running_on
+from tests.bench.cpu import GENERATOR_CORE, cpu_seconds, pin_to
 from tests.bench.lineup import Stage
 from tests.bench.policies import POLICY, services_of
 from tests.bench.servers import REDIS, SERVER, Target
@@ -30,7 +30,7 @@ SERVICES = (1, 1_000)
 SECONDS = 10.0
 """Of one round."""
 _SETTLE_SECONDS = 5.0
-_CALLS_AT_ONCE = 50
+_CALLS_IN_FLIGHT_MAX = 50
 AIM = "aim: 10 ms a second with 1000 services"
 
 
@@ -44,22 +44,22 @@ class Idle:
     redis_ms: list[float] = field(default_factory=list)
 
     def figures(self) -> dict[str, Any]:
-        of_redis = {"redis_ms": Spread.of(self.redis_ms)} if self.target.redis else {}
-        return {"name": self.name, "server_ms": Spread.of(self.server_ms), **of_redis}
+        of_redis = {"redis_ms": Spread.from_values(self.redis_ms)} if self.target.redis else {}
+        return {"name": self.name, "server_ms": Spread.from_values(self.server_ms), **of_redis}
 
     @property
     def name(self) -> str:
         return f"{self.target.name}, {self.services} service{'s' if self.services > 1 else ''}"
 
     def __str__(self) -> str:
-        of_redis = f"; Redis {Spread.of(self.redis_ms):.2f}" if self.target.redis else ""
-        return f"  {self.name:36} server {Spread.of(self.server_ms):.2f}{of_redis}"
+        of_redis = f"; Redis {Spread.from_values(self.redis_ms):.2f}" if self.target.redis else ""
+        return f"  {self.name:36} server {Spread.from_values(self.server_ms):.2f}{of_redis}"
 
     def cpu_seconds(self) -> dict[str, float]:
         return {group: sum(map(cpu_seconds, pids)) for group, pids in self.target.processes.items()}
 
 
-async def idle(
+async def measure_rounds(
     files: Files, rounds: int, seconds: float = SECONDS, settle_seconds: float = _SETTLE_SECONDS
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """Return the lines of the output, and the figures."""
@@ -79,10 +79,10 @@ async def idle(
     return [title, *map(str, servers)], [one.figures() for one in servers]
 
 
-def measured(rounds: int) -> tuple[list[str], list[dict[str, Any]]]:
+def measure(rounds: int) -> tuple[list[str], list[dict[str, Any]]]:
     """Return the lines of the output, and the figures."""
-    with tempfile.TemporaryDirectory(prefix="podgate-bench-") as folder, running_on(GENERATOR_CORE):
-        return uvloop.run(idle(Files.create(Path(folder), POLICY), rounds))
+    with tempfile.TemporaryDirectory(prefix="podgate-bench-") as folder, pin_to(GENERATOR_CORE):
+        return uvloop.run(measure_rounds(Files.create(Path(folder), POLICY), rounds))
 
 
 async def _create_pods(files: Files, one: Idle) -> None:
@@ -90,11 +90,11 @@ async def _create_pods(files: Files, one: Idle) -> None:
 
     async def create(caller: Caller, workload: Workload) -> None:
         async with at_once:
-            answer = await caller.ask(Half.VALIDATE, await caller.validating(workload))
+            answer = await caller.ask(Half.VALIDATE, await caller.make_validating(workload))
         if not answer["allowed"]:
             raise SystemExit(f"error: {one.name}: {workload.service}: denied: {answer}")
 
-    at_once = asyncio.Semaphore(_CALLS_AT_ONCE)
+    at_once = asyncio.Semaphore(_CALLS_IN_FLIGHT_MAX)
     async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as tasks:
         caller = Caller(session, files, one.target)
         for workload in _workloads(one.services):

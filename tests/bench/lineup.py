@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.bench import servers
 from tests.bench.comparison import Row
 from tests.bench.cpu import OTHER_SERVER_CORE
-from tests.bench.policies import refusing_until, services_of, windows_of
+from tests.bench.policies import make_refusal_policy, services_of, windows_of
 from tests.bench.programs import go_programs, kopf_python
 from tests.bench.real_redis import real_redis
 from tests.bench.scenario import BOTH, CASES, MUTATE, OVER_QUOTA, UNMATCHED_POD, VALIDATE, Case, Scenario
@@ -84,13 +84,13 @@ async def every_server(stage: Stage) -> list[Row]:
     empty = await stage.stack.enter_async_context(servers.empty_go(programs, stage.files))
     constant = [await stage.aiohttp(), await stage.aiohttp(low_level=True), empty]
 
-    def of_case(case: Case) -> Iterator[Target]:
+    def list_targets(case: Case) -> Iterator[Target]:
         yield from own
         yield from [go] if not case.refusal else []
         yield from peers if case in (MUTATE, VALIDATE, BOTH) else []
         yield from constant if case is MUTATE else []
 
-    rows = [Row(target, Scenario(case)) for case in CASES for target in of_case(case)]
+    rows = [Row(target, Scenario(case)) for case in CASES for target in list_targets(case)]
     more = [Scenario(case, pod_bytes=size) for case in (MUTATE, VALIDATE) for size in OTHER_SIZES]
     more += [Scenario(case, own_images=True) for case in (MUTATE, VALIDATE)]
     return rows + list(_rows([*own, go], more))
@@ -155,7 +155,10 @@ async def parents(stage: Stage) -> list[Row]:
 async def refusals(stage: Stage) -> list[Row]:
     """Return validating calls that a quota refuses, by the number of refusals that the breaker remembers."""
     rows = [
-        Row(await stage.podgate(redis=redis, policy=refusing_until(count)), Scenario(OVER_QUOTA, controllers=count - 1))
+        Row(
+            await stage.podgate(redis=redis, policy=make_refusal_policy(count)),
+            Scenario(OVER_QUOTA, controllers=count - 1),
+        )
         for count in REFUSALS
         for redis in (True, False)
     ]

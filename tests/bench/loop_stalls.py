@@ -21,20 +21,20 @@ import uvloop
 from tests.bench.file_swaps import Operation, file_swaps
 from tests.bench.spread import Spread
 from tests.core.reviewing import body, pod
-from tests.harness.stall_meter import spinning
+from tests.harness.stall_meter import run_spinner
 from webhook.adapters.clocks import SystemClock, WallClock
 from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.memory_store import MemoryStore
 from webhook.adapters.metrics import Metrics, ProcessRole
 from webhook.adapters.policy_process.parent import PolicyProcess
-from webhook.app.status_page import snapshots
+from webhook.app.status_page import read_snapshots
 from webhook.core.admission.decision import Half
 from webhook.core.kubernetes.pod_size import CONTAINERS_MAX
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
 from webhook.policy_in_force.active_overrides import ActiveOverrides
 from webhook.policy_in_force.active_policy import ActivePolicy
-from webhook.policy_in_force.policy_receiver import CurrentPolicy
+from webhook.policy_in_force.policy_receiver import PolicyReceiver
 
 SERVICES = 1_000
 REPEATS = 10
@@ -67,32 +67,32 @@ class Server:
         self.overrides = ActiveOverrides(metrics, WallClock(), "here")
         active = ActivePolicy(self.overrides, clock)
         self.overrides.prepare = active.prepare
-        self.keeper = CurrentPolicy(metrics, clock, PolicyProcess(), active=active)
+        self.keeper = PolicyReceiver(metrics, clock, PolicyProcess(), active=active)
         self._clock, self._store = clock, MemoryStore(clock)
         self._interceptor = Interceptor(self.keeper, self._store, FixedNamespaces(), metrics)
 
     async def swap(self, number: int) -> None:
         if not await self.keeper.on_document(policy(number), "policy.yaml"):
-            raise SystemExit(f"error: {self.keeper.last_errors()}")
-        await self.review(asked(number))
+            raise SystemExit(f"error: {self.keeper.list_errors()}")
+        await self.review(encode_review(number))
 
     async def override(self, number: int) -> None:
         await self.overrides.on_document(overrides(number), "overrides.yaml")
-        await self.review(asked(number))
+        await self.review(encode_review(number))
 
     async def scrape(self, _: int) -> None:
         """Scrape as the server does."""
-        compiled = self.keeper.current()
+        compiled = self.keeper.get_current()
         if compiled is None:
             raise SystemExit("error: no policy is loaded")
-        self._metrics.update(await snapshots(self._store, self._clock, compiled.plans))
+        self._metrics.update(await read_snapshots(self._store, self._clock, compiled.plans))
         await asyncio.to_thread(self._metrics.render)
 
     async def review(self, given: bytes) -> None:
         await self._interceptor.review(Half.MUTATE, given)
 
 
-def asked(number: int, **spec: Any) -> bytes:
+def encode_review(number: int, **spec: Any) -> bytes:
     return body(namespace=f"n{number}", object=pod(**spec))
 
 
@@ -120,7 +120,7 @@ def overrides(number: int) -> bytes:
 
 
 @asynccontextmanager
-async def watching() -> AsyncIterator[Turns]:
+async def watch_turns() -> AsyncIterator[Turns]:
     """Take every turn of the loop until the block ends."""
     turns = Turns()
 
@@ -138,17 +138,17 @@ async def watching() -> AsyncIterator[Turns]:
         task.cancel()
 
 
-async def _worst(operation: Operation) -> list[Turns]:
+async def _find_worst(operation: Operation) -> list[Turns]:
     """Return the longest turn of each repeat."""
     repeats = []
     for number in range(REPEATS):
-        async with watching() as turns:
+        async with watch_turns() as turns:
             await operation(number)
         repeats.append(turns)
     return repeats
 
 
-async def _idle(_: int) -> None:
+async def _sleep(_: int) -> None:
     await asyncio.sleep(_IDLE_SECONDS)
 
 
@@ -160,11 +160,15 @@ def _large(containers: int) -> list[dict[str, Any]]:
     return [{"name": f"c{n}", "resources": {"requests": {"cpu": f"{n + 1}m"}}} for n in range(containers)]
 
 
-async def _measured() -> tuple[list[str], list[dict[str, Any]]]:
-    server, many, beyond = Server(), asked(0, containers=_large(CONTAINERS_MAX)), asked(0, containers=_large(40_000))
-    long = asked(0, containers=[{"name": "c", "env": [{"name": "E", "value": "x" * 100}] * 40_000}])
+async def _measure_operations() -> tuple[list[str], list[dict[str, Any]]]:
+    server, many, beyond = (
+        Server(),
+        encode_review(0, containers=_large(CONTAINERS_MAX)),
+        encode_review(0, containers=_large(40_000)),
+    )
+    long = encode_review(0, containers=[{"name": "c", "env": [{"name": "E", "value": "x" * 100}] * 40_000}])
     operations: dict[str, Operation] = {
-        "nothing": _idle,
+        "nothing": _sleep,
         f"swap of {SERVICES} services": server.swap,
         "overrides of 10 of them": server.override,
         f"a review of {CONTAINERS_MAX} containers": lambda _: server.review(many),
@@ -178,11 +182,11 @@ async def _measured() -> tuple[list[str], list[dict[str, Any]]]:
     with tempfile.TemporaryDirectory(prefix="podgate-bench-") as folder:
         async with file_swaps(Path(folder)) as swaps:
             for name, operation in (operations | swaps).items():
-                async with spinning() as gaps:
-                    repeats = await _worst(operation)
+                async with run_spinner() as gaps:
+                    repeats = await _find_worst(operation)
                 cpu, wall = (
-                    Spread.of([one.cpu_ms for one in repeats]),
-                    Spread.of([one.wall_ms for one in repeats]),
+                    Spread.from_values([one.cpu_ms for one in repeats]),
+                    Spread.from_values([one.wall_ms for one in repeats]),
                 )
                 beside = f"by the wall {wall.median:.1f}, an idle process {gaps.largest * 1e3:.1f}"
                 lines.append(f"  {name:{_WIDTH - 2}} {cpu.median:7.1f}  ({beside})")
@@ -190,11 +194,11 @@ async def _measured() -> tuple[list[str], list[dict[str, Any]]]:
     return lines, figures
 
 
-def measured() -> tuple[list[str], list[dict[str, Any]]]:
+def measure() -> tuple[list[str], list[dict[str, Any]]]:
     """Return the lines of the output, and the figures."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_SECONDS)
     try:
-        return uvloop.run(_measured())
+        return uvloop.run(_measure_operations())
     finally:
         sys.setswitchinterval(interval)

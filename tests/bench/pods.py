@@ -63,7 +63,7 @@ class ManyPods:
     @property
     def bytes_of_one(self) -> int:
         """The length of a Pod as it travels."""
-        return len(rendered(stored_pod(0, self._api.revision)))
+        return len(encode(make_stored_pod(0, self._api.revision)))
 
     def change(self, number: int) -> None:
         """Write a Pod's status."""
@@ -76,8 +76,8 @@ class ManyPods:
     def _page(self, begin: int) -> bytes:
         end = min(begin + PAGE, self._pods)
         metadata = {"resourceVersion": str(self._api.revision)} | ({"continue": str(end)} if end < self._pods else {})
-        items = [stored_pod(number, self._first + number) for number in range(begin, end)]
-        return rendered({"kind": "PodList", "metadata": metadata, "items": items})
+        items = [make_stored_pod(number, self._first + number) for number in range(begin, end)]
+        return encode({"kind": "PodList", "metadata": metadata, "items": items})
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
         if request.path != PODS:
@@ -86,7 +86,7 @@ class ManyPods:
         return web.Response(body=page, content_type="application/json")
 
 
-def stored_pod(number: int, version: int) -> dict[str, Any]:
+def make_stored_pod(number: int, version: int) -> dict[str, Any]:
     """Return a Pod that runs, as an API server stores it, of the size that Pods have."""
     pod: dict[str, Any] = typical_pod("0" * 16, Workload())
     service = number % SERVICES
@@ -101,14 +101,14 @@ def stored_pod(number: int, version: int) -> dict[str, Any]:
     return {**pod, "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
 
 
-def rendered(document: object) -> bytes:
+def encode(document: object) -> bytes:
     """Return JSON, compact, as the API server writes it."""
     return json.dumps(document, separators=(",", ":")).encode()
 
 
 def event(number: int, version: int) -> bytes:
     """Return the line of a watch that tells of a Pod's new status."""
-    return rendered({"type": "MODIFIED", "object": stored_pod(number, version)}) + b"\n"
+    return encode({"type": "MODIFIED", "object": make_stored_pod(number, version)}) + b"\n"
 
 
 def policy() -> str:
@@ -119,7 +119,7 @@ def policy() -> str:
 
 
 @asynccontextmanager
-async def controlling(redis: RedisServer, pods: int) -> AsyncIterator[tuple[ManyPods, Started]]:
+async def run_controller(redis: RedisServer, pods: int) -> AsyncIterator[tuple[ManyPods, Started]]:
     """Run a controller until the block ends; all Pods have been told when it begins."""
     cluster = f"bench-{pods}"
     async with AsyncExitStack() as stack:
@@ -135,7 +135,7 @@ async def controlling(redis: RedisServer, pods: int) -> AsyncIterator[tuple[Many
         )
         try:
             async with asyncio.timeout(_START_SECONDS):
-                while not all_told(redis, cluster):
+                while not has_told_all(redis, cluster):
                     if process.returncode is not None:
                         raise SystemExit(f"error: the controller ended\n{(folder / 'log').read_text()}")
                     await asyncio.sleep(0.1)
@@ -146,7 +146,7 @@ async def controlling(redis: RedisServer, pods: int) -> AsyncIterator[tuple[Many
             await process.wait()
 
 
-def all_told(redis: RedisServer, cluster: str) -> bool:
+def has_told_all(redis: RedisServer, cluster: str) -> bool:
     """Return whether the live Pods of all services are known to be all there are."""
     with redis.client() as client:
         names = [f"s{number}" for number in range(SERVICES)]
@@ -161,15 +161,15 @@ def memory_bytes(pid: int) -> tuple[int, int]:
     return int(resident[0]) * 1024, int(peak[0]) * 1024
 
 
-async def watched(redis: RedisServer, pods: int, rounds: int, quiet_seconds: float) -> list[str]:
+async def measure_watch(redis: RedisServer, pods: int, rounds: int, quiet_seconds: float) -> list[str]:
     """Return what there is to print."""
-    async with controlling(redis, 0) as (_, empty):
+    async with run_controller(redis, 0) as (_, empty):
         pass
-    async with controlling(redis, pods) as (many, full):
+    async with run_controller(redis, pods) as (many, full):
         idle, busy = await take_turns(many, full.pid, rounds, quiet_seconds)
         resident_bytes, _ = memory_bytes(full.pid)
     line = event(0, pods)
-    typed_us, json_us = decoding_us(line)
+    typed_us, json_us = measure_decoding_us(line)
     start_us = (full.cpu_seconds - empty.cpu_seconds) / pods * 1e6
     changes_us = [(share - quiet) / CHANGES_PER_SECOND * 1e6 for share, quiet in zip(busy, idle, strict=True)]
     return [
@@ -213,7 +213,7 @@ async def _change(many: ManyPods, turn: int, count: int) -> None:
         await asyncio.sleep(1 / CHANGES_PER_SECOND)
 
 
-def decoding_us(line: bytes) -> tuple[float, float]:
+def measure_decoding_us(line: bytes) -> tuple[float, float]:
     """Return what it takes to decode an event and the Pod in it: into what is read of it, and into everything."""
     outer, inner = msgspec.json.Decoder(WatchEvent), msgspec.json.Decoder(Pod)
     return _took_us(lambda: inner.decode(outer.decode(line).object)), _took_us(lambda: json.loads(line))

@@ -55,7 +55,7 @@ def windows_of(count: int) -> str:
     return f"{head}- name: {ADMITTED}\n  {match}\n{_PLACEMENT}  quota: {{windows: [{windows}]}}\n{_BREAKER}\n"
 
 
-def refusing_until(count: int) -> str:
+def make_refusal_policy(count: int) -> str:
     """Return a policy with one service, EXHAUSTED, whose breaker opens after refusals of that many controllers."""
     head, _, _ = POLICY.partition("- name:")
     breaker = f"  breaker: {{quotaExceeded: {{count: {count}, within: 1h}}}}"

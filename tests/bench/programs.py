@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from tests.cluster.binaries import cache
-from tests.cluster.toolchain import BUILD_FLAGS, BuildError, build, go, locked, run_go
+from tests.cluster.toolchain import BUILD_FLAGS, BuildError, build, go, hold_lock, run_go
 
 MODULE = Path(__file__).with_name("go")
 KOPF_REQUIREMENTS = Path(__file__).with_name("kopf.requirements")
@@ -36,7 +36,7 @@ def go_programs() -> GoPrograms:
     paths = [folder / program.name for program in fields(GoPrograms)]
     programs = GoPrograms(*paths)
     if not all(path.exists() for path in paths):
-        with locked(folder):
+        with hold_lock(folder):
             folder.mkdir(exist_ok=True)
             compiler = go(cache())
             for path in (path for path in paths if not path.exists()):
@@ -50,7 +50,7 @@ def kopf_python() -> Path:
     """Return the Python interpreter of the environment that contains kopf and its dependencies."""
     folder = cache() / f"kopf-{_digest(KOPF_REQUIREMENTS)}-{sys.version_info.major}.{sys.version_info.minor}"
     python, made = folder / "bin" / "python", folder / "made"
-    with locked(folder):
+    with hold_lock(folder):
         if not made.exists():
             install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes")
             _do(sys.executable, "-m", "venv", "--clear", folder)

@@ -9,11 +9,11 @@ import uvloop
 
 from tests.bench import lineup
 from tests.bench.comparison import Bench, Row
-from tests.bench.cpu import GENERATOR_CORE, running_on
+from tests.bench.cpu import GENERATOR_CORE, pin_to
 from tests.bench.full import comparison
 from tests.bench.policies import POLICY
 from tests.bench.programs import go_programs
-from tests.bench.report import compared, times_go
+from tests.bench.report import compare, times_go
 from tests.bench.scenario import BOTH, MUTATE, UNMATCHED_POD, VALIDATE
 from tests.bench.servers import AIOHTTP, KOPF, OWN
 from tests.bench.spread import Spread
@@ -41,17 +41,17 @@ def summary(rows: Sequence[Row]) -> str:
 
     cases = (MUTATE, VALIDATE, BOTH, UNMATCHED_POD)
     document = {
-        "reviews_per_cpu_second": round(1e6 / Spread.of(own[MUTATE].cpu_us).median),
+        "reviews_per_cpu_second": round(1e6 / Spread.from_values(own[MUTATE].cpu_us).median),
         "ratio": {
             "go": {case.name: median(times_go(rows, own[case])) for case in cases},
-            "aiohttp": median(compared(rows, own[MUTATE], AIOHTTP)),
-            "kopf": median(compared(rows, own[MUTATE], KOPF)),
+            "aiohttp": median(compare(rows, own[MUTATE], AIOHTTP)),
+            "kopf": median(compare(rows, own[MUTATE], KOPF)),
         },
     }
     return msgspec.json.encode(document).decode()
 
 
-def measured(rounds: int, seconds: float) -> list[str]:
+def measure(rounds: int, seconds: float) -> list[str]:
     """Return the lines of the output."""
-    with running_on(GENERATOR_CORE):
+    with pin_to(GENERATOR_CORE):
         return uvloop.run(quick(rounds, seconds))

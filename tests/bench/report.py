@@ -39,7 +39,7 @@ _COLUMNS = {
 _NAME_WIDTH = 28
 
 
-def compared(rows: Sequence[Row], row: Row, name: str, case: Case | None = None) -> Spread | None:
+def compare(rows: Sequence[Row], row: Row, name: str, case: Case | None = None) -> Spread | None:
     """Return the ratio of CPU time to that of another server in the same scenario, or in another case of it."""
     other = counterpart(rows, row, name, case)
     return row.ratio(other) if other else None
@@ -47,7 +47,7 @@ def compared(rows: Sequence[Row], row: Row, name: str, case: Case | None = None)
 
 def times_go(rows: Sequence[Row], row: Row) -> Spread | None:
     """Return the ratio to the same call of Go's webhook, and for both calls of a CREATE to one mutating call of it."""
-    return compared(rows, row, GO, MUTATE if row.scenario.case is BOTH else None)
+    return compare(rows, row, GO, MUTATE if row.scenario.case is BOTH else None)
 
 
 def times_unit(rows: Sequence[Row], row: Row) -> Spread | None:
@@ -58,7 +58,7 @@ def times_unit(rows: Sequence[Row], row: Row) -> Spread | None:
 
 def times_both_of_go(rows: Sequence[Row], row: Row) -> Spread | None:
     """Return the ratio of both calls of one CREATE to both calls of Go's webhook."""
-    return compared(rows, row, GO) if row.scenario.case is BOTH else None
+    return compare(rows, row, GO) if row.scenario.case is BOTH else None
 
 
 def counterpart(rows: Sequence[Row], row: Row, name: str, case: Case | None = None) -> Row | None:
@@ -68,7 +68,7 @@ def counterpart(rows: Sequence[Row], row: Row, name: str, case: Case | None = No
     return next((one for one in rows if one.target.name == name and one.scenario == wanted), None)
 
 
-def table(rows: Sequence[Row]) -> list[str]:
+def render_table(rows: Sequence[Row]) -> list[str]:
     """Return the lines of the table: one for each server in each scenario."""
     lines = [_TITLE, " " * _NAME_WIDTH + "".join(f"{name:>{width}}" for name, width in _COLUMNS.items())]
     last = None
@@ -83,23 +83,26 @@ def table(rows: Sequence[Row]) -> list[str]:
 
 def _cells(rows: Sequence[Row], row: Row) -> list[str]:
     by_go = times_go(rows, row)
-    medians = [compared(rows, row, GO, MUTATE) or times_unit(rows, row), times_both_of_go(rows, row)]
-    medians += [compared(rows, row, name) for name in OTHERS]
+    medians = [compare(rows, row, GO, MUTATE) or times_unit(rows, row), times_both_of_go(rows, row)]
+    medians += [compare(rows, row, name) for name in OTHERS]
     go = counterpart(rows, row, GO)
     return [
-        f"{Spread.of(row.cpu_us):.0f}",
+        f"{Spread.from_values(row.cpu_us):.0f}",
         f"{_median(row, REDIS):.0f}" if row.target.redis else "-",
         f"{by_go:.2f}" if by_go else "-",
         *(f"{ratio.median:.2f}" if ratio else "-" for ratio in medians),
-        f"{Spread.of(row.p50_us).median:.0f}",
+        f"{Spread.from_values(row.p50_us).median:.0f}",
         f"{row.p50_ratio(go).median:.2f}" if go else "-",
-        f"{Spread.of([one.latency_us.p90 for one in row.rounds]).median:.0f}",
-        f"{Spread.of([one.latency_us.p99 for one in row.rounds]).median:.0f}",
-        *(f"{Spread.of([one.share(group) for one in row.rounds]).median:.0%}" for group in (SERVER, GENERATOR)),
+        f"{Spread.from_values([one.latency_us.p90 for one in row.rounds]).median:.0f}",
+        f"{Spread.from_values([one.latency_us.p99 for one in row.rounds]).median:.0f}",
+        *(
+            f"{Spread.from_values([one.share(group) for one in row.rounds]).median:.0%}"
+            for group in (SERVER, GENERATOR)
+        ),
     ]
 
 
-def ceiling(rows: Sequence[Row]) -> list[str]:
+def describe_ceiling(rows: Sequence[Row]) -> list[str]:
     """Return the limit of the generator, from the row with the highest throughput."""
     most = generator_figures(rows)
     sent = f"at most {most['pods_per_second']:.0f} Pods a second, to {most['server']}"
@@ -110,11 +113,11 @@ def ceiling(rows: Sequence[Row]) -> list[str]:
 def generator_figures(rows: Sequence[Row]) -> dict[str, Any]:
     """Return throughput and CPU time of the generator in the row with the highest throughput."""
     fastest = max(rows, key=_pods_per_second)
-    own = Spread.of([one.cpu_us(GENERATOR) for one in fastest.rounds]).median
+    own = Spread.from_values([one.cpu_us(GENERATOR) for one in fastest.rounds]).median
     return {"server": fastest.target.name, "pods_per_second": _pods_per_second(fastest), "cpu_us": own}
 
 
-def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def list_objects(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return an object for each row."""
     return [
         {
@@ -129,17 +132,17 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
             "windows": row.scenario.windows,
             "controllers": row.scenario.controllers,
             "rate": row.scenario.rate,
-            "cpu_us": Spread.of(row.cpu_us),
-            "redis_cpu_us": Spread.of([one.cpu_us(REDIS) for one in row.rounds]),
-            "generator_cpu_us": Spread.of([one.cpu_us(GENERATOR) for one in row.rounds]),
-            "generator_share": Spread.of([one.share(GENERATOR) for one in row.rounds]),
-            "server_share": Spread.of([one.share(SERVER) for one in row.rounds]),
+            "cpu_us": Spread.from_values(row.cpu_us),
+            "redis_cpu_us": Spread.from_values([one.cpu_us(REDIS) for one in row.rounds]),
+            "generator_cpu_us": Spread.from_values([one.cpu_us(GENERATOR) for one in row.rounds]),
+            "generator_share": Spread.from_values([one.share(GENERATOR) for one in row.rounds]),
+            "server_share": Spread.from_values([one.share(SERVER) for one in row.rounds]),
             "ratio": _ratios(rows, row),
             "times_unit": times_unit(rows, row),
-            "ratio_to_one_go_mutate": compared(rows, row, GO, MUTATE),
+            "ratio_to_one_go_mutate": compare(rows, row, GO, MUTATE),
             "ratio_to_both_of_go": times_both_of_go(rows, row),
-            "p50_us": Spread.of(row.p50_us),
-            "p90_us": Spread.of([one.latency_us.p90 for one in row.rounds]),
+            "p50_us": Spread.from_values(row.p50_us),
+            "p90_us": Spread.from_values([one.latency_us.p90 for one in row.rounds]),
             "p50_ratio_to_go": row.p50_ratio(go) if (go := counterpart(rows, row, GO)) else None,
             "rounds": row.rounds,
         }
@@ -148,13 +151,13 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _ratios(rows: Sequence[Row], row: Row) -> dict[str, Spread]:
-    ratios = {GO: times_go(rows, row)} | {name: compared(rows, row, name) for name in OTHERS}
+    ratios = {GO: times_go(rows, row)} | {name: compare(rows, row, name) for name in OTHERS}
     return {name: ratio for name, ratio in ratios.items() if ratio}
 
 
 def _pods_per_second(row: Row) -> float:
-    return Spread.of([one.count / one.seconds for one in row.rounds]).median
+    return Spread.from_values([one.count / one.seconds for one in row.rounds]).median
 
 
 def _median(row: Row, group: str) -> float:
-    return Spread.of([one.cpu_us(group) for one in row.rounds]).median
+    return Spread.from_values([one.cpu_us(group) for one in row.rounds]).median

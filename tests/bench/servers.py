@@ -7,9 +7,9 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.bench.cpu import SERVER_CORE, family, running_on
+from tests.bench.cpu import SERVER_CORE, family, pin_to
 from tests.bench.programs import GoPrograms
-from tests.harness.server_process import TREE, Files, Serving, serving
+from tests.harness.server_process import TREE, Files, Serving, run_server
 from tests.redis_servers import RedisServer
 
 GCRA = Path(__file__).with_name("gcra.lua")
@@ -72,17 +72,17 @@ async def podgate(variant: Variant, files: Files, traces: str) -> AsyncIterator[
         files.policy = files.folder / f"policy-{len(list(files.folder.glob('policy-*.yaml')))}.yaml"
         files.policy.write_text(variant.policy)
     async with AsyncExitStack() as stack:
-        with running_on(variant.core):
-            running = await stack.enter_async_context(serving(files, *arguments, tree=variant.tree or TREE))
+        with pin_to(variant.core):
+            running = await stack.enter_async_context(run_server(files, *arguments, tree=variant.tree or TREE))
         yield Target(variant.name, running.admission, running.process.pid, variant.redis, serving=running)
 
 
 @asynccontextmanager
-async def launched(
+async def launch(
     name: str, *command: str | Path, redis: RedisServer | None = None, is_constant: bool = False
 ) -> AsyncIterator[Target]:
     """Run a server that prints its address when it is listening."""
-    with running_on(SERVER_CORE):
+    with pin_to(SERVER_CORE):
         process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, cwd=TREE)
     assert process.stdout is not None
     try:
@@ -101,10 +101,10 @@ async def go_webhooks(programs: GoPrograms, files: Files, redis: RedisServer | N
     """Run the plain Go webhook, and with a Redis also the one with tokens and a quota."""
     folder = ("-certificates", files.folder)
     async with AsyncExitStack() as stack:
-        targets = [await stack.enter_async_context(launched(GO, programs.gowebhook, *folder))]
+        targets = [await stack.enter_async_context(launch(GO, programs.gowebhook, *folder))]
         if redis is not None:
             command = (programs.gowebhook, *folder, "-jwt", files.folder / "jwks.json", "-redis", redis.url)
-            full = launched(GO_FULL, *command, "-script", GCRA, redis=redis)
+            full = launch(GO_FULL, *command, "-script", GCRA, redis=redis)
             targets.append(await stack.enter_async_context(full))
         yield targets
 
@@ -112,19 +112,19 @@ async def go_webhooks(programs: GoPrograms, files: Files, redis: RedisServer | N
 def empty_go(programs: GoPrograms, files: Files) -> AbstractAsyncContextManager[Target]:
     """Run a server so cheap that it shows the limit of the generator."""
     command = (programs.gowebhook, "-certificates", files.folder, "-empty")
-    return launched("go, constant", *command, is_constant=True)
+    return launch("go, constant", *command, is_constant=True)
 
 
 def controller_runtime(programs: GoPrograms, files: Files) -> AbstractAsyncContextManager[Target]:
-    return launched("controller-runtime", programs.controllerruntime, "-certificates", files.folder)
+    return launch("controller-runtime", programs.controllerruntime, "-certificates", files.folder)
 
 
 def aiohttp_server(files: Files, *, low_level: bool) -> AbstractAsyncContextManager[Target]:
     command = (sys.executable, "-m", "tests.bench.baseline_server", files.folder)
     more = ("--low-level",) if low_level else ()
-    return launched(AIOHTTP_SERVER if low_level else AIOHTTP, *command, *more, is_constant=True)
+    return launch(AIOHTTP_SERVER if low_level else AIOHTTP, *command, *more, is_constant=True)
 
 
 def kopf(python: Path, files: Files) -> AbstractAsyncContextManager[Target]:
     # -P: kopf must not import modules of this folder.
-    return launched(KOPF, python, "-P", Path(__file__).with_name("kopf_server.py"), files.folder)
+    return launch(KOPF, python, "-P", Path(__file__).with_name("kopf_server.py"), files.folder)

@@ -14,13 +14,13 @@ class Spread(msgspec.Struct, frozen=True):
     high: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> "Spread":
+    def from_values(cls, values: Sequence[float]) -> "Spread":
         return cls(statistics.median(values), min(values), max(values))
 
     @classmethod
-    def of_ratios(cls, values: Sequence[float], others: Sequence[float]) -> "Spread":
+    def from_ratios(cls, values: Sequence[float], others: Sequence[float]) -> "Spread":
         """Return the spread of the ratios of each round: the load of the machine differs between rounds."""
-        return cls.of([mine / theirs for mine, theirs in zip(values, others, strict=True)])
+        return cls.from_values([mine / theirs for mine, theirs in zip(values, others, strict=True)])
 
     def __format__(self, form: str) -> str:
         low, high = format(self.low, form), format(self.high, form)

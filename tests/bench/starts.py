@@ -22,7 +22,7 @@ from tests.bench.cpu import cpu_seconds
 from tests.bench.policies import POLICY
 from tests.bench.real_redis import real_redis
 from tests.bench.spread import Spread
-from tests.harness.revisions import checked_out
+from tests.harness.revisions import check_out
 from tests.harness.server_process import TREE, Files, resident_bytes
 from tests.timeouts import HANG_SECONDS
 
@@ -47,7 +47,7 @@ class Start:
     rss_mib: list[float] = field(default_factory=list)
 
     def figures(self) -> dict[str, Any]:
-        measured = {name: Spread.of(values) for name, values in vars(self).items() if isinstance(values, list)}
+        measured = {name: Spread.from_values(values) for name, values in vars(self).items() if isinstance(values, list)}
         return {"name": self.name, **measured}
 
     def __str__(self) -> str:
@@ -67,10 +67,10 @@ class Part:
     cpu_ms: list[float] = field(default_factory=list)
 
     def figures(self) -> dict[str, Any]:
-        return {"name": self.name, "cpu_ms": Spread.of(self.cpu_ms)}
+        return {"name": self.name, "cpu_ms": Spread.from_values(self.cpu_ms)}
 
     def __str__(self) -> str:
-        return f"  {self.name:36} CPU {Spread.of(self.cpu_ms):.0f} ms"
+        return f"  {self.name:36} CPU {Spread.from_values(self.cpu_ms):.0f} ms"
 
     def run(self) -> None:
         before = os.times()
@@ -93,7 +93,7 @@ def start(into: Start, files: Files, arguments: Sequence[str], tree: Path) -> No
         _wait_until_ready(process, log)
         into.ready_ms.append((time.perf_counter() - began) * 1e3)
         into.server_ms.append(cpu_seconds(process.pid) * 1e3)
-        into.children_ms.append(_of_children_seconds(process.pid) * 1e3)
+        into.children_ms.append(_read_children_seconds(process.pid) * 1e3)
         into.rss_mib.append(resident_bytes(process.pid) / _MIB)
     finally:
         process.terminate()
@@ -113,19 +113,19 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", log: Path) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _of_children_seconds(pid: int) -> float:
+def _read_children_seconds(pid: int) -> float:
     """Return the CPU time of the ended children of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[13]) + int(fields[14])) / _TICKS_PER_SECOND
 
 
-def measured(
+def measure(
     rounds: int = ROUNDS, revision: str | None = None, services: int = loop_stalls.SERVICES
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """Return the lines of the output, and the figures; `revision` adds the server of another commit."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="podgate-bench-")))
-        redis, before = stack.enter_context(real_redis()), checked_out(revision) if revision else None
+        redis, before = stack.enter_context(real_redis()), check_out(revision) if revision else None
         small, large = folder / "small", folder / "large"
         small.mkdir()
         large.mkdir()

@@ -46,14 +46,14 @@ def test_a_limit_of_gcra_holds_so_many_pods_and_then_says_how_long_to_wait(redis
 
 
 def test_it_prints_what_both_halves_of_a_large_pod_cost_in_decodes() -> None:
-    head, *lines = evaluation.measured(rounds=1)
+    head, *lines = evaluation.measure(rounds=1)
     assert int(re.findall(r"\d+", head)[0]) >= evaluation.POD_BYTES
     assert all(re.fullmatch(r"decode and (rewrite|check) +\d+\.\d\d  \(from .*\)", line) for line in lines)
     assert len(lines) == 2
 
 
 def test_it_prints_what_a_breaker_costs_a_review_when_closed_and_when_it_refuses() -> None:
-    head, *lines = breaker_cost.measured(rounds=2)
+    head, *lines = breaker_cost.measure(rounds=2)
     assert "2 rounds" in head
     shown = [found.groups() for line in lines if (found := re.fullmatch(r"(\w.*?) {2,}(-?[\d.]+)  \(from .*\)", line))]
     told = ("", ", metrics and logs")
@@ -70,7 +70,7 @@ def test_it_prints_what_a_breaker_costs_a_review_when_closed_and_when_it_refuses
 
 
 async def test_it_prints_what_the_controller_costs_among_many_pods(redis: RedisServer) -> None:
-    head, *lines = await pods.watched(redis, pods=2 * pods.PAGE, rounds=2, quiet_seconds=0.2)
+    head, *lines = await pods.measure_watch(redis, pods=2 * pods.PAGE, rounds=2, quiet_seconds=0.2)
     assert f"among {2 * pods.PAGE} Pods" in head
     shown = [found.groups() for line in lines if (found := re.fullmatch(r"( *\w.*?) {2,}(-?[\d.]+)  \(.*\)", line))]
     assert len(shown) == len(lines) == 8
@@ -83,14 +83,14 @@ async def test_it_prints_what_the_controller_costs_among_many_pods(redis: RedisS
 def test_it_prints_the_longest_turns_of_the_loop_beside_an_idle_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_stalls, "SERVICES", 20)
     monkeypatch.setattr(loop_stalls, "REPEATS", 2)
-    (_, *lines), figures = loop_stalls.measured()
+    (_, *lines), figures = loop_stalls.measure()
     assert len(lines) == len(figures) == 10
     assert all(figure["wall_ms"].median > 0 for figure in figures)
     assert all(re.fullmatch(r"  \S.*? +[\d.]+  \(by the wall [\d.]+, an idle process [\d.]+\)", line) for line in lines)
 
 
 def test_it_prints_what_a_server_needs_until_it_is_ready() -> None:
-    (head, *lines), measured = starts.measured(rounds=1, services=3)
+    (head, *lines), measured = starts.measure(rounds=1, services=3)
     assert "1 interleaved rounds" in head
     servers, parts = lines[:4], lines[4:]
     figures = r"\d+ \(\d+-\d+\)"

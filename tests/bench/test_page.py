@@ -140,8 +140,8 @@ def test_point_of_a_chart_is_as_high_as_its_value() -> None:
 
 
 def test_capacity_follows_from_the_measured_costs(measured: dict[str, Any]) -> None:
-    capacity = Capacity.of(measured)
+    capacity = Capacity.from_results(measured)
     assert capacity == Capacity(server_us=300.0, redis_us=300.0, efficiency=0.8)
     assert capacity.per_replica == pytest.approx(0.6 * 0.8 * 1e6 / 300)
-    assert capacity.table().splitlines()[-1] == "| 100,000 | 63 | 37.50 | 60 | 30.00 |"
-    assert Capacity.of(results(servers=[row("both")])) is None
+    assert capacity.render_table().splitlines()[-1] == "| 100,000 | 63 | 37.50 | 60 | 30.00 |"
+    assert Capacity.from_results(results(servers=[row("both")])) is None

@@ -22,18 +22,18 @@ from tests.bench.policies import POLICY
 from tests.bench.programs import MODULE, go_programs
 from tests.bench.quick import quick, summary
 from tests.bench.real_redis import real_redis
-from tests.bench.report import as_json
+from tests.bench.report import list_objects
 from tests.bench.results import read, record
 from tests.bench.scenario import BOTH, CASES, CONNECTIONS, MUTATE, OVER_QUOTA, UNMATCHED_POD, VALIDATE, Case, Scenario
 from tests.bench.servers import Target, Variant
 from tests.bench.spread import Spread
 from tests.bench.telemetry import Rates, rates, trace_receiver, unlike
-from tests.bench.traffic import Workload, mutating_review, placed, user_pod, validating_review
+from tests.bench.traffic import Workload, encode_mutating_review, encode_validating_review, place, user_pod
 from tests.cluster.binaries import cache
 from tests.cluster.toolchain import go, run_go
 from tests.harness.server_process import TREE, Files
 from tests.redis_servers import RedisServer
-from webhook.commands.simulator import patched
+from webhook.commands.simulator import apply_patch
 from webhook.core.admission.decision import Half
 
 TINY_SECONDS = 0.1
@@ -139,7 +139,7 @@ async def test_idle_servers_are_measured_after_each_service_had_a_pod(
     files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(idle, "SERVICES", (1, 3))
-    (title, *lines), rows = await idle.idle(files, rounds=2, seconds=1.0, settle_seconds=0.0)
+    (title, *lines), rows = await idle.measure_rounds(files, rounds=2, seconds=1.0, settle_seconds=0.0)
 
     stores = (servers.OWN, servers.OWN_MEMORY)
     expected = [f"{store}, {services}" for services in ("1 service", "3 services") for store in stores]
@@ -185,7 +185,7 @@ def _shapes() -> Iterator[dict[str, Any]]:
     yield pod
     for missing in ("affinity", "tolerations"):
         yield {**pod, "spec": {name: value for name, value in pod["spec"].items() if name != missing}}
-    yield placed(pod)
+    yield place(pod)
     two = copy.deepcopy(pod)
     terms = two["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     terms["nodeSelectorTerms"].append({"matchExpressions": [{"key": "gpu", "operator": "Exists"}]})
@@ -203,15 +203,15 @@ async def test_go_webhooks_give_pods_the_placement_of_podgate(redis: RedisServer
     ):
         own, *others = [Caller(session, files, target) for target in (podgate, *in_go, controller_runtime)]
         for pod in _shapes():
-            review = mutating_review(Workload(), pod)
-            expected = placement(patched(pod, await own.ask(Half.MUTATE, review)))
-            assert [placement(patched(pod, await one.ask(Half.MUTATE, review))) for one in others] == [expected] * 3
+            review = encode_mutating_review(Workload(), pod)
+            expected = placement(apply_patch(pod, await own.ask(Half.MUTATE, review)))
+            assert [placement(apply_patch(pod, await one.ask(Half.MUTATE, review))) for one in others] == [expected] * 3
 
 
 @pytest.mark.parametrize("field", ["schedulerName", "affinity", "tolerations"])
 async def test_go_webhooks_deny_a_pod_without_the_placement(files: Files, field: str) -> None:
     pod = user_pod(Workload())
-    lacking = placed(pod)
+    lacking = place(pod)
     lacking["spec"][field] = pod["spec"][field]
     async with (
         go_target(files) as (_, plain),
@@ -219,13 +219,13 @@ async def test_go_webhooks_deny_a_pod_without_the_placement(files: Files, field:
         aiohttp.ClientSession() as session,
     ):
         for caller in (plain, Caller(session, files, target)):
-            assert (await caller.ask(Half.VALIDATE, validating_review(Workload(), placed(pod))))["allowed"]
-            assert not (await caller.ask(Half.VALIDATE, validating_review(Workload(), lacking)))["allowed"]
+            assert (await caller.ask(Half.VALIDATE, encode_validating_review(Workload(), place(pod))))["allowed"]
+            assert not (await caller.ask(Half.VALIDATE, encode_validating_review(Workload(), lacking)))["allowed"]
 
 
 async def test_go_webhook_with_redis_charges_each_pod_and_verifies_tokens(redis: RedisServer, files: Files) -> None:
     """Without either it would be cheaper."""
-    review = mutating_review(Workload(), user_pod(Workload()))
+    review = encode_mutating_review(Workload(), user_pod(Workload()))
     async with go_target(files, redis) as (target, caller):
         with redis.client() as client:
             client.script_load(servers.GCRA.read_text())
@@ -241,7 +241,9 @@ async def test_go_webhook_with_redis_charges_each_pod_and_verifies_tokens(redis:
 
 async def _tiny_load(files: Files, target: Target, calls: list[Call], load: Load | None = None) -> Measured:
     tiny = load or Load(0.0, TINY_SECONDS, connections=2)
-    return await generate(go_programs().loadgen, Credentials.of(files), target.addresses, calls, tiny, target.processes)
+    return await generate(
+        go_programs().loadgen, Credentials.from_files(files), target.addresses, calls, tiny, target.processes
+    )
 
 
 @pytest.mark.parametrize("case", [MUTATE, VALIDATE, BOTH, UNMATCHED_POD], ids=lambda case: case.name)
@@ -283,7 +285,7 @@ def test_sources_in_go_are_formatted() -> None:
 
 def test_ratio_is_the_median_of_the_ratios_of_each_round() -> None:
     """The ratio of the medians would compare different rounds, and so different loads of the machine."""
-    assert Spread.of_ratios([50.0, 100.0, 300.0], [100.0, 400.0, 400.0]) == Spread(0.5, 0.25, 0.75)
+    assert Spread.from_ratios([50.0, 100.0, 300.0], [100.0, 400.0, 400.0]) == Spread(0.5, 0.25, 0.75)
 
 
 def test_servers_with_different_trace_rates_get_a_warning() -> None:
@@ -305,5 +307,5 @@ def test_both_calls_of_a_pod_are_compared_with_one_mutating_call_of_go() -> None
     ]
     ratio = json.loads(summary(rows))["ratio"]["go"]
     assert ratio == {"mutate": 1.5, "validate": 1.5, "both": 3.0, "unmatched": 1.0}
-    both = next(line for line in as_json(rows) if line["case"] == "both")
+    both = next(line for line in list_objects(rows) if line["case"] == "both")
     assert (both["ratio"][servers.GO].median, both["ratio_to_both_of_go"].median) == (3.0, 1.5)

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.bench.policies import ADMITTED
-from webhook.commands.simulator import GENERATED_SUFFIX, Ask, admission_review, as_sent_to_mutate, as_sent_to_validate
+from webhook.commands.simulator import (
+    GENERATED_SUFFIX,
+    Ask,
+    build_admission_review,
+    prepare_for_mutate,
+    prepare_for_validate,
+)
 from webhook.core.admission.decision import Half
 
 POD_BYTES = 6_000
@@ -78,7 +84,7 @@ def user_pod(workload: Workload) -> dict[str, Any]:
             "affinity": _node_affinity({"key": "disk-type", "operator": "In", "values": ["ssd"]}),
         },
     }
-    annotations["padding"] = "x" * max(0, workload.pod_bytes - len(_rendered(pod)))
+    annotations["padding"] = "x" * max(0, workload.pod_bytes - len(_encode(pod)))
     return pod
 
 
@@ -93,7 +99,7 @@ def _node_affinity(*expressions: dict[str, Any]) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
-def placed(pod: dict[str, Any]) -> dict[str, Any]:
+def place(pod: dict[str, Any]) -> dict[str, Any]:
     """Return a copy of a Pod with the placement of the policies."""
     result = copy.deepcopy(pod)
     spec = result["spec"]
@@ -108,7 +114,7 @@ def placed(pod: dict[str, Any]) -> dict[str, Any]:
 
 def typical_pod(policy_hash: str, workload: Workload) -> dict[str, Any]:
     """Return a Pod after Podgate's mutation."""
-    pod = placed(user_pod(workload))
+    pod = place(user_pod(workload))
     pod["metadata"]["labels"]["podgate.io/service"] = workload.service
     pod["metadata"]["annotations"]["podgate.io/policy-hash"] = policy_hash
     return pod
@@ -119,17 +125,17 @@ def ask(workload: Workload, pod: dict[str, Any]) -> Ask:
     return Ask(pod, workload.namespace, POD_UID, _USER)
 
 
-def mutating_review(workload: Workload, pod: dict[str, Any]) -> str:
+def encode_mutating_review(workload: Workload, pod: dict[str, Any]) -> str:
     """Return the body of the mutating call for a Pod."""
-    return _review(workload, as_sent_to_mutate(ask(workload, pod)), Half.MUTATE)
+    return _review(workload, prepare_for_mutate(ask(workload, pod)), Half.MUTATE)
 
 
-def validating_review(workload: Workload, pod: dict[str, Any]) -> str:
+def encode_validating_review(workload: Workload, pod: dict[str, Any]) -> str:
     """Return the body of the validating call for a mutated Pod."""
-    return _review(workload, as_sent_to_validate(ask(workload, pod), pod), Half.VALIDATE)
+    return _review(workload, prepare_for_validate(ask(workload, pod), pod), Half.VALIDATE)
 
 
-def renewed(review: str) -> bytes:
+def renew(review: str) -> bytes:
     """Return the body with new uids and a new Pod name, so that no review is a retry."""
     values = {REVIEW_UID: str(uuid.uuid4()), POD_UID: str(uuid.uuid4()), GENERATED_SUFFIX: uuid.uuid4().hex[:5]}
     for placeholder, value in values.items():
@@ -138,11 +144,11 @@ def renewed(review: str) -> bytes:
 
 
 def _review(workload: Workload, pod: dict[str, Any], half: Half) -> str:
-    review = admission_review(ask(workload, pod), pod, half)
+    review = build_admission_review(ask(workload, pod), pod, half)
     review["request"]["uid"] = REVIEW_UID
-    return _rendered(review)
+    return _encode(review)
 
 
-def _rendered(document: object) -> str:
+def _encode(document: object) -> str:
     """Return JSON, compact, as the API server writes it."""
     return json.dumps(document, separators=(",", ":"))

@@ -10,11 +10,23 @@ from typing import Generic, TypeVar
 
 from cryptography import x509
 
-from certs.authority import Authority, KeyPair, server_names
-from certs.ca_generations import Generation, Generations, changed, signing
-from certs.inspection import signed_by
+from certs.authority import Authority, KeyPair, list_server_names
+from certs.ca_generations import Generation, Generations, record_signing, replace_generation
+from certs.inspection import is_signed_by
 from certs.lifetimes import Lifetimes
-from certs.rotation import Adopt, Bundle, Drop, Issue, Leaf, Make, MarkPublished, Publish, RotationState, Step, due
+from certs.rotation import (
+    Adopt,
+    Bundle,
+    Drop,
+    Issue,
+    Leaf,
+    Make,
+    MarkPublished,
+    Publish,
+    RotationState,
+    Step,
+    find_due_steps,
+)
 
 T = TypeVar("T")
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -33,14 +45,14 @@ class VersionedObject(Generic[T]):
 
     versions: list[tuple[datetime, T]]
 
-    def at(self, moment: datetime) -> tuple[int, T]:
+    def find_version(self, moment: datetime) -> tuple[int, T]:
         """Return the number and the value of the version at that time."""
         number = max((at for at, (since, _) in enumerate(self.versions) if since <= moment), default=0)
         return number, self.versions[number][1]
 
-    def within(self, since: datetime) -> list[T]:
+    def list_values(self, since: datetime) -> list[T]:
         """Return all values since that time."""
-        first, _ = self.at(since)
+        first, _ = self.find_version(since)
         return [value for _, value in self.versions[first:]]
 
     def write(self, now: datetime, value: T, read: int | None = None) -> None:
@@ -68,21 +80,21 @@ class CaSimulation:
         default_factory=lambda: {name: VersionedObject([(START, frozenset())]) for name in PLACES}
     )
     leaf: VersionedObject[KeyPair | None] = field(default_factory=lambda: VersionedObject([(START, None)]))
-    names: tuple[x509.GeneralName, ...] = server_names(NAME)
+    names: tuple[x509.GeneralName, ...] = list_server_names(NAME)
     settled_at: datetime = START
     done: list[tuple[datetime, Step]] = field(default_factory=list)
 
     def view(self, places_at: datetime | None = None, generations_at: datetime | None = None) -> RotationState:
-        leaf = self.leaf.at(places_at or self.now)[1]
+        leaf = self.leaf.find_version(places_at or self.now)[1]
         is_named = leaf is not None and set(self.names) <= set(names_of(leaf.certificate))
         return RotationState(
-            self.generations.at(generations_at or self.now)[1],
-            {name: (versioned.at(places_at or self.now)[1],) for name, versioned in self.places.items()},
+            self.generations.find_version(generations_at or self.now)[1],
+            {name: (versioned.find_version(places_at or self.now)[1],) for name, versioned in self.places.items()},
             {LEAF: Leaf(leaf.certificate, is_named=is_named) if leaf is not None else Leaf()},
         )
 
     def due(self) -> tuple[Step, ...]:
-        return due(self.view(), self.lifetimes, self.now)
+        return find_due_steps(self.view(), self.lifetimes, self.now)
 
     def apply(
         self,
@@ -93,7 +105,7 @@ class CaSimulation:
         is_interrupted: bool = False,
     ) -> None:
         """Apply a step that was decided on earlier reads; `is_interrupted` ends it between two writes."""
-        read, generations_read = self.generations.at(generations_at or self.now)
+        read, generations_read = self.generations.find_version(generations_at or self.now)
 
         def write_generations(generations: Generations) -> None:
             self.generations.write(self.now, generations, read)
@@ -109,18 +121,20 @@ class CaSimulation:
                 versioned.write(
                     self.now,
                     frozenset(generation.certificate for generation in generations_read),
-                    versioned.at(places_at or self.now)[0],
+                    versioned.find_version(places_at or self.now)[0],
                 )
             case MarkPublished(generation, at):
-                write_generations(changed(generations_read, generation, replace(generation, published_at=at)))
+                write_generations(
+                    replace_generation(generations_read, generation, replace(generation, published_at=at))
+                )
             case Issue(_, signer, _):
-                issued = signer.authority().issue_server(NAME, self.names, self.lifetimes.leaf, self.now)
-                version, _ = self.leaf.at(places_at or self.now)
-                write_generations(signing(generations_read, signer, issued.certificate))
+                issued = signer.build_authority().issue_server(NAME, self.names, self.lifetimes.leaf, self.now)
+                version, _ = self.leaf.find_version(places_at or self.now)
+                write_generations(record_signing(generations_read, signer, issued.certificate))
                 if not is_interrupted:
                     self.leaf.write(self.now, issued, version)
             case Drop(generation):
-                write_generations(changed(generations_read, generation, None))
+                write_generations(replace_generation(generations_read, generation, None))
         self.done.append((self.now, step))
 
     def settle(self, choose: Callable[[Sequence[Step]], Step] = lambda steps: steps[0]) -> None:
@@ -149,14 +163,14 @@ class CaSimulation:
     def failure(self) -> str:
         """Return why a peer would reject the other one now, or "" if all accept each other despite late reads."""
         since = max(self.now - self.delay, self.settled_at)
-        for leaf in self.leaf.within(since):
+        for leaf in self.leaf.list_values(since):
             if leaf is None:
                 return "there is no leaf"
             certificate = leaf.certificate
             if not certificate.not_valid_before_utc <= self.now < certificate.not_valid_after_utc:
                 return f"a leaf in use is valid until {certificate.not_valid_after_utc}, now is {self.now}"
             for name, versioned in self.places.items():
-                for bundle in versioned.within(since):
+                for bundle in versioned.list_values(since):
                     if not any(is_valid(ca, self.now) and has_signed(ca, certificate) for ca in bundle):
                         return f"{name} trusts {len(bundle)} CAs, none of which has signed a leaf in use"
         return ""
@@ -164,7 +178,7 @@ class CaSimulation:
 
 @lru_cache(maxsize=4096)
 def has_signed(ca: x509.Certificate, leaf: x509.Certificate) -> bool:
-    return signed_by(leaf, ca)
+    return is_signed_by(leaf, ca)
 
 
 def is_valid(certificate: x509.Certificate, now: datetime) -> bool:
@@ -180,7 +194,7 @@ def faulty_round(simulation: CaSimulation, random: Random) -> None:
     lag = simulation.lifetimes.leaf * random.choice((0.0, 0.0, 0.1, 1.0))
     places_at = simulation.now - lag * random.random()
     generations_at = places_at + (simulation.now - places_at) * random.random()
-    steps = due(simulation.view(places_at, generations_at), simulation.lifetimes, generations_at)
+    steps = find_due_steps(simulation.view(places_at, generations_at), simulation.lifetimes, generations_at)
     if steps:
         with suppress(Overtaken):
             simulation.apply(random.choice(steps), places_at, generations_at, is_interrupted=random.random() < 0.5)

@@ -11,7 +11,7 @@ from certs.cluster.api import Api, Json, OvertakenError
 from certs.cluster.ca_controller import CertificatePlan
 from certs.cluster.loop import Task
 from certs.cluster.secrets import LABELS
-from certs.cluster.trust_domain import certificates
+from certs.cluster.trust_domain import parse_certificates
 from certs.cluster.webhooks import CONFIGURATIONS, INJECTED_FROM
 from certs.errors import CertsError
 from certs.lifetimes import Lifetimes
@@ -19,7 +19,8 @@ from certs.lifetimes import Lifetimes
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 PLAN = CertificatePlan(
-    Lifetimes.of(365 * DAY, 14 * DAY, timedelta(minutes=1)), Lifetimes.of(365 * DAY, 14 * DAY, timedelta(minutes=5))
+    Lifetimes.from_settle_max(365 * DAY, 14 * DAY, timedelta(minutes=1)),
+    Lifetimes.from_settle_max(365 * DAY, 14 * DAY, timedelta(minutes=5)),
 )
 SECRETS = "/api/v1/namespaces/podgate-system/secrets"
 CONFIG_MAPS = "/api/v1/namespaces/podgate-system/configmaps"
@@ -78,7 +79,7 @@ class Objects(Api):
         stored["metadata"]["resourceVersion"] = str(self._version)
         self._by_path[path] = stored
 
-    def stored(self, path: str) -> Json:
+    def read_stored(self, path: str) -> Json:
         return copy.deepcopy(self._by_path[path])
 
     def secret(self, name: str) -> dict[str, bytes]:
@@ -86,7 +87,7 @@ class Objects(Api):
 
     def change(self, name: str, data: Mapping[str, bytes | None]) -> None:
         """Write keys of a Secret; None deletes a key."""
-        stored = self.stored(f"{SECRETS}/{name}")
+        stored = self.read_stored(f"{SECRETS}/{name}")
         for key, value in data.items():
             if value is None:
                 del stored["data"][key]
@@ -101,33 +102,33 @@ class Objects(Api):
         self._label(name, LABELS)
 
     def _label(self, name: str, labels: Mapping[str, str]) -> None:
-        stored = self.stored(f"{SECRETS}/{name}")
+        stored = self.read_stored(f"{SECRETS}/{name}")
         stored["metadata"]["labels"] = dict(labels)
         self.put(f"{SECRETS}/{name}", stored)
 
     def set_bundle(self, configuration: str, bundle: bytes, injected_from: str | None = None) -> None:
         """Set the caBundle of all webhooks of a configuration, as a user or cert-manager does."""
-        stored = self.stored(f"{GROUP}/{configuration}")
+        stored = self.read_stored(f"{GROUP}/{configuration}")
         stored["metadata"]["annotations"] = {INJECTED_FROM: injected_from} if injected_from is not None else {}
         for entry in stored["webhooks"]:
             entry["clientConfig"]["caBundle"] = base64.b64encode(bundle).decode()
         self.put(f"{GROUP}/{configuration}", stored)
 
-    def trusted(self, configuration: str) -> frozenset[x509.Certificate]:
+    def list_trusted(self, configuration: str) -> frozenset[x509.Certificate]:
         """Return the CAs in the caBundle of the first webhook of a configuration."""
-        [entry, *_] = self.stored(f"{GROUP}/{configuration}")["webhooks"]
-        return certificates(base64.b64decode(entry["clientConfig"]["caBundle"]))
+        [entry, *_] = self.read_stored(f"{GROUP}/{configuration}")["webhooks"]
+        return parse_certificates(base64.b64decode(entry["clientConfig"]["caBundle"]))
 
     def set_port(self, port: int) -> None:
         """Set the port of the service in all webhooks."""
         for configuration in CONFIGURATIONS:
-            stored = self.stored(f"{GROUP}/{configuration}")
+            stored = self.read_stored(f"{GROUP}/{configuration}")
             stored["webhooks"][0]["clientConfig"]["service"]["port"] = port
             self.put(f"{GROUP}/{configuration}", stored)
 
     @property
     def ports(self) -> set[int]:
-        configurations = [self.stored(f"{GROUP}/{configuration}") for configuration in CONFIGURATIONS]
+        configurations = [self.read_stored(f"{GROUP}/{configuration}") for configuration in CONFIGURATIONS]
         return {stored["webhooks"][0]["clientConfig"]["service"]["port"] for stored in configurations}
 
 

@@ -9,7 +9,7 @@ from email.utils import format_datetime
 import pytest
 from kubernetes_asyncio.client import ApiClient, Configuration
 
-from certs.cluster.api import WEBHOOKS, Api, _checked
+from certs.cluster.api import WEBHOOKS, Api, _check_response
 from certs.errors import CertsError
 
 
@@ -65,6 +65,6 @@ async def test_small_clock_skew_permits_writes(ahead: timedelta) -> None:
 )
 def test_forbidden_request_names_exactly_the_missing_rights(path: str, folder: str, omitted: str) -> None:
     with pytest.raises(CertsError, match="HTTP 403") as refused:
-        _checked("GET", path, 403, {})
+        _check_response("GET", path, 403, {})
     assert f"kubectl apply {folder}," in refused.value.remedy
     assert omitted not in refused.value.remedy

@@ -6,10 +6,10 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from certs.authority import Authority, KeyPair, san, server_names, uri
+from certs.authority import Authority, KeyPair, check_uri, list_server_names, parse_san
 from certs.errors import CertsError
 from certs.files import write_key_pair
-from certs.inspection import describe, signed_by
+from certs.inspection import describe, is_signed_by
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -22,7 +22,7 @@ def authority() -> Authority:
 @pytest.fixture(scope="module")
 def leaves(authority: Authority) -> list[x509.Certificate]:
     return [
-        authority.issue_server("localhost", server_names("localhost"), now=NOW).certificate,
+        authority.issue_server("localhost", list_server_names("localhost"), now=NOW).certificate,
         authority.issue_client("kube-apiserver", "spiffe://cluster/api", now=NOW).certificate,
     ]
 
@@ -47,7 +47,7 @@ def test_every_certificate_has_subject_and_authority_key_identifiers(
         assert certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
         authority_identifier = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
         assert authority_identifier.key_identifier == ca_identifier
-        assert signed_by(certificate, ca)
+        assert is_signed_by(certificate, ca)
 
 
 def test_leaves_are_backdated_and_have_unique_serials(leaves: list[x509.Certificate]) -> None:
@@ -75,7 +75,7 @@ def test_strict_verification_accepts_what_is_issued(tmp_path: Path) -> None:
     """Python 3.13 uses VERIFY_X509_STRICT by default."""
     authority = Authority.create()
     write_key_pair(authority.key_pair, tmp_path / "ca.crt", tmp_path / "ca.key")
-    server = authority.issue_server("localhost", server_names("localhost"))
+    server = authority.issue_server("localhost", list_server_names("localhost"))
     client = authority.issue_client("kube-apiserver")
     for name, leaf in (("server", server), ("client", client)):
         write_key_pair(leaf, tmp_path / f"{name}.crt", tmp_path / f"{name}.key")
@@ -103,7 +103,7 @@ def _strict(protocol: int, folder: Path) -> ssl.SSLContext:
 
 
 def test_service_name_expands_to_its_dns_forms() -> None:
-    assert [name.value for name in server_names("podgate.podgate-system.svc")] == [
+    assert [name.value for name in list_server_names("podgate.podgate-system.svc")] == [
         "podgate.podgate-system.svc",
         "podgate.podgate-system.svc.cluster.local",
         "podgate.podgate-system",
@@ -124,26 +124,26 @@ def test_service_name_expands_to_its_dns_forms() -> None:
     ],
 )
 def test_a_name_is_read_with_or_without_its_kind(authority: Authority, text: str, expected: str) -> None:
-    leaf = authority.issue_server("a", (san(text),), now=NOW).certificate
+    leaf = authority.issue_server("a", (parse_san(text),), now=NOW).certificate
     assert describe(leaf, [], NOW).sans == (expected,)
 
 
 @pytest.mark.parametrize("text", ["", "dns:", "ip:a.example", "ip:300.0.0.1", "a b", "ü.example", "a..b", "uri:x"])
 def test_invalid_name_is_rejected(text: str) -> None:
     with pytest.raises(CertsError, match="is not a valid SAN"):
-        san(text)
+        parse_san(text)
 
 
 @pytest.mark.parametrize("name", ["bücher.x.svc", "pod gate.x.svc", "podgate..svc", ".x.svc"])
 def test_invalid_service_name_is_rejected(name: str) -> None:
     with pytest.raises(CertsError, match="is not a valid SAN"):
-        server_names(name)
+        list_server_names(name)
 
 
 @pytest.mark.parametrize("text", ["", "notauri", "spiffe:x", "spiffe://", "spiffe://bü", "spiffe://a b", "://a"])
 def test_invalid_uri_is_rejected(text: str) -> None:
     with pytest.raises(CertsError, match="is not an absolute URI"):
-        uri(text)
+        check_uri(text)
 
 
 @pytest.mark.parametrize("name", ["", "x" * 65])
@@ -154,7 +154,7 @@ def test_common_name_of_invalid_length_is_rejected(authority: Authority, name: s
 
 def test_server_name_too_long_for_a_common_name_is_only_in_critical_sans(authority: Authority) -> None:
     name = f"{'a' * 60}.{'b' * 60}.svc"
-    leaf = authority.issue_server(name, server_names(name), now=NOW).certificate
+    leaf = authority.issue_server(name, list_server_names(name), now=NOW).certificate
     assert list(leaf.subject) == []
     assert leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).critical
 
@@ -162,9 +162,9 @@ def test_server_name_too_long_for_a_common_name_is_only_in_critical_sans(authori
 def test_an_authority_of_foreign_or_unfit_material_is_refused(authority: Authority) -> None:
     other = Authority.create(now=NOW)
     with pytest.raises(CertsError, match="do not match"):
-        Authority.of(KeyPair(authority.key_pair.certificate, other.key_pair.key))
+        Authority.from_key_pair(KeyPair(authority.key_pair.certificate, other.key_pair.key))
     with pytest.raises(CertsError, match="is not a CA certificate"):
-        Authority.of(authority.issue_client("a", now=NOW))
+        Authority.from_key_pair(authority.issue_client("a", now=NOW))
 
 
 def test_description_has_subject_expiry_and_issuer(authority: Authority, leaves: list[x509.Certificate]) -> None:
@@ -181,4 +181,4 @@ def test_description_has_subject_expiry_and_issuer(authority: Authority, leaves:
 
 
 def test_leaf_cannot_sign_certificates(leaves: list[x509.Certificate]) -> None:
-    assert not signed_by(leaves[0], leaves[0])
+    assert not is_signed_by(leaves[0], leaves[0])

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from certs.authority import Authority
-from certs.ca_generations import Generation, bundle, pem, read, written
+from certs.ca_generations import Generation, decode, encode, encode_bundle, encode_pem
 from certs.errors import CertsError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -18,13 +18,13 @@ def generation() -> Generation:
 
 def test_ca_generations_round_trip_and_the_newest_is_first_in_the_bundle() -> None:
     old, new = replace(generation(), key=None, leaves_end=NOW), generation()
-    generations = read(written((old, new)), "here")
+    generations = decode(encode((old, new)), "here")
     assert [replace(generation_row, key=None) for generation_row in generations] == [old, replace(new, key=None)]
     assert generations[0].key is None
     assert generations[1].key is not None
     assert generations[1].key.public_key() == new.certificate.public_key()
-    assert bundle(generations) == pem(new.certificate, old.certificate)
-    assert read(written(()), "here") == ()
+    assert encode_bundle(generations) == encode_pem(new.certificate, old.certificate)
+    assert decode(encode(()), "here") == ()
 
 
 @pytest.mark.parametrize(
@@ -35,14 +35,14 @@ def test_ca_generations_round_trip_and_the_newest_is_first_in_the_bundle() -> No
         b"{}",
         b'{"generations": [{}]}',
         b'{"generations": [{"certificate": "x", "key": null, "publishedAt": null, "leavesEnd": null}]}',
-        written((generation(),)).replace(b"2026-01-01", b"yesterday!"),
-        json.dumps({"generations": [{**json.loads(written((generation(),)))["generations"][0], "key": 1}]}).encode(),
-        written((Generation(generation().certificate, generation().key),)),
+        encode((generation(),)).replace(b"2026-01-01", b"yesterday!"),
+        json.dumps({"generations": [{**json.loads(encode((generation(),)))["generations"][0], "key": 1}]}).encode(),
+        encode((Generation(generation().certificate, generation().key),)),
     ],
 )
 def test_invalid_ca_generations_are_rejected_by_location_without_quoting(text: bytes) -> None:
     with pytest.raises(CertsError, match=r"^here: not a list of CA generations") as refused:
-        read(text, "here")
+        decode(text, "here")
     assert "PRIVATE" not in str(refused.value)
     assert "a new CA succeeds the old one" in refused.value.remedy
 

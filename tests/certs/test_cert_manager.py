@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from certs.authority import server_names
+from certs.authority import list_server_names
 from certs.cluster.ca_controller import CLIENT, SERVING, CertificatePlan
 from certs.cluster.injection import CERTIFICATE
 from certs.cluster.secrets import NAMESPACE
@@ -29,7 +29,7 @@ def test_cert_manager_secrets_are_those_of_server_and_api_server() -> None:
         certificates["Certificate/podgate-apiserver"]["spec"],
     )
     assert (serving["secretName"], caller["secretName"]) == (SERVING, CLIENT)
-    assert serving["dnsNames"] == [name.value for name in server_names(f"podgate.{NAMESPACE}.svc")]
+    assert serving["dnsNames"] == [name.value for name in list_server_names(f"podgate.{NAMESPACE}.svc")]
     assert caller["commonName"] == CertificatePlan.__dataclass_fields__["client_name"].default
     assert ("server auth" in serving["usages"], "client auth" in caller["usages"]) == (True, True)
     pod = objects("base/30-deployment.yaml")["Deployment/podgate"]["spec"]["template"]["spec"]

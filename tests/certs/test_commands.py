@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from certs.authority import Authority
 from certs.files import read_certificates
-from certs.token_issuer import certificate_binding
+from certs.token_issuer import build_binding
 from tests.certs.commands import issue, run
 from webhook.authentication.jwks import read_key_set
 from webhook.errors import UserError
@@ -151,7 +151,7 @@ def test_a_token_may_be_bound_to_a_certificate(tmp_path: Path) -> None:
     issue(tmp_path, "--client", "a")
     text = run("token", "issue", "--key", tmp_path / "k", "--new-key", *CLAIMS, "--bind-to", tmp_path / "a.crt")
     claims = jwt.decode(text.strip(), options={"verify_signature": False})
-    assert claims["cnf"] == certificate_binding(read_certificates(tmp_path / "a.crt")[0])
+    assert claims["cnf"] == build_binding(read_certificates(tmp_path / "a.crt")[0])
 
 
 @pytest.mark.parametrize(

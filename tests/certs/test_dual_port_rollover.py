@@ -7,18 +7,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from certs.dual_port_rollover import (
-    RENEWED_BEFORE_SECONDS,
+    RENEWAL_LIFETIME_SECONDS_MIN,
     PortCertificate,
     PortState,
     Step,
     SwitchPort,
     WritePort,
-    due,
+    find_due_step,
 )
 from tests.core.strategies import examples
 
 START = 1_800_000_000
-LIFETIME_SECONDS = 2 * RENEWED_BEFORE_SECONDS
+LIFETIME_SECONDS = 2 * RENEWAL_LIFETIME_SECONDS_MIN
 """The shortest that the controller accepts with two ports."""
 PASS_SECONDS_MAX = 11
 """The leader pauses for up to 10 s between two passes, and a pass itself takes a moment."""
@@ -50,7 +50,7 @@ class PortSimulation:
     def step(self) -> Step | None:
         first, second = self.ports
         newest = replace(self.newest, written_at=self.now)  # not when it was issued: a port may get it later
-        return due(PortState(newest, (first, second), frozenset(self.webhooks)), self.now)
+        return find_due_step(PortState(newest, (first, second), frozenset(self.webhooks)), self.now)
 
     def apply(self, step: Step, parts: int = 3) -> None:
         """Apply a step; a switch changes the first `parts` configurations only, as an interrupted process does."""
@@ -67,7 +67,7 @@ class PortSimulation:
 
     def reconcile(self) -> None:
         """Make a pass of the leader, which renews the certificate first."""
-        if self.now >= self.newest.ends_at - RENEWED_BEFORE_SECONDS:
+        if self.now >= self.newest.ends_at - RENEWAL_LIFETIME_SECONDS_MIN:
             self.renew()
         for _ in range(20):
             if (step := self.step()) is None:
@@ -120,7 +120,7 @@ def test_first_round_writes_one_certificate_to_both_ports_and_switches_none() ->
 @pytest.mark.parametrize("pass_seconds", range(1, PASS_SECONDS_MAX + 1))
 def test_many_renewals_lose_no_call_and_let_no_certificate_expire(pass_seconds: int) -> None:
     simulation = PortSimulation(pass_seconds=pass_seconds)
-    for _ in range(20 * RENEWED_BEFORE_SECONDS // 10):
+    for _ in range(20 * RENEWAL_LIFETIME_SECONDS_MIN // 10):
         simulation.run(10)
         simulation.check()
     assert int(simulation.newest.pem) >= 18
@@ -174,7 +174,9 @@ def test_with_webhooks_elsewhere_both_ports_get_the_newest_certificate_at_once()
     simulation.renew()
     for _ in range(10):
         first, second = simulation.ports
-        step = due(PortState(simulation.newest, (first, second), frozenset(), is_elsewhere=True), simulation.now)
+        step = find_due_step(
+            PortState(simulation.newest, (first, second), frozenset(), is_elsewhere=True), simulation.now
+        )
         if step is None:
             break
         simulation.apply(step)
@@ -184,8 +186,8 @@ def test_with_webhooks_elsewhere_both_ports_get_the_newest_certificate_at_once()
 
 def test_webhooks_are_not_switched_if_one_leads_elsewhere() -> None:
     port = PortCertificate(b"0", START + LIFETIME_SECONDS, START, None)
-    assert due(PortState(port, (port, port), frozenset({0, 1}), is_elsewhere=True), START) is None
-    assert due(PortState(port, (port, port), frozenset({0, 1})), START) is not None
+    assert find_due_step(PortState(port, (port, port), frozenset({0, 1}), is_elsewhere=True), START) is None
+    assert find_due_step(PortState(port, (port, port), frozenset({0, 1})), START) is not None
 
 
 @examples(60)
@@ -198,7 +200,7 @@ def test_webhooks_are_not_switched_if_one_leads_elsewhere() -> None:
     ),
 )
 @example(LIFETIME_SECONDS, 10, [("live", 0, LIFETIME_SECONDS), ("killed", 0, 55), ("killed", 0, 300)])
-@example(LIFETIME_SECONDS, 11, [("live", 0, RENEWED_BEFORE_SECONDS - 5), ("applied", 1, LIFETIME_SECONDS)])
+@example(LIFETIME_SECONDS, 11, [("live", 0, RENEWAL_LIFETIME_SECONDS_MIN - 5), ("applied", 1, LIFETIME_SECONDS)])
 def test_interruptions_lose_no_call(lifetime: int, pass_seconds: int, actions: list[tuple[str, int, int]]) -> None:
     """Applying the original configuration loses no call either, unless a new certificate is not yet on both ports."""
     simulation = PortSimulation(lifetime, pass_seconds)
@@ -216,6 +218,6 @@ def test_interruptions_lose_no_call(lifetime: int, pass_seconds: int, actions: l
 @pytest.mark.parametrize("closed_at", [None, START + 1000])
 def test_unused_port_is_recorded_with_the_current_time(closed_at: int | None) -> None:
     port = PortCertificate(b"0", START + LIFETIME_SECONDS, START, closed_at)
-    step = due(PortState(port, (replace(port, closed_at=None), port), frozenset({0})), START)
+    step = find_due_step(PortState(port, (replace(port, closed_at=None), port), frozenset({0})), START)
     assert isinstance(step, WritePort)
     assert step.certificate.closed_at == START

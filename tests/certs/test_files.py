@@ -9,7 +9,7 @@ from cryptography.x509.oid import ExtensionOID
 from certs.authority import Authority
 from certs.errors import CertsError
 from certs.files import read_certificates, read_key_pair, read_private_key, write, write_key_pair
-from tests.authentication.client_ca import CA, authority, garbled
+from tests.authentication.client_ca import CA, authority, make_garbled_extension
 
 
 def test_files_round_trip_and_keys_are_readable_by_their_owner_only(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_unreadable_file_is_named(tmp_path: Path) -> None:
 
 def test_certificate_with_a_malformed_extension_is_named(tmp_path: Path) -> None:
     good = Authority.create().key_pair.certificate
-    odd = authority(CA, garbled(ExtensionOID.NAME_CONSTRAINTS))
+    odd = authority(CA, make_garbled_extension(ExtensionOID.NAME_CONSTRAINTS))
     path = tmp_path / "ca.crt"
     path.write_bytes(good.public_bytes(Encoding.PEM) + ssl.DER_cert_to_PEM_cert(odd).encode())
     with pytest.raises(CertsError, match=r"ca\.crt: certificate 2 in it: its extensions cannot be read: "):

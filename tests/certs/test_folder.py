@@ -13,7 +13,7 @@ from certs.authority import Authority
 from certs.ca_folder import CaFolder
 from certs.errors import CertsError
 from certs.files import read_certificates, read_key_pair
-from certs.inspection import signed_by
+from certs.inspection import is_signed_by
 from certs.lifetimes import Lifetimes
 from tests.certs.commands import issue, run
 from webhook.errors import UserError
@@ -45,7 +45,7 @@ def test_two_years_of_daily_runs_keep_leaves_valid_and_remove_old_cas(pki: Path)
             leaf = read_key_pair(pki / f"{stem}.crt", pki / f"{stem}.key")
             assert leaf.certificate.public_key() == leaf.key.public_key()
             assert leaf.certificate.not_valid_after_utc > now + DAY
-            assert any(signed_by(leaf.certificate, ca) and ca.not_valid_after_utc > now for ca in trusted)
+            assert any(is_signed_by(leaf.certificate, ca) and ca.not_valid_after_utc > now for ca in trusted)
         signer = read_key_pair(pki / "ca.crt", pki / "ca.key")
         assert signer.certificate.public_key() == signer.key.public_key(), "`certs issue` signs with this pair"
         assert len(trusted) <= 3
@@ -67,7 +67,7 @@ def test_new_ca_is_published_a_day_before_it_signs(pki: Path) -> None:
     while not (lines := [line for line in rotate(pki, now) if "ca.crt holds 2 CA(s)" in line]):
         now += DAY / 4
     assert "distribute it to servers and clients" in lines[0]
-    assert signed_by(read_certificates(pki / "server.crt")[0], old)
+    assert is_signed_by(read_certificates(pki / "server.crt")[0], old)
     assert not any("a new CA has taken over" in line for line in rotate(pki, now + DAY * 0.9))
     switched = rotate(pki, now + DAY)
     assert sum("a new CA has taken over" in line for line in switched) == 2
@@ -91,7 +91,7 @@ def test_cas_in_the_initial_bundle_stay_until_they_expire(pki: Path) -> None:
         Authority.create(name, 50 * DAY, now=valid_from).key_pair.certificate
         for name, valid_from in (("by-hand", now), ("past", now - 60 * DAY))
     )
-    (pki / "ca.crt").write_bytes(ca_generations.pem(*managed_cas, manual_ca, expired, manual_ca))
+    (pki / "ca.crt").write_bytes(ca_generations.encode_pem(*managed_cas, manual_ca, expired, manual_ca))
     rotate(pki, now)
     assert read_certificates(pki / "ca.crt") == [*managed_cas, manual_ca]
     rotate(pki, now + 49 * DAY)

@@ -13,21 +13,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from certs import ca_generations
-from certs.authority import Authority, server_names
+from certs.authority import Authority, list_server_names
 from certs.cluster.ca_controller import CLIENT, CLIENT_CA, SERVING, SERVING_CA, CaController, CertificatePlan
 from certs.cluster.injection import CERTIFICATE
 from certs.cluster.port_switch import PortSwitch
 from certs.cluster.secrets import NAMESPACE
-from certs.cluster.trust_domain import certificates
+from certs.cluster.trust_domain import parse_certificates
 from certs.cluster.webhooks import CONFIGURATIONS
-from certs.inspection import signed_by
+from certs.inspection import is_signed_by
 from certs.lifetimes import Lifetimes
-from certs.token_issuer import key_pem
+from certs.token_issuer import encode_key
 from tests.certs.memory_objects import DAY, GROUP, PLAN, SECRETS, START, Objects, settle
 from tests.core.strategies import examples
 
 MINUTE, POLL = timedelta(minutes=1), timedelta(seconds=10)
-SHORT = CertificatePlan(Lifetimes.of(3 * DAY, DAY, MINUTE), Lifetimes.of(3 * DAY, DAY, 5 * MINUTE))
+SHORT = CertificatePlan(
+    Lifetimes.from_settle_max(3 * DAY, DAY, MINUTE), Lifetimes.from_settle_max(3 * DAY, DAY, 5 * MINUTE)
+)
 SERVICE_NAME = f"podgate.{NAMESPACE}.svc"
 PATHS = [f"{SECRETS}/{name}" for name in (SERVING_CA, CLIENT_CA, SERVING, CLIENT)] + [
     f"{GROUP}/{configuration}" for configuration in CONFIGURATIONS
@@ -37,13 +39,17 @@ PATHS = [f"{SECRETS}/{name}" for name in (SERVING_CA, CLIENT_CA, SERVING, CLIENT
 def manual_cluster(labelled: tuple[str, ...] = (), injected_from: str | None = None) -> Objects:
     """Return a cluster with manually created Secrets and bundles of one CA."""
     api, ca = Objects(), Authority.create("by-hand", now=START)
-    trusted = ca_generations.pem(ca.key_pair.certificate)
+    trusted = ca_generations.encode_pem(ca.key_pair.certificate)
     server, client = (
-        ca.issue_server(SERVICE_NAME, server_names(SERVICE_NAME), DAY, START),
+        ca.issue_server(SERVICE_NAME, list_server_names(SERVICE_NAME), DAY, START),
         ca.issue_client(CLIENT, None, DAY, START),
     )
     for name, leaf in ((SERVING, server), (CLIENT, client)):
-        data = {"tls.crt": ca_generations.pem(leaf.certificate), "tls.key": key_pem(leaf.key), "ca.crt": trusted}
+        data = {
+            "tls.crt": ca_generations.encode_pem(leaf.certificate),
+            "tls.key": encode_key(leaf.key),
+            "ca.crt": trusted,
+        }
         encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
         api.put(f"{SECRETS}/{name}", {"metadata": {"name": name}, "data": encoded})
     for name in labelled:
@@ -60,19 +66,19 @@ def leaf(api: Objects, name: str) -> x509.Certificate:
 def bundles(api: Objects, name: str) -> list[frozenset[x509.Certificate]]:
     """Return all bundles that verify the certificate of this Secret."""
     if name == CLIENT:
-        return [certificates(api.secret(SERVING)["ca.crt"])]
-    return [api.trusted(configuration) for configuration in CONFIGURATIONS]
+        return [parse_certificates(api.secret(SERVING)["ca.crt"])]
+    return [api.list_trusted(configuration) for configuration in CONFIGURATIONS]
 
 
 def verifies(certificate: x509.Certificate, bundle: frozenset[x509.Certificate]) -> bool:
-    return any(signed_by(certificate, ca) for ca in bundle)
+    return any(is_signed_by(certificate, ca) for ca in bundle)
 
 
 def peers_verify(api: Objects) -> bool:
     return all(verifies(leaf(api, name), bundle) for name in (SERVING, CLIENT) for bundle in bundles(api, name))
 
 
-async def managed_cluster(plan: CertificatePlan = PLAN) -> Objects:
+async def make_managed_cluster(plan: CertificatePlan = PLAN) -> Objects:
     api = Objects()
     await settle(api, [CaController(plan)], START)
     return api
@@ -105,27 +111,27 @@ async def test_certificates_of_cert_manager_stay_in_use_when_adopted() -> None:
     assert [leaf(api, name) for name in (SERVING, CLIENT)] == before
     assert peers_verify(api)
     assert all(
-        not api.stored(f"{GROUP}/{configuration}")["metadata"]["annotations"] for configuration in CONFIGURATIONS
+        not api.read_stored(f"{GROUP}/{configuration}")["metadata"]["annotations"] for configuration in CONFIGURATIONS
     )
 
 
 async def test_ca_of_a_manually_managed_certificate_stays_trusted_and_is_reported() -> None:
     api, now = manual_cluster((SERVING,)), START + MINUTE
-    ca = next(iter(certificates(api.secret(SERVING)["ca.crt"])))
+    ca = next(iter(parse_certificates(api.secret(SERVING)["ca.crt"])))
     _, errors = await settle(api, [CaController(PLAN)], now)
-    trusted = certificates(api.secret(SERVING)["ca.crt"])
+    trusted = parse_certificates(api.secret(SERVING)["ca.crt"])
     assert ca in trusted
     assert len(trusted) == 2
     [error] = [text for text in errors if "ca.crt" in text]
     assert error.startswith(f"Secret {NAMESPACE}/{SERVING}: ca.crt: keeps {ca.subject.rfc4514_string()}, ")
-    api.change(SERVING, {"others-ca.crt": ca_generations.pem(ca)})
+    api.change(SERVING, {"others-ca.crt": ca_generations.encode_pem(ca)})
     _, errors = await settle(api, [CaController(PLAN)], now)
     assert [text for text in errors if "ca.crt" in text] == []
-    assert certificates(api.secret(SERVING)["ca.crt"]) == trusted
+    assert parse_certificates(api.secret(SERVING)["ca.crt"]) == trusted
 
 
 async def test_cas_are_replaced_although_the_client_certificate_stays_unreadable() -> None:
-    api = await managed_cluster()
+    api = await make_managed_cluster()
     [old] = bundles(api, CLIENT)[0]
     api.unreadable.add(f"{SECRETS}/{CLIENT}")
     result = await CaController(PLAN).reconcile(api, START + 300 * DAY)
@@ -140,7 +146,7 @@ async def test_cas_are_replaced_although_the_client_certificate_stays_unreadable
 
 @pytest.mark.parametrize("unreadable", [SERVING, CLIENT])
 async def test_lost_ca_stays_trusted_although_a_secret_is_unreadable(unreadable: str) -> None:
-    api = await managed_cluster()
+    api = await make_managed_cluster()
     before = leaf(api, CLIENT)
     api.change(CLIENT_CA, {"line.json": None})
     api.unreadable.add(f"{SECRETS}/{unreadable}")
@@ -170,7 +176,7 @@ async def test_adopted_serving_certificate_is_used_without_readable_configuratio
 @pytest.mark.parametrize("name", [CLIENT, SERVING])
 async def test_early_loss_of_a_new_ca_keeps_the_cas_in_use_trusted(name: str) -> None:
     """A late reader presents the previous leaf for some more minutes."""
-    api, now, ca = await managed_cluster(), START, CLIENT_CA if name == CLIENT else SERVING_CA
+    api, now, ca = await make_managed_cluster(), START, CLIENT_CA if name == CLIENT else SERVING_CA
     old_leaf = leaf(api, name)
     api.change(ca, {"line.json": None})
     while leaf(api, name) == old_leaf:
@@ -185,7 +191,7 @@ async def test_early_loss_of_a_new_ca_keeps_the_cas_in_use_trusted(name: str) ->
 
 
 async def test_port_certificate_keeps_its_ca_trusted_after_repeated_ca_loss() -> None:
-    api, now, tasks = await managed_cluster(), START, (CaController(PLAN), PortSwitch((443, 444)))
+    api, now, tasks = await make_managed_cluster(), START, (CaController(PLAN), PortSwitch((443, 444)))
     await settle(api, tasks, now)
     port_certificate = api.secret(CLIENT)["first.pem"]
     api.unreadable.add(f"{GROUP}/{CONFIGURATIONS[2]}")  # so no port is switched
@@ -209,7 +215,7 @@ async def test_renewed_certificate_keeps_names_that_are_unreadable(fault: str) -
         "clientConfig": {"url": "https://podgate.example:8443/mutate", "caBundle": ""},
     }
     path = f"{GROUP}/{CONFIGURATIONS[0]}"
-    configuration = api.stored(path)
+    configuration = api.read_stored(path)
     api.put(path, {**configuration, "webhooks": [other_webhook, *configuration["webhooks"]]})
     await settle(api, [CaController(PLAN)], START)
     before = leaf(api, SERVING)
@@ -217,7 +223,7 @@ async def test_renewed_certificate_keeps_names_that_are_unreadable(fault: str) -
         api.unreadable.add(path)
     else:
         invalid_webhook = {"name": "c.podgate.io", "clientConfig": {"url": "https:///mutate", "caBundle": ""}}
-        configuration = api.stored(path)
+        configuration = api.read_stored(path)
         api.put(path, {**configuration, "webhooks": [invalid_webhook, *configuration["webhooks"]]})
     await settle(api, [CaController(PLAN)], START + 11 * DAY)
     after = leaf(api, SERVING)
@@ -228,7 +234,7 @@ async def test_renewed_certificate_keeps_names_that_are_unreadable(fault: str) -
 
 async def test_name_of_no_webhook_is_omitted_at_the_next_renewal() -> None:
     api = Objects()
-    configuration = api.stored(f"{GROUP}/{CONFIGURATIONS[0]}")
+    configuration = api.read_stored(f"{GROUP}/{CONFIGURATIONS[0]}")
     url = {"url": "https://podgate.example:8443/mutate", "caBundle": ""}
     api.put(
         f"{GROUP}/{CONFIGURATIONS[0]}", {**configuration, "webhooks": [{"name": "a.podgate.io", "clientConfig": url}]}
@@ -237,7 +243,7 @@ async def test_name_of_no_webhook_is_omitted_at_the_next_renewal() -> None:
     assert x509.DNSName("podgate.example") in names(leaf(api, SERVING))
     api.put(f"{GROUP}/{CONFIGURATIONS[0]}", configuration)
     await settle(api, [CaController(PLAN)], START + 11 * DAY)
-    assert names(leaf(api, SERVING)) == [*server_names(SERVICE_NAME)]
+    assert names(leaf(api, SERVING)) == [*list_server_names(SERVICE_NAME)]
 
 
 def names(certificate: x509.Certificate) -> list[x509.GeneralName]:

@@ -8,25 +8,25 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from certs.authority import BACKDATED, Authority, server_names
-from certs.dual_port_rollover import RENEWED_BEFORE_SECONDS
-from certs.lifetimes import Lifetimes, renewal
-from certs.rotation import Adopt, Drop, Issue, Make, MarkPublished, Publish, Step, due
+from certs.authority import BACKDATED, Authority, list_server_names
+from certs.dual_port_rollover import RENEWAL_LIFETIME_SECONDS_MIN
+from certs.lifetimes import Lifetimes, compute_renewal
+from certs.rotation import Adopt, Drop, Issue, Make, MarkPublished, Publish, Step, find_due_steps
 from tests.certs.ca_simulation import LEAF, NAME, PLACES, START, CaSimulation, faulty_round, names_of
 from tests.core.strategies import examples
 
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
-USUAL = Lifetimes.of(365 * DAY, 14 * DAY, MINUTE)
-SHORT = Lifetimes.of(2 * MINUTE, MINUTE, MINUTE)
+USUAL = Lifetimes.from_settle_max(365 * DAY, 14 * DAY, MINUTE)
+SHORT = Lifetimes.from_settle_max(2 * MINUTE, MINUTE, MINUTE)
 
 lifetimes = st.builds(
-    lambda leaf, factor: Lifetimes.of(leaf * factor, leaf, timedelta(minutes=5)),
+    lambda leaf, factor: Lifetimes.from_settle_max(leaf * factor, leaf, timedelta(minutes=5)),
     st.sampled_from((MINUTE, 12 * MINUTE, DAY, 14 * DAY)),
     st.sampled_from((2, 3, 6)),
 )
 
 
-def settled_simulation(lifetimes_used: Lifetimes) -> CaSimulation:
+def make_settled_simulation(lifetimes_used: Lifetimes) -> CaSimulation:
     """Return a simulation after the first round, when all readers have its result."""
     simulation = CaSimulation(lifetimes_used, min(lifetimes_used.settle, lifetimes_used.leaf / 10))
     simulation.settle()
@@ -39,7 +39,7 @@ def settled_simulation(lifetimes_used: Lifetimes) -> CaSimulation:
 @given(lifetimes_used=lifetimes, seed=st.integers(0, 2**32))
 def test_leaf_always_verifies_against_every_published_bundle(lifetimes_used: Lifetimes, seed: int) -> None:
     random = Random(seed)  # noqa: S311  not for secrets
-    simulation = settled_simulation(lifetimes_used)
+    simulation = make_settled_simulation(lifetimes_used)
     end, missed = simulation.now + 2 * lifetimes_used.ca + lifetimes_used.leaf, 0
     while simulation.now < end:
         simulation.advance(lifetimes_used.leaf / 25 * (0.2 + random.random()))
@@ -59,7 +59,7 @@ def test_one_round_recovers_from_a_suspend_or_a_clock_correction(
     lifetimes_used: Lifetimes, seed: int, jumps: list[float]
 ) -> None:
     random = Random(seed)  # noqa: S311  not for secrets
-    simulation = settled_simulation(lifetimes_used)
+    simulation = make_settled_simulation(lifetimes_used)
     for jump in jumps:
         simulation.now = max(START, simulation.now + lifetimes_used.ca * jump)
         simulation.forget_history()
@@ -72,7 +72,7 @@ def test_one_round_recovers_from_a_suspend_or_a_clock_correction(
 
 
 def test_new_ca_is_published_before_its_first_leaf_and_the_old_removed_after_its_last() -> None:
-    simulation = settled_simulation(USUAL)
+    simulation = make_settled_simulation(USUAL)
     [old] = simulation.generations.now
     switches = []
     while old.certificate in {ca for cell in simulation.places.values() for ca in cell.now}:
@@ -97,7 +97,7 @@ def test_new_ca_is_published_before_its_first_leaf_and_the_old_removed_after_its
 
 def test_unwritable_bundle_prevents_a_new_ca_from_signing_and_no_renewal() -> None:
     """A CA counts as published only when it was read back from every configuration."""
-    simulation = settled_simulation(USUAL)
+    simulation = make_settled_simulation(USUAL)
     [old] = simulation.generations.now
     while simulation.now < START + 364 * DAY:
         simulation.advance(timedelta(hours=12))
@@ -124,10 +124,12 @@ def test_leaves_are_renewed_at_two_thirds_with_jitter_and_backdated_an_hour() ->
         lifetime = certificate.not_valid_after_utc - issued_at
         assert certificate.not_valid_before_utc == simulation.now - BACKDATED
         assert lifetime == USUAL.leaf
-        shares.add(round((renewal(certificate) - issued_at) / lifetime, 3))
+        shares.add(round((compute_renewal(certificate) - issued_at) / lifetime, 3))
         simulation.leaf.versions[-1] = (
             simulation.now,
-            Authority.create(now=simulation.now).issue_server(NAME, server_names(NAME), USUAL.leaf, simulation.now),
+            Authority.create(now=simulation.now).issue_server(
+                NAME, list_server_names(NAME), USUAL.leaf, simulation.now
+            ),
         )
     assert 2 / 3 - 0.051 < min(shares) < 2 / 3 < max(shares) < 2 / 3 + 0.051
     assert len(shares) > 50
@@ -138,16 +140,16 @@ def test_leaf_read_every_five_minutes_is_renewed_in_time_for_two_ports() -> None
     left = {}
     for minutes in (1, 10, 15, 20, 60 * 24):
         leaf = ca.issue_client("kube-apiserver", lifetime=minutes * MINUTE, now=START).certificate
-        left[minutes] = (leaf.not_valid_after_utc - renewal(leaf)) / MINUTE
-    assert left[15] == RENEWED_BEFORE_SECONDS / 60
-    assert left[20] >= RENEWED_BEFORE_SECONDS / 60
+        left[minutes] = (leaf.not_valid_after_utc - compute_renewal(leaf)) / MINUTE
+    assert left[15] == RENEWAL_LIFETIME_SECONDS_MIN / 60
+    assert left[20] >= RENEWAL_LIFETIME_SECONDS_MIN / 60
     assert (left[1], left[10]) == (0.5, 5)
 
 
 def test_ca_is_replaced_before_it_shortens_a_leaf() -> None:
     """A leaf that a CA's expiry shortens is a known cause of outages."""
-    for lifetimes_used in (USUAL, SHORT, Lifetimes.of(30 * DAY, 15 * DAY, MINUTE)):
-        simulation = settled_simulation(lifetimes_used)
+    for lifetimes_used in (USUAL, SHORT, Lifetimes.from_settle_max(30 * DAY, 15 * DAY, MINUTE)):
+        simulation = make_settled_simulation(lifetimes_used)
         while simulation.now < START + 6 * lifetimes_used.ca:
             simulation.advance(lifetimes_used.leaf / 60)
             simulation.settle()
@@ -161,7 +163,7 @@ def test_ca_is_replaced_before_it_shortens_a_leaf() -> None:
 
 
 def test_nothing_is_renewed_needlessly() -> None:
-    simulation = settled_simulation(USUAL)
+    simulation = make_settled_simulation(USUAL)
     while simulation.now < START + 365 * DAY:
         simulation.advance(timedelta(hours=1))
         simulation.settle()
@@ -171,7 +173,7 @@ def test_nothing_is_renewed_needlessly() -> None:
 
 
 def test_changed_bundle_is_due_at_once() -> None:
-    simulation = settled_simulation(USUAL)
+    simulation = make_settled_simulation(USUAL)
     foreign = Authority.create().key_pair.certificate
     for drifted in (frozenset(), frozenset({foreign}), simulation.places["policy"].now | {foreign}):
         simulation.places["policy"].write(simulation.now, drifted)
@@ -181,7 +183,7 @@ def test_changed_bundle_is_due_at_once() -> None:
 
 
 def test_new_ca_missing_from_a_bundle_restarts_its_wait() -> None:
-    simulation = settled_simulation(USUAL)
+    simulation = make_settled_simulation(USUAL)
     while len(simulation.generations.now) == 1:
         simulation.advance(timedelta(hours=6))
         simulation.settle()
@@ -201,7 +203,7 @@ def test_new_ca_missing_from_a_bundle_restarts_its_wait() -> None:
 
 def test_unrecorded_ca_stays_trusted_while_its_leaf_is_valid() -> None:
     """A deleted CA Secret loses the record: a new CA replaces the lost one without a failed call."""
-    simulation = settled_simulation(USUAL)
+    simulation = make_settled_simulation(USUAL)
     [lost] = simulation.generations.now
     simulation.generations.write(simulation.now, ())
     old_leaf = simulation.leaf.now
@@ -218,15 +220,15 @@ def test_unrecorded_ca_stays_trusted_while_its_leaf_is_valid() -> None:
 
 def test_with_an_unreadable_bundle_a_leaf_of_an_unknown_ca_stays_in_use() -> None:
     """An unreadable bundle may trust the unknown CA, so nothing is published or issued instead."""
-    simulation = settled_simulation(USUAL)
+    simulation = make_settled_simulation(USUAL)
     [lost] = simulation.generations.now
     simulation.generations.write(simulation.now, ())
     unreadable = {"unread": frozenset(PLACES), "places": dict.fromkeys(PLACES, (frozenset(),))}
-    assert due(replace(simulation.view(), **unreadable), USUAL, simulation.now) == (Make(),)
+    assert find_due_steps(replace(simulation.view(), **unreadable), USUAL, simulation.now) == (Make(),)
     simulation.apply(Make())
     unreadable_view = replace(simulation.view(), **unreadable)
-    assert due(unreadable_view, USUAL, simulation.now) == tuple(Publish(place) for place in sorted(PLACES))
-    steps = due(unreadable_view, USUAL, simulation.now + USUAL.leaf)
+    assert find_due_steps(unreadable_view, USUAL, simulation.now) == tuple(Publish(place) for place in sorted(PLACES))
+    steps = find_due_steps(unreadable_view, USUAL, simulation.now + USUAL.leaf)
     assert [step.reason for step in steps if isinstance(step, Issue)] == ["it is not valid now"]
     simulation.settle()
     assert [generation.certificate == lost.certificate for generation in simulation.generations.now] == [True, False]
@@ -235,7 +237,7 @@ def test_with_an_unreadable_bundle_a_leaf_of_an_unknown_ca_stays_in_use() -> Non
 
 def test_ca_of_a_previous_leaf_stays_trusted_until_that_expires() -> None:
     """The record is lost twice: a late reader may still present the leaf of the first CA."""
-    simulation = settled_simulation(USUAL)
+    simulation = make_settled_simulation(USUAL)
     [lost] = simulation.generations.now
     old_leaf = simulation.leaf.now
     assert old_leaf is not None
@@ -247,7 +249,7 @@ def test_ca_of_a_previous_leaf_stays_trusted_until_that_expires() -> None:
     simulation.generations.write(simulation.now, ())
 
     def steps(now: datetime) -> Sequence[Step]:
-        return due(replace(simulation.view(), used=(old_leaf.certificate,)), USUAL, now)
+        return find_due_steps(replace(simulation.view(), used=(old_leaf.certificate,)), USUAL, now)
 
     [first] = steps(simulation.now)
     simulation.apply(first)
@@ -258,19 +260,19 @@ def test_ca_of_a_previous_leaf_stays_trusted_until_that_expires() -> None:
 
 def test_leaf_that_lacks_a_name_is_reissued() -> None:
     """The certificate needs every name that the API server uses."""
-    simulation = settled_simulation(USUAL)
-    simulation.names = (*simulation.names, *server_names("192.0.2.7"))
+    simulation = make_settled_simulation(USUAL)
+    simulation.names = (*simulation.names, *list_server_names("192.0.2.7"))
     [step] = simulation.due()
     assert isinstance(step, Issue)
     assert step.name == LEAF
     simulation.settle()
     assert simulation.leaf.now is not None
-    assert set(server_names("192.0.2.7")) <= set(names_of(simulation.leaf.now.certificate))
+    assert set(list_server_names("192.0.2.7")) <= set(names_of(simulation.leaf.now.certificate))
 
 
 def test_unusual_lifetimes_are_warnings_and_impossible_ones_errors() -> None:
     """Leaves of 7 to 30 days are usual."""
-    assert (USUAL.remarks(), USUAL.mistake()) == ((), "")
-    assert "less than 7 days" in SHORT.remarks()[0]
-    assert "more than 30 days" in Lifetimes.of(365 * DAY, 90 * DAY, MINUTE).remarks()[0]
-    assert "twice" in Lifetimes.of(20 * DAY, 14 * DAY, MINUTE).mistake()
+    assert (USUAL.list_remarks(), USUAL.find_mistake()) == ((), "")
+    assert "less than 7 days" in SHORT.list_remarks()[0]
+    assert "more than 30 days" in Lifetimes.from_settle_max(365 * DAY, 90 * DAY, MINUTE).list_remarks()[0]
+    assert "twice" in Lifetimes.from_settle_max(20 * DAY, 14 * DAY, MINUTE).find_mistake()

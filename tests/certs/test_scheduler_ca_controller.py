@@ -16,14 +16,15 @@ from certs.cluster.scheduler_ca_controller import (
     SchedulerCaController,
     SchedulerCertificatePlan,
 )
-from certs.cluster.trust_domain import certificates
-from certs.inspection import signed_by
+from certs.cluster.trust_domain import parse_certificates
+from certs.inspection import is_signed_by
 from certs.lifetimes import Lifetimes
 from tests.certs.memory_objects import DAY, START, Objects, settle
 
 SETTLE = timedelta(days=30)
 PLAN = SchedulerCertificatePlan(
-    Lifetimes.of(CA_LIFETIME, 14 * DAY, SETTLE), Lifetimes.of(365 * DAY, 14 * DAY, timedelta(minutes=5))
+    Lifetimes.from_settle_max(CA_LIFETIME, 14 * DAY, SETTLE),
+    Lifetimes.from_settle_max(365 * DAY, 14 * DAY, timedelta(minutes=5)),
 )
 
 
@@ -32,10 +33,10 @@ def leaf(api: Objects, name: str) -> x509.Certificate:
 
 
 def is_trusted(one: x509.Certificate, bundle: bytes) -> bool:
-    return any(signed_by(one, ca) for ca in certificates(bundle))
+    return any(is_signed_by(one, ca) for ca in parse_certificates(bundle))
 
 
-def verified(api: Objects) -> None:
+def check_trust(api: Objects) -> None:
     """Check that each side trusts the other's certificate, by the bundle in its own Secret."""
     extender, scheduler = api.secret(EXTENDER), api.secret(SCHEDULER)
     assert is_trusted(leaf(api, EXTENDER), scheduler[SERVING_BUNDLE])
@@ -53,7 +54,7 @@ async def test_both_secrets_are_complete_when_they_are_created() -> None:
     names = leaf(api, EXTENDER).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert "podgate-extender.podgate-system.svc" in names.get_values_for_type(x509.DNSName)
     assert f"CN={CLIENT_NAME}" in leaf(api, SCHEDULER).subject.rfc4514_string()
-    verified(api)
+    check_trust(api)
 
 
 @pytest.mark.asyncio
@@ -64,12 +65,12 @@ async def test_new_serving_ca_is_published_for_weeks_before_it_signs() -> None:
     published = signing = None
     while now < START + CA_LIFETIME:
         await settle(api, [task], now)
-        verified(api)
-        trusted = certificates(api.secret(SCHEDULER)[SERVING_BUNDLE])
+        check_trust(api)
+        trusted = parse_certificates(api.secret(SCHEDULER)[SERVING_BUNDLE])
         if published is None and len(trusted) > 1:
             published = now
             newest = max(trusted, key=lambda one: one.not_valid_before_utc)
-        if published is not None and signing is None and signed_by(leaf(api, EXTENDER), newest):
+        if published is not None and signing is None and is_signed_by(leaf(api, EXTENDER), newest):
             signing = now
             break
         now += 2 * DAY

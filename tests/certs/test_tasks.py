@@ -13,13 +13,13 @@ from certs.cluster.ca_controller import CaController
 from certs.cluster.port_switch import PortCleanup, PortSwitch
 from certs.cluster.secrets import LABELS
 from certs.cluster.token_controller import TokenController
-from certs.cluster.trust_domain import certificates
+from certs.cluster.trust_domain import parse_certificates
 from certs.cluster.webhooks import CONFIGURATIONS
-from certs.inspection import signed_by
-from certs.token_issuer import key_pem, key_set, new_key, public_jwk, sign
+from certs.inspection import is_signed_by
+from certs.token_issuer import build_jwk, encode_key, format_key_set, new_key, sign
 from certs.token_rotation import Issuer
 from tests.certs.memory_objects import CONFIG_MAPS, DAY, GROUP, PLAN, SECRETS, START, Objects, expiry, settle
-from webhook.app.certificates import tasks_of
+from webhook.app.certificates import list_tasks
 from webhook.settings import ControllerSettings
 from webhook.settings.parsing import parse_as
 
@@ -29,7 +29,7 @@ ISSUER = Issuer("https://podgate", "podgate", "kube-apiserver", "kube-apiserver"
 TASKS = (CaController(PLAN), PortSwitch((443, 444)))
 
 
-async def managed_cluster() -> Objects:
+async def make_managed_cluster() -> Objects:
     """Return a cluster after the first round of the CA controller."""
     api = Objects()
     await settle(api, [CaController(PLAN)], START)
@@ -41,7 +41,7 @@ async def managed_cluster() -> Objects:
 
 @pytest.mark.parametrize("fault", ["foreign", "corrupt"])
 async def test_serving_certificate_is_renewed_despite_errors_of_the_client_ca(fault: str) -> None:
-    api = await managed_cluster()
+    api = await make_managed_cluster()
     if fault == "foreign":
         api.remove_label("podgate-client-ca")
     else:
@@ -52,20 +52,20 @@ async def test_serving_certificate_is_renewed_despite_errors_of_the_client_ca(fa
 
 
 async def test_client_certificate_is_renewed_despite_a_foreign_serving_secret() -> None:
-    api = await managed_cluster()
+    api = await make_managed_cluster()
     api.remove_label("podgate-tls")
-    before = api.stored(f"{SECRETS}/podgate-tls")
+    before = api.read_stored(f"{SECRETS}/podgate-tls")
     actions, errors = await settle(api, [CaController(PLAN)], START + 13 * DAY)
     assert any("podgate-apiserver: issued by" in text for text in actions)
     assert [text for text in errors if "podgate-tls is there without the label" in text]
-    assert api.stored(f"{SECRETS}/podgate-tls") == before
+    assert api.read_stored(f"{SECRETS}/podgate-tls") == before
 
 
 @pytest.mark.parametrize("url", ["https://[foo]/mutate", "https://ex\u2100mple.com/x", "https:///mutate"])
 async def test_invalid_webhook_url_is_an_error_and_everything_else_is_done(url: str) -> None:
     api = Objects()
     path = f"{GROUP}/{CONFIGURATIONS[0]}"
-    configuration = api.stored(path)
+    configuration = api.read_stored(path)
     configuration["webhooks"].append({"name": "b.podgate.io", "clientConfig": {"url": url, "caBundle": ""}})
     api.put(path, configuration)
     actions, errors = await settle(api, [CaController(PLAN)], START)
@@ -75,34 +75,35 @@ async def test_invalid_webhook_url_is_an_error_and_everything_else_is_done(url: 
 
 async def test_cas_of_other_clients_stay_trusted_while_named() -> None:
     other = Authority.create("reporters", now=START).key_pair.certificate
-    api = await managed_cluster()
-    api.change("podgate-tls", {"others-ca.crt": ca_generations.pem(other)})
+    api = await make_managed_cluster()
+    api.change("podgate-tls", {"others-ca.crt": ca_generations.encode_pem(other)})
     all_cas: set[x509.Certificate] = set()
     for day in range(0, 2 * 365, 2):
         await settle(api, [CaController(PLAN)], START + day * DAY)
-        trusted = certificates(api.secret("podgate-tls")["ca.crt"])
+        trusted = parse_certificates(api.secret("podgate-tls")["ca.crt"])
         assert other in trusted
         assert any(
-            signed_by(x509.load_pem_x509_certificate(api.secret("podgate-apiserver")["tls.crt"]), ca) for ca in trusted
+            is_signed_by(x509.load_pem_x509_certificate(api.secret("podgate-apiserver")["tls.crt"]), ca)
+            for ca in trusted
         )
         all_cas |= trusted
         assert len(trusted) <= 4
     assert len(all_cas) >= 3, "the managed CA was rotated twice"
-    assert other not in certificates(api.secret("podgate-tls")["serving-ca.crt"])
-    api.change("podgate-tls", {"ca.crt": ca_generations.pem(*(ca for ca in trusted if ca != other))})
+    assert other not in parse_certificates(api.secret("podgate-tls")["serving-ca.crt"])
+    api.change("podgate-tls", {"ca.crt": ca_generations.encode_pem(*(ca for ca in trusted if ca != other))})
     await settle(api, [CaController(PLAN)], START + 2 * 365 * DAY)
-    assert other in certificates(api.secret("podgate-tls")["ca.crt"])
+    assert other in parse_certificates(api.secret("podgate-tls")["ca.crt"])
     api.change("podgate-tls", {"others-ca.crt": None})
     await settle(api, [CaController(PLAN)], START + 2 * 365 * DAY)
-    assert other not in certificates(api.secret("podgate-tls")["ca.crt"])
+    assert other not in parse_certificates(api.secret("podgate-tls")["ca.crt"])
 
 
 async def test_certificate_of_another_ca_is_used_until_the_managed_one_has_settled() -> None:
     manual_authority = Authority.create("by-hand", now=START)
-    other = ca_generations.pem(manual_authority.key_pair.certificate)
+    other = ca_generations.encode_pem(manual_authority.key_pair.certificate)
     leaf = manual_authority.issue_client("kube-apiserver", lifetime=14 * DAY, now=START)
-    manual_secret = {"tls.crt": ca_generations.pem(leaf.certificate), "tls.key": key_pem(leaf.key)}
-    api = await managed_cluster()
+    manual_secret = {"tls.crt": ca_generations.encode_pem(leaf.certificate), "tls.key": encode_key(leaf.key)}
+    api = await make_managed_cluster()
     api.change("podgate-client-ca", {"line.json": None})
     api.change("podgate-tls", {"ca.crt": other, "others-ca.crt": other})
     api.change("podgate-apiserver", manual_secret)
@@ -112,19 +113,19 @@ async def test_certificate_of_another_ca_is_used_until_the_managed_one_has_settl
     await settle(api, [CaController(PLAN)], START + DAY)
     assert api.secret("podgate-apiserver")["tls.crt"] != manual_secret["tls.crt"]
     await settle(api, [CaController(PLAN)], START + 20 * DAY)
-    assert manual_authority.key_pair.certificate in certificates(api.secret("podgate-tls")["ca.crt"])
+    assert manual_authority.key_pair.certificate in parse_certificates(api.secret("podgate-tls")["ca.crt"])
     assert other not in api.secret("podgate-client-ca")["ca.crt"]
 
 
 async def test_unreadable_other_cas_keep_the_trusted_ones() -> None:
     other = Authority.create("reporters", now=START).key_pair.certificate
-    api = await managed_cluster()
-    api.change("podgate-tls", {"others-ca.crt": ca_generations.pem(other)})
+    api = await make_managed_cluster()
+    api.change("podgate-tls", {"others-ca.crt": ca_generations.encode_pem(other)})
     await settle(api, [CaController(PLAN)], START)
     api.change("podgate-tls", {"others-ca.crt": b"-----BEGIN CERTIFICATE-----\nx"})
     actions, errors = await settle(api, [CaController(PLAN)], START + 13 * DAY)
     assert any("podgate-apiserver: issued by" in text for text in actions)
-    assert other in certificates(api.secret("podgate-tls")["ca.crt"])
+    assert other in parse_certificates(api.secret("podgate-tls")["ca.crt"])
     [text] = errors
     assert text.startswith("Secret podgate-system/podgate-tls: others-ca.crt: holds no certificates in PEM")
 
@@ -134,26 +135,26 @@ async def test_unreadable_other_cas_keep_the_trusted_ones() -> None:
 
 @pytest.mark.parametrize("line_ending", [b"", b"\n", b"\r\n"])
 async def test_key_of_a_manually_issued_token_is_adopted_whatever_its_line_ending(line_ending: bytes) -> None:
-    api = await managed_cluster()
+    api = await make_managed_cluster()
     key, now = new_key("ES256"), int(START.timestamp())
-    jwk = public_jwk(key.public_key())
-    token = sign(key, {**ISSUER.claims(now), "exp": now + 86400})
+    jwk = build_jwk(key.public_key())
+    token = sign(key, {**ISSUER.build_claims(now), "exp": now + 86400})
     metadata = {"name": "podgate-jwks", "labels": LABELS}
-    api.put(f"{CONFIG_MAPS}/podgate-jwks", {"metadata": metadata, "data": {"jwks.json": key_set([jwk])}})
+    api.put(f"{CONFIG_MAPS}/podgate-jwks", {"metadata": metadata, "data": {"jwks.json": format_key_set([jwk])}})
     api.change("podgate-apiserver", {"token": token.encode() + line_ending})
     actions, _ = await settle(api, [TokenController(ISSUER)], START)
     assert actions[0] == f"podgate-token-keys: adopted key {jwk['kid']}: it has signed the token in use"
-    published = json.loads(api.stored(f"{CONFIG_MAPS}/podgate-jwks")["data"]["jwks.json"])["keys"]
+    published = json.loads(api.read_stored(f"{CONFIG_MAPS}/podgate-jwks")["data"]["jwks.json"])["keys"]
     assert len(published) == 2
     assert {task["iss"] for task in published} == {"https://podgate"}
-    assert base64.b64decode(api.stored(f"{SECRETS}/podgate-apiserver")["data"]["token"]).strip() == token.encode()
+    assert base64.b64decode(api.read_stored(f"{SECRETS}/podgate-apiserver")["data"]["token"]).strip() == token.encode()
 
 
 # --- ports ---
 
 
 async def test_webhooks_at_a_port_with_a_changed_certificate_are_switched_back() -> None:
-    api, tasks = await managed_cluster(), TASKS
+    api, tasks = await make_managed_cluster(), TASKS
     await settle(api, tasks, START)
     now, actions = START + 13 * DAY, list[str]()
     while not any("port 443: renewed while the port is not in use" in text for text in actions):
@@ -167,7 +168,7 @@ async def test_webhooks_at_a_port_with_a_changed_certificate_are_switched_back()
 
 
 async def test_removed_ports_leave_no_certificates() -> None:
-    api = await managed_cluster()
+    api = await make_managed_cluster()
     await settle(api, TASKS, START)
     assert {"first.pem", "second.pem", "doors.json"} < set(api.secret("podgate-apiserver"))
     actions, _ = await settle(api, [CaController(PLAN), PortCleanup()], START)
@@ -179,7 +180,7 @@ async def test_removed_ports_leave_no_certificates() -> None:
 
 
 async def test_unreadable_configuration_does_not_block_the_unused_port() -> None:
-    api = await managed_cluster()
+    api = await make_managed_cluster()
     await settle(api, TASKS, START)
     api.unreadable.add(f"{GROUP}/{CONFIGURATIONS[2]}")
     now = START
@@ -194,7 +195,7 @@ async def test_unreadable_configuration_does_not_block_the_unused_port() -> None
 
 
 async def test_port_of_an_unreadable_configuration_is_left_unchanged() -> None:
-    api = await managed_cluster()
+    api = await make_managed_cluster()
     api.set_port(444)
     await settle(api, TASKS, START)
     api.unreadable.add(f"{GROUP}/{CONFIGURATIONS[2]}")
@@ -210,5 +211,5 @@ async def test_port_of_an_unreadable_configuration_is_left_unchanged() -> None:
 def test_controller_removes_certificates_of_absent_ports(tmp_path: Path, ports: str | None) -> None:
     (tmp_path / "kubeconfig").write_text("{}")
     flags = {"certificates": "own", "kubeconfig": str(tmp_path / "kubeconfig"), "caller_ports": ports}
-    types = [type(task) for task in tasks_of(parse_as(ControllerSettings, flags, {}))]
+    types = [type(task) for task in list_tasks(parse_as(ControllerSettings, flags, {}))]
     assert types == [CaController, PortSwitch if ports else PortCleanup]

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from certs.errors import CertsError
-from certs.signing_keys import Keys, made, published, read, set_of, written
-from certs.token_issuer import ALGORITHMS, key_set, new_key, public_jwk, sign
-from certs.token_rotation import Issuer, TokenState, TokenStep, next_step
+from certs.signing_keys import Keys, build_key_set, decode, encode, make_key, parse_key_set
+from certs.token_issuer import ALGORITHMS, build_jwk, format_key_set, new_key, sign
+from certs.token_rotation import Issuer, TokenState, TokenStep, find_next_step
 from tests.core.strategies import examples
-from webhook.authentication.jwks import claimed_by, read_key_set
+from webhook.authentication.jwks import list_issuers, read_key_set
 
 HOUR, DAY = 3600, 86400
 START = 1_800_000_000
@@ -44,14 +44,14 @@ class TokenSimulation:
     unchecked_until: int = 0
 
     def step(self) -> TokenStep | None:
-        view = TokenState(self.keys, published(self.key_set.encode()), self.token)
-        return next_step(view, self.issuer, self.now)
+        view = TokenState(self.keys, parse_key_set(self.key_set.encode()), self.token)
+        return find_next_step(view, self.issuer, self.now)
 
     def write(self, step: TokenStep, parts: int = 3) -> None:
         """Write the first parts of a step, in their order, as an interrupted process does."""
         writes: list[Callable[[], None]] = []
         if step.keys is not None:
-            writes.append(lambda: setattr(self, "keys", read(written(step.keys or ()), "here")))
+            writes.append(lambda: setattr(self, "keys", decode(encode(step.keys or ()), "here")))
         if step.key_set is not None:
             writes.append(lambda: self.publish(step.key_set or ""))
         if step.token is not None:
@@ -86,7 +86,7 @@ class TokenSimulation:
         sets = [self.key_set, *(text for until, text in self.key_sets if until > oldest_read)]
         caller_tokens = [self.token, *(text for until, text in self.tokens if until > self.now - CALLER_DELAY_SECONDS)]
         for token in caller_tokens:
-            if expires_at(token) > self.now:
+            if read_expiry(token) > self.now:
                 for text in sets:
                     assert verifies(token, text), f"at {self.now - START}"
 
@@ -102,7 +102,7 @@ class TokenSimulation:
 def verifies(token: str, key_set: str) -> bool:
     kid = jwt.get_unverified_header(token)["kid"]
     return any(
-        key["kid"] == kid and has_valid_signature(token, tuple(key.items())) for key in published(key_set.encode())
+        key["kid"] == kid and has_valid_signature(token, tuple(key.items())) for key in parse_key_set(key_set.encode())
     )
 
 
@@ -123,7 +123,7 @@ def claims(token: str | None) -> dict[str, object]:
 
 
 @lru_cache(1000)
-def expires_at(token: str) -> int:
+def read_expiry(token: str) -> int:
     return int(str(claims(token)["exp"]))
 
 
@@ -175,7 +175,7 @@ def test_new_key_signs_once_read_by_all_and_the_old_one_is_removed_with_its_last
     simulation.run(POLL_SECONDS)
     assert kids(simulation)[0] == old
     [_, new] = kids(simulation)
-    assert {key["kid"] for key in published(simulation.key_set.encode())} == {old, new}
+    assert {key["kid"] for key in parse_key_set(simulation.key_set.encode())} == {old, new}
     settle = ISSUER.settle_seconds
     simulation.run(settle - 2 * POLL_SECONDS)
     assert signer(simulation) == old
@@ -189,7 +189,7 @@ def test_new_key_signs_once_read_by_all_and_the_old_one_is_removed_with_its_last
     assert kids(simulation) == [old, new]
     simulation.run(150)
     assert kids(simulation) == [new]
-    assert {key["kid"] for key in published(simulation.key_set.encode())} == {new}
+    assert {key["kid"] for key in parse_key_set(simulation.key_set.encode())} == {new}
 
 
 def signer(simulation: TokenSimulation) -> str:
@@ -202,7 +202,7 @@ def test_key_missing_from_the_set_restarts_its_wait() -> None:
     simulation.run(DAY, CALM_SECONDS)
     simulation.run(ISSUER.settle_seconds - POLL_SECONDS)
     old, new = kids(simulation)
-    simulation.publish(set_of(simulation.keys[:1]))
+    simulation.publish(build_key_set(simulation.keys[:1]))
     tampered_at = simulation.now
     simulation.run(ISSUER.settle_seconds - POLL_SECONDS)
     assert signer(simulation) == old
@@ -228,10 +228,12 @@ def test_token_in_use_stays_valid_when_the_record_is_lost() -> None:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_manually_issued_token_is_adopted_without_interruption(algorithm: str) -> None:
     key = new_key(algorithm)
-    jwk = public_jwk(key.public_key(), algorithm)
+    jwk = build_jwk(key.public_key(), algorithm)
     del jwk["use" if algorithm == "PS256" else "alg"]  # other tools omit them
-    simulation = TokenSimulation(key_set=key_set([jwk]))
-    simulation.token = sign(key, {**ISSUER.claims(START - 60), "iat": START - 60, "exp": START + 12 * HOUR}, algorithm)
+    simulation = TokenSimulation(key_set=format_key_set([jwk]))
+    simulation.token = sign(
+        key, {**ISSUER.build_claims(START - 60), "iat": START - 60, "exp": START + 12 * HOUR}, algorithm
+    )
     simulation.reconcile()
     assert verifies(simulation.token, simulation.key_set)
     simulation.run(ISSUER.settle_seconds - POLL_SECONDS)
@@ -245,8 +247,8 @@ def test_manually_issued_token_is_adopted_without_interruption(algorithm: str) -
 def test_token_in_use_verifies_before_and_after_its_adoption(bound: dict[str, str]) -> None:
     """If one key of a set names an issuer, only keys that name it may sign for it."""
     key = new_key("ES256")
-    simulation = TokenSimulation(key_set=key_set([{**public_jwk(key.public_key()), **bound}]))
-    simulation.token = sign(key, {**ISSUER.claims(START), "exp": START + 12 * HOUR})
+    simulation = TokenSimulation(key_set=format_key_set([{**build_jwk(key.public_key()), **bound}]))
+    simulation.token = sign(key, {**ISSUER.build_claims(START), "exp": START + 12 * HOUR})
     for _ in range(3):
         simulation.reconcile()
         assert is_accepted(simulation)
@@ -259,7 +261,9 @@ def is_accepted(simulation: TokenSimulation) -> bool:
     """Whether a server with this key set accepts the token."""
     key_set_read = read_key_set(simulation.key_set.encode(), "jwks.json", may_bind=True)
     issuer = str(claims(simulation.token)["iss"])
-    return key_set_read.keys[signer(simulation)].issuer == (issuer if issuer in claimed_by(key_set_read.keys) else None)
+    return key_set_read.keys[signer(simulation)].issuer == (
+        issuer if issuer in list_issuers(key_set_read.keys) else None
+    )
 
 
 def test_adopted_key_keeps_its_issuer_and_another_key_signs_for_the_new_one() -> None:
@@ -274,7 +278,7 @@ def test_adopted_key_keeps_its_issuer_and_another_key_signs_for_the_new_one() ->
     assert signer(simulation) != old
     assert claims(simulation.token)["iss"] == "https://other"
     assert is_accepted(simulation)
-    assert {key["kid"]: key["iss"] for key in published(simulation.key_set.encode())} == {
+    assert {key["kid"]: key["iss"] for key in parse_key_set(simulation.key_set.encode())} == {
         old: "https://podgate",
         signer(simulation): "https://other",
     }
@@ -302,8 +306,8 @@ def test_damaged_key_set_is_published_again(rows: list[object]) -> None:
 def test_token_with_invalid_claims_is_replaced(replaced: dict[str, object]) -> None:
     simulation = TokenSimulation()
     key = new_key("ES256")
-    simulation.key_set = key_set([public_jwk(key.public_key())])
-    token_claims = {**ISSUER.claims(START), **replaced}
+    simulation.key_set = format_key_set([build_jwk(key.public_key())])
+    token_claims = {**ISSUER.build_claims(START), **replaced}
     simulation.token = sign(key, {name: value for name, value in token_claims.items() if value is not None})
     assert simulation.reconcile()[-1].endswith("no valid token is in use")
     assert verifies(simulation.token, simulation.key_set)
@@ -371,18 +375,18 @@ def record(**fields: object) -> str:
 )
 def test_invalid_record_is_reported_and_not_overwritten(text: str) -> None:
     with pytest.raises(CertsError, match="Secret x: not a list of signing keys"):
-        read(text.encode(), "Secret x")
+        decode(text.encode(), "Secret x")
 
 
 def test_key_with_the_public_part_of_another_key_is_rejected() -> None:
-    mismatched = replace(made(START, "https://podgate"), jwk=public_jwk(new_key("ES256").public_key()))
+    mismatched = replace(make_key(START, "https://podgate"), jwk=build_jwk(new_key("ES256").public_key()))
     with pytest.raises(CertsError):
-        read(written((mismatched,)), "Secret x")
+        decode(encode((mismatched,)), "Secret x")
 
 
 def test_a_key_must_outlive_its_tokens() -> None:
-    assert replace(ISSUER, key_seconds=HOUR - 1).mistake()
-    assert not SHORT.mistake()
+    assert replace(ISSUER, key_seconds=HOUR - 1).find_mistake()
+    assert not SHORT.find_mistake()
 
 
 # --- over a long time ---
@@ -430,7 +434,7 @@ def test_every_issued_token_verifies_with_every_key_set_in_force(
             ):  # else one signing key is lost
                 simulation.keys = ()
                 if (
-                    simulation.token is not None and expires_at(simulation.token) <= simulation.now
+                    simulation.token is not None and read_expiry(simulation.token) <= simulation.now
                 ):  # the token is rejected anyway
                     simulation.unchecked_until = simulation.now + issuer.settle_seconds
             case "set back":
@@ -444,4 +448,4 @@ def test_every_issued_token_verifies_with_every_key_set_in_force(
         "expired keys are removed"
     )
     assert simulation.token is not None
-    assert expires_at(simulation.token) > simulation.now
+    assert read_expiry(simulation.token) > simulation.now

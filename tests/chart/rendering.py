@@ -66,31 +66,31 @@ def values(way: str) -> tuple[str | Path, ...]:
     return ("--values", _VALUES / f"{way}.yaml")
 
 
-def kustomized(way: str) -> list[Json]:
+def render_kustomization(way: str) -> list[Json]:
     """Return the objects of the manifests. Helm does not create the namespace of its release."""
-    return [one for folder in WAYS[way] for one in _kustomized(folder) if one["kind"] != "Namespace"]
+    return [one for folder in WAYS[way] for one in _run_kustomize(folder) if one["kind"] != "Namespace"]
 
 
 @cache
-def _kustomized(folder: str) -> list[Json]:
+def _run_kustomize(folder: str) -> list[Json]:
     command = (binaries().kubectl, "kustomize", CHART.parent / folder)
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return documents(done.stdout)
 
 
-def comparable(objects: list[Json]) -> dict[str, Json]:
+def index_comparable(objects: list[Json]) -> dict[str, Json]:
     """Return the objects by kind and name, without what may differ between both."""
     found: dict[str, Json] = {}
     for document in objects:
         metadata = document["metadata"]
         key = f"{document['kind']} {metadata.get('namespace', '')}/{metadata['name']}"
         assert key not in found, f"{key} is rendered twice"
-        found[key] = _normalized(document)
+        found[key] = _normalize(document)
     return found
 
 
-def _normalized(document: Json) -> Json:
+def _normalize(document: Json) -> Json:
     """Return an object without Helm's labels, and without the order of what has none."""
     copy: Json = json.loads(json.dumps(document))
     labels = copy["metadata"]["labels"]

@@ -14,10 +14,10 @@ from tests.chart.rendering import (
     CHART,
     RELEASE,
     WAYS,
-    comparable,
     documents,
-    kustomized,
+    index_comparable,
     refusal,
+    render_kustomization,
     run_helm,
     templates,
     values,
@@ -58,8 +58,8 @@ def test_version_is_the_project_version() -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_chart_renders_the_objects_of_the_manifests(tmp_path: Path, way: str) -> None:
-    rendered = comparable(documents(templates(tmp_path, *values(way))))
-    assert rendered == comparable(kustomized(way))
+    rendered = index_comparable(documents(templates(tmp_path, *values(way))))
+    assert rendered == index_comparable(render_kustomization(way))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -140,13 +140,13 @@ def test_processes_accept_their_arguments_and_mount_the_files_that_they_read(
                 given[flag] = str(path)
         kind = kinds[container["command"][1]]
         known = {item.name for one in (kind, settings.Settings) for item in fields(one)}
-        flags = {name: given.pop(settings.flag_of(name), None) for name in known}
+        flags = {name: given.pop(settings.name_flag(name), None) for name in known}
         assert given == {}, "there are no such flags"
         settings.parse_as(kind, flags, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
 
 
 def test_store_credentials_are_mounted_into_servers_and_controllers(tmp_path: Path) -> None:
-    objects = comparable(documents(templates(tmp_path, *CREDENTIALS)))
+    objects = index_comparable(documents(templates(tmp_path, *CREDENTIALS)))
     for name in ("podgate", "podgate-controller"):
         pod = objects[f"Deployment podgate-system/{name}"]["spec"]["template"]["spec"]
         [container] = pod["containers"]
@@ -162,7 +162,7 @@ def test_store_credentials_are_mounted_into_servers_and_controllers(tmp_path: Pa
 def test_network_policy_admits_the_named_peers(tmp_path: Path) -> None:
     peers = {"admissionFrom": [{"ipBlock": {"cidr": "10.0.0.10/32"}}], "metricsFrom": [{"podSelector": {}}]}
     (tmp_path / "values.yaml").write_text(json.dumps({"networkPolicy": peers}))
-    objects = comparable(documents(templates(tmp_path, "--values", tmp_path / "values.yaml")))
+    objects = index_comparable(documents(templates(tmp_path, "--values", tmp_path / "values.yaml")))
     rules = objects["NetworkPolicy podgate-system/podgate"]["spec"]["ingress"]
     assert [(port["port"], peer) for port, peer in rules] == [
         (8081, {"podSelector": {}}),
@@ -172,8 +172,8 @@ def test_network_policy_admits_the_named_peers(tmp_path: Path) -> None:
 
 def test_quota_admits_only_priority_classes_of_the_system(tmp_path: Path) -> None:
     name = "ResourceQuota podgate-system/podgate-critical-pods"
-    assert name in comparable(documents(templates(tmp_path)))
-    assert name not in comparable(documents(templates(tmp_path, "--set", "priorityClassName=mine")))
+    assert name in index_comparable(documents(templates(tmp_path)))
+    assert name not in index_comparable(documents(templates(tmp_path, "--set", "priorityClassName=mine")))
 
 
 def test_pod_values_reach_their_deployment(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_pod_values_reach_their_deployment(tmp_path: Path) -> None:
         },
     }
     (tmp_path / "values.yaml").write_text(json.dumps(given))
-    objects = comparable(documents(templates(tmp_path, *REDIS, "--values", tmp_path / "values.yaml")))
+    objects = index_comparable(documents(templates(tmp_path, *REDIS, "--values", tmp_path / "values.yaml")))
     for part, name in (("server", "podgate"), ("controller", "podgate-controller")):
         template = objects[f"Deployment podgate-system/{name}"]["spec"]["template"]
         assert template["metadata"]["annotations"] == {"team": part}
@@ -223,10 +223,10 @@ def test_alerts_link_to_the_runbook_that_the_pager_reaches(tmp_path: Path) -> No
 
 
 def test_policy_is_rendered_only_on_request(tmp_path: Path) -> None:
-    assert "ConfigMap podgate-system/podgate-policy" not in comparable(documents(templates(tmp_path)))
+    assert "ConfigMap podgate-system/podgate-policy" not in index_comparable(documents(templates(tmp_path)))
     (tmp_path / "policy.yaml").write_text("kind: Policy\nservices:\n- name: one\n")
     document = ("--set", "policy.create=true", "--set-file", f"policy.document={tmp_path / 'policy.yaml'}")
-    objects = comparable(documents(templates(tmp_path, *document)))
+    objects = index_comparable(documents(templates(tmp_path, *document)))
     config_map = objects["ConfigMap podgate-system/podgate-policy"]
     assert yaml.safe_load(config_map["data"]["policy.yaml"]) == {"kind": "Policy", "services": [{"name": "one"}]}
     assert config_map["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.chart.programs import kube_score
-from tests.chart.rendering import WAYS, documents, kustomized, templates
+from tests.chart.rendering import WAYS, documents, render_kustomization, templates
 
 OLDEST_KUBERNETES = "v1.30"
 PASSED = 10
@@ -51,28 +51,28 @@ def findings(objects: Iterable[dict[str, Any]]) -> set[tuple[str, str]]:
     }
 
 
-def accepted() -> set[tuple[str, str]]:
+def list_accepted() -> set[tuple[str, str]]:
     return {(wrong, name) for wrong, *names in ACCEPTED for name in names}
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_manifests_have_no_other_findings(way: str) -> None:
     """The chart renders the same objects (test_chart.py)."""
-    assert findings(kustomized(way)) - accepted() == set()
+    assert findings(render_kustomization(way)) - list_accepted() == set()
 
 
 def test_chart_with_values_that_no_manifest_has_has_no_other_findings(tmp_path: Path) -> None:
-    assert findings(documents(templates(tmp_path, "--set", ",".join(RENDERED)))) - accepted() == set()
+    assert findings(documents(templates(tmp_path, "--set", ",".join(RENDERED)))) - list_accepted() == set()
 
 
 def test_each_accepted_finding_exists() -> None:
-    assert accepted() == set.union(*(findings(kustomized(way)) for way in WAYS))
+    assert list_accepted() == set.union(*(findings(render_kustomization(way)) for way in WAYS))
 
 
 def test_kube_score_finds_what_is_wrong() -> None:
-    objects = json.loads(json.dumps(kustomized("memory")))
+    objects = json.loads(json.dumps(render_kustomization("memory")))
     [pod] = [one["spec"]["template"]["spec"] for one in objects if one["kind"] == "Deployment"]
     del pod["containers"][0]["resources"]["limits"]["memory"]
     pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"] = False
     planted = {"Memory limit is not set", "The pod has a container with a writable root filesystem"}
-    assert findings(objects) - accepted() == {(wrong, "podgate") for wrong in planted}
+    assert findings(objects) - list_accepted() == {(wrong, "podgate") for wrong in planted}

@@ -65,7 +65,7 @@ def podgate(*arguments: str | Path, stdin: str | bytes = "") -> Done:
     return Done(code, out.getvalue(), err.getvalue())
 
 
-def installed(*arguments: object, name: str = "podgate", stdin: str = "", cwd: Path | None = None) -> Done:
+def run_installed(*arguments: object, name: str = "podgate", stdin: str = "", cwd: Path | None = None) -> Done:
     """Run the installed command as a process of its own."""
     done = subprocess.run(
         [BIN / name, *map(str, arguments)], input=stdin, capture_output=True, text=True, check=False, cwd=cwd
@@ -77,6 +77,6 @@ def policy_text(services: str, head: str = "") -> str:
     return f"apiVersion: podgate.io/v1alpha1\nkind: Policy\n{head}\nservices:\n{services}"
 
 
-def as_lines(events: Iterable[Json]) -> Iterator[str]:
+def encode_lines(events: Iterable[Json]) -> Iterator[str]:
     for event in events:
         yield json.dumps(event) + "\n"

@@ -36,9 +36,9 @@ class Command:
         return f"{self.page}: {' '.join(self.words)}"
 
 
-def documented() -> list[Command]:
+def find_documented() -> list[Command]:
     """Return all commands, each once."""
-    found = (command for path in PAGES for command in _of_page(str(path.relative_to(ROOT)), path.read_text()))
+    found = (command for path in PAGES for command in _find_in_page(str(path.relative_to(ROOT)), path.read_text()))
     return list(dict.fromkeys(found))
 
 
@@ -48,7 +48,7 @@ def flags_in_spans() -> set[tuple[str, str]]:
     return {(page, match[0]) for page, span in spans if (match := re.match(r"--[a-z][a-z0-9-]*", span))}
 
 
-def _of_page(page: str, text: str) -> Iterator[Command]:
+def _find_in_page(page: str, text: str) -> Iterator[Command]:
     for language, block in _BLOCK.findall(text):
         for line in _lines(block):
             command = line.strip().removeprefix("$ ")
@@ -100,14 +100,14 @@ def simple_commands(line: str) -> Iterator[tuple[str, ...]]:
         if {*token} <= _REDIRECTIONS and {*token} & {*"<>"}:
             next(tokens)  # the file
         elif {*token} <= _SEPARATORS:
-            yield from _named(words)
+            yield from _find_named(words)
             words = []
         else:
             words.append(token)
-    yield from _named(words)
+    yield from _find_named(words)
 
 
-def _named(words: list[str]) -> Iterator[tuple[str, ...]]:
+def _find_named(words: list[str]) -> Iterator[tuple[str, ...]]:
     """Yield the words from the program's name on, if there are any."""
     while words and (_ASSIGNMENT.match(words[0]) or words[0] in {"do", "then"}):
         words = words[1:]

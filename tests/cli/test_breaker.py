@@ -15,7 +15,7 @@ from tests.core.reporting.status import NOW_US, OPEN, SNAPSHOTS, snapshot
 from webhook.core.breaker import BreakerView, State
 from webhook.core.overrides.loading import load
 from webhook.core.quota import ServiceSnapshot
-from webhook.core.reporting.status import server_document
+from webhook.core.reporting.status import render_server_status
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
@@ -43,7 +43,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def entry_fields(file: Path) -> dict[str, Any]:
     """Return the fields of the only entry, without until and reason."""
     [entry] = load(file.read_bytes()).entries
-    return {key: value for key, value in entry.plain().items() if key not in {"service", "until", "reason", "by"}}
+    return {
+        key: value for key, value in entry.encode_plain().items() if key not in {"service", "until", "reason", "by"}
+    }
 
 
 @pytest.mark.parametrize(("verb", "word"), [("open", "ForcedOpen"), ("close", "ForcedClosed")])
@@ -68,7 +70,9 @@ def test_reset_records_its_time_and_releases_a_forced_breaker(file: Path) -> Non
 
 def fields_of_entries(file: Path) -> list[set[str]]:
     """Return the names of each entry's fields."""
-    return [set(entry.plain()) - {"service", "until", "reason", "by"} for entry in load(file.read_bytes()).entries]
+    return [
+        set(entry.encode_plain()) - {"service", "until", "reason", "by"} for entry in load(file.read_bytes()).entries
+    ]
 
 
 def test_breaker_override_is_kept_beside_others_and_replaces_the_former_one(file: Path) -> None:
@@ -133,7 +137,7 @@ def list_output(view: BreakerView | None, *arguments: str) -> str:
     if view is not None:
         snapshots["payment-api"] = ServiceSnapshot(NOW_US, {}, view)
     snapshots["web"] = ServiceSnapshot(NOW_US)
-    with plain_port(msgspec.json.encode(server_document(snapshot(snapshots=snapshots)))) as url:
+    with plain_port(msgspec.json.encode(render_server_status(snapshot(snapshots=snapshots)))) as url:
         done = podgate("breaker", "list", "--server", url, *arguments)
     assert done.code == 0, done.err
     return done.out

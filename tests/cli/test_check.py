@@ -11,18 +11,20 @@ import pytest
 from tests.cli.command_runner import podgate
 from tests.core.checks.checks import FACTS
 from webhook.cli import check
-from webhook.commands.pages.check_page import check_page
-from webhook.core.checks import SECTIONS, ClusterFacts, judged
+from webhook.commands.pages.check_page import format_check
+from webhook.core.checks import SECTIONS, ClusterFacts, judge_facts
 from webhook.core.checks.objects import ClusterMetadata, LeaseHolderObject, LeaseHolding
-from webhook.core.kubernetes.timestamps import rfc3339
+from webhook.core.kubernetes.timestamps import format_rfc3339
 from webhook.operations.server_discovery import ServerLocation
 
 UNREAD = dict.fromkeys(("mutating", "validating", "policy_map", "probes"), "you may not list them")
-LEASE = LeaseHolderObject(ClusterMetadata(name="podgate-leader"), spec=LeaseHolding("a", 15, rfc3339(FACTS.at_us)))
+LEASE = LeaseHolderObject(
+    ClusterMetadata(name="podgate-leader"), spec=LeaseHolding("a", 15, format_rfc3339(FACTS.at_us))
+)
 NONE = replace(FACTS, unread=UNREAD, leases=[LEASE])
 WARNING = replace(NONE, version="0.2.0")
 ERROR = replace(NONE, leases=[])
-SKIPPED = sum(bool(one.not_checked) for _, results in judged(NONE) for one in results)
+SKIPPED = sum(bool(one.not_checked) for _, results in judge_facts(NONE) for one in results)
 
 
 @pytest.fixture
@@ -100,7 +102,7 @@ def test_finding_has_object_field_value_remedy_and_link(given: Callable[..., lis
 
 
 def test_terminal_with_unicode_has_the_marks_of_linkerd() -> None:
-    lines = list(check_page(tuple(judged(WARNING)), {}, is_unicode=True))
+    lines = list(format_check(tuple(judge_facts(WARNING)), {}, is_unicode=True))
     marks = {line.split(" ")[0] for line in map(click.unstyle, lines) if line[:1] in {"√", "‼", "?"}}
     assert marks == {"√", "‼", "?"}
 

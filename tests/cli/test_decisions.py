@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_runner import podgate
-from tests.decisions.records import NOW_MS, document, encoded
-from tests.harness.canned_http import answering
-from webhook.cli.decisions import _line
+from tests.decisions.records import NOW_MS, encode_document, encode_record
+from tests.harness.canned_http import serve_answers
+from webhook.cli.decisions import _format_line
 from webhook.core.admission.decision import Verdict
 from webhook.core.reporting.decision_record import RecordedController, RecordedStatus
 from webhook.operations import decision_port
 
 OWNER = RecordedController("ReplicaSet", "web-7d9c", "r1")
-DENIED = encoded(
+DENIED = encode_record(
     NOW_MS + 1,
     service="web",
     uid="u1",
@@ -24,14 +24,14 @@ DENIED = encoded(
     decision=Verdict.DENY,
     status=RecordedStatus(429, "TooManyRequests", "QuotaExceeded: pods in 1m: hard 1, used 1, asked 1"),
 )
-RECORDS = (DENIED, encoded(NOW_MS, name="web-", decision=Verdict.EXEMPT, exemption="namespaces"))
-ANSWER = b'{"decisions":[' + b",".join(map(document, RECORDS)) + b'],"next":null,"error":"only decisions of x"}'
+RECORDS = (DENIED, encode_record(NOW_MS, name="web-", decision=Verdict.EXEMPT, exemption="namespaces"))
+ANSWER = b'{"decisions":[' + b",".join(map(encode_document, RECORDS)) + b'],"next":null,"error":"only decisions of x"}'
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     path = "/api/v1/decisions?"
-    with answering(
+    with serve_answers(
         {f"{path}limit=100": (200, ANSWER), f"{path}service=web&since=10m&denied=true&limit=100": (200, ANSWER)}
     ) as url:
         yield url
@@ -56,16 +56,18 @@ def test_wide_table_has_user_owner_uid_and_policy(server: str) -> None:
     assert denied.split()[5:9] == ["alice", "ReplicaSet/web-7d9c", "u1", "9640bfdb9640bfdb"]
 
 
-DRY = encoded(NOW_MS + 2, dry_run=True, name="web-dry")
-DRY_DENIED = encoded(
+DRY = encode_record(NOW_MS + 2, dry_run=True, name="web-dry")
+DRY_DENIED = encode_record(
     NOW_MS + 3, dry_run=True, decision=Verdict.DENY, status=RecordedStatus(403, "Forbidden", "NodeNameSet: no")
 )
 
 
 @pytest.mark.parametrize("form", ["table", "wide"])
 def test_dry_run_is_marked_in_tables(form: str) -> None:
-    body = b'{"decisions":[' + b",".join(map(document, (DRY_DENIED, DRY, DENIED))) + b'],"next":null,"error":null}'
-    with answering({"/api/v1/decisions?limit=100": (200, body)}) as url:
+    body = (
+        b'{"decisions":[' + b",".join(map(encode_document, (DRY_DENIED, DRY, DENIED))) + b'],"next":null,"error":null}'
+    )
+    with serve_answers({"/api/v1/decisions?limit=100": (200, body)}) as url:
         _, counted, dry, dry_denied = podgate("decisions", "--server", url, "-o", form).out.splitlines()
     assert "dry run" not in counted
     assert dry.endswith("  dry run")
@@ -74,16 +76,16 @@ def test_dry_run_is_marked_in_tables(form: str) -> None:
 
 @pytest.mark.parametrize(("form", "marked"), [("json", '"dryRun": true'), ("yaml", "dryRun: true")])
 def test_dry_run_is_marked_in_documents_and_while_it_follows(form: str, marked: str) -> None:
-    body = b'{"decisions":[' + b",".join(map(document, (DRY, DENIED))) + b'],"next":null,"error":null}'
-    with answering({"/api/v1/decisions?limit=100": (200, body)}) as url:
+    body = b'{"decisions":[' + b",".join(map(encode_document, (DRY, DENIED))) + b'],"next":null,"error":null}'
+    with serve_answers({"/api/v1/decisions?limit=100": (200, body)}) as url:
         assert podgate("decisions", "--server", url, "-o", form).out.count(marked) == 1
-    assert _line(json.loads(document(DRY)), form).count(marked) == 1
-    assert _line(json.loads(document(DRY)), "table").endswith("  dry run")
+    assert _format_line(json.loads(encode_document(DRY)), form).count(marked) == 1
+    assert _format_line(json.loads(encode_document(DRY)), "table").endswith("  dry run")
 
 
 def test_json_has_the_records(server: str) -> None:
     found = json.loads(podgate("decisions", "--server", server, "-o", "json").out)
-    assert found == [json.loads(document(one)) for one in RECORDS[::-1]]
+    assert found == [json.loads(encode_document(one)) for one in RECORDS[::-1]]
 
 
 def test_options_are_conditions(server: str) -> None:

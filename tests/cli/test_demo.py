@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command_runner import BIN, TRACE, Done, installed
+from tests.cli.command_runner import BIN, TRACE, Done, run_installed
 from tests.redis_servers import RedisServer, program, usual_names
 
 pytestmark = pytest.mark.usefixtures("demos")  # the demos run during the short tests
@@ -99,17 +99,21 @@ def demos(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     ]
     with ExitStack() as stack:
 
-        def started(*arguments: str, **environment: str) -> Demo:
+        def start_demo(*arguments: str, **environment: str) -> Demo:
             demo = Demo.start(tmp_path_factory.mktemp("demo"), *arguments, **environment)
             stack.callback(demo.end)
             return demo
 
-        def in_redis(name: str) -> tuple[Demo, RedisServer]:
+        def start_in_redis(name: str) -> tuple[Demo, RedisServer]:
             server = stack.enter_context(RedisServer(program(name), tmp_path_factory.mktemp(name) / "server"))
-            return started("--once", "--redis", server.url), server
+            return start_demo("--once", "--redis", server.url), server
 
         foreign_store = "a setting of a real server, which the demo ignores"
-        yield Demos(started("--once", PODGATE_STORE=foreign_store), started(), {name: in_redis(name) for name in names})
+        yield Demos(
+            start_demo("--once", PODGATE_STORE=foreign_store),
+            start_demo(),
+            {name: start_in_redis(name) for name in names},
+        )
 
 
 def read_until(demo: Demo, words: str) -> str:
@@ -135,7 +139,7 @@ def assert_gone(demo: Demo, server: int) -> None:
 
 
 def test_unreachable_redis_ends_the_demo() -> None:
-    done = installed("demo", "--once", "--redis", "redis://127.0.0.1:1")
+    done = run_installed("demo", "--once", "--redis", "redis://127.0.0.1:1")
     assert done.code == 2
     assert done.error.startswith("--redis: ")
     assert "give the URL of a Redis that answers" in done.error
@@ -186,9 +190,9 @@ def test_running_demo_shows_commands_and_ends_on_interrupt(demos: Demos) -> None
     (folder,) = leftovers(demo.temporary)
     address = re.search(r"status --server (http://\S+)", output)
     assert address, output
-    status = installed("status", "--server", address[1])
+    status = run_installed("status", "--server", address[1])
     assert (status.code, "payment-api" in status.out) == (0, True), status
-    assert installed("policy", "lint", folder / "policy.yaml").code == 0
+    assert run_installed("policy", "lint", folder / "policy.yaml").code == 0
     (server,) = children_of(demo.process.pid)
     os.killpg(demo.process.pid, signal.SIGINT)
     assert_gone(demo, server)

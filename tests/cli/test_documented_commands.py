@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from tests.cli.documented_commands import PAGES, ROOT, Command, documented, flags_in_spans
+from tests.cli.documented_commands import PAGES, ROOT, Command, find_documented, flags_in_spans
 from webhook.cli import root
 from webhook.cli.queue import QueueGroup
 
-COMMANDS = documented()
+COMMANDS = find_documented()
 OURS = [command for command in COMMANDS if command.words[0] == "podgate"]
 OTHERS = [command for command in COMMANDS if command.words[0] != "podgate"]
-LEAST_OF_OURS = 50
+OWN_COMMANDS_MIN = 50
 VERBS = {
     "kubectl": {
         *("annotate", "apply", "auth", "create", "debug", "delete", "describe", "edit", "explain", "get", "kustomize"),
@@ -61,7 +61,7 @@ def names(command: Command) -> str:
     return str(command)
 
 
-def resolved(words: tuple[str, ...]) -> tuple[click.Context, list[str]]:
+def resolve(words: tuple[str, ...]) -> tuple[click.Context, list[str]]:
     """Return the context of a command of Podgate and its arguments; UsageError if there is no such command."""
     context = click.Context(root, info_name="podgate", **root.context_settings)
     arguments = list(words[1:])
@@ -76,7 +76,7 @@ def resolved(words: tuple[str, ...]) -> tuple[click.Context, list[str]]:
     return context, arguments
 
 
-def parsed(context: click.Context, arguments: list[str]) -> None:
+def parse(context: click.Context, arguments: list[str]) -> None:
     """Parse as the command line does, without reading files; UsageError as a user would get it."""
     found, _, _ = context.command.make_parser(context).parse_args(list(arguments))
     for parameter in context.command.get_params(context):
@@ -101,20 +101,20 @@ def flags_of(command: click.Command) -> Iterator[str]:
 
 @pytest.mark.parametrize("command", [one for one in OURS if not one.is_span], ids=names)
 def test_command_of_a_block_is_complete(command: Command) -> None:
-    context, arguments = resolved(command.words)
+    context, arguments = resolve(command.words)
     assert not isinstance(context.command, click.Group)
     if arguments[-1:] == ["..."]:
-        assert known(context, arguments)
+        assert has_known_options(context, arguments)
     else:
-        parsed(context, arguments)
+        parse(context, arguments)
 
 
 @pytest.mark.parametrize("command", [one for one in OURS if one.is_span], ids=names)
 def test_command_of_a_code_span_exists_with_its_options(command: Command) -> None:
-    assert known(*resolved(command.words))
+    assert has_known_options(*resolve(command.words))
 
 
-def known(context: click.Context, arguments: list[str]) -> bool:
+def has_known_options(context: click.Context, arguments: list[str]) -> bool:
     options = {"--help", *(one for parameter in context.command.get_params(context) for one in parameter.opts)}
     return {word.partition("=")[0] for word in arguments if re.match(r"--?[a-zA-Z]", word)} <= options
 
@@ -144,7 +144,7 @@ def test_flag_of_a_code_span_exists() -> None:
 
 def test_commands_are_found() -> None:
     assert len(PAGES) > 1
-    assert len(OURS) > LEAST_OF_OURS
+    assert len(OURS) > OWN_COMMANDS_MIN
 
 
 @pytest.mark.parametrize(
@@ -158,4 +158,4 @@ def test_commands_are_found() -> None:
 )
 def test_wrong_command_is_found(words: tuple[str, ...]) -> None:
     with pytest.raises(click.UsageError):
-        parsed(*resolved(words))
+        parse(*resolve(words))

@@ -10,7 +10,7 @@ from click import unstyle
 
 from tests.cli.command_runner import Done, podgate
 from tests.core.recording import POLICY_TEXT, RecordedShop
-from webhook.commands.pages.pod_report_page import report_page
+from webhook.commands.pages.pod_report_page import format_report
 from webhook.core.diagnosis import PodFacts, Surroundings, diagnose
 from webhook.core.diagnosis.objects import ReportedPod, ReportedPodStatus
 from webhook.core.kubernetes.pod import PodMetadata
@@ -25,11 +25,11 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RecordedShop:
     monkeypatch.chdir(tmp_path)
     found = RecordedShop()
 
-    async def both() -> None:
+    async def create_both() -> None:
         await found.create(UID, nodeSelector={"disk": "hdd"})
         await found.create("u2")
 
-    asyncio.run(both())
+    asyncio.run(create_both())
     Path("records.jsonl").write_bytes(b"\n".join(found.recorder.lines))
     Path("policy.yaml").write_text(POLICY_TEXT)
     return found
@@ -144,4 +144,4 @@ def test_control_characters_of_a_tenant_do_not_reach_the_terminal() -> None:
     pod = ReportedPod(PodMetadata("web", namespace="shop"), status=status)
     report = diagnose(PodFacts("shop", "web", pod=pod), Surroundings(0))
     assert report is not None
-    assert unstyle(report_page(report)).startswith("Failed: Evicted: \\x1b[2Jcleared\n")
+    assert unstyle(format_report(report)).startswith("Failed: Evicted: \\x1b[2Jcleared\n")

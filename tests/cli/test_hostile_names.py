@@ -17,11 +17,11 @@ import yaml
 
 from tests.cli.command_runner import podgate
 from tests.core.reporting.status import snapshot
-from tests.harness.canned_http import answering
+from tests.harness.canned_http import serve_answers
 from tests.harness.hostile_values import ALONE, FORGED, HOSTILE, TIME, hostile
 from tests.harness.records import override
 from webhook.adapters.kubernetes.events.event_object import NOTE_BYTES_MAX, EventType, Happening, Regarding
-from webhook.adapters.kubernetes.events.observer import happening_of
+from webhook.adapters.kubernetes.events.observer import make_transition_event
 from webhook.adapters.logs import JsonLines, Logs
 from webhook.adapters.logs.lines import StandardLogging
 from webhook.cli import simulation_page
@@ -46,11 +46,16 @@ from webhook.core.kubernetes.admission_request import ResponseStatus, respond
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.reporting.node_document import NodeDocument
 from webhook.core.reporting.queue_document import QueueDocument
-from webhook.core.reporting.status import ControllerStatus, OverridesStatus, controller_document, server_document
+from webhook.core.reporting.status import (
+    ControllerStatus,
+    OverridesStatus,
+    render_controller_status,
+    render_server_status,
+)
 from webhook.policy_tests import results
 from webhook.policy_tests.runner import CaseResult
 from webhook.ports import Observer
-from webhook.server.http_messages import json_response
+from webhook.server.http_messages import build_json_response
 
 Json = dict[str, Any]
 Page = Callable[..., Any]
@@ -65,12 +70,12 @@ def no_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(click.utils, "should_strip_ansi", lambda *_: False)
 
 
-def poisoned(value: Any) -> Any:
+def poison(value: Any) -> Any:
     """Return a document with each text but times replaced by a hostile one."""
     if isinstance(value, dict):
-        return {key: poisoned(inner) for key, inner in value.items()}
+        return {key: poison(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [poisoned(inner) for inner in value]
+        return [poison(inner) for inner in value]
     return HOSTILE if isinstance(value, str) and not value.startswith(_KEPT) else value
 
 
@@ -81,15 +86,15 @@ def decision() -> Json:
 
 def status() -> Json:
     overrides = OverridesStatus("file", ("error",), {"payment-api": (override(),)})
-    document = server_document(snapshot(overrides=overrides, errors=("error",), not_ready=("no",)))
-    named = poisoned(document)
+    document = render_server_status(snapshot(overrides=overrides, errors=("error",), not_ready=("no",)))
+    named = poison(document)
     for service in named["services"]:
         service["modes"] = dict.fromkeys(service["modes"], HOSTILE)
     return {**named, "time": TIME}  # type: ignore[no-any-return]
 
 
 def controller() -> Json:
-    document = controller_document(hostile(ControllerStatus))
+    document = render_controller_status(hostile(ControllerStatus))
     document["certificates"] = {"keptBy": HOSTILE, "secrets": {HOSTILE: HOSTILE}, "errors": [HOSTILE]}
     return document
 
@@ -106,35 +111,35 @@ def report() -> Report:
 
 
 GIVEN: dict[Page, Json] = {
-    controller_page.controller_page: {"document": controller()},
-    decisions_page.rows: {"decisions": [decision(), {**decision(), "decision": "Exempt"}], "wide": True},
-    status_page.page: {"document": status()},
-    webhooks_page.page: {"document": webhooks()},
-    yaml_page.as_diff: {"before": DOCUMENT, "after": {**DOCUMENT, "more": HOSTILE}, "name": HOSTILE},
-    yaml_stream.yaml_stream: {"documents": ({"a": HOSTILE},)},
-    yaml_text.as_yaml: {"document": {**DOCUMENT, "half of a pair": ALONE}},
-    pod_report_page.report_page: {"report": report(), "with_rules": True},
-    results.junit: {"results": [hostile(CaseResult)._replace(error=None)]},
-    yaml_text.as_flow: {"document": DOCUMENT},
-    diff.rows: {"before": DOCUMENT, "after": {**DOCUMENT, "more": HOSTILE}},
+    controller_page.format_controller: {"document": controller()},
+    decisions_page.format_rows: {"decisions": [decision(), {**decision(), "decision": "Exempt"}], "wide": True},
+    status_page.format_status: {"document": status()},
+    webhooks_page.format_explanation: {"document": webhooks()},
+    yaml_page.format_diff: {"before": DOCUMENT, "after": {**DOCUMENT, "more": HOSTILE}, "name": HOSTILE},
+    yaml_stream.format_yaml_stream: {"documents": ({"a": HOSTILE},)},
+    yaml_text.format_yaml: {"document": {**DOCUMENT, "half of a pair": ALONE}},
+    pod_report_page.format_report: {"report": report(), "with_rules": True},
+    results.format_junit: {"results": [hostile(CaseResult)._replace(error=None)]},
+    yaml_text.format_flow: {"document": DOCUMENT},
+    diff.build_rows: {"before": DOCUMENT, "after": {**DOCUMENT, "more": HOSTILE}},
 }
 """Documents of pages that do not declare the type of theirs; the others get values of the types they declare."""
 
 PARTS: dict[Page, str] = {
-    explain_view.remarks: "as_diff prints them",
-    explain_view.dependences: "filled prints them",
-    status_page.webhooks: "a part of two pages, which have cleaned their document",
-    status_page.queues: "as above",
-    status_page.limits: "as above, and of `quota show`, which has too",
-    status_page.override_text: "as above",
-    pod_report_page.limit_text: "a part of the page of a report",
-    table.table: "a layout, of cells that its page has cleaned",
-    table.countdown: "a number",
-    check_page.check_document: "a document for JSON",
-    check_page.severities: "numbers",
-    results.result_document: "a document for JSON",
-    results.detail_lines: "result_lines indents them",
-    results.exit_code: "a number",
+    explain_view.build_remarks: "as_diff prints them",
+    explain_view.describe_dependences: "filled prints them",
+    status_page.format_webhooks: "a part of two pages, which have cleaned their document",
+    status_page.format_queues: "as above",
+    status_page.build_limit_rows: "as above, and of `quota show`, which has too",
+    status_page.format_override: "as above",
+    pod_report_page.format_limit: "a part of the page of a report",
+    table.format_table: "a layout, of cells that its page has cleaned",
+    table.format_duration: "a number",
+    check_page.build_check_document: "a document for JSON",
+    check_page.count_severities: "numbers",
+    results.build_result_document: "a document for JSON",
+    results.format_details: "result_lines indents them",
+    results.compute_exit_code: "a number",
 }
 """Functions that print nothing by themselves, and why."""
 
@@ -186,7 +191,7 @@ def test_parts_and_documents_are_of_pages_that_exist() -> None:
 
 
 def test_hostile_name_is_still_recognised() -> None:
-    [row] = decisions_page.rows([{**decision(), "namespace": "shop", "name": "web\x1b[2J\u202e-1"}], wide=False)
+    [row] = decisions_page.format_rows([{**decision(), "namespace": "shop", "name": "web\x1b[2J\u202e-1"}], wide=False)
     assert "shop/web\\x1b[2J\\u202e-1" in row
 
 
@@ -207,7 +212,7 @@ def test_hostile_name_is_still_recognised() -> None:
 def test_command_prints_only_printable_text(command: tuple[str, ...], path: str, document: Json, form: str) -> None:
     option = "--extender" if command == ("nodes",) else "--server"
     body = json.dumps(document).encode()
-    with answering({path: (200, body), "/queue?limit=0": (200, body)}) as url:
+    with serve_answers({path: (200, body), "/queue?limit=0": (200, body)}) as url:
         done = podgate(*command, option, url, "-o", form)
     assert done.code == 0, done.err
     assert_harmless([*done.out.splitlines(), *done.err.splitlines()])
@@ -224,7 +229,7 @@ def _flat(value: Any) -> list[str]:
 
 
 def test_error_of_a_command_is_printable() -> None:
-    with answering({"/status": (200, b"x")}) as url:
+    with serve_answers({"/status": (200, b"x")}) as url:
         done = podgate("status", HOSTILE, "--server", f"{url}/\x1b[2J")
     assert done.code == 2
     assert_harmless(done.err.splitlines())
@@ -270,7 +275,7 @@ def test_note_of_every_event_is_printable_and_bounded() -> None:
 
 def test_event_of_a_breaker_is_printable() -> None:
     opened = msgspec.structs.replace(hostile(Transition), old=State.CLOSED, new=State.OPEN)
-    found = happening_of(opened, Regarding("v1", "ConfigMap", "a", "b"))
+    found = make_transition_event(opened, Regarding("v1", "ConfigMap", "a", "b"))
     assert found is not None
     assert_harmless([found.body("podgate-0")["note"]])
 
@@ -287,6 +292,6 @@ def test_denial_and_warnings_are_printable() -> None:
 
 
 def test_document_of_a_port_is_escaped_and_means_the_same() -> None:
-    body = json_response(msgspec.json.encode({"name": HOSTILE})).body.decode()
+    body = build_json_response(msgspec.json.encode({"name": HOSTILE})).body.decode()
     assert_harmless([body])
     assert json.loads(body) == {"name": HOSTILE}

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.cli.command_runner import podgate
-from tests.harness.canned_http import answering
+from tests.harness.canned_http import serve_answers
 from webhook.core.reporting.node_document import NodeDocument, ShownNode
 from webhook.core.scheduling.node_load import NodeLoad
 
@@ -52,7 +52,7 @@ def server() -> Iterator[str]:
         f"{PATH}?name=new": NodeDocument((NEW,), 7),
         f"{PATH}?name=nobody": NodeDocument((), 7),
     }
-    with answering({path: (200, msgspec.json.encode(one)) for path, one in found.items()}) as url:
+    with serve_answers({path: (200, msgspec.json.encode(one)) for path, one in found.items()}) as url:
         yield url
 
 
@@ -92,7 +92,7 @@ def test_one_node(server: str) -> None:
 def test_other_servers_and_none_are_errors(server: str) -> None:
     done = podgate("nodes", "--extender", "http://127.0.0.1:1")
     assert (done.code, done.err.startswith("error: no extender answers: start one with")) == (2, True)
-    with answering({f"{PATH}?limit=100": (200, b'{"items": []}')}) as url:
+    with serve_answers({f"{PATH}?limit=100": (200, b'{"items": []}')}) as url:
         done = podgate("nodes", "--extender", url)
     assert (done.code, "answers, but not as Podgate's extender: give --extender" in done.error) == (2, True)
     for bad in ("nonsense", "ftp://127.0.0.1"):

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.command_runner import Done, podgate
 from webhook.adapters import overrides_file
-from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.overrides import Override
 from webhook.core.overrides.loading import load
 
@@ -48,7 +48,7 @@ def entries(file: Path) -> dict[str, Override]:
 
 def entry_fields(file: Path, service: str = "payment-api") -> dict[str, Any]:
     """Return the fields of an entry, without until and reason."""
-    found = entries(file)[service].plain()
+    found = entries(file)[service].encode_plain()
     return {key: value for key, value in found.items() if key not in {"service", "until", "reason", "by"}}
 
 
@@ -74,9 +74,9 @@ def test_for_and_until_set_the_end(file: Path) -> None:
 
 
 def command_now_us() -> int:
-    from webhook.cli.options.override_options import now_us  # noqa: PLC0415  the clock of the command
+    from webhook.cli.options.override_options import read_now_us  # noqa: PLC0415  the clock of the command
 
-    return now_us()
+    return read_now_us()
 
 
 def test_other_entries_are_kept_and_expired_ones_removed(file: Path) -> None:
@@ -132,7 +132,7 @@ def test_reset_does_not_shorten_an_override_unless_requested(file: Path) -> None
     assert entries(file)["payment-api"].until == LATE
     assert set(entry_fields(file)) == {"quotaFactor", "quotaReset"}
     assert podgate("quota", "reset", "payment-api", "--for", "1m", "--reason", "x", "--merge").code == 0
-    assert entries(file)["payment-api"].until_us < microseconds(LATE), "it was requested"
+    assert entries(file)["payment-api"].until_us < parse_microseconds(LATE), "it was requested"
 
 
 def test_clear_ends_one_override(file: Path) -> None:

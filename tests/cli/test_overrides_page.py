@@ -16,7 +16,7 @@ def blocks(language: str) -> list[str]:
 
 def test_example_uses_every_field_of_an_entry() -> None:
     [entry] = load(blocks("yaml")[0].encode()).entries
-    assert set(ACTIONS) < set(entry.plain())
+    assert set(ACTIONS) < set(entry.encode_plain())
 
 
 def test_every_command_of_the_page_runs(tmp_path: Path) -> None:

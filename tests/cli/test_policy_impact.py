@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_runner import podgate, policy_text
-from tests.decisions.records import NOW_MS, document, encoded
+from tests.decisions.records import NOW_MS, encode_document, encode_record
 
 WEB = "- {name: web, match: {namespaces: [shop]}, quota: {windows: [{window: 1m, hard: {pods: 3}}]}}\n"
 ROOT = Path(__file__).parents[2]
@@ -44,11 +44,11 @@ def test_impact_by_a_file_of_decisions(policies: tuple[Path, Path], tmp_path: Pa
     before, after = policies
     decisions = tmp_path / "decisions.json"
     records = (
-        encoded(NOW_MS, operation="UPDATE", sub_resource="resize"),
-        encoded(NOW_MS + 1, workload="deployment.apps/web"),
-        encoded(NOW_MS + 2),
+        encode_record(NOW_MS, operation="UPDATE", sub_resource="resize"),
+        encode_record(NOW_MS + 1, workload="deployment.apps/web"),
+        encode_record(NOW_MS + 2),
     )
-    decisions.write_bytes(b"[" + b",".join(map(document, records)) + b"]")
+    decisions.write_bytes(b"[" + b",".join(map(encode_document, records)) + b"]")
     done = podgate("policy", "impact", after, "--before", before, "--decisions", decisions, "-o", "json")
     assert done.document["requests"] == 0
     assert done.document["leftOut"] == {

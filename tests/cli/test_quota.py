@@ -8,9 +8,9 @@ import pytest
 from tests.app.status_command import plain_port
 from tests.cli.command_runner import podgate
 from tests.core.reporting.status import OVERRIDES, snapshot
-from webhook.core.reporting.status import server_document
+from webhook.core.reporting.status import render_server_status
 
-DOCUMENT = msgspec.json.encode(server_document(snapshot(overrides=OVERRIDES)))
+DOCUMENT = msgspec.json.encode(render_server_status(snapshot(overrides=OVERRIDES)))
 
 
 def test_table_shows_limits_of_service_and_pool_and_the_override(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command_runner import TRACE, Json, installed, podgate, policy_text
+from tests.cli.command_runner import TRACE, Json, podgate, policy_text, run_installed
 from webhook.core.kubernetes.controllers import WORKLOAD_KINDS
 
 POLICY = policy_text(
@@ -22,7 +22,7 @@ HEADING = ["file", "place", "kind", "namespace", "name"]
 def test_diff_of_a_recorded_pod_with_a_uid_has_no_moved_lines() -> None:
     given = pod()
     given["metadata"] |= {"uid": "u", "annotations": {"zone": "b"}}
-    out, _ = shown("diff", recorded("CREATE", object=given))
+    out, _ = review_as("diff", make_recorded("CREATE", object=given))
     assert "\n+  schedulerName: podgate-scheduler" in out
     assert "name: p\n" in out
     assert not [line for line in out.splitlines() if line[:1] in "+-" and line[1:].strip() in {"uid: u", "metadata:"}]
@@ -37,7 +37,7 @@ def template(cpu: int | None = None) -> Json:
     return {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i", **requests}]}}
 
 
-def owned(kind: str, namespace: str = "shop", cpu: int | None = None) -> Json:
+def make_owned(kind: str, namespace: str = "shop", cpu: int | None = None) -> Json:
     spec: Json = {"template": template(cpu)}
     if kind in {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"}:
         spec["selector"] = {"matchLabels": {"app": "web"}}
@@ -55,7 +55,7 @@ def pod(namespace: str = "shop", cpu: int | None = None, **spec: object) -> Json
     return {"apiVersion": "v1", "kind": "Pod", **made}
 
 
-def recorded(operation: str, **request: object) -> Json:
+def make_recorded(operation: str, **request: object) -> Json:
     usual = {
         "uid": "r1",
         "resource": {"group": "", "version": "v1", "resource": "pods"},
@@ -81,7 +81,7 @@ def review(*documents: object, more: tuple[str, ...] = ()) -> list[Json]:
     return done.lines
 
 
-def refused(text: str, *more: str) -> str:
+def check_refused(text: str, *more: str) -> str:
     done = podgate("review", "-", "--policy", "policy.yaml", *more, stdin=text)
     assert (done.code, done.out) == (2, "")
     return done.error
@@ -93,7 +93,7 @@ WORKLOADS = ["Deployment", "ReplicaSet", "ReplicationController", "StatefulSet",
 
 @pytest.mark.parametrize("kind", WORKLOADS)
 def test_workload_is_judged_by_its_generated_pod(kind: str) -> None:
-    (line,) = review(owned(kind))
+    (line,) = review(make_owned(kind))
     assert list(line) == KEYS
     assert (line["decision"], line["allowed"], line["status"], line["service"]) == ("Admit", True, {"code": 200}, "web")
     assert line["pod"]["spec"]["schedulerName"] == "podgate-scheduler"
@@ -115,7 +115,7 @@ CANARY = policy_text(
 def test_job_is_owned_by_the_service_that_selects_its_name() -> None:
     wanted = "podSelector: {matchLabels: {job-name: web}}"
     Path("policy.yaml").write_text(policy_text(f"- {{name: jobs, match: {{namespaces: [shop], {wanted}}}}}\n"))
-    job, deployment = review(owned("Job"), owned("Deployment"))
+    job, deployment = review(make_owned("Job"), make_owned("Deployment"))
     assert (job["decision"], job["service"]) == ("Admit", "jobs")
     assert job["pod"]["metadata"]["labels"]["job-name"] == "web"
     assert (deployment["decision"], deployment["service"]) == ("Unmatched", None)
@@ -123,7 +123,7 @@ def test_job_is_owned_by_the_service_that_selects_its_name() -> None:
 
 def test_unknown_label_that_decides_the_owner_gives_no_verdict() -> None:
     Path("policy.yaml").write_text(CANARY)
-    deployment = owned("Deployment")
+    deployment = make_owned("Deployment")
     deployment["spec"]["template"]["spec"]["schedulerName"] = "theirs"
     done = podgate("review", "-", "--policy", "policy.yaml", "-o", "json", stdin=json.dumps(deployment))
     (line,) = done.lines
@@ -141,19 +141,19 @@ def test_unknown_label_that_decides_the_owner_gives_no_verdict() -> None:
 
 def test_denial_by_every_possible_service_is_denied() -> None:
     Path("policy.yaml").write_text(CANARY.replace("{app: web}}}}", "{app: web}}}, placement: {schedulerName: mine}}"))
-    deployment = owned("Deployment")
+    deployment = make_owned("Deployment")
     deployment["spec"]["template"]["spec"]["schedulerName"] = "theirs"
     (line,) = review(deployment)
     assert (line["decision"], line["allowed"]) == ("Depends", False)
     assert [one["denied"] for one in line["dependsOn"]] == [True, True]
-    out, err = shown("diff", deployment)
+    out, err = review_as("diff", deployment)
     assert "# Deployment shop/web: Depends, denied in any case\n" in out
     assert err == "1 reviewed: Depends 1 (1 denied in any case)\n", "the summary explains exit code 3"
 
 
 def test_diff_shows_dependencies_of_a_verdict() -> None:
     Path("policy.yaml").write_text(CANARY)
-    done = podgate("review", "-", "--policy", "policy.yaml", "-o", "diff", stdin=json.dumps(owned("Deployment")))
+    done = podgate("review", "-", "--policy", "policy.yaml", "-o", "diff", stdin=json.dumps(make_owned("Deployment")))
     assert done.out == (
         "# Deployment shop/web: Depends\n"
         "# depends: service canary owns the Pod, if its podSelector fits the Pod's label pod-template-hash\n"
@@ -166,7 +166,7 @@ def test_every_reviewed_kind_is_supported() -> None:
 
 
 def test_daemon_set_is_exempt_and_unowned_pod_unmatched() -> None:
-    lines = review(owned("DaemonSet"), pod("elsewhere"), pod("kube-system"))
+    lines = review(make_owned("DaemonSet"), pod("elsewhere"), pod("kube-system"))
     assert [(line["decision"], line["service"], line["patch"]) for line in lines] == [
         ("Exempt", None, []),
         ("Unmatched", None, []),
@@ -175,7 +175,7 @@ def test_daemon_set_is_exempt_and_unowned_pod_unmatched() -> None:
 
 
 def test_denial_has_a_reason_and_reviews_charge_nothing() -> None:
-    lines = review(pod(), pod(), owned("Job", cpu=4), pod(nodeSelector={"disk": "hdd"}))
+    lines = review(pod(), pod(), make_owned("Job", cpu=4), pod(nodeSelector={"disk": "hdd"}))
     assert [line["decision"] for line in lines] == ["Admit", "Admit", "Deny", "Deny"]
     assert (lines[2]["status"]["code"], lines[2]["status"]["reason"]) == (429, "TooManyRequests")
     assert "can never pass" in lines[2]["status"]["message"]
@@ -184,8 +184,8 @@ def test_denial_has_a_reason_and_reviews_charge_nothing() -> None:
 
 
 def test_lists_and_documents_give_one_line_per_object_in_order() -> None:
-    listed = {"kind": "List", "items": [pod(), {"kind": "PodList", "items": [pod("elsewhere")]}, owned("Job")]}
-    typed = {"kind": "DeploymentList", "items": [{key: owned("Deployment")[key] for key in ("metadata", "spec")}]}
+    listed = {"kind": "List", "items": [pod(), {"kind": "PodList", "items": [pod("elsewhere")]}, make_owned("Job")]}
+    typed = {"kind": "DeploymentList", "items": [{key: make_owned("Deployment")[key] for key in ("metadata", "spec")}]}
     lines = review(listed, "", "# nothing but a comment", typed)
     assert [line["decision"] for line in lines] == ["Admit", "Unmatched", "Admit", "Admit"]
 
@@ -221,20 +221,20 @@ def test_encoding_timestamps_and_nulls_are_read_like_kubectl() -> None:
 
 
 def test_template_without_metadata_makes_a_pod_without_labels() -> None:
-    job = owned("Job")
+    job = make_owned("Job")
     del job["spec"]["template"]["metadata"]
     (line,) = review(job)
     assert line["decision"] == "Unmatched"
 
 
 def test_recorded_create_passes_both_halves_without_charges() -> None:
-    (line,) = review(recorded("CREATE", object=pod()))
+    (line,) = review(make_recorded("CREATE", object=pod()))
     assert (line["decision"], line["pod"]["spec"]["nodeSelector"]) == ("Admit", {"disk": "ssd"})
     twice = review(
-        *[recorded("CREATE", object={**pod(), "metadata": {**pod()["metadata"], "uid": uid}}) for uid in "ab"]
+        *[make_recorded("CREATE", object={**pod(), "metadata": {**pod()["metadata"], "uid": uid}}) for uid in "ab"]
     )
     assert [line["decision"] for line in twice] == ["Admit", "Admit"], "nothing is charged, whatever the record says"
-    (line,) = review(recorded("CREATE", object=pod(cpu=4)))
+    (line,) = review(make_recorded("CREATE", object=pod(cpu=4)))
     assert (line["decision"], line["status"]["code"]) == ("Deny", 429)
 
 
@@ -242,11 +242,13 @@ def test_recorded_update_delete_and_subresource_are_judged_as_such() -> None:
     tampered = pod()
     tampered["metadata"]["labels"] = {"app": "web", "podgate.io/service": "other"}
     deleted, bound, updated, guarded, foreign = review(
-        recorded("DELETE", object=None, oldObject=pod()),
-        recorded("CREATE", subResource="binding", object={"kind": "Binding", "metadata": {"name": "p"}}),
-        recorded("UPDATE", object=LABELLED, oldObject=LABELLED),
-        recorded("UPDATE", object=tampered, oldObject=LABELLED),
-        recorded("CREATE", resource={"group": "", "version": "v1", "resource": "secrets"}, object=owned("Job")),
+        make_recorded("DELETE", object=None, oldObject=pod()),
+        make_recorded("CREATE", subResource="binding", object={"kind": "Binding", "metadata": {"name": "p"}}),
+        make_recorded("UPDATE", object=LABELLED, oldObject=LABELLED),
+        make_recorded("UPDATE", object=tampered, oldObject=LABELLED),
+        make_recorded(
+            "CREATE", resource={"group": "", "version": "v1", "resource": "secrets"}, object=make_owned("Job")
+        ),
     )
     assert (deleted["decision"], deleted["pod"]) == ("Unmatched", {})
     assert bound["decision"] == "Unmatched"
@@ -257,9 +259,9 @@ def test_recorded_update_delete_and_subresource_are_judged_as_such() -> None:
 
 def test_recorded_workload_review_gives_advice() -> None:
     deployments = {"group": "apps", "version": "v1", "resource": "deployments"}
-    wrong = owned("Deployment")
+    wrong = make_owned("Deployment")
     wrong["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "hdd"}
-    (line,) = review(recorded("CREATE", resource=deployments, object=wrong))
+    (line,) = review(make_recorded("CREATE", resource=deployments, object=wrong))
     assert (line["decision"], line["patch"], line["pod"]) == ("Admit", [], {})
     [warning] = line["warnings"]
     assert warning.startswith("PlacementConflict: Pods of deployment.apps/")
@@ -294,19 +296,19 @@ BAD = {
     "{kind: AdmissionReview}": "expected 'admission.k8s.io/v1'",
     "{kind: AdmissionReview, apiVersion: admission.k8s.io/v1}": "request is missing",
     "{kind: AdmissionReview, apiVersion: admission.k8s.io/v1, request: x}": 'request: "x": expected a mapping',
-    json.dumps(recorded("CREATE")): "request.object is missing",
+    json.dumps(make_recorded("CREATE")): "request.object is missing",
     json.dumps(
-        recorded("CREATE", object={"metadata": None})
+        make_recorded("CREATE", object={"metadata": None})
     ): "AdmissionReview r1: request.object.metadata: null: expected a mapping",
-    json.dumps(recorded("UPDATE", object=LABELLED)): "request.oldObject is missing",
-    json.dumps(recorded("CREATE", namespace="team-a", object=pod("team-a"))): "labels of Namespace 'team-a'",
+    json.dumps(make_recorded("UPDATE", object=LABELLED)): "request.oldObject is missing",
+    json.dumps(make_recorded("CREATE", namespace="team-a", object=pod("team-a"))): "labels of Namespace 'team-a'",
     json.dumps(pod("team-a")): "labels of Namespace 'team-a', which are not known here: give them with --namespaces",
 }
 
 
 @pytest.mark.parametrize(("text", "reason"), BAD.items(), ids=[key[:50] or "empty" for key in BAD])
 def test_bad_input_is_one_line_and_exit_2(text: str, reason: str) -> None:
-    assert reason in refused(text)
+    assert reason in check_refused(text)
 
 
 @pytest.mark.parametrize("name", ["nowhere.yaml", "empty"])
@@ -373,12 +375,12 @@ def test_namespace_labels_are_read_from_either_form(form: str) -> None:
 )
 def test_bad_namespaces_file_is_named(text: str, reason: str) -> None:
     Path("namespaces.yaml").write_text(text)
-    error = refused(json.dumps(pod("team-a")), "--namespaces", "namespaces.yaml")
+    error = check_refused(json.dumps(pod("team-a")), "--namespaces", "namespaces.yaml")
     assert error.startswith("namespaces.yaml: ")
     assert reason in error
 
 
-def shown(form: str, *documents: Json, explain: bool = False) -> tuple[str, str]:
+def review_as(form: str, *documents: Json, explain: bool = False) -> tuple[str, str]:
     text = "\n---\n".join(map(json.dumps, documents))
     more = ["--explain"] if explain else []
     done = podgate("review", "-", "--policy", "policy.yaml", "-o", form, *more, stdin=text)
@@ -386,7 +388,7 @@ def shown(form: str, *documents: Json, explain: bool = False) -> tuple[str, str]
 
 
 def test_diff_shows_changes_and_names_each_object() -> None:
-    out, _ = shown("diff", pod(), owned("DaemonSet"), pod(cpu=4))
+    out, _ = review_as("diff", pod(), make_owned("DaemonSet"), pod(cpu=4))
     assert "\n+  schedulerName: podgate-scheduler" in out
     assert "# Pod shop/p: Admit (service web)\n" in out
     assert "# DaemonSet shop/web: Exempt (by daemonSet)\n" in out
@@ -396,10 +398,10 @@ def test_diff_shows_changes_and_names_each_object() -> None:
 
 
 def test_patch_and_yaml_give_the_same_result() -> None:
-    line = json.loads(shown("patch", pod())[0])
+    line = json.loads(review_as("patch", pod())[0])
     assert {"op": "add", "path": "/spec/schedulerName", "value": "podgate-scheduler"} in line["patch"]
-    Path("result.yaml").write_text(shown("yaml", pod())[0])
-    assert json.loads(shown("patch", pod())[0]) == line
+    Path("result.yaml").write_text(review_as("yaml", pod())[0])
+    assert json.loads(review_as("patch", pod())[0]) == line
     done = podgate("review", "result.yaml", "--policy", "policy.yaml", "-o", "patch")
     (again,) = done.lines
     assert [one["path"] for one in again["patch"]] == [
@@ -409,7 +411,7 @@ def test_patch_and_yaml_give_the_same_result() -> None:
 
 
 def test_patch_line_names_its_object_and_verdict() -> None:
-    out, _ = shown("patch", pod(), owned("Job", cpu=4), pod(nodeSelector={"disk": "hdd"}))
+    out, _ = review_as("patch", pod(), make_owned("Job", cpu=4), pod(nodeSelector={"disk": "hdd"}))
     lines = [json.loads(line) for line in out.splitlines()]
     assert [list(line) for line in lines] == [[*HEADING, "decision", "allowed", "status", "patch"]] * 3
     assert [tuple(line[key] for key in HEADING) for line in lines] == [
@@ -445,7 +447,7 @@ def test_warnings_are_shown() -> None:
 
 @pytest.mark.parametrize("form", ["diff", "yaml"])
 def test_explain_shows_findings_by_stage(form: str) -> None:
-    out, _ = shown(form, pod(), explain=True)
+    out, _ = review_as(form, pod(), explain=True)
     assert "#   mutate   own      service web\n" in out
     assert "#   validate charge   not charged (dry run)\n" in out
 
@@ -454,15 +456,15 @@ OURS = ("metadata.labels[podgate.io/service]", "metadata.annotations[podgate.io/
 
 
 def test_explain_writes_to_stderr_beside_patch_lines() -> None:
-    plain, _ = shown("patch", pod())
-    out, err = shown("patch", pod(), explain=True)
+    plain, _ = review_as("patch", pod())
+    out, err = review_as("patch", pod(), explain=True)
     assert out == plain
     assert "#   validate charge   not charged (dry run)\n" in err
 
 
 def test_explain_adds_reasons_to_the_trace_of_json_lines() -> None:
-    (plain,) = map(json.loads, shown("json", pod(nodeSelector={"disk": "hdd"}))[0].splitlines())
-    (line,) = map(json.loads, shown("json", pod(nodeSelector={"disk": "hdd"}), explain=True)[0].splitlines())
+    (plain,) = map(json.loads, review_as("json", pod(nodeSelector={"disk": "hdd"}))[0].splitlines())
+    (line,) = map(json.loads, review_as("json", pod(nodeSelector={"disk": "hdd"}), explain=True)[0].splitlines())
     assert {key: value for key, value in line.items() if key != "trace"} == {
         key: value for key, value in plain.items() if key != "trace"
     }
@@ -487,17 +489,17 @@ def test_explain_adds_reasons_to_the_trace_of_json_lines() -> None:
 @pytest.mark.parametrize("form", ["diff", "json"])
 def test_clamp_warning_names_the_container(form: str) -> None:
     Path("policy.yaml").write_text(RANGED.replace("container:", "whenOutside: Clamp, container:"))
-    given = owned("Deployment")
+    given = make_owned("Deployment")
     container = {"name": "vllm", "image": "i", "resources": {"limits": {"memory": "10Gi"}}}
     given["spec"]["template"]["spec"]["containers"] = [container]
-    out, _ = shown(form, given, explain=True)
+    out, _ = review_as(form, given, explain=True)
     warning = 'container "vllm": limits.memory 10Gi lowered to 8Gi (resources.container.max, whenOutside Clamp)'
     assert warning in (json.loads(out)["warnings"][0] if form == "json" else out)
     assert "/spec/" not in out.partition("#   mutate   rewrite")[2]
 
 
 def test_explain_lists_every_rule_by_stage() -> None:
-    out, _ = shown("diff", pod(nodeSelector={"disk": "hdd"}), explain=True)
+    out, _ = review_as("diff", pod(nodeSelector={"disk": "hdd"}), explain=True)
     (denial,) = [line.removeprefix("# 403 Forbidden: ") for line in out.splitlines() if "# 403" in line]
     explanation = out[out.index("#   mutate   rewrite") :].splitlines()
     assert explanation == [
@@ -517,7 +519,7 @@ def test_recorded_pod_with_server_fields_is_explained_as_new() -> None:
     Path("policy.yaml").write_text(POLICY.replace("nodeSelector: {disk: ssd}}", "priorityClassName: high}", 1))
     given = pod(priorityClassName="default", priority=7)
     given["metadata"] |= {"uid": "u", "managedFields": [{"fieldsV1": {"f:spec": {"f:containers": {}}}}]}
-    (line,) = review(recorded("CREATE", object=given), more=("--explain",))
+    (line,) = review(make_recorded("CREATE", object=given), more=("--explain",))
     assert (line["decision"], line["pod"]["spec"]["priorityClassName"]) == ("Admit", "high")
     assert "priority" not in line["pod"]["spec"]
     assert "placement.priorityClassName: holds" in [entry["found"] for entry in line["trace"]]
@@ -527,29 +529,29 @@ def test_explain_shows_the_qos_class_change() -> None:
     Path("policy.yaml").write_text(
         POLICY.replace("placement:", "resources: {container: {max: {cpu: 1}}}, placement:", 1)
     )
-    out, _ = shown("diff", pod(), explain=True)
+    out, _ = review_as("diff", pod(), explain=True)
     findings = [line.removeprefix("#   mutate   rewrite  ") for line in out.splitlines() if "mutate   rewrite" in line]
     assert findings == ["QoS class: BestEffort to Burstable", "5 operations"]
 
 
 def test_exempt_or_unchanged_object_has_no_explanation() -> None:
-    (line,) = review(recorded("UPDATE", object=LABELLED, oldObject=LABELLED), more=("--explain",))
-    (plain,) = review(recorded("UPDATE", object=LABELLED, oldObject=LABELLED))
+    (line,) = review(make_recorded("UPDATE", object=LABELLED, oldObject=LABELLED), more=("--explain",))
+    (plain,) = review(make_recorded("UPDATE", object=LABELLED, oldObject=LABELLED))
     assert line == plain
-    out, _ = shown("diff", owned("DaemonSet"), explain=True)
+    out, _ = review_as("diff", make_owned("DaemonSet"), explain=True)
     assert out.endswith("#   validate own      exempt by daemonSet\n")
 
 
 def test_removed_label_has_its_reason_beside_it() -> None:
     forged = pod("elsewhere")
     forged["metadata"]["labels"] = {"a": "b", "podgate.io/service": "web"}
-    out, _ = shown("diff", forged)
+    out, _ = review_as("diff", forged)
     reason = "# no service owns this Pod, and the label must not claim one"
     assert f"-    podgate.io/service: web  {reason}\n" in out
 
 
 def test_objects_are_separated_by_an_empty_line() -> None:
-    out, _ = shown("diff", pod(), pod("elsewhere"), pod())
+    out, _ = review_as("diff", pod(), pod("elsewhere"), pod())
     assert out.count("\n\n") == 2
     assert not out.startswith("\n")
     assert "\n\n# Pod elsewhere/p: Unmatched\n\n--- Pod shop/p\n" in out
@@ -557,8 +559,8 @@ def test_objects_are_separated_by_an_empty_line() -> None:
 
 def test_default_form_is_the_diff_without_a_terminal() -> None:
     Path("pod.yaml").write_text(json.dumps(pod()))
-    done = installed("review", "pod.yaml", "--policy", "policy.yaml")
-    chosen = installed("review", "pod.yaml", "--policy", "policy.yaml", "-o", "diff")
+    done = run_installed("review", "pod.yaml", "--policy", "policy.yaml")
+    chosen = run_installed("review", "pod.yaml", "--policy", "policy.yaml", "-o", "diff")
     assert (done.code, done.out) == (0, chosen.out)
     assert done.out.startswith("--- Pod shop/p\n+++ Pod shop/p (rewritten)\n")
     assert "\x1b" not in done.out
@@ -588,7 +590,7 @@ def test_errors_do_not_hide_other_objects(tmp_path: Path) -> None:
     other = tmp_path / "other.yaml"
     other.write_text(json.dumps(pod()))
     bad = pod(tolerations=[{"key": "a", "tolerationSeconds": "soon"}])
-    listed = {"kind": "List", "items": [pod(), owned("Job"), {"kind": "Job", "metadata": {"name": "j"}}]}
+    listed = {"kind": "List", "items": [pod(), make_owned("Job"), {"kind": "Job", "metadata": {"name": "j"}}]}
     text = "\n---\n".join(map(json.dumps, (pod(), bad, listed)))
     done = podgate("review", "-", "nowhere.yaml", other, "--policy", "policy.yaml", "-o", "json", stdin=text)
     assert done.code == 2
@@ -603,9 +605,9 @@ def test_errors_do_not_hide_other_objects(tmp_path: Path) -> None:
 
 
 def test_syntax_error_has_document_line_and_column() -> None:
-    error = refused("kind: Pod\n---\nkind: [\n  Pod: }\n")
+    error = check_refused("kind: Pod\n---\nkind: [\n  Pod: }\n")
     assert error.startswith("-: document 2: line 4, column 8: a value or a closing bracket is missing: write it")
-    assert refused("[" * 1500) == "-: not YAML: nested too deeply: flatten it"
+    assert check_refused("[" * 1500) == "-: not YAML: nested too deeply: flatten it"
 
 
 @pytest.mark.parametrize(
@@ -638,21 +640,21 @@ def test_foreign_kinds_are_not_taken_for_kubernetes_kinds(document: Json, reason
     ],
 )
 def test_unserved_api_version_names_the_served_one(kind: str, written: str, served: str) -> None:
-    error = refused(json.dumps({**owned(kind), "apiVersion": written}))
+    error = check_refused(json.dumps({**make_owned(kind), "apiVersion": written}))
     assert error == f"-: {kind}: apiVersion: {written}: no API server serves it: write {served}"
 
 
 def test_single_rule_is_worded_in_the_singular() -> None:
     rule = "- {name: web, match: {namespaces: [shop]}, placement: {nodeSelector: {disk: ssd}}}\n"
     Path("policy.yaml").write_text(policy_text(rule))
-    assert "= the one rule holds\n" in shown("diff", pod(), explain=True)[0]
-    assert "= the one rule does not hold\n" in shown("diff", pod(nodeSelector={"disk": "hdd"}), explain=True)[0]
+    assert "= the one rule holds\n" in review_as("diff", pod(), explain=True)[0]
+    assert "= the one rule does not hold\n" in review_as("diff", pod(nodeSelector={"disk": "hdd"}), explain=True)[0]
 
 
 def test_control_characters_of_a_name_are_escaped() -> None:
     strange = pod()
     strange["metadata"]["name"] = "p\x1b[31m\n\x07"
-    out, _ = shown("diff", strange)
+    out, _ = review_as("diff", strange)
     assert {"\x1b", "\x07"}.isdisjoint(out)
     assert "# Pod shop/p\\x1b[31m\\x0a\\x07: Admit (service web)\n" in out
 
@@ -696,7 +698,7 @@ def places(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[st
         yield from places(item, (*path, key))
 
 
-def with_garbage(spec: Json, path: tuple[str | int, ...], garbage: object) -> Json:
+def insert_garbage(spec: Json, path: tuple[str | int, ...], garbage: object) -> Json:
     changed: Any = json.loads(json.dumps(spec))
     holder = changed
     for step in path[:-1]:
@@ -708,7 +710,7 @@ def with_garbage(spec: Json, path: tuple[str | int, ...], garbage: object) -> Js
 def test_garbage_in_a_scheduling_field_is_one_line_with_object_and_field() -> None:
     cases = [(path, garbage) for path in places(WHOLE) for garbage in GARBAGE]
     template_at = ("spec", "template", "spec")
-    items = [with_garbage(owned("Deployment"), template_at, with_garbage(WHOLE, *case)) for case in cases]
+    items = [insert_garbage(make_owned("Deployment"), template_at, insert_garbage(WHOLE, *case)) for case in cases]
     text = json.dumps({"kind": "List", "items": items})
     done = podgate("review", "-", "--policy", "policy.yaml", "-o", "json", stdin=text)
     assert done.code == 2
@@ -733,7 +735,7 @@ MAPS = "nodeSelector|matchLabels|requests|limits|overhead"
 def test_unreadable_amount_is_located_in_its_container() -> None:
     strange = pod()
     strange["spec"]["initContainers"] = [{"name": "i"}, {"name": "j", "resources": {"limits": {"cpu": "a lot"}}}]
-    error = refused(json.dumps(strange))
+    error = check_refused(json.dumps(strange))
     assert error == (
         "-: Pod shop/p: spec.initContainers[1].resources.limits[cpu]: 'a lot': not a Kubernetes quantity:"
         " write a number with an optional suffix, such as 500m, 4 or 16Gi"
@@ -753,10 +755,10 @@ def test_unreadable_amount_is_located_in_its_container() -> None:
 )
 def test_unreadable_amount_in_a_range_names_field_and_remedy(amount: object, complaint: str) -> None:
     Path("policy.yaml").write_text(RANGED)
-    strange = owned("Job")
+    strange = make_owned("Job")
     template = strange["spec"]["template"]["spec"]
     template["containers"].append({"name": "d", "resources": {"limits": {"memory": amount}}})
-    error = refused(json.dumps(strange))
+    error = check_refused(json.dumps(strange))
     assert error == f"-: Job shop/web: spec.template.spec.containers[1].resources.limits[memory]: {complaint}"
 
 
@@ -783,18 +785,20 @@ def test_namespace_labels_are_not_needed_if_an_earlier_service_owns_the_pod() ->
     )
     (line,) = review(pod())
     assert (line["decision"], line["service"]) == ("Admit", "web")
-    assert "labels of Namespace 'elsewhere', which are not known here" in refused(json.dumps(pod("elsewhere")))
+    assert "labels of Namespace 'elsewhere', which are not known here" in check_refused(json.dumps(pod("elsewhere")))
 
 
 @pytest.mark.parametrize("name", ["Shop", "a.b", "-a", "a" * 64, "", "a b", "ä", "a\n"])
 def test_impossible_namespace_is_refused(name: str) -> None:
-    assert refused(json.dumps(pod()), "-n", name).startswith(f"--namespace: {name!r}: not a DNS-1123 label: give ")
+    assert check_refused(json.dumps(pod()), "-n", name).startswith(
+        f"--namespace: {name!r}: not a DNS-1123 label: give "
+    )
 
 
 def test_an_object_that_the_api_server_would_reject_is_an_error_beside_the_others() -> None:
     above = pod()
     above["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}
-    unselected = owned("Deployment")
+    unselected = make_owned("Deployment")
     unselected["spec"]["selector"] = {"matchLabels": {"app": "other"}}
     text = "\n---\n".join(json.dumps(one) for one in (above, unselected, pod()))
     done = podgate("review", "-", "--policy", "policy.yaml", "-o", "json", stdin=text)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_runner import podgate
-from webhook.support.input_files import LARGEST_BYTES
+from webhook.support.input_files import INPUT_BYTES_MAX
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "review.md").read_text()
@@ -30,4 +30,4 @@ def test_keys_of_a_line_are_documented(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_size_limit_is_documented() -> None:
-    assert f"at most {LARGEST_BYTES >> 20} MiB of a file" in PAGE
+    assert f"at most {INPUT_BYTES_MAX >> 20} MiB of a file" in PAGE

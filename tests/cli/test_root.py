@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.cli.command_runner import BIN, TRACE, installed, podgate, policy_text
+from tests.cli.command_runner import BIN, TRACE, podgate, policy_text, run_installed
 from tests.core.strategies import examples
 
 POLICY = policy_text(
@@ -84,7 +84,7 @@ def test_replay_help_shows_a_line_of_every_kind() -> None:
 
 @pytest.mark.parametrize("name", ["podgate", "kubectl-podgate"])
 def test_version_is_printed_under_both_names(name: str) -> None:
-    done = installed("--version", name=name)
+    done = run_installed("--version", name=name)
     assert (done.code, done.err) == (0, "")
     assert done.out.split()[0] == "podgate"
 
@@ -155,7 +155,7 @@ def test_colours_are_for_terminals_only(tmp_path: Path, monkeypatch: pytest.Monk
     assert "\x1b" not in terminal_output(*command)
     monkeypatch.delenv("NO_COLOR")
     for form in ("diff", "yaml"):
-        assert "\x1b" not in installed(*command, "-o", form).out
+        assert "\x1b" not in run_installed(*command, "-o", form).out
 
 
 def test_closed_output_pipe_causes_no_error(tmp_path: Path) -> None:

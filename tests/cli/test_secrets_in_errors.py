@@ -11,7 +11,7 @@ from tests.harness.identity import IDENTITIES, Pki, jwks, signer
 from tests.secrets import PASSWORD, SECRET_FILES, SecretFile
 from webhook.cli import root
 from webhook.errors import UserError
-from webhook.settings import Settings, parse, readers, variable_of
+from webhook.settings import Settings, name_variable, parse, readers
 
 POLICY = """apiVersion: podgate.io/v1alpha1
 kind: Policy
@@ -122,7 +122,7 @@ def run_command(words: list[str]) -> str:
 def test_wrong_file_error_shows_no_secret_of_it(tmp_path: Path, command: str, kind: str) -> None:
     secret_file = SECRET_FILES[kind]
     output = run_command(CommandFiles(tmp_path, secret_file.text).words(command))
-    assert secret_file.shown_in(output) == set(), output
+    assert secret_file.find_shown(output) == set(), output
 
 
 URLS = (
@@ -156,7 +156,7 @@ def test_refused_url_is_shown_without_its_password(tmp_path: Path, command: str,
     words = [url if word == "URL" else word for word in CommandFiles(tmp_path, "").words(command)]
     output = run_command(words)
     assert output
-    assert SecretFile("", (PASSWORD,)).shown_in(output) == set(), output
+    assert SecretFile("", (PASSWORD,)).find_shown(output) == set(), output
 
 
 FILE_SETTINGS = [item.name for item in fields(Settings) if item.metadata["read"] in {readers.file, readers.path}]
@@ -168,12 +168,12 @@ OTHERS = [item.name for item in fields(Settings) if item.name not in FILE_SETTIN
 def test_secret_as_a_setting_is_not_shown(name: str, kind: str) -> None:
     secret_file = SECRET_FILES[kind]
     with pytest.raises(UserError) as refused:
-        parse({}, {variable_of(name): secret_file.text.strip()})
-    assert secret_file.shown_in(f"{refused.value}") == set()
+        parse({}, {name_variable(name): secret_file.text.strip()})
+    assert secret_file.find_shown(f"{refused.value}") == set()
 
 
 @pytest.mark.parametrize("name", FILE_SETTINGS)
 def test_password_as_a_file_setting_is_not_shown(name: str) -> None:
     with pytest.raises(UserError) as refused:
-        parse({}, {variable_of(name): PASSWORD})
+        parse({}, {name_variable(name): PASSWORD})
     assert PASSWORD not in str(refused.value)

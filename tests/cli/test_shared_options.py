@@ -13,12 +13,12 @@ from webhook.cli import root
 from webhook.cli.options.command_group import REPORT_FORMATS, TABLE_FORMATS
 from webhook.commands.clients import status_client
 from webhook.operations import decision_port
-from webhook.settings import CLIENT_VARIABLES, ExtenderSettings, Settings, variable_of
+from webhook.settings import CLIENT_VARIABLES, ExtenderSettings, Settings, name_variable
 
 DOCUMENTS = ("yaml", "json")
 FILES_OF_OTHERS = {"scheduler config": "the kubeconfig is a file of kube-scheduler, which has no option for a context"}
 OWN_FORMS = {"review": "diff, yaml, json or patch of each object"}
-SETTINGS = {variable_of(item.name) for kind in (Settings, ExtenderSettings) for item in fields(kind)}
+SETTINGS = {name_variable(item.name) for kind in (Settings, ExtenderSettings) for item in fields(kind)}
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.cli.command_runner import Done, as_lines, podgate
-from tests.cli.documented_commands import ROOT, documented
+from tests.cli.command_runner import Done, encode_lines, podgate
+from tests.cli.documented_commands import ROOT, find_documented
 from webhook.core.reporting.node_document import NodeDocument, ShownNode
 from webhook.core.scheduling.node_load import NodeLoad
 
@@ -37,7 +37,7 @@ def simulate(tmp_path: Path) -> Simulate:
     return run
 
 
-def written(path: Path, document: object) -> Path:
+def write_document(path: Path, document: object) -> Path:
     path.write_bytes(msgspec.json.encode(document))
     return path
 
@@ -50,7 +50,7 @@ def kubernetes_node(name: str, *, cordoned: bool = False) -> dict[str, Any]:
     }
 
 
-def shown(name: str, share: float) -> ShownNode:
+def make_shown_node(name: str, share: float) -> ShownNode:
     load = NodeLoad("prometheus", 1.7e9, share * 10_000.0, 0.1 * 100 * GIB)
     return ShownNode(
         name,
@@ -74,7 +74,9 @@ def test_page_has_what_its_command_prints(tmp_path: Path) -> None:
     page = (ROOT / "docs/scheduling.md").read_text()
     stanzas = page.split("```yaml\n")[1].split("```")[0]
     (tmp_path / "policy.yaml").write_text(f"apiVersion: podgate.io/v1alpha1\nkind: Policy\n{stanzas}")
-    [command] = [one.words for one in documented() if one.words[:2] == ("podgate", "simulate") and len(one.words) > 2]
+    [command] = [
+        one.words for one in find_documented() if one.words[:2] == ("podgate", "simulate") and len(one.words) > 2
+    ]
     arguments = [str(tmp_path / word) if word == "policy.yaml" else word for word in command[1:]]
     assert f"```\n{podgate(*arguments, '-o', 'table').out}```\n" in page
 
@@ -86,11 +88,14 @@ def test_generated_pods_arrive_one_after_another(simulate: Simulate) -> None:
 
 
 def test_recorded_cluster_and_recorded_pods(simulate: Simulate, tmp_path: Path) -> None:
-    nodes = written(
+    nodes = write_document(
         tmp_path / "nodes.json",
         {"kind": "List", "items": [kubernetes_node("a"), kubernetes_node("b"), kubernetes_node("off", cordoned=True)]},
     )
-    loads = written(tmp_path / "loads.json", NodeDocument((shown("a", 0.79), shown("b", 0.3), shown("gone", 0.1)), 3))
+    loads = write_document(
+        tmp_path / "loads.json",
+        NodeDocument((make_shown_node("a", 0.79), make_shown_node("b", 0.3), make_shown_node("gone", 0.1)), 3),
+    )
     running = {
         "items": [
             {"metadata": {"name": "big", "uid": "big"}, "spec": {**container(cpu="8500m"), "nodeName": "b"}},
@@ -107,8 +112,17 @@ def test_recorded_cluster_and_recorded_pods(simulate: Simulate, tmp_path: Path) 
         {"at": 100, "deleted": "u1"},
     ]
     pods = tmp_path / "events.jsonl"
-    pods.write_text("".join(as_lines(events)))
-    files = ("--nodes", nodes, "--loads", loads, "--running", written(tmp_path / "pods.json", running), "--pods", pods)
+    pods.write_text("".join(encode_lines(events)))
+    files = (
+        "--nodes",
+        nodes,
+        "--loads",
+        loads,
+        "--running",
+        write_document(tmp_path / "pods.json", running),
+        "--pods",
+        pods,
+    )
     found = simulate(*files, "-o", "json").document
     assert found["pods"] == 4
     assert [node["name"] for node in found["default"]["nodes"]] == ["a", "b"]
@@ -118,7 +132,9 @@ def test_recorded_cluster_and_recorded_pods(simulate: Simulate, tmp_path: Path) 
 
 
 def test_output_of_podgate_nodes_is_enough_for_the_nodes(simulate: Simulate, tmp_path: Path) -> None:
-    nodes = written(tmp_path / "nodes.json", NodeDocument((shown("a", 0.5), shown("b", 0.9)), 2))
+    nodes = write_document(
+        tmp_path / "nodes.json", NodeDocument((make_shown_node("a", 0.5), make_shown_node("b", 0.9)), 2)
+    )
     found = simulate("--service=web", "--nodes", nodes, "--pods=2", "-o", "json").document
     assert {node["name"]: node["pods"] for node in found["extender"]["nodes"]} == {"a": 2, "b": 0}
     assert {node["name"]: node["cpuBefore"] for node in found["extender"]["nodes"]} == {"a": 0.5, "b": 0.9}
@@ -138,10 +154,12 @@ def test_pods_that_no_zone_holds_fail_by_default_and_wait_with_the_extender(simu
     amounts = {"cpu": "4", "memory": "1Gi"}
     asking = {"containers": [{"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}]}
     events = [{"at": at, "pod": {"spec": asking}, "namespace": "numa"} for at in (0, 60, 120)]
-    (pods := tmp_path / "events.jsonl").write_text("".join(as_lines(events)))
-    nodes = written(tmp_path / "nodes.json", {"items": [kubernetes_node("whole"), kubernetes_node("split")]})
-    loads = written(tmp_path / "loads.json", NodeDocument((shown("whole", 0.1), shown("split", 0.1)), 2))
-    zones = written(tmp_path / "zones.json", {"items": [topology("whole", 5, 5), topology("split", 3, 3, 3)]})
+    (pods := tmp_path / "events.jsonl").write_text("".join(encode_lines(events)))
+    nodes = write_document(tmp_path / "nodes.json", {"items": [kubernetes_node("whole"), kubernetes_node("split")]})
+    loads = write_document(
+        tmp_path / "loads.json", NodeDocument((make_shown_node("whole", 0.1), make_shown_node("split", 0.1)), 2)
+    )
+    zones = write_document(tmp_path / "zones.json", {"items": [topology("whole", 5, 5), topology("split", 3, 3, 3)]})
     files = ("--nodes", nodes, "--loads", loads, "--pods", pods, "-o", "json")
     found = simulate(*files, "--topologies", zones).document
     assert found["notModelled"] == []
@@ -150,10 +168,10 @@ def test_pods_that_no_zone_holds_fail_by_default_and_wait_with_the_extender(simu
     assert found["extender"]["refused"] == {"node(s) had no single NUMA zone with the requested cpu and memory": 1}
     [missing] = simulate(*files).document["notModelled"]
     assert (missing["field"], missing["count"]) == ("NUMA zones", 3)
-    written(zones, {"items": [topology("elsewhere", 1)]})
+    write_document(zones, {"items": [topology("elsewhere", 1)]})
     assert ": none of its 1 nodes is one of --nodes: give files of" in simulate(*files, "--topologies", zones).error
     bad = {"zones": [{"type": "Node", "resources": [{"available": "x"}]}]}
-    written(zones, {"items": [topology("whole", 6) | bad]})
+    write_document(zones, {"items": [topology("whole", 6) | bad]})
     error = simulate(*files, "--topologies", zones).error
     assert "NodeResourceTopology whole: zones[].resources[].available: not a Kubernetes quantity" in error
 
@@ -173,7 +191,7 @@ def test_what_is_not_modelled_is_named_with_its_pods(simulate: Simulate, tmp_pat
     events = [ASKS | {"pod": {"metadata": {"name": name}, "spec": spec}} for name in ("one", "two")]
     greedy = container(**{"nvidia.com/gpu": "1"}) | {"affinity": {"podAffinity": {}}}
     events.append(ASKS | {"pod": {"metadata": {"name": "other"}, "spec": greedy}})
-    (pods := tmp_path / "events.jsonl").write_text("".join(as_lines(events)))
+    (pods := tmp_path / "events.jsonl").write_text("".join(encode_lines(events)))
     lines = simulate("--nodes=2", "--pods", pods, "-o", "table").out.splitlines()
     given = "nodeSelector and node affinity on nodes without labels (2 Pods, such as shop/one): give --nodes the output"
     preferred = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
@@ -229,7 +247,7 @@ def test_bad_input_is_named_with_a_remedy(simulate: Simulate, arguments: tuple[s
     ],
 )
 def test_bad_nodes_are_named_with_a_remedy(simulate: Simulate, tmp_path: Path, nodes: object, error: str) -> None:
-    done = simulate("--nodes", written(tmp_path / "nodes.json", nodes))
+    done = simulate("--nodes", write_document(tmp_path / "nodes.json", nodes))
     assert done.code == 2
     assert error in done.error
 

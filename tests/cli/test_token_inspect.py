@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from certs.token_issuer import key_set, new_key, public_jwk, sign
-from tests.cli.command_runner import Done, installed, podgate
+from certs.token_issuer import build_jwk, format_key_set, new_key, sign
+from tests.cli.command_runner import Done, podgate, run_installed
 
 KEY, OTHER = new_key("ES256"), new_key("ES256")
-JWK = public_jwk(KEY.public_key())
+JWK = build_jwk(KEY.public_key())
 IAT = int(time.time()) // 3600 * 3600
 CLAIMS = {"iss": "https://podgate", "aud": "podgate", "sub": "kube", "iat": IAT, "exp": IAT + 5400, "jti": "1"}
 REVEALING_LENGTH = 12
@@ -33,7 +33,7 @@ def inspect_token(text: str, *flags: str | Path) -> Done:
 
 @pytest.fixture
 def jwks(tmp_path: Path) -> Path:
-    (path := tmp_path / "jwks.json").write_text(key_set([JWK]))
+    (path := tmp_path / "jwks.json").write_text(format_key_set([JWK]))
     return path
 
 
@@ -108,17 +108,17 @@ def test_inspect_shows_why_no_key_verifies_the_token(jwks: Path) -> None:
     )
     assert (
         verdict_on(sign(OTHER, CLAIMS), jwks)[1]
-        == f"kid {public_jwk(OTHER.public_key())['kid']!r} is not in the key set"
+        == f"kid {build_jwk(OTHER.public_key())['kid']!r} is not in the key set"
     )
     forged = sign(OTHER, CLAIMS, kid=JWK["kid"])
     assert verdict_on(forged, jwks) == (None, f"kid {JWK['kid']!r}, ES256: Signature verification failed")
     _, payload, signature = good.split(".")
     none = base64.urlsafe_b64encode(b'{"alg": "none"}').decode().rstrip("=")
     assert verdict_on(f"{none}.{payload}.{signature}", jwks)[1] == "alg 'none' is not among ES256, RS256, PS256, EdDSA"
-    jwks.write_text(key_set([{**JWK, "iss": "https://other"}]))
+    jwks.write_text(format_key_set([{**JWK, "iss": "https://other"}]))
     assert verdict_on(good, jwks) == (None, f"kid {JWK['kid']!r} is not valid for iss 'https://podgate'")
-    bound = {**public_jwk(OTHER.public_key()), "iss": "https://podgate"}
-    jwks.write_text(key_set([JWK, bound]))
+    bound = {**build_jwk(OTHER.public_key()), "iss": "https://podgate"}
+    jwks.write_text(format_key_set([JWK, bound]))
     assert verdict_on(good, jwks)[0] is None, "only another key is valid for that issuer"
     assert verdict_on(sign(OTHER, CLAIMS), jwks) == (bound["kid"], None)
 
@@ -168,6 +168,6 @@ def test_unreadable_file_is_named(tmp_path: Path) -> None:
 
 
 def test_installed_command_reads_standard_input() -> None:
-    done = installed("token", "inspect", "-", stdin=sign(KEY, CLAIMS))
+    done = run_installed("token", "inspect", "-", stdin=sign(KEY, CLAIMS))
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("standard input\n")

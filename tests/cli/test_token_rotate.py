@@ -8,7 +8,7 @@ from pathlib import Path
 import jwt
 import pytest
 
-from certs.files import folder_lock
+from certs.files import lock_folder
 from tests.cli.command_runner import BIN, Done, podgate
 from tests.timeouts import HANG_SECONDS
 
@@ -61,7 +61,7 @@ def test_changed_lifetime_reissues_the_token_with_the_same_key(tmp_path: Path) -
 
 def test_second_run_waits_for_the_first(tmp_path: Path) -> None:
     command = [str(BIN / "podgate"), "token", "rotate", "--out", str(tmp_path), *IDENTITY_FLAGS]
-    with folder_lock(tmp_path):
+    with lock_folder(tmp_path):
         second = subprocess.Popen(command, stdout=subprocess.PIPE)
         with pytest.raises(subprocess.TimeoutExpired):
             second.wait(3)

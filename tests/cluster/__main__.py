@@ -74,7 +74,7 @@ def up(folder: Path, port: int, certificate: Path, key: Path, token: Path) -> No
 @_folder
 def down(folder: Path) -> None:
     """End the cluster, and leave nothing of it."""
-    was_up = persistent_cluster.down(folder.absolute())
+    was_up = persistent_cluster.stop(folder.absolute())
     click.echo("The control plane is down." if was_up else "No control plane is up.", err=True)
 
 

@@ -16,7 +16,7 @@ _OF_KUBERNETES = frozenset(
 _OF_NAMESPACES = ("serviceaccount/default", "configmap/kube-root-ca.crt")
 
 
-def all_objects(plane: ControlPlane) -> dict[str, dict[str, Any]]:
+def list_objects(plane: ControlPlane) -> dict[str, dict[str, Any]]:
     """Return the objects by kind, group and name; in namespaces of Kubernetes only those named after Podgate."""
     found = {}
     for api_version, resource in _resources(plane):

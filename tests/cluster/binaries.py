@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from tests.cluster.toolchain import BUILD_FLAGS, build, go, locked, run_go
+from tests.cluster.toolchain import BUILD_FLAGS, build, go, hold_lock, run_go
 
 TOOLS = Path(__file__).parent / "tools"
 OUR_STAGES = TOOLS / "kwok" / "stages"
@@ -70,7 +70,7 @@ def binaries() -> Binaries:
     needed = [name for name in _TOOLS if name not in assets]
     stages = folder / "stages"
     if not stages.exists() or not all((folder / name).exists() for name in needed):
-        with locked(folder):
+        with hold_lock(folder):
             _build_missing(needed, folder, go(cache()))
     paths = {name.replace("-", "_"): assets.get(name, folder / name) for name in _TOOLS}
     return Binaries(**paths, kwok_stages=(*sorted(stages.iterdir()), *sorted(OUR_STAGES.iterdir())))

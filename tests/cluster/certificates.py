@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from certs.authority import Authority, KeyPair, san, server_names
+from certs.authority import Authority, KeyPair, list_server_names, parse_san
 from certs.files import write, write_key_pair
-from certs.token_issuer import key_pem
+from certs.token_issuer import encode_key
 
 _LIFETIME = timedelta(days=30)
 
@@ -28,11 +28,15 @@ class ClusterAuthority:
     def create(cls, folder: Path) -> "ClusterAuthority":
         authority = Authority.create("kubernetes")
         write_key_pair(authority.key_pair, folder / "ca.crt", folder / "ca.key")
-        names = (*server_names("localhost"), *server_names("127.0.0.1"), *server_names("kubernetes.default.svc"))
-        server = authority.issue_server("kube-apiserver", (*names, san("ip:10.0.0.1")))
+        names = (
+            *list_server_names("localhost"),
+            *list_server_names("127.0.0.1"),
+            *list_server_names("kubernetes.default.svc"),
+        )
+        server = authority.issue_server("kube-apiserver", (*names, parse_san("ip:10.0.0.1")))
         write_key_pair(server, folder / "apiserver.crt", folder / "apiserver.key")
         service_account_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        write(folder / "sa.key", key_pem(service_account_key), secret=True)
+        write(folder / "sa.key", encode_key(service_account_key), secret=True)
         public = service_account_key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         write(folder / "sa.pub", public, secret=False)
         return cls(folder, authority)

@@ -13,9 +13,9 @@ from tests.cli.command_runner import Done, podgate
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import MANIFESTS, Installation, installed
+from tests.cluster.installation import MANIFESTS, Installation, install_podgate
 from webhook.core.document import Purpose, load
-from webhook.core.webhook_configurations import ClientConfig, ServiceReference, configurations
+from webhook.core.webhook_configurations import ClientConfig, ServiceReference, render_configurations
 
 SHOP, WEB = "check-shop", "check-web"
 
@@ -54,18 +54,20 @@ def check(installation: Installation, *arguments: str) -> Done:
     return podgate("check", "--kubeconfig", installation.plane.kubeconfig, "--server", server, *arguments)
 
 
-def found(installation: Installation) -> dict[str, list[dict[str, Any]]]:
+def list_findings(installation: Installation) -> dict[str, list[dict[str, Any]]]:
     """Return the findings by code."""
     document = json.loads(check(installation, "-o", "json").out)
     checks = [one for section in document["sections"] for one in section["checks"]]
     return {one["code"]: one["findings"] for one in checks if one["findings"]}
 
 
-def rendered(installation: Installation, policy: str = POLICY, **client: Any) -> tuple[dict[str, Any], ...]:
+def render_slow_configurations(
+    installation: Installation, policy: str = POLICY, **client: Any
+) -> tuple[dict[str, Any], ...]:
     bundle = (installation.files.folder / "ca.crt").read_bytes()
     loaded = load(policy.encode(), Purpose.SERVE).policy
     target = ClientConfig(ServiceReference(port=client.get("port", installation.load_balancer.port)), bundle)
-    found = configurations(loaded.policy, target, loaded.hash)
+    found = render_configurations(loaded.policy, target, loaded.hash)
     for webhook in (webhook for configuration in found for webhook in configuration["webhooks"]):
         webhook["timeoutSeconds"] = _SECONDS
     return found
@@ -89,8 +91,8 @@ def secrets(plane: ControlPlane, identities: Identities) -> None:
 @pytest.fixture(scope="module")
 def healthy(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
     """Install Podgate as by its manifests; the server is a process beside the simulated Pods of its Deployment."""
-    with installed(plane, identities.files, POLICY, [SHOP, WEB]) as installation:
-        plane.apply(*rendered(installation))
+    with install_podgate(plane, identities.files, POLICY, [SHOP, WEB]) as installation:
+        plane.apply(*render_slow_configurations(installation))
         secrets(plane, identities)
         plane.apply_file(MANIFESTS / "base" / "30-deployment.yaml")
         yield installation
@@ -105,7 +107,7 @@ def webhooks(installation: Installation, *configurations: dict[str, Any]) -> Ite
     try:
         yield
     finally:
-        installation.plane.apply(*rendered(installation))
+        installation.plane.apply(*render_slow_configurations(installation))
 
 
 def service(name: str, selector: dict[str, str]) -> dict[str, Any]:

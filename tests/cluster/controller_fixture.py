@@ -9,7 +9,7 @@ from typing import Any
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import LEASE, Installation, installed
+from tests.cluster.installation import LEASE, Installation, install_podgate
 from tests.cluster.server import SHORT_INTERVALS, Server
 from webhook.controller.reports import NAME_TAKEN
 from webhook.core.quota import STANDING
@@ -58,21 +58,21 @@ class ControllerFixture:
         [limit] = [one for one in limits if (one["window"], one["resource"]) == (window, resource)]
         return dict(limit)
 
-    def used(self, service: str) -> int:
+    def count_used(self, service: str) -> int:
         """Return how many Pods are charged within the hour."""
         return int(self.limit(service, "1h")["used"])
 
-    def standing(self, service: str) -> int:
+    def count_standing(self, service: str) -> int:
         """Return how many Pods are counted as live."""
         return int(self.limit(service, STANDING)["used"])
 
-    def refunded(self, service: str, cause: str = "") -> int:
+    def count_refunded(self, service: str, cause: str = "") -> int:
         return self._total("quota_refunds_total", service, f'cause="{cause}' if cause else "")
 
-    def unproven(self, service: str) -> int:
+    def count_unproven(self, service: str) -> int:
         return self._total("refunds_unproven_total", service)
 
-    def charged_afterwards(self, service: str) -> int:
+    def count_charged_afterwards(self, service: str) -> int:
         return self._total("charged_afterwards_total", service)
 
     def _total(self, name: str, service: str, label: str = "") -> int:
@@ -84,12 +84,12 @@ class ControllerFixture:
     def wait(self, condition: Callable[[], Any], what: str) -> Any:
         """Wait while another Pod changes, because refunds follow watch events."""
 
-        def changed_pod_and_condition() -> Any:
+        def change_pod_and_check() -> Any:
             self._change_another_pod()
             return condition()
 
         return self.plane.wait(
-            changed_pod_and_condition,
+            change_pod_and_check,
             what,
             *(process.name for process in (*self.installation.servers, *self.installation.controllers)),
         )
@@ -97,7 +97,7 @@ class ControllerFixture:
     def settle(self, service: str, namespace: str, lost: int) -> None:
         """Wait until all earlier charges are decided: one more Pod is lost, after `lost` others, and refunded last."""
         self.lose(namespace)
-        self.wait(lambda: self.refunded(service, NAME_TAKEN) > lost, f"the Pods of {service} to be settled")
+        self.wait(lambda: self.count_refunded(service, NAME_TAKEN) > lost, f"the Pods of {service} to be settled")
 
     def lose(self, namespace: str, name: str = "taken") -> None:
         """Create a Pod with an existing name, which is charged and then rejected; the first call creates that Pod."""
@@ -127,7 +127,7 @@ def controller_fixture(
     plane: ControlPlane, identities: Identities, policy: str, namespaces: Sequence[str], store: str = MEMORY
 ) -> Iterator[ControllerFixture]:
     """Install Podgate with short intervals, wait until webhooks are called and all Pods are listed; uninstall it."""
-    with installed(plane, identities.files, policy, namespaces, servers=0) as installation:
+    with install_podgate(plane, identities.files, policy, namespaces, servers=0) as installation:
         installation.program = SHORT_INTERVALS
         running = ControllerFixture(installation, store)
         running.start_server()

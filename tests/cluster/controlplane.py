@@ -16,7 +16,7 @@ from tests.cluster.components import Ports
 from tests.cluster.kubectl import Access
 from tests.cluster.kwok import KWOK_OBJECTS, is_usable
 from tests.cluster.load_balancer import LoadBalancer, LoadBalancers
-from tests.cluster.processes import ComponentError, Processes, free_ports
+from tests.cluster.processes import ComponentError, Processes, find_free_ports
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kwok")
 API_ALONE = COMPONENTS[:2]
@@ -65,7 +65,7 @@ class ControlPlane(Access):
         self.load_balancers: Mapping[str, LoadBalancer] = {}
         self.folder = folder or Path(tempfile.gettempdir()) / f"podgate-controlplane-{secrets.token_hex(4)}"
         self.egress_socket = self.folder / "egress.sock" if has_egress_proxy else None
-        self.kubelet_port = free_ports(1)[0] if has_metrics else 0
+        self.kubelet_port = find_free_ports(1)[0] if has_metrics else 0
         self._binaries: Binaries = binaries()
         self._kubectl = self._binaries.kubectl
         self._balancers: LoadBalancers | None = None
@@ -117,7 +117,7 @@ class ControlPlane(Access):
 
     def _start_on_free_ports(self) -> None:
         for attempt in range(1, _STARTS_MAX + 1):
-            self._grant_access(Ports(*free_ports(3)))
+            self._grant_access(Ports(*find_free_ports(3)))
             try:
                 for name in API_ALONE:
                     self.start_component(name)
@@ -168,13 +168,13 @@ class ControlPlane(Access):
                     *(self._aggregation() if self.kubelet_port else ()),
                 ]
             case "kube-scheduler":
-                user = self.kubeconfig_for("system:kube-scheduler")
+                user = self.write_kubeconfig("system:kube-scheduler")
                 return components.kube_scheduler(self._binaries, self.folder, user)
             case "kube-controller-manager":
-                user = self.kubeconfig_for("system:kube-controller-manager")
+                user = self.write_kubeconfig("system:kube-controller-manager")
                 return components.kube_controller_manager(self._binaries, self.folder, user)
             case "kwok":
-                user = self.kubeconfig_for("kwok-controller")
+                user = self.write_kubeconfig("kwok-controller")
                 return components.kwok(self._binaries, self.folder, user, self.kubelet_port)
         raise AssertionError(f"no component {name!r}: one of {', '.join(COMPONENTS)}")
 

@@ -74,27 +74,27 @@ def workload(kind: str, app: str, namespace: str = SPACE, *, of: Json | None = N
     return lambda shop: _post(shop, f"/apis/{group}/v1/namespaces/{namespace}/{kind.lower()}s", document)
 
 
-def created(path: str, document: Json) -> Change:
+def create(path: str, document: Json) -> Change:
     return lambda shop: _post(shop, path, document)
 
 
-def deleted(path: str) -> Change:
+def delete(path: str) -> Change:
     return lambda shop: shop.plane.delete(path)
 
 
-def patched(path: str, document: Json) -> Change:
+def patch(path: str, document: Json) -> Change:
     return lambda shop: kubelet.patch(shop.plane, path, document)
 
 
 def steps(*changes: Change) -> Change:
-    def all_of_them(shop: Installation) -> None:
+    def apply_all(shop: Installation) -> None:
         for one in changes:
             one(shop)
 
-    return all_of_them
+    return apply_all
 
 
-def reported(app: str, status: Callable[[], Json], *events: tuple[str, str], of_container: bool = False) -> Change:
+def report_status(app: str, status: Callable[[], Json], *events: tuple[str, str], of_container: bool = False) -> Change:
     """Write a status as the kubelet does, and Events as (reason, message)."""
 
     def report(shop: Installation) -> None:

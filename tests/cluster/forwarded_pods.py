@@ -21,7 +21,7 @@ def grant(plane: ControlPlane, user: str, *rules: dict[str, list[str]], everywhe
         {**kind, "kind": f"{prefix}Role", "rules": list(rules)},
         {**kind, "kind": f"{prefix}RoleBinding", "roleRef": role, "subjects": [subject]},
     )
-    return plane.kubeconfig_for(user)
+    return plane.write_kubeconfig(user)
 
 
 def run_pods(plane: ControlPlane, app: str, names: list[str], kubelet_port: int) -> None:

@@ -40,7 +40,7 @@ class GeneratedSet:
     objects: list[dict[str, Any]] = field(default_factory=list)
 
 
-def generated(seed: int, count: int, *, strict: bool) -> GeneratedSet:
+def generate(seed: int, count: int, *, strict: bool) -> GeneratedSet:
     """Generate a set. `strict`: Pods without a service are denied, and Pods of DaemonSets are not exempt."""
     random = Random(seed)  # noqa: S311  not for secrets
     namespaces = [f"made-up-{seed}-{'strict' if strict else 'lenient'}-{number}" for number in range(NAMESPACE_COUNT)]

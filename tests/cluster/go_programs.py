@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from tests.cluster.binaries import cache
-from tests.cluster.toolchain import BUILD_FLAGS, build, go, locked
+from tests.cluster.toolchain import BUILD_FLAGS, build, go, hold_lock
 
 
 def go_program(module: Path, package: str) -> Path:
@@ -19,7 +19,7 @@ def go_program(module: Path, package: str) -> Path:
     digest = hashlib.sha256(b"\0".join([*files, machine])).hexdigest()[:16]
     path = cache() / f"{name}-{digest}" / name
     if not path.exists():
-        with locked(path.parent):
+        with hold_lock(path.parent):
             if not path.exists():
                 path.parent.mkdir(exist_ok=True)
                 click.echo(f"building {name} ...", err=True)

@@ -25,7 +25,7 @@ def listens(port: int) -> bool:
     return False
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
+def wait_until(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + HANG_SECONDS
     while not condition():
         assert time.monotonic() < deadline, f"timed out waiting until {what}"

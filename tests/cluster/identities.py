@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from certs.authority import KeyPair, server_names
+from certs.authority import KeyPair, list_server_names
 from certs.files import write_key_pair
 from tests.cluster.admission_configuration import SERVICE_HOST, Caller
 from tests.harness.identity import AUDIENCE, Pki, Signer, segment
@@ -24,7 +24,7 @@ class Identities:
     @classmethod
     def create(cls, folder: Path) -> "Identities":
         files = Files.create(folder)
-        names = (*server_names("localhost"), *server_names("127.0.0.1"), *server_names(SERVICE_HOST))
+        names = (*list_server_names("localhost"), *list_server_names("127.0.0.1"), *list_server_names(SERVICE_HOST))
         leaf = files.pki.authority.issue_server(SERVICE_HOST, names)
         write_key_pair(leaf, files.pki.paths.certificate, files.pki.paths.key, replace=True)
         return cls(files, _callers(files, folder))
@@ -35,7 +35,7 @@ def _callers(files: Files, folder: Path) -> dict[str, Caller]:
     now = datetime.now(UTC)
     past, future, far_future = (now + timedelta(hours=hours) for hours in (-2, 2, 100))
     good = _certificate(folder, "good", files.caller)
-    token = _token(folder, "good", files.signer.token())
+    token = _write_token(folder, "good", files.signer.token())
     kid = files.signer.jwk()["kid"]
     another_key = Signer(kid=kid)
     tokens = {
@@ -65,10 +65,10 @@ def _callers(files: Files, folder: Path) -> dict[str, Caller]:
         "without-token": Caller(*good),
         "reporter": Caller(
             *_certificate(folder, "reporter", files.pki.client("prober")),
-            _token(folder, "reporter", files.other.token(client_id="prober")),
+            _write_token(folder, "reporter", files.other.token(client_id="prober")),
         ),
         CLUSTER_TOKEN: Caller(*good, folder / f"{CLUSTER_TOKEN}.token"),
-        **{name: Caller(*good, _token(folder, name, text)) for name, text in tokens.items()},
+        **{name: Caller(*good, _write_token(folder, name, text)) for name, text in tokens.items()},
         **{name: Caller(*_certificate(folder, name, leaf), token) for name, leaf in certificates.items()},
     }
 
@@ -79,7 +79,7 @@ def _certificate(folder: Path, name: str, credentials: KeyPair) -> tuple[Path, P
     return certificate, key
 
 
-def _token(folder: Path, name: str, text: str) -> Path:
+def _write_token(folder: Path, name: str, text: str) -> Path:
     path = folder / f"{name}.token"
     path.write_text(text)
     return path

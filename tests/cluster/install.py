@@ -11,9 +11,9 @@ import pytest
 
 from tests.cli.command_runner import BIN, Done, podgate
 from tests.cluster.admission_configuration import NAMESPACE, Caller, admission_configuration
-from tests.cluster.all_objects import all_objects
+from tests.cluster.all_objects import list_objects
 from tests.cluster.controlplane import API_ALONE, ControlPlane
-from tests.cluster.processes import free_ports
+from tests.cluster.processes import find_free_ports
 from tests.cluster.server import PODGATE, Server
 from webhook.core.document.configmap import KEY, NAME
 from webhook.core.installation.objects import ObjectReference
@@ -60,9 +60,9 @@ class Cluster:
 
     @property
     def options(self) -> tuple[str | Path, ...]:
-        return self.options_for(self.port)
+        return self.list_options(self.port)
 
-    def options_for(self, port: int) -> tuple[str | Path, ...]:
+    def list_options(self, port: int) -> tuple[str | Path, ...]:
         urls = ("--server-url", f"https://127.0.0.1:{port}", "--status-url", f"http://127.0.0.1:{self.plain_port}")
         return *urls, "--pki", self.folder / "pki", "--kubeconfig", self.plane.kubeconfig
 
@@ -122,7 +122,7 @@ class Cluster:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("outside")
-    port, plain_port = free_ports(2)
+    port, plain_port = find_free_ports(2)
     pki = folder / "pki"
     caller = Caller(pki / "kube-apiserver.crt", pki / "kube-apiserver.key", pki / "token")
     admission = admission_configuration(folder, {port: caller})
@@ -145,7 +145,7 @@ def installed(cluster: Cluster, tmp_path: Path) -> Cluster:
             results = {one["object"]: one["result"] for one in json.loads(dry.out)["objects"]}
             assert {*results.values()} - {"issued"} == {"created", LATER}  # certificates outlive an uninstallation
             cluster.listed = frozenset(name for name, result in results.items() if result != "issued")
-            cluster.listed |= {*all_objects(cluster.plane)}
+            cluster.listed |= {*list_objects(cluster.plane)}
             command = [BIN / "podgate", "install", *cluster.options, "--policy", policy]
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             assert process.stderr is not None

@@ -15,7 +15,7 @@ from tests.cluster.load_balancer import LoadBalancer
 from tests.cluster.server import PODGATE, Server
 from tests.harness.server_process import Files
 from webhook.core.document import Purpose, configmap, load
-from webhook.core.webhook_configurations import ClientConfig, ServiceReference, configurations
+from webhook.core.webhook_configurations import ClientConfig, ServiceReference, render_configurations
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 RBAC = MANIFESTS / "base" / "10-rbac.yaml"
@@ -84,8 +84,8 @@ class Installation:
 
     def kubeconfig(self, server: str | None = None, *, account: str = SERVICE_ACCOUNT) -> Path:
         """Return a kubeconfig of the service account; `server` is another URL of the API server."""
-        token = self.plane.token_of(account, NAMESPACE)
-        return self.plane.kubeconfig_for(account, token=token, server=server)
+        token = self.plane.create_token(account, NAMESPACE)
+        return self.plane.write_kubeconfig(account, token=token, server=server)
 
     # --- controllers ---
 
@@ -134,7 +134,7 @@ class Installation:
             *(server.name for server in self.servers),
         )
 
-    def stored(self, name: str) -> str | None:
+    def read_stored(self, name: str) -> str | None:
         """Return the document in a ConfigMap of Podgate."""
         config_map = self.plane.api.get(f"{_CONFIG_MAPS}/{name}")
         return None if config_map is None else config_map["data"][KEY]
@@ -146,7 +146,7 @@ class Installation:
         loaded_policy = load((policy or self.policy).encode(), Purpose.SERVE).policy.policy
         bundle = (self.files.folder / "ca.crt").read_bytes()
         client = ClientConfig(ServiceReference(port=self.load_balancer.port), bundle)
-        rendered = configurations(loaded_policy, client)
+        rendered = render_configurations(loaded_policy, client)
         for webhook in (webhook for configuration in rendered for webhook in configuration["webhooks"]):
             webhook["timeoutSeconds"] = 30  # so that a slow machine fails no call
         self.plane.apply(*rendered)
@@ -154,7 +154,7 @@ class Installation:
     def wait_for_calls(self) -> None:
         """Wait until the API server calls both webhooks for Pods of the first namespace, and the one for policies."""
         namespace = self.namespaces[0]
-        text = (self.stored(POLICY) or self.policy) + "# changed\n"
+        text = (self.read_stored(POLICY) or self.policy) + "# changed\n"
         patch = {"data": {KEY: text}}
 
         def calls_arrive() -> bool:
@@ -199,7 +199,7 @@ class Installation:
 
 
 @contextmanager
-def installed(  # noqa: PLR0913  the parts of an installation
+def install_podgate(  # noqa: PLR0913  the parts of an installation
     plane: ControlPlane,
     files: Files,
     policy: str,

@@ -17,7 +17,7 @@ from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.binaries import binaries
 from tests.cluster.components import write_json
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.processes import free_ports
+from tests.cluster.processes import find_free_ports
 from tests.cluster.server import PODGATE
 from tests.timeouts import HANG_SECONDS
 
@@ -31,19 +31,19 @@ class InstalledScheduler:
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
         self.plane = plane
         self._folder = folder
-        self._port, plain, decisions, self._secure = free_ports(4)
+        self._port, plain, decisions, self._secure = find_free_ports(4)
         self._decisions = f"127.0.0.1:{decisions}"
         self.url = f"http://{self._decisions}"
         self._plain = f"127.0.0.1:{plain}"
 
     def start_default_scheduler(self) -> None:
         """Start one that serves no other name: that of the other tests also serves podgate-scheduler."""
-        user = self.plane.kubeconfig_for("system:kube-scheduler")
+        user = self.plane.write_kubeconfig("system:kube-scheduler")
         arguments = (f"--kubeconfig={user}", "--leader-elect=false", "--secure-port=0")
         self.plane.processes.start("default-scheduler", [binaries().kube_scheduler, *arguments])
 
     def start_extender(self) -> None:
-        tls = self._mounted(f"{EXTENDER}-tls")
+        tls = self._mount(f"{EXTENDER}-tls")
         [container] = self._pod_spec(EXTENDER)["containers"]
         arguments = [one.replace("/etc/podgate/tls", str(tls)) for one in container["args"] if "listen" not in one]
         listen = {
@@ -59,7 +59,7 @@ class InstalledScheduler:
     def start_scheduler(self) -> None:
         spec = self._pod_spec(SCHEDULER)
         [volume] = [one["secret"] for one in spec["volumes"] if "secret" in one]
-        tls = self._mounted(volume["secretName"], {one["key"]: one["path"] for one in volume["items"]})
+        tls = self._mount(volume["secretName"], {one["key"]: one["path"] for one in volume["items"]})
         config_map = self.plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{SCHEDULER}")
         text = config_map["data"]["config.yaml"].replace("/etc/podgate/scheduler", str(tls))
         configuration = yaml.safe_load(text)
@@ -90,13 +90,13 @@ class InstalledScheduler:
         return self.plane.log(name, 10_000)
 
     def kubeconfig(self, account: str) -> Path:
-        return self.plane.kubeconfig_for(account, token=self.plane.token_of(account, NAMESPACE))
+        return self.plane.write_kubeconfig(account, token=self.plane.create_token(account, NAMESPACE))
 
     def _pod_spec(self, name: str) -> Any:
         deployment = self.plane.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}")
         return deployment["spec"]["template"]["spec"]
 
-    def _mounted(self, secret: str, paths: dict[str, str] | None = None) -> Path:
+    def _mount(self, secret: str, paths: dict[str, str] | None = None) -> Path:
         """Write the content of a Secret into a folder, as a volume does."""
         folder = self._folder / secret
         folder.mkdir(exist_ok=True)

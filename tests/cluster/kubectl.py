@@ -65,7 +65,7 @@ class Access:
     def server(self) -> str:
         return f"https://127.0.0.1:{self.ports.apiserver}"
 
-    def kubeconfig_for(self, name: str, *groups: str, token: str | None = None, server: str | None = None) -> Path:
+    def write_kubeconfig(self, name: str, *groups: str, token: str | None = None, server: str | None = None) -> Path:
         """Return a kubeconfig of a user: by a certificate (CN and O), or by a bearer token if one is given.
 
         `server` is the URL of a load balancer in front of the API server.
@@ -137,7 +137,7 @@ class Access:
         assert status == 201, f"POST {path}: {status}: {response}"
         return bool(response["status"]["allowed"])
 
-    def token_of(self, account: str, namespace: str) -> str:
+    def create_token(self, account: str, namespace: str) -> str:
         """Return a token of a service account for the API server, as `kubectl create token` does."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}

@@ -75,7 +75,7 @@ class Mount:
 
 
 @contextlib.contextmanager
-def mounted(
+def mount_object(
     cluster: Access, namespace: str, name: str, folder: Path, every_seconds: float = 0.5, kind: str = "secrets"
 ) -> Iterator[Mount]:
     """Mount a Secret or ConfigMap in a folder until the end of the block."""

@@ -41,7 +41,7 @@ def write(plane: ControlPlane, path: str, status: Json) -> None:
     patch(plane, f"{path}/status", {"status": {**status, "containerStatuses": containers}})
 
 
-def waiting(reason: str, message: str = "", restarts: int = 0, last: Json | None = None) -> Json:
+def make_waiting_status(reason: str, message: str = "", restarts: int = 0, last: Json | None = None) -> Json:
     """Return the status of a Pod whose container waits."""
     state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
     return _status("Running", state, restarts, last)  # not Pending: kwok would start it at once
@@ -60,7 +60,7 @@ def ready() -> Json:
     return status
 
 
-def ended(exit_code: int, reason: str = "Error", message: str = "") -> Json:
+def make_last_state(exit_code: int, reason: str = "Error", message: str = "") -> Json:
     """Return how the last run of a container ended."""
     times = {"startedAt": moment(STARTED_SECONDS), "finishedAt": moment()}
     return {"exitCode": exit_code, "reason": reason, **times, **({"message": message} if message else {})}

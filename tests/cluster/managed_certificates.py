@@ -9,13 +9,13 @@ from typing import Any
 
 from cryptography import x509
 
-from certs.ca_generations import Generations, read
+from certs.ca_generations import Generations, decode
 from certs.cluster.ca_controller import CLIENT, CLIENT_CA, SERVING, SERVING_CA
 from tests.cluster.admission_configuration import NAMESPACE, Caller
 from tests.cluster.controlplane import API_ALONE, ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
-from tests.cluster.kubelet import mounted
+from tests.cluster.installation import Installation, install_podgate
+from tests.cluster.kubelet import mount_object
 from tests.harness.server_process import Files
 
 SECRETS = (SERVING_CA, CLIENT_CA, SERVING, CLIENT)
@@ -41,7 +41,7 @@ class ManagedFiles(Files):
 
 
 @contextmanager
-def managed_plane(identities: Identities, folder: Path) -> Iterator[ControlPlane]:
+def run_managed_plane(identities: Identities, folder: Path) -> Iterator[ControlPlane]:
     """Start an API server that presents the certificate in `folder`."""
     token = identities.callers["good"].token
     caller = Caller(folder / "tls.crt", folder / "tls.key", token)
@@ -66,7 +66,7 @@ class ManagedCertificates:
 
     def generations(self, name: str = SERVING_CA) -> Generations:
         text = self.data(name, "line.json")
-        return read(text, name) if text else ()
+        return decode(text, name) if text else ()
 
     def leaf(self, name: str = SERVING) -> x509.Certificate | None:
         text = self.data(name, "tls.crt")
@@ -101,7 +101,7 @@ def delete_secrets(plane: ControlPlane, *names: str) -> None:
 
 
 @contextmanager
-def managed_installation(
+def install_managed(
     plane: ControlPlane, identities: Identities, folder: Path, policy: str, namespaces: Sequence[str]
 ) -> Iterator[ManagedCertificates]:
     """Install all but servers and controllers, and mount the two Secrets."""
@@ -111,9 +111,9 @@ def managed_installation(
     with ExitStack() as stack:
         stack.callback(delete_secrets, plane)  # after the controllers have stopped, which would recreate them
         installation = stack.enter_context(
-            installed(plane, files, policy, namespaces, load_balancer=LOAD_BALANCER, servers=0)
+            install_podgate(plane, files, policy, namespaces, load_balancer=LOAD_BALANCER, servers=0)
         )
         managed = ManagedCertificates(plane, installation, tls)
-        stack.enter_context(mounted(plane, NAMESPACE, SERVING, tls))
-        stack.enter_context(mounted(plane, NAMESPACE, CLIENT, folder / "caller"))
+        stack.enter_context(mount_object(plane, NAMESPACE, SERVING, tls))
+        stack.enter_context(mount_object(plane, NAMESPACE, CLIENT, folder / "caller"))
         yield managed

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from webhook.core.installation.kustomization import objects as kustomize
-from webhook.operations.shipped_manifests import manifest_files
+from webhook.core.installation.kustomization import build_folder as kustomize
+from webhook.operations.shipped_manifests import read_manifest_files
 
 FOLDER = Path(__file__).parents[2] / "manifests"
 WEBHOOKS = FOLDER / "50-webhooks.yaml"
@@ -19,15 +19,17 @@ def objects(name: str) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all((FOLDER / name).read_text()))
 
 
-def built(kustomization: str) -> list[dict[str, Any]]:
+def build_kustomization(kustomization: str) -> list[dict[str, Any]]:
     """Return the objects of a kustomization."""
-    return kustomize(manifest_files(), kustomization)
+    return kustomize(read_manifest_files(), kustomization)
 
 
 def deployment(kustomization: str) -> dict[str, Any]:
     """Return the server's Deployment of a kustomization."""
     [found] = [
-        one for one in built(kustomization) if (one["kind"], one["metadata"]["name"]) == ("Deployment", "podgate")
+        one
+        for one in build_kustomization(kustomization)
+        if (one["kind"], one["metadata"]["name"]) == ("Deployment", "podgate")
     ]
     return found
 

@@ -50,7 +50,7 @@ def _await_ready(folder: Path, holder: subprocess.Popen[bytes], log: TextIO) -> 
         time.sleep(0.05)
 
 
-def down(folder: Path) -> bool:
+def stop(folder: Path) -> bool:
     """Stop the cluster in `folder` and wait until it is cleaned up; return whether there was one."""
     pid = _holder(folder)
     if pid is not None:

@@ -34,7 +34,7 @@ class PodChurn:
 
     @classmethod
     @contextmanager
-    def running(cls, plane: ControlPlane, namespace: str) -> Iterator[Self]:
+    def run(cls, plane: ControlPlane, namespace: str) -> Iterator[Self]:
         """Run the churn until the end of the block."""
         churn = cls(plane, namespace)
         churn._forbid_gpus()
@@ -46,16 +46,16 @@ class PodChurn:
                 churn._is_over.set()
             for future in futures:
                 future.result()
-        uids = {pod["metadata"]["name"]: uid for uid, pod in churn.existing().items()}
+        uids = {pod["metadata"]["name"]: uid for uid, pod in churn.list_existing().items()}
         churn.created |= {uids[name] for name in churn._uncertain if name in uids}
 
-    def existing(self) -> dict[str, dict[str, Any]]:
+    def list_existing(self) -> dict[str, dict[str, Any]]:
         """Return the existing Pods by UID."""
         return {pod["metadata"]["uid"]: pod for pod in self._plane.api.get(self._path)["items"]}
 
-    def live(self) -> set[str]:
+    def list_live(self) -> set[str]:
         """Return the UIDs of the Pods that count as live: of those that are not terminating."""
-        return {uid for uid, pod in self.existing().items() if "deletionTimestamp" not in pod["metadata"]}
+        return {uid for uid, pod in self.list_existing().items() if "deletionTimestamp" not in pod["metadata"]}
 
     def leave_terminating(self) -> None:
         """Leave a terminating Pod, as an API server does that is killed between the two writes of a deletion."""

@@ -30,7 +30,7 @@ def scale(plane: ControlPlane, namespace: str, name: str, replicas: int) -> None
     plane.kubectl("scale", f"deployment/{name}", f"--replicas={replicas}", "-n", namespace)
 
 
-def ready(running: ControllerFixture, namespace: str, image: str = GOOD) -> list[dict[str, Any]]:
+def list_ready(running: ControllerFixture, namespace: str, image: str = GOOD) -> list[dict[str, Any]]:
     """Return the Pods that are Ready and not terminating."""
     return [
         pod

@@ -22,7 +22,7 @@ class ComponentError(AssertionError):
     """A component failed; the message contains its log."""
 
 
-def free_ports(count: int, among: Sequence[int] = range(10_000, 12_000)) -> list[int]:
+def find_free_ports(count: int, among: Sequence[int] = range(10_000, 12_000)) -> list[int]:
     """Return free TCP ports of loopback. Another process may take one before its use; the caller must then retry.
 
     They are below the ephemeral ports, so that no outgoing connection takes the port of a stopped server, and a client
@@ -39,7 +39,7 @@ def free_ports(count: int, among: Sequence[int] = range(10_000, 12_000)) -> list
         return ports
 
 
-def running_cpu_seconds() -> float:
+def sum_cpu_seconds() -> float:
     """Return the CPU time of all background processes of this process that are running."""
     processes = [process for one in Processes.open for process in list(one._running.values())]
     total = 0.0
@@ -74,7 +74,7 @@ class Processes:
 
     def start(self, name: str, command: Sequence[str | Path]) -> None:
         """Start a program; a command of this Python is forked from an interpreter that has imported Podgate already."""
-        assert not self.alive(name), f"{name} runs already"
+        assert not self.is_alive(name), f"{name} runs already"
         program, *arguments = command
         with self._log(name).open("ab") as log:
             if program == sys.executable:
@@ -102,7 +102,7 @@ class Processes:
             process.kill()
             process.wait()
 
-    def alive(self, name: str) -> bool:
+    def is_alive(self, name: str) -> bool:
         process = self._running.get(name)
         return process is not None and process.poll() is None
 
@@ -117,7 +117,7 @@ class Processes:
     def require(self, *names: str) -> None:
         """Raise ComponentError if one of these processes has exited."""
         for name in names:
-            if not self.alive(name):
+            if not self.is_alive(name):
                 code = self._running[name].returncode if name in self._running else "nothing: it was not started"
                 raise ComponentError(f"{name} ended with {code}:\n{self.log(name)}")
 

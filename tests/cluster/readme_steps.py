@@ -68,12 +68,12 @@ class Site:
 
         kwok does not run it, so the Service is an ExternalName of loopback instead.
         """
-        flags = mounted(self.folder / "pod")
+        flags = mount_flags(self.folder / "pod")
         for volume in manifests.pod_spec()["volumes"]:
             self._mount(volume)
         token = self.plane.kubectl("create", "token", "podgate", "-n", NAMESPACE).stdout.strip()
         flags |= {"--listen": "127.0.0.1:0", "--plain-listen": "127.0.0.1:0"}
-        flags |= {"--kubeconfig": str(self.plane.kubeconfig_for("podgate", token=token))}
+        flags |= {"--kubeconfig": str(self.plane.write_kubeconfig("podgate", token=token))}
         server = Server.start(self.plane, SERVER, *(f"{flag}={text}" for flag, text in flags.items()))
         self.load_balancer.targets = [server.target]
         self.plane.wait(lambda: self.load_balancer.ready, "the server to be ready", SERVER)
@@ -98,7 +98,7 @@ class Site:
         return data
 
 
-def mounted(folder: Path) -> dict[str, str]:
+def mount_flags(folder: Path) -> dict[str, str]:
     """Return the Deployment's flags with mounts in `folder`, and create an empty file for each path."""
     flags = {flag: text.replace("/etc/podgate", str(folder)) for flag, text in manifests.arguments().items()}
     for text in flags.values():

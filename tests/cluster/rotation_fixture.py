@@ -9,8 +9,8 @@ from pathlib import Path
 from tests.cluster.admission_configuration import NAMESPACE, SERVICE_HOST, Caller, stand_in_service
 from tests.cluster.controlplane import API_ALONE, ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import MANIFESTS, installed
-from tests.cluster.kubelet import mounted
+from tests.cluster.installation import MANIFESTS, install_podgate
+from tests.cluster.kubelet import mount_object
 from tests.cluster.managed_certificates import ManagedCertificates
 from tests.cluster.server import PODGATE, Server
 from tests.harness.server_process import Files
@@ -95,7 +95,7 @@ class RotationFixture(ManagedCertificates):
         node_flags = ("--out", self.node, "--webhook", host, "--token", "own", "--every", "2s")
         node_flags = (*node_flags, "--second-port", str(self.plane.load_balancers[SECOND].port))
         token = self.plane.kubectl("create", "token", _NODE_ACCOUNT, "-n", "kube-system").stdout.strip()
-        kubeconfig_flags = ("--kubeconfig", self.plane.kubeconfig_for(_NODE_ACCOUNT, token=token))
+        kubeconfig_flags = ("--kubeconfig", self.plane.write_kubeconfig(_NODE_ACCOUNT, token=token))
         self.plane.processes.start(NODE, [sys.executable, *PODGATE, NODE, *node_flags, *kubeconfig_flags])
         files = ("admission-configuration.yaml", "kubeconfig.yaml", "kube-apiserver.pem", "token")
         self.plane.wait(lambda: all((self.node / name).exists() for name in files), "kube-apiserver's files", NODE)
@@ -110,7 +110,7 @@ class RotationFixture(ManagedCertificates):
 
 
 @contextmanager
-def rotating_cluster(
+def run_rotating_cluster(
     identities: Identities, folder: Path, store: str, policy: str, namespace: str, lifetimes: CredentialLifetimes
 ) -> Iterator[RotationFixture]:
     """Start an API server and two servers whose credentials are issued, mounted and renewed by Podgate."""
@@ -123,12 +123,12 @@ def rotating_cluster(
         )
         plane.apply(*stand_in_service())
         installation = stack.enter_context(
-            installed(plane, server_files, policy, [namespace], load_balancer=LOAD_BALANCER, servers=0)
+            install_podgate(plane, server_files, policy, [namespace], load_balancer=LOAD_BALANCER, servers=0)
         )
         plane.load_balancers[SECOND].targets = [installation.load_balancer.address]
         rotation = RotationFixture(plane, installation, folder / "tls", store, lifetimes)
-        tls = stack.enter_context(mounted(plane, NAMESPACE, "podgate-tls", folder / "tls"))
-        jwks = stack.enter_context(mounted(plane, NAMESPACE, "podgate-jwks", folder / "jwks", kind="configmaps"))
+        tls = stack.enter_context(mount_object(plane, NAMESPACE, "podgate-tls", folder / "tls"))
+        jwks = stack.enter_context(mount_object(plane, NAMESPACE, "podgate-jwks", folder / "jwks", kind="configmaps"))
         for _ in range(2):
             rotation.start_controller()
         tls.wait("tls.crt", "ca.crt", "serving-ca.crt")

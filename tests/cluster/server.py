@@ -38,14 +38,14 @@ class Server:
         """Start a process with these arguments, and wait until it listens."""
         plane.processes.start(name, [sys.executable, *program, command, *arguments])
 
-        def listening() -> dict[str, Any] | None:
+        def find_listening_line() -> dict[str, Any] | None:
             for line in plane.log(name, 1000).splitlines():
                 if '"msg":"listening"' in line:
                     fields: dict[str, Any] = json.loads(line)
                     return fields
             return None
 
-        fields = plane.wait(listening, f"{name} to listen", name)
+        fields = plane.wait(find_listening_line, f"{name} to listen", name)
         return cls(
             name, fields.get("admission", [""])[0], fields["plain"][0], next(iter(fields.get("decisions", ())), "")
         )

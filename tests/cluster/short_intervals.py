@@ -9,7 +9,7 @@ from webhook.controller import Controller, ControllerTiming, ServiceStatusTiming
 from webhook.policy_in_force.webhook_configurations import WebhookConfigurationTiming, WebhookConfigurationWriter
 
 CONTROLLER = ControllerTiming(round_seconds=0.2, overdue_seconds=2, skew_seconds=0.2, repair_seconds=1)
-STATUSES = ServiceStatusTiming(round_seconds=0.2, read_seconds=1, first_pause_seconds=0.2, longest_pause_seconds=1)
+STATUSES = ServiceStatusTiming(round_seconds=0.2, read_seconds=1, first_pause_seconds=0.2, pause_seconds_max=1)
 LEASE = LeaseTiming(duration_seconds=3, renew_seconds=0.3, retry_seconds=0.2)
 
 WEBHOOKS = WebhookConfigurationTiming(poll_seconds=0.1, check_seconds=0.5, longest_pause_seconds=1)

@@ -16,15 +16,15 @@ from certs.cluster.api import Api
 from certs.cluster.port_switch import PortSwitch
 from certs.cluster.token_controller import KEY_SET
 from certs.cluster.webhooks import CONFIGURATIONS, find
-from certs.token_issuer import key_pem
+from certs.token_issuer import encode_key
 from tests.cli.command_runner import podgate
 from tests.cluster.admission_configuration import NAMESPACE, SERVICE_HOST, Caller, stand_in_service
 from tests.cluster.authentication import is_rewritten
 from tests.cluster.components import ISSUER
 from tests.cluster.controlplane import API_ALONE, ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import MANIFESTS, RBAC, Installation, installed
-from tests.cluster.kubelet import mounted
+from tests.cluster.installation import MANIFESTS, RBAC, Installation, install_podgate
+from tests.cluster.kubelet import mount_object
 from tests.cluster.server import PODGATE, Server
 from tests.redis_servers import RedisServer
 from webhook.adapters.kubernetes import connect
@@ -67,7 +67,7 @@ class NodeSite:
         pem = leaf.certificate.public_bytes(Encoding.PEM)
         data = {
             "tls.crt": pem,
-            "tls.key": key_pem(leaf.key),
+            "tls.key": encode_key(leaf.key),
             "ca.crt": (self.identities.files.folder / "ca.crt").read_bytes(),
         }
         labels = {"app.kubernetes.io/managed-by": "podgate-certs"}
@@ -80,7 +80,7 @@ class NodeSite:
         """Start the writer with the rights of its manifest; wait for all files."""
         self.plane.kubectl("apply", "-f", str(MANIFESTS / "apiserver/rbac.yaml"))
         token = self.plane.kubectl("create", "token", ACCOUNT, "-n", "kube-system").stdout.strip()
-        kubeconfig = self.plane.kubeconfig_for(ACCOUNT, token=token)
+        kubeconfig = self.plane.write_kubeconfig(ACCOUNT, token=token)
         host = f"{SERVICE_HOST}:{port}"
         second_port_flags = ("--second-port", str(self.plane.load_balancers[SECOND_PORT].port))
         writer_flags = ("--token", issuer, "--every", "1s", "--kubeconfig", kubeconfig)
@@ -93,7 +93,7 @@ class NodeSite:
         self.plane.restart("kube-apiserver")
         self.plane.wait_ready()
 
-    def token(self) -> str:
+    def read_token(self) -> str:
         return (self.out / TOKEN).read_text().strip()
 
 
@@ -109,7 +109,7 @@ def node_plane() -> Iterator[ControlPlane]:
 @pytest.fixture
 def node_site(node_plane: ControlPlane, identities: Identities, tmp_path: Path) -> Iterator[NodeSite]:
     yield NodeSite(node_plane, identities, tmp_path)
-    if node_plane.processes.alive(NODE):
+    if node_plane.processes.is_alive(NODE):
         node_plane.stop_component(NODE)
     node_plane.delete(f"/api/v1/namespaces/{NAMESPACE}/secrets/podgate-apiserver")
     for balancer in node_plane.load_balancers.values():
@@ -144,7 +144,7 @@ def test_token_of_the_cluster_issuer_and_its_successor_are_written_within_a_minu
     subject = f"system:serviceaccount:{NAMESPACE}:{CALLER}"
     identity_flags = identity(node_site.folder, ISSUER, subject, {"from": "subject"})
     arguments = [*identity_flags, "--jwks", str(keys), "--denied-tokens", str(denied)]
-    with installed(
+    with install_podgate(
         node_site.plane,
         node_site.identities.files,
         POLICY,
@@ -158,10 +158,10 @@ def test_token_of_the_cluster_issuer_and_its_successor_are_written_within_a_minu
         assert is_rewritten(installation, "files-cluster")
         [server] = installation.servers
         assert calls(server, subject) >= 2
-        first = node_site.token()
+        first = node_site.read_token()
         (node_site.out / TOKEN).unlink()
         node_site.plane.wait((node_site.out / TOKEN).exists, "a new token", NODE)
-        assert node_site.token() != first
+        assert node_site.read_token() != first
         claims = jwt.decode(first, options={"verify_signature": False})
         denied.write_text(yaml.safe_dump([{"iss": claims["iss"], "jti": claims["jti"]}]))
         node_site.plane.wait(lambda: _status(installation) != 201, "the first token to be denied", server.name)
@@ -180,10 +180,10 @@ def test_token_of_the_podgate_issuer_is_written_and_renewed_by_the_controller(
     identity_flags = identity(node_site.folder, OWN_ISSUER, "kube-apiserver", {"claim": "client_id"})
     token_flags = ("--token-issuer", OWN_ISSUER, "--token-lifetime", "150s")
     with (
-        installed(
+        install_podgate(
             node_site.plane, files, POLICY, ["files-own"], load_balancer=LOAD_BALANCER, servers=0
         ) as installation,
-        mounted(node_site.plane, NAMESPACE, KEY_SET, jwks, kind="configmaps") as mount,
+        mount_object(node_site.plane, NAMESPACE, KEY_SET, jwks, kind="configmaps") as mount,
     ):
         controller = installation.start_controller("--store", a_redis.url, *token_flags)
         mount.wait("jwks.json")
@@ -196,20 +196,20 @@ def test_token_of_the_podgate_issuer_is_written_and_renewed_by_the_controller(
         assert is_rewritten(installation, "files-own")
         [server] = installation.servers
         assert calls(server, "kube-apiserver") >= 2
-        first = node_site.token()
-        node_site.plane.wait(lambda: node_site.token() != first, "the token to be renewed", controller.name, NODE)
+        first = node_site.read_token()
+        node_site.plane.wait(lambda: node_site.read_token() != first, "the token to be renewed", controller.name, NODE)
         assert is_rewritten(installation, "files-own")
         assert controller.status()["certificates"]["errors"] == []
         log = installation.log(controller) + node_site.plane.log(NODE, 1000)
         assert first not in log
-        assert node_site.token() not in log
+        assert node_site.read_token() not in log
 
 
 def test_calls_switch_to_the_other_port_after_its_certificate_changed(node_site: NodeSite) -> None:
     """Half an hour of rollover, with times passed to the task."""
     first, second = node_site.plane.load_balancers[LOAD_BALANCER], node_site.plane.load_balancers[SECOND_PORT]
     old = node_site.put_pair(token=node_site.identities.files.signer.token())
-    with installed(
+    with install_podgate(
         node_site.plane, node_site.identities.files, POLICY, ["files-doors"], load_balancer=LOAD_BALANCER
     ) as installation:
         second.targets = [first.address]
@@ -301,7 +301,7 @@ def test_unlabelled_key_set_is_left_unchanged_and_reported(
     api_alone: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
     foreign = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": KEY_SET, "namespace": NAMESPACE}}
-    with installed(api_alone, identities.files, POLICY, ["files-foreign"], servers=0) as installation:
+    with install_podgate(api_alone, identities.files, POLICY, ["files-foreign"], servers=0) as installation:
         api_alone.apply({**foreign, "data": {"jwks.json": "theirs"}})
         controller = installation.start_controller("--store", a_redis.url, "--token-issuer", OWN_ISSUER)
         api_alone.wait(

@@ -12,7 +12,7 @@ from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.authentication import is_rewritten
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import CLUSTER_TOKEN, Identities
-from tests.cluster.installation import Installation, installed
+from tests.cluster.installation import Installation, install_podgate
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
@@ -32,7 +32,7 @@ REJECTED_CALLS = "podgate_refused_calls_total"
 
 
 def test_token_of_the_podgate_issuer_is_accepted(plane: ControlPlane, identities: Identities) -> None:
-    with installed(plane, identities.files, POLICY, ["closed-own"]) as installation:
+    with install_podgate(plane, identities.files, POLICY, ["closed-own"]) as installation:
         installation.wait_for_calls()
         assert is_rewritten(installation, "closed-own")
         [server] = installation.servers
@@ -49,7 +49,7 @@ def test_token_of_the_cluster_issuer_is_accepted(plane: ControlPlane, identities
     assert path is not None
     path.write_text(token)
     arguments = ("--drain", "0s", *cluster_issuer_flags(plane, tmp_path))
-    with installed(
+    with install_podgate(
         plane, identities.files, POLICY, ["closed-cluster"], load_balancer=CLUSTER_TOKEN, arguments=arguments
     ) as installation:
         installation.wait_for_calls()
@@ -77,7 +77,7 @@ def cluster_issuer_flags(plane: ControlPlane, folder: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def rejecting(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
     """Install one server for all callers that it rejects."""
-    with installed(plane, identities.files, POLICY, [CLOSED, OPEN]) as installation:
+    with install_podgate(plane, identities.files, POLICY, [CLOSED, OPEN]) as installation:
         yield installation
 
 
@@ -112,12 +112,12 @@ def test_other_callers_are_rejected_and_the_failure_policy_applies(
     call_through(rejecting, load_balancer)
     [server] = rejecting.servers
 
-    def both_webhooks_are_rejected() -> tuple[int, dict[str, str]] | None:
+    def create_until_both_are_rejected() -> tuple[int, dict[str, str]] | None:
         before = server.total(REJECTED_CALLS, f'reason="{reason}"')
         status, answer = rejecting.create_pod(CLOSED, dry_run=True)
         return (status, answer) if server.total(REJECTED_CALLS, f'reason="{reason}"') >= before + 2 else None
 
-    status, answer = rejecting.plane.wait(both_webhooks_are_rejected, f"the API server to be rejected by {reason}")
+    status, answer = rejecting.plane.wait(create_until_both_are_rejected, f"the API server to be rejected by {reason}")
     assert (status, answer["reason"]) == (500, "InternalError")
     assert 'failed calling webhook "validate-closed.podgate.io"' in answer["message"]
     assert server.total("podgate_reviews_total") == 0

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
+from tests.cluster.installation import Installation, install_podgate
 from tests.cluster.load import PLACEMENT, POD, Load
 from tests.cluster.load_balancer import LoadBalancer, LoadBalancers
 from tests.redis_servers import RedisServer
@@ -61,7 +61,7 @@ async def test_two_servers_are_replaced_in_turn_under_load_and_no_admission_fail
     plane: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
     store = ("--store", a_redis.url)
-    with installed(plane, identities.files, POLICY, ["busy-rollout"], servers=2, arguments=store) as installation:
+    with install_podgate(plane, identities.files, POLICY, ["busy-rollout"], servers=2, arguments=store) as installation:
         installation.wait_for_calls()
         async with load_of_pods(plane, "busy-rollout") as load:
             for server in list(installation.servers):
@@ -111,7 +111,7 @@ def load_balancer(own_api_alone: ControlPlane) -> Iterator[LoadBalancer]:
 def test_policy_and_matching_continue_through_restarts_of_the_api_server(
     own_api_alone: ControlPlane, identities: Identities, load_balancer: LoadBalancer
 ) -> None:
-    with installed(own_api_alone, identities.files, FIRST, ["team-0"], servers=0) as installation:
+    with install_podgate(own_api_alone, identities.files, FIRST, ["team-0"], servers=0) as installation:
         own_api_alone.kubectl("label", "namespace", "team-0", "team=web")
         kubeconfig = installation.kubeconfig(server=f"https://127.0.0.1:{load_balancer.port}")
         server = installation.start_server("--drain", "0s", kubeconfig=kubeconfig)
@@ -121,12 +121,12 @@ def test_policy_and_matching_continue_through_restarts_of_the_api_server(
         wait_for_watches(installation, 1)
 
         own_api_alone.stop_component("kube-apiserver")
-        assert in_force(installation) == hash_of(policy(1))
+        assert read_policy_hash(installation) == compute_hash(policy(1))
         own_api_alone.start_component("kube-apiserver")
         wait_for_watches(installation, 2)
 
         own_api_alone.restart("etcd", kill=True)
-        assert in_force(installation) == hash_of(policy(2))
+        assert read_policy_hash(installation) == compute_hash(policy(2))
         own_api_alone.wait_ready()
         wait_for_watches(installation, 3)
 
@@ -166,14 +166,14 @@ def tier(installation: Installation, namespace: str) -> str | None:
     )
 
 
-def in_force(installation: Installation) -> str:
+def read_policy_hash(installation: Installation) -> str:
     [server] = installation.servers
     policy_status = server.status()["policy"]
     assert policy_status["errors"] == []
     return str(policy_status["hash"])
 
 
-def hash_of(policy: str) -> str:
+def compute_hash(policy: str) -> str:
     return hashlib.sha256(policy.encode()).hexdigest()[:16]
 
 

@@ -9,7 +9,7 @@ import pytest
 from certs.authority import KeyPair
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
+from tests.cluster.installation import Installation, install_podgate
 from tests.cluster.load_balancer import Target
 from tests.harness.identity import Pki
 from tests.harness.proxied_server import BEHIND_A_PROXY, PROXY, Forwarding
@@ -35,7 +35,7 @@ class ForwardedFiles(Files):
     proxies: Pki = field(kw_only=True)
 
     @classmethod
-    def of(cls, files: Files, folder: Path) -> "ForwardedFiles":
+    def create_from(cls, files: Files, folder: Path) -> "ForwardedFiles":
         (folder / "identities.yaml").write_text(BEHIND_A_PROXY)
         proxies = Pki.create(folder / "proxies", "proxies-ca")
         return cls(files.folder, files.pki, files.signer, files.other, files.caller, proxies=proxies)
@@ -46,7 +46,7 @@ class ForwardedFiles(Files):
         flags[flags.index("--identities") + 1] = str(self.proxies.folder.parent / "identities.yaml")
         return [*flags, "--client-identity", "forwarded", "--forwarded-ca", str(self.pki.paths.client_ca)]
 
-    def forwarding(self) -> Forwarding:
+    def make_forwarding(self) -> Forwarding:
         proxy: KeyPair = self.proxies.client(PROXY)
         return Forwarding(self, proxy, self.pki, self.caller)
 
@@ -65,10 +65,10 @@ def site(
     request: pytest.FixtureRequest, api_alone: ControlPlane, identities: Identities, tmp_path: Path
 ) -> Iterator[ProxiedSite]:
     namespace = f"behind-{request.param}"
-    files = ForwardedFiles.of(identities.files, tmp_path)
-    with installed(api_alone, files, POLICY.format(namespace=namespace), [namespace]) as installation:
+    files = ForwardedFiles.create_from(identities.files, tmp_path)
+    with install_podgate(api_alone, files, POLICY.format(namespace=namespace), [namespace]) as installation:
         upstream = installation.servers[0].admission
-        with hop(request.param, files.forwarding(), upstream, tmp_path / "hop") as running:
+        with hop(request.param, files.make_forwarding(), upstream, tmp_path / "hop") as running:
             installation.load_balancer.targets = [Target(f"127.0.0.1:{running.address.rpartition(':')[2]}")]
             installation.wait_for_calls()
             yield ProxiedSite(installation, running)

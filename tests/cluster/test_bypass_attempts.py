@@ -14,7 +14,7 @@ import pytest
 from tests.cluster.api import Api
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
+from tests.cluster.installation import Installation, install_podgate
 from tests.cluster.placement.pods import deployment, pod, policy, service
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
 
@@ -57,7 +57,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 
 @pytest.fixture(scope="module")
 def installation(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
-    with installed(
+    with install_podgate(
         plane, identities.files, json.dumps(POLICY), [SPACE], namespace_labels={"team": "research"}
     ) as installation:
         installation.wait_for_calls()
@@ -96,15 +96,15 @@ def status_and_message(answer: tuple[int, Any]) -> tuple[int, str]:
     return status, str(body.get("message", ""))
 
 
-def created(tenant: Api, name: str, app: str = "web", **spec: Any) -> str:
+def create(tenant: Api, name: str, app: str = "web", **spec: Any) -> str:
     """Create a Pod as the tenant; return its path."""
     status, message = status_and_message(tenant.request("POST", PODS, pod(name, app, **spec)))
     assert status == 201, message
     return f"{PODS}/{name}"
 
 
-def running(plane: ControlPlane, tenant: Api, name: str, app: str = "web", **spec: Any) -> str:
-    path = created(tenant, name, app, **spec)
+def run_pod(plane: ControlPlane, tenant: Api, name: str, app: str = "web", **spec: Any) -> str:
+    path = create(tenant, name, app, **spec)
     plane.wait(lambda: plane.api.get(path)["status"].get("phase") == "Running", f"{name} to run")
     return path
 
@@ -141,7 +141,7 @@ def test_controller_cannot_set_a_node_name_for_a_tenant(plane: ControlPlane, ten
 
 
 def test_scheduled_pod_can_still_be_updated(plane: ControlPlane, tenant: Api) -> None:
-    path = running(plane, tenant, "placed")
+    path = run_pod(plane, tenant, "placed")
     assert plane.api.get(path)["spec"]["nodeName"] in {"node-a1", "node-a2"}
     label = {"metadata": {"labels": {"version": "v2"}}}
     assert status_and_message(tenant.request("PATCH", path, label, MERGE_PATCH)) == (200, "")
@@ -158,7 +158,7 @@ OTHERS: dict[str, Json] = {
 
 
 def test_queue_of_the_namespace_is_written_and_cannot_be_changed(plane: ControlPlane, tenant: Api) -> None:
-    path = running(plane, tenant, "queued", "queued")
+    path = run_pod(plane, tenant, "queued", "queued")
     metadata = plane.api.get(path)["metadata"]
     assert metadata["labels"] | {QUEUE: "research", "applicationId": "queued"} == metadata["labels"]
     assert metadata["annotations"][GROUP] == "queued"
@@ -177,7 +177,7 @@ def test_queue_of_the_namespace_is_written_and_cannot_be_changed(plane: ControlP
 def test_queue_of_ones_own_can_be_changed_until_the_pod_is_scheduled(
     tenant: Api, gates: list[Json], expected: int
 ) -> None:
-    path = created(tenant, f"choosing-{expected}", "choosing", labels={QUEUE: "mine"}, schedulingGates=gates)
+    path = create(tenant, f"choosing-{expected}", "choosing", labels={QUEUE: "mine"}, schedulingGates=gates)
     other = {"metadata": {"labels": {QUEUE: "other"}}}
     status, message = status_and_message(tenant.request("PATCH", path, other, MERGE_PATCH))
     assert (status, "cannot be changed (was 'mine'" in message) == (expected, expected == 403), message
@@ -188,7 +188,7 @@ ANY_TAINT: Json = {"operator": "Exists"}
 
 
 def test_tenant_brings_only_what_is_allowed(plane: ControlPlane, tenant: Api) -> None:
-    path = running(plane, tenant, "bringing", "queued", tolerations=[GPU])
+    path = run_pod(plane, tenant, "bringing", "queued", tolerations=[GPU])
     own = plane.api.get(path)["spec"]["tolerations"]
     assert len(own) == 3, "with those of DefaultTolerationSeconds"
     for added, expected in ((ANY_TAINT, 403), ({"key": "gpu", "operator": "Exists", "effect": "NoExecute"}, 200)):
@@ -248,7 +248,7 @@ def test_tenant_roles_have_no_right_that_bypasses_the_policy(
 ) -> None:
     method, path, body = right
     if plane.api.get(f"{PODS}/waiting") is None:
-        created(tenant, "waiting", schedulerName="nobody")
+        create(tenant, "waiting", schedulerName="nobody")
     status, message = status_and_message(
         tenant.request(method, path, body, MERGE_PATCH if method == "PATCH" else "application/json")
     )
@@ -258,7 +258,7 @@ def test_tenant_roles_have_no_right_that_bypasses_the_policy(
 
 def test_bindings_and_status_updates_are_not_evaluated(plane: ControlPlane, tenant: Api) -> None:
     """They are for schedulers and kubelets; SECURITY.md describes their rights."""
-    path = created(tenant, "handed", schedulerName="nobody")
+    path = create(tenant, "handed", schedulerName="nobody")
     forged = {"labels": {"podgate.io/service": "forged"}, "annotations": {"podgate.io/policy-hash": "forged"}}
     assert plane.api.request("PATCH", f"{path}/status", {"metadata": forged}, MERGE_PATCH)[0] == 200
     metadata = plane.api.get(path)["metadata"]
@@ -272,7 +272,7 @@ def test_bindings_and_status_updates_are_not_evaluated(plane: ControlPlane, tena
 @pytest.mark.usefixtures("tenant")
 def test_tenant_can_act_as_every_service_account_of_its_namespace(plane: ControlPlane) -> None:
     """An exempt account in its namespace would exempt the tenant; SECURITY.md therefore requires another namespace."""
-    kubeconfig = plane.kubeconfig_for("tenant")
+    kubeconfig = plane.write_kubeconfig("tenant")
     pod_of_ci = json.dumps(pod("by-ci", "web", nodeName="node-b1"))
     arguments = ("create", "-n", SPACE, "-f", "-", "--dry-run=server")
     as_flag = f"--as=system:serviceaccount:{SPACE}:"
@@ -350,14 +350,14 @@ def test_later_updates_of_a_pod_do_not_change_its_placement(
     name = "late-gated" if gated else "late"
     gates = {"schedulingGates": [{"name": "example.com/wait"}]} if gated else {"schedulerName": "nobody"}
     if plane.api.get(f"{PODS}/{name}") is None:
-        created(tenant, name, **gates)
+        create(tenant, name, **gates)
     status, message = status_and_message(tenant.request("PATCH", f"{PODS}/{name}", [change], JSON_PATCH))
     assert (status, "podgate.io" in message) == (422, False), message
 
 
 def test_tolerations_of_an_ungated_pod_may_be_added_by_its_user(plane: ControlPlane, tenant: Api) -> None:
     """A shorter toleration before the policy's evicts only this Pod earlier from a failing node."""
-    path = created(tenant, "bearing", "bearing", schedulerName="nobody")
+    path = create(tenant, "bearing", "bearing", schedulerName="nobody")
     operation = {"op": "add", "path": "/spec/tolerations/0", "value": {**EVICTED_AFTER_AN_HOUR, "tolerationSeconds": 1}}
     assert status_and_message(tenant.request("PATCH", path, [operation], JSON_PATCH)) == (200, "")
     assert EVICTED_AFTER_AN_HOUR in plane.api.get(path)["spec"]["tolerations"], "tolerations cannot be removed"
@@ -378,7 +378,7 @@ def test_status_of_a_new_pod_is_dropped(plane: ControlPlane, tenant: Api) -> Non
 
 
 def test_ephemeral_container_cannot_request_resources(plane: ControlPlane, tenant: Api) -> None:
-    path = running(plane, tenant, "debugged")
+    path = run_pod(plane, tenant, "debugged")
     debug = {"name": "d", "image": "i", "resources": {"requests": {"cpu": "40"}}}
     answer = plane.api.request(
         "PATCH", f"{path}/ephemeralcontainers", {"spec": {"ephemeralContainers": [debug]}}, STRATEGIC
@@ -398,7 +398,7 @@ def test_pod_level_resources_are_checked_against_the_range_of_pods(tenant: Api) 
 @pytest.mark.parametrize("app", ["web", "clamped"])
 def test_resize_outside_the_range_is_denied_and_not_clamped(plane: ControlPlane, tenant: Api, app: str) -> None:
     resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
-    path = running(
+    path = run_pod(
         plane, tenant, f"resized-{app}", app, containers=[{"name": "c", "image": "i", "resources": resources}]
     )
     for cpu, expected_status in (("2", 200), ("5", 403)):
@@ -411,7 +411,7 @@ def test_resize_outside_the_range_is_denied_and_not_clamped(plane: ControlPlane,
 
 def test_pod_level_resize_is_checked_against_the_range_of_pods(plane: ControlPlane, tenant: Api) -> None:
     pod_resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
-    path = running(plane, tenant, "resized-whole", resources=pod_resources)
+    path = run_pod(plane, tenant, "resized-whole", resources=pod_resources)
     resize = {"spec": {"resources": {"requests": {"cpu": "5"}, "limits": {"cpu": "5"}}}}
     status, message = status_and_message(plane.api.request("PATCH", f"{path}/resize", resize, STRATEGIC))
     assert status in {403, 422}, message
@@ -420,7 +420,7 @@ def test_pod_level_resize_is_checked_against_the_range_of_pods(plane: ControlPla
 
 def test_resource_claims_are_not_counted(tenant: Api) -> None:
     """SECURITY.md names the quota that counts them."""
-    created(tenant, "claims", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}])
+    create(tenant, "claims", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}])
 
 
 # --- exemptions ---

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from certs.authority import Authority, san, server_names
-from certs.ca_generations import bundle, pem
+from certs.authority import Authority, list_server_names, parse_san
+from certs.ca_generations import encode_bundle, encode_pem
 from certs.cluster import loop
 from certs.cluster.api import Api, OvertakenError
 from certs.cluster.ca_controller import CLIENT, CLIENT_CA, SERVING, SERVING_CA, CaController, CertificatePlan
 from certs.cluster.injection import CERTIFICATE
 from certs.cluster.secrets import MANAGED_BY, OURS, SecretStore, StoredSecret
 from certs.cluster.webhooks import INJECTED_FROM, find
-from certs.inspection import signed_by
+from certs.inspection import is_signed_by
 from certs.lifetimes import Lifetimes
-from certs.token_issuer import key_pem
+from certs.token_issuer import encode_key
 from tests.cli.command_runner import podgate
 from tests.cluster.admission_configuration import NAMESPACE, stand_in_service
 from tests.cluster.controlplane import ControlPlane
@@ -33,8 +33,8 @@ from tests.cluster.managed_certificates import (
     SECRETS,
     ManagedCertificates,
     delete_secrets,
-    managed_installation,
-    managed_plane,
+    install_managed,
+    run_managed_plane,
 )
 from tests.cluster.server import SHORT_INTERVALS, Server
 from tests.redis_servers import RedisServer
@@ -72,7 +72,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def cluster(identities: Identities, folder: Path) -> Iterator[ControlPlane]:
     """Start an API server that uses the managed client certificate."""
-    with managed_plane(identities, folder / "caller") as running:
+    with run_managed_plane(identities, folder / "caller") as running:
         running.apply(*stand_in_service())
         yield running
 
@@ -83,9 +83,7 @@ def managed(
 ) -> Iterator[ManagedCertificates]:
     """Install Podgate for one namespace without a controller."""
     name = f"s{request.node.name.encode().hex()[-24:]}"  # with a letter: YAML reads digits alone as a number
-    with managed_installation(
-        cluster, identities, folder, POLICY.replace("NAME", name), [f"kept-{name}"]
-    ) as certificates:
+    with install_managed(cluster, identities, folder, POLICY.replace("NAME", name), [f"kept-{name}"]) as certificates:
         certificates.installation.program = SHORT_INTERVALS
         yield certificates
 
@@ -94,7 +92,7 @@ def start_leader(managed: ManagedCertificates, redis: RedisServer, *arguments: s
     """Start a controller that manages certificates, and wait until all Secrets and bundles exist."""
     controller = managed.installation.start_controller("--store", redis.url, *OWN, *arguments)
     managed.wait(lambda: all(managed.secret(name) for name in SECRETS), "the Secrets")
-    managed.wait(lambda: set(managed.bundles()) == {bundle(managed.generations())}, "the bundles")
+    managed.wait(lambda: set(managed.bundles()) == {encode_bundle(managed.generations())}, "the bundles")
     return controller
 
 
@@ -120,9 +118,15 @@ def test_certificates_are_bootstrapped_until_calls_are_served(
     leaf = managed.leaf()
     assert leaf is not None
     names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert set(server_names("podgate.podgate-system.svc")) == set(names), "the certificate has all names of the Service"
+    assert set(list_server_names("podgate.podgate-system.svc")) == set(names), (
+        "the certificate has all names of the Service"
+    )
     assert managed.secret(SERVING)["type"] == "kubernetes.io/tls"
-    assert managed.data(CLIENT, "ca.crt") == managed.data(SERVING, "ca.crt") == bundle(managed.generations(CLIENT_CA))
+    assert (
+        managed.data(CLIENT, "ca.crt")
+        == managed.data(SERVING, "ca.crt")
+        == encode_bundle(managed.generations(CLIENT_CA))
+    )
     assert "PRIVATE" not in managed.installation.log(controller)
 
 
@@ -138,7 +142,7 @@ def test_rotation_under_load_with_a_killed_controller_loses_no_call(
     while (
         len(interrupted_cas) < KILLS
         or sum(status_codes.values()) <= CALLS
-        or any(bundle((first,)) in trusted for trusted in managed.bundles())
+        or any(encode_bundle((first,)) in trusted for trusted in managed.bundles())
     ):
         status_codes.update(managed.create_pod() for _ in range(BATCH))
         assert set(status_codes) == {201}, (status_codes, managed.installation.log(controller, 30))
@@ -172,15 +176,17 @@ def test_changed_ca_bundles_are_restored(managed: ManagedCertificates, a_redis: 
         name = managed.configuration(place)["webhooks"][0]["name"]
         body = {"webhooks": [{"name": name, "clientConfig": {"caBundle": foreign}}]}
         managed.patch(f"/apis/admissionregistration.k8s.io/v1/{place}", body)
-    managed.wait(lambda: set(managed.bundles()) == {bundle(managed.generations())}, "the bundles")
+    managed.wait(lambda: set(managed.bundles()) == {encode_bundle(managed.generations())}, "the bundles")
     total = "podgate_ca_bundle_mended_total"
     managed.wait(lambda: controller.total(total) == len(CONFIGURATIONS), "all to be counted")
     data = {"ca.crt": foreign, "serving-ca.crt": foreign}
     managed.patch(f"{_SECRETS}/{SERVING}", {"data": data})
     managed.wait(
-        lambda: managed.data(SERVING, "ca.crt") == bundle(managed.generations(CLIENT_CA)), "the clients' bundle"
+        lambda: managed.data(SERVING, "ca.crt") == encode_bundle(managed.generations(CLIENT_CA)), "the clients' bundle"
     )
-    managed.wait(lambda: managed.data(SERVING, "serving-ca.crt") == bundle(managed.generations()), "the serving bundle")
+    managed.wait(
+        lambda: managed.data(SERVING, "serving-ca.crt") == encode_bundle(managed.generations()), "the serving bundle"
+    )
     assert len(managed.generations()) == 1, "no foreign CA was adopted"
     metadata = {"annotations": {INJECTED_FROM: CERTIFICATE}}
     path = f"/apis/admissionregistration.k8s.io/v1/{CONFIGURATIONS[0]}"
@@ -242,10 +248,10 @@ def test_manually_created_secrets_are_managed_once_labelled(managed: ManagedCert
     ca, paths = files.pki.authority.key_pair.certificate, files.pki.paths
     pairs = {
         SERVING: (paths.certificate.read_bytes(), paths.key.read_bytes()),
-        CLIENT: (pem(caller.certificate), key_pem(caller.key)),
+        CLIENT: (encode_pem(caller.certificate), encode_key(caller.key)),
     }
     for name, (certificate, key) in pairs.items():
-        data = {"tls.crt": certificate, "tls.key": key, "ca.crt": pem(ca)}
+        data = {"tls.crt": certificate, "tls.key": key, "ca.crt": encode_pem(ca)}
         encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
         metadata = {"name": name, "namespace": NAMESPACE, "labels": {MANAGED_BY: OURS}}
         managed.plane.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": encoded})
@@ -259,7 +265,7 @@ def test_manually_created_secrets_are_managed_once_labelled(managed: ManagedCert
     managed.wait(
         lambda: len(managed.generations()) == len(managed.generations(CLIENT_CA)) == 2, "new CAs beside the old one"
     )
-    managed.wait(lambda: set(managed.bundles()) == {bundle(managed.generations())}, "the bundles")
+    managed.wait(lambda: set(managed.bundles()) == {encode_bundle(managed.generations())}, "the bundles")
     assert managed.generations()[0].certificate == managed.generations(CLIENT_CA)[0].certificate == ca
     assert [managed.data(name, "tls.crt") for name in pairs] == [certificate for certificate, _ in pairs.values()]
     assert managed.create_pod() == 201
@@ -288,7 +294,7 @@ def test_host_of_a_webhook_url_becomes_a_san_and_leaves_are_recorded_before_use(
     leaf = managed.leaf()
     assert leaf is not None
     names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert {san("ip:192.0.2.7"), *server_names("podgate.podgate-system.svc")} == set(names)
+    assert {parse_san("ip:192.0.2.7"), *list_server_names("podgate.podgate-system.svc")} == set(names)
 
 
 def test_lost_ca_is_replaced_and_its_leaves_stay_trusted(managed: ManagedCertificates, a_redis: RedisServer) -> None:
@@ -297,9 +303,9 @@ def test_lost_ca_is_replaced_and_its_leaves_stay_trusted(managed: ManagedCertifi
     [lost] = managed.generations()
     delete_secrets(managed.plane, SERVING_CA)
     managed.wait(lambda: len(managed.generations()) == 2, "another CA beside it")
-    managed.wait(lambda: set(managed.bundles()) == {bundle(managed.generations())}, "the bundles")
+    managed.wait(lambda: set(managed.bundles()) == {encode_bundle(managed.generations())}, "the bundles")
     assert managed.generations()[0].certificate == lost.certificate
-    assert signed_by(managed.leaf(), lost.certificate)  # type: ignore[arg-type]  # there is one
+    assert is_signed_by(managed.leaf(), lost.certificate)  # type: ignore[arg-type]  # there is one
 
 
 async def test_concurrent_change_is_not_overwritten_with_stale_data(
@@ -331,7 +337,7 @@ async def test_concurrent_change_is_not_overwritten_with_stale_data(
 
 async def test_two_controllers_that_both_act_as_leader_break_nothing(managed: ManagedCertificates) -> None:
     """If the Lease fails to exclude a second writer, resource versions do."""
-    lifetimes = Lifetimes.of(timedelta(seconds=20), timedelta(seconds=10), timedelta(seconds=2))
+    lifetimes = Lifetimes.from_settle_max(timedelta(seconds=20), timedelta(seconds=10), timedelta(seconds=2))
     steps: list[str] = []
     no_reports = (lambda _: None, lambda _: None, lambda _: None, lambda: None)
     reports = loop.TaskReports(lambda done: steps.append(done.kind), *no_reports)
@@ -370,8 +376,8 @@ def check_leaves(managed: ManagedCertificates) -> set[x509.Certificate]:
     clients = x509.load_pem_x509_certificates(managed.data(SERVING, "ca.crt"))
     if (leaf, caller) != (managed.leaf(), managed.leaf(CLIENT)):
         return check_leaves(managed)  # a leaf was renewed between the reads
-    assert all(any(signed_by(leaf, ca) for ca in trust) for trust in bundles)
-    assert any(signed_by(caller, ca) for ca in clients)
+    assert all(any(is_signed_by(leaf, ca) for ca in trust) for trust in bundles)
+    assert any(is_signed_by(caller, ca) for ca in clients)
     return {*bundles[0], *clients}
 
 
@@ -407,14 +413,14 @@ def test_with_cert_manager_only_the_injector_annotation_is_written(
     bundles = managed.bundles()
     controller = managed.installation.start_controller("--store", a_redis.url, "--certificates", "cert-manager")
 
-    def annotated() -> bool:
+    def is_annotated() -> bool:
         metadata = [managed.configuration(place)["metadata"] for place in CONFIGURATIONS]
         return all(one.get("annotations", {}).get(INJECTED_FROM) == CERTIFICATE for one in metadata)
 
-    managed.wait(annotated, "the annotations")
+    managed.wait(is_annotated, "the annotations")
     path = f"/apis/admissionregistration.k8s.io/v1/{CONFIGURATIONS[0]}"
     managed.patch(path, {"metadata": {"annotations": {INJECTED_FROM: None}}})
-    managed.wait(annotated, "the annotation to be restored")
+    managed.wait(is_annotated, "the annotation to be restored")
     assert controller.total("podgate_ca_bundle_mended_total") == 1
     assert managed.bundles() == bundles
     assert [name for name in SECRETS if managed.secret(name)] == []
@@ -441,12 +447,12 @@ def test_certificates_are_bootstrapped_manually_before_there_is_a_leader(managed
     assert (done.code, done.err) == (0, "")
     assert f"{SERVING}: issued by" in done.out
     assert all(managed.secret(name) for name in SECRETS)
-    assert set(managed.bundles()) == {bundle(managed.generations())}
+    assert set(managed.bundles()) == {encode_bundle(managed.generations())}
     assert podgate(*flags).out == "nothing to do: everything exists\n"
     [compromised], [compromised_client_ca] = managed.generations(), managed.generations(CLIENT_CA)
     delete_secrets(managed.plane)
     assert podgate(*flags).code == 0
-    assert set(managed.bundles()) == {bundle(managed.generations())}
+    assert set(managed.bundles()) == {encode_bundle(managed.generations())}
     assert compromised.certificate not in [generation.certificate for generation in managed.generations()], (
         "after a key compromise the CA must be replaced"
     )
@@ -458,4 +464,4 @@ def test_certificates_are_bootstrapped_manually_before_there_is_a_leader(managed
 
 
 def foreign_bundle() -> bytes:
-    return pem(Authority.create().key_pair.certificate)
+    return encode_pem(Authority.create().key_pair.certificate)

@@ -64,7 +64,7 @@ def wait_for_objects(plane: ControlPlane, expected: set[str]) -> None:
         raise AssertionError(f"left over: {found - expected}, missing: {expected - found}") from error
 
 
-def created_policy(folder: Path) -> tuple[str, ...]:
+def write_policy_options(folder: Path) -> tuple[str, ...]:
     """Return the options for a policy in the release."""
     path = folder / "policy.yaml"
     path.write_text(manifests.policy())
@@ -85,7 +85,7 @@ def test_api_server_accepts_every_field(plane: ControlPlane, way: str) -> None:
     query = "dryRun=All&fieldValidation=Strict&fieldManager=helm&force=true"
     for one in documents(templates(plane.folder, *values(way))):
         if not one["apiVersion"].startswith(NOT_SERVED):
-            path = f"{ObjectReference.of(one).path}?{query}"
+            path = f"{ObjectReference.from_document(one).path}?{query}"
             status, response = plane.api.request("PATCH", path, one, "application/apply-patch+yaml")
             assert status in {200, 201}, response
 
@@ -93,7 +93,7 @@ def test_api_server_accepts_every_field(plane: ControlPlane, way: str) -> None:
 def test_release_is_installed_upgraded_and_removed(plane: ControlPlane, tmp_path: Path) -> None:
     """An upgrade changes no policy, and nothing but the policy is left at the end."""
     before = objects(plane)
-    create = created_policy(tmp_path)
+    create = write_policy_options(tmp_path)
 
     notes = helm(plane, "install", RELEASE, CHART, *create)
     assert "kubectl apply --server-side -f -" in notes, "the webhooks remain to be created"
@@ -143,7 +143,7 @@ def test_release_takes_over_applied_manifests(plane: ControlPlane) -> None:
 def test_existing_policy_is_not_replaced_by_an_installation(plane: ControlPlane, tmp_path: Path) -> None:
     live = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "podgate-policy", "namespace": NAMESPACE}}
     plane.apply({**live, "data": {"policy.yaml": "kind: Policy\n"}})
-    create = created_policy(tmp_path)
+    create = write_policy_options(tmp_path)
     rendered = documents(helm(plane, "template", RELEASE, CHART, *create, "--dry-run=server"))
     assert "podgate-policy" not in {one["metadata"]["name"] for one in rendered}
     assert "podgate-policy" in {one["metadata"]["name"] for one in documents(templates(tmp_path, *create))}

@@ -19,11 +19,11 @@ from tests.cluster.check import (
     budget,
     check,
     foreign,
-    found,
     healthy,
+    list_findings,
     manifest,
     plant,
-    rendered,
+    render_slow_configurations,
     second_server,
     secret,
     secrets,
@@ -37,7 +37,7 @@ from tests.redis_servers import RedisServer, names, program
 from tests.redis_servers.access import acl_file, user
 from tests.timeouts import HANG_SECONDS
 from webhook.core.document import configmap
-from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.operations import cluster_check
 
 __all__ = ["healthy"]
@@ -50,13 +50,13 @@ _MERGE = "application/merge-patch+json"
 def test_healthy_installation_has_no_finding(healthy: Installation) -> None:
     outputs: list[str] = []
 
-    def passed() -> bool:
+    def has_passed() -> bool:
         done = check(healthy, "--strict")
         outputs.append(done.out + done.err)
         return done.code == 0
 
     try:
-        healthy.plane.wait(passed, "no finding", healthy.servers[0].name, timeout_seconds=HANG_SECONDS)
+        healthy.plane.wait(has_passed, "no finding", healthy.servers[0].name, timeout_seconds=HANG_SECONDS)
     except ComponentError as error:
         raise AssertionError(outputs[-1]) from error
     assert "ok Pods of services pass through Podgate (tried with dryRun)" in outputs[-1]
@@ -67,12 +67,12 @@ def finds(installation: Installation, *codes: str) -> dict[str, list[dict[str, A
     """Wait until a check finds all of these, and return its findings: the API server notices changes with a delay."""
     seen: list[dict[str, list[dict[str, Any]]]] = []
 
-    def all_found() -> bool:
-        seen.append(found(installation))
+    def has_found_all() -> bool:
+        seen.append(list_findings(installation))
         return {*codes} <= seen[-1].keys()
 
     try:
-        installation.plane.wait(all_found, "the findings", "kube-apiserver", timeout_seconds=HANG_SECONDS)
+        installation.plane.wait(has_found_all, "the findings", "kube-apiserver", timeout_seconds=HANG_SECONDS)
     except ComponentError as error:
         raise AssertionError(f"not found: {sorted({*codes} - seen[-1].keys())} in {sorted(seen[-1])}") from error
     return seen[-1]
@@ -83,7 +83,7 @@ def ends(installation: Installation, *codes: str) -> None:
     left: list[set[str]] = []
 
     def none_found() -> bool:
-        left.append({*codes} & found(installation).keys())
+        left.append({*codes} & list_findings(installation).keys())
         return not left[-1]
 
     try:
@@ -94,7 +94,7 @@ def ends(installation: Installation, *codes: str) -> None:
 
 def test_port_on_which_nothing_listens_is_found(healthy: Installation) -> None:
     """Pods pass unjudged while the server is ready: only the API server knows, and Pods created with dryRun show it."""
-    with webhooks(healthy, *rendered(healthy, port=1)):
+    with webhooks(healthy, *render_slow_configurations(healthy, port=1)):
         findings = finds(healthy, "webhooks-not-called", "calls-fail", "calls-fail-open")
         assert f"service shop in namespace {SHOP}" in findings["webhooks-not-called"][0]["value"]
         assert "connection refused" in findings["calls-fail"][0]["value"]
@@ -104,7 +104,7 @@ def test_port_on_which_nothing_listens_is_found(healthy: Installation) -> None:
         healthy.create_pod(SHOP, "unjudged", labels={"app": "shop"})
         findings = finds(healthy, "pods-unjudged", "nobody-asks")
         assert "unjudged" in findings["pods-unjudged"][0]["value"]
-        names = ["unjudged", *creates_pods_until_one_is_reported(healthy)]
+        names = ["unjudged", *create_pods_until_one_is_reported(healthy)]
     healthy.plane.delete(*(f"/api/v1/namespaces/{SHOP}/pods/{name}?gracePeriodSeconds=0" for name in names))
 
 
@@ -122,7 +122,7 @@ def test_decisions_that_only_their_server_keeps_are_found(healthy: Installation,
     assert "+xadd" in findings["decisions-not-shared"][0]["remedy"]
 
 
-def creates_pods_until_one_is_reported(installation: Installation) -> list[str]:
+def create_pods_until_one_is_reported(installation: Installation) -> list[str]:
     """Return the names of the Pods: those that may be older than their policy are not reported."""
     names: list[str] = []
 
@@ -141,14 +141,14 @@ def creates_pods_until_one_is_reported(installation: Installation) -> list[str]:
 
 
 def wait_seconds_after_the_last_review(installation: Installation) -> None:
-    last_us = microseconds(installation.servers[0].status()["lastReviewAt"])
+    last_us = parse_microseconds(installation.servers[0].status()["lastReviewAt"])
     installation.plane.wait(lambda: time.time_ns() // 1000 - last_us > 7_000_000, "7 s to pass")
 
 
 def test_refused_credentials_are_found(healthy: Installation) -> None:
     balancer = healthy.plane.load_balancers["without-token"]
     balancer.targets = [server.target for server in healthy.servers]
-    with webhooks(healthy, *rendered(healthy, port=balancer.port)):
+    with webhooks(healthy, *render_slow_configurations(healthy, port=balancer.port)):
         findings = finds(healthy, "webhooks-not-called", "calls-refused")
     assert "reason=authentication_no_token" in findings["calls-refused"][0]["field"]
     balancer.targets = []
@@ -156,7 +156,7 @@ def test_refused_credentials_are_found(healthy: Installation) -> None:
 
 def test_faults_of_webhook_configurations_are_found(healthy: Installation, identities: Identities) -> None:
     plane = healthy.plane
-    mutating, validating, _ = rendered(healthy)
+    mutating, validating, _ = render_slow_configurations(healthy)
     mutate, (closed, opened, *_) = mutating["webhooks"][0], validating["webhooks"]
     mutate["matchConditions"].pop()
     name_label = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [SHOP]}
@@ -210,7 +210,7 @@ def test_faults_of_objects_in_podgates_namespace_are_found(healthy: Installation
     deployment["spec"]["template"]["spec"]["nodeSelector"] = {"nothing-has": "this"}
     plane.apply(deployment, second_server(), budget(), *role_without("events"))
     pod = f"/api/v1/namespaces/{NAMESPACE}/pods"
-    plane.api.request("POST", pod, crashing())
+    plane.api.request("POST", pod, make_crashing_pod())
     waiting = {"name": "podgate", "restartCount": 7, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
     status = {"status": {"containerStatuses": [{**waiting, "image": "i", "imageID": "i", "ready": False}]}}
     code, answer = plane.api.request("PATCH", f"{pod}/check-crashing/status", status, _MERGE)
@@ -239,7 +239,7 @@ def role_without(resource: str) -> list[dict[str, Any]]:
     return [role]
 
 
-def crashing() -> dict[str, Any]:
+def make_crashing_pod() -> dict[str, Any]:
     """Return a Pod that no scheduler and no kubelet changes."""
     [deployment] = manifest("30-deployment.yaml")
     spec = deployment["spec"]["template"]["spec"] | {"schedulerName": "nobody"}
@@ -257,9 +257,9 @@ def test_faults_of_policy_and_overrides_are_found(healthy: Installation) -> None
     assert "apiVersion" in " ".join(one["value"] for one in findings["policy-invalid"])
     plane.delete(*(f"{_CONFIG_MAPS}/{name}" for name in (configmap.NAME, configmap.OVERRIDES)))
     assert podgate("check", "--kubeconfig", plane.kubeconfig, "--server", "http://127.0.0.1:1").code == 1
-    assert "policy-missing" in found(healthy)
+    assert "policy-missing" in list_findings(healthy)
     healthy.apply_policy(POLICY)
-    plane.apply(*rendered(healthy))
+    plane.apply(*render_slow_configurations(healthy))
     healthy.wait_for_policy(POLICY)
     ends(healthy, "policy-invalid", "policy-missing", "overrides-invalid", "webhooks-missing")
 
@@ -290,20 +290,20 @@ def test_policy_that_does_not_fit_the_cluster_is_found(healthy: Installation, mo
     # This machine's clock an hour ahead: what has lasted for long, and what is about to end.
     now_ns = time.time_ns
     monkeypatch.setattr(cluster_check.time, "time_ns", lambda: now_ns() + 2 * 3600 * 10**9)
-    late = found(healthy)
+    late = list_findings(healthy)
     assert {"clock-skew", "scheduler-missing", "leader-missing"} <= late.keys()
     assert late["scheduler-missing"][0]["value"].startswith("nowhere, set by the policy for shop: 1 Pods were never")
     monkeypatch.undo()
     plane.delete(f"/apis/apps/v1/namespaces/{WEB}/deployments/web", f"/api/v1/namespaces/{SHOP}/pods/unseen")
     plane.delete(f"{_CONFIG_MAPS}/{configmap.OVERRIDES}")
     healthy.change_policy(POLICY)
-    plane.apply(*rendered(healthy))
+    plane.apply(*render_slow_configurations(healthy))
     ends(healthy, *codes, "scheduler-missing")
 
 
 def test_what_may_not_be_read_is_not_ticked(healthy: Installation) -> None:
     server = f"http://{healthy.servers[0].plain}"
-    done = podgate("check", "--kubeconfig", healthy.plane.kubeconfig_for("nobody"), "--server", server)
+    done = podgate("check", "--kubeconfig", healthy.plane.write_kubeconfig("nobody"), "--server", server)
     assert done.code == 0, done.out
     reasons = re.findall(r"^\?\? not checked: (.+)\n    (.+)$", done.out, re.MULTILINE)
     of_pods = {reason: codes for codes, reason in reasons}["you may not list pods in podgate-system"]
@@ -314,7 +314,7 @@ def test_what_may_not_be_read_is_not_ticked(healthy: Installation) -> None:
 
 
 def test_api_server_that_does_not_answer_is_exit_2(healthy: Installation) -> None:
-    away = healthy.plane.kubeconfig_for("nobody", server="https://127.0.0.1:1")
+    away = healthy.plane.write_kubeconfig("nobody", server="https://127.0.0.1:1")
     done = podgate("check", "--kubeconfig", away)
     assert done.code == 2
     assert done.error.startswith("https://127.0.0.1:1: ")

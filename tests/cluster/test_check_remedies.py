@@ -68,7 +68,7 @@ class Site:
         (self.folder / "pki").symlink_to(self.pki)
         (self.folder / "manifests").symlink_to(MANIFESTS)
 
-    def found(self) -> dict[str, list[Json]]:
+    def list_findings(self) -> dict[str, list[Json]]:
         """Return the findings by code."""
         checks = [one for section in self.document()["sections"] for one in section["checks"]]
         return {one["code"]: one["findings"] for one in checks if one["findings"]}
@@ -95,7 +95,7 @@ class Site:
         seen: list[dict[str, list[Json]]] = []
 
         def holds(*, is_there: bool) -> bool:
-            seen.append(self.found())
+            seen.append(self.list_findings())
             if is_there and code not in seen[-1]:
                 plant()
             return (code in seen[-1]) is is_there
@@ -135,10 +135,10 @@ def by_hand(healthy: Installation, tmp_path: Path) -> Site:
 @pytest.fixture
 def outside(installed: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Site:
     folder = tmp_path_factory.mktemp("administrator")
-    return Site(installed.plane, folder, lambda: checked(installed), installed.folder / "pki")
+    return Site(installed.plane, folder, lambda: check_cluster(installed), installed.folder / "pki")
 
 
-def checked(cluster: Cluster) -> Json:
+def check_cluster(cluster: Cluster) -> Json:
     """Check as a person does, without naming the server."""
     found: Json = json.loads(podgate("check", "--kubeconfig", cluster.plane.kubeconfig, "-o", "json").out)
     return found
@@ -153,7 +153,7 @@ def site(request: pytest.FixtureRequest) -> Site:
 MUTATING, VALIDATING, OF_POLICY = (f"{_ADMISSION}/{one.kind.lower()}s/{one.name}" for one in NAMES)
 
 
-def _of(path: str, index: int = 0, **fields: Any) -> Callable[[Site], None]:
+def _change_webhook(path: str, index: int = 0, **fields: Any) -> Callable[[Site], None]:
     """Return what changes fields of a webhook."""
 
     def change(site: Site) -> None:
@@ -162,7 +162,7 @@ def _of(path: str, index: int = 0, **fields: Any) -> Callable[[Site], None]:
     return change
 
 
-def _without_conditions(site: Site) -> None:
+def _remove_conditions(site: Site) -> None:
     site.edit(MUTATING, lambda live: live["webhooks"][0]["matchConditions"].pop())
 
 
@@ -187,11 +187,11 @@ def _select_all(site: Site) -> None:
 
 WEBHOOK_FAULTS: dict[str, Callable[[Site], None]] = {
     "webhooks-missing": lambda site: site.plane.delete(OF_POLICY, MUTATING),
-    "webhooks-stale": _without_conditions,
-    "failure-policy": _of(VALIDATING, failurePolicy="Ignore"),
+    "webhooks-stale": _remove_conditions,
+    "failure-policy": _change_webhook(VALIDATING, failurePolicy="Ignore"),
     "namespaces-left-out": _leave_out,
     "own-namespace-selected": _select_all,
-    "webhook-timeout": _of(MUTATING, timeoutSeconds=1),
+    "webhook-timeout": _change_webhook(MUTATING, timeoutSeconds=1),
     "ca-bundle": _another_authority,
 }
 
@@ -223,7 +223,7 @@ def test_webhooks_of_another_address_are_rendered_for_the_recorded_one(outside: 
     outside.edit(MUTATING, away)
     outside.edit(VALIDATING, away)
     outside.mend("calls-fail")
-    assert outside.found().keys() & {"webhooks-not-called", "calls-fail", "calls-fail-open"} == set()
+    assert outside.list_findings().keys() & {"webhooks-not-called", "calls-fail", "calls-fail-open"} == set()
 
 
 def test_service_of_another_server_is_not_kept(by_hand: Site) -> None:
@@ -232,9 +232,9 @@ def test_service_of_another_server_is_not_kept(by_hand: Site) -> None:
     other = {"name": "check-other", "namespace": NAMESPACE, "port": 9}
     by_hand.edit(MUTATING, lambda live: live["webhooks"][0]["clientConfig"]["service"].update(other))
     try:
-        assert by_hand.found().keys() >= {"webhook-port", "deployment-missing", "no-endpoints"}
+        assert by_hand.list_findings().keys() >= {"webhook-port", "deployment-missing", "no-endpoints"}
         by_hand.mend("webhook-port")
-        assert by_hand.found().keys() & {"webhook-port", "deployment-missing", "no-endpoints"} == set()
+        assert by_hand.list_findings().keys() & {"webhook-port", "deployment-missing", "no-endpoints"} == set()
     finally:
         plane.delete(f"/api/v1/namespaces/{NAMESPACE}/services/check-other")
 
@@ -355,18 +355,18 @@ def test_only_pods_that_a_controller_creates_again_are_deleted(by_hand: Site, he
     """A Pod without a controller would be lost."""
     plane = by_hand.plane
     plane.delete(MUTATING, VALIDATING)
-    healthy.plane.wait(lambda: "webhooks-missing" in by_hand.found(), "the webhooks to be gone")
+    healthy.plane.wait(lambda: "webhooks-missing" in by_hand.list_findings(), "the webhooks to be gone")
     time.sleep(2)
     assert healthy.create_pod(SHOP, "bare", labels={"app": "shop"})[0] == 201
     plane.kubectl("create", "deployment", "shop", "--image=i", "-n", SHOP)
     plane.wait(lambda: len(healthy.pods(SHOP)) > 1, "the Pod of the Deployment")
     by_hand.mend("webhooks-missing")
-    [finding] = by_hand.found()["pods-unjudged"]
+    [finding] = by_hand.list_findings()["pods-unjudged"]
     assert "create the others again yourself" in finding["remedy"]
     by_hand.run(finding["command"])
     assert "bare" in {one["metadata"]["name"] for one in healthy.pods(SHOP)}
     plane.delete(f"/api/v1/namespaces/{SHOP}/pods/bare?gracePeriodSeconds=0")
-    plane.wait(lambda: "pods-unjudged" not in by_hand.found(), "the finding to be gone")
+    plane.wait(lambda: "pods-unjudged" not in by_hand.list_findings(), "the finding to be gone")
     plane.delete(f"/apis/apps/v1/namespaces/{SHOP}/deployments/shop")
 
 
@@ -384,12 +384,12 @@ def test_installation_is_repeated_with_its_options(cluster: Cluster, way: str, t
     if cluster.plane.api.get(RECORD.path) is not None:
         assert cluster.uninstall().code == 0
     (pki := tmp_path / "of-the-administrator").mkdir()
-    site = Site(cluster.plane, tmp_path, lambda: checked(cluster), pki)
+    site = Site(cluster.plane, tmp_path, lambda: check_cluster(cluster), pki)
     common = ("--kubeconfig", cluster.plane.kubeconfig, "--pki", pki, "--wait", "1s")
     done = podgate("install", *common, *WAYS[way])
     assert "the servers are not ready" in done.err, done.err
     site.plane.delete(f"{_RIGHTS}/clusterrolebindings/podgate")
-    command = site.found()["right-missing"][0]["command"]
+    command = site.list_findings()["right-missing"][0]["command"]
     shown = json.loads(site.run(f"{command} --dry-run -o json"))
     results = {one["object"]: one["result"] for one in shown["objects"]}
     assert results.pop("clusterrolebinding.rbac.authorization.k8s.io/podgate") == "created"

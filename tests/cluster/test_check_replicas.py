@@ -10,7 +10,7 @@ from tests.cli.command_runner import podgate
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.forwarded_pods import run_pods
 from tests.cluster.kubelet_ports import kubelet_ports
-from tests.harness.server_process import Files, serving
+from tests.harness.server_process import Files, run_server
 from tests.redis_servers import RedisServer, names
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -30,8 +30,8 @@ async def test_two_servers_that_do_not_agree_are_found(
     database = url.rpartition("/")[0] if url.count("/") > 2 else url
     options = ("--store", f"{database}/0"), ("--store", f"{database}/1", "--cluster", "staging")
     async with (
-        serving(Files.create(first, POLICY), *options[0]) as one,
-        serving(Files.create(second, OTHER), *options[1]) as other,
+        run_server(Files.create(first, POLICY), *options[0]) as one,
+        run_server(Files.create(second, OTHER), *options[1]) as other,
     ):
         ports = {("podgate-0", 8081): one.plain, ("podgate-1", 8081): other.plain}
         with kubelet_ports(pki / "apiserver.crt", pki / "apiserver.key", ports) as port:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.controlplane import API_ALONE, ControlPlane
-from tests.cluster.host_processes import listens, runs, until
+from tests.cluster.host_processes import listens, runs, wait_until
 
 #: A small test process: it starts an API server with its etcd, prints its processes and ports, and waits for a signal.
 TEST_PROCESS = """
@@ -37,9 +37,9 @@ def test_cluster_ends_with_its_process_after_any_signal(tmp_path: Path, ended_by
         assert all(listens(port) for port in started["ports"])
         assert (folder / "admin.kubeconfig").exists()
         process.send_signal(ended_by)
-    until(lambda: not any(runs(pid) for pid in started["pids"]), "all components had ended")
-    until(lambda: not any(listens(port) for port in started["ports"]), "all ports were free")
-    until(lambda: not folder.exists(), "the folder was gone")
+    wait_until(lambda: not any(runs(pid) for pid in started["pids"]), "all components had ended")
+    wait_until(lambda: not any(listens(port) for port in started["ports"]), "all ports were free")
+    wait_until(lambda: not folder.exists(), "the folder was gone")
 
 
 def test_failed_start_leaves_no_processes_or_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,6 +73,6 @@ def test_persistent_cluster_runs_until_it_is_stopped(tmp_path: Path) -> None:
         stopped = run("down", folder)
     assert stopped.stderr == "The control plane is down.\n"
     assert not folder.exists()
-    until(lambda: not runs(holder_pid), "its process had exited")
+    wait_until(lambda: not runs(holder_pid), "its process had exited")
     assert not listens(port)
     assert run("down", folder).stderr == "No control plane is up.\n"

@@ -14,7 +14,7 @@ from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER
 from webhook.core.document import Purpose, load
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
 from webhook.core.placement import SERVICE_LABEL
-from webhook.core.webhook_configurations import ClientConfig, ServiceReference, configurations
+from webhook.core.webhook_configurations import ClientConfig, ServiceReference, render_configurations
 
 ODD_USER = "o'neil\\ || true || \" é"
 POLICY = f"""\
@@ -62,8 +62,8 @@ NAMESPACES = [
 BOTH = [("mutate", "CREATE"), ("validate", "CREATE")]
 
 
-def rendered(policy: str, client: ClientConfig) -> tuple[dict[str, Any], ...]:
-    return configurations(load(policy.encode(), Purpose.SERVE).policy.policy, client)
+def render(policy: str, client: ClientConfig) -> tuple[dict[str, Any], ...]:
+    return render_configurations(load(policy.encode(), Purpose.SERVE).policy.policy, client)
 
 
 @pytest.fixture(scope="module")
@@ -83,13 +83,13 @@ def recorded(plane: ControlPlane, identities: Identities) -> Iterator[RecordedCl
     with Recorder(identities.files.pki.paths) as recorder:
         recorded = RecordedCluster(plane, recorder, load_balancer, client)
         recorded.start_podgate()
-        plane.apply(*rendered(POLICY, client))
+        plane.apply(*render(POLICY, client))
 
-        def in_force() -> bool:
+        def is_in_force() -> bool:
             recorded.create("asked-exact")
             return recorded.calls == BOTH
 
-        plane.wait(in_force, "the webhooks to be in force", "kube-apiserver")
+        plane.wait(is_in_force, "the webhooks to be in force", "kube-apiserver")
         yield recorded
         recorded.stop_podgate()
         plane.kubectl("delete", "mutatingwebhookconfiguration", "podgate")
@@ -315,7 +315,7 @@ def test_thousands_of_names_and_odd_users_are_within_the_api_servers_limits(reco
             }
         ],
     }
-    mutating, validating, _ = rendered(json.dumps(document), recorded.client)
+    mutating, validating, _ = render(json.dumps(document), recorded.client)
     for configuration in (mutating, validating):
         configuration["metadata"]["name"] = "podgate-many"
     for name in (names[-1], "asked-999-x"):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster import controlplane
 from tests.cluster.controlplane import API_ALONE, ControlPlane
-from tests.cluster.processes import free_ports
+from tests.cluster.processes import find_free_ports
 
 REPLICASETS_ONLY = {
     "apiVersion": "admissionregistration.k8s.io/v1",
@@ -70,13 +70,13 @@ def test_running_pod_is_resized(plane: ControlPlane) -> None:
     plane.create_namespace("resizing")
     namespace_flag = "--namespace=resizing"
 
-    def with_cpu(quantity: str) -> str:
+    def make_patch(quantity: str) -> str:
         container = {"name": "web", "image": "web", "resources": {"requests": {"cpu": quantity}}}
         return json.dumps({"spec": {"containers": [container]}})
 
-    plane.kubectl("run", "web", "--image=web", f"--overrides={with_cpu('100m')}", namespace_flag)
+    plane.kubectl("run", "web", "--image=web", f"--overrides={make_patch('100m')}", namespace_flag)
     plane.kubectl("wait", "--for=condition=Ready", "pod/web", namespace_flag, "--timeout=300s")
-    plane.kubectl("patch", "pod", "web", "--subresource=resize", "--patch", with_cpu("200m"), namespace_flag)
+    plane.kubectl("patch", "pod", "web", "--subresource=resize", "--patch", make_patch("200m"), namespace_flag)
 
     def is_resized() -> bool:
         status = plane.api.get("/api/v1/namespaces/resizing/pods/web")["status"]
@@ -94,9 +94,9 @@ def test_service_account_token_has_the_requested_audience(plane: ControlPlane) -
 
 
 def test_user_without_a_role_has_no_rights(plane: ControlPlane) -> None:
-    kubeconfig = plane.kubeconfig_for("nobody")
+    kubeconfig = plane.write_kubeconfig("nobody")
     assert "Forbidden" in plane.kubectl("get", "pods", kubeconfig=kubeconfig, check=False).stderr
-    admin_kubeconfig = plane.kubeconfig_for("nobody", "system:masters")
+    admin_kubeconfig = plane.write_kubeconfig("nobody", "system:masters")
     assert plane.kubectl("get", "pods", kubeconfig=admin_kubeconfig).returncode == 0
 
 
@@ -114,10 +114,10 @@ def test_objects_survive_a_restart_of_the_api_server_and_a_crash_of_etcd(own_pla
 def test_start_is_repeated_if_its_port_was_taken(monkeypatch: pytest.MonkeyPatch, which: int) -> None:
     with socket.socket() as used_port:
         used_port.bind(("127.0.0.1", 0))
-        ports = free_ports(3)
+        ports = find_free_ports(3)
         ports[which] = used_port.getsockname()[1]
         first_ports = iter([ports])
-        monkeypatch.setattr(controlplane, "free_ports", lambda count: next(first_ports, None) or free_ports(count))
+        monkeypatch.setattr(controlplane, "free_ports", lambda count: next(first_ports, None) or find_free_ports(count))
         with ControlPlane(components=API_ALONE) as plane:
             assert plane.ports.apiserver != ports[2]
 

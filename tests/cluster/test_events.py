@@ -8,12 +8,12 @@ from typing import Any
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import POLICY, Installation, installed
+from tests.cluster.installation import POLICY, Installation, install_podgate
 from tests.cluster.server import Server
-from tests.harness.fake_apiserver import until
+from tests.harness.fake_apiserver import wait_until
 from tests.redis_servers import RedisServer
 from webhook.adapters.kubernetes import EventSender, connect
-from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding, in_bounds
+from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding, clip_note
 from webhook.core.document import configmap
 from webhook.ports import WatchReports
 
@@ -36,7 +36,7 @@ def events(installation: Installation, namespace: str, reason: str) -> list[dict
     return [event for event in event_list["items"] if event["reason"] == reason]
 
 
-def of_config_map(installation: Installation, name: str, reason: str) -> list[dict[str, Any]]:
+def list_config_map_events(installation: Installation, name: str, reason: str) -> list[dict[str, Any]]:
     """Return the Events of the current ConfigMap, without those of deleted ones of the same name."""
     uid = installation.plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}")["metadata"]["uid"]
     return [event for event in events(installation, NAMESPACE, reason) if event["regarding"].get("uid") == uid]
@@ -52,7 +52,7 @@ def test_deployment_over_its_quota_has_one_event_a_minute_on_its_replica_set(
     plane: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
     namespace, shared = "events-counted", ("--drain", "0s", "--store", a_redis.url)
-    with installed(plane, identities.files, QUOTA, [namespace], servers=2, arguments=shared) as installation:
+    with install_podgate(plane, identities.files, QUOTA, [namespace], servers=2, arguments=shared) as installation:
         installation.wait_for_calls()
         plane.kubectl("create", "deployment", "web", "--image=i", "--replicas=9", "-n", namespace)
 
@@ -85,7 +85,7 @@ def test_deployment_over_its_quota_has_one_event_a_minute_on_its_replica_set(
 
 
 def test_policy_results_are_events_of_its_config_map(plane: ControlPlane, identities: Identities) -> None:
-    with installed(plane, identities.files, QUOTA, ["events-policy"]) as installation:
+    with install_podgate(plane, identities.files, QUOTA, ["events-policy"]) as installation:
         installation.wait_for_calls()
         [server] = installation.servers
         plane.kubectl("delete", "validatingwebhookconfiguration", "podgate-policy")
@@ -98,7 +98,7 @@ def test_policy_results_are_events_of_its_config_map(plane: ControlPlane, identi
 
         plane.wait(lambda: "Warning  PolicyRefused" in description(), "the rejection to be shown", server.name)
         assert "Normal   PolicyLoaded" in description()
-        [refused] = of_config_map(installation, POLICY, "PolicyRefused")
+        [refused] = list_config_map_events(installation, POLICY, "PolicyRefused")
         assert (
             "stays in force: configmap podgate-system/podgate-policy: policy.yaml:6:16: services[0]" in refused["note"]
         )
@@ -118,7 +118,7 @@ def test_overrides_results_are_events_of_their_config_map(plane: ControlPlane, i
     def description() -> str:
         return plane.kubectl("describe", "configmap", configmap.OVERRIDES, "-n", NAMESPACE).stdout
 
-    with installed(plane, identities.files, QUOTA, ["events-overrides"]) as installation:
+    with install_podgate(plane, identities.files, QUOTA, ["events-overrides"]) as installation:
         [server] = installation.servers
         # Without the webhook, invalid overrides can be stored.
         plane.kubectl("delete", "validatingwebhookconfiguration", "podgate-policy")
@@ -130,7 +130,7 @@ def test_overrides_results_are_events_of_their_config_map(plane: ControlPlane, i
             ):
                 plane.wait(lambda text=text: "serverside-applied" in put(text), f"{text} to be stored")  # type: ignore[misc]  # mypy: a default
                 plane.wait(lambda words=words: words in description(), f"{words} to be shown", server.name)  # type: ignore[misc]  # mypy: a default
-            [override_event] = of_config_map(installation, configmap.OVERRIDES, "OverrideInForce")
+            [override_event] = list_config_map_events(installation, configmap.OVERRIDES, "OverrideInForce")
         finally:
             plane.kubectl("delete", "configmap", configmap.OVERRIDES, "-n", NAMESPACE)
         assert override_event["note"] == "service counted: quotaFactor: 3 until 2999-01-01T00:00:00Z: INC-1"
@@ -142,19 +142,19 @@ async def test_largest_event_is_accepted_and_a_terminating_namespace_accepts_non
     results: list[str] = []
     errors: list[str] = []
     reports = WatchReports(lambda: None, errors.append, lambda _: None)
-    with installed(api_alone, identities.files, QUOTA, ["events-going"], servers=0) as installation:
+    with install_podgate(api_alone, identities.files, QUOTA, ["events-going"], servers=0) as installation:
         async with await connect(installation.kubeconfig()) as client:
             sender = EventSender(client, "i" * 300, reports=reports, on_result=results.append)
             sending = asyncio.create_task(sender.run())
 
             async def send_event(occasion: str) -> str:
                 regarding = Regarding("apps/v1", "ReplicaSet", "events-going", "a" * 63 + ("." + "a" * 62) * 3, "uid")
-                note = in_bounds("\u00fc" * 2000)
+                note = clip_note("\u00fc" * 2000)
                 assert sender.offer(
                     Happening(regarding, EventType.WARNING, "QuotaExceeded", "CreatePod", note, occasion, 1)
                 )
                 expected_count = len(results) + 1
-                await until(lambda: len(results) == expected_count)
+                await wait_until(lambda: len(results) == expected_count)
                 return results[-1]
 
             assert [await send_event("1"), await send_event("1"), await send_event("2")] == [

@@ -12,7 +12,7 @@ from tests.cli.command_runner import Done, podgate
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
+from tests.cluster.installation import Installation, install_podgate
 from tests.cluster.kwok import ZONE, node
 from tests.cluster.pod_starts import deploy
 from tests.redis_servers import RedisServer, names
@@ -59,7 +59,7 @@ def store_url(shared_redis: Callable[[str], RedisServer]) -> str:
 def shop(plane: ControlPlane, identities: Identities, store_url: str) -> Iterator[Installation]:
     """Install Podgate, and create a workload or Pod for each fate."""
     namespaces = [WEB, OPEN, PLACED, SIZED, NOWHERE, FREE]
-    with installed(plane, identities.files, POLICY, namespaces, arguments=flags(store_url)) as installation:
+    with install_podgate(plane, identities.files, POLICY, namespaces, arguments=flags(store_url)) as installation:
         installation.wait_for_calls()
         taint = {"key": DEDICATED, "value": "gpu", "effect": "NoSchedule"}
         plane.add_nodes(node(DEDICATED, [taint], zone="zone-a", **{DEDICATED: "yes"}))
@@ -131,7 +131,7 @@ def explain(installation: Installation, *arguments: str, server: str = "") -> Do
     return podgate("explain", *arguments, "--kubeconfig", installation.plane.kubeconfig, "--server", where)
 
 
-def explained(installation: Installation, expected: str, *arguments: str) -> str:
+def wait_for_page(installation: Installation, expected: str, *arguments: str) -> str:
     """Wait until the first line matches, and return the page: controllers and the scheduler need a moment."""
     seen: list[str] = []
 
@@ -196,13 +196,13 @@ FATES: dict[str, tuple[tuple[str, ...], str]] = {
 @pytest.mark.parametrize("fate", FATES)
 def test_fate_has_its_token_and_cause(shop: Installation, fate: str) -> None:
     arguments, expected = FATES[fate]
-    page = explained(shop, expected, *arguments)
+    page = wait_for_page(shop, expected, *arguments)
     code = explain(shop, *arguments).code
     assert code == (3 if expected.startswith(("Denied", "BreakerOpen")) else 0), page
 
 
 def test_figures_of_a_refused_pod_are_those_of_the_denial(shop: Installation) -> None:
-    explained(shop, "Denied: 2 of 3", "deploy/web", "-n", WEB)
+    wait_for_page(shop, "Denied: 2 of 3", "deploy/web", "-n", WEB)
     document = json.loads(explain(shop, "deploy/web", "-n", WEB, "-o", "json").out)
     [replica_set] = shop.plane.api.get(f"/apis/apps/v1/namespaces/{WEB}/replicasets")["items"]
     [failure] = [one for one in replica_set["status"]["conditions"] if one["type"] == "ReplicaFailure"]
@@ -246,7 +246,7 @@ def test_a_pod_is_found_by_its_uid(shop: Installation) -> None:
 
 def test_what_the_user_may_not_read_is_named(shop: Installation) -> None:
     shop.plane.kubectl("create", "rolebinding", "explain-view", "--clusterrole=view", "--user=viewer", "-n", NOWHERE)
-    viewer = shop.plane.kubeconfig_for("viewer")
+    viewer = shop.plane.write_kubeconfig("viewer")
 
     def page() -> str:
         return podgate(
@@ -255,7 +255,7 @@ def test_what_the_user_may_not_read_is_named(shop: Installation) -> None:
 
     shop.plane.wait(lambda: page().startswith("Unschedulable: 0/5 nodes are available"), "the viewer to read the Pod")
     assert "not read    nodes: you may not list nodes" in page()
-    kubeconfig = shop.plane.kubeconfig_for("nobody")
+    kubeconfig = shop.plane.write_kubeconfig("nobody")
     nobody = podgate("explain", "pod", f"{NOWHERE}/lost", "--kubeconfig", kubeconfig, "--server", NO_RECORDS)
     assert nobody.code == 4
     first, *unread = nobody.err.splitlines()
@@ -275,7 +275,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "explain.md").read_text()
 STORIES = re.findall(r"^```sh\npodgate explain ([^\n]*)\n```\n\n```\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
-def lasting(text: str) -> str:
+def remove_varying(text: str) -> str:
     """Return a page without what differs between runs: times, hashes, the node, and the width of the terminal."""
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
     return " ".join(re.sub(r"(policy|node) (?:[0-9a-f]{8}|node-a\d)", r"\1 X", text).split())
@@ -289,21 +289,23 @@ def test_the_page_begins_with_three_stories() -> None:
 @pytest.mark.parametrize("story", range(3))
 def test_the_page_shows_what_the_command_prints(shop: Installation, story: int) -> None:
     command, shown = STORIES[story]
-    page = explained(shop, re.escape(shown.partition(":")[0]), *command.split())
-    assert lasting(page) == lasting(shown)
+    page = wait_for_page(shop, re.escape(shown.partition(":")[0]), *command.split())
+    assert remove_varying(page) == remove_varying(shown)
 
 
 def test_decisions_of_a_dead_replica_are_explained_by_another(shop: Installation, store_url: str) -> None:
     [first] = shop.servers
 
-    def by_record() -> dict[str, Any]:
+    def explain_by_record() -> dict[str, Any]:
         document: dict[str, Any] = json.loads(explain(shop, "pod", f"{PLACED}/fine", "-o", "json").out)
         return document
 
-    decided, kept = by_record(), first.status()["decisions"]["kept"]
+    decided, kept = explain_by_record(), first.status()["decisions"]["kept"]
     shop.plane.wait(lambda: first.status()["decisions"]["written"] >= kept, "the records to be written", first.name)
     second = shop.start_server(*flags(store_url))
     shop.stop_server(first, kill=True)
     assert (decided["admission"]["source"], shop.servers) == ("record", [second])
-    shop.plane.wait(lambda: by_record()["admission"] == decided["admission"], "the second to know it", second.name)
-    assert by_record()["rules"] == decided["rules"]
+    shop.plane.wait(
+        lambda: explain_by_record()["admission"] == decided["admission"], "the second to know it", second.name
+    )
+    assert explain_by_record()["rules"] == decided["rules"]

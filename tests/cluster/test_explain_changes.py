@@ -10,9 +10,9 @@ import pytest
 from tests.cli.command_runner import podgate
 from tests.cluster import kubelet_reports as kubelet
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.explained_fates import UNSEEN, deleted, workload
+from tests.cluster.explained_fates import UNSEEN, delete, workload
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
+from tests.cluster.installation import Installation, install_podgate
 from tests.cluster.pod_starts import deploy
 from webhook.core.quota import STANDING
 
@@ -51,7 +51,7 @@ FULL = r"(WaitingForLivePods|Denied): \d of \d Pods: .*live at one time: hard \d
 def shop(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
     flags = ("--drain", "0s", "--decision-listen", "127.0.0.1:0")
     spaces = (TUTORIAL, WEB, ORDERED, RETRIED, BLAMED, PARTLY)
-    with installed(plane, identities.files, POLICY, spaces, arguments=flags) as installation:
+    with install_podgate(plane, identities.files, POLICY, spaces, arguments=flags) as installation:
         installation.wait_for_calls()
         plane.wait(
             lambda: is_enforced(installation), "limits on live Pods to be enforced", installation.servers[0].name
@@ -65,7 +65,7 @@ def is_enforced(shop: Installation) -> bool:
     return all(one["enforced"] for one in limits if one["window"] == STANDING)
 
 
-def explained(shop: Installation, what: str, namespace: str, expected: str, without: str = "") -> None:
+def check_explained(shop: Installation, what: str, namespace: str, expected: str, without: str = "") -> None:
     """Wait until the first line matches, with records, and without them (there it may be another one)."""
     pages: dict[str, str] = {}
     lines = {f"http://{shop.servers[0].decisions}": expected, NO_RECORDS: without or expected}
@@ -120,7 +120,9 @@ def report(shop: Installation, path: str, status: dict[str, Any]) -> None:
 def test_a_deployment_that_quota_and_then_the_breaker_denied_is_told_the_breaker(shop: Installation) -> None:
     """As in the tutorial: three denials open the breaker, and the condition keeps the first message."""
     deploy(shop.plane, TUTORIAL, "web", 5)
-    explained(shop, "deploy/web", TUTORIAL, r"BreakerOpen: 4 of 5 Pods: service tutorial: the breaker is open until 20")
+    check_explained(
+        shop, "deploy/web", TUTORIAL, r"BreakerOpen: 4 of 5 Pods: service tutorial: the breaker is open until 20"
+    )
     [replica_set] = shop.plane.api.get(f"/apis/apps/v1/namespaces/{TUTORIAL}/replicasets")["items"]
     [failure] = [one for one in replica_set["status"]["conditions"] if one["type"] == "ReplicaFailure"]
     assert "QuotaExceeded" in failure["message"], "Kubernetes has refreshed the condition: the test shows nothing"
@@ -128,44 +130,46 @@ def test_a_deployment_that_quota_and_then_the_breaker_denied_is_told_the_breaker
 
 def test_the_first_line_of_a_deployment_follows_its_cause(shop: Installation) -> None:
     deploy(shop.plane, WEB, "web", 2)
-    explained(shop, "deploy/web", WEB, QUOTA)
+    check_explained(shop, "deploy/web", WEB, QUOTA)
     breaker(shop, "open", "web", "--for", "1h")
     try_again(shop, WEB)
-    explained(shop, "deploy/web", WEB, r"BreakerOpen: 1 of 2 Pods: service web: the breaker was forced open until 20")
+    check_explained(
+        shop, "deploy/web", WEB, r"BreakerOpen: 1 of 2 Pods: service web: the breaker was forced open until 20"
+    )
     breaker(shop, "reset", "web")
     try_again(shop, WEB)
-    explained(shop, "deploy/web", WEB, QUOTA)
+    check_explained(shop, "deploy/web", WEB, QUOTA)
     grant = ("quota", "grant", "web", "--window", "1h", "--hard", "pods=5", "--for", "1h", "--reason", "INC-1")
     done = podgate(*grant, "--kubeconfig", shop.plane.kubeconfig)
     assert done.code == 0, done.err
     try_again(shop, WEB)
-    explained(shop, "deploy/web", WEB, r"Running: 2 of 2 Pods: ")
+    check_explained(shop, "deploy/web", WEB, r"Running: 2 of 2 Pods: ")
 
 
 def test_a_stateful_set_that_waits_for_its_first_pod_is_not_told_an_old_denial(shop: Installation) -> None:
     first = occupy(shop, ORDERED, 2)
     workload("StatefulSet", "s", ORDERED, of={"serviceName": "s", "replicas": 2}, **UNSEEN)(shop)
-    explained(shop, "sts/s", ORDERED, FULL)
+    check_explained(shop, "sts/s", ORDERED, FULL)
     for path in first:
-        deleted(path)(shop)
+        delete(path)(shop)
     waits = r"(Starting|Unschedulable): 1 of 2 Pods: s-0 .*; s-1 is created once s-0 is Ready \(podManagementPolicy Ord"
-    explained(shop, "sts/s", ORDERED, waits)
+    check_explained(shop, "sts/s", ORDERED, waits)
     report(shop, only_pod(shop, ORDERED), kubelet.ready())
-    explained(shop, "sts/s", ORDERED, r"(Starting|Unschedulable): 2 of 2 Pods: (?!.*is created once)")
+    check_explained(shop, "sts/s", ORDERED, r"(Starting|Unschedulable): 2 of 2 Pods: (?!.*is created once)")
 
 
 def test_a_job_in_its_back_off_is_not_told_an_old_denial(shop: Installation) -> None:
     [first] = occupy(shop, RETRIED, 1)
     workload("Job", "j", RETRIED, of={"backoffLimit": 4}, **UNSEEN)(shop)
-    explained(shop, "job/j", RETRIED, FULL)
-    deleted(first)(shop)
-    explained(shop, "job/j", RETRIED, r"(Starting|Unschedulable): ")
-    failed = kubelet.waiting("Error")
+    check_explained(shop, "job/j", RETRIED, FULL)
+    delete(first)(shop)
+    check_explained(shop, "job/j", RETRIED, r"(Starting|Unschedulable): ")
+    failed = kubelet.make_waiting_status("Error")
     failed["phase"] = "Failed"
-    failed["containerStatuses"][0]["state"] = {"terminated": kubelet.ended(1)}
+    failed["containerStatuses"][0]["state"] = {"terminated": kubelet.make_last_state(1)}
     report(shop, only_pod(shop, RETRIED), failed)
     backs_off = r"Failed: 1 of \d Pods: .*exit code 1; the Job's controller creates the next Pod after its back-off\n"
-    explained(shop, "job/j", RETRIED, backs_off)
+    check_explained(shop, "job/j", RETRIED, backs_off)
 
 
 def test_what_may_not_be_read_of_a_workload_is_not_said_to_be_absent(shop: Installation) -> None:
@@ -175,20 +179,20 @@ def test_what_may_not_be_read_of_a_workload_is_not_said_to_be_absent(shop: Insta
     plane.wait(lambda: len(shop.pods(PARTLY)) == 1, "the Pod to exist")
     plane.kubectl("create", "role", "partly", "--verb=get,list", "--resource=deployments.apps", "-n", PARTLY)
     plane.kubectl("create", "rolebinding", "partly", "--role=partly", "--user=partly", "-n", PARTLY)
-    where = ("--kubeconfig", plane.kubeconfig_for("partly"), "--server", NO_RECORDS)
+    where = ("--kubeconfig", plane.write_kubeconfig("partly"), "--server", NO_RECORDS)
 
-    def first(what: str) -> str:
+    def read_first_line(what: str) -> str:
         return podgate("explain", what, "-n", PARTLY, *where).out.partition("\n")[0]
 
     expected = (
         "Unknown: its controllers cannot be read, so why Pods are missing cannot be told: you may not list replica"
     )
-    plane.wait(lambda: first("deploy/web").startswith(expected), "the role to be known")
+    plane.wait(lambda: read_first_line("deploy/web").startswith(expected), "the role to be known")
     value = {"apiGroups": ["apps"], "resources": ["replicasets"], "verbs": ["list"]}
     rule = {"op": "add", "path": "/rules/-", "value": value}
     plane.kubectl("patch", "role", "partly", "-n", PARTLY, "--type=json", "-p", json.dumps([rule]))
     expected = "Unknown: its Pods cannot be read, so why Pods are missing cannot be told: you may not list pods in "
-    plane.wait(lambda: first("deploy/web").startswith(expected), "the role to be known")
+    plane.wait(lambda: read_first_line("deploy/web").startswith(expected), "the role to be known")
     absent = podgate("explain", "deploy/absent", "-n", PARTLY, *where)
     assert absent.err.splitlines()[0].endswith(": no such object, and its records cannot be read")
 
@@ -205,10 +209,10 @@ def test_what_a_former_policy_wrote_is_not_blamed_on_the_pod(shop: Installation)
     status, answer = shop.create_pod(BLAMED, "lost")
     assert status == 201, answer
     by_policy = r"Unschedulable: by the policy: placement.nodeSelector\[disk\] \(disk=optical\) leaves 0 of \d+ nodes\n"
-    explained(shop, "pod/lost", BLAMED, by_policy)
+    check_explained(shop, "pod/lost", BLAMED, by_policy)
     shop.change_policy(POLICY.replace("disk: optical", "disk: magnetic"))
     untold = (
         r"Unschedulable: spec.nodeSelector\[disk\] \(disk=optical\) fits 0 of \d+ nodes; whether the Pod or the policy"
         r" wrote it cannot be told: policy [0-9a-f]{16}, which rewrote the Pod, cannot be read\n"
     )
-    explained(shop, "pod/lost", BLAMED, by_policy, untold)
+    check_explained(shop, "pod/lost", BLAMED, by_policy, untold)

@@ -24,17 +24,17 @@ from tests.cluster.explained_fates import (
     UNSEEN,
     Change,
     ExplainedFate,
-    created,
-    deleted,
-    patched,
+    create,
+    delete,
+    patch,
     pod,
-    reported,
+    report_status,
     steps,
     template,
     workload,
 )
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
+from tests.cluster.installation import Installation, install_podgate
 from tests.cluster.kwok import NODES, node
 
 _APPS, _BATCH, _CORE = (f"/{group}/namespaces" for group in ("apis/apps/v1", "apis/batch/v1", "api/v1"))
@@ -53,14 +53,14 @@ def shop(identities: Identities) -> Iterator[Installation]:
         small["status"]["allocatable"]["cpu"] = small["status"]["capacity"]["cpu"] = "1"
         plane.add_nodes(*NODES[:2], node(_GONE, **{"fates/gone": "yes"}), small)
         flags = ("--drain", "0s", "--decision-listen", "127.0.0.1:0")
-        with installed(plane, identities.files, POLICY, NAMESPACES, arguments=flags) as installation:
+        with install_podgate(plane, identities.files, POLICY, NAMESPACES, arguments=flags) as installation:
             installation.wait_for_calls()
             yield installation
 
 
 def _priority(name: str, value: int) -> Change:
     body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
-    return created("/apis/scheduling.k8s.io/v1/priorityclasses", body)
+    return create("/apis/scheduling.k8s.io/v1/priorityclasses", body)
 
 
 def _fills(priority: str) -> dict[str, Any]:
@@ -70,26 +70,26 @@ def _fills(priority: str) -> dict[str, Any]:
     return {**fits, **_GRACE, "container": {"resources": amounts}}
 
 
-def _scaled(app: str, replicas: int) -> Change:
-    return patched(f"{_APPS}/{SPACE}/deployments/{app}", {"spec": {"replicas": replicas}})
+def _scale(app: str, replicas: int) -> Change:
+    return patch(f"{_APPS}/{SPACE}/deployments/{app}", {"spec": {"replicas": replicas}})
 
 
-def _paused(app: str, *, paused: bool) -> Change:
-    return patched(f"{_APPS}/{SPACE}/deployments/{app}", {"spec": {"paused": paused}})
+def _pause(app: str, *, paused: bool) -> Change:
+    return patch(f"{_APPS}/{SPACE}/deployments/{app}", {"spec": {"paused": paused}})
 
 
 def _quota(pods: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"pods": pods}}}
 
 
-def _enforced(level: str) -> Change:
+def _enforce(level: str) -> Change:
     label = {"pod-security.kubernetes.io/enforce": level}
-    return patched(f"{_CORE[:-11]}/namespaces/{SECURE}", {"metadata": {"labels": label}})
+    return patch(f"{_CORE[:-11]}/namespaces/{SECURE}", {"metadata": {"labels": label}})
 
 
 _VALIDATING = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
 _RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-_GUARD = created(
+_GUARD = create(
     f"{_VALIDATING}ies",
     {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -101,7 +101,7 @@ _GUARD = created(
         },
     },
 )
-_GUARDED = created(
+_GUARDED = create(
     f"{_VALIDATING}ybindings",
     {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -116,7 +116,7 @@ _GUARDED = created(
 )
 
 
-def _denied(shop: Installation) -> None:
+def _wait_until_denied(shop: Installation) -> None:
     """Wait until the API server enforces the policy."""
     body = {"apiVersion": "v1", "kind": "Pod", **template("probe")}
     body["metadata"]["name"] = "probe"
@@ -124,20 +124,20 @@ def _denied(shop: Installation) -> None:
     shop.plane.wait(lambda: shop.plane.api.request("POST", path, body)[0] == 422, "the policy to be enforced")
 
 
-_CREATE_ACCOUNT = created(
+_CREATE_ACCOUNT = create(
     f"{_CORE}/{SPACE}/serviceaccounts",
     {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}},
 )
 
 
-def _silent_node(shop: Installation) -> str:
+def _find_silent_node(shop: Installation) -> str:
     path = kubelet.pod_path(shop.plane, SPACE, "silent")
     return f"/api/v1/nodes/{shop.plane.api.get(path)['spec']['nodeName']}/status"
 
 
 def _node_falls_silent(shop: Installation) -> None:
     """Stop what keeps nodes Ready, and write what the node controller writes of one that is silent."""
-    path = _silent_node(shop)
+    path = _find_silent_node(shop)
     shop.plane.stop_component("kwok")
     text = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
     condition = {"type": "Ready", "status": "Unknown", **text, "lastTransitionTime": kubelet.moment()}
@@ -147,7 +147,7 @@ def _node_falls_silent(shop: Installation) -> None:
 def _node_speaks(shop: Installation) -> None:
     text = {"reason": "KubeletReady", "message": "kubelet is posting ready status"}
     condition = {"type": "Ready", "status": "True", **text, "lastTransitionTime": kubelet.moment()}
-    kubelet.patch(shop.plane, _silent_node(shop), {"status": {"conditions": [condition]}})
+    kubelet.patch(shop.plane, _find_silent_node(shop), {"status": {"conditions": [condition]}})
     kubelet.write(shop.plane, kubelet.pod_path(shop.plane, SPACE, "silent"), kubelet.ready())
     shop.plane.start_component("kwok")
 
@@ -167,61 +167,61 @@ FATES: dict[str, ExplainedFate] = {
         "deploy/hungry",
         steps(
             workload("Deployment", "hungry", container={"resources": {"limits": {"memory": "64Mi"}}}),
-            reported(
+            report_status(
                 "hungry",
-                lambda: kubelet.waiting(
+                lambda: kubelet.make_waiting_status(
                     "CrashLoopBackOff",
                     "back-off 40s restarting failed container=c pod=hungry-1_fates-shop(2d1f)",
                     3,
-                    kubelet.ended(137, "OOMKilled"),
+                    kubelet.make_last_state(137, "OOMKilled"),
                 ),
             ),
         ),
         r"Failed: 1 of 1 Pods: container c: OOMKilled: exit code 137: 3 restarts: "
         r"it used more memory than its limit 64Mi\n",
-        reported("hungry", kubelet.ready),
+        report_status("hungry", kubelet.ready),
         remedy="raise resources.limits.memory of container c",
     ),
     "crash loop": ExplainedFate(
         "pod/crashing",
         steps(
             pod("crashing"),
-            reported(
+            report_status(
                 "crashing",
-                lambda: kubelet.waiting(
-                    "CrashLoopBackOff", "back-off 40s restarting failed container=c", 3, kubelet.ended(1)
+                lambda: kubelet.make_waiting_status(
+                    "CrashLoopBackOff", "back-off 40s restarting failed container=c", 3, kubelet.make_last_state(1)
                 ),
             ),
         ),
         r"Failed: container c: CrashLoopBackOff: exit code 1: 3 restarts: back-off 40s",
-        reported("crashing", kubelet.ready),
+        report_status("crashing", kubelet.ready),
         remedy=f"kubectl logs crashing -c c -n {SPACE} --previous",
     ),
     "no such command": ExplainedFate(
         "ds/commandless",
         steps(
             workload("DaemonSet", "commandless", nodeSelector={"fates/size": "small"}),
-            reported(
+            report_status(
                 "commandless",
-                lambda: kubelet.waiting(
+                lambda: kubelet.make_waiting_status(
                     "CrashLoopBackOff",
                     "back-off 20s restarting failed container=c",
                     2,
-                    kubelet.ended(128, "StartError", 'exec: "serve": executable file not found in $PATH'),
+                    kubelet.make_last_state(128, "StartError", 'exec: "serve": executable file not found in $PATH'),
                 ),
             ),
         ),
         r'Failed: 1 of 1 Pods: container c: CrashLoopBackOff: exit code 128: 2 restarts: exec: "serve": executable',
-        reported("commandless", kubelet.ready),
+        report_status("commandless", kubelet.ready),
         remedy="correct command, args or mounts of container c",
     ),
     "no such image": ExplainedFate(
         "sts/imageless",
         steps(
             workload("StatefulSet", "imageless", of={"serviceName": "imageless"}),
-            reported(
+            report_status(
                 "imageless",
-                lambda: kubelet.waiting(
+                lambda: kubelet.make_waiting_status(
                     "ImagePullBackOff",
                     'Back-off pulling image "i": ErrImagePull: rpc error: code = NotFound desc = failed to pull and'
                     ' unpack image "docker.io/library/i:latest": docker.io/library/i:latest: not found',
@@ -229,55 +229,57 @@ FATES: dict[str, ExplainedFate] = {
             ),
         ),
         r"Failed: 1 of 1 Pods: container c: ImagePullBackOff: .*not found",
-        reported("imageless", kubelet.ready),
+        report_status("imageless", kubelet.ready),
         remedy="correct the image's name or tag",
     ),
     "no right to the image": ExplainedFate(
         "pod/unauthorized",
         steps(
             pod("unauthorized"),
-            reported(
+            report_status(
                 "unauthorized",
-                lambda: kubelet.waiting("ImagePullBackOff", 'Back-off pulling image "i"'),
+                lambda: kubelet.make_waiting_status("ImagePullBackOff", 'Back-off pulling image "i"'),
                 ("Failed", 'Failed to pull image "i": failed to authorize: 401 Unauthorized'),
                 of_container=True,
             ),
         ),
         r'Failed: container c: ImagePullBackOff: Failed to pull image "i": failed to authorize: 401',
-        reported("unauthorized", kubelet.ready),
+        report_status("unauthorized", kubelet.ready),
         remedy="imagePullSecrets",
     ),
     "no such Secret": ExplainedFate(
         "deploy/secretless",
         steps(
             workload("Deployment", "secretless"),
-            reported("secretless", lambda: kubelet.waiting("CreateContainerConfigError", 'secret "db" not found')),
+            report_status(
+                "secretless", lambda: kubelet.make_waiting_status("CreateContainerConfigError", 'secret "db" not found')
+            ),
         ),
         r'Failed: 1 of 1 Pods: container c: CreateContainerConfigError: secret "db" not found\n',
-        reported("secretless", kubelet.ready),
+        report_status("secretless", kubelet.ready),
         remedy=f"create Secret db in namespace {SPACE}",
     ),
     "no such volume": ExplainedFate(
         "pod/mountless",
         steps(
             pod("mountless"),
-            reported(
+            report_status(
                 "mountless",
-                lambda: kubelet.waiting("ContainerCreating"),
+                lambda: kubelet.make_waiting_status("ContainerCreating"),
                 ("FailedMount", 'MountVolume.SetUp failed for volume "settings" : configmap "settings" not found'),
             ),
         ),
         r'Failed: FailedMount: MountVolume.SetUp failed for volume "settings" : configmap "settings" not found\n',
-        reported("mountless", kubelet.ready, _RUNS),
+        report_status("mountless", kubelet.ready, _RUNS),
         remedy=f"create ConfigMap settings in namespace {SPACE}",
     ),
     "volume of another node": ExplainedFate(
         "sts/attached",
         steps(
             workload("StatefulSet", "attached", of={"serviceName": "attached"}),
-            reported(
+            report_status(
                 "attached",
-                lambda: kubelet.waiting("ContainerCreating"),
+                lambda: kubelet.make_waiting_status("ContainerCreating"),
                 (
                     "FailedAttachVolume",
                     'Multi-Attach error for volume "pvc-1" Volume is already used by pod(s) attached-old',
@@ -285,7 +287,11 @@ FATES: dict[str, ExplainedFate] = {
             ),
         ),
         r'Failed: 1 of 1 Pods: FailedAttachVolume: Multi-Attach error for volume "pvc-1"',
-        reported("attached", lambda: kubelet.waiting("ContainerCreating"), ("Pulled", "Container image is present")),
+        report_status(
+            "attached",
+            lambda: kubelet.make_waiting_status("ContainerCreating"),
+            ("Pulled", "Container image is present"),
+        ),
         r"Starting: 1 of 1 Pods: on \S+, not ready yet: c\n",
         remedy="end the Pod that uses the volume on another node",
     ),
@@ -293,9 +299,9 @@ FATES: dict[str, ExplainedFate] = {
         "ds/sandboxless",
         steps(
             workload("DaemonSet", "sandboxless", nodeSelector={"fates/size": "small"}),
-            reported(
+            report_status(
                 "sandboxless",
-                lambda: kubelet.waiting("ContainerCreating"),
+                lambda: kubelet.make_waiting_status("ContainerCreating"),
                 (
                     "FailedCreatePodSandBox",
                     'Failed to create pod sandbox: failed to setup network for sandbox "4a": no address',
@@ -303,14 +309,14 @@ FATES: dict[str, ExplainedFate] = {
             ),
         ),
         r"Failed: 1 of 1 Pods: FailedCreatePodSandBox: Failed to create pod sandbox: .*failed to setup network",
-        reported("sandboxless", kubelet.ready, _RUNS),
+        report_status("sandboxless", kubelet.ready, _RUNS),
         remedy="repair the network plugin or the container runtime of node fates-small",
     ),
     "readiness probe": ExplainedFate(
         "deploy/unready",
         steps(
             workload("Deployment", "unready"),
-            reported(
+            report_status(
                 "unready",
                 kubelet.unready,
                 ("Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503"),
@@ -319,31 +325,31 @@ FATES: dict[str, ExplainedFate] = {
         ),
         r"Starting: 1 of 1 Pods: on \S+, not ready yet: container c: Readiness probe failed: HTTP probe failed "
         r"with statuscode: 503\n",
-        reported("unready", kubelet.ready),
+        report_status("unready", kubelet.ready),
         remedy="readinessProbe",
     ),
     "liveness probe": ExplainedFate(
         "pod/lifeless",
         steps(
             pod("lifeless"),
-            reported(
+            report_status(
                 "lifeless",
-                lambda: kubelet.waiting(
-                    "CrashLoopBackOff", "back-off 40s restarting failed container=c", 4, kubelet.ended(137)
+                lambda: kubelet.make_waiting_status(
+                    "CrashLoopBackOff", "back-off 40s restarting failed container=c", 4, kubelet.make_last_state(137)
                 ),
                 ("Unhealthy", 'Liveness probe failed: Get "http://10.64.0.9/": connection refused'),
                 of_container=True,
             ),
         ),
         r"Failed: container c: CrashLoopBackOff: exit code 137: 4 restarts: killed: container c: Liveness probe failed",
-        reported("lifeless", kubelet.ready),
+        report_status("lifeless", kubelet.ready),
         remedy="livenessProbe",
     ),
     "evicted": ExplainedFate(
         "pod/evicted",
         steps(
             pod("evicted"),
-            reported(
+            report_status(
                 "evicted",
                 lambda: {
                     "phase": "Failed",
@@ -354,7 +360,7 @@ FATES: dict[str, ExplainedFate] = {
             ),
         ),
         r"Failed: Evicted: The node was low on resource: memory",
-        steps(deleted(f"{_CORE}/{SPACE}/pods/evicted?gracePeriodSeconds=0"), pod("evicted")),
+        steps(delete(f"{_CORE}/{SPACE}/pods/evicted?gracePeriodSeconds=0"), pod("evicted")),
     ),
     "preempted": ExplainedFate(
         "pod/low",
@@ -367,7 +373,7 @@ FATES: dict[str, ExplainedFate] = {
         "pod/nominated",
         steps(
             pod("nominated", **UNSEEN),
-            patched(
+            patch(
                 f"{_CORE}/{SPACE}/pods/nominated/status",
                 {
                     "status": {
@@ -385,15 +391,15 @@ FATES: dict[str, ExplainedFate] = {
             ),
         ),
         r"Unschedulable: it is nominated for node fates-small, where Pods of lower priority are being ended for it\n",
-        patched(f"{_CORE}/{SPACE}/pods/nominated/status", {"status": {"nominatedNodeName": None}}),
+        patch(f"{_CORE}/{SPACE}/pods/nominated/status", {"status": {"nominatedNodeName": None}}),
         r"Unschedulable: 4 of 4 nodes fit its terms and taints; the scheduler: 0/4 nodes are available: 4 Insuff",
     ),
     "node gone": ExplainedFate(
         "pod/homeless",
         steps(
             pod("homeless", nodeSelector={"fates/gone": "yes"}),
-            reported("homeless", kubelet.ready),
-            deleted(f"/api/v1/nodes/{_GONE}"),
+            report_status("homeless", kubelet.ready),
+            delete(f"/api/v1/nodes/{_GONE}"),
         ),
         rf"Failed: node {_GONE} does not exist\n",
         _node_returns,
@@ -403,10 +409,10 @@ FATES: dict[str, ExplainedFate] = {
         "pod/kept",
         steps(
             pod("kept", metadata={"finalizers": ["example.com/backup"]}, **UNSEEN),
-            deleted(f"{_CORE}/{SPACE}/pods/kept"),
+            delete(f"{_CORE}/{SPACE}/pods/kept"),
         ),
         r"Terminating: since 20\S+Z: finalizer example.com/backup holds it\n",
-        patched(f"{_CORE}/{SPACE}/pods/kept", {"metadata": {"finalizers": None}}),
+        patch(f"{_CORE}/{SPACE}/pods/kept", {"metadata": {"finalizers": None}}),
         r"Admitted: ",
         remedy="""kubectl patch pod kept -n fates-shop --type=merge -p '{"metadata":{"finalizers":null}}'""",
     ),
@@ -417,7 +423,7 @@ FATES: dict[str, ExplainedFate] = {
             pod("second", QUEUED, schedulingGates=[{"name": "example.com/budget"}]),
         ),
         r"WaitingForQuota: .*; example.com/budget holds it too\n",
-        patched(f"{_CORE}/{QUEUED}/pods/second", {"spec": {"schedulingGates": [{"name": "podgate.io/quota"}]}}),
+        patch(f"{_CORE}/{QUEUED}/pods/second", {"spec": {"schedulingGates": [{"name": "podgate.io/quota"}]}}),
         r"WaitingForQuota: (?!.*example.com)",
         namespace=QUEUED,
         remedy="scheduling gate example.com/budget",
@@ -433,35 +439,35 @@ FATES: dict[str, ExplainedFate] = {
         "deploy/paused",
         workload("Deployment", "paused", of={"paused": True}),
         r"Idle: paused \(spec.paused\): Pods of its present template are not created\n",
-        _paused("paused", paused=False),
+        _pause("paused", paused=False),
         remedy=f"kubectl rollout resume deployment/paused -n {SPACE}",
     ),
     "paused with a new template": ExplainedFate(
         "deploy/stale",
         steps(
             workload("Deployment", "stale"),
-            reported("stale", kubelet.ready),
-            _paused("stale", paused=True),
-            patched(
+            report_status("stale", kubelet.ready),
+            _pause("stale", paused=True),
+            patch(
                 f"{_APPS}/{SPACE}/deployments/stale",
                 {"spec": {"template": {"metadata": {"annotations": {"version": "2"}}}}},
             ),
         ),
         r"Idle: paused \(spec.paused\): Pods of its present template are not created; Pods: 1 Running\n",
-        _paused("stale", paused=False),
+        _pause("stale", paused=False),
     ),
     "scaled to 0": ExplainedFate(
         "deploy/none",
         workload("Deployment", "none", of={"replicas": 0}),
         r"Idle: it wants no Pods: spec.replicas is 0\n",
-        _scaled("none", 1),
+        _scale("none", 1),
         remedy=f"kubectl scale deployment/none -n {SPACE} --replicas=N",
     ),
     "no node for a DaemonSet": ExplainedFate(
         "ds/nowhere",
         workload("DaemonSet", "nowhere", nodeSelector={"fates/disk": "optical"}),
         r"Idle: it wants no Pods: no node fits its Pods\n",
-        patched("/api/v1/nodes/node-a1", {"metadata": {"labels": {"fates/disk": "optical"}}}),
+        patch("/api/v1/nodes/node-a1", {"metadata": {"labels": {"fates/disk": "optical"}}}),
     ),
     "no service account": ExplainedFate(
         "deploy/robotic",
@@ -472,25 +478,25 @@ FATES: dict[str, ExplainedFate] = {
     ),
     "ResourceQuota": ExplainedFate(
         "deploy/many",
-        steps(created(f"{_CORE}/{SMALL}/resourcequotas", _quota("0")), workload("Deployment", "many", SMALL)),
+        steps(create(f"{_CORE}/{SMALL}/resourcequotas", _quota("0")), workload("Deployment", "many", SMALL)),
         r"Denied: 1 of 1 Pods: not by Podgate: .*exceeded quota: few, requested: pods=1, used: pods=0, limited: pods=0",
-        patched(f"{_CORE}/{SMALL}/resourcequotas/few", {"spec": {"hard": {"pods": "5"}}}),
+        patch(f"{_CORE}/{SMALL}/resourcequotas/few", {"spec": {"hard": {"pods": "5"}}}),
         namespace=SMALL,
         remedy=f"raise ResourceQuota few in namespace {SMALL}",
     ),
     "PodSecurity": ExplainedFate(
         "deploy/rooted",
-        steps(_enforced("restricted"), workload("Deployment", "rooted", SECURE)),
+        steps(_enforce("restricted"), workload("Deployment", "rooted", SECURE)),
         r'Denied: 1 of 1 Pods: not by Podgate: .*violates PodSecurity "restricted:latest"',
-        _enforced("privileged"),
+        _enforce("privileged"),
         namespace=SECURE,
         remedy=f"pod-security.kubernetes.io/enforce of namespace {SECURE}",
     ),
     "ValidatingAdmissionPolicy": ExplainedFate(
         "deploy/ownerless",
-        steps(_GUARD, _GUARDED, _denied, workload("Deployment", "ownerless", GUARDED)),
+        steps(_GUARD, _GUARDED, _wait_until_denied, workload("Deployment", "ownerless", GUARDED)),
         r"Denied: 1 of 1 Pods: not by Podgate: .*ValidatingAdmissionPolicy 'fates-guard' .*a Pod needs an owner",
-        deleted(f"{_VALIDATING}ybindings/fates-guard"),
+        delete(f"{_VALIDATING}ybindings/fates-guard"),
         namespace=GUARDED,
         remedy="change the Pod template as ValidatingAdmissionPolicy fates-guard asks",
     ),
@@ -507,7 +513,7 @@ FATES: dict[str, ExplainedFate] = {
         "job/suspended",
         workload("Job", "suspended", of={"suspend": True}),
         r"Idle: suspended \(spec.suspend\): no Pods run\n",
-        patched(f"{_BATCH}/{SPACE}/jobs/suspended", {"spec": {"suspend": False}}),
+        patch(f"{_BATCH}/{SPACE}/jobs/suspended", {"spec": {"suspend": False}}),
         r"(Succeeded|Starting|Running): 1 of 1 Pods: ",
         remedy=f"""kubectl patch job/suspended -n {SPACE} --type=merge -p '{{"spec":{{"suspend":false}}}}'""",
     ),
@@ -516,7 +522,7 @@ FATES: dict[str, ExplainedFate] = {
         workload("Job", "late", of={"activeDeadlineSeconds": 1}, **UNSEEN),
         r"Failed: DeadlineExceeded: Job was active longer than specified deadline\n",
         steps(
-            deleted(f"{_BATCH}/{SPACE}/jobs/late?propagationPolicy=Background"),
+            delete(f"{_BATCH}/{SPACE}/jobs/late?propagationPolicy=Background"),
             workload("Job", "late"),
         ),
         r"(Succeeded|Starting|Running): 1 of 1 Pods: ",
@@ -525,7 +531,7 @@ FATES: dict[str, ExplainedFate] = {
         "cj/held",
         workload("CronJob", "held", of={"suspend": True}),
         r"Idle: suspended \(spec.suspend\): no new Jobs are created\n",
-        patched(f"{_BATCH}/{SPACE}/cronjobs/held", {"spec": {"suspend": False}}),
+        patch(f"{_BATCH}/{SPACE}/cronjobs/held", {"spec": {"suspend": False}}),
         r"Idle: not due: its schedule is '0 0 29 2 \*'; it was due never since it was created at 20",
     ),
     "CronJob with an active Job": ExplainedFate(
@@ -533,8 +539,8 @@ FATES: dict[str, ExplainedFate] = {
         steps(workload("CronJob", "minutely", of={"schedule": "* * * * *"}, **UNSEEN), _due_now),
         r"(Starting: 1 of 1 Pods: waits for|Unschedulable: \d of \d Pods: no scheduler has looked at it: is) ",
         steps(
-            patched(f"{_BATCH}/{SPACE}/cronjobs/minutely", {"spec": {"suspend": True}}),
-            deleted(f"{_BATCH}/{SPACE}/jobs?propagationPolicy=Background"),
+            patch(f"{_BATCH}/{SPACE}/cronjobs/minutely", {"spec": {"suspend": True}}),
+            delete(f"{_BATCH}/{SPACE}/jobs?propagationPolicy=Background"),
         ),
         r"Idle: suspended \(spec.suspend\): no new Jobs are created",
     ),
@@ -542,19 +548,19 @@ FATES: dict[str, ExplainedFate] = {
         "sts/orphan",
         steps(
             workload("StatefulSet", "orphan", ENDING, of={"serviceName": "orphan", "replicas": 0}),
-            patched(f"{_APPS}/{ENDING}/statefulsets/orphan", {"metadata": {"finalizers": ["example.com/backup"]}}),
-            deleted(f"/api/v1/namespaces/{ENDING}"),
+            patch(f"{_APPS}/{ENDING}/statefulsets/orphan", {"metadata": {"finalizers": ["example.com/backup"]}}),
+            delete(f"/api/v1/namespaces/{ENDING}"),
         ),
         rf"Terminating: namespace {ENDING} has been terminating since 20\S+Z, so no Pod can be created; .*"
         r"example.com/backup",
-        patched(f"{_APPS}/{ENDING}/statefulsets/orphan", {"metadata": {"finalizers": None}}),
+        patch(f"{_APPS}/{ENDING}/statefulsets/orphan", {"metadata": {"finalizers": None}}),
         r"$",
         namespace=ENDING,
         remedy=f"wait until kubectl get namespace {ENDING} finds nothing",
     ),
     "node not ready": ExplainedFate(
         "pod/silent",
-        steps(pod("silent"), reported("silent", kubelet.ready), _node_falls_silent),
+        steps(pod("silent"), report_status("silent", kubelet.ready), _node_falls_silent),
         r"Failed: node \S+ is not ready: NodeStatusUnknown: Kubelet stopped posting node status",
         _node_speaks,
         remedy="repair the kubelet of node",
@@ -575,7 +581,7 @@ def explain(shop: Installation, fate: ExplainedFate) -> Done:
     return podgate("explain", fate.asked, "-n", fate.namespace, *where)
 
 
-def explained(shop: Installation, fate: ExplainedFate, expected: str) -> str:
+def wait_for_page(shop: Installation, fate: ExplainedFate, expected: str) -> str:
     """Wait until the first line matches, and return the page."""
     seen: list[Done] = []
 
@@ -594,11 +600,11 @@ def explained(shop: Installation, fate: ExplainedFate, expected: str) -> str:
 def test_the_first_line_has_the_cause_until_it_ends(shop: Installation, name: str) -> None:
     fate = FATES[name]
     fate.make(shop)
-    page = explained(shop, fate, fate.first)
+    page = wait_for_page(shop, fate, fate.first)
     assert "cannot read" not in page
     assert fate.remedy in " ".join(page.split()), page
     fate.change(shop)
-    after = explained(shop, fate, fate.then)
+    after = wait_for_page(shop, fate, fate.then)
     assert not re.match(fate.first, after), after
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import WEBHOOKS_RBAC, Installation, installed
+from tests.cluster.installation import WEBHOOKS_RBAC, Installation, install_podgate
 from tests.cluster.server import SHORT_INTERVALS
 from tests.redis_servers import RedisServer
 from webhook.adapters.kubernetes.webhook_configurations import FIELD_MANAGER
@@ -40,7 +40,7 @@ def clients(configuration: dict[str, Any]) -> set[str]:
 def test_a_new_service_is_judged_without_rendering_anything(plane: ControlPlane, identities: Identities) -> None:
     first, second = ["follow-a"], ["follow-a", "follow-b"]
     plane.create_namespace("follow-b")
-    with installed(plane, identities.files, policy_of(*first), first, servers=0) as installation:
+    with install_podgate(plane, identities.files, policy_of(*first), first, servers=0) as installation:
         installation.program = SHORT_INTERVALS
         server = installation.start_server("--drain", "0s", "--webhook-configurations", "keep")
         installation.wait_for_calls()
@@ -76,7 +76,7 @@ def test_a_check_reports_what_differs_and_writes_nothing(
     plane: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
     store = ("--store", a_redis.url)
-    with installed(plane, identities.files, policy_of("check-a"), ["check-a"], servers=0) as installation:
+    with install_podgate(plane, identities.files, policy_of("check-a"), ["check-a"], servers=0) as installation:
         installation.program = SHORT_INTERVALS
         installation.start_server("--drain", "0s", *store)
         controller = installation.start_controller(*store)
@@ -97,7 +97,7 @@ def test_a_check_reports_what_differs_and_writes_nothing(
 
 
 def test_without_the_right_to_read_the_remedy_is_named(plane: ControlPlane, identities: Identities) -> None:
-    with installed(plane, identities.files, policy_of("right-a"), ["right-a"], servers=0) as installation:
+    with install_podgate(plane, identities.files, policy_of("right-a"), ["right-a"], servers=0) as installation:
         installation.program = SHORT_INTERVALS
         plane.kubectl("delete", "clusterrolebinding", "podgate-webhooks-in-memory")
         server = installation.start_server("--drain", "0s")

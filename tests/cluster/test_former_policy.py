@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.binaries import binaries
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
+from tests.cluster.installation import Installation, install_podgate
 from tests.timeouts import HANG_SECONDS
 from webhook.core.document.configmap import LAST_GOOD, NAME
 
@@ -28,7 +28,7 @@ GOOD, HARMFUL = (
 @pytest.fixture
 def installation(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
     arguments = ("--drain", "0s", "--decision-listen", "127.0.0.1:0")
-    with installed(plane, identities.files, GOOD, [SPACE], arguments=arguments) as installation:
+    with install_podgate(plane, identities.files, GOOD, [SPACE], arguments=arguments) as installation:
         yield installation
 
 
@@ -63,12 +63,12 @@ def test_the_former_policy_comes_back_from_what_the_servers_keep(
     plane: ControlPlane, installation: Installation, tmp_path: Path
 ) -> None:
     installation.wait_for_calls()
-    former = installation.stored(NAME)
+    former = installation.read_stored(NAME)
     assert former is not None
     installation.wait_for_policy(former)
     assert installation.create_pod(SPACE, "before")[0] == 201
     installation.change_policy(HARMFUL)
-    plane.wait(lambda: installation.stored(LAST_GOOD) == HARMFUL, "the harmful policy to be the last good one")
+    plane.wait(lambda: installation.read_stored(LAST_GOOD) == HARMFUL, "the harmful policy to be the last good one")
     assert installation.create_pod(SPACE, "denied")[0] == 429
 
     find, put = steps()
@@ -80,5 +80,5 @@ def test_the_former_policy_comes_back_from_what_the_servers_keep(
     shown = run(installation, tmp_path, put)
     assert "web" in shown, "the difference"
     installation.wait_for_policy(former)
-    assert installation.stored(NAME) == former
+    assert installation.read_stored(NAME) == former
     assert installation.create_pod(SPACE, "after")[0] == 201

@@ -13,9 +13,9 @@ import yaml
 
 from tests.cli.command_runner import podgate
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.generated_workloads import ID, GeneratedSet, generated, id_of
+from tests.cluster.generated_workloads import ID, GeneratedSet, generate, id_of
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
+from tests.cluster.installation import Installation, install_podgate
 
 EXAMPLES = int(os.environ.get("PODGATE_TEST_EXAMPLES", "40"))
 SEED = int(os.environ.get("PODGATE_TEST_SEED", "1"))
@@ -42,11 +42,11 @@ SETS = [
 def test_every_verdict_equals_the_outcome_of_its_pods(
     plane: ControlPlane, identities: Identities, tmp_path: Path, seed: int, count: int, *, strict: bool
 ) -> None:
-    generated_set = generated(seed, count, strict=strict)
+    generated_set = generate(seed, count, strict=strict)
     verdicts = _review(generated_set, tmp_path)
-    with installed(plane, identities.files, generated_set.policy, generated_set.namespaces) as installation:
+    with install_podgate(plane, identities.files, generated_set.policy, generated_set.namespaces) as installation:
         installation.wait_for_calls()
-        warnings = _created(installation, generated_set)
+        warnings = _create(installation, generated_set)
         outcomes = _outcomes(installation, generated_set)
     faults_by_name = {}
     for document in generated_set.objects:
@@ -94,7 +94,7 @@ def _review(generated_set: GeneratedSet, folder: Path) -> dict[str, dict[str, An
     return {id_of(document): line for document, line in zip(generated_set.objects, done.lines, strict=True)}
 
 
-def _created(installation: Installation, generated_set: GeneratedSet) -> dict[str, list[str]]:
+def _create(installation: Installation, generated_set: GeneratedSet) -> dict[str, list[str]]:
     """Create all objects; return the warnings about each."""
     object_list = {"apiVersion": "v1", "kind": "List", "items": generated_set.objects}
     done = installation.plane.kubectl("create", "-f", "-", input=json.dumps(object_list))
@@ -117,7 +117,7 @@ def _outcomes(installation: Installation, generated_set: GeneratedSet) -> dict[s
     """Wait for a Pod or a denial of every workload; return the outcomes."""
     names = {id_of(document) for document in generated_set.objects}
 
-    def all_outcomes() -> dict[str, set[Outcome]] | None:
+    def find_outcomes() -> dict[str, set[Outcome]] | None:
         time.sleep(1)  # listing all objects is expensive for the API server
         outcomes_by_name: dict[str, set[Outcome]] = {}
         for namespace in generated_set.namespaces:
@@ -135,4 +135,4 @@ def _outcomes(installation: Installation, generated_set: GeneratedSet) -> dict[s
         return outcomes_by_name if names <= outcomes_by_name.keys() else None
 
     description = "a Pod or a denial of each workload"
-    return dict(installation.plane.wait(all_outcomes, description))
+    return dict(installation.plane.wait(find_outcomes, description))

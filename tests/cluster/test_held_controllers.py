@@ -21,18 +21,18 @@ from tests.redis_servers import RedisServer, names
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 WINDOW_SECONDS = 12
-AT_ONCE = 4
+STARTS_IN_FLIGHT_MAX = 4
 LATE_SECONDS = 7
 """Less than the time to the next retry of a controller that was denied 12 s before: they are 10 and 20 s after that."""
 POLICY = f"""\
 apiVersion: podgate.io/v1alpha1
 kind: Policy
 exemptions: {{daemonSets: false}}
-pools: [{{name: shared, windows: [{{window: {WINDOW_SECONDS}s, hard: {{pods: {AT_ONCE}}}}}]}}]
+pools: [{{name: shared, windows: [{{window: {WINDOW_SECONDS}s, hard: {{pods: {STARTS_IN_FLIGHT_MAX}}}}}]}}]
 services:
 - name: paced
   match: {{namespaces: [held-paced]}}
-  quota: {{windows: [{{window: {WINDOW_SECONDS}s, hard: {{pods: {AT_ONCE}}}}}]}}
+  quota: {{windows: [{{window: {WINDOW_SECONDS}s, hard: {{pods: {STARTS_IN_FLIGHT_MAX}}}}}]}}
 - {{name: gold, slaClass: gold, pool: shared, match: {{namespaces: [held-gold]}}}}
 - {{name: bronze, slaClass: bronze, pool: shared, match: {{namespaces: [held-bronze]}}}}
 - name: kinds
@@ -56,15 +56,15 @@ def started(running: ControllerFixture) -> float:
     """Create all workloads: those of `gold` after those of `bronze`, when their pool is full. Return the time."""
     for name in ("full-1", "full-2", "full-3", "full-4"):
         assert running.installation.create_pod("held-bronze", name)[0] == 201
-    deploy(running.plane, "held-bronze", "waits", AT_ONCE, **UNSCHEDULED)
-    deploy(running.plane, "held-paced", "waits", 3 * AT_ONCE, **UNSCHEDULED)
+    deploy(running.plane, "held-bronze", "waits", STARTS_IN_FLIGHT_MAX, **UNSCHEDULED)
+    deploy(running.plane, "held-paced", "waits", 3 * STARTS_IN_FLIGHT_MAX, **UNSCHEDULED)
     first = running.plane.kubectl("get", "nodes", "-o", "name").stdout.split()[0].removeprefix("node/")
     node = {"nodeSelector": {"kubernetes.io/hostname": first}}
     for kind in KINDS:
         document = workload(kind, kind.lower(), node if kind == "DaemonSet" else UNSCHEDULED)
         running.plane.kubectl("create", "-n", "held-kinds", "-f", "-", input=json.dumps(document))
     running.plane.wait(lambda: is_denied(running, "held-bronze"), "bronze to be denied")
-    deploy(running.plane, "held-gold", "waits", AT_ONCE, **UNSCHEDULED)
+    deploy(running.plane, "held-gold", "waits", STARTS_IN_FLIGHT_MAX, **UNSCHEDULED)
     return time.monotonic()
 
 
@@ -73,7 +73,7 @@ def is_denied(running: ControllerFixture, namespace: str) -> bool:
     return any("QuotaExceeded" in event["message"] for event in events)
 
 
-def created(running: ControllerFixture, namespace: str) -> list[float]:
+def list_creation_times(running: ControllerFixture, namespace: str) -> list[float]:
     """Return when the Pods of controllers were created, in order."""
     return sorted(
         datetime.fromisoformat(pod["metadata"]["creationTimestamp"]).timestamp()
@@ -84,19 +84,28 @@ def created(running: ControllerFixture, namespace: str) -> list[float]:
 
 @pytest.mark.usefixtures("started")
 def test_of_a_pool_the_higher_class_is_whole_before_the_lower_one_begins(running: ControllerFixture) -> None:
-    running.plane.wait(lambda: len(created(running, "held-gold")) == AT_ONCE, "all Pods of gold")
-    assert created(running, "held-bronze") == []
-    running.plane.wait(lambda: len(created(running, "held-bronze")) == AT_ONCE, "all Pods of bronze")
+    running.plane.wait(
+        lambda: len(list_creation_times(running, "held-gold")) == STARTS_IN_FLIGHT_MAX, "all Pods of gold"
+    )
+    assert list_creation_times(running, "held-bronze") == []
+    running.plane.wait(
+        lambda: len(list_creation_times(running, "held-bronze")) == STARTS_IN_FLIGHT_MAX, "all Pods of bronze"
+    )
 
 
 @pytest.mark.usefixtures("started")
 def test_deployment_is_whole_soon_after_the_last_room(running: ControllerFixture) -> None:
-    running.plane.wait(lambda: len(created(running, "held-paced")) == 3 * AT_ONCE, "all Pods of the Deployment")
-    at = created(running, "held-paced")
-    room = [before + WINDOW_SECONDS for before in at[:-AT_ONCE]]
-    late = [later - earliest for later, earliest in zip(at[AT_ONCE:], room, strict=True)]
+    running.plane.wait(
+        lambda: len(list_creation_times(running, "held-paced")) == 3 * STARTS_IN_FLIGHT_MAX,
+        "all Pods of the Deployment",
+    )
+    at = list_creation_times(running, "held-paced")
+    room = [before + WINDOW_SECONDS for before in at[:-STARTS_IN_FLIGHT_MAX]]
+    late = [later - earliest for later, earliest in zip(at[STARTS_IN_FLIGHT_MAX:], room, strict=True)]
     assert max(late) <= LATE_SECONDS, late
-    assert min(late) >= -1, f"more than {AT_ONCE} in {WINDOW_SECONDS} s: {late}"  # times are in whole seconds
+    assert min(late) >= -1, (
+        f"more than {STARTS_IN_FLIGHT_MAX} in {WINDOW_SECONDS} s: {late}"
+    )  # times are in whole seconds
     [controller] = running.installation.controllers
     woken = ("podgate_controllers_woken_total", 'service="paced"', 'result="created"')
     running.plane.wait(lambda: controller.total(*woken) >= 2, "both wakes to be counted, a moment after their Pods")
@@ -109,8 +118,8 @@ def test_every_kind_is_woken_when_the_policy_makes_room(running: ControllerFixtu
     time.sleep(max(0.0, started + WINDOW_SECONDS - time.monotonic()))  # the next retries are far away
     changed_at = time.time()
     running.installation.change_policy(POLICY.replace("pods: 0", "pods: 9"))
-    running.plane.wait(lambda: len(created(running, "held-kinds")) == len(KINDS), "the Pods of all kinds")
-    assert created(running, "held-kinds")[-1] - changed_at <= LATE_SECONDS
+    running.plane.wait(lambda: len(list_creation_times(running, "held-kinds")) == len(KINDS), "the Pods of all kinds")
+    assert list_creation_times(running, "held-kinds")[-1] - changed_at <= LATE_SECONDS
 
 
 @pytest.mark.usefixtures("started")

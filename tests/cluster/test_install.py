@@ -9,12 +9,12 @@ from redis import Redis
 from tests.app.status_command import DOCUMENT
 from tests.cli.command_runner import Done, podgate
 from tests.cluster.admission_configuration import NAMESPACE
-from tests.cluster.all_objects import all_objects
+from tests.cluster.all_objects import list_objects
 from tests.cluster.connect_proxy import connect_proxy
 from tests.cluster.install import CONTROLLERS, ENFORCING, POLICY, SERVER, WAYS, Cluster, cluster, installed
 from tests.cluster.load_balancer import LoadBalancers
-from tests.cluster.processes import free_ports
-from tests.harness.canned_http import answering
+from tests.cluster.processes import find_free_ports
+from tests.harness.canned_http import serve_answers
 from tests.redis_servers import RedisServer
 from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.document.configmap import KEY, NAME
@@ -40,8 +40,8 @@ def test_dry_run_changes_nothing(cluster: Cluster, tmp_path: Path) -> None:
 
 def test_dry_run_has_listed_also_what_the_server_creates(installed: Cluster) -> None:
     plane = installed.plane
-    plane.wait(lambda: {*all_objects(plane)} >= installed.listed, "all that was listed", SERVER)
-    assert {*all_objects(plane)} == installed.listed
+    plane.wait(lambda: {*list_objects(plane)} >= installed.listed, "all that was listed", SERVER)
+    assert {*list_objects(plane)} == installed.listed
 
 
 def test_pods_are_rewritten_after_the_installation(installed: Cluster) -> None:
@@ -115,9 +115,9 @@ def test_another_way_of_running_is_refused(installed: Cluster) -> None:
 
 
 def test_calls_to_a_port_without_a_server_are_found(installed: Cluster) -> None:
-    [wrong] = free_ports(1)
+    [wrong] = find_free_ports(1)
     try:
-        done = podgate("install", *installed.options_for(wrong))
+        done = podgate("install", *installed.list_options(wrong))
         assert done.code == 1
         message = done.err.splitlines()[-1]
         assert message.startswith(
@@ -138,7 +138,7 @@ def test_missing_credentials_of_the_api_server_are_found(installed: Cluster) -> 
         other_way.targets = [server.target for server in installed.servers]
         installed.plane.wait(lambda: other_way.ready, "the server to be ready", SERVER)
         try:
-            done = podgate("install", *installed.options_for(other_way.port))
+            done = podgate("install", *installed.list_options(other_way.port))
             assert done.code == 1
             assert f"127.0.0.1:{other_way.port}" in done.err
             assert "--admission-control-config-file" in done.err, done.err  # a refused handshake has many texts
@@ -255,7 +255,7 @@ def test_server_in_the_cluster_is_found_through_its_service_with_one_right(clust
         assert cluster.uninstall().code == 0
     podgate("install", "--kubeconfig", plane.kubeconfig, "--pki", tmp_path / "pki", "--wait", "1s")
     plane.kubectl("apply", "-f", "-", input=VIEWER)
-    viewer = plane.kubeconfig_for("a-viewer")
+    viewer = plane.write_kubeconfig("a-viewer")
     [pod] = plane.wait(lambda: plane.api.get(pods)["items"], "the Pod of the server", CONTROLLERS)
     status = {
         "phase": "Running",
@@ -271,10 +271,10 @@ def test_server_in_the_cluster_is_found_through_its_service_with_one_right(clust
     assert code == 200, answer
     assert plane.egress_socket is not None
     with (
-        answering({"/healthz": (200, b"ok"), "/status": (200, DOCUMENT)}) as url,
+        serve_answers({"/healthz": (200, b"ok"), "/status": (200, DOCUMENT)}) as url,
         connect_proxy(plane.egress_socket, url.removeprefix("http://")) as addresses,
     ):
-        found = plane.wait(lambda: ended(podgate("status", "--kubeconfig", viewer)), "the status", CONTROLLERS)
+        found = plane.wait(lambda: pass_if_ended(podgate("status", "--kubeconfig", viewer)), "the status", CONTROLLERS)
     assert addresses == {"10.64.0.9:8081"}
     assert json.loads(found.out) == json.loads(DOCUMENT)
     assert f"server: service {NAMESPACE}/podgate-metrics through https://127.0.0.1:" in found.err
@@ -284,7 +284,7 @@ def test_server_in_the_cluster_is_found_through_its_service_with_one_right(clust
     cluster.wait_for_nothing_left()
 
 
-def ended(done: Done) -> Done | None:
+def pass_if_ended(done: Done) -> Done | None:
     """Return a result with exit code 0."""
     return done if done.code == 0 else None
 
@@ -303,7 +303,7 @@ def test_missing_cert_manager_is_named(cluster: Cluster) -> None:
 
 
 def test_users_without_rights_read_which_right_they_need(cluster: Cluster) -> None:
-    kubeconfig = cluster.plane.kubeconfig_for("a-developer")
+    kubeconfig = cluster.plane.write_kubeconfig("a-developer")
     for command, verb in (("install", "get"), ("uninstall", "get")):
         done = podgate(command, "--kubeconfig", kubeconfig)
         assert done.code == 2
@@ -312,7 +312,7 @@ def test_users_without_rights_read_which_right_they_need(cluster: Cluster) -> No
 
 
 def test_unreachable_cluster_is_named(cluster: Cluster) -> None:
-    kubeconfig = cluster.plane.kubeconfig_for("nobody", server="https://127.0.0.1:1")
+    kubeconfig = cluster.plane.write_kubeconfig("nobody", server="https://127.0.0.1:1")
     done = podgate("uninstall", "--kubeconfig", kubeconfig)
     assert done.code == 2
     assert "namespace/podgate-system: cannot get" in done.error

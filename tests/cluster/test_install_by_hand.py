@@ -15,22 +15,22 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from tests.cli.command_runner import BIN, Done, installed
+from tests.cli.command_runner import BIN, Done, run_installed
 from tests.cluster import manifests
 from tests.cluster.admission_configuration import NAMESPACE, Caller, admission_configuration
-from tests.cluster.all_objects import all_objects
+from tests.cluster.all_objects import list_objects
 from tests.cluster.connect_proxy import connect_proxy
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.install import ENFORCING
 from tests.cluster.kwok import NODES
 from tests.cluster.load_balancer import LoadBalancer
-from tests.cluster.processes import free_ports
+from tests.cluster.processes import find_free_ports
 from tests.cluster.readme_steps import Site
 from tests.cluster.server import Server
-from webhook.core.installation.ownership import is_installed, managers
+from webhook.core.installation.ownership import is_installed, list_managers
 from webhook.core.installation.record import RECORD
 from webhook.core.placement import SERVICE_LABEL
-from webhook.operations.shipped_manifests import identities
+from webhook.operations.shipped_manifests import read_identities
 
 SERVER = "podgate-by-hand"
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/podgate"
@@ -52,7 +52,7 @@ class ByHand:
 
     def install(self, *options: str, wait: str = "60s") -> Done:
         kubeconfig = ("--kubeconfig", self.plane.kubeconfig)
-        return installed("install", *options, *kubeconfig, "--wait", wait, cwd=self.site.folder)
+        return run_installed("install", *options, *kubeconfig, "--wait", wait, cwd=self.site.folder)
 
     def create(self) -> None:
         """Run the steps: credentials, objects, and webhooks of a policy that denies while no server answers."""
@@ -73,10 +73,10 @@ class ByHand:
             self.site.run(step)
 
     @contextmanager
-    def serving(self) -> Iterator[None]:
+    def serve(self) -> Iterator[None]:
         """Run the server behind the Service."""
         pki = self.site.folder / "pki"
-        (known := self.site.folder / "identities.yaml").write_text(yaml.safe_dump(identities()[:1]))
+        (known := self.site.folder / "identities.yaml").write_text(yaml.safe_dump(read_identities()[:1]))
         flags = ("--tls-cert", pki / "server.crt", "--tls-key", pki / "server.key", "--client-ca", pki / "ca.crt")
         keys = ("--jwks", pki / "jwks.json", "--identities", known, "--kubeconfig", self.plane.kubeconfig)
         listen = ("--listen", self.address, "--plain-listen", "127.0.0.1:0", "--drain", "0s")
@@ -103,7 +103,7 @@ class ByHand:
         left_out = ("lease.", "servicestatus.", "configmap/podgate-policy-last-good", "node/")
         return {
             name: one["metadata"]["resourceVersion"]
-            for name, one in all_objects(self.plane).items()
+            for name, one in list_objects(self.plane).items()
             if not name.startswith(left_out) and "status" not in one
         } | {"deployment": str(self.generation())}
 
@@ -122,7 +122,7 @@ def by_hand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ByHand]:
     pki = folder / "pki"
     caller = Caller(pki / "kube-apiserver.crt", pki / "kube-apiserver.key", pki / "token")
     admission = admission_configuration(tmp_path_factory.mktemp("admission"), {SERVICE_PORT: caller})
-    address = f"127.0.0.1:{free_ports(1)[0]}"
+    address = f"127.0.0.1:{find_free_ports(1)[0]}"
     with ControlPlane(admission=admission, has_egress_proxy=True) as plane, ExitStack() as stack:
         assert plane.egress_socket is not None
         stack.enter_context(connect_proxy(plane.egress_socket, address))
@@ -131,7 +131,7 @@ def by_hand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ByHand]:
         no_balancer = cast("LoadBalancer", SimpleNamespace(port=SERVICE_PORT))
         site = Site(plane, folder, no_balancer)
         made = ByHand(site, address)
-        made.before = all_objects(plane)
+        made.before = list_objects(plane)
         made.create()
         yield made
 
@@ -160,7 +160,7 @@ def test_install_over_it_is_refused_before_anything_is_changed(by_hand: ByHand) 
 
 
 def test_its_command_takes_all_over_while_pods_are_admitted(by_hand: ByHand) -> None:
-    with by_hand.serving():
+    with by_hand.serve():
         command = command_in(by_hand.install().error)
         shown = by_hand.site.run(f"{command} --dry-run")
         assert "deployment.apps/podgate taken over (dry run)" in shown
@@ -168,11 +168,11 @@ def test_its_command_takes_all_over_while_pods_are_admitted(by_hand: ByHand) -> 
         printed = (by_hand.site.folder / "out").read_text()
         assert "proven: the API server calls Podgate" in printed
         ours = set(re.findall(r"^(\S+) (?:taken over|changed|created)$", printed, re.MULTILINE))
-        live = all_objects(by_hand.plane)
+        live = list_objects(by_hand.plane)
         assert len(ours) > 20
         for name in ours:
             assert is_installed(live[name]), name
-            assert not {"kubectl-client-side-apply", "kubectl", "kubectl-create"} & {*managers(live[name])}, name
+            assert not {"kubectl-client-side-apply", "kubectl", "kubectl-create"} & {*list_managers(live[name])}, name
             annotations = live[name]["metadata"].get("annotations", {})
             assert "kubectl.kubernetes.io/last-applied-configuration" not in annotations, name
         assert by_hand.plane.api.get(RECORD.path)["data"]["certificates"] == "files"
@@ -191,7 +191,7 @@ def test_running_pods_without_a_server_are_as_the_faq_says(by_hand: ByHand) -> N
     """The service is Closed: the label of its Pods is judged, other labels are not."""
     plane, path = by_hand.plane, "/api/v1/namespaces/shop/pods/running"
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "running"}}
-    with by_hand.serving():
+    with by_hand.serve():
         created = {**pod, "spec": {"containers": [{"name": "c", "image": "i"}]}}
         assert plane.api.request("POST", path.rpartition("/")[0], created)[0] == 201
 
@@ -219,7 +219,7 @@ def test_field_by_hand_over_install_is_named_and_nothing_changed(by_hand: ByHand
     assert done.error.startswith("deployment.apps/podgate: cannot patch: HTTP 409")
     assert "--force-conflicts" in done.error
     assert by_hand.state() == before
-    with by_hand.serving():
+    with by_hand.serve():
         assert by_hand.install("--certificates", "files", "--force-conflicts").code == 0
     assert "--certificates=own" not in by_hand.container()["args"]
     assert by_hand.plane.api.get(role) is not None
@@ -238,7 +238,7 @@ def test_field_that_cannot_be_changed_is_named_and_nothing_changed(by_hand: ByHa
     assert remedy in done.error
     assert by_hand.state() == before
     by_hand.site.run(remedy)
-    with by_hand.serving():
+    with by_hand.serve():
         assert by_hand.install("--certificates", "files").code == 0
 
 
@@ -248,7 +248,7 @@ def test_bundle_with_the_next_ca_is_installed_as_renewal_asks(by_hand: ByHand) -
     by_hand.site.run("cat next/ca.crt >> pki/ca.crt")
     bundle = (by_hand.site.folder / "pki/ca.crt").read_bytes()
     assert bundle.count(b"BEGIN") == 2
-    with by_hand.serving():
+    with by_hand.serve():
         done = by_hand.install("--certificates", "files")
     assert done.code == 0, done.err
     hooks = by_hand.plane.api.get("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/podgate")
@@ -300,7 +300,7 @@ def test_failure_in_the_middle_names_what_was_changed_and_leaves_the_servers(by_
     assert "before that these were created or changed: role.rbac.authorization.k8s.io/podgate" in done.error
     assert by_hand.container()["args"] == former["args"]
     assert by_hand.container()["image"] != "other:2"
-    with by_hand.serving():
+    with by_hand.serve():
         assert by_hand.install("--certificates", "files", "--force-conflicts").code == 0
 
 
@@ -317,16 +317,16 @@ def test_servers_that_ran_are_changed_back_if_others_are_not_ready(by_hand: ByHa
     assert "deployment.apps/podgate: changed back to what ran before" in done.err
     assert by_hand.container() == former
     plane.kubectl("rollout", "status", "deployment/podgate", "-n", NAMESPACE, "--timeout=60s")
-    with by_hand.serving():
+    with by_hand.serve():
         assert by_hand.install("--certificates", "files", "--image", "other:1").code == 0, "no conflict is left"
     assert by_hand.container()["image"] == "other:1"
 
 
 def test_uninstall_removes_what_was_installed_by_hand(by_hand: ByHand) -> None:
     for is_again in (False, True):
-        done = installed("uninstall", "--kubeconfig", by_hand.plane.kubeconfig)
+        done = run_installed("uninstall", "--kubeconfig", by_hand.plane.kubeconfig)
         assert done.code == 0, done.err
-        by_hand.plane.wait(lambda: {*all_objects(by_hand.plane)} == {*by_hand.before}, "nothing to be left")
+        by_hand.plane.wait(lambda: {*list_objects(by_hand.plane)} == {*by_hand.before}, "nothing to be left")
         if not is_again:
             by_hand.create()
 
@@ -343,18 +343,18 @@ WAYS: dict[str, tuple[str, ...]] = {
 def test_dry_run_lists_all_that_is_created(by_hand: ByHand, way: str, tmp_path: Path) -> None:
     """The proof, which no server answers here, is not awaited."""
     plane = by_hand.plane
-    installed("uninstall", "--kubeconfig", plane.kubeconfig)
-    before = all_objects(plane)
+    run_installed("uninstall", "--kubeconfig", plane.kubeconfig)
+    before = list_objects(plane)
     options = ("install", *WAYS[way], "--pki", str(tmp_path / "pki"), "--kubeconfig", str(plane.kubeconfig))
-    dry = installed(*options, "--dry-run", "-o", "json")
+    dry = run_installed(*options, "--dry-run", "-o", "json")
     assert dry.code == 0, dry.err
-    assert {*all_objects(plane)} == {*before}
+    assert {*list_objects(plane)} == {*before}
     listed = {one["object"]: one["result"] for one in json.loads(dry.out)["objects"]}
     process = subprocess.Popen([BIN / "podgate", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     last = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/podgate-policy"
     try:
         plane.wait(lambda: plane.api.get(last) is not None, "the last object", "kube-controller-manager")
-        created = {*all_objects(plane)} - {*before}
+        created = {*list_objects(plane)} - {*before}
     finally:
         process.terminate()
         out, _ = process.communicate()

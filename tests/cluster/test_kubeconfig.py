@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from tests.cluster.binaries import binaries
-from webhook.adapters.kubernetes.api.kubeconfig_document import kubeconfig_document
-from webhook.adapters.kubernetes.api.proxy import proxy_of
+from webhook.adapters.kubernetes.api.kubeconfig_document import load_kubeconfig
+from webhook.adapters.kubernetes.api.proxy import find_proxy
 from webhook.errors import UserError
 from webhook.support.kubeconfig import Kubeconfig
 
@@ -71,15 +71,15 @@ def write_files(choice: random.Random, folder: Path) -> str:
     return os.pathsep.join(listed)
 
 
-def flattened(document: Json) -> Json:
+def flatten(document: Json) -> Json:
     """Return a document as `kubectl config view --flatten` prints it: files of certificates inlined, names sorted."""
     found: Json = {"current-context": document["current-context"]}
     for name, key in (("clusters", "cluster"), ("contexts", "context"), ("users", "user")):
-        found[name] = {one["name"]: _inlined(one.get(key) or {}) for one in document[name] or ()}
+        found[name] = {one["name"]: _inline(one.get(key) or {}) for one in document[name] or ()}
     return found
 
 
-def _inlined(value: Json) -> Json:
+def _inline(value: Json) -> Json:
     for field in ("certificate-authority", "client-certificate", "client-key"):
         if field in value:
             content = Path(value[field]).read_bytes()
@@ -95,17 +95,17 @@ def test_files_are_merged_as_by_kubectl(seed: int, tmp_path: Path) -> None:
     listed = write_files(random.Random(seed), tmp_path)  # noqa: S311  the same cases in each run
     seen = kubectl("config", "view", "--flatten", "-o", "json", KUBECONFIG=listed, HOME=str(tmp_path))
     assert seen.returncode == 0, seen.stderr
-    expected = flattened(json.loads(seen.stdout))
-    asked = Kubeconfig.of(listed, "east")
+    expected = flatten(json.loads(seen.stdout))
+    asked = Kubeconfig.from_text(listed, "east")
     if asked.exists():
-        document = kubeconfig_document(asked)
-        assert flattened(document) == expected
+        document = load_kubeconfig(asked)
+        assert flatten(document) == expected
         tokens = [one["user"]["tokenFile"] for one in document["users"] if "tokenFile" in one["user"]]
         assert all(Path(token).is_absolute() for token in tokens)
     else:
         assert not any(expected.values()), "kubectl takes an empty kubeconfig, and asks localhost"
         with pytest.raises(UserError, match="cannot read the kubeconfig: No such file"):
-            kubeconfig_document(asked)
+            load_kubeconfig(asked)
 
 
 def test_plugin_of_a_path_is_relative_to_its_file(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_plugin_of_a_path_is_relative_to_its_file(tmp_path: Path) -> None:
     listed = str(tmp_path / "config")
     kubectl("get", "--raw", "/readyz", KUBECONFIG=listed, HOME=str(tmp_path))
     assert (tmp_path / "calls").exists(), "kubectl, started elsewhere, has found it"
-    found = kubeconfig_document(Kubeconfig.of(listed))["users"]
+    found = load_kubeconfig(Kubeconfig.from_text(listed))["users"]
     assert [one["user"]["exec"]["command"] for one in found] == [str(plugin), "plugin"]
 
 
@@ -141,14 +141,14 @@ def test_file_that_kubectl_refuses_is_refused_even_beside_a_good_one(tmp_path: P
     listed = f"{tmp_path}/good{os.pathsep}{tmp_path}/bad"
     assert kubectl("config", "view", KUBECONFIG=listed).returncode == 1
     with pytest.raises(UserError, match=f"^{tmp_path}/bad: not a usable kubeconfig"):
-        kubeconfig_document(Kubeconfig.of(listed))
+        load_kubeconfig(Kubeconfig.from_text(listed))
 
 
 # Proxies
 
 
 @contextmanager
-def counting_proxy() -> Iterator[tuple[str, list[bytes]]]:
+def run_counting_proxy() -> Iterator[tuple[str, list[bytes]]]:
     """Yield the URL of a proxy that closes each connection, and the beginning of what each has sent."""
     sent: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as thread:
@@ -200,7 +200,7 @@ def counting_proxy() -> Iterator[tuple[str, list[bytes]]]:
 def test_proxy_is_asked_for_the_servers_that_kubectl_asks_it_for(
     server: str, exceptions: str | None, tmp_path: Path
 ) -> None:
-    with counting_proxy() as (url, sent):
+    with run_counting_proxy() as (url, sent):
         environment = {f"{server.split(':', 1)[0].upper()}_PROXY": url, "HOME": str(tmp_path)}
         environment |= {} if exceptions is None else {"NO_PROXY": exceptions}
         done = kubectl(
@@ -208,7 +208,7 @@ def test_proxy_is_asked_for_the_servers_that_kubectl_asks_it_for(
         )
         assert done.returncode == 1
         is_asked = bool(sent)
-    assert (proxy_of(server, environment) == url) is is_asked
-    assert proxy_of(server, {name.lower(): value for name, value in environment.items()}) == proxy_of(
+    assert (find_proxy(server, environment) == url) is is_asked
+    assert find_proxy(server, {name.lower(): value for name, value in environment.items()}) == find_proxy(
         server, environment
     )

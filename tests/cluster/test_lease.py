@@ -13,7 +13,7 @@ import pytest
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
+from tests.cluster.installation import Installation, install_podgate
 from webhook.adapters.kubernetes import Lease, LeaseTiming, connect
 from webhook.errors import UserError
 from webhook.ports import WatchReports
@@ -39,10 +39,10 @@ def spec(plane: ControlPlane) -> dict[str, Any]:
 
 
 @contextmanager
-def counting_server(plane: ControlPlane, identities: Identities, namespace: str) -> Iterator[Installation]:
+def install_counting(plane: ControlPlane, identities: Identities, namespace: str) -> Iterator[Installation]:
     # Only its own namespace: Pods left by earlier tests in other namespaces would be charged again.
     policy = POLICY.replace("lease-*", namespace)
-    with installed(plane, identities.files, policy, [namespace]) as installation:
+    with install_podgate(plane, identities.files, policy, [namespace]) as installation:
         installation.wait_for_calls()
         yield installation
 
@@ -58,7 +58,7 @@ def second_server(installation: Installation, *program: str) -> Iterator[None]:
         installation.plane.stop_component(SECOND)
 
 
-def logged(plane: ControlPlane, name: str, message: str) -> dict[str, Any] | None:
+def find_logged(plane: ControlPlane, name: str, message: str) -> dict[str, Any] | None:
     for line in plane.log(name, 1000).splitlines():
         if f'"msg":"{message}"' in line:
             row: dict[str, Any] = json.loads(line)
@@ -67,7 +67,7 @@ def logged(plane: ControlPlane, name: str, message: str) -> dict[str, Any] | Non
 
 
 async def test_lease_changes_holders_as_on_the_fake_api_server(api_alone: ControlPlane, identities: Identities) -> None:
-    with installed(api_alone, identities.files, POLICY, ["lease-hands"], servers=0) as installation:
+    with install_podgate(api_alone, identities.files, POLICY, ["lease-hands"], servers=0) as installation:
         async with await connect(installation.kubeconfig()) as client:
             errors: list[str] = []
             reports = WatchReports(lambda: None, errors.append, lambda _: None)
@@ -96,15 +96,15 @@ async def test_lease_changes_holders_as_on_the_fake_api_server(api_alone: Contro
 
 
 def test_second_server_exits_and_the_first_continues(api_alone: ControlPlane, identities: Identities) -> None:
-    with counting_server(api_alone, identities, "lease-second") as installation:
+    with install_counting(api_alone, identities, "lease-second") as installation:
         holder = spec(api_alone)["holderIdentity"]
         with second_server(installation, "-c", SHORT_WAIT):
-            api_alone.wait(lambda: not api_alone.processes.alive(SECOND), "the second server to exit", "etcd")
+            api_alone.wait(lambda: not api_alone.processes.is_alive(SECOND), "the second server to exit", "etcd")
             log = api_alone.log(SECOND)
         assert f"error: lease {NAMESPACE}/podgate-leader is held by {holder} since " in log
         assert "run one replica, or let all share a --store redis://" in log
         assert "Traceback" not in log
-        assert logged(api_alone, SECOND, "listening") is None
+        assert find_logged(api_alone, SECOND, "listening") is None
         assert spec(api_alone)["holderIdentity"] == holder
         assert installation.create_pod("lease-second")[0] == 201
 
@@ -114,20 +114,20 @@ def test_next_server_acquires_the_released_lease(
     api_alone: ControlPlane, identities: Identities, *, kill: bool
 ) -> None:
     (Path(api_alone.folder) / f"{SECOND}.log").unlink(missing_ok=True)
-    with counting_server(api_alone, identities, f"lease-next-{int(kill)}") as installation:
+    with install_counting(api_alone, identities, f"lease-next-{int(kill)}") as installation:
         holder = spec(api_alone)["holderIdentity"]
         with second_server(installation):
             waiting = "waiting for another server to exit"
-            api_alone.wait(lambda: logged(api_alone, SECOND, waiting), "the second server to wait", SECOND)
+            api_alone.wait(lambda: find_logged(api_alone, SECOND, waiting), "the second server to wait", SECOND)
             installation.stop_server(installation.servers[0], kill=kill)
-            api_alone.wait(lambda: logged(api_alone, SECOND, "listening"), "the second server to listen", SECOND)
+            api_alone.wait(lambda: find_logged(api_alone, SECOND, "listening"), "the second server to listen", SECOND)
             assert spec(api_alone)["holderIdentity"] != holder
 
 
 def test_server_continues_to_count_through_restarts_of_api_server_and_etcd(
     api_alone: ControlPlane, identities: Identities
 ) -> None:
-    with counting_server(api_alone, identities, "lease-away") as installation:
+    with install_counting(api_alone, identities, "lease-away") as installation:
         holder, renewed = spec(api_alone)["holderIdentity"], spec(api_alone)["renewTime"]
         assert installation.create_pod("lease-away")[0] == 201
         for component, kill in (("kube-apiserver", True), ("etcd", True)):

@@ -14,9 +14,9 @@ from tests.cluster.identities import Identities
 from tests.cluster.recorded_cluster import RecordedCluster
 from tests.cluster.recording.webhooks import podgate_answer
 from tests.cluster.recording_webhook import Answer, Recorder
-from tests.core.webhook_configurations.pod_calls import DISABLED, PREFERENCE, QUOTA, is_called, mutated
+from tests.core.webhook_configurations.pod_calls import DISABLED, PREFERENCE, QUOTA, is_called, mutate_pod
 from webhook.core.document import Purpose, load
-from webhook.core.webhook_configurations import ClientConfig, ServiceReference, configurations
+from webhook.core.webhook_configurations import ClientConfig, ServiceReference, render_configurations
 
 Json = dict[str, Any]
 SPACE = "left-out"
@@ -53,7 +53,7 @@ class Webhook(RecordedCluster):
     def configure(self, policy: str) -> Json:
         """Apply the configurations of a policy; return the validating and the mutating one."""
         loaded = load(policy.encode(), Purpose.SERVE).policy
-        rendered = configurations(loaded.policy, self.client, loaded.hash)
+        rendered = render_configurations(loaded.policy, self.client, loaded.hash)
         self.plane.apply(*rendered)
         return {"mutate": rendered[0], "validate": rendered[1]}
 
@@ -61,7 +61,7 @@ class Webhook(RecordedCluster):
         return self.create(SPACE, metadata={"labels": {"app": app}}, **more)
 
     @contextmanager
-    def stopped(self) -> Iterator[None]:
+    def stop(self) -> Iterator[None]:
         self.stop_podgate()
         try:
             yield
@@ -100,16 +100,16 @@ def webhook(api_alone: ControlPlane, identities: Identities, policies: Policies)
         webhook.start_podgate()
         webhook.configure(POLICY)
 
-        def in_force() -> bool:
+        def is_in_force() -> bool:
             webhook.create_app("api")
             return webhook.calls == [MUTATE, VALIDATE]
 
-        api_alone.wait(in_force, "the webhooks to be in force", "kube-apiserver")
+        api_alone.wait(is_in_force, "the webhooks to be in force", "kube-apiserver")
         yield webhook
         webhook.stop_podgate()
 
 
-def forged(app: str, policy: str = POLICY) -> Json:
+def forge_metadata(app: str, policy: str = POLICY) -> Json:
     """Return metadata that claims that this policy has rewritten a Pod of service `web`."""
     policy_hash = load(policy.encode(), Purpose.SERVE).policy.hash
     return {"labels": {"app": app, LABEL: "web"}, "annotations": {ANNOTATION: policy_hash}}
@@ -146,16 +146,16 @@ def test_update_and_deletion_of_a_pod_that_was_not_validated(webhook: Webhook) -
 
 
 def test_forged_label_is_overwritten_and_the_pod_validated_for_its_owner(webhook: Webhook) -> None:
-    assert webhook.create(SPACE, metadata=forged("api"))[0] == 201
+    assert webhook.create(SPACE, metadata=forge_metadata("api"))[0] == 201
     assert webhook.calls == [MUTATE, VALIDATE]
 
 
 def test_during_an_outage_only_pods_that_nothing_can_refuse_bypass_a_closed_service(webhook: Webhook) -> None:
-    with webhook.stopped():
+    with webhook.stop():
         assert webhook.create_app("api")[0] == 500
         assert webhook.create_app("web")[0] == 500, "its rewrite is missing"
-        assert webhook.create(SPACE, metadata=forged("api"))[0] == 500
-        assert webhook.create(SPACE, metadata=forged("web"))[0] == 201
+        assert webhook.create(SPACE, metadata=forge_metadata("api"))[0] == 500
+        assert webhook.create(SPACE, metadata=forge_metadata("web"))[0] == 201
 
 
 @pytest.fixture
@@ -206,26 +206,26 @@ def test_api_server_evaluates_the_conditions_as_the_tests_do(webhook: Webhook, p
     policies.in_force = ODD
     loaded, configured = load(ODD.encode(), Purpose.SERVE).policy, webhook.configure(ODD)
 
-    def calls_and_expected(labels: Json) -> tuple[list[str], list[str]]:
+    def create_and_expect(labels: Json) -> tuple[list[str], list[str]]:
         """Create a Pod; a Pod with a service label claims to have been rewritten."""
         metadata = {"labels": labels, "annotations": {ANNOTATION: loaded.hash} if LABEL in labels else {}}
         assert webhook.create(SPACE, metadata=metadata)[0] in {201, 403}
         pod = {"metadata": metadata, "spec": {"containers": [{"name": "c"}]}}
         expected = ["mutate"] if is_called(configured["mutate"], pod, WHERE) else []
-        final = mutated(loaded, pod, WHERE) if expected else pod
+        final = mutate_pod(loaded, pod, WHERE) if expected else pod
         expected += ["validate"] if is_called(configured["validate"], final, WHERE) else []
         return [path for path, _ in webhook.calls], expected
 
-    def in_force() -> bool:
-        calls, expected = calls_and_expected({"app": "1", "tier": ""})
+    def is_in_force() -> bool:
+        calls, expected = create_and_expect({"app": "1", "tier": ""})
         return calls == expected == ["mutate", "validate"]
 
-    webhook.plane.wait(in_force, "the webhooks to be in force", "kube-apiserver")
+    webhook.plane.wait(is_in_force, "the webhooks to be in force", "kube-apiserver")
     seen = set()
     for app, tier, name in itertools.product(VALUES, VALUES, (None, "second", "none")):
         drawn = {"app": app, "tier": tier, LABEL: name}
         labels = {key: value for key, value in drawn.items() if value is not None}
-        calls, expected = calls_and_expected(labels)
+        calls, expected = create_and_expect(labels)
         assert calls == expected, labels
         seen.add(tuple(calls))
     assert seen == {("mutate",), ("mutate", "validate"), ("validate",)}
@@ -245,13 +245,13 @@ def test_longest_expressions_are_within_the_api_servers_limits(webhook: Webhook,
     assert len(lengths) == 2
     assert max(lengths) > 50_000
 
-    def calls_for(app: str) -> list[tuple[str, str]]:
+    def list_calls(app: str) -> list[tuple[str, str]]:
         assert webhook.create_app(app)[0] == 201
         return webhook.calls
 
     # The API server ignores a call that takes too long, as the first one under such a policy may.
     for app, expected in ((many[99]["name"], [MUTATE]), (many[1199]["name"], [MUTATE, VALIDATE]), ("none", [VALIDATE])):
-        webhook.plane.wait(lambda app=app, expected=expected: calls_for(app) == expected, f"the calls {expected}")
+        webhook.plane.wait(lambda app=app, expected=expected: list_calls(app) == expected, f"the calls {expected}")
 
 
 def test_no_condition_failed(webhook: Webhook) -> None:

@@ -71,7 +71,7 @@ def empty(running: ControllerFixture) -> Iterator[None]:
         path = f"{PODS}/{pod['metadata']['name']}"
         api.request("PATCH", path, {"metadata": {"finalizers": None}}, MERGE_PATCH)
         api.request("DELETE", f"{path}?gracePeriodSeconds=0")
-    running.wait(lambda: running.standing("web") == 0, "no Pod to be live")
+    running.wait(lambda: running.count_standing("web") == 0, "no Pod to be live")
 
 
 def wait_until_enforced(running: ControllerFixture) -> None:
@@ -94,7 +94,7 @@ def create_allowed(running: ControllerFixture, tenant: Api, metadata: Json | Non
     names = [f"p{number}" for number in range(ALLOWED)]
     for name in names:
         assert create(tenant, name, metadata, **spec) == (201, "")
-    running.wait(lambda: running.standing("web") == ALLOWED, "the Pods to be live")
+    running.wait(lambda: running.count_standing("web") == ALLOWED, "the Pods to be live")
     return names
 
 

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from tests.cluster.controlplane import ControlPlane
-from webhook.core.container_resources import RangePlan, operations, violations
+from webhook.core.container_resources import RangePlan, build_operations, find_violations
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.kubernetes.quantity import Quantity, quantity_value
+from webhook.core.kubernetes.quantity import Quantity, parse_quantity
 from webhook.core.policy_spec import ResourceRules
 
 Json = dict[str, Any]
@@ -61,15 +61,15 @@ def resources_by_limit_ranger(plane: ControlPlane, namespace: str, requested: Js
 
 def resources_by_range(plan: RangePlan, requested: Json) -> Json | None:
     """Return a container's final resources with a range, defaulted as by the API server, or None if it is denied."""
-    spec = {"containers": [{"name": "c", "resources": with_requests(requested)}]}
+    spec = {"containers": [{"name": "c", "resources": add_requests(requested)}]}
     pod = msgspec.convert({"metadata": {}, "spec": spec}, Pod)
-    after = jsonpatch.apply_patch({"spec": spec}, msgspec.to_builtins(operations(pod, plan)))["spec"]
-    if violations(msgspec.convert({"metadata": {}, "spec": after}, Pod), plan):
+    after = jsonpatch.apply_patch({"spec": spec}, msgspec.to_builtins(build_operations(pod, plan)))["spec"]
+    if find_violations(msgspec.convert({"metadata": {}, "spec": after}, Pod), plan):
         return None
-    return with_requests(after["containers"][0]["resources"])
+    return add_requests(after["containers"][0]["resources"])
 
 
-def with_requests(requested: Json) -> Json:
+def add_requests(requested: Json) -> Json:
     requests = {**(requested.get("limits") or {}), **(requested.get("requests") or {})}
     return {**requested, "requests": requests} if requests else requested
 
@@ -77,7 +77,7 @@ def with_requests(requested: Json) -> Json:
 def exact(resources: Json | None) -> Json | None:
     if resources is None:
         return None
-    return {side: {name: quantity_value(text) for name, text in amounts.items()} for side, amounts in resources.items()}
+    return {side: {name: parse_quantity(text) for name, text in amounts.items()} for side, amounts in resources.items()}
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_range_defaults_and_denies_like_limit_ranger(api_alone: ControlPlane, na
     differences = []
     for namespace, range_spec in zip(namespaces, RANGES, strict=True):
         rules = msgspec.convert({"container": range_spec}, ResourceRules, dec_hook=lambda _, text: Quantity.parse(text))
-        plan = RangePlan.of(rules)
+        plan = RangePlan.from_rules(rules)
         for requested in ({}, *REQUESTED[1:]):
             by_limit_ranger, by_range = (
                 exact(resources_by_limit_ranger(api_alone, namespace, requested)),

@@ -43,12 +43,12 @@ def running(plane: ControlPlane, identities: Identities, store: str, store_url: 
     namespaces = [f"standing-{name}-{store}" for name in SERVICES]
     with controller_fixture(plane, identities, POLICY.replace("STORE", store), namespaces, store_url) as fixture:
         fixture.wait(
-            lambda: all(enforced(fixture, name) for name in SERVICES if name != "resized"), "limits to be enforced"
+            lambda: all(is_enforced(fixture, name) for name in SERVICES if name != "resized"), "limits to be enforced"
         )
         yield fixture
 
 
-def enforced(running: ControllerFixture, service: str) -> bool:
+def is_enforced(running: ControllerFixture, service: str) -> bool:
     return bool(running.limit(service, STANDING)["enforced"])
 
 
@@ -61,10 +61,10 @@ def deploy(running: ControllerFixture, namespace: str, **strategy: Any) -> None:
     running.plane.apply(
         {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {**spec, **strategy_fields}}
     )
-    running.plane.wait(lambda: len(ready(running, namespace)) == 4, f"4 Pods in {namespace}")
+    running.plane.wait(lambda: len(list_running(running, namespace)) == 4, f"4 Pods in {namespace}")
 
 
-def ready(running: ControllerFixture, namespace: str, image: str = "i") -> list[dict[str, Any]]:
+def list_running(running: ControllerFixture, namespace: str, image: str = "i") -> list[dict[str, Any]]:
     """Return the running Pods that are not terminating."""
     return [
         pod
@@ -95,29 +95,31 @@ def change(running: ControllerFixture, old: str, new: str) -> None:
 def test_rollout_at_the_limit_completes_with_surge(running: ControllerFixture, store: str) -> None:
     namespace = f"standing-rolled-{store}"
     deploy(running, namespace, maxSurge=1, maxUnavailable=0)
-    assert running.standing("rolled") == 4
+    assert running.count_standing("rolled") == 4
     running.plane.kubectl("set", "image", "deployment/web", "c=new", "-n", namespace)
     [message] = running.plane.wait(lambda: creation_failures(running, namespace), "the new ReplicaSet to be denied")
     assert f"{DENIAL}4, used 4, asked 1; could pass when enough of the service's live Pods have ended" in message
     limit = "{hard: {pods: 4}, surge: %s}"
     change(running, limit % "0", limit % "25%")
-    running.wait(lambda: len(ready(running, namespace, "new")) == 4, "the rollout to complete")
-    running.wait(lambda: running.standing("rolled") == 4, "the old Pods to be removed from the live Pods")
-    assert running.used("rolled") == 8
+    running.wait(lambda: len(list_running(running, namespace, "new")) == 4, "the rollout to complete")
+    running.wait(lambda: running.count_standing("rolled") == 4, "the old Pods to be removed from the live Pods")
+    assert running.count_used("rolled") == 8
 
 
 def test_replacements_of_a_drained_node_are_admitted(running: ControllerFixture, store: str) -> None:
     namespace, plane = f"standing-drained-{store}", running.plane
     deploy(running, namespace)
-    before = {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in ready(running, namespace)}
+    before = {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in list_running(running, namespace)}
     node = next(iter(before.values()))
     evicted = {uid for uid, name in before.items() if name == node}
     try:
         plane.kubectl("drain", node, "--pod-selector=app=web", "--force", "--ignore-daemonsets", "--timeout=300s")
-        running.wait(lambda: len(ready(running, namespace)) == 4, "the replacements")
-        after = {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in ready(running, namespace)}
+        running.wait(lambda: len(list_running(running, namespace)) == 4, "the replacements")
+        after = {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in list_running(running, namespace)}
         assert (evicted.isdisjoint(after), node in after.values()) == (True, False)
-        running.wait(lambda: running.standing("drained") == 4, "the evicted Pods to be removed from the live Pods")
+        running.wait(
+            lambda: running.count_standing("drained") == 4, "the evicted Pods to be removed from the live Pods"
+        )
     finally:
         plane.kubectl("uncordon", node)
 
@@ -130,15 +132,15 @@ def test_finished_job_frees_live_pods_and_not_its_window(running: ControllerFixt
     manifest["spec"] |= {"parallelism": 3, "completions": 3}
     running.plane.kubectl("apply", "-f", "-", "-n", namespace, input=json.dumps(manifest))
 
-    def finished() -> bool:
+    def has_finished() -> bool:
         pods = running.installation.pods(namespace)
         return [pod["status"].get("phase") for pod in pods] == ["Succeeded"] * 4
 
-    running.wait(finished, "the Jobs to finish")
-    running.wait(lambda: running.standing("finished") == 0, "the live Pods to be removed")
-    assert running.used("finished") == 4
+    running.wait(has_finished, "the Jobs to finish")
+    running.wait(lambda: running.count_standing("finished") == 0, "the live Pods to be removed")
+    assert running.count_used("finished") == 4
     assert [running.installation.create_pod(namespace)[0] for _ in range(4)] == [201, 201, 201, 429]
-    assert running.used("finished") == 7
+    assert running.count_used("finished") == 7
 
 
 def test_lowered_limit_evicts_no_pod_and_admits_none(running: ControllerFixture, store: str) -> None:
@@ -150,7 +152,7 @@ def test_lowered_limit_evicts_no_pod_and_admits_none(running: ControllerFixture,
     assert (status, f"{DENIAL}1, used 3, asked 1" in response["message"]) == (429, True), response
     assert sorted(pod["metadata"]["name"] for pod in running.installation.pods(namespace)) == sorted(names)
     running.plane.kubectl("delete", "pod", *names, "-n", namespace, "--grace-period=0", "--force")
-    running.wait(lambda: running.standing("lowered") == 0, "the live Pods to be removed")
+    running.wait(lambda: running.count_standing("lowered") == 0, "the live Pods to be removed")
     assert [running.installation.create_pod(namespace)[0] for _ in range(2)] == [201, 429]
 
 
@@ -160,9 +162,9 @@ def test_pods_created_during_an_outage_are_charged_afterwards(running: Controlle
     running.installation.stop_server(server)
     assert [running.installation.create_pod(namespace)[0] for _ in range(3)] == [201] * 3
     running.start_server()
-    running.wait(lambda: running.standing("away") == 3, "all of them to be counted")
-    assert (running.charged_afterwards("away"), running.used("away")) == (3, 3)
-    running.wait(lambda: enforced(running, "away"), "the limit to be enforced")
+    running.wait(lambda: running.count_standing("away") == 3, "all of them to be counted")
+    assert (running.count_charged_afterwards("away"), running.count_used("away")) == (3, 3)
+    running.wait(lambda: is_enforced(running, "away"), "the limit to be enforced")
     running.installation.wait_for_calls()
     status, response = running.installation.create_pod(namespace)
     assert (status, f"{DENIAL}2, used 3, asked 1" in response["message"]) == (429, True), response

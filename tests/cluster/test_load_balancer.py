@@ -35,7 +35,7 @@ class Server(socketserver.ThreadingTCPServer):
 
 
 @contextmanager
-def answering_server(answer: str) -> Iterator[Server]:
+def run_answering_server(answer: str) -> Iterator[Server]:
     with Server(("127.0.0.1", 0), Handler) as server:
         server.answer = f"{answer}\n".encode()
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -76,13 +76,13 @@ def connect(load_balancer: LoadBalancer) -> Iterator[Callable[[], Client]]:
 
 @pytest.fixture
 def first_server() -> Iterator[Server]:
-    with answering_server("one") as server:
+    with run_answering_server("one") as server:
         yield server
 
 
 @pytest.fixture
 def second_server() -> Iterator[Server]:
-    with answering_server("two") as server:
+    with run_answering_server("two") as server:
         yield server
 
 
@@ -99,7 +99,7 @@ def test_connections_alternate_between_targets(
 def test_unready_server_gets_no_new_connection_and_keeps_the_open_ones(
     first_server: Server, second_server: Server, load_balancer: LoadBalancer, connect: Connect
 ) -> None:
-    with answering_server("HTTP/1.1 200 OK") as probe:
+    with run_answering_server("HTTP/1.1 200 OK") as probe:
         first_target = Target(first_server.address, f"http://{probe.address}/readyz")
         load_balancer.targets = [first_target]
         existing = connect()

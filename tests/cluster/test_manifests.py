@@ -24,20 +24,20 @@ from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.kwok import NODES
 from tests.cluster.load_balancer import LoadBalancers
-from tests.cluster.readme_steps import SERVER, Site, mounted
+from tests.cluster.readme_steps import SERVER, Site, mount_flags
 from tests.timeouts import HANG_SECONDS
 from webhook import settings
 from webhook.adapters.kubernetes import LeaseTiming, connect
 from webhook.app import server
-from webhook.commands.pages.yaml_stream import yaml_stream
+from webhook.commands.pages.yaml_stream import format_yaml_stream
 from webhook.core.checks import ClusterFacts
 from webhook.core.checks.objects import ClusterMetadata, ReplicasObject
-from webhook.core.checks.rights import Right, expected_rights
+from webhook.core.checks.rights import Right, list_expected_rights
 from webhook.core.document import Purpose, load
 from webhook.core.document.configmap import ConfigMap
 from webhook.core.installation import ways
-from webhook.core.webhook_configurations import ClientConfig, ServiceReference, configurations
-from webhook.operations.shipped_manifests import manifest_files
+from webhook.core.webhook_configurations import ClientConfig, ServiceReference, render_configurations
+from webhook.operations.shipped_manifests import read_manifest_files
 
 HEADER = """\
 # What `podgate policy webhooks` prints for the policy in 20-policy.yaml, to be read beside it.
@@ -69,7 +69,7 @@ def test_shipped_webhooks_are_rendered_from_the_shipped_policy(*, refresh_golden
     loaded = load(manifests.policy().encode(), Purpose.SERVE)
     assert loaded.warnings == ()
     client = ClientConfig(ServiceReference(), manifests.PLACEHOLDER)
-    rendered = HEADER + yaml_stream(configurations(loaded.policy.policy, client))
+    rendered = HEADER + format_yaml_stream(render_configurations(loaded.policy.policy, client))
     if refresh_goldens:
         manifests.WEBHOOKS.write_text(rendered)
     assert manifests.WEBHOOKS.read_text() == rendered
@@ -104,10 +104,10 @@ def test_canary_is_one_server_of_another_image_beside_the_others_until_its_end(s
 def test_deployment_flags_are_valid_and_the_grace_period_covers_the_shutdown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flags = mounted(tmp_path)
+    flags = mount_flags(tmp_path)
     (token := tmp_path / "account-token").touch()
     monkeypatch.setattr("webhook.settings.parsing._SERVICE_ACCOUNT_TOKEN", token)
-    flag_values = {item.name: flags.pop(settings.flag_of(item.name), None) for item in fields(settings.Settings)}
+    flag_values = {item.name: flags.pop(settings.name_flag(item.name), None) for item in fields(settings.Settings)}
     assert flags == {}, "the server has no such flags"
     parsed = settings.parse(flag_values, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
     assert parsed.serving_ca == tmp_path / "tls/serving-ca.crt", "the server is ready only if its certificate verifies"
@@ -137,7 +137,7 @@ def test_api_server_accepts_the_manifests(site: Site, name: str) -> None:
 
 def test_second_apply_changes_nothing(site: Site) -> None:
     printed = site.run("kubectl apply -k manifests").splitlines()
-    assert len(printed) == len(manifests.built("."))
+    assert len(printed) == len(manifests.build_kustomization("."))
     assert [line for line in printed if not line.endswith(" unchanged")] == []
 
 
@@ -345,13 +345,13 @@ SCHEDULER_CANNOT = [
 )
 def test_roles_have_the_rights_of_these_lists(account: str, mode: str, can: list[tuple[str, str, str]]) -> None:
     """So that a test fails whichever verb is added or removed."""
-    roles = {path: found for path, found in manifest_files().items() if ROLES.match(path)}
+    roles = {path: found for path, found in read_manifest_files().items() if ROLES.match(path)}
     extender = ReplicasObject(metadata=ClusterMetadata(name="podgate-extender"))
     facts = ClusterFacts(0, record_map=ConfigMap(data={"mode": mode}), deployments=[extender])
-    assert {tried(right) for right in expected_rights(roles, facts) if right.account == account} == set(can)
+    assert {list_words(right) for right in list_expected_rights(roles, facts) if right.account == account} == set(can)
 
 
-def tried(right: Right) -> tuple[str, str, str]:
+def list_words(right: Right) -> tuple[str, str, str]:
     kind = f"{right.resource}.{right.group}" if right.group else right.resource
     named = f"{kind}/{right.name}" if right.name else kind
     return right.verb, f"{named} --subresource={right.subresource}" if right.subresource else named, right.namespace
@@ -430,7 +430,7 @@ async def test_missing_rights_to_certificates_are_reported_with_the_remedy(
     controllers_site: Site, account: str, folder: str
 ) -> None:
     token = controllers_site.plane.kubectl("create", "token", account, "-n", NAMESPACE).stdout.strip()
-    client = await connect(controllers_site.plane.kubeconfig_for(account, token=token))
+    client = await connect(controllers_site.plane.write_kubeconfig(account, token=token))
     try:
         secret_store = SecretStore(Api(client, lambda: True))
         with pytest.raises(CertsError, match="HTTP 403") as caught:
@@ -456,7 +456,7 @@ async def test_with_cert_manager_the_leader_may_annotate_webhooks_and_read_no_se
     """The files that the errors name grant the right, and no other one."""
     name = account.rpartition(":")[2]
     token = controllers_site.plane.kubectl("create", "token", name, "-n", NAMESPACE).stdout.strip()
-    client = await connect(controllers_site.plane.kubeconfig_for(name, token=token))
+    client = await connect(controllers_site.plane.write_kubeconfig(name, token=token))
     webhooks = [place.replace("/", ".admissionregistration.k8s.io/") for place in CONFIGURATIONS]
     try:
         controllers_site.run(f"kubectl delete clusterrolebinding/{binding}")
@@ -502,12 +502,12 @@ def test_controller_deployment_flags_are_valid() -> None:
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     flags = dict(argument.split("=", 1) for argument in container["args"])
     flag_values = {
-        item.name: flags.pop(settings.flag_of(item.name), None) for item in fields(settings.ControllerSettings)
+        item.name: flags.pop(settings.name_flag(item.name), None) for item in fields(settings.ControllerSettings)
     }
     assert flags == {}, "the controller has no such flags"
     assert container["command"] == ["podgate", "controller"]
     assert flag_values["store"] is not None
-    settings.store_of(flag_values["store"])
+    settings.parse_store(flag_values["store"])
 
 
 @pytest.mark.parametrize("namespace", ["default", NAMESPACE])
@@ -526,13 +526,13 @@ def test_shipped_webhooks_deny_no_pod(site: Site) -> None:
     site.plane.create_namespace("payments-placeholder")
     site.run("kubectl apply --server-side -f manifests/50-webhooks.yaml")
 
-    def failed_open() -> bool:
+    def has_failed_open() -> bool:
         site.plane.kubectl("run", "p", "--image=i", "-n", "payments-placeholder", "--dry-run=server")
         metrics = site.plane.kubectl("get", "--raw", "/metrics").stdout.splitlines()
         series = [line for line in metrics if line.startswith("apiserver_admission_webhook_fail_open_count{")]
         return all(any(name in line for line in series) for name in ("mutate.podgate.io", "validate-open.podgate.io"))
 
-    site.plane.wait(failed_open, "the API server to fail open", "kube-apiserver")
+    site.plane.wait(has_failed_open, "the API server to fail open", "kube-apiserver")
     site.run("kubectl delete --wait -f manifests/50-webhooks.yaml")
 
 
@@ -551,10 +551,10 @@ def test_readme_steps_lead_to_pods_admitted_by_the_policy(site: Site) -> None:
 
     site.plane.wait(lambda: owner() == "payment-api", "the Pod to be owned by its service", SERVER, "kube-apiserver")
     assert "WouldRewrite" in site.plane.kubectl(*run).stderr, "it only warns"
-    _cluster_token_is_accepted(site, address)
+    _check_cluster_token_is_accepted(site, address)
 
 
-def _cluster_token_is_accepted(site: Site, address: str) -> None:
+def _check_cluster_token_is_accepted(site: Site, address: str) -> None:
     keys = site.plane.kubectl("get", "--raw", "/openid/v1/jwks").stdout
     (site.folder / "pod/jwks/jwks.json").write_text(keys)
     token_command = (

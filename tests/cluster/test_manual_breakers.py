@@ -8,7 +8,7 @@ from tests.cli.command_runner import podgate
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
+from tests.cluster.installation import Installation, install_podgate
 from tests.redis_servers import RedisServer
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -32,7 +32,9 @@ def breaker_installation(
     """Install servers and a controller on one Redis, with the rights of the manifests, and one service."""
     policy, namespace = POLICY.replace("NAME", service), f"breakers-{service}"
     flags = ("--drain", "0s", "--store", redis.url, "--store-deadline", "10s")
-    with installed(plane, identities.files, policy, [namespace], servers=servers, arguments=flags) as installation:
+    with install_podgate(
+        plane, identities.files, policy, [namespace], servers=servers, arguments=flags
+    ) as installation:
         try:
             controller = installation.start_controller("--store", redis.url)
             installation.wait_for_calls()
@@ -54,7 +56,7 @@ def events(installation: Installation, reason: str) -> list[dict[str, Any]]:
     return [one for one in listed if one["reason"] == reason and one["regarding"].get("uid") == uid]
 
 
-def event_of(installation: Installation, reason: str) -> dict[str, Any]:
+def wait_for_event(installation: Installation, reason: str) -> dict[str, Any]:
     """Wait for the Event, and return it; only one process must write it."""
     names = [process.name for process in (*installation.servers, *installation.controllers)]
     installation.plane.wait(lambda: events(installation, reason), f"{reason} to be written", *names)
@@ -75,7 +77,7 @@ def test_manual_breaker_changes_apply_to_all_servers_and_are_events_of_the_polic
             503,
             True,
         )
-        opened = event_of(installation, "BreakerForcedOpen")
+        opened = wait_for_event(installation, "BreakerForcedOpen")
         assert (opened["type"], opened["note"].partition(" (generation")[0]) == (
             "Warning",
             "service forced: the breaker was CLOSED, is FORCED_OPEN: INC-1",
@@ -85,14 +87,14 @@ def test_manual_breaker_changes_apply_to_all_servers_and_are_events_of_the_polic
 
         assert podgate("breaker", "reset", "forced", "--merge", *options).code == 0
         plane.wait(lambda: states(installation) == ["CLOSED"] * 2, "both servers to close the breaker")
-        assert event_of(installation, "BreakerClosed")["type"] == "Normal"
+        assert wait_for_event(installation, "BreakerClosed")["type"] == "Normal"
         assert installation.create_pod("breakers-forced")[0] == 201
         assert podgate("breaker", "open", "nope", "--for", "1h", *options).code == 4
 
         # Without the override, a trip on one server opens the breaker on both, and one process writes the Event.
         assert [installation.create_pod("breakers-forced")[0] for _ in range(2)] == [201, 429]
         plane.wait(lambda: states(installation) == ["OPEN"] * 2, "both servers to show it open")
-        assert "quotaExceeded: 1 request refused within 60s" in event_of(installation, "BreakerOpened")["note"]
+        assert "quotaExceeded: 1 request refused within 60s" in wait_for_event(installation, "BreakerOpened")["note"]
 
 
 def test_without_servers_the_controller_ticks_breakers_and_reports_transitions(
@@ -101,10 +103,10 @@ def test_without_servers_the_controller_ticks_breakers_and_reports_transitions(
     with breaker_installation(plane, identities, "alone", a_redis) as installation:
         [server], [controller] = installation.servers, installation.controllers
         assert [installation.create_pod("breakers-alone")[0] for _ in range(3)] == [201, 201, 429]
-        opened = event_of(installation, "BreakerOpened")
+        opened = wait_for_event(installation, "BreakerOpened")
         assert "is OPEN: quotaExceeded: 1 request refused within 60s" in opened["note"]
         installation.stop_server(server)
-        probing = event_of(installation, "BreakerHalfOpen")
+        probing = wait_for_event(installation, "BreakerHalfOpen")
         assert probing["reportingInstance"]
         labels = ('from="OPEN"', 'reason="openForPassed"', 'service="alone"', 'to="HALF_OPEN"')
         assert controller.total("podgate_breaker_transitions_total", *labels) == 1

@@ -83,7 +83,7 @@ class Monitored:
     def server(self) -> Server:
         return self.running.installation.servers[0]
 
-    def holding(self) -> set[str]:
+    def list_holding(self) -> set[str]:
         """Return the alerts whose expressions hold now, whatever their `for`."""
         return {rule["alert"] for rule in alerts() if self.prometheus.query(rule["expr"])}
 
@@ -174,24 +174,24 @@ def test_real_faults_fire_their_alerts_and_fill_every_panel(
     monitored: Monitored, identities: Identities, tmp_path: Path
 ) -> None:
     prometheus = monitored.prometheus
-    assert monitored.holding() <= SLOWNESS | {"PodgateCallerExpires"}, "nothing has happened yet"
+    assert monitored.list_holding() <= SLOWNESS | {"PodgateCallerExpires"}, "nothing has happened yet"
     stranger = Pki.create(tmp_path / "stranger", "stranger-ca")
 
-    def silent() -> set[str]:
+    def find_silent() -> set[str]:
         """Return what has no data yet: increase() needs a second fault after a scrape."""
         cause_faults(monitored, identities.files, stranger)
         fail_calls(monitored)
         recorded = {rule["record"] for rule in rules() if "record" in rule}
         empty = {place for place, query in queries(*DASHBOARDS) if not has_data(prometheus, query)}
-        return (FAULTS - monitored.holding()) | {name for name in recorded if not prometheus.query(name)} | empty
+        return (FAULTS - monitored.list_holding()) | {name for name in recorded if not prometheus.query(name)} | empty
 
-    missing = silent()
+    missing = find_silent()
     deadline = time.monotonic() + HANG_SECONDS
     while missing and time.monotonic() < deadline:
         time.sleep(SCRAPE_SECONDS)
-        missing = silent()
+        missing = find_silent()
     assert missing == set()
-    assert monitored.holding() - SLOWNESS == FAULTS
+    assert monitored.list_holding() - SLOWNESS == FAULTS
     firing = {one["metric"]["alertname"] for one in prometheus.query('ALERTS{alertstate="firing"}')}
     assert firing >= {"PodgateFailOpen", "PodgateCallsFail", "PodgateOutcomesRefused"}, "they have no `for`"
     assert {(rule["name"], rule.get("lastError")) for rule in prometheus.rules() if rule["health"] != "ok"} == set()

@@ -2,7 +2,7 @@
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
+from tests.cluster.installation import Installation, install_podgate
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
@@ -50,7 +50,7 @@ def owner(installation: Installation, namespace: str) -> str | None:
 def test_namespace_selector_operators_select_the_owning_service(plane: ControlPlane, identities: Identities) -> None:
     for name, (labels, _) in OWNERS.items():
         plane.create_namespace(name, **labels)
-    with installed(plane, identities.files, POLICY, ["ns-gold-too"]) as installation:
+    with install_podgate(plane, identities.files, POLICY, ["ns-gold-too"]) as installation:
         plane.kubectl("label", "namespace", "ns-gold-too", "tier=gold")
         installation.wait_for_calls()
         assert {name: owner(installation, name) for name in OWNERS} == {

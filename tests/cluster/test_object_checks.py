@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.controlplane import ControlPlane
-from webhook.core.pods.object_checks import pod_faults, selector_faults
+from webhook.core.pods.object_checks import check_pod, check_selector
 
 Json = dict[str, Any]
 
@@ -49,7 +49,7 @@ SELECTORS: dict[str, Json | None] = {
 }
 
 
-def rejected_fields(plane: ControlPlane, path: str, document: Json) -> set[str]:
+def find_rejected_fields(plane: ControlPlane, path: str, document: Json) -> set[str]:
     """Return the fields that the API server rejects in a dry run; none if it would create the object."""
     status, answer = plane.api.request("POST", f"{path}?dryRun=All", document)
     assert status in {201, 422}, answer
@@ -59,8 +59,8 @@ def rejected_fields(plane: ControlPlane, path: str, document: Json) -> set[str]:
 @pytest.mark.parametrize("spec", PODS.values(), ids=list(PODS))
 def test_a_pod_has_the_faults_for_which_the_api_server_rejects_it(plane: ControlPlane, spec: Json) -> None:
     document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p-"}, "spec": spec}
-    fields = rejected_fields(plane, "/api/v1/namespaces/default/pods", document)
-    found = {fault.field.partition("[")[0] for fault in pod_faults(spec)}
+    fields = find_rejected_fields(plane, "/api/v1/namespaces/default/pods", document)
+    found = {fault.field.partition("[")[0] for fault in check_pod(spec)}
     assert found == {field.partition("[")[0] for field in fields}
 
 
@@ -69,5 +69,5 @@ def test_a_selector_has_a_fault_where_the_api_server_rejects_it(plane: ControlPl
     template = {"metadata": {"labels": {"app": "web"}}, "spec": PODS["a good one"]}
     spec = {"template": template, **({} if selector is None else {"selector": selector})}
     document = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
-    fields = rejected_fields(plane, "/apis/apps/v1/namespaces/default/deployments", document)
-    assert bool(list(selector_faults(selector, template))) is bool(fields)
+    fields = find_rejected_fields(plane, "/apis/apps/v1/namespaces/default/deployments", document)
+    assert bool(list(check_selector(selector, template))) is bool(fields)

@@ -16,26 +16,28 @@ OVERLAYS = sorted(f"overlays/{path.name}" for path in (manifests.FOLDER / "overl
 KUSTOMIZATIONS = [".", *OVERLAYS, "apiserver"]
 
 
-def by_reference(objects: Iterable[dict[str, Any]]) -> dict[ObjectReference, dict[str, Any]]:
-    return {ObjectReference.of(one): one for one in objects}
+def index_by_reference(objects: Iterable[dict[str, Any]]) -> dict[ObjectReference, dict[str, Any]]:
+    return {ObjectReference.from_document(one): one for one in objects}
 
 
 @pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
 def test_install_builds_what_kubectl_builds(kustomization: str) -> None:
     command = [binaries().kubectl, "kustomize", manifests.FOLDER / kustomization]
     printed = subprocess.run(command, capture_output=True, check=True, text=True).stdout
-    assert by_reference(manifests.built(kustomization)) == by_reference(yaml.safe_load_all(printed))
+    assert index_by_reference(manifests.build_kustomization(kustomization)) == index_by_reference(
+        yaml.safe_load_all(printed)
+    )
 
 
 @pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
 def test_no_kustomization_has_the_policy(kustomization: str) -> None:
-    assert "podgate-policy" not in {one["metadata"]["name"] for one in manifests.built(kustomization)}
+    assert "podgate-policy" not in {one["metadata"]["name"] for one in manifests.build_kustomization(kustomization)}
 
 
 @pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
 def test_each_namespaced_object_names_its_namespace(kustomization: str) -> None:
-    for one in manifests.built(kustomization):
-        assert is_namespaced(one) == ("namespace" in one["metadata"]), ObjectReference.of(one)
+    for one in manifests.build_kustomization(kustomization):
+        assert is_namespaced(one) == ("namespace" in one["metadata"]), ObjectReference.from_document(one)
 
 
 @pytest.mark.parametrize("overlay", [".", *(name for name in OVERLAYS if "cert-manager" not in name)])
@@ -45,7 +47,7 @@ def test_api_server_accepts_the_overlay(plane: ControlPlane, overlay: str) -> No
 
 
 def test_several_servers_are_spread_and_survive_a_drain() -> None:
-    objects = manifests.built("overlays/redis")
+    objects = manifests.build_kustomization("overlays/redis")
     deployments = [one for one in objects if one["kind"] == "Deployment"]
     budgets = [one["spec"]["selector"] for one in objects if one["kind"] == "PodDisruptionBudget"]
     assert [one["spec"]["selector"] for one in deployments] == budgets

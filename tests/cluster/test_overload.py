@@ -16,7 +16,7 @@ from tests.cluster.background_loop import BackgroundLoop
 from tests.cluster.controller_fixture import leads
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
+from tests.cluster.installation import Installation, install_podgate
 from tests.cluster.queue import is_gated
 from tests.cluster.server import SHORT_INTERVALS, Server
 from tests.redis_servers import RedisServer, names, program
@@ -112,7 +112,7 @@ def running(plane: ControlPlane, identities: Identities, tmp_path_factory: pytes
     with (
         RedisServer(program(names()[0]), folder / "redis") as redis,
         closing(BackgroundLoop("slow-redis")) as loop,
-        installed(plane, identities.files, POLICY, namespaces, servers=0) as installation,
+        install_podgate(plane, identities.files, POLICY, namespaces, servers=0) as installation,
     ):
         relay = SlowRelay(redis.port)
         url = loop.run(relay.start())
@@ -135,10 +135,10 @@ def test_pods_of_an_outage_wait_and_are_all_released_at_the_rate_of_their_limits
     for service in SERVICES:
         running.deploy(service, outage)
 
-    def all_wait() -> bool:
+    def have_all_waited() -> bool:
         return all([is_gated(pod) for pod in running.pods(service, outage)] == [True] * PODS for service in SERVICES)
 
-    running.wait(all_wait, "all Pods to wait")
+    running.wait(have_all_waited, "all Pods to wait")
     assert server.total("podgate_overload_gated_total") - gated == PODS * len(SERVICES)
     assert server.metrics()['podgate_overload{reason="store"}'] == 1
     decisions = f"http://{server.decisions}/api/v1/decisions?namespace=overload-denies"
@@ -148,13 +148,13 @@ def test_pods_of_an_outage_wait_and_are_all_released_at_the_rate_of_their_limits
     getattr(running.redis, {"paused": "resume", "killed": "start"}[outage])()
     used: list[int] = []
 
-    def all_run() -> bool:
+    def have_all_run() -> bool:
         rows = {row["name"]: row["windows"][0] for row in server.status()["services"]}
         used.extend(rows[service]["used"] or 0 for service in SERVICES)
         phases = [pod["status"]["phase"] for service in SERVICES for pod in running.pods(service, outage)]
         return phases == ["Running"] * PODS * len(SERVICES)
 
-    running.wait(all_run, "all Pods to run")
+    running.wait(have_all_run, "all Pods to run")
     assert max(used) == HARD, used
     assert server.total("podgate_reviews_total", 'decision="Deny"') == denied
     running.wait(lambda: not running.reasons(), "the overload to end")

@@ -10,7 +10,7 @@ from tests.cli.command_runner import podgate
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
+from tests.cluster.installation import Installation, install_podgate
 from tests.redis_servers import RedisServer
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -35,11 +35,13 @@ CREATE_CONFIG_MAPS = {"apiGroups": [""], "resources": ["configmaps"], "verbs": [
 
 
 @contextmanager
-def overridable(
+def install_overridable(
     plane: ControlPlane, identities: Identities, namespace: str, *arguments: str, servers: int = 1
 ) -> Iterator[Installation]:
     flags = ("--drain", "0s", *arguments)
-    with installed(plane, identities.files, POLICY, [namespace], servers=servers, arguments=flags) as installation:
+    with install_podgate(
+        plane, identities.files, POLICY, [namespace], servers=servers, arguments=flags
+    ) as installation:
         try:
             installation.wait_for_calls()
             yield installation
@@ -56,7 +58,7 @@ def user_kubeconfig(plane: ControlPlane, name: str, *rules: dict[str, Any]) -> P
         {**role, "kind": "Role", "rules": list(rules)},
         {**role, "kind": "RoleBinding", "roleRef": reference, "subjects": [subject]},
     )
-    return plane.kubeconfig_for(name)
+    return plane.write_kubeconfig(name)
 
 
 def is_admitted(installation: Installation) -> bool:
@@ -76,11 +78,11 @@ def apply_overrides(plane: ControlPlane, text: str) -> str:
     return done.stdout + done.stderr
 
 
-def stored_overrides(plane: ControlPlane) -> str:
+def read_stored_overrides(plane: ControlPlane) -> str:
     return str(plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{OVERRIDES}")["data"])
 
 
-def in_force(installation: Installation) -> list[list[str]]:
+def list_in_force(installation: Installation) -> list[list[str]]:
     """Return the services of the overrides in force on each server."""
     documents = [server.status()["overrides"] for server in installation.servers]
     return [[entry["service"] for entry in document["entries"]] for document in documents]
@@ -91,14 +93,14 @@ def test_user_with_three_rights_sets_and_clears_an_override_of_all_servers(
 ) -> None:
     kubeconfig = user_kubeconfig(plane, "night-shift", READ_POLICY, CHANGE_OVERRIDES, CREATE_CONFIG_MAPS)
     options = ("--kubeconfig", kubeconfig, "--reason", "INC-1")
-    with overridable(plane, identities, "overrides-acted", "--store", a_redis.url, servers=2) as installation:
+    with install_overridable(plane, identities, "overrides-acted", "--store", a_redis.url, servers=2) as installation:
         assert [is_admitted(installation), is_admitted(installation)] == [True, False]
         raised = POLICY.replace("pods: 1", "pods: 2")
         done = podgate("policy", "diff", "live", "-", "--kubeconfig", kubeconfig, stdin=raised)
         assert (done.code, done.out) == (1, "service web\n  quota.windows[1h].hard.pods: 1 -> 2 (raised)\n"), done.err
         done = podgate("quota", "grant", "web", "--window", "1h", "--hard", "pods=1", "--for", "1h", *options)
         assert done.code == 0, done.err
-        plane.wait(lambda: in_force(installation) == [["web"], ["web"]], "the override to be in force")
+        plane.wait(lambda: list_in_force(installation) == [["web"], ["web"]], "the override to be in force")
         [service_status] = installation.servers[0].status()["services"]
         assert service_status["override"]["grant"] == [{"window": "1h", "hard": {"pods": "1"}}]
         assert [window["hard"] for window in service_status["windows"] if window["window"] == "1h"] == [2]
@@ -107,16 +109,16 @@ def test_user_with_three_rights_sets_and_clears_an_override_of_all_servers(
         assert podgate("override", "web", "--mode", "quota=Audit", "--for", "1h", "--merge", *options).code == 0
         plane.wait(lambda: is_admitted(installation), "the mode to be in force")
         assert podgate("override", "web", "--clear", "--kubeconfig", kubeconfig).code == 0
-        plane.wait(lambda: in_force(installation) == [[], []], "the override to be gone")
+        plane.wait(lambda: list_in_force(installation) == [[], []], "the override to be gone")
         assert not is_admitted(installation)
 
 
 def test_override_expires_and_invalid_overrides_change_nothing(plane: ControlPlane, identities: Identities) -> None:
     options = ("--kubeconfig", plane.kubeconfig, "--reason", "INC-1")
-    with overridable(plane, identities, "overrides-ended") as installation:
+    with install_overridable(plane, identities, "overrides-ended") as installation:
         [server] = installation.servers
         assert podgate("override", "web", "--mode", "quota=Audit", "--for", "8s", *options).code == 0
-        plane.wait(lambda: in_force(installation) == [["web"]], "the override to be in force", server.name)
+        plane.wait(lambda: list_in_force(installation) == [["web"]], "the override to be in force", server.name)
         assert "denied" in apply_overrides(plane, INVALID)
         plane.kubectl("delete", "validatingwebhookconfiguration", "podgate-policy")
         plane.wait(lambda: "denied" not in apply_overrides(plane, INVALID), "the invalid overrides to be stored")
@@ -124,7 +126,7 @@ def test_override_expires_and_invalid_overrides_change_nothing(plane: ControlPla
         assert errors[0].startswith(f"configmap {NAMESPACE}/{OVERRIDES}: overrides.yaml:1:3: [0]")
         refused = podgate("override", "web", "--quota-factor", "2", "--for", "1h", *options)
         assert (refused.code, "fix what is listed here" in refused.err) == (2, True)
-        plane.wait(lambda: in_force(installation) == [[]], "the override to end", server.name)
+        plane.wait(lambda: list_in_force(installation) == [[]], "the override to end", server.name)
         assert "override ended" in installation.log(server)
 
 
@@ -132,7 +134,7 @@ def test_invalid_overrides_and_unknown_services_are_denied_at_apply(
     plane: ControlPlane, identities: Identities
 ) -> None:
     entry = "- {service: SERVICE, modes: {quota: Audit}, until: 2099-01-01T00:00:00Z, reason: INC-1}\n"
-    with overridable(plane, identities, "overrides-judged") as installation:
+    with install_overridable(plane, identities, "overrides-judged") as installation:
         printed = apply_overrides(plane, INVALID)
         assert (
             'admission webhook "policy.podgate.io" denied the request: OverridesInvalid: the overrides have ' in printed
@@ -144,15 +146,17 @@ def test_invalid_overrides_and_unknown_services_are_denied_at_apply(
         assert "[0].by: alice: the entry is written by kubernetes-admin: write that name, or leave it out" in printed
         assert "denied" not in apply_overrides(plane, entry.replace("SERVICE", "web"))
         plane.wait(
-            lambda: in_force(installation) == [["web"]], "the override to be in force", installation.servers[0].name
+            lambda: list_in_force(installation) == [["web"]],
+            "the override to be in force",
+            installation.servers[0].name,
         )
         options = ("--kubeconfig", plane.kubeconfig, "--reason", "INC-2", "--for", "1h")
-        stored = stored_overrides(plane)
+        stored = read_stored_overrides(plane)
         assert podgate("override", "web", "--quota-factor", "2", "--dry-run", *options).code == 0
-        assert stored_overrides(plane) == stored
+        assert read_stored_overrides(plane) == stored
         assert podgate("quota", "grant", "web", "--window", "1h", "--hard", "pods=1", *options).code == 0
         plane.wait(
-            lambda: in_force(installation) == [["web", "web"]], "both to be in force", installation.servers[0].name
+            lambda: list_in_force(installation) == [["web", "web"]], "both to be in force", installation.servers[0].name
         )
         entries = installation.servers[0].status()["overrides"]["entries"]
         assert [entry.get("by") for entry in entries] == [None, "kubernetes-admin"], "the command records its user"
@@ -164,7 +168,7 @@ def test_missing_right_and_unknown_service_are_reported(plane: ControlPlane, ide
         done = podgate("override", service, *override_options)
         return done.code, done.err
 
-    with overridable(plane, identities, "overrides-rights"):
+    with install_overridable(plane, identities, "overrides-rights"):
         code, printed = override(user_kubeconfig(plane, "nobody"))
         assert (code, f"grant the right to get configmaps named {OVERRIDES}" in printed) == (2, True), printed
         code, printed = override(user_kubeconfig(plane, "reader", READ_POLICY, {**CHANGE_OVERRIDES, "verbs": ["get"]}))

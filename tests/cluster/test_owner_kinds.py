@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
+from tests.cluster.installation import Installation, install_podgate
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
@@ -48,7 +48,7 @@ def services_by_app(installation: Installation) -> dict[str, str]:
 
 
 def test_kind_of_the_workload_is_that_of_its_controller(plane: ControlPlane, identities: Identities) -> None:
-    with installed(plane, identities.files, POLICY, [SPACE]) as installation:
+    with install_podgate(plane, identities.files, POLICY, [SPACE]) as installation:
         installation.wait_for_calls()
         plane.apply(
             workload("Deployment", "apps/v1", {"app": "deployment"}),

@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
+from tests.cluster.installation import Installation, install_podgate
 
 PLACEMENT = """\
 apiVersion: podgate.io/v1alpha1
@@ -33,21 +33,21 @@ def deploy(installation: Installation, namespace: str, replicas: int) -> None:
     installation.plane.kubectl("create", "deployment", "web", "--image=i", f"--replicas={replicas}", "-n", namespace)
 
 
-def running_pods(installation: Installation, namespace: str) -> list[dict[str, Any]]:
+def list_running_pods(installation: Installation, namespace: str) -> list[dict[str, Any]]:
     return [pod for pod in installation.pods(namespace) if pod["status"].get("phase") == "Running"]
 
 
 def test_deployment_is_scheduled_only_where_its_policy_allows(plane: ControlPlane, identities: Identities) -> None:
-    with installed(plane, identities.files, PLACEMENT, ["placed", "elsewhere"]) as installation:
+    with install_podgate(plane, identities.files, PLACEMENT, ["placed", "elsewhere"]) as installation:
         installation.wait_for_calls()
         deploy(installation, "placed", 5)
         deploy(installation, "elsewhere", 8)
         placed_pods = plane.wait(
-            lambda: len(running_pods(installation, "placed")) == 5 and running_pods(installation, "placed"),
+            lambda: len(list_running_pods(installation, "placed")) == 5 and list_running_pods(installation, "placed"),
             "5 Pods to run",
         )
         other_pods = plane.wait(
-            lambda: len(running_pods(installation, "elsewhere")) == 8 and installation.pods("elsewhere"),
+            lambda: len(list_running_pods(installation, "elsewhere")) == 8 and installation.pods("elsewhere"),
             "8 Pods to run",
         )
         assert {pod["spec"]["schedulerName"] for pod in placed_pods} == {"podgate-scheduler"}
@@ -65,7 +65,7 @@ def zones(plane: ControlPlane, pods: list[dict[str, Any]]) -> set[str]:
 def test_pods_above_the_quota_are_denied_and_admitted_as_the_window_slides(
     plane: ControlPlane, identities: Identities
 ) -> None:
-    with installed(plane, identities.files, QUOTA, ["counted"]) as installation:
+    with install_podgate(plane, identities.files, QUOTA, ["counted"]) as installation:
         installation.wait_for_calls()
         deploy(installation, "counted", 5)
         message = plane.wait(lambda: creation_failure(installation), "the ReplicaSet's condition to report the denial")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
+from tests.cluster.installation import Installation, install_podgate
 from tests.cluster.placement.classes import classes, priority_class, runtime_class
 from tests.cluster.placement.pods import deployment, pod, policy, service
 
@@ -53,12 +53,15 @@ POLICY = policy(
 
 @pytest.fixture(scope="module")
 def installation(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
-    with classes(plane, *CLASSES), installed(plane, identities.files, json.dumps(POLICY), [SPACE]) as installation:
+    with (
+        classes(plane, *CLASSES),
+        install_podgate(plane, identities.files, json.dumps(POLICY), [SPACE]) as installation,
+    ):
         installation.wait_for_calls()
         yield installation
 
 
-def created(plane: ControlPlane, pod_to_create: Json, *, dry_run: bool = True) -> tuple[int, Any]:
+def create(plane: ControlPlane, pod_to_create: Json, *, dry_run: bool = True) -> tuple[int, Any]:
     """Create a Pod; return the status, and the stored spec or the message."""
     query = "?dryRun=All" if dry_run else ""
     status, answer = plane.api.request("POST", f"/api/v1/namespaces/{SPACE}/pods{query}", pod_to_create)
@@ -78,29 +81,29 @@ pytestmark = pytest.mark.usefixtures("installation")
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("policy_class", ["never", "high"])
 def test_global_default_class_is_no_conflict(plane: ControlPlane, policy_class: str, rule: str) -> None:
-    _, spec = created(plane, pod("web", service_name(policy_class, rule)))
+    _, spec = create(plane, pod("web", service_name(policy_class, rule)))
     assert priority(spec) == (policy_class, *PRIORITIES[policy_class])
 
 
 @pytest.mark.parametrize("own_class", ["batch", "high"])
 def test_explicit_class_is_kept_or_replaced_together_with_its_priority(plane: ControlPlane, own_class: str) -> None:
-    _, kept_spec = created(plane, pod("web", service_name("never", "Keep"), priorityClassName=own_class))
+    _, kept_spec = create(plane, pod("web", service_name("never", "Keep"), priorityClassName=own_class))
     assert priority(kept_spec) == (own_class, *PRIORITIES[own_class])
-    _, replaced_spec = created(plane, pod("web", service_name("never", "Override"), priorityClassName=own_class))
+    _, replaced_spec = create(plane, pod("web", service_name("never", "Override"), priorityClassName=own_class))
     assert priority(replaced_spec) == ("never", 500, "Never")
 
 
 def test_explicit_priority_is_replaced_with_the_class(plane: ControlPlane) -> None:
     """A user may also set the priority of the class."""
-    _, without_class = created(plane, pod("web", service_name("never", "Deny"), priority=7))
-    _, with_batch = created(
+    _, without_class = create(plane, pod("web", service_name("never", "Deny"), priority=7))
+    _, with_batch = create(
         plane, pod("web", service_name("never", "Override"), priorityClassName="batch", priority=100)
     )
     assert [priority(without_class), priority(with_batch)] == [("never", 500, "Never")] * 2
 
 
 def test_explicit_priority_class_is_denied_by_name(plane: ControlPlane) -> None:
-    status, message = created(plane, pod("web", service_name("never", "Deny"), priorityClassName="batch"))
+    status, message = create(plane, pod("web", service_name("never", "Deny"), priorityClassName="batch"))
     assert status == 403
     assert (
         "PlacementConflict: service never-deny: spec.priorityClassName is 'batch', the policy sets 'never'" in message
@@ -108,7 +111,7 @@ def test_explicit_priority_class_is_denied_by_name(plane: ControlPlane) -> None:
 
 
 def test_explicitly_written_global_default_counts_as_explicit(plane: ControlPlane) -> None:
-    status, message = created(plane, pod("web", service_name("never", "Deny"), priorityClassName="everybodys"))
+    status, message = create(plane, pod("web", service_name("never", "Deny"), priorityClassName="everybodys"))
     assert status == 403
     assert "spec.priorityClassName is 'everybodys', the policy sets 'never'" in message
 
@@ -150,7 +153,7 @@ def creation_failure(plane: ControlPlane, name: str) -> str:
 
 @pytest.mark.parametrize("own_spec", [{}, {"priorityClassName": "batch"}], ids=["absent", "another"])
 def test_unknown_priority_class_is_named_by_the_api_server(plane: ControlPlane, own_spec: Json) -> None:
-    status, message = created(plane, pod("web", service_name(NO_PRIORITY, "Override"), **own_spec))
+    status, message = create(plane, pod("web", service_name(NO_PRIORITY, "Override"), **own_spec))
     assert (status, message) == (403, 'pods "web" is forbidden: no PriorityClass with name no-priority was found')
 
 
@@ -198,13 +201,13 @@ def test_forged_managed_fields_do_not_hide_an_explicit_class(plane: ControlPlane
     for own_spec, expected in answers:
         forged_pod = pod("web", service_name("never", "Deny"), **own_spec)
         forged_pod["metadata"]["managedFields"] = forged
-        assert created(plane, forged_pod)[0] == expected, own_spec
+        assert create(plane, forged_pod)[0] == expected, own_spec
 
 
 def test_default_class_claimed_as_explicit_gains_nothing(plane: ControlPlane) -> None:
     forged_pod = pod("web", service_name("never", "Deny"))
     forged_pod["metadata"]["managedFields"] = [entry({"f:spec": {"f:priorityClassName": {}}})]
-    status, message = created(plane, forged_pod)
+    status, message = create(plane, forged_pod)
     assert status == 403
     assert "spec.priorityClassName is 'everybodys'" in message
 
@@ -229,24 +232,24 @@ def test_runtime_class_sets_its_overhead(
     plane: ControlPlane, own_class: str | None, policy_class: str, rule: str, expected: str
 ) -> None:
     own_spec: Json = {} if own_class is None else {"runtimeClassName": own_class}
-    _, spec = created(plane, pod("web", service_name(policy_class, rule), **own_spec))
+    _, spec = create(plane, pod("web", service_name(policy_class, rule), **own_spec))
     assert (spec["runtimeClassName"], spec.get("overhead")) == (expected, OVERHEADS.get(expected))
 
 
 def test_runtime_class_of_the_policy_adds_its_scheduling_constraints(plane: ControlPlane) -> None:
-    _, spec = created(plane, pod("web", service_name("fenced", "Deny"), nodeSelector={"disk": "ssd"}))
+    _, spec = create(plane, pod("web", service_name("fenced", "Deny"), nodeSelector={"disk": "ssd"}))
     assert spec["nodeSelector"] == {"disk": "ssd", "runtime": "fenced"}
     assert spec["tolerations"].count(RUNTIME) == 1
 
 
 def test_explicit_runtime_class_is_denied_by_name(plane: ControlPlane) -> None:
-    status, message = created(plane, pod("web", service_name("gvisor", "Deny"), runtimeClassName="kata"))
+    status, message = create(plane, pod("web", service_name("gvisor", "Deny"), runtimeClassName="kata"))
     assert status == 403
     assert "spec.runtimeClassName is 'kata', the policy sets 'gvisor'" in message
 
 
 def test_unknown_runtime_class_is_named_by_the_api_server(plane: ControlPlane) -> None:
-    status, message = created(plane, pod("web", service_name(NO_RUNTIME, "Override")))
+    status, message = create(plane, pod("web", service_name(NO_RUNTIME, "Override")))
     assert (status, message) == (403, 'pods "web" is forbidden: pod rejected: RuntimeClass "no-runtime" not found')
 
 
@@ -259,9 +262,9 @@ def test_skipped_rewrite_is_distinguished_from_an_explicit_class(
     plane.kubectl("delete", "mutatingwebhookconfiguration", "podgate")
     try:
         unclassified = pod("web", service_name("never", "Deny"))
-        message = plane.wait(lambda: denial(created(plane, unclassified)), "the mutating webhook to be skipped")
+        message = plane.wait(lambda: denial(create(plane, unclassified)), "the mutating webhook to be skipped")
         assert "PlacementConflict" not in message
-        answer_for_chosen = created(
+        answer_for_chosen = create(
             plane, pod("web", service_name("never", "Deny"), priorityClassName="batch", runtimeClassName="kata")
         )
         assert "MutationMissing" in denial(answer_for_chosen)

@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.components import SCHEDULERS
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
+from tests.cluster.installation import Installation, install_podgate
 from tests.cluster.placement.pods import deployment, pod, policy, service
 
 Json = dict[str, Any]
@@ -39,7 +39,7 @@ POLICY = policy(
 
 @pytest.fixture(scope="module")
 def installation(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
-    with installed(plane, identities.files, json.dumps(POLICY), [SPACE]) as installation:
+    with install_podgate(plane, identities.files, json.dumps(POLICY), [SPACE]) as installation:
         installation.wait_for_calls()
         yield installation
 
@@ -58,7 +58,7 @@ def create(plane: ControlPlane, pod_to_create: Json) -> Json:
 # --- schedulers ---
 
 
-def bound_by(plane: ControlPlane, name: str) -> str | None:
+def find_binding_scheduler(plane: ControlPlane, name: str) -> str | None:
     """Return the scheduler that reports the binding of a Pod."""
     all_events = plane.api.get(f"/apis/events.k8s.io/v1/namespaces/{SPACE}/events")["items"]
     events = [one for one in all_events if one["regarding"]["name"] == name and one["reason"] == "Scheduled"]
@@ -70,31 +70,31 @@ def bound_by(plane: ControlPlane, name: str) -> str | None:
 def test_pod_is_bound_by_the_scheduler_of_its_policy(plane: ControlPlane, own_spec: Json, scheduler: str) -> None:
     name = f"{scheduler}-{'default' if own_spec else 'absent'}"
     create(plane, pod(name, scheduler, **own_spec))
-    assert plane.wait(lambda: bound_by(plane, name), "the Pod to be bound") == scheduler
+    assert plane.wait(lambda: find_binding_scheduler(plane, name), "the Pod to be bound") == scheduler
 
 
 def test_policy_without_a_scheduler_keeps_every_scheduler_name(plane: ControlPlane) -> None:
     create(plane, pod("free", "any", schedulerName="podgate-scheduler"))
-    assert plane.wait(lambda: bound_by(plane, "free"), "the Pod to be bound") == "podgate-scheduler"
+    assert plane.wait(lambda: find_binding_scheduler(plane, "free"), "the Pod to be bound") == "podgate-scheduler"
 
 
 def test_pods_of_a_deployment_are_bound_by_the_scheduler_of_their_policy(plane: ControlPlane) -> None:
     plane.kubectl("create", "-n", SPACE, "-f", "-", input=json.dumps(deployment("many", "podgate-scheduler")))
     [created_pod] = plane.wait(lambda: plane.api.get(f"{PODS}?labelSelector=deployment%3Dmany")["items"], "its Pod")
     name = created_pod["metadata"]["name"]
-    assert plane.wait(lambda: bound_by(plane, name), "the Pod to be bound") == "podgate-scheduler"
+    assert plane.wait(lambda: find_binding_scheduler(plane, name), "the Pod to be bound") == "podgate-scheduler"
 
 
 # --- gates ---
 
 
-def gated(plane: ControlPlane, name: str, **spec: Any) -> str:
+def create_gated(plane: ControlPlane, name: str, **spec: Any) -> str:
     """Create a gated Pod; return its path."""
     create(plane, pod(name, "gated", schedulingGates=[{"name": "example.com/wait"}], **spec))
     return f"{PODS}/{name}"
 
 
-def patched(plane: ControlPlane, path: str, *operations: Json) -> tuple[int, str]:
+def patch(plane: ControlPlane, path: str, *operations: Json) -> tuple[int, str]:
     status, answer = plane.api.request("PATCH", path, list(operations), "application/json-patch+json")
     return status, str(answer.get("message", ""))
 
@@ -118,10 +118,10 @@ ALLOWED = {
 def test_changes_that_narrow_the_placement_of_a_gated_pod_are_admitted(
     plane: ControlPlane, change: list[Json], request: Any
 ) -> None:
-    path = gated(plane, name_of(request))
-    assert patched(plane, path, *change) == (200, "")
+    path = create_gated(plane, name_of(request))
+    assert patch(plane, path, *change) == (200, "")
     # The gate can still be removed.
-    assert patched(plane, path, {"op": "remove", "path": "/spec/schedulingGates"}) == (200, "")
+    assert patch(plane, path, {"op": "remove", "path": "/spec/schedulingGates"}) == (200, "")
 
 
 def name_of(request: Any) -> str:
@@ -149,7 +149,7 @@ REJECTED = {
 def test_changes_that_loosen_a_gated_pod_are_rejected_by_the_api_server(
     plane: ControlPlane, change: list[Json], request: Any
 ) -> None:
-    status, message = patched(plane, gated(plane, name_of(request)), *change)
+    status, message = patch(plane, create_gated(plane, name_of(request)), *change)
     assert status == 422
     assert "podgate.io" not in message
 
@@ -157,9 +157,9 @@ def test_changes_that_loosen_a_gated_pod_are_rejected_by_the_api_server(
 @pytest.mark.parametrize("seconds", [7200, 10])
 def test_toleration_seconds_may_exceed_the_policy_but_not_fall_below_it(plane: ControlPlane, seconds: int) -> None:
     """The API server itself allows a change of tolerationSeconds."""
-    path = gated(plane, f"seconds-{seconds}")
+    path = create_gated(plane, f"seconds-{seconds}")
     index = plane.api.get(path)["spec"]["tolerations"].index(EVICTED_AFTER_AN_HOUR)
-    status, message = patched(plane, path, add(f"/spec/tolerations/{index}/tolerationSeconds", seconds))
+    status, message = patch(plane, path, add(f"/spec/tolerations/{index}/tolerationSeconds", seconds))
     if seconds > EVICTED_AFTER_AN_HOUR["tolerationSeconds"]:
         assert (status, message) == (200, "")
     else:
@@ -169,18 +169,16 @@ def test_toleration_seconds_may_exceed_the_policy_but_not_fall_below_it(plane: C
 
 def test_shorter_toleration_cannot_be_inserted_first(plane: ControlPlane) -> None:
     """The first toleration that matches a taint determines the time of eviction."""
-    path = gated(plane, "in-front")
-    status, message = patched(
-        plane, path, add("/spec/tolerations/0", {**EVICTED_AFTER_AN_HOUR, "tolerationSeconds": 1})
-    )
+    path = create_gated(plane, "in-front")
+    status, message = patch(plane, path, add("/spec/tolerations/0", {**EVICTED_AFTER_AN_HOUR, "tolerationSeconds": 1}))
     assert status == 403
     assert "PlacementUnfulfilled" in message
 
 
 def test_label_and_annotation_of_a_gated_pod_are_immutable(plane: ControlPlane) -> None:
-    path = gated(plane, "guarded")
+    path = create_gated(plane, "guarded")
     for metadata_field in "labels/podgate.io~1service", "annotations/podgate.io~1policy-hash":
-        status, message = patched(plane, path, {"op": "remove", "path": f"/metadata/{metadata_field}"})
+        status, message = patch(plane, path, {"op": "remove", "path": f"/metadata/{metadata_field}"})
         assert status == 403
         assert "PodgateFieldImmutable" in message
 

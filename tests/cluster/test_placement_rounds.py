@@ -8,12 +8,12 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import installed
+from tests.cluster.installation import install_podgate
 from tests.cluster.kwok import ZONE
 from tests.cluster.placement.classes import classes, priority_class, runtime_class
-from tests.cluster.placement.other_webhook import other_webhook
+from tests.cluster.placement.other_webhook import register_webhook
 from tests.cluster.placement.pods import pod, policy, service
-from tests.cluster.placement.review_tap import Exchange, Tap, tapped
+from tests.cluster.placement.review_tap import Exchange, Tap, tap_calls
 
 Json = dict[str, Any]
 SPACE = "rounds"
@@ -73,14 +73,14 @@ def tap(plane: ControlPlane, identities: Identities) -> Iterator[Tap]:
     )
     with (
         classes(plane, *known_classes),
-        installed(plane, identities.files, json.dumps(POLICY), [SPACE]) as installation,
-        tapped(installation.load_balancer, identities) as review_tap,
+        install_podgate(plane, identities.files, json.dumps(POLICY), [SPACE]) as installation,
+        tap_calls(installation.load_balancer, identities) as review_tap,
     ):
         installation.wait_for_calls()
         yield review_tap
 
 
-def created(plane: ControlPlane, tap: Tap, pod_to_create: Json) -> tuple[int, Any, list[Exchange]]:
+def create(plane: ControlPlane, tap: Tap, pod_to_create: Json) -> tuple[int, Any, list[Exchange]]:
     """Create a Pod; return the status, the spec or the message, and the calls to the mutating webhook."""
     tap.take_exchanges()
     status, answer = plane.api.request("POST", f"/api/v1/namespaces/{SPACE}/pods?dryRun=All", pod_to_create)
@@ -96,7 +96,7 @@ OTHERS = {"key": "tenant", "operator": "NotIn", "values": ["shop"]}
 
 
 def test_label_keys_are_merged_after_the_rewrite_without_conflict(plane: ControlPlane, tap: Tap) -> None:
-    status, spec, _ = created(plane, tap, pod("web", "merged", labels=LABELS))
+    status, spec, _ = create(plane, tap, pod("web", "merged", labels=LABELS))
     assert status == 201, spec
     [near], [apart] = spec["affinity"]["podAffinity"][REQUIRED], spec["affinity"]["podAntiAffinity"][REQUIRED]
     assert near == {**NEAR, "labelSelector": {**WEB, "matchExpressions": [SAME, OTHERS]}}
@@ -111,14 +111,14 @@ def test_label_keys_are_merged_after_the_rewrite_without_conflict(plane: Control
 def test_existing_terms_with_label_keys_are_not_repeated(plane: ControlPlane, tap: Tap) -> None:
     spread = {**SPREAD, "labelSelector": {"matchLabels": {"podgate.io/service": "merged"}}}
     own_spec = {"affinity": MERGED["affinity"], "topologySpreadConstraints": [EVEN, spread]}
-    status, spec, [mutation] = created(plane, tap, pod("web", "merged", labels=LABELS, **own_spec))
+    status, spec, [mutation] = create(plane, tap, pod("web", "merged", labels=LABELS, **own_spec))
     assert status == 201, spec
     assert not [operation for operation in mutation.patch if operation["path"].startswith("/spec/")]
     assert len(spec["topologySpreadConstraints"]) == 2
 
 
 def test_label_keys_of_absent_labels_are_not_merged(plane: ControlPlane, tap: Tap) -> None:
-    status, spec, _ = created(plane, tap, pod("web", "merged"))
+    status, spec, _ = create(plane, tap, pod("web", "merged"))
     assert status == 201, spec
     assert spec["affinity"]["podAffinity"][REQUIRED] == [NEAR]
 
@@ -127,7 +127,7 @@ def test_label_keys_of_absent_labels_are_not_merged(plane: ControlPlane, tap: Ta
 
 
 def test_default_priority_is_replaced_by_the_priority_of_the_class(plane: ControlPlane, tap: Tap) -> None:
-    status, spec, [first, *reinvocations] = created(plane, tap, pod("web", "strict"))
+    status, spec, [first, *reinvocations] = create(plane, tap, pod("web", "strict"))
     assert status == 201, spec
     assert (first.object["spec"]["priority"], "priorityClassName" in first.object["spec"]) == (0, False)
     assert (spec["priorityClassName"], spec["priority"], spec["overhead"]) == ("high", 1000, {"cpu": "50m"})
@@ -162,9 +162,9 @@ def test_reinvocation_after_an_injected_sidecar_repeats_nothing(
         "web", app, labels=LABELS, nodeSelector={"rack": "r1"}, tolerations=[{**DEDICATED, "value": "other"}]
     )
     pod_of_user["spec"]["automountServiceAccountToken"] = False  # the volume's name is random
-    _, spec_without_sidecar, _ = created(plane, tap, pod_of_user)
-    with other_webhook(plane, identities, SPACE, sidecar_patch):
-        status, spec, calls = created(plane, tap, pod_of_user)
+    _, spec_without_sidecar, _ = create(plane, tap, pod_of_user)
+    with register_webhook(plane, identities, SPACE, sidecar_patch):
+        status, spec, calls = create(plane, tap, pod_of_user)
     assert status == 201, spec
     first, *reinvocations = [call.patch for call in calls]
     assert first
@@ -197,9 +197,9 @@ FIELDS = ("schedulerName", "affinity", "nodeSelector", "topologySpreadConstraint
 def test_reinvocation_repairs_what_a_later_webhook_changed(
     plane: ControlPlane, identities: Identities, tap: Tap, undo: Any
 ) -> None:
-    _, spec_without_other, _ = created(plane, tap, pod("web", "lenient"))
-    with other_webhook(plane, identities, SPACE, undo):
-        status, spec, calls = created(plane, tap, pod("web", "lenient"))
+    _, spec_without_other, _ = create(plane, tap, pod("web", "lenient"))
+    with register_webhook(plane, identities, SPACE, undo):
+        status, spec, calls = create(plane, tap, pod("web", "lenient"))
     assert status == 201, spec
     assert len([call for call in calls if call.patch]) == 2
     assert {field: spec.get(field) for field in FIELDS} == {field: spec_without_other.get(field) for field in FIELDS}
@@ -210,8 +210,8 @@ def test_reinvocation_repairs_what_a_later_webhook_changed(
 def test_final_change_by_a_later_webhook_is_denied(
     plane: ControlPlane, identities: Identities, tap: Tap, undo: Any
 ) -> None:
-    with other_webhook(plane, identities, SPACE, undo, reinvocationPolicy="IfNeeded"):
-        status, response, _ = created(plane, tap, pod("web", "lenient"))
+    with register_webhook(plane, identities, SPACE, undo, reinvocationPolicy="IfNeeded"):
+        status, response, _ = create(plane, tap, pod("web", "lenient"))
     assert status == 403
     assert response.startswith(
         'admission webhook "validate-closed.podgate.io" denied the request: PlacementUnfulfilled: '
@@ -237,8 +237,8 @@ OTHER_CLASSES = {
 def test_class_changed_by_a_later_webhook_is_not_stored_without_its_priority(
     plane: ControlPlane, identities: Identities, tap: Tap, other_class: Any
 ) -> None:
-    with other_webhook(plane, identities, SPACE, other_class):
-        status, response, _ = created(plane, tap, pod("web", "lenient"))
+    with register_webhook(plane, identities, SPACE, other_class):
+        status, response, _ = create(plane, tap, pod("web", "lenient"))
     assert status == 403, {field: response.get(field) for field in COMPUTED}
 
 
@@ -246,9 +246,9 @@ def test_class_written_on_reinvocation_is_not_stored_without_its_priority(
     plane: ControlPlane, identities: Identities, tap: Tap
 ) -> None:
     """The first call is lost, a sidecar causes a second one, and no plugin runs after that."""
-    with other_webhook(plane, identities, SPACE, sidecar_patch):
+    with register_webhook(plane, identities, SPACE, sidecar_patch):
         tap.lost = 1
-        status, response, _ = created(plane, tap, pod("web", "late"))
+        status, response, _ = create(plane, tap, pod("web", "late"))
     assert status == 403, {field: response.get(field) for field in COMPUTED}
 
 

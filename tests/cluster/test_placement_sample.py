@@ -13,10 +13,10 @@ import pytest
 from tests.cli.command_runner import podgate
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import installed
+from tests.cluster.installation import install_podgate
 from tests.cluster.placement.classes import classes, priority_class, runtime_class
 from tests.cluster.placement.nodes import sample_nodes
-from tests.cluster.placement.review_tap import tapped
+from tests.cluster.placement.review_tap import tap_calls
 from tests.cluster.placement.sample import Case, cases, document, resource_cases
 from tests.cluster.placement.sample_run import (
     UNMATCHED,
@@ -29,13 +29,13 @@ from tests.cluster.placement.sample_run import (
 from tests.cluster.placement.verification import (
     OWNED,
     amounts_of,
-    denied_fields,
-    named_nodes,
+    index_nodes,
+    list_denied_fields,
     policy_allows,
+    remove_empty,
     user_allows,
-    without_empty,
 )
-from tests.core.api_server import defaulted, owed_class, qos_class
+from tests.core.api_server import apply_defaults, compute_qos_class, find_owed_class
 from tests.core.generating.vocabulary import (
     GLOBAL_DEFAULT,
     NAMESPACE,
@@ -44,9 +44,9 @@ from tests.core.generating.vocabulary import (
     RUNTIME_CLASSES,
 )
 from tests.core.oracle import pod_affinity
-from tests.core.oracle.nodes import Node, node_fits
-from tests.core.oracle.rewriting import HASH_ANNOTATION, faults
-from tests.core.ranges_model import owed
+from tests.core.oracle.nodes import Node, is_node_match
+from tests.core.oracle.rewriting import HASH_ANNOTATION, find_faults
+from tests.core.ranges_model import find_owed
 
 COUNT = int(os.environ.get("PODGATE_TEST_EXAMPLES", "120"))
 """Number of Pods under placements, without those under rules for resources."""
@@ -79,10 +79,10 @@ def all_outcomes(
     with (
         classes(plane, *CLASSES),
         sample_nodes(plane),
-        installed(
+        install_podgate(
             plane, identities.files, policy, [NAMESPACE, UNMATCHED], namespace_labels=NAMESPACE_LABELS
         ) as installation,
-        tapped(installation.load_balancer, identities) as tap,
+        tap_calls(installation.load_balancer, identities) as tap,
     ):
         wait_for_calls(plane, tap, sample[0])
         try:
@@ -107,10 +107,10 @@ def stored(all_outcomes: list[Outcome]) -> list[tuple[Outcome, dict[str, Any]]]:
 def nodes(plane: ControlPlane, all_outcomes: list[Outcome]) -> dict[str, Node]:
     """Return all nodes that the sample could use."""
     assert all_outcomes
-    return named_nodes(plane.api.get("/api/v1/nodes")["items"])
+    return index_nodes(plane.api.get("/api/v1/nodes")["items"])
 
 
-def patched(outcome: Outcome) -> dict[str, Any]:
+def apply_patch(outcome: Outcome) -> dict[str, Any]:
     """Return the Pod of the first call with the patch of its response, applied by an independent library."""
     first = outcome.mutations[0]
     patched_pod: dict[str, Any] = jsonpatch.apply_patch(first.object, first.patch)
@@ -144,7 +144,7 @@ def test_denial_names_exactly_the_conflicting_fields(outcomes: list[Outcome]) ->
     assert any(outcome.is_denied_by_podgate for outcome in outcomes)
     for outcome in outcomes:
         fields = re.findall(r"Placement(?:Conflict|NotAllowed): service \S+: ((?:spec|metadata)\.\S+)", outcome.message)
-        assert sorted(fields) == sorted(denied_fields(outcome)), (outcome.case, outcome.message)
+        assert sorted(fields) == sorted(list_denied_fields(outcome)), (outcome.case, outcome.message)
         assert len(fields) == outcome.message.count(": service "), outcome.message
 
 
@@ -152,8 +152,8 @@ def test_pods_are_denied_exactly_for_resources_that_only_their_user_can_mend(all
     denied: list[bool] = []
     for outcome in all_outcomes:
         if "resources" in outcome.case.stanzas and (outcome.is_admitted or outcome.is_denied_by_podgate):
-            rules, final = outcome.case.stanzas["resources"], defaulted(patched(outcome))
-            found = {party for party, *_ in owed(final, rules) | owed_class(final, rules)}
+            rules, final = outcome.case.stanzas["resources"], apply_defaults(apply_patch(outcome))
+            found = {party for party, *_ in find_owed(final, rules) | find_owed_class(final, rules)}
             assert outcome.is_denied_by_podgate == ("user" in found), (outcome.message, outcome.case)
             denied.append(outcome.is_denied_by_podgate)
     assert len(set(denied)) == 2, "some are denied, some are not"
@@ -162,9 +162,9 @@ def test_pods_are_denied_exactly_for_resources_that_only_their_user_can_mend(all
 def test_each_pod_is_rewritten_as_its_policy_requires(outcomes: list[Outcome]) -> None:
     for outcome in outcomes:
         if outcome.is_admitted:
-            before, after, case = outcome.mutations[0].object, patched(outcome), outcome.case
+            before, after, case = outcome.mutations[0].object, apply_patch(outcome), outcome.case
             policy_hash = after["metadata"]["annotations"][HASH_ANNOTATION]
-            assert faults(before, after, case.placement, case.service, policy_hash) == [], case
+            assert find_faults(before, after, case.placement, case.service, policy_hash) == [], case
 
 
 def test_reinvocation_changes_nothing(all_outcomes: list[Outcome]) -> None:
@@ -175,16 +175,16 @@ def test_reinvocation_changes_nothing(all_outcomes: list[Outcome]) -> None:
 
 def test_stored_pod_equals_the_request_with_the_patch(stored: list[tuple[Outcome, dict[str, Any]]]) -> None:
     for outcome, stored_pod in stored:
-        expected = pod_affinity.stored(patched(outcome))["spec"]
+        expected = pod_affinity.merge_label_keys(apply_patch(outcome))["spec"]
         for field in OWNED:
-            assert stored_pod["spec"].get(field) == without_empty(expected.get(field)), (field, outcome.case)
+            assert stored_pod["spec"].get(field) == remove_empty(expected.get(field)), (field, outcome.case)
 
 
 def test_stored_resources_equal_the_request_with_the_patch(stored: list[tuple[Outcome, dict[str, Any]]]) -> None:
     for outcome, stored_pod in stored:
-        expected = defaulted(patched(outcome))
+        expected = apply_defaults(apply_patch(outcome))
         assert amounts_of(stored_pod) == amounts_of(expected), outcome.case
-        assert stored_pod["status"]["qosClass"] == qos_class(expected), outcome.case
+        assert stored_pod["status"]["qosClass"] == compute_qos_class(expected), outcome.case
 
 
 def test_priority_and_overhead_are_those_of_the_classes(stored: list[tuple[Outcome, dict[str, Any]]]) -> None:
@@ -226,6 +226,6 @@ def test_stored_pod_fits_exactly_the_nodes_allowed_by_user_and_policy(
     stored: list[tuple[Outcome, dict[str, Any]]], nodes: dict[str, Node]
 ) -> None:
     for outcome, stored_pod in stored:
-        fitting = {name for name, node in nodes.items() if node_fits(stored_pod, node)}
+        fitting = {name for name, node in nodes.items() if is_node_match(stored_pod, node)}
         allowed = {name for name, node in nodes.items() if policy_allows(outcome, node) and user_allows(outcome, node)}
         assert fitting == allowed, outcome.case

@@ -9,7 +9,7 @@ from kubernetes_asyncio.client import ApiClient
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
+from tests.cluster.installation import Installation, install_podgate
 from tests.cluster.placement.pods import pod
 from webhook.adapters.kubernetes import PodGates, connect
 from webhook.core.admission.mutation import QUEUE_GATE, is_gate_written
@@ -31,7 +31,7 @@ services:
     whenExceeded: Queue
     queue: {{}}
 """
-AT_ONCE = ("--drain", "0s")
+WITHOUT_DRAIN = ("--drain", "0s")
 OTHER = "example.com/other"
 JSON_PATCH, STRATEGIC = "application/json-patch+json", "application/strategic-merge-patch+json"
 SELF_REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -42,7 +42,7 @@ UNGATE = [{"op": "remove", "path": "/spec/schedulingGates"}]
 @pytest.fixture(scope="module")
 def installation(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
     """Install Podgate, and fill the quota: its own release loop leaves the gates of the tests' Pods."""
-    with installed(plane, identities.files, POLICY, [SPACE], arguments=AT_ONCE) as installation:
+    with install_podgate(plane, identities.files, POLICY, [SPACE], arguments=WITHOUT_DRAIN) as installation:
         installation.wait_for_calls()
         status, answer = plane.api.request("POST", PODS, pod("fills", "web"))
         assert (status, gates_of(plane, "fills")) == (201, []), answer
@@ -56,7 +56,7 @@ async def client(installation: Installation) -> AsyncIterator[ApiClient]:
         yield client
 
 
-def gated(plane: ControlPlane, name: str, *gates: str) -> Json:
+def create_gated(plane: ControlPlane, name: str, *gates: str) -> Json:
     """Create a Pod with gates."""
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
     asked = pod(name, "web", containers=[container], schedulingGates=[{"name": one} for one in gates])
@@ -80,21 +80,21 @@ def gates_of(plane: ControlPlane, name: str) -> list[str]:
 async def test_podgate_removes_its_own_gate_of_a_pod(
     plane: ControlPlane, client: ApiClient, name: str, gates: list[str], left: list[str]
 ) -> None:
-    uid = gated(plane, name, *gates)["metadata"]["uid"]
+    uid = create_gated(plane, name, *gates)["metadata"]["uid"]
     assert await PodGates(client).remove(SPACE, name, uid)
     assert gates_of(plane, name) == left
     assert await PodGates(client).remove(SPACE, name, uid), "the gate stays removed"
 
 
 async def test_pod_that_is_gone_or_has_another_uid_keeps_its_gate(plane: ControlPlane, client: ApiClient) -> None:
-    gated(plane, "recreated", QUEUE_GATE)
+    create_gated(plane, "recreated", QUEUE_GATE)
     assert not await PodGates(client).remove(SPACE, "recreated", "former-uid")
     assert gates_of(plane, "recreated") == [QUEUE_GATE]
     assert not await PodGates(client).remove(SPACE, "absent", "some-uid")
 
 
 async def test_expired_pod_is_deleted_only_under_its_uid(plane: ControlPlane, client: ApiClient) -> None:
-    uid = gated(plane, "expired", QUEUE_GATE)["metadata"]["uid"]
+    uid = create_gated(plane, "expired", QUEUE_GATE)["metadata"]["uid"]
     assert not await PodGates(client).delete(SPACE, "expired", "former-uid")
     assert await PodGates(client).delete(SPACE, "expired", uid)
     plane.wait(lambda: plane.api.get(f"{PODS}/expired") is None, "the Pod to be deleted")
@@ -102,7 +102,7 @@ async def test_expired_pod_is_deleted_only_under_its_uid(plane: ControlPlane, cl
 
 
 async def test_missing_rights_are_reported_with_the_right(plane: ControlPlane, installation: Installation) -> None:
-    uid = gated(plane, "kept", QUEUE_GATE)["metadata"]["uid"]
+    uid = create_gated(plane, "kept", QUEUE_GATE)["metadata"]["uid"]
     async with await connect(installation.kubeconfig(account="kube-apiserver-caller")) as client:
         with pytest.raises(GateError, match=rf"pod {SPACE}/kept: cannot release: .*grant the right to patch pods"):
             await PodGates(client).remove(SPACE, "kept", uid)
@@ -114,7 +114,7 @@ def test_nobody_else_removes_the_gate_not_even_an_administrator(
     plane: ControlPlane, installation: Installation
 ) -> None:
     del installation
-    gated(plane, "guarded", OTHER, QUEUE_GATE)
+    create_gated(plane, "guarded", OTHER, QUEUE_GATE)
     status, answer = plane.api.request("PATCH", f"{PODS}/guarded", UNGATE, JSON_PATCH)
     assert (status, gates_of(plane, "guarded")) == (403, [OTHER, QUEUE_GATE])
     assert "PodgateFieldImmutable: service waiting: spec.schedulingGates had podgate.io/quota" in answer["message"]
@@ -125,7 +125,7 @@ def test_nobody_else_removes_the_gate_not_even_an_administrator(
 
 def test_terminating_pod_keeps_its_gate_and_its_size(plane: ControlPlane, installation: Installation) -> None:
     del installation
-    gated(plane, "ending", QUEUE_GATE)
+    create_gated(plane, "ending", QUEUE_GATE)
     path = f"{PODS}/ending"
     assert plane.api.request("PATCH", path, {"metadata": {"finalizers": ["example.com/held"]}}, STRATEGIC)[0] == 200
     assert plane.api.request("DELETE", path)[0] == 200
@@ -142,7 +142,7 @@ def test_managed_fields_tell_who_wrote_the_gate(
     plane: ControlPlane, installation: Installation, name: str, sent: list[str], *, is_written: bool
 ) -> None:
     del installation
-    gated(plane, name, *sent)
+    create_gated(plane, name, *sent)
     stored = plane.api.get(f"{PODS}/{name}")
     metadata = msgspec.json.decode(msgspec.json.encode(stored["metadata"]), type=PodMetadata)
     assert (gates_of(plane, name), is_gate_written(metadata)) == ([QUEUE_GATE], is_written)
@@ -154,7 +154,7 @@ def test_waiting_pod_may_become_smaller_but_not_larger(
 ) -> None:
     del installation
     name = f"resized-{expected_status}"
-    gated(plane, name, QUEUE_GATE)
+    create_gated(plane, name, QUEUE_GATE)
     resize = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}
     status, answer = plane.api.request("PATCH", f"{PODS}/{name}/resize", resize, STRATEGIC)
     assert status == expected_status, answer
@@ -164,7 +164,7 @@ async def test_podgate_releases_pods_while_no_server_runs(
     plane: ControlPlane, installation: Installation, client: ApiClient
 ) -> None:
     """The webhook fails closed, and leaves out the call for Podgate's own removal."""
-    uid = gated(plane, "outage", QUEUE_GATE)["metadata"]["uid"]
+    uid = create_gated(plane, "outage", QUEUE_GATE)["metadata"]["uid"]
     [server] = installation.servers
     installation.stop_server(server)
     status, answer = plane.api.request("PATCH", f"{PODS}/outage", UNGATE, JSON_PATCH)
@@ -182,10 +182,10 @@ def test_user_that_releases_pods_outside_the_cluster_is_the_servers_own_or_a_set
     for server in tuple(installation.servers):
         installation.stop_server(server)
     if is_setting:
-        installation.start_server(*AT_ONCE, "--controller-user", admin)
+        installation.start_server(*WITHOUT_DRAIN, "--controller-user", admin)
     else:
-        installation.start_server(*AT_ONCE, kubeconfig=plane.kubeconfig)
+        installation.start_server(*WITHOUT_DRAIN, kubeconfig=plane.kubeconfig)
     name = f"outside-{'setting' if is_setting else 'own'}"
     plane.wait(lambda: plane.api.request("POST", f"{PODS}?dryRun=All", pod(name, "web"))[0] == 201, "the server")
-    gated(plane, name, QUEUE_GATE)
+    create_gated(plane, name, QUEUE_GATE)
     plane.wait(lambda: plane.api.request("PATCH", f"{PODS}/{name}", UNGATE, JSON_PATCH)[0] == 200, "the removal")

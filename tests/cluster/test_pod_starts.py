@@ -14,7 +14,7 @@ from tests.cluster.controller_fixture import MEMORY, ControllerFixture, controll
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.kwok import node
-from tests.cluster.pod_starts import BAD, UNSCHEDULED, creation_failures, deploy, ready, report_starts, scale
+from tests.cluster.pod_starts import BAD, UNSCHEDULED, creation_failures, deploy, list_ready, report_starts, scale
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -142,7 +142,7 @@ def test_unschedulable_pods_trip_their_service_which_closes_when_nodes_appear(
         ("HALF_OPEN", "CLOSED", "probesSucceeded"): 1,
     }
     assert server.total("podgate_breaker_probes_leased_total", 'service="sick"') == 2
-    running.wait(lambda: len(ready(running, sick)) == 7, "all to run")
+    running.wait(lambda: len(list_ready(running, sick)) == 7, "all to run")
     assert (transitions(running, "well"), state(running, "well")) == ({}, "CLOSED")
     assert set(outcomes(running, "well")) == {"ok"}
     running.plane.kubectl("delete", "deployment", "web", "-n", sick)
@@ -154,7 +154,7 @@ def test_crashing_rollout_trips_and_a_rollback_closes_early(running: ControllerF
     namespace = f"starts-rolled-{store}"
     wait = running.wait
 
-    def with_reports(condition: Callable[[], Any]) -> Callable[[], Any]:
+    def add_reports(condition: Callable[[], Any]) -> Callable[[], Any]:
         def report_and_check() -> Any:
             report_starts(running, namespace)
             return condition()
@@ -162,14 +162,14 @@ def test_crashing_rollout_trips_and_a_rollback_closes_early(running: ControllerF
         return report_and_check
 
     deploy(running.plane, namespace, "web", 3, kind="Recreate", **UNSCHEDULED)
-    wait(with_reports(lambda: outcomes(running, "rolled") == {"ok": 3}), "the first starts to be counted")
+    wait(add_reports(lambda: outcomes(running, "rolled") == {"ok": 3}), "the first starts to be counted")
     interval_number = time.time() // INTERVAL_SECONDS
     wait(
         lambda: time.time() // INTERVAL_SECONDS > interval_number,
         "their interval to end, so that they do not dilute the failures",
     )
     running.plane.kubectl("set", "image", "deployment/web", f"c={BAD}", "-n", namespace)
-    wait(with_reports(lambda: breaker_status(running, "rolled")["state"] == "OPEN"), "the rollout to trip")
+    wait(add_reports(lambda: breaker_status(running, "rolled")["state"] == "OPEN"), "the rollout to trip")
     assert outcomes(running, "rolled") == {"ok": 3, "CrashLoop": 3}
     [failed] = breaker_status(running, "rolled")["failed"]
     scale(running.plane, namespace, "web", 4)
@@ -181,14 +181,14 @@ def test_crashing_rollout_trips_and_a_rollback_closes_early(running: ControllerF
 
     running.plane.kubectl("rollout", "undo", "deployment/web", "-n", namespace)
     wait(
-        with_reports(lambda: state(running, "rolled") == "CLOSED"),
+        add_reports(lambda: state(running, "rolled") == "CLOSED"),
         "the rollback to close the breaker before openFor has passed",
     )
     assert transitions(running, "rolled") == {
         ("CLOSED", "OPEN", "errorRate"): 1,
         ("OPEN", "CLOSED", "probesSucceeded"): 1,
     }
-    wait(with_reports(lambda: len(ready(running, namespace)) == 4), "all Pods of the previous version to run")
+    wait(add_reports(lambda: len(list_ready(running, namespace)) == 4), "all Pods of the previous version to run")
     owners = {pod["metadata"]["ownerReferences"][0]["uid"] for pod in running.installation.pods(namespace)}
     assert failed.partition(":")[2] not in owners
 
@@ -200,7 +200,7 @@ def test_lost_node_trips_no_breaker_when_quota_denies_the_replacements(running: 
     plane.add_nodes(node(f"lost-{store}", [taint], **{DEDICATED: "lost"}))
     for number in range(LOST_PODS):
         deploy(plane, namespace, f"web-{number}", 1, nodeSelector={DEDICATED: "lost"}, tolerations=TOLERATIONS)
-    running.wait(lambda: len(ready(running, namespace)) == LOST_PODS, "all to run")
+    running.wait(lambda: len(list_ready(running, namespace)) == LOST_PODS, "all to run")
     plane.kubectl("taint", "node", f"lost-{store}", "lost=true:NoExecute")
     denials = 'podgate_quota_denied_total{of="service",resource="pods",service="lost",window="1h"}'
     [server] = running.installation.servers
@@ -209,7 +209,7 @@ def test_lost_node_trips_no_breaker_when_quota_denies_the_replacements(running: 
         "all replacements but one to be denied",
     )
     running.wait(lambda: server.metrics()[denials] >= LOST_PODS, "more replacements to be denied")
-    assert running.used("lost") == LOST_PODS + 1, "replacements are charged"
+    assert running.count_used("lost") == LOST_PODS + 1, "replacements are charged"
     assert (transitions(running, "lost"), state(running, "lost")) == ({}, "CLOSED")
     excused = sum(
         controller.total("podgate_breaker_excused_total", 'service="lost"') for controller in running.controllers
@@ -296,9 +296,9 @@ def test_namespaces_of_a_tenant_trip_no_breaker_of_others(running: ControllerFix
 def test_pod_churn_of_a_tenant_trips_no_breaker_of_others(running: ControllerFixture, store: str) -> None:
     namespace, well = f"starts-tenant-{store}", f"starts-well-{store}"
     deploy(running.plane, well, "web", 2)
-    running.wait(lambda: len(ready(running, well)) >= 2, "the healthy ones to run")
+    running.wait(lambda: len(list_ready(running, well)) >= 2, "the healthy ones to run")
     running.wait(lambda: outcomes(running, "well")["ok"] >= 2, "the starts to be counted")
-    owner = next(pod for pod in ready(running, well) if "ownerReferences" in pod["metadata"])
+    owner = next(pod for pod in list_ready(running, well) if "ownerReferences" in pod["metadata"])
     owners = owner["metadata"]["ownerReferences"]
     before = breaker_record(running, "well")
     for number in range(20):
@@ -309,7 +309,7 @@ def test_pod_churn_of_a_tenant_trips_no_breaker_of_others(running: ControllerFix
     wait_for_later_start(running, store)
     assert breaker_record(running, "well") == before
     scale(running.plane, well, "web", 3)
-    running.wait(lambda: len(ready(running, well)) == 3, "its Pods to be admitted as before")
+    running.wait(lambda: len(list_ready(running, well)) == 3, "its Pods to be admitted as before")
 
 
 @in_memory

@@ -5,7 +5,7 @@ import pytest
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import LAST_GOOD, POLICY, Installation, installed
+from tests.cluster.installation import LAST_GOOD, POLICY, Installation, install_podgate
 from tests.cluster.server import Server
 from tests.redis_servers import RedisServer
 
@@ -35,7 +35,9 @@ def test_policy_change_applies_to_the_next_pod_without_a_restart(
     plane: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
     arguments = ("--drain", "0s", "--store", a_redis.url)
-    with installed(plane, identities.files, FIRST, ["policy-changed"], servers=2, arguments=arguments) as installation:
+    with install_podgate(
+        plane, identities.files, FIRST, ["policy-changed"], servers=2, arguments=arguments
+    ) as installation:
         installation.wait_for_calls()
         assert tier(installation) == "first"
         installation.change_policy(SECOND)
@@ -44,7 +46,7 @@ def test_policy_change_applies_to_the_next_pod_without_a_restart(
 
 
 def test_invalid_policy_is_denied_at_apply_with_line_and_column(plane: ControlPlane, identities: Identities) -> None:
-    with installed(plane, identities.files, FIRST, ["policy-refused"]) as installation:
+    with install_podgate(plane, identities.files, FIRST, ["policy-refused"]) as installation:
         installation.wait_for_calls()
         printed = installation.apply_policy(INVALID, check=False)
         assert (
@@ -53,17 +55,19 @@ def test_invalid_policy_is_denied_at_apply_with_line_and_column(plane: ControlPl
         )
         assert 'policy.yaml:5:24: services[0].match.namespaces[0]: "Policy_1": ' in printed
         assert "policy.yaml:6:16: services[0].failureMode: Shut: " in printed
-        assert installation.stored(POLICY) == FIRST
+        assert installation.read_stored(POLICY) == FIRST
         assert tier(installation) == "first"
 
 
 @pytest.mark.parametrize("arrival", ["away", "past"])
 def test_stored_invalid_policy_changes_nothing(plane: ControlPlane, identities: Identities, arrival: str) -> None:
-    with installed(plane, identities.files, FIRST, [f"policy-{arrival}"]) as installation:
+    with install_podgate(plane, identities.files, FIRST, [f"policy-{arrival}"]) as installation:
         installation.wait_for_calls()
         [server] = installation.servers
         plane.wait(
-            lambda: installation.stored(LAST_GOOD) == FIRST, "the valid policy to be stored as last good", server.name
+            lambda: installation.read_stored(LAST_GOOD) == FIRST,
+            "the valid policy to be stored as last good",
+            server.name,
         )
         if arrival == "away":
             installation.stop_server(server)
@@ -77,8 +81,8 @@ def test_stored_invalid_policy_changes_nothing(plane: ControlPlane, identities: 
             )
         errors = plane.wait(lambda: server.status()["policy"]["errors"], "the errors to be shown", server.name)
         assert errors[0].startswith(f"configmap {NAMESPACE}/{POLICY}: policy.yaml:5:24: services[0].match")
-        assert installation.stored(POLICY) == INVALID
-        assert installation.stored(LAST_GOOD) == FIRST
+        assert installation.read_stored(POLICY) == INVALID
+        assert installation.read_stored(LAST_GOOD) == FIRST
         assert server.metrics()["podgate_policy_last_reload_successful"] == 0
         assert tier(installation) == "first"
         installation.change_policy(SECOND)
@@ -87,7 +91,7 @@ def test_stored_invalid_policy_changes_nothing(plane: ControlPlane, identities: 
 
 
 def test_deleted_policy_stays_in_force(plane: ControlPlane, identities: Identities) -> None:
-    with installed(plane, identities.files, FIRST, ["policy-deleted"]) as installation:
+    with install_podgate(plane, identities.files, FIRST, ["policy-deleted"]) as installation:
         installation.wait_for_calls()
         [server] = installation.servers
         plane.kubectl("delete", "configmap", POLICY, "-n", NAMESPACE)
@@ -99,7 +103,7 @@ def test_deleted_policy_stays_in_force(plane: ControlPlane, identities: Identiti
 
 
 def test_server_without_a_valid_policy_is_not_ready(plane: ControlPlane, identities: Identities) -> None:
-    with installed(plane, identities.files, FIRST, [], servers=0) as installation:
+    with install_podgate(plane, identities.files, FIRST, [], servers=0) as installation:
         installation.apply_policy(INVALID)
         server = installation.start_server("--drain", "0s")
         assert not is_ready(installation, server)

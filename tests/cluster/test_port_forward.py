@@ -8,7 +8,7 @@ from tests.cli.command_runner import podgate
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.forwarded_pods import FORWARDS, LISTS, grant, run_pods
 from tests.cluster.kubelet_ports import kubelet_ports
-from tests.harness.server_process import Files, pod, serving
+from tests.harness.server_process import Files, pod, run_server
 from webhook.commands.simulator import Ask
 
 UID = "6f6b9a8e-1c1e-4a52-9a7e-000000000001"
@@ -17,7 +17,7 @@ POLICY = "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices: [{name: web, 
 
 async def test_right_to_port_forward_decides_who_reads_decisions(api_alone: ControlPlane, tmp_path: Path) -> None:
     pki = api_alone.folder / "pki"
-    async with serving(Files.create(tmp_path, POLICY)) as server:
+    async with run_server(Files.create(tmp_path, POLICY)) as server:
         await server.create(Ask(pod(), "shop", UID, "alice"))
         with kubelet_ports(
             pki / "apiserver.crt", pki / "apiserver.key", {("podgate-0", 8082): server.decisions}

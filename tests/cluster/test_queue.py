@@ -70,7 +70,7 @@ def deploy(plane: ControlPlane, namespace: str, replicas: int) -> None:
     )
 
 
-def overtaken(lists: Sequence[dict[str, str]]) -> list[str]:
+def find_overtaken(lists: Sequence[dict[str, str]]) -> list[str]:
     """Return which classes were released between the first two of three lists before a higher one that waits in all.
 
     Lists are the classes of the waiting Pods, by uid. A gate that is being removed may still be in the second one.
@@ -95,7 +95,7 @@ def test_deployments_are_released_by_class_and_become_whole(running: ControllerF
     lists: list[dict[str, str]] = []
     kills = KILLS if running.installation.controllers else 0
 
-    def all_run() -> bool:
+    def have_all_run() -> bool:
         nonlocal kills
         found = plane.api.get("/api/v1/pods")["items"]  # one list: those of several namespaces differ in time
         pods = [pod for pod in found if pod["metadata"]["namespace"] in spaces]
@@ -108,9 +108,9 @@ def test_deployments_are_released_by_class_and_become_whole(running: ControllerF
         phases = [pod["status"]["phase"] for pod in pods]
         return phases == ["Running"] * (PODS_OF_ONE * len(CLASSES))
 
-    plane.wait(all_run, "all Pods to run", timeout_seconds=SECONDS)
+    plane.wait(have_all_run, "all Pods to run", timeout_seconds=SECONDS)
     assert kills == 0
-    assert [found for three in zip(lists, lists[1:], lists[2:], strict=False) for found in overtaken(three)] == []
+    assert [found for three in zip(lists, lists[1:], lists[2:], strict=False) for found in find_overtaken(three)] == []
     waited = {uid: name for seen in lists for uid, name in seen.items()}
     assert "bronze" in waited.values()
     assert pool(running)["24h"] == PODS_OF_ONE * len(CLASSES), "each is charged once"
@@ -118,12 +118,12 @@ def test_deployments_are_released_by_class_and_become_whole(running: ControllerF
         assert sum(process.total("podgate_queue_released_total") for process in running.controllers) >= len(waited)
 
 
-def shown(running: ControllerFixture, *arguments: str) -> Done:
+def show(running: ControllerFixture, *arguments: str) -> Done:
     leader = running.plane.wait(running.leader, "a leader")
     return podgate("queue", *arguments, "--server", f"http://{leader.plain}")
 
 
-def explained(running: ControllerFixture, pod: str) -> str:
+def explain(running: ControllerFixture, pod: str) -> str:
     """Return what the cluster and the leader tell of a Pod, without records."""
     where = ("--kubeconfig", running.plane.kubeconfig, "--leader", f"http://{running.controllers[0].plain}")
     return podgate("explain", "pod", pod, *where, "--server", "http://127.0.0.1:1").out
@@ -137,7 +137,7 @@ def test_operators_see_the_order_the_cause_and_the_moment(running: ControllerFix
             assert status == 201
 
     def some_wait() -> dict[str, Any] | None:
-        document: dict[str, Any] = json.loads(shown(running, "-o", "json").out)
+        document: dict[str, Any] = json.loads(show(running, "-o", "json").out)
         return document if {one["class"] for one in document["pods"]} == {*CLASSES} else None
 
     document = plane.wait(some_wait, "Pods of two classes to wait")
@@ -148,14 +148,14 @@ def test_operators_see_the_order_the_cause_and_the_moment(running: ControllerFix
     assert {(row["queue"], row["lifted"]) for row in rows} == {("shared", False)}
     assert {row["cause"] for row in rows} <= {"QuotaExceeded", "Behind"}
     assert rows[0]["expectedAt"] <= rows[-1]["expectedAt"] < rows[-1]["expiresAt"]
-    page = explained(running, f"{spaces['bronze']}/{last}")
+    page = explain(running, f"{spaces['bronze']}/{last}")
     assert re.match(r"WaitingForQuota: \d+(st|nd|rd|th) of \d+ in bronze; may go from \d\d:\d\d:\d\dZ\n", page), page
-    headings, *lines = shown(running, "silver", "-o", "wide").out.splitlines()[1:]
+    headings, *lines = show(running, "silver", "-o", "wide").out.splitlines()[1:]
     assert re.split(r" {2,}", headings) == [
         *("QUEUE", "PLACE", "CLASS", "SERVICE", "POD", "AGE", "EXPECTED", "LIFTED", "OWNER", "EXPIRES", "UID", "WHY")
     ]
     assert {line.split()[3] for line in lines} <= {"silver"}, lines
-    assert (shown(running, "none").code, shown(running, "gold", "--help").code) == (4, 0)
+    assert (show(running, "none").code, show(running, "gold", "--help").code) == (4, 0)
     [server] = running.installation.servers
     elsewhere = podgate("queue", "--server", f"http://{server.plain}")
     if running.installation.controllers:
@@ -171,34 +171,34 @@ def test_operators_pause_a_queue_and_release_or_drop_one_pod(running: Controller
         assert done.code == 0, done.err
         return done.out
 
-    def paused() -> bool:
-        document: dict[str, Any] = json.loads(shown(running, "bronze", "-o", "json").out)
+    def is_paused() -> bool:
+        document: dict[str, Any] = json.loads(show(running, "bronze", "-o", "json").out)
         known = [one["override"] for one in running.installation.servers[0].status()["services"]]
         return bool(document["services"][0]["paused"]) and "Paused" in [one["queue"] for one in known if one]
 
-    def gated() -> set[str]:
+    def list_gated() -> set[str]:
         return {pod["metadata"]["name"] for pod in running.installation.pods(namespace) if is_gated(pod)}
 
     assert "queue: Paused until 20" in command("pause", "bronze")
-    plane.wait(paused, "the queue to be paused")
+    plane.wait(is_paused, "the queue to be paused")
     mine = {"kept", "released", "dropped"}
     for name in mine:
         status, _ = running.installation.create_pod(namespace, name)
         assert status == 201
-    plane.wait(lambda: gated() >= mine, "new Pods of a paused queue to wait")
+    plane.wait(lambda: list_gated() >= mine, "new Pods of a paused queue to wait")
 
     def why() -> set[str]:
-        document = json.loads(shown(running, "bronze", "-o", "json").out)
+        document = json.loads(show(running, "bronze", "-o", "json").out)
         return {one["why"].partition(" 20")[0] for one in document["pods"] if one["name"] in mine}
 
     plane.wait(lambda: why() == {"the queue is paused until"}, "the cause to be shown")
     assert f"releasePods: [{{namespace: {namespace}, name: released, uid:" in command(
         "release", f"{namespace}/released"
     )
-    plane.wait(lambda: "released" not in gated(), "one Pod to be released")
+    plane.wait(lambda: "released" not in list_gated(), "one Pod to be released")
     assert "would be deleted" in command("drop", f"{namespace}/dropped", "--dry-run")
     assert "of bronze: deleted" in command("drop", f"{namespace}/dropped")
-    plane.wait(lambda: gated() & mine == {"kept"}, "one Pod to be deleted")
+    plane.wait(lambda: list_gated() & mine == {"kept"}, "one Pod to be deleted")
     assert "released: does not wait" in podgate("queue", "drop", f"{namespace}/released", *terms).error
 
     def notes(reason: str) -> list[str]:
@@ -208,7 +208,7 @@ def test_operators_pause_a_queue_and_release_or_drop_one_pod(running: Controller
     assert notes("DroppedFromQueue") == ["dropped from the queue of bronze: INC-1"]
     plane.wait(lambda: any("in bronze" in note for note in notes("WaitingForQuota")), "an Event with the Pod's place")
     command("resume", "bronze")
-    plane.wait(lambda: "kept" not in gated(), "the Pod to be released after the pause")
+    plane.wait(lambda: "kept" not in list_gated(), "the Pod to be released after the pause")
     plane.kubectl("delete", "configmap", "podgate-overrides", "-n", "podgate-system")
 
 
@@ -216,7 +216,7 @@ def test_a_tenant_cannot_remove_the_gate(running: ControllerFixture, store: str)
     namespace = f"queue-gold-{store}"
     plane = running.plane
 
-    def removed() -> tuple[int, Any] | None:
+    def remove_gate() -> tuple[int, Any] | None:
         """Return the answer to a patch of a gated Pod; 422: it was released in between."""
         status, _ = running.installation.create_pod(namespace, f"tenant-{time.monotonic_ns()}")
         assert status == 201
@@ -228,7 +228,7 @@ def test_a_tenant_cannot_remove_the_gate(running: ControllerFixture, store: str)
         found = plane.api.request("PATCH", path, patch, "application/json-patch+json")
         return None if found[0] == 422 else found
 
-    status, response = plane.wait(removed, "a Pod to wait")
+    status, response = plane.wait(remove_gate, "a Pod to wait")
     assert (status, "podgate.io/quota" in response["message"]) == (403, True), response
 
 
@@ -254,7 +254,7 @@ def test_pods_that_wait_for_other_reasons_are_explained(running: ControllerFixtu
         seen: list[str] = []
 
         def matches(pod: str = pod, line: str = line, seen: list[str] = seen) -> bool:
-            seen.append(explained(running, f"{namespace}/{pod}"))
+            seen.append(explain(running, f"{namespace}/{pod}"))
             return re.match(line, seen[-1]) is not None
 
         try:
@@ -278,8 +278,8 @@ def test_a_held_controller_is_woken_when_there_is_room(running: ControllerFixtur
     plane.wait(lambda: total("controllers_woken_total", 'result="created"'), "the ReplicaSet to be woken")
     [held] = plane.api.get(f"/apis/apps/v1/namespaces/{namespace}/replicasets")["items"]
     assert "podgate.io/retry-at" in held["metadata"]["annotations"]
-    plane.wait(lambda: held_pods(running, namespace) == 2, "its Pods")
+    plane.wait(lambda: count_held_pods(running, namespace) == 2, "its Pods")
 
 
-def held_pods(running: ControllerFixture, namespace: str) -> int:
+def count_held_pods(running: ControllerFixture, namespace: str) -> int:
     return sum(pod["metadata"]["labels"]["app"] == "held" for pod in running.installation.pods(namespace))

@@ -66,7 +66,7 @@ def running(plane: ControlPlane, identities: Identities, redis: RedisServer) -> 
         for name in RULES:
             for pod in ("fills", *WAITING):
                 create(running, name, pod)
-            assert gated(running, name) <= {*WAITING}
+            assert list_gated(running, name) <= {*WAITING}
         yield running
 
 
@@ -75,7 +75,7 @@ def create(running: ControllerFixture, service: str, name: str) -> None:
     assert status == 201, response
 
 
-def gated(running: ControllerFixture, service: str) -> set[str]:
+def list_gated(running: ControllerFixture, service: str) -> set[str]:
     pods = running.installation.pods(f"qf-{service}")
     return {
         pod["metadata"]["name"]
@@ -84,7 +84,7 @@ def gated(running: ControllerFixture, service: str) -> set[str]:
     }
 
 
-def waiting(running: ControllerFixture, service: str) -> float:
+def count_waiting(running: ControllerFixture, service: str) -> float:
     """Return how many Pods wait, as the leader counts them."""
     leader = running.leader()
     return -1 if leader is None else leader.total("podgate_queue_pods", f'service="{service}"')
@@ -113,22 +113,22 @@ def test_expired_pods_are_deleted_or_wait_on(running: ControllerFixture) -> None
     [leader] = running.installation.controllers
     expired = "podgate_queue_expired_total"
     running.plane.wait(lambda: leader.total(expired, 'service="kept"') == 3, "Pods to expire")
-    assert (gated(running, "kept"), waiting(running, "kept")) == ({*WAITING}, 3)
+    assert (list_gated(running, "kept"), count_waiting(running, "kept")) == ({*WAITING}, 3)
     assert leader.total(expired, 'service="expires"') == 4
 
 
 def test_deleted_pods_leave_the_queue_and_delay_no_namespace(running: ControllerFixture, redis: RedisServer) -> None:
     plane = running.plane
     plane.api.request("DELETE", "/api/v1/namespaces/qf-deleted/pods/w1")
-    plane.wait(lambda: waiting(running, "deleted") == 2, "the deleted Pod to leave")
+    plane.wait(lambda: count_waiting(running, "deleted") == 2, "the deleted Pod to leave")
     plane.api.request("DELETE", "/api/v1/namespaces/qf-deleted")
     plane.wait(lambda: plane.api.get("/api/v1/namespaces/qf-deleted") is None, "the namespace to be gone")
-    plane.wait(lambda: waiting(running, "deleted") == 0, "its Pods to leave")
-    plane.wait(lambda: not indexed(redis, "deleted"), "the index to forget them")
-    assert running.used("deleted") == 1, "who never was released is never charged"
+    plane.wait(lambda: count_waiting(running, "deleted") == 0, "its Pods to leave")
+    plane.wait(lambda: not count_indexed(redis, "deleted"), "the index to forget them")
+    assert running.count_used("deleted") == 1, "who never was released is never charged"
 
 
-def indexed(redis: RedisServer, service: str) -> int:
+def count_indexed(redis: RedisServer, service: str) -> int:
     return int(redis.cli("ZCARD", f"podgate:{{{service}}}:v1:default:q:{service}"))
 
 
@@ -142,7 +142,7 @@ def test_edited_pods_are_charged_and_ordered_as_they_are(running: ControllerFixt
     status, response = edit(running, "edited", "w3", {"metadata": {"labels": {"podgate.io/service": "kept"}}}, MERGE)
     assert (status, "PodgateFieldImmutable" in response["message"]) == (403, True), response
     running.installation.change_policy(policy(edited=SERVICES["edited"].replace("pods: 1", "pods: 2")))
-    running.plane.wait(lambda: gated(running, "edited") == {"w1", "w2"}, "the Pod of priority to be released")
+    running.plane.wait(lambda: list_gated(running, "edited") == {"w1", "w2"}, "the Pod of priority to be released")
     assert running.limit("edited", "1h", "requests.cpu")["used"] == "110m"
 
 
@@ -152,9 +152,9 @@ def test_a_gate_that_is_removed_without_podgate_ends_the_waiting(running: Contro
     running.installation.stop_server(server)
     assert edit(running, "ungated", "w2", UNGATE, JSON_PATCH)[0] == 200
     running.start_server()
-    running.plane.wait(lambda: waiting(running, "ungated") == 2, "the Pod to leave the queue")
-    running.wait(lambda: running.used("ungated") == 2, "the Pod to be charged")
-    assert gated(running, "ungated") == {"w1", "w3"}
+    running.plane.wait(lambda: count_waiting(running, "ungated") == 2, "the Pod to leave the queue")
+    running.wait(lambda: running.count_used("ungated") == 2, "the Pod to be charged")
+    assert list_gated(running, "ungated") == {"w1", "w3"}
     status, response = edit(running, "ungated", "w1", UNGATE, JSON_PATCH)
     assert (status, "PodgateFieldImmutable" in response["message"]) == (403, True), response
 
@@ -162,9 +162,11 @@ def test_a_gate_that_is_removed_without_podgate_ends_the_waiting(running: Contro
 def test_pods_of_services_that_stop_queueing_or_are_removed_are_released(running: ControllerFixture) -> None:
     denies = "- {name: stopped, match: {namespaces: [qf-stopped]}, quota: {windows: [{window: 1h, hard: {pods: 3}}]}}\n"
     running.installation.change_policy(policy(stopped=denies, removed=""))
-    running.plane.wait(lambda: gated(running, "stopped") == {"w3"}, "Pods to be released at the rate of the service")
-    running.plane.wait(lambda: not gated(running, "removed"), "the Pods of no service to be released")
-    assert running.used("stopped") == 3
+    running.plane.wait(
+        lambda: list_gated(running, "stopped") == {"w3"}, "Pods to be released at the rate of the service"
+    )
+    running.plane.wait(lambda: not list_gated(running, "removed"), "the Pods of no service to be released")
+    assert running.count_used("stopped") == 3
     assert running.installation.create_pod("qf-stopped", "denied")[0] == 429
 
 
@@ -200,8 +202,8 @@ def test_objects_beside_gated_pods_see_pods_that_are_pending(running: Controller
     deployments = "/apis/apps/v1/namespaces/qf-beside/deployments"
     plane.wait(lambda: "DeadlineExceeded" in reasons("/apis/batch/v1/namespaces/qf-beside/jobs"), "the Job to fail")
     plane.wait(lambda: "ProgressDeadlineExceeded" in reasons(deployments), "the Deployment to report")
-    plane.wait(lambda: len(gated(running, "beside")) == 5, "the Pod of the Job to be deleted")
-    assert {"w1", "w2", "w3", "beside-0"} < gated(running, "beside"), "a StatefulSet waits for its first Pod"
+    plane.wait(lambda: len(list_gated(running, "beside")) == 5, "the Pod of the Job to be deleted")
+    assert {"w1", "w2", "w3", "beside-0"} < list_gated(running, "beside"), "a StatefulSet waits for its first Pod"
     quotas = "/api/v1/namespaces/qf-beside/resourcequotas"
     plane.wait(lambda: status(quotas).get("used") == {"pods": "6"}, "the ResourceQuota to count waiting Pods")
     budgets = "/apis/policy/v1/namespaces/qf-beside/poddisruptionbudgets"
@@ -220,22 +222,22 @@ def test_a_pod_that_lost_the_race_is_denied(running: ControllerFixture) -> None:
 
     with another_webhook(running, "qf-raced", hold, "Mutating") as holding, ThreadPoolExecutor(2) as pool:
 
-        def created(name: str, calls: int) -> Future[tuple[int, Any]]:
+        def start_creation(name: str, calls: int) -> Future[tuple[int, Any]]:
             future = pool.submit(running.installation.create_pod, "qf-raced", name, containers=[CONTAINER])
             running.plane.wait(lambda: len(holding.calls) == calls, f"{name} to be held")
             return future
 
         holding.take_calls()
-        one = created("one", 1)
+        one = start_creation("one", 1)
         time.sleep(0.3)  # the server expects a Pod that it did not gate for 250 ms
-        other = created("other", 2)
+        other = start_creation("other", 2)
         goes_on = True
         answers = sorted((one.result(), other.result()), key=lambda answer: answer[0])
     assert [status for status, _ in answers] == [201, 429]
     assert "QuotaExceeded" in answers[1][1]["message"]
-    assert (running.used("raced"), gated(running, "raced")) == (1, set())
+    assert (running.count_used("raced"), list_gated(running, "raced")) == (1, set())
     create(running, "raced", "late")
-    assert gated(running, "raced") == {"late"}
+    assert list_gated(running, "raced") == {"late"}
 
 
 def test_pods_beyond_max_pods_are_denied(running: ControllerFixture) -> None:
@@ -243,7 +245,7 @@ def test_pods_beyond_max_pods_are_denied(running: ControllerFixture) -> None:
         create(running, "crowded", name)
     status, response = running.installation.create_pod("qf-crowded", "third", containers=[CONTAINER])
     assert (status, "QueueFull" in response["message"]) == (429, True), response
-    assert (running.used("crowded"), gated(running, "crowded")) == (1, {"waits"})
+    assert (running.count_used("crowded"), list_gated(running, "crowded")) == (1, {"waits"})
 
 
 METRICS = "metrics.k8s.io"
@@ -308,7 +310,7 @@ def test_an_autoscaler_counts_waiting_pods_and_asks_for_no_more(running: Control
     def status() -> dict[str, Any]:
         return dict(plane.api.get(path).get("status") or {})
 
-    plane.wait(lambda: len(gated(running, "scaled")) == 2, "the autoscaler to ask for two more")
+    plane.wait(lambda: len(list_gated(running, "scaled")) == 2, "the autoscaler to ask for two more")
     plane.wait(lambda: status().get("currentReplicas") == 4, "the autoscaler to see them")
     time.sleep(4)  # the autoscaler decides each second
     assert (status()["desiredReplicas"], len(running.installation.pods("qf-scaled"))) == (4, 4)
@@ -324,13 +326,13 @@ def test_no_pod_is_lost_with_redis_or_with_a_leader(running: ControllerFixture, 
         create(running, "lost", name)
 
     def is_restored() -> bool:
-        return 0 < indexed(redis, "lost") == len(gated(running, "lost"))
+        return 0 < count_indexed(redis, "lost") == len(list_gated(running, "lost"))
 
     redis.cli("FLUSHALL")
     lost_at = time.monotonic()
     installation.change_policy(policy(kept=SERVICES["kept"].replace("pods: 1", "pods: 9")))
     plane.wait(is_restored, "the leader to restore the index")
-    plane.wait(lambda: len(gated(running, "kept")) < len(WAITING), "releases after the loss")
+    plane.wait(lambda: len(list_gated(running, "kept")) < len(WAITING), "releases after the loss")
     assert time.monotonic() - lost_at >= 10, "servers submit their charges of the last minute again before"
     redis.kill()
     assert plane.api.request("DELETE", "/api/v1/namespaces/qf-lost/pods/w5")[0] == 200
@@ -339,10 +341,10 @@ def test_no_pod_is_lost_with_redis_or_with_a_leader(running: ControllerFixture, 
     [first] = installation.controllers
     second = running.start_controller()
     installation.stop_controller(first, kill=True)
-    left = len(gated(running, "lost"))
-    plane.wait(lambda: running.leader() is second and waiting(running, "lost") == left, "the second to lead")
+    left = len(list_gated(running, "lost"))
+    plane.wait(lambda: running.leader() is second and count_waiting(running, "lost") == left, "the second to lead")
     create(running, "lost", "late")
-    assert "late" in gated(running, "lost"), "it waits behind the others"
+    assert "late" in list_gated(running, "lost"), "it waits behind the others"
     installation.change_policy(policy(lost=SERVICES["lost"].replace("pods: 1", "pods: 9")))
-    plane.wait(lambda: not gated(running, "lost"), "all Pods to be released")
+    plane.wait(lambda: not list_gated(running, "lost"), "all Pods to be released")
     assert second.total("podgate_queue_released_total", 'service="lost"') == left + 1

@@ -14,7 +14,7 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.recording.placeholders import normalized
+from tests.cluster.recording.placeholders import normalize
 from tests.cluster.recording.scenario import STEPS, Step, record
 from tests.cluster.recording.webhooks import POLICY_PATH
 from tests.cluster.recording_webhook import Call
@@ -31,7 +31,7 @@ def recording(plane: ControlPlane, identities: Identities) -> Recording:
 
 def cases(name: str, calls: dict[str, Call]) -> dict[Path, dict[str, Any]]:
     """Return the folder of each review of a step: one for both webhooks if their reviews are equal."""
-    reviews = {path: normalized(call.review) for path, call in calls.items()}
+    reviews = {path: normalize(call.review) for path, call in calls.items()}
     if POLICY_PATH in reviews:
         return {POLICIES / name: reviews[POLICY_PATH]}
     if reviews["mutate"] == reviews["validate"]:
@@ -39,7 +39,7 @@ def cases(name: str, calls: dict[str, Call]) -> dict[Path, dict[str, Any]]:
     return {RECORDED / f"{name}_{half}": review for half, review in reviews.items()}
 
 
-def stored(step: Step) -> set[Path]:
+def find_stored(step: Step) -> set[Path]:
     names = (step.name, f"{step.name}_mutate", f"{step.name}_validate")
     return {folder / name for folder in (RECORDED, POLICIES) for name in names if (folder / name).is_dir()}
 
@@ -78,8 +78,8 @@ def test_recorded_reviews_match_the_api_server(
 ) -> None:
     reviews = cases(step.name, recording[step.name])
     if refresh_goldens:
-        write_goldens(reviews, stored(step))
-    assert sorted(stored(step)) == sorted(reviews)
+        write_goldens(reviews, find_stored(step))
+    assert sorted(find_stored(step)) == sorted(reviews)
     differing = [
         f"{case.name}: {line}"
         for case, review in reviews.items()

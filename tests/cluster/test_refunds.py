@@ -29,13 +29,13 @@ LOST, LOST_EACH = CREATED // 10, 2
 
 def check_refunds(running: ControllerFixture, service: str, cause: str, lose: Callable[[], None]) -> None:
     """Lose some Pods, and check that each charge is refunded; a later test checks again."""
-    used, standing = running.used(service), running.standing(service)
+    used, standing = running.count_used(service), running.count_standing(service)
     for _ in range(LOST_EACH):
         lose()
-    running.wait(lambda: running.refunded(service) >= LOST_EACH, f"{service}'s refunds")
-    assert running.refunded(service) == running.refunded(service, cause) == LOST_EACH
-    assert (running.used(service), running.standing(service)) == (used, standing)
-    assert (running.unproven(service), running.charged_afterwards(service)) == (0, 0)
+    running.wait(lambda: running.count_refunded(service) >= LOST_EACH, f"{service}'s refunds")
+    assert running.count_refunded(service) == running.count_refunded(service, cause) == LOST_EACH
+    assert (running.count_used(service), running.count_standing(service)) == (used, standing)
+    assert (running.count_unproven(service), running.count_charged_afterwards(service)) == (0, 0)
 
 
 def test_pod_rejected_by_resource_quota_is_refunded(running: ControllerFixture, store: str) -> None:
@@ -87,13 +87,13 @@ def test_pod_of_a_disconnected_client_is_refunded(running: ControllerFixture, st
 
         def lose() -> None:
             hanging.take_calls()
-            before = running.used("client")
+            before = running.count_used("client")
             connection = HTTPSConnection("127.0.0.1", running.plane.ports.apiserver, context=running.plane.api.context)
             pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "gone"}}
             body = json.dumps({**pod, "spec": {"containers": [{"name": "c", "image": "i"}]}})
             headers = {"Content-Type": "application/json"}
             connection.request("POST", f"/api/v1/namespaces/{namespace}/pods", body, headers)
-            running.plane.wait(lambda: hanging.calls and running.used("client") > before, "the Pod to be charged")
+            running.plane.wait(lambda: hanging.calls and running.count_used("client") > before, "the Pod to be charged")
             connection.close()
 
         check_refunds(running, "client", NEVER_CREATED, lose)
@@ -120,16 +120,16 @@ def test_no_created_pod_of_many_is_refunded(running: ControllerFixture, store: s
     remaining = workload_pods + CREATED - DELETED_AT_ONCE + 1
     running.plane.wait(lambda: len(running.installation.pods(namespace)) == remaining, f"{remaining} Pods")
     running.settle("came", namespace, LOST)
-    assert running.refunded("came") == running.refunded("came", NAME_TAKEN) == LOST + 1
-    assert running.used("came") == workload_pods + CREATED + 1
-    running.wait(lambda: running.standing("came") == remaining, "deleted Pods to be removed from the live Pods")
-    assert (running.unproven("came"), running.charged_afterwards("came")) == (0, 0)
+    assert running.count_refunded("came") == running.count_refunded("came", NAME_TAKEN) == LOST + 1
+    assert running.count_used("came") == workload_pods + CREATED + 1
+    running.wait(lambda: running.count_standing("came") == remaining, "deleted Pods to be removed from the live Pods")
+    assert (running.count_unproven("came"), running.count_charged_afterwards("came")) == (0, 0)
 
 
 def test_nothing_was_refunded_twice(running: ControllerFixture) -> None:
     for service in set(SERVICES) - {"came"}:
-        assert running.refunded(service) in {0, LOST_EACH}, "0 if the test of the service has not run"
-        assert running.used(service) == running.standing(service)
+        assert running.count_refunded(service) in {0, LOST_EACH}, "0 if the test of the service has not run"
+        assert running.count_used(service) == running.count_standing(service)
 
 
 def test_default_wait_before_a_refund_is_one_minute() -> None:

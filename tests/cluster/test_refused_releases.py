@@ -46,7 +46,7 @@ def label(running: ControllerFixture, namespace: str) -> int:
 
 
 @contextmanager
-def denying_policy(running: ControllerFixture, namespace: str) -> Iterator[None]:
+def deny_by_policy(running: ControllerFixture, namespace: str) -> Iterator[None]:
     """Deny all changes of Pods in a namespace by a ValidatingAdmissionPolicy."""
     metadata = {"name": namespace}
     rules = [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["UPDATE"]}]
@@ -70,7 +70,7 @@ def denying_policy(running: ControllerFixture, namespace: str) -> Iterator[None]
 
 
 @contextmanager
-def denying_webhook(running: ControllerFixture, namespace: str) -> Iterator[None]:
+def deny_by_webhook(running: ControllerFixture, namespace: str) -> Iterator[None]:
     async def deny(_: str, body: bytes) -> bytes:
         uid = json.loads(body)["request"]["uid"]
         response = {"uid": uid, "allowed": False, "status": {"code": 503, "message": "frozen by another webhook"}}
@@ -93,7 +93,7 @@ def denying_webhook(running: ControllerFixture, namespace: str) -> Iterator[None
 
 
 @contextmanager
-def missing_right(running: ControllerFixture, _: str) -> Iterator[None]:
+def remove_right(running: ControllerFixture, _: str) -> Iterator[None]:
     """Take the right to change Pods from the account that releases them."""
     path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/podgate-pods"
     role = running.plane.api.get(path)
@@ -113,9 +113,9 @@ def missing_right(running: ControllerFixture, _: str) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("kind", "refusal", "reason", "words"),
     [
-        ("policy", denying_policy, "admission", "denied request: Pods of this namespace are frozen"),
-        ("right", missing_right, "forbidden", "grant the right to patch pods in all namespaces"),
-        ("webhook", denying_webhook, "admission", "denied the request: frozen by another webhook"),
+        ("policy", deny_by_policy, "admission", "denied request: Pods of this namespace are frozen"),
+        ("right", remove_right, "forbidden", "grant the right to patch pods in all namespaces"),
+        ("webhook", deny_by_webhook, "admission", "denied the request: frozen by another webhook"),
     ],
 )
 def test_refused_releases_are_told_while_they_last_and_made_once_afterwards(
@@ -130,7 +130,7 @@ def test_refused_releases_are_told_while_they_last_and_made_once_afterwards(
     for name in ("fills", *WAITING):
         status, answer = running.installation.create_pod(namespace, name, containers=[CONTAINER])
         assert status == 201, answer
-    assert gated(running, namespace) == {*WAITING}
+    assert list_gated(running, namespace) == {*WAITING}
     leader = plane.wait(running.leader, "a leader")
     labels = f'service="{namespace}"'
     released = leader.total("podgate_queue_released_total", labels)
@@ -138,12 +138,12 @@ def test_refused_releases_are_told_while_they_last_and_made_once_afterwards(
     def queue(*arguments: str) -> str:
         return podgate("queue", namespace, *arguments, "--server", f"http://{leader.plain}").out
 
-    def failing() -> float:
+    def count_failing() -> float:
         return leader.total("podgate_queue_failing_pods", labels, f'reason="{reason}"')
 
     with refusal(running, namespace):
         running.installation.change_policy(policy(hard=9))
-        plane.wait(lambda: failing() == 3, "all releases to be refused", leader.name)
+        plane.wait(lambda: count_failing() == 3, "all releases to be refused", leader.name)
         plane.wait(
             lambda: len(json.loads(queue("-o", "json"))["pods"]) == 3, "their places, which are kept for a second"
         )
@@ -161,16 +161,16 @@ def test_refused_releases_are_told_while_they_last_and_made_once_afterwards(
         log = running.installation.log(leader)
         assert log.count("waiting Pods cannot be released") >= 1
         assert "its gates changed" not in log
-        assert running.used(namespace) == 1, "no charge is left behind"
-        assert gated(running, namespace) == {*WAITING}
-    plane.wait(lambda: not gated(running, namespace), "the Pods to be released", leader.name)
+        assert running.count_used(namespace) == 1, "no charge is left behind"
+        assert list_gated(running, namespace) == {*WAITING}
+    plane.wait(lambda: not list_gated(running, namespace), "the Pods to be released", leader.name)
     plane.wait(lambda: leader.total("podgate_queue_pods", labels) == 0, "the queue to be empty")
-    plane.wait(lambda: failing() == 0, "nothing to fail any more")
-    assert running.used(namespace) == 4
+    plane.wait(lambda: count_failing() == 0, "nothing to fail any more")
+    assert running.count_used(namespace) == 4
     assert leader.total("podgate_queue_released_total", labels) - released == 3
 
 
-def gated(running: ControllerFixture, namespace: str) -> set[str]:
+def list_gated(running: ControllerFixture, namespace: str) -> set[str]:
     return {
         pod["metadata"]["name"]
         for pod in running.installation.pods(namespace)

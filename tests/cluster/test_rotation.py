@@ -17,12 +17,12 @@ import aiohttp
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
-from certs.ca_generations import issuer_of
+from certs.ca_generations import find_issuer
 from certs.cluster.ca_controller import SERVING
 from tests.cluster.controller_fixture import leads
 from tests.cluster.identities import Identities
 from tests.cluster.load import PLACEMENT, POD, Load
-from tests.cluster.rotation_fixture import CredentialLifetimes, RotationFixture, rotating_cluster
+from tests.cluster.rotation_fixture import CredentialLifetimes, RotationFixture, run_rotating_cluster
 from tests.cluster.server import Server
 from tests.redis_servers import RedisServer
 
@@ -161,7 +161,7 @@ class ObservedCredentials:
 async def test_rotation_of_all_credentials_under_load_fails_no_admission(
     identities: Identities, tmp_path: Path, a_redis: RedisServer
 ) -> None:
-    with rotating_cluster(identities, tmp_path, a_redis.url, POLICY, NAMESPACE, LIFETIMES) as rotation:
+    with run_rotating_cluster(identities, tmp_path, a_redis.url, POLICY, NAMESPACE, LIFETIMES) as rotation:
         await asyncio.to_thread(rotation.installation.wait_for_calls)
         observed, foreign_callers = ObservedCredentials(rotation), ForeignCallers(identities)
         async with load_of_pods(rotation) as (dry_runs, real):
@@ -197,7 +197,7 @@ def is_signed_by(rotation: RotationFixture, which: int) -> bool:
     """Whether several CAs are trusted, and the first or last of them has signed the serving certificate."""
     line, leaf = rotation.generations(), rotation.leaf(SERVING)
     assert leaf is not None
-    return len(line) > 1 and issuer_of(leaf, [one.certificate for one in line]) == line[which].certificate
+    return len(line) > 1 and find_issuer(leaf, [one.certificate for one in line]) == line[which].certificate
 
 
 def kill_leader_at(rotation: RotationFixture, which: int) -> bool:

@@ -160,7 +160,7 @@ def test_scheduler_that_goes_on_without_the_extender_is_found(scheduled: Install
     plane.wait(lambda: plane.api.get(PROBE) is None, "the Pod to be deleted", "kwok")
 
 
-def found(scheduled: InstalledScheduler) -> dict[str, list[dict[str, str]]]:
+def list_findings(scheduled: InstalledScheduler) -> dict[str, list[dict[str, str]]]:
     """Return the findings of `podgate check` by code."""
     done = podgate("check", "--kubeconfig", scheduled.plane.kubeconfig, "--extender", scheduled.url, "-o", "json")
     checks = [one for section in json.loads(done.out)["sections"] for one in section["checks"]]
@@ -176,7 +176,7 @@ def test_check_finds_planted_faults_and_nothing_before(scheduled: InstalledSched
     """The last test: what it breaks stays broken."""
     plane = scheduled.plane
     ours = {one.code for one in SECTION.checks} | PLANTED
-    before = found(scheduled)
+    before = list_findings(scheduled)
     assert before.keys() & ours == set(), before
     text = plane.api.get(f"{INSIDE}/configmaps/{SCHEDULER}")["data"]["config.yaml"]
     sampled = text.replace("percentageOfNodesToScore: 100", "percentageOfNodesToScore: 50")
@@ -185,7 +185,7 @@ def test_check_finds_planted_faults_and_nothing_before(scheduled: InstalledSched
     )
     long_ago = datetime(2020, 1, 1, tzinfo=UTC)
     expired = Authority.create(now=long_ago).issue_server("x", (), timedelta(hours=1), long_ago)
-    pem = base64.b64encode(ca_generations.pem(expired.certificate)).decode()
+    pem = base64.b64encode(ca_generations.encode_pem(expired.certificate)).decode()
     plant(plane, f"{INSIDE}/secrets/{EXTENDER}-tls", {"data": {"tls.crt": pem}})
     deployment = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{EXTENDER}"
     unfit = {"template": {"spec": {"nodeSelector": {"nothing-has": "this"}}}}
@@ -197,12 +197,12 @@ def test_check_finds_planted_faults_and_nothing_before(scheduled: InstalledSched
     plane.delete(WAKE, lease, f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets/{SCHEDULER}")
     seen: list[dict[str, list[dict[str, str]]]] = []
 
-    def all_found() -> bool:
-        seen.append(found(scheduled))
+    def has_found_all() -> bool:
+        seen.append(list_findings(scheduled))
         return seen[-1].keys() >= PLANTED
 
     try:
-        plane.wait(all_found, "the findings", "kube-apiserver", timeout_seconds=HANG_SECONDS)
+        plane.wait(has_found_all, "the findings", "kube-apiserver", timeout_seconds=HANG_SECONDS)
     except ComponentError as error:
         raise AssertionError(f"not found: {PLANTED - seen[-1].keys()}") from error
     assert f"ServiceAccount {NAMESPACE}/{EXTENDER}" in {one["object"] for one in seen[-1]["right-missing"]}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from certs.authority import server_names
+from certs.authority import list_server_names
 from certs.files import write_key_pair
 from tests.authentication.secret_path import OTHER, SECRET, Reduced
 from tests.cluster import manifests
@@ -22,7 +22,7 @@ from tests.cluster.readme_steps import Site as ReadmeSite
 from webhook import settings
 from webhook.authentication.secret_path_file import read_paths
 from webhook.core.document import Purpose, load
-from webhook.core.webhook_configurations import ClientConfig, ServiceReference, configurations
+from webhook.core.webhook_configurations import ClientConfig, ServiceReference, render_configurations
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
@@ -52,22 +52,22 @@ class ReducedSite(Installation):
 
     def use_path(self, path: str) -> None:
         """Apply the webhook configurations with this path, and wait until the API server uses it."""
-        before = self.rejected(), self.accepted()
+        before = self.count_rejected(), self.count_accepted()
         loaded_policy = load(POLICY.encode(), Purpose.SERVE).policy.policy
         bundle = (self.files.folder / "ca.crt").read_bytes()
         client = ClientConfig(ServiceReference(port=self.load_balancer.port), bundle, path)
-        self.plane.apply(*configurations(loaded_policy, client))
+        self.plane.apply(*render_configurations(loaded_policy, client))
 
-        def both_counted() -> bool:
+        def has_counted_both() -> bool:
             self.create_pod(OPEN, dry_run=True)
-            return (self.rejected(), self.accepted()) != before
+            return (self.count_rejected(), self.count_accepted()) != before
 
-        self.plane.wait(both_counted, "the API server to use that path", "kube-apiserver")
+        self.plane.wait(has_counted_both, "the API server to use that path", "kube-apiserver")
 
-    def rejected(self) -> float:
+    def count_rejected(self) -> float:
         return sum(server.total(*REFUSED) for server in self.servers)
 
-    def accepted(self) -> float:
+    def count_accepted(self) -> float:
         return sum(server.total("podgate_calls_total", 'client_id="reduced-mode"') for server in self.servers)
 
 
@@ -82,9 +82,9 @@ def plane() -> Iterator[ControlPlane]:
 
 
 @contextmanager
-def reduced(plane: ControlPlane, folder: Path) -> Iterator[ReducedSite]:
-    files = Reduced.at(folder)
-    names = (*server_names("127.0.0.1"), *server_names(SERVICE_HOST))
+def install_reduced(plane: ControlPlane, folder: Path) -> Iterator[ReducedSite]:
+    files = Reduced.create_in(folder)
+    names = (*list_server_names("127.0.0.1"), *list_server_names(SERVICE_HOST))
     leaf = files.pki.authority.issue_server(SERVICE_HOST, names)
     write_key_pair(leaf, files.pki.paths.certificate, files.pki.paths.key, replace=True)
     with LoadBalancers() as load_balancers:
@@ -106,7 +106,7 @@ def delete_webhooks(plane: ControlPlane) -> None:
 
 @pytest.fixture
 def site(plane: ControlPlane, tmp_path: Path) -> Iterator[ReducedSite]:
-    with reduced(plane, tmp_path) as reduced_site:
+    with install_reduced(plane, tmp_path) as reduced_site:
         yield reduced_site
 
 
@@ -124,20 +124,20 @@ def test_pods_and_policies_are_evaluated_for_an_api_server_without_credentials(s
     [server] = site.servers
     assert server.status()["clientIdentity"] == "reduced"
     assert server.metrics()["podgate_reduced_mode"] == 1
-    assert site.rejected() == 0
+    assert site.count_rejected() == 0
     assert SECRET not in site.log(server)
 
 
 def test_wrong_path_is_rejected_and_the_failure_policy_applies(site: ReducedSite) -> None:
     site.use_path("wrong" + SECRET[5:])
-    accepted = site.accepted()
+    accepted = site.count_accepted()
     code, answer = site.create_pod(CLOSED)
     assert code == 500, answer
     assert "failed calling webhook" in answer["message"]
     code, pod = site.create_pod(OPEN)
     assert (code, pod["spec"]["schedulerName"]) == (201, "default-scheduler")
-    assert site.accepted() == accepted == 0
-    assert site.rejected() >= 2
+    assert site.count_accepted() == accepted == 0
+    assert site.count_rejected() >= 2
 
 
 def test_path_changes_without_a_rejected_call(site: ReducedSite) -> None:
@@ -157,7 +157,7 @@ def test_path_changes_without_a_rejected_call(site: ReducedSite) -> None:
     files.path_file.write_text(f"{OTHER}\n")
     read(3)
     assert site.create_pod(CLOSED)[0] == 201
-    assert site.rejected() == 0
+    assert site.count_rejected() == 0
 
 
 def test_during_an_outage_the_api_server_discloses_the_path_in_its_error(site: ReducedSite) -> None:
@@ -195,7 +195,7 @@ def test_deployment_differs_from_the_default_only_in_caller_identity() -> None:
 
 
 def test_network_policy_names_the_server_ports_and_admits_no_wide_range() -> None:
-    [policy] = [one for one in manifests.built(REDUCED) if one["kind"] == "NetworkPolicy"]
+    [policy] = [one for one in manifests.build_kustomization(REDUCED) if one["kind"] == "NetworkPolicy"]
     spec = manifests.deployment(REDUCED)["spec"]
     assert policy["spec"]["podSelector"] == spec["selector"]
     assert policy["spec"]["policyTypes"] == ["Ingress"]
@@ -231,16 +231,16 @@ def test_documented_steps_install_it_and_change_the_path(plane: ControlPlane, tm
         for step in (certificates, server, webhooks):
             readme_site.run(step)
         first = (tmp_path / "pki/path").read_text()
-        assert stored(plane) == read_paths(first.encode(), tmp_path) == paths_in_webhooks(plane)
+        assert read_stored(plane) == read_paths(first.encode(), tmp_path) == paths_in_webhooks(plane)
         assert (tmp_path / "pki/path").stat().st_mode & 0o077 == 0
         second = "0123456789abcdef" * 4
         readme_site.run(f"OLD={first} NEW={second}\n{change[1]}\n{change[2]}\n{webhooks}")
-        assert stored(plane) == (second, first)
+        assert read_stored(plane) == (second, first)
         assert paths_in_webhooks(plane) == (second,)
         delete_webhooks(plane)
 
 
-def stored(plane: ControlPlane) -> tuple[str, ...]:
+def read_stored(plane: ControlPlane) -> tuple[str, ...]:
     secret = plane.api.get("/api/v1/namespaces/podgate-system/secrets/podgate-reduced-path")
     assert secret is not None
     return read_paths(base64.b64decode(secret["data"]["path"]), Path("path"))
@@ -256,7 +256,7 @@ def paths_in_webhooks(plane: ControlPlane) -> tuple[str, ...]:
 
 
 def test_deployment_flags_are_parsed_by_the_server(tmp_path: Path) -> None:
-    files = Reduced.at(tmp_path)
+    files = Reduced.create_in(tmp_path)
     [container] = manifests.deployment(REDUCED)["spec"]["template"]["spec"]["containers"]
     flags = dict(argument.split("=", 1) for argument in container["args"])
     local_paths = {
@@ -266,7 +266,7 @@ def test_deployment_flags_are_parsed_by_the_server(tmp_path: Path) -> None:
         "--serving-ca": files.pki.paths.client_ca,
     }
     arguments = {flag: str(local_paths.get(flag, text)) for flag, text in flags.items()}
-    named = {item.name: arguments.pop(settings.flag_of(item.name), None) for item in fields(settings.Settings)}
+    named = {item.name: arguments.pop(settings.name_flag(item.name), None) for item in fields(settings.Settings)}
     assert arguments == {}, "the server has no such flags"
     parsed = settings.parse({**named, "policy": str(files.policy)}, {})
     assert parsed.client_identity == "reduced"

@@ -10,8 +10,8 @@ import pytest
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
-from tests.harness.fake_apiserver import until
+from tests.cluster.installation import Installation, install_podgate
+from tests.harness.fake_apiserver import wait_until
 from tests.redis_servers import RedisServer
 from webhook.adapters.kubernetes import ServerLeases, ServerLeaseTiming, connect
 from webhook.ports import WatchReports
@@ -48,10 +48,10 @@ async def test_server_leases_count_three_servers_of_which_one_ends_and_one_dies(
     reports = WatchReports(lambda: None, errors.append, lambda _: None)
     counts: dict[str, tuple[int, int]] = {}
 
-    def counter_of(host: str) -> Callable[[int, int], None]:
+    def make_counter(host: str) -> Callable[[int, int], None]:
         return lambda *counted: counts.__setitem__(host, counted)
 
-    with installed(api_alone, identities.files, POLICY, [], servers=0) as installation:
+    with install_podgate(api_alone, identities.files, POLICY, [], servers=0) as installation:
         async with (
             await connect(installation.kubeconfig()) as client,
             await connect(installation.kubeconfig()) as crashing_client,
@@ -61,16 +61,16 @@ async def test_server_leases_count_three_servers_of_which_one_ends_and_one_dies(
             def start(host: str, timing: ServerLeaseTiming) -> None:
                 server_client = crashing_client if host == "b" else client
                 servers = ServerLeases(server_client, host, is_unique=True, reports=reports, timing=timing)
-                servers.on_count = counter_of(host)
+                servers.on_count = make_counter(host)
                 running[host] = asyncio.create_task(servers.run())
 
             for host in ("a", "b", "c"):
                 start(host, SLOW_EXPIRY)
-            await until(lambda: counts == {"a": (3, 0), "b": (3, 1), "c": (3, 2)})
+            await wait_until(lambda: counts == {"a": (3, 0), "b": (3, 1), "c": (3, 2)})
             assert await asyncio.to_thread(leases, api_alone) == [f"podgate-server-{host}" for host in "abc"]
             assert errors == []
             running["a"].cancel()
-            await until(lambda: (counts["b"], counts["c"]) == ((2, 0), (2, 1)))
+            await wait_until(lambda: (counts["b"], counts["c"]) == ((2, 0), (2, 1)))
             assert "podgate-server-a" not in await asyncio.to_thread(leases, api_alone), "it has deleted its Lease"
             # A crash: it cannot delete its Lease.
             await crashing_client.close()
@@ -78,7 +78,7 @@ async def test_server_leases_count_three_servers_of_which_one_ends_and_one_dies(
             await asyncio.gather(running["b"], return_exceptions=True)
             # On a slow machine it may count the third server as dead too, until that one renews its Lease.
             start("d", QUICK_EXPIRY)
-            await until(lambda: counts.get("d") == (2, 1))
+            await wait_until(lambda: counts.get("d") == (2, 1))
             remaining = ["podgate-server-c", "podgate-server-d"]
             await asyncio.to_thread(
                 api_alone.wait, lambda: leases(api_alone) == remaining, "the dead server's Lease to be deleted"
@@ -98,7 +98,9 @@ def test_servers_of_one_store_are_counted_by_leases_unless_configured(
     api_alone: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
     shared = ("--drain", "0s", "--store", a_redis.url)
-    with installed(api_alone, identities.files, POLICY, ["shares-one"], servers=2, arguments=shared) as installation:
+    with install_podgate(
+        api_alone, identities.files, POLICY, ["shares-one"], servers=2, arguments=shared
+    ) as installation:
         names = [server.name for server in installation.servers]
         two_servers = [{"count": 2, "ordinal": ordinal, "source": "leases"} for ordinal in (0, 1)]
         api_alone.wait(lambda: replicas(installation) == two_servers, "two servers to count each other", *names)

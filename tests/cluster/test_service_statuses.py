@@ -56,14 +56,14 @@ def breaker(running: ControllerFixture, service: str) -> dict[str, Any]:
 
 
 def wait_all(running: ControllerFixture, *services: str) -> None:
-    def all_exist() -> bool:
+    def have_all() -> bool:
         objects = statuses(running)
         return set(objects) == set(services) and all("status" in one for one in objects.values())
 
-    running.wait(all_exist, f"the objects of {', '.join(services)} and no others")
+    running.wait(have_all, f"the objects of {', '.join(services)} and no others")
 
 
-def table(running: ControllerFixture, *options: str) -> list[str]:
+def read_table(running: ControllerFixture, *options: str) -> list[str]:
     return running.plane.kubectl("get", NAME, *options).stdout.splitlines()
 
 
@@ -88,7 +88,7 @@ def test_each_service_has_an_object_with_its_status(running: ControllerFixture) 
         "generation": 0,
         "probes": probes,
     }
-    headings, *rows = table(running)
+    headings, *rows = read_table(running)
     assert headings.split("  ")[0] == "NAME"
     assert headings.split() == ["NAME", "STATE", "SINCE", "TRIGGERED", "AT", "RECOVERS", "AT", "MODE"]
     assert [row.split() for row in rows] == [["idle", "CLOSED", "Audit"], ["plain"], ["tripped", "CLOSED", "Enforce"]]
@@ -103,7 +103,7 @@ def test_object_changes_only_with_its_breaker(running: ControllerFixture, store:
     assert (opened["generation"], opened["since"], opened["trippedBy"]) == (1, opened["trippedAt"], opened["reason"])
     assert opened["reason"] == "quotaExceeded: 2 requests refused within 60s"
     assert opened["openUntil"] > opened["since"]
-    [row] = [line for line in table(running, "-o", "wide") if line.startswith("tripped")]
+    [row] = [line for line in read_table(running, "-o", "wide") if line.startswith("tripped")]
     name, state, _, tripped_at, recovers_at, mode, reason = row.split(maxsplit=6)
     assert (name, state, mode, reason) == ("tripped", "OPEN", "Enforce", opened["reason"])
     assert (tripped_at, recovers_at) == (opened["trippedAt"], opened["openUntil"])

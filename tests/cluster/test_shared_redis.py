@@ -6,7 +6,7 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import installed
+from tests.cluster.installation import install_podgate
 from tests.redis_servers import RedisServer, usual_names
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -29,14 +29,14 @@ def test_servers_share_the_limit_of_seven_pods_in_redis(
 ) -> None:
     namespace = f"shared-{redis_server.port}"
     arguments = ("--drain", "0s", "--store", redis_server.url, "--store-deadline", "30s")
-    with installed(plane, identities.files, POLICY, [namespace], servers=2, arguments=arguments) as installation:
+    with install_podgate(plane, identities.files, POLICY, [namespace], servers=2, arguments=arguments) as installation:
         installation.wait_for_calls()
         plane.kubectl("create", "deployment", "web", "--image=i", "--replicas=20", "-n", namespace)
         plane.wait(lambda: len(installation.pods(namespace)) == 7, "seven Pods")
         denials = 'podgate_quota_denied_total{of="service",resource="pods",service="shared",window="10m"}'
         servers = installation.servers
 
-        def denied_by_both() -> bool:
+        def has_been_denied_by_both() -> bool:
             """Create Pods on several connections, because one connection stays on one server."""
             with ThreadPoolExecutor(CONNECTIONS) as threads:
                 futures = [threads.submit(installation.create_pod, namespace) for _ in range(CONNECTIONS)]
@@ -44,5 +44,5 @@ def test_servers_share_the_limit_of_seven_pods_in_redis(
             return all(item.metrics().get(denials, 0) > 0 for item in servers)
 
         # Both servers deny only if they share the counter.
-        plane.wait(denied_by_both, "both servers to deny Pods")
+        plane.wait(has_been_denied_by_both, "both servers to deny Pods")
         assert len(installation.pods(namespace)) == 7

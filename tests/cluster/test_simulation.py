@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.controlplane import ControlPlane
-from webhook.commands.manifests import Subject, subjects
+from webhook.commands.manifests import Subject, read_subjects
 from webhook.core.kubernetes.controllers import WORKLOAD_KINDS
 from webhook.core.workloads import SimulatedPod, simulate
 
@@ -66,7 +66,7 @@ def workload(kind: str, name: str, labels: dict[str, str] | None = None, pod: An
     return {"apiVersion": group, "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}, "spec": body}
 
 
-def generated(manifest: Any) -> Any:
+def make_generated(manifest: Any) -> Any:
     """Return an object with `generateName`; its Pods are found by their label."""
     name = manifest["metadata"].pop("name")
     return {**manifest, "metadata": {**manifest["metadata"], "generateName": f"{name}-"}}
@@ -79,7 +79,7 @@ INDEX = {"batch.kubernetes.io/job-completion-index": "9"}
 WORKLOADS = [
     workload("Deployment", "deployment"),
     workload("Deployment", "deployment-labelled", HASHES, {"affinity": AFFINITY, "tolerations": TOLERATIONS}),
-    generated(workload("Deployment", "deployment-generated")),
+    make_generated(workload("Deployment", "deployment-generated")),
     workload("ReplicaSet", "replicaset", HASHES),
     workload("ReplicationController", "replicationcontroller", HASHES),
     workload("StatefulSet", "statefulset", {**HASHES, **NUMBERS}),
@@ -92,7 +92,7 @@ WORKLOADS = [
         ordinals={"start": 5},
         volumeClaimTemplates=[CLAIM],
     ),
-    generated(workload("StatefulSet", "statefulset-generated")),
+    make_generated(workload("StatefulSet", "statefulset-generated")),
     workload("DaemonSet", "daemonset", HASHES),
     workload(
         "DaemonSet", "daemonset-placed", pod={"affinity": AFFINITY, "tolerations": TOLERATIONS, "hostNetwork": True}
@@ -100,7 +100,7 @@ WORKLOADS = [
     workload("Job", "job", pod={"schedulingGates": [{"name": "example.com/gate"}]}),
     workload("Job", "job-labelled", {"job-name": "job-labelled", "batch.kubernetes.io/job-name": "job-labelled"}),
     workload("Job", "job-manual", {"job-name": "theirs", "controller-uid": "theirs"}, **MANUAL),
-    generated(workload("Job", "job-generated")),
+    make_generated(workload("Job", "job-generated")),
     workload("Job", "job-indexed", INDEX, {"initContainers": [container("i")], "hostname": "own"}, **INDEXED),
     workload(
         "Job",
@@ -172,7 +172,7 @@ def case(request: pytest.FixtureRequest, created_workloads: CreatedWorkloads, tm
     """Return a workload as read from a file, as stored, and its Pod."""
     path = tmp_path / "workload.json"
     path.write_text(json.dumps(request.param))
-    (subject,) = subjects(path, NAMESPACE)
+    (subject,) = read_subjects(path, NAMESPACE)
     assert isinstance(subject, Subject)
     return subject, *created_workloads[label_of(request.param)]
 
@@ -197,7 +197,7 @@ def test_simulated_metadata_equals_what_the_controller_writes(case: tuple[Subjec
         for key, value in real_metadata["labels"].items():
             unresolved = simulated.unresolved.get(key)
             assert (
-                metadata["labels"][key] == value if unresolved is None else unresolved.among((value,)) is not False
+                metadata["labels"][key] == value if unresolved is None else unresolved.is_among((value,)) is not False
             ), key
         assert metadata["annotations"] == real_metadata["annotations"]
         assert sorted(metadata["finalizers"]) == sorted(real_metadata["finalizers"])
@@ -252,10 +252,10 @@ def test_simulated_spec_equals_what_the_controller_writes(case: tuple[Subject, A
     simulated_pod["spec"] = json.loads(text)
     status, answer = plane.api.request("POST", f"/api/v1/namespaces/{TWIN}/pods?dryRun=All", simulated_pod)
     assert status == 201, answer
-    assert _comparable(answer["spec"]) == _comparable(real_spec)
+    assert _normalize(answer["spec"]) == _normalize(real_spec)
 
 
-def _comparable(spec: Any) -> Any:
+def _normalize(spec: Any) -> Any:
     """Return a spec without the generated name of the token's volume, and volumes in one order."""
     text = re.sub(r"kube-api-access-[a-z0-9]+", "kube-api-access", json.dumps(spec))
     comparable = json.loads(text)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.processes import free_ports
+from tests.cluster.processes import find_free_ports
 from tests.monitoring.programs import programs
 from tests.timeouts import HANG_SECONDS
 
@@ -84,7 +84,7 @@ def wait_for(output: Path, text: str) -> None:
         time.sleep(0.05)
 
 
-def until(terminal: Terminal, block: str, pattern: str) -> str:
+def run_until(terminal: Terminal, block: str, pattern: str) -> str:
     """Run a block again until its output matches: the cluster needs a moment."""
     end = time.monotonic() + HANG_SECONDS
     while re.search(pattern, printed := terminal.run(block)) is None:
@@ -94,7 +94,7 @@ def until(terminal: Terminal, block: str, pattern: str) -> str:
 
 
 def test_the_tutorial_works_as_written(folder: Path) -> None:
-    plain, admission = free_ports(2)
+    plain, admission = find_free_ports(2)
     terminal = Terminal(folder, {"8443": str(admission), "8081": str(plain)})
     second = Terminal(folder, {"8443": str(admission), "8081": str(plain)})
     installing = terminal.start(INSTALL, first := folder / "first.out")
@@ -118,20 +118,20 @@ def follow(terminal: Terminal) -> None:
     """Run the blocks after the installation."""
     apply, where, denied, watch, grant, wake, change, uninstall = REST
     terminal.run(apply)
-    pods = until(terminal, where, r"(?s)(Running.*){5}")
+    pods = run_until(terminal, where, r"(?s)(Running.*){5}")
     assert re.findall(r"node-\w+", pods) == re.findall(r"node-a\d", pods), "zone a only"
     assert "zone-a" in pods.partition("requiredDuringScheduling")[2]
-    events = until(terminal, denied, "BreakerOpen")
+    events = run_until(terminal, denied, "BreakerOpen")
     assert "QuotaExceeded: service web: pods in 1m: hard 5, used 5, asked 1; could pass from" in events
     shown = terminal.run(watch)
     assert re.search(r"web +OPEN ", shown)
     assert 'podgate_breaker_state{service="web",state="OPEN"} 1' in shown
     assert "web: grant" in terminal.run(grant)
-    until(terminal, "podgate status web -o table", "CLOSED")
+    run_until(terminal, "podgate status web -o table", "CLOSED")
     assert "successfully rolled out" in terminal.run(wake)
     changed = terminal.run(change)
     assert re.search(r"policy-draft.yaml:\d+:\d+: .*many", changed)
-    until(terminal, "podgate status web -o table", r"web +\S+ +CLOSED +1m +pods +\d+ +5[05] ")
+    run_until(terminal, "podgate status web -o table", r"web +\S+ +CLOSED +1m +pods +\d+ +5[05] ")
     assert "namespace/podgate-system deleted" in terminal.run(uninstall)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
+from tests.cluster.installation import Installation, install_podgate
 from tests.redis_servers import RedisServer, names
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -74,7 +74,7 @@ def clusters(
         def install(plane: ControlPlane, name: str) -> Installation:
             arguments = ("--drain", "0s", "--store", redis.url, "--store-deadline", "30s", "--cluster", name)
             installation = stack.enter_context(
-                installed(plane, identities.files, POLICY, NAMESPACES, arguments=arguments)
+                install_podgate(plane, identities.files, POLICY, NAMESPACES, arguments=arguments)
             )
             installation.wait_for_calls()
             return installation
@@ -91,7 +91,7 @@ def create(cluster: Installation, namespace: str) -> str:
     return str(answer["message"])
 
 
-def used(cluster: Installation, service: str) -> list[tuple[str, str]]:
+def read_used(cluster: Installation, service: str) -> list[tuple[str, str]]:
     """Return used and hard of the service's windows in the status of the cluster's server."""
     [server] = cluster.servers
     [service_status] = [one for one in server.status()["services"] if one["name"] == service]
@@ -112,7 +112,7 @@ def test_fleet_service_counts_the_pods_of_both_clusters(clusters: Clusters) -> N
         assert "QuotaExceeded: service everywhere: pods in 1h: hard 6, used 6, asked 1; could pass from " in create(
             cluster, "everywhere"
         )
-        assert used(cluster, "everywhere") == [("6", "6")]
+        assert read_used(cluster, "everywhere") == [("6", "6")]
         assert len(cluster.pods("everywhere")) == 3
 
 
@@ -123,17 +123,17 @@ def test_fleet_pool_counts_the_pods_of_both_clusters(clusters: Clusters) -> None
     for cluster, service in ((east, "web"), (east, "batch"), (west, "web"), (west, "batch")):
         message = create(cluster, service)
         assert f"QuotaExceeded: service {service}: pool machines: pods in 1h: hard 5, used 5, asked 1" in message
-    assert used(east, "web") == used(west, "web") == [("3", "4")], "Pods denied by the pool are not charged"
+    assert read_used(east, "web") == read_used(west, "web") == [("3", "4")], "Pods denied by the pool are not charged"
 
 
 def test_services_without_fleet_scope_count_per_cluster(clusters: Clusters) -> None:
     east, west = clusters.east, clusters.west
     assert [create(east, "here") for _ in range(3)] == [""] * 3
     assert "QuotaExceeded: service here: pods in 1h: hard 3, used 3, asked 1" in create(east, "here")
-    assert used(west, "here") == [("0", "3")]
+    assert read_used(west, "here") == [("0", "3")]
     assert create(west, "here") == ""
-    assert used(east, "here") == [("3", "3")]
-    assert used(west, "here") == [("1", "3")]
+    assert read_used(east, "here") == [("3", "3")]
+    assert read_used(west, "here") == [("1", "3")]
 
 
 def test_breaker_opened_in_one_cluster_stays_closed_in_the_other(clusters: Clusters) -> None:

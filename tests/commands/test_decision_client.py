@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 import pytest
 
-from tests.decisions.records import NOW_MS, encoded
+from tests.decisions.records import NOW_MS, encode_record
 from tests.timeouts import HANG_SECONDS
 from webhook.commands.clients import decision_client
 from webhook.commands.clients.decision_client import DecisionClient
@@ -16,14 +16,14 @@ from webhook.core.reporting.record_codec import EncodedRecord
 from webhook.decisions.policy_documents import PolicyDocuments
 from webhook.decisions.search import DecisionSearch
 from webhook.errors import UserError
-from webhook.server.plain.decisions import query_of
+from webhook.server.plain.decisions import parse_query
 
 
 class Port:
     """A decision port without HTTP. The next `failures` requests fail."""
 
     def __init__(self, count: int) -> None:
-        self.records = [encoded(NOW_MS + number, name=f"web-{number}") for number in range(count)]
+        self.records = [encode_record(NOW_MS + number, name=f"web-{number}") for number in range(count)]
         self.failures = 0
 
     def newest_first(self) -> list[EncodedRecord]:
@@ -33,7 +33,7 @@ class Port:
         if self.failures:
             self.failures -= 1
             raise UserError("no server answers")
-        query: DecisionQuery = query_of(dict(parse_qsl(urlsplit(path).query)), NOW_MS)
+        query: DecisionQuery = parse_query(dict(parse_qsl(urlsplit(path).query)), NOW_MS)
         found = await DecisionSearch(self, PolicyDocuments()).find(query)
         return msgspec.json.encode({"decisions": found.records, "next": found.next_before or None})
 
@@ -47,22 +47,22 @@ def names(found: tuple[dict[str, Any], ...]) -> list[str]:
 
 
 async def test_several_pages_are_read() -> None:
-    found = await Port(1_500).client.newest({}, 1_200)
+    found = await Port(1_500).client.read_newest({}, 1_200)
     assert names(found.decisions) == [f"web-{number}" for number in range(1_499, 299, -1)]
-    assert len((await Port(1_500).client.newest({}, 5_000)).decisions) == 1_500
+    assert len((await Port(1_500).client.read_newest({}, 5_000)).decisions) == 1_500
 
 
 async def test_each_new_record_is_yielded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decision_client, "_AGAIN_SECONDS", 0.001)
     port, errors = Port(3), list[UserError]()
-    following = port.client.following({}, errors.append)
+    following = port.client.follow({}, errors.append)
     async with asyncio.timeout(HANG_SECONDS):
         first = asyncio.create_task(anext(following))
         await asyncio.sleep(0.01)
         port.failures = 1
-        port.records.append(encoded(NOW_MS + 50, name="new"))
+        port.records.append(encode_record(NOW_MS + 50, name="new"))
         assert (await first)["name"] == "new"
-        port.records.insert(3, encoded(NOW_MS + 40, name="late"))
+        port.records.insert(3, encode_record(NOW_MS + 40, name="late"))
         assert (await anext(following))["name"] == "late"
     assert len(errors) == 1
 
@@ -72,4 +72,4 @@ async def test_another_program_is_named() -> None:
         return b"<html>"
 
     with pytest.raises(UserError, match="the port: answers, but not as Podgate's decision port"):
-        await DecisionClient(get, "the port").newest({}, 1)
+        await DecisionClient(get, "the port").read_newest({}, 1)

@@ -11,19 +11,19 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.rule_notes.explanation import rewritten
+from tests.core.rule_notes.explanation import rewrite_pod
 from tests.core.strategies import HASH, Json, Pair, examples, pairs
 from webhook.commands.pages import yaml_page, yaml_text
-from webhook.commands.pages.diff import DiffRemark, Row, rows
-from webhook.commands.pages.yaml_text import as_yaml
-from webhook.core.patch import pointer
+from webhook.commands.pages.diff import DiffRemark, Row, build_rows
+from webhook.commands.pages.yaml_text import format_yaml
+from webhook.core.patch import format_pointer
 from webhook.core.rule_notes import explain
 
 FEWER = examples(30)  # each dumps and parses a Pod as YAML, which is slow
 HUNK = re.compile(r"@@ -(\d+),(\d+) \+(\d+),(\d+) @@")
 
 
-def patched(before: list[str], hunks: list[Row]) -> list[str]:
+def apply_patch(before: list[str], hunks: list[Row]) -> list[str]:
     """Apply a unified diff by its own numbers, as patch(1) does."""
     result, at = [], 0
     for index, row in enumerate(hunks):
@@ -44,27 +44,27 @@ def patched(before: list[str], hunks: list[Row]) -> list[str]:
 
 
 def lines(document: Json) -> list[str]:
-    return as_yaml(document).removesuffix("\n").split("\n")
+    return format_yaml(document).removesuffix("\n").split("\n")
 
 
-def as_diff(before: Json, after: Json, *more: Any) -> str:
-    return click.unstyle(yaml_page.as_diff(before, after, "Pod p", *more))
+def render_diff(before: Json, after: Json, *more: Any) -> str:
+    return click.unstyle(yaml_page.format_diff(before, after, "Pod p", *more))
 
 
 @FEWER
 @given(pairs)
 def test_diff_applies_and_gives_the_rewritten_pod(pair: Pair) -> None:
-    after = rewritten(pair.pod, pair.service)
-    assert patched(lines(pair.pod), rows(pair.pod, after)) == lines(after)
+    after = rewrite_pod(pair.pod, pair.service)
+    assert apply_patch(lines(pair.pod), build_rows(pair.pod, after)) == lines(after)
 
 
 @FEWER
 @given(pairs)
 def test_every_remark_of_an_explanation_has_a_line(pair: Pair) -> None:
-    after = rewritten(pair.pod, pair.service)
+    after = rewrite_pod(pair.pod, pair.service)
     notes = explain(pair.pod, pair.service, HASH)
     remarks = {DiffRemark(mark.pointer, mark.is_removal, note.rule, "") for note in notes for mark in note.marks}
-    shown = {remark for row in rows(pair.pod, after, list(remarks)) for remark in row.remarks}
+    shown = {remark for row in build_rows(pair.pod, after, list(remarks)) for remark in row.remarks}
     assert shown == remarks
 
 
@@ -89,10 +89,10 @@ def test_every_remark_of_an_explanation_has_a_line(pair: Pair) -> None:
 )
 def test_yaml_is_parsed_to_the_same_value(value: Any) -> None:
     document = {"a": value, "b": [value, {"c": value}], str(value): {}}
-    text = as_yaml(document)
+    text = format_yaml(document)
     assert yaml.safe_load(text) == document
     assert "\x1b" not in text
-    assert patched(lines({}), rows({}, document)) == lines(document)
+    assert apply_patch(lines({}), build_rows({}, document)) == lines(document)
 
 
 SIGNS = "a1:#-é\x85\u2028'\"|~{[%@😀\x1b\r\\=,&*!>?.\n\t /_yYnN"
@@ -107,8 +107,8 @@ DOCUMENTS = st.dictionaries(
 @examples(300)
 @given(DOCUMENTS)
 def test_layout_equals_that_of_pyyaml(document: Json) -> None:
-    whole = yaml_text._dumped(document)
-    assert as_yaml(document) == whole.removesuffix("...\n")  # an end mark without use: it follows kept line ends
+    whole = yaml_text._dump(document)
+    assert format_yaml(document) == whole.removesuffix("...\n")  # an end mark without use: it follows kept line ends
 
 
 @examples(100)
@@ -116,11 +116,11 @@ def test_layout_equals_that_of_pyyaml(document: Json) -> None:
 def test_span_contains_exactly_its_value(document: Json) -> None:
     layout = yaml_text.YamlLayout(document)
     for at, value in document.items():
-        start, end = layout.spans[pointer(at)]
+        start, end = layout.spans[format_pointer(at)]
         assert yaml.safe_load("\n".join([*layout.lines[start:end], ""])) == {at: value}
 
 
-def calls_for_diff_of(containers: int) -> int:
+def count_diff_calls(containers: int) -> int:
     """Return how many Python functions are called to show the diff of a Pod."""
 
     def pod(memory: str) -> Json:
@@ -135,23 +135,23 @@ def calls_for_diff_of(containers: int) -> int:
         calls += event == "call"
 
     before, after = pod("1Gi"), pod("2Gi")
-    as_diff(before, after)  # fills the caches of scalars
+    render_diff(before, after)  # fills the caches of scalars
     sys.setprofile(count)
     try:
-        as_diff(before, after)
+        render_diff(before, after)
     finally:
         sys.setprofile(None)
     return calls
 
 
 def test_work_for_a_diff_grows_linearly_with_the_pod() -> None:
-    small, large = calls_for_diff_of(20), calls_for_diff_of(200)
+    small, large = count_diff_calls(20), count_diff_calls(200)
     assert large < 12 * small
 
 
 def test_yaml_has_no_anchors_and_block_style_scripts() -> None:
     shared = {"x": "y"}
-    text = as_yaml({"a": shared, "b": shared, "run": "set -e\nexec it\n", "long": "word " * 60})
+    text = format_yaml({"a": shared, "b": shared, "run": "set -e\nexec it\n", "long": "word " * 60})
     assert text == f"a:\n  x: y\nb:\n  x: y\nrun: |\n  set -e\n  exec it\nlong: '{'word ' * 60}'\n"
 
 
@@ -173,14 +173,14 @@ HEAD = "--- Pod p\n+++ Pod p (rewritten)\n@@ -1,7 +1,8 @@\n spec:\n   nodeSelect
 
 
 def test_only_real_changes_are_marked() -> None:
-    assert as_diff(BEFORE, AFTER) == HEAD + (
+    assert render_diff(BEFORE, AFTER) == HEAD + (
         "-    disk: hdd\n+    disk: ssd\n-  priority: 7\n   tolerations:\n   - key: a\n     operator: Exists\n"
         "+  - key: b\n+    operator: Exists\n"
     )
 
 
 def test_reasons_are_aligned_beside_the_first_line_of_a_change() -> None:
-    assert as_diff(BEFORE, AFTER, REMARKS) == HEAD + (
+    assert render_diff(BEFORE, AFTER, REMARKS) == HEAD + (
         "-    disk: hdd\n"
         "+    disk: ssd  # selector: overrides hdd\n"
         "-  priority: 7  # class: goes\n"
@@ -203,7 +203,7 @@ def test_reasons_are_aligned_beside_the_first_line_of_a_change() -> None:
     ],
 )
 def test_long_reason_is_shortened_or_moved_above(width: int | None, expected: list[str]) -> None:
-    shown = as_diff(BEFORE, AFTER, REMARKS[:1], width).splitlines()
+    shown = render_diff(BEFORE, AFTER, REMARKS[:1], width).splitlines()
     at = next(index for index, line in enumerate(shown) if "disk: ssd" in line)
     assert shown[at + 1 - len(expected) : at + 1] == expected
 
@@ -214,13 +214,13 @@ def test_long_line_does_not_shift_other_reasons() -> None:
         DiffRemark("/a", is_removal=False, short="long", long="long"),
         DiffRemark("/b", is_removal=False, short="short", long="short"),
     ]
-    shown = as_diff({}, after, remarks).splitlines()
+    shown = render_diff({}, after, remarks).splitlines()
     assert shown[-2:] == [f"+a: {'x' * 100}  # long", "+b: y  # short"]
 
 
 def test_several_rules_of_one_line_are_named_once() -> None:
     remarks = [DiffRemark("/a", is_removal=False, short=rule, long=rule) for rule in ("one", "two", "one")]
-    assert as_diff({}, {"a": 1}, remarks).endswith("+a: 1  # one, two\n")
+    assert render_diff({}, {"a": 1}, remarks).endswith("+a: 1  # one, two\n")
 
 
 @pytest.mark.parametrize(
@@ -236,15 +236,15 @@ def test_several_rules_of_one_line_are_named_once() -> None:
     ],
 )
 def test_each_kind_of_change_has_a_minimal_diff(before: Json, after: Json, shown: list[str]) -> None:
-    assert as_diff(before, after).splitlines()[3:] == shown
+    assert render_diff(before, after).splitlines()[3:] == shown
 
 
 def test_equal_objects_have_no_diff() -> None:
-    assert as_diff(BEFORE, BEFORE, REMARKS) == ""
+    assert render_diff(BEFORE, BEFORE, REMARKS) == ""
 
 
 def test_colours_follow_the_mark_and_reasons_are_dim() -> None:
-    shown = yaml_page.as_diff(BEFORE, AFTER, "Pod p", REMARKS)
+    shown = yaml_page.format_diff(BEFORE, AFTER, "Pod p", REMARKS)
     assert (
         click.style("+    disk: ssd", fg="green") + "  " + click.style("# selector: overrides hdd", dim=True) in shown
     )

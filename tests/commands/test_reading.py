@@ -6,7 +6,7 @@ import pytest
 
 import certs.files
 from tests.cli.command_runner import podgate, policy_text
-from webhook.support.input_files import LARGEST_BYTES
+from webhook.support.input_files import INPUT_BYTES_MAX
 
 ENDLESS = "/dev/zero"
 POLICY = policy_text("- {name: web, match: {namespaces: [shop]}}\n")
@@ -47,13 +47,13 @@ def test_endless_file_is_refused_at_the_common_limit(command: list[str]) -> None
 
 @pytest.mark.parametrize("command", ["review", "replay"])
 def test_endless_standard_input_is_refused(command: str) -> None:
-    done = podgate(command, "-", "--policy", "policy.yaml", stdin=bytes(LARGEST_BYTES + 1))
+    done = podgate(command, "-", "--policy", "policy.yaml", stdin=bytes(INPUT_BYTES_MAX + 1))
     assert (done.code, done.out) == (2, "")
     assert "more than 64 MiB" in done.error
 
 
 def test_all_readers_have_one_size_limit() -> None:
-    assert certs.files.LARGEST_BYTES == LARGEST_BYTES
+    assert certs.files.FILE_BYTES_MAX == INPUT_BYTES_MAX
 
 
 TWICE = {

@@ -13,14 +13,14 @@ import pytest
 
 from certs.files import write_key_pair
 from tests.cli.command_runner import Done, podgate
-from tests.harness.server_process import POLICY, Files, Serving, pod, serving
+from tests.harness.server_process import POLICY, Files, Serving, pod, run_server
 from tests.redis_servers import RedisServer, usual_names
 from webhook.commands.simulator import Ask
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 
-def files_in(folder: Path, policy: str = POLICY) -> Files:
+def create_files(folder: Path, policy: str = POLICY) -> Files:
     files = Files.create(folder, policy)
     write_key_pair(files.caller, folder / "client.crt", folder / "client.key")
     (folder / "token").write_text(files.signer.token() + "\n")
@@ -30,11 +30,11 @@ def files_in(folder: Path, policy: str = POLICY) -> Files:
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Serving]:
-    async with serving(files_in(tmp_path)) as running:
+    async with run_server(create_files(tmp_path)) as running:
         yield running
 
 
-def pod_named(name: str, **spec: Any) -> dict[str, Any]:
+def make_pod(name: str, **spec: Any) -> dict[str, Any]:
     made = pod(**spec)
     return {**made, "metadata": {"name": name, "namespace": "payments", "labels": {"app": "web"}}}
 
@@ -65,12 +65,12 @@ async def review(*arguments: str, stdin: object) -> Done:
     return done
 
 
-def list_of(*items: dict[str, Any]) -> dict[str, Any]:
+def make_list(*items: dict[str, Any]) -> dict[str, Any]:
     return {"kind": "List", "items": list(items)}
 
 
 async def test_server_gives_the_same_review_as_the_policy(server: Serving) -> None:
-    objects = list_of(pod_named("p"), pod_named("q", schedulerName="mine"), deployment())
+    objects = make_list(make_pod("p"), make_pod("q", schedulerName="mine"), deployment())
     local = await review("--policy", str(server.files.policy), "-o", "json", stdin=objects)
     remote = await review(*server_flags(server), "-o", "json", stdin=objects)
     assert remote.code == local.code == 3, remote.err
@@ -94,11 +94,11 @@ services:
 
 
 async def test_server_reports_what_a_verdict_depends_on(tmp_path: Path) -> None:
-    files = files_in(tmp_path)
+    files = create_files(tmp_path)
     files.policy.write_text(CANARY)
     refused = deployment()
     refused["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "hdd"}
-    async with serving(files) as server:
+    async with run_server(files) as server:
         remote = await review(*server_flags(server), "-o", "json", stdin=refused)
     local = await review("--policy", str(files.policy), "-o", "json", stdin=refused)
     assert (remote.code, remote.lines[0]["decision"], remote.lines[0]["allowed"]) == (0, "Depends", None)
@@ -111,7 +111,7 @@ async def test_server_reports_what_a_verdict_depends_on(tmp_path: Path) -> None:
 
 
 async def check_reviews_charge_nothing(server: Serving) -> None:
-    many = list_of(*(pod_named(f"p{index}") for index in range(5)))
+    many = make_list(*(make_pod(f"p{index}") for index in range(5)))
     assert (await review(*server_flags(server), "-o", "json", stdin=many)).code == 0
     status = json.loads((await server.get("/status"))[1])
     (window,) = status["services"][0]["windows"]
@@ -131,7 +131,7 @@ async def test_review_by_server_charges_nothing_and_reports_full_limits(server: 
 
 @pytest.mark.parametrize("redis_program", usual_names(), indirect=True)
 async def test_review_by_server_charges_nothing_in_redis(tmp_path: Path, redis_server: RedisServer) -> None:
-    async with serving(files_in(tmp_path), "--store", redis_server.url, "--store-deadline", "30s") as running:
+    async with run_server(create_files(tmp_path), "--store", redis_server.url, "--store-deadline", "30s") as running:
         await check_reviews_charge_nothing(running)
 
 
@@ -141,7 +141,7 @@ async def test_server_gives_no_verdict_on_an_unknown_label(tmp_path: Path) -> No
         "match: {namespaces: [payments], podSelector: {matchLabels: {pod-template-hash: 5d4f8c7b9d}}}",
         1,
     )
-    async with serving(files_in(tmp_path, by_hash)) as server:
+    async with run_server(create_files(tmp_path, by_hash)) as server:
         done = await review(*server_flags(server), "-o", "json", stdin=deployment())
         local = await review("--policy", str(server.files.policy), "-o", "json", stdin=deployment())
     (remote,), (line,) = done.lines, local.lines
@@ -157,7 +157,7 @@ async def test_recorded_review_is_sent_as_a_dry_run(server: Serving) -> None:
         "namespace": "payments",
         "operation": "CREATE",
         "userInfo": {"username": "alice"},
-        "object": pod_named("p"),
+        "object": make_pod("p"),
         "dryRun": False,
     }
     recorded = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
@@ -167,12 +167,12 @@ async def test_recorded_review_is_sent_as_a_dry_run(server: Serving) -> None:
 
 
 async def test_explain_names_the_service_and_policy_of_the_server(server: Serving) -> None:
-    done = await review(*server_flags(server), "--explain", stdin=pod_named("p"))
+    done = await review(*server_flags(server), "--explain", stdin=make_pod("p"))
     assert "\n#   mutate   server   service: payment-api\n" in done.out
     assert "\n#   validate server   policy-hash: " in done.out
 
 
-def without(arguments: list[str], *options: str) -> list[str]:
+def remove_options(arguments: list[str], *options: str) -> list[str]:
     for option in options:
         at = arguments.index(option)
         arguments = arguments[:at] + arguments[at + 2 :]
@@ -181,34 +181,34 @@ def without(arguments: list[str], *options: str) -> list[str]:
 
 async def test_refused_caller_and_wrong_field_have_a_remedy(server: Serving) -> None:
     usual, folder = server_flags(server), server.files.folder
-    refused = await review(*without(usual, "--token-file"), stdin=pod_named("p"))
+    refused = await review(*remove_options(usual, "--token-file"), stdin=make_pod("p"))
     assert (refused.code, refused.out) == (2, "")
     assert "/mutate: HTTP 401: " in refused.error
     assert "give --cert, --key and --token-file of an identity that may send reviews" in refused.error
     other = await review(
-        *without(usual, "--token-file"), "--token-file", str(folder / "other-token"), stdin=pod_named("p")
+        *remove_options(usual, "--token-file"), "--token-file", str(folder / "other-token"), stdin=make_pod("p")
     )
     assert (other.code, "HTTP 401" in other.error or "HTTP 403" in other.error) == (2, True)
-    wrong = await review(*usual, stdin=pod_named("p", tolerations=[{"tolerationSeconds": "soon"}]))
+    wrong = await review(*usual, stdin=make_pod("p", tolerations=[{"tolerationSeconds": "soon"}]))
     assert wrong.code == 2
     assert wrong.error.startswith("-: Pod payments/p: spec.tolerations[0].tolerationSeconds: ")
 
 
 async def test_untrusted_unreachable_and_foreign_servers_are_named(server: Serving) -> None:
     usual = server_flags(server)
-    strange = await review(*without(usual, "--ca"), stdin=pod_named("p"))
+    strange = await review(*remove_options(usual, "--ca"), stdin=make_pod("p"))
     assert strange.code == 2
     assert "/mutate: self-signed certificate in certificate chain: check the URL, and --ca" in strange.error
-    named_wrong = await review(*usual, "--tls-server-name", "elsewhere.example", stdin=pod_named("p"))
+    named_wrong = await review(*usual, "--tls-server-name", "elsewhere.example", stdin=make_pod("p"))
     assert named_wrong.code == 2
     assert "elsewhere.example" in named_wrong.error
-    two = list_of(pod_named("p"), pod_named("q", schedulerName="mine"))
-    gone = await review(*without(usual, "--server"), "--server", "https://127.0.0.1:1", stdin=two)
+    two = make_list(make_pod("p"), make_pod("q", schedulerName="mine"))
+    gone = await review(*remove_options(usual, "--server"), "--server", "https://127.0.0.1:1", stdin=two)
     assert (gone.code, gone.error.startswith("https://127.0.0.1:1/mutate: ")) == (2, True)
     assert "/mutate: Connection refused: check the URL" in gone.error
-    bare = await review(*without(without(usual, "--cert"), "--key"), stdin=two)
+    bare = await review(*remove_options(remove_options(usual, "--cert"), "--key"), stdin=two)
     assert (bare.code, "certificate required: check the URL" in bare.error) == (2, True)
-    plain = await review(*without(usual, "--server"), "--server", f"https://{server.plain}", stdin=two)
+    plain = await review(*remove_options(usual, "--server"), "--server", f"https://{server.plain}", stdin=two)
     assert (plain.code, "/mutate: wrong version number: check the URL" in plain.error) == (2, True)
     for done in (strange, named_wrong, gone, bare, plain):
         assert "ssl" not in done.error, "a message without names of a library"
@@ -240,7 +240,7 @@ async def test_invalid_options_are_one_line_without_secrets(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "secret").write_text("s3cr3t words\n")
-    done = await review(*arguments, stdin=pod_named("p"))
+    done = await review(*arguments, stdin=make_pod("p"))
     assert (done.code, done.out) == (2, "")
     assert reason in done.error
     assert "s3cr3t" not in done.err

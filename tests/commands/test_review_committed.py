@@ -123,7 +123,7 @@ def test_denied_object_is_marked_as_denied() -> None:
     assert "\n# Deployment shop/web: Deny (service web)\n# 403 Forbidden: PlacementConflict" in done.out
 
 
-def live(owner: Json | None = None, annotations: Json | None = None, **spec: Any) -> Json:
+def make_live_pod(owner: Json | None = None, annotations: Json | None = None, **spec: Any) -> Json:
     pod = manifest("Pod", annotations=annotations)
     pod["metadata"] |= {"uid": "u", "resourceVersion": "7", **({"ownerReferences": [owner]} if owner else {})}
     return {**pod, "spec": {**pod["spec"], **spec}, "status": {"phase": "Running"}}
@@ -142,25 +142,25 @@ def hint_of(kind: str) -> str:
 
 LIVE = {
     "written": (manifest("Pod"), "Admit", ""),
-    "bare": (live(), "Admit", "read from a cluster: reviewed as a new Pod"),
+    "bare": (make_live_pod(), "Admit", "read from a cluster: reviewed as a new Pod"),
     "mirror": (
-        live(annotations={"kubernetes.io/config.mirror": "x"}, nodeName="node-1"),
+        make_live_pod(annotations={"kubernetes.io/config.mirror": "x"}, nodeName="node-1"),
         "Exempt",
         "a mirror Pod, made by the kubelet of node node-1 from a file: reviewed as requested by the kubelet",
     ),
     "of a DaemonSet": (
-        live(owner("DaemonSet")),
+        make_live_pod(owner("DaemonSet")),
         "Exempt",
         hint_of("DaemonSet"),
     ),
     "of a ReplicaSet": (
-        live(owner("ReplicaSet")),
+        make_live_pod(owner("ReplicaSet")),
         "Admit",
         hint_of("ReplicaSet"),
     ),
-    "of another's kind": (live(owner("Rollout")), "Admit", "read from a cluster: reviewed as a new Pod"),
+    "of another's kind": (make_live_pod(owner("Rollout")), "Admit", "read from a cluster: reviewed as a new Pod"),
     "of no controller": (
-        live(owner("DaemonSet", controller=False)),
+        make_live_pod(owner("DaemonSet", controller=False)),
         "Admit",
         "read from a cluster: reviewed as a new Pod",
     ),
@@ -189,5 +189,5 @@ def test_owner_reference_in_a_manifest_sets_no_controller() -> None:
 def test_user_option_applies_to_pods_of_a_controller() -> None:
     Path("policy.yaml").write_text(POLICY)
     arguments = ["review", "-", "--policy", "policy.yaml", "-o", "json", "--as", "alice"]
-    (line,) = podgate(*arguments, stdin=json.dumps(live(owner("DaemonSet")))).lines
+    (line,) = podgate(*arguments, stdin=json.dumps(make_live_pod(owner("DaemonSet")))).lines
     assert line["decision"] == "Admit"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_runner import Done, Json, podgate, policy_text
-from webhook.commands.simulator import Ask, admission_review
+from webhook.commands.simulator import Ask, build_admission_review
 from webhook.core.admission.decision import Half
 
 POLICY = policy_text(
@@ -214,5 +214,5 @@ def test_every_form_names_file_object_and_verdict(form: str) -> None:
 )
 def test_groups_follow_the_rules_of_impersonation(user: str, groups: tuple[str, ...], sent: list[str]) -> None:
     ask = Ask(pod("p"), "shop", "uid", user, groups=groups)
-    request = admission_review(ask, ask.pod, Half.VALIDATE)["request"]
+    request = build_admission_review(ask, ask.pod, Half.VALIDATE)["request"]
     assert request["userInfo"] == {"username": user, "groups": sent}

@@ -7,7 +7,7 @@ from tests.compose import sources
 ROOT = sources.ROOT
 
 
-def locked(name: str) -> dict[str, frozenset[str]]:
+def read_lock(name: str) -> dict[str, frozenset[str]]:
     """Return the packages of a lock, `name==version ; marker`, and their hashes."""
     packages = re.split(r"\n(?=[a-z0-9])", (ROOT / name).read_text().strip())
     return {

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.cluster.binaries import cache
-from tests.cluster.toolchain import locked
+from tests.cluster.toolchain import hold_lock
 from tests.compose import sources
 from tests.compose.sources import Instruction
 
@@ -28,12 +28,15 @@ def build(folder: Path) -> Path:
 def _layer(instructions: Sequence[Instruction]) -> Path:
     """Return the file system after these instructions, cached by instructions and copied files."""
     files = [
-        path for instruction in instructions if instruction.word == "COPY" for path, _ in _copied(instruction.listed)
+        path
+        for instruction in instructions
+        if instruction.word == "COPY"
+        for path, _ in _list_copied(instruction.listed)
     ]
     inputs = [sys.version, *map(repr, instructions), *(path.read_text() for path in files)]
     digest = hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:16]
     layer, marker = cache() / f"image-{digest}", cache() / f"image-{digest}.made"
-    with locked(layer):
+    with hold_lock(layer):
         if not marker.exists():
             shutil.rmtree(layer, ignore_errors=True)
             _execute(instructions, layer, layer / _workdir(instructions))
@@ -62,7 +65,7 @@ def _execute(instructions: Sequence[Instruction], folder: Path, source: Path) ->
             case "ARG" | "ENV":
                 variables |= dict(word.split("=", 1) for word in instruction.listed if "=" in word)
             case "COPY":
-                for path, name in _copied(instruction.listed):
+                for path, name in _list_copied(instruction.listed):
                     (source / name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(path, source / name)
             case "RUN":
@@ -73,7 +76,7 @@ def _execute(instructions: Sequence[Instruction], folder: Path, source: Path) ->
                 raise AssertionError(f"{instruction}: not implemented in the tests")
 
 
-def _copied(words: Sequence[str]) -> list[tuple[Path, Path]]:
+def _list_copied(words: Sequence[str]) -> list[tuple[Path, Path]]:
     """Return each file that a COPY copies, and its path in the working directory."""
     *names, target = words
     copied = []

@@ -138,12 +138,12 @@ class Composition:
         """Read a server's addresses from its log: it listens on free ports instead of the container's."""
         ports = service.listens
 
-        def listening() -> list[str]:
+        def find_listening_lines() -> list[str]:
             return [line for line in self.log(service.name).splitlines() if '"listening"' in line]
 
         if ports:
-            self.wait(lambda: bool(listening()), f"{service.name} to listen", service.name)
-            addresses = json.loads(listening()[-1])
+            self.wait(lambda: bool(find_listening_lines()), f"{service.name} to listen", service.name)
+            addresses = json.loads(find_listening_lines()[-1])
             for flag, kind in {"--listen": "admission", "--plain-listen": "plain"}.items():
                 self._addresses[service.name, ports[flag]] = addresses[kind][0]
 
@@ -158,11 +158,11 @@ class Composition:
             **(sources.environment() if service.is_ours else {}),
             **service.environment,
         }
-        assignments = [f"{name}={self._localized(service, value)}" for name, value in variables.items()]
+        assignments = [f"{name}={self._localize(service, value)}" for name, value in variables.items()]
         assignments = [text.replace("$PATH", os.environ["PATH"]) for text in assignments]
-        return ["env", "-i", *assignments, *(self._localized(service, word) for word in words)]
+        return ["env", "-i", *assignments, *(self._localize(service, word) for word in words)]
 
-    def _localized(self, service: Service, word: str) -> str:
+    def _localize(self, service: Service, word: str) -> str:
         """Replace mounts by folders, and names by loopback addresses."""
         folders = {container_path: self._local_path(source) for container_path, source in service.mounts.items()}
         if service.is_ours:

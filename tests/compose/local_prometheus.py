@@ -9,7 +9,7 @@ from urllib.request import urlopen
 
 import yaml
 
-from tests.cluster.processes import Processes, free_ports
+from tests.cluster.processes import Processes, find_free_ports
 from tests.compose import sources
 from tests.compose.sources import Service
 from tests.monitoring.programs import programs
@@ -29,7 +29,7 @@ class LocalPrometheus:
         """Start it; it may not be ready yet."""
         folder = self._processes.folder / f"{_NAME}-files"
         folder.mkdir()
-        [port] = free_ports(1)
+        [port] = find_free_ports(1)
         self._address = f"127.0.0.1:{port}"
         command = [word.partition("=") for word in self._service.command]
         values = {

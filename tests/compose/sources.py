@@ -33,12 +33,12 @@ class Service:
 
     @property
     def is_ours(self) -> bool:
-        return self.image == own_image()
+        return self.image == find_own_image()
 
     @property
     def command(self) -> list[str]:
         """The command of its container: `entrypoint`, or that of our image, and `command`; `$$` is `$`."""
-        before = self.given.get("entrypoint", last("ENTRYPOINT").listed if self.is_ours else [])
+        before = self.given.get("entrypoint", find_last("ENTRYPOINT").listed if self.is_ours else [])
         return [str(word).replace("$$", "$") for word in (*before, *self.given.get("command", []))]
 
     @property
@@ -81,7 +81,7 @@ def services() -> dict[str, Service]:
     return {name: Service(name, given) for name, given in composition()["services"].items()}
 
 
-def own_image() -> str:
+def find_own_image() -> str:
     """Return the name of the image that docker-compose.yml builds."""
     [name] = [str(given["image"]) for given in composition()["services"].values() if "build" in given]
     return name
@@ -110,7 +110,7 @@ def stages() -> list[list[Instruction]]:
     return [instructions[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
 
 
-def last(word: str) -> Instruction:
+def find_last(word: str) -> Instruction:
     """Return the only instruction of that kind in the last stage."""
     [instruction] = [instruction for instruction in stages()[-1] if instruction.word == word]
     return instruction
@@ -118,7 +118,7 @@ def last(word: str) -> Instruction:
 
 def environment() -> dict[str, str]:
     """Return the environment variables of the image; `$PATH` stands for the previous one."""
-    return dict(word.split("=", 1) for word in last("ENV").listed)
+    return dict(word.split("=", 1) for word in find_last("ENV").listed)
 
 
 def is_in_build_context(path: str) -> bool:

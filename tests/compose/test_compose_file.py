@@ -167,7 +167,7 @@ def test_services_that_mount_the_keys_run_as_their_owner() -> None:
     """Only the image's user may read the keys."""
     for name, service in sources.services().items():
         if "pki" in service.mounts.values():
-            assert service.given.get("user", sources.last("USER").rest) == sources.last("USER").rest, name
+            assert service.given.get("user", sources.find_last("USER").rest) == sources.find_last("USER").rest, name
             assert service.is_ours or "user" in service.given, name
 
 
@@ -201,7 +201,7 @@ def test_prometheus_reads_the_shipped_rules_and_finds_each_server_by_name() -> N
     [flag] = [word for word in service.command if word.startswith("--config.file=")]
     document = yaml.safe_load((EXAMPLES / flag.partition("=/examples/")[2]).read_text())
     assert service.mounts["/monitoring"] == "./manifests/monitoring"
-    assert [mounted(service, path).is_file() for path in document["rule_files"]] == [True]
+    assert [find_mounted(service, path).is_file() for path in document["rule_files"]] == [True]
     [job] = document["scrape_configs"]
     [search] = job["dns_sd_configs"]
     assert search["names"] == ["podgate"]
@@ -210,7 +210,7 @@ def test_prometheus_reads_the_shipped_rules_and_finds_each_server_by_name() -> N
 
 def test_grafana_has_the_shipped_dashboards_and_asks_prometheus() -> None:
     service = sources.services()["grafana"]
-    folder = mounted(service, service.environment["GF_PATHS_PROVISIONING"])
+    folder = find_mounted(service, service.environment["GF_PATHS_PROVISIONING"])
     [source], [provider] = (
         yaml.safe_load((folder / path).read_text())[key]
         for path, key in (("datasources/prometheus.yaml", "datasources"), ("dashboards/podgate.yaml", "providers"))
@@ -218,14 +218,16 @@ def test_grafana_has_the_shipped_dashboards_and_asks_prometheus() -> None:
     prometheus = sources.services()["prometheus"]
     [listen] = [word for word in prometheus.command if word.startswith("--web.listen-address=")]
     assert source["url"] == f"http://prometheus:{listen.rpartition(':')[2]}"
-    dashboards = [json.loads(path.read_text()) for path in mounted(service, provider["options"]["path"]).glob("*.json")]
+    dashboards = [
+        json.loads(path.read_text()) for path in find_mounted(service, provider["options"]["path"]).glob("*.json")
+    ]
     assert {one["uid"] for one in dashboards} == {f"podgate-{path.stem}" for path in FILES}
     variables = [variable for board in dashboards for variable in board["templating"]["list"]]
     assert source["type"] in {variable["query"] for variable in variables if variable["type"] == "datasource"}
-    assert mounted(service, service.environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]).is_file()
+    assert find_mounted(service, service.environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]).is_file()
 
 
-def mounted(service: sources.Service, path: str) -> Path:
+def find_mounted(service: sources.Service, path: str) -> Path:
     """Return the file or folder of the project that a container sees at a path."""
     [(inside, outside)] = [(inside, outside) for inside, outside in service.mounts.items() if path.startswith(inside)]
     return sources.ROOT / outside / path.removeprefix(inside).lstrip("/")

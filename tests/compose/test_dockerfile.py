@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster.manifests import pod_spec
 from tests.compose import sources
-from tests.compose.dockerfile import ROOT, locked
+from tests.compose.dockerfile import ROOT, read_lock
 
 
 def project() -> dict[str, Any]:
@@ -22,7 +22,7 @@ def name_of(requirement: str) -> str:
     return re.split(r"[\[>=<; ]", requirement)[0].lower()
 
 
-def installed(image: Path) -> set[str]:
+def list_installed(image: Path) -> set[str]:
     [folder] = image.glob("opt/podgate/lib/python*/site-packages")
     return {package.metadata["Name"].lower().replace("_", "-") for package in distributions(path=[str(folder)])}
 
@@ -38,25 +38,25 @@ def test_every_stage_has_the_required_python_version() -> None:
 
 def test_image_has_the_user_ports_and_command_of_the_manifests() -> None:
     context = pod_spec()["securityContext"]
-    assert sources.last("USER").rest == f"{context['runAsUser']}:{context['runAsGroup']}"
+    assert sources.find_last("USER").rest == f"{context['runAsUser']}:{context['runAsGroup']}"
     [container] = pod_spec()["containers"]
-    assert sources.last("EXPOSE").listed == [str(port["containerPort"]) for port in container["ports"]]
-    assert container["command"][: len(sources.last("ENTRYPOINT").listed)] == sources.last("ENTRYPOINT").listed
-    assert set(sources.last("ENTRYPOINT").listed) <= set(project()["project"]["scripts"])
+    assert sources.find_last("EXPOSE").listed == [str(port["containerPort"]) for port in container["ports"]]
+    assert container["command"][: len(sources.find_last("ENTRYPOINT").listed)] == sources.find_last("ENTRYPOINT").listed
+    assert set(sources.find_last("ENTRYPOINT").listed) <= set(project()["project"]["scripts"])
 
 
 def test_labels_are_those_of_the_project() -> None:
-    labels = dict(word.split("=", 1) for word in sources.last("LABEL").listed)
+    labels = dict(word.split("=", 1) for word in sources.find_last("LABEL").listed)
     about = project()["project"]
     expected = {"title": about["name"], "version": about["version"], "licenses": about["license"]}
     assert {key: labels[f"org.opencontainers.image.{key}"] for key in expected} == expected
     assert labels["org.opencontainers.image.description"] in about["description"]
     [container] = pod_spec()["containers"]
-    assert container["image"] == sources.own_image() == f"{about['name']}:{about['version']}"
+    assert container["image"] == sources.find_own_image() == f"{about['name']}:{about['version']}"
 
 
 def test_folder_of_the_keys_belongs_to_the_image_user() -> None:
-    user, group = sources.last("USER").rest.split(":")
+    user, group = sources.find_last("USER").rest.split(":")
     install_command = next(step.listed for step in sources.stages()[-1] if step.rest.startswith("install "))
     assert {f"--owner={user}", f"--group={group}", "--directory"} <= set(install_command)
     assert sources.services()["setup"].mounts == {install_command[-1]: "pki"}
@@ -82,7 +82,7 @@ def test_build_context_includes_every_copied_path() -> None:
 
 
 def test_lock_of_the_image_is_the_server_part_of_the_whole_lock() -> None:
-    full_lock, image_lock = locked("requirements.lock"), locked("requirements.serve.lock")
+    full_lock, image_lock = read_lock("requirements.lock"), read_lock("requirements.serve.lock")
     assert {name: full_lock.get(name) for name in image_lock} == image_lock
     names = {name_of(name) for name in image_lock}
     assert {name_of(name) for name in project()["project"]["dependencies"]} <= names
@@ -99,11 +99,11 @@ def test_make_lock_writes_both_locks() -> None:
 
 
 def test_image_contains_the_server_dependencies_and_no_tools(image_folder: Path) -> None:
-    packages = installed(image_folder)
+    packages = list_installed(image_folder)
     assert {"podgate", *(name_of(name) for name in project()["project"]["dependencies"])} <= packages
     tools = {name_of(name) for name in project()["dependency-groups"]["dev"]}
     assert packages & {"pip", *tools} == set()
-    assert packages <= {"podgate", *(name_of(name) for name in locked("requirements.serve.lock"))}
+    assert packages <= {"podgate", *(name_of(name) for name in read_lock("requirements.serve.lock"))}
 
 
 def test_image_contains_every_file_of_the_packages(image_folder: Path) -> None:
@@ -119,6 +119,6 @@ def test_image_contains_every_file_of_the_packages(image_folder: Path) -> None:
 
 
 def test_the_entrypoint_runs(image_folder: Path) -> None:
-    command = image_folder / "opt/podgate/bin" / sources.last("ENTRYPOINT").listed[0]
+    command = image_folder / "opt/podgate/bin" / sources.find_last("ENTRYPOINT").listed[0]
     done = subprocess.run([command, "--version"], check=True, capture_output=True, text=True, env={})
     assert done.stdout == f"podgate {project()['project']['version']}\n"

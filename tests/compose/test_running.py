@@ -30,13 +30,13 @@ def results(composition: Composition) -> list[str]:
     return ["Admitted" if row["allowed"] else row["status"]["message"].partition(":")[0] for row in responses]
 
 
-def breaker_is_open(composition: Composition, server: str) -> bool:
+def is_breaker_open(composition: Composition, server: str) -> bool:
     series = 'podgate_breaker_state{service="payment-api",state="OPEN"} 1.0'
     return series in composition.plain(server, "/metrics").splitlines()
 
 
 def test_traffic_is_admitted_until_the_quota_is_used_up_and_denials_open_the_breaker(composition: Composition) -> None:
-    composition.wait(lambda: breaker_is_open(composition, "podgate"), "the breaker to open", "traffic", "podgate")
+    composition.wait(lambda: is_breaker_open(composition, "podgate"), "the breaker to open", "traffic", "podgate")
     composition.wait(lambda: "BreakerOpen" in results(composition), "a denial by the breaker", "traffic", "podgate")
     all_results = results(composition)
     before = all_results[: all_results.index("QuotaExceeded")]
@@ -47,7 +47,7 @@ def test_traffic_is_admitted_until_the_quota_is_used_up_and_denials_open_the_bre
 
 def test_replica_without_requests_shows_the_same_breaker(composition: Composition) -> None:
     composition.up("replica")
-    composition.wait(lambda: breaker_is_open(composition, "replica"), "the breaker to open", "traffic", "replica")
+    composition.wait(lambda: is_breaker_open(composition, "replica"), "the breaker to open", "traffic", "replica")
     assert composition.keys_in_redis() > 0
 
 

@@ -80,12 +80,12 @@ async def ask(store: CounterStore, plan: CounterPlan, uid: str, cost: dict[str, 
     return await store.acquire(Acquire(plan, uid=uid, cost=cost, **request))
 
 
-async def used(store: CounterStore, plan: CounterPlan) -> dict[str, list[int]]:
+async def read_usage(store: CounterStore, plan: CounterPlan) -> dict[str, list[int]]:
     snapshot = await store.snapshot(plan)
     return {namespace: [use.used for use in uses] for namespace, uses in snapshot.uses.items()}
 
 
-async def state(store: CounterStore, plan: CounterPlan) -> State:
+async def read_state(store: CounterStore, plan: CounterPlan) -> State:
     view = (await store.snapshot(plan)).breaker
     assert view is not None
     return view.state
@@ -94,5 +94,5 @@ async def state(store: CounterStore, plan: CounterPlan) -> State:
 async def trip(store: CounterStore, clock: HandClock, plan: CounterPlan) -> None:
     for _ in range(3):
         for _ in range(10):
-            await store.record_outcomes(plan, [Outcomes.one(ok=False, latency_us=0)])
+            await store.record_outcomes(plan, [Outcomes.from_single(ok=False, latency_us=0)])
         clock.sleep(1)

@@ -37,16 +37,16 @@ class TagTime:
         """How far this time is before the store's clock, since that was found to have stayed behind."""
         self._far_behind_since_us: int | None = None
 
-    def at(self, reading_us: int) -> int:
+    def compute_tag_time(self, reading_us: int) -> int:
         return max(self.written_us, reading_us + self.ahead_us)
 
-    def asked(self, reading_us: int) -> None:
+    def advance(self, reading_us: int) -> None:
         """On a charge or tick: a lag of up to 2 s is waited out, a longer one for at most 10 s."""
         missing_us = self.written_us - reading_us - self.ahead_us
         since_us = self._far_behind_since_us
         if missing_us <= 2_000_000:
             if since_us is not None:
-                self.written_us, self._far_behind_since_us = self.at(reading_us), None
+                self.written_us, self._far_behind_since_us = self.compute_tag_time(reading_us), None
         elif since_us is None or since_us > reading_us:
             self._far_behind_since_us = reading_us
         elif since_us + 10_000_000 <= reading_us:
@@ -72,12 +72,12 @@ class Pod:
     refunded: bool = False
 
 
-def counts(at_us: int, seconds: int, now_us: int) -> bool:
+def is_counted(at_us: int, seconds: int, now_us: int) -> bool:
     width_us = seconds * 1_000_000 // 64
     return now_us // width_us - at_us // width_us < 65
 
 
-def limits_of(plan: CounterPlan, namespace: str) -> Iterator[tuple[Account, WindowPlan, Limit]]:
+def list_limits(plan: CounterPlan, namespace: str) -> Iterator[tuple[Account, WindowPlan, Limit]]:
     own = ("service", plan.service, plan.fleet, namespace if plan.per_namespace else "")
     for window in plan.windows:
         for limit in window.limits:
@@ -96,21 +96,21 @@ class ExactLog:
         self._times: dict[tuple[str, bool], TagTime] = {}
         self._pods: dict[tuple[str, str], Pod] = {}
 
-    def time(self, plan: CounterPlan) -> TagTime:
+    def find_time(self, plan: CounterPlan) -> TagTime:
         return self._times.setdefault((plan.tag, plan.fleet), TagTime())
 
     def acquire(self, request: Acquire, reading_us: int) -> tuple[Receipt, Cost]:
         """Return the expected answer of the store, and the Pod's charge."""
-        plan, time = request.plan, self.time(request.plan)
+        plan, time = request.plan, self.find_time(request.plan)
         if not request.peek:
-            time.asked(reading_us)
-        now_us = time.at(reading_us)
-        known = self._known(plan, request.uid, now_us)
+            time.advance(reading_us)
+        now_us = time.compute_tag_time(reading_us)
+        known = self._find_known(plan, request.uid, now_us)
         if known is not None and request.resize_from is None:
-            used, _ = self._judged(request, {}, now_us)
+            used, _ = self._judge(request, {}, now_us)
             return Receipt(now_us - time.ahead_us, repeated=True, used=used), {}
-        asked = request.cost if request.resize_from is None else _growth(request, known)
-        used, over = self._judged(request, asked, now_us)
+        asked = request.cost if request.resize_from is None else _compute_growth(request, known)
+        used, over = self._judge(request, asked, now_us)
         enforced = plan.quota_mode is Mode.ENFORCE
         passes = not request.peek and not (over and enforced)
         if passes:
@@ -129,7 +129,7 @@ class ExactLog:
         ), (asked if passes else {})
 
     def refund(self, plan: CounterPlan, uid: str, reading_us: int) -> bool:
-        pod = self._known(plan, uid, self.time(plan).at(reading_us))
+        pod = self._find_known(plan, uid, self.find_time(plan).compute_tag_time(reading_us))
         if pod is None:
             return False
         pod.refunded = True
@@ -137,19 +137,19 @@ class ExactLog:
         for place in pod.event.places if pod.event else ():
             (_, _, fleet, _), seconds, _ = place
             assert pod.event is not None
-            if counts(pod.event.at_us, seconds, self._times[plan.tag, fleet].at(reading_us)):
+            if is_counted(pod.event.at_us, seconds, self._times[plan.tag, fleet].compute_tag_time(reading_us)):
                 gone.add(place)
         for (_, _, fleet, _), _, _ in gone:
             time = self._times[plan.tag, fleet]
-            time.written_us = time.at(reading_us)
+            time.written_us = time.compute_tag_time(reading_us)
         if pod.event is not None:
             pod.event.places -= gone
         return bool(gone)
 
     def book(self, plan: CounterPlan, booking: Booking, reading_us: int) -> int | None:
         """Return the moment that it was booked at, by the tag's time; None where it must not be."""
-        time = self.time(plan)
-        now_us = time.at(reading_us)
+        time = self.find_time(plan)
+        now_us = time.compute_tag_time(reading_us)
         at_us = min(booking.at_us + time.ahead_us, now_us)
         pod = self._pods.get((plan.tag, booking.uid))
         if (pod is not None and pod.expires_us > now_us) or at_us + plan.remember_us <= now_us:
@@ -159,15 +159,15 @@ class ExactLog:
         return at_us
 
     def snapshot(self, plan: CounterPlan, namespace: str, reading_us: int) -> ServiceSnapshot:
-        time = self.time(plan)
-        now_us = time.at(reading_us)
+        time = self.find_time(plan)
+        now_us = time.compute_tag_time(reading_us)
         scopes = {"": ""}
         if plan.per_namespace:
             found = {
                 scope
                 for ((holder, name, fleet, scope), seconds, _), events in self._events.items()
                 if scope and (holder, name, fleet) == ("service", plan.service, plan.fleet)
-                if any(counts(event.at_us, seconds, now_us) for event in events)
+                if any(is_counted(event.at_us, seconds, now_us) for event in events)
             }
             scopes = {scope: scope for scope in sorted(found | ({namespace} if namespace else set()))}
         own = {scope: self._stand(plan, scope, "service", now_us) for scope in scopes}
@@ -175,27 +175,27 @@ class ExactLog:
             now_us - time.ahead_us, own if plan.windows else {}, None, self._stand(plan, "", "pool", now_us)
         )
 
-    def used(self, place: Place, now_us: int) -> int:
-        return sum([event.cost[place[2]] for event in self._counting(place, now_us)])
+    def sum_usage(self, place: Place, now_us: int) -> int:
+        return sum([event.cost[place[2]] for event in self._list_counting(place, now_us)])
 
-    def _counting(self, place: Place, now_us: int) -> list[Event]:
+    def _list_counting(self, place: Place, now_us: int) -> list[Event]:
         return [
             event
             for event in self._events.get(place, ())
-            if place in event.places and counts(event.at_us, place[1], now_us)
+            if place in event.places and is_counted(event.at_us, place[1], now_us)
         ]
 
     def _stand(self, plan: CounterPlan, scope: str, holder: str, now_us: int) -> tuple[Use, ...]:
         return tuple(
             self._use(plan, (account, window, limit), 1, now_us)
-            for account, window, limit in limits_of(plan, scope)
+            for account, window, limit in list_limits(plan, scope)
             if account[0] == holder
         )
 
-    def _judged(self, request: Acquire, asked: Cost, now_us: int) -> tuple[tuple[int, ...], tuple[Use, ...]]:
+    def _judge(self, request: Acquire, asked: Cost, now_us: int) -> tuple[tuple[int, ...], tuple[Use, ...]]:
         found = [
             self._use(request.plan, one, asked.get(one[2].counts, 0), now_us)
-            for one in limits_of(request.plan, request.namespace)
+            for one in list_limits(request.plan, request.namespace)
         ]
         over = [use for use in found if use.asked and use.used + use.asked > use.hard]
         return tuple(use.used for use in found), tuple(over)
@@ -205,21 +205,23 @@ class ExactLog:
         place = (account, window.seconds, limit.counts)
         free_at_us = self._free_at_us(place, limit.hard, asked, now_us)
         if free_at_us:
-            free_at_us -= self.time(plan).ahead_us
+            free_at_us -= self.find_time(plan).ahead_us
         holder = Holder(account[0])
         name = account[1] if holder is Holder.POOL else ""
-        return Use(window.name, limit.resource, self.used(place, now_us), limit.hard, asked, free_at_us, holder, name)
+        return Use(
+            window.name, limit.resource, self.sum_usage(place, now_us), limit.hard, asked, free_at_us, holder, name
+        )
 
     def _free_at_us(self, place: Place, hard: int, asked: int, now_us: int) -> int | None:
         """Let events expire one after another."""
         if asked > hard:
             return None
-        excess = self.used(place, now_us) + asked - hard
+        excess = self.sum_usage(place, now_us) + asked - hard
         if excess <= 0:
             return 0
         _, seconds, resource = place
         width_us = seconds * 1_000_000 // 64
-        for event in sorted(self._counting(place, now_us), key=lambda event: event.at_us):
+        for event in sorted(self._list_counting(place, now_us), key=lambda event: event.at_us):
             excess -= event.cost[resource]
             if excess <= 0:
                 return (event.at_us // width_us + 65) * width_us
@@ -228,19 +230,19 @@ class ExactLog:
     def _charge(self, plan: CounterPlan, namespace: str, cost: Cost, at_us: int, now_us: int) -> Event:
         places = {
             (account, window.seconds, limit.counts)
-            for account, window, limit in limits_of(plan, namespace)
-            if cost.get(limit.counts) and counts(at_us, window.seconds, now_us)
+            for account, window, limit in list_limits(plan, namespace)
+            if cost.get(limit.counts) and is_counted(at_us, window.seconds, now_us)
         }
         event = Event(at_us, cost, places)
         if places:
-            self.time(plan).written_us = now_us
+            self.find_time(plan).written_us = now_us
             for place in places:
                 # Time never precedes the last write: expired events are of no further use.
-                there = [other for other in self._events.get(place, ()) if counts(other.at_us, place[1], now_us)]
+                there = [other for other in self._events.get(place, ()) if is_counted(other.at_us, place[1], now_us)]
                 self._events[place] = [*there, event]
         return event
 
-    def _known(self, plan: CounterPlan, uid: str, now_us: int) -> Pod | None:
+    def _find_known(self, plan: CounterPlan, uid: str, now_us: int) -> Pod | None:
         pod = self._pods.get((plan.tag, uid))
         return pod if pod is not None and pod.expires_us > now_us and not pod.refunded else None
 
@@ -249,14 +251,14 @@ class ExactLog:
         most: Cost = request.cost
         kept: Event | None = event
         if request.resize_from is not None:
-            grown = {resource: request.cost[resource] for resource in _growth(request, known)}
+            grown = {resource: request.cost[resource] for resource in _compute_growth(request, known)}
             most = {**request.resize_from, **(known.most if known else {}), **grown}
             kept = known.event if known else None
         pod = Pod(now_us + request.plan.remember_us, most, kept)
         self._pods[request.plan.tag, request.uid] = pod
 
 
-def _growth(request: Acquire, known: Pod | None) -> Cost:
+def _compute_growth(request: Acquire, known: Pod | None) -> Cost:
     """Return what a running Pod takes above its maximum so far; it counts as a Pod already."""
     before = {**(request.resize_from or {}), **(known.most if known else {})}
     return {

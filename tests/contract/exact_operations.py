@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.contract.witness import Wall
 from webhook.core.policy_spec import Mode
-from webhook.core.quota import Cost, Limit, WindowPlan, canonical
+from webhook.core.quota import Cost, Limit, WindowPlan, canonicalize
 
 SECOND_US = 1_000_000
 Operation = tuple[Any, ...]
@@ -114,8 +114,10 @@ class Terms:
                 # Mostly enforced: other charges would fill the enforced limits.
                 self.mode = Mode.ENFORCE if self.mode is not Mode.ENFORCE or number % 2 else Mode.AUDIT
 
-    def plans(self) -> tuple[WindowPlan, ...]:
+    def build_plans(self) -> tuple[WindowPlan, ...]:
         return tuple(
-            WindowPlan(f"{seconds}s", seconds, tuple(Limit(name, canonical(name), most) for name, most in hard.items()))
+            WindowPlan(
+                f"{seconds}s", seconds, tuple(Limit(name, canonicalize(name), most) for name, most in hard.items())
+            )
             for seconds, hard in self.windows.items()
         )

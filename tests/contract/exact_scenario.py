@@ -80,16 +80,16 @@ class Scenario:
         return snapshot.at_us
 
     async def _ask(self, service: str, namespace: str, uid: int, cost: Cost, peek: bool) -> None:  # noqa: FBT001
-        await self._acquire([self._request(service, namespace, self._uid(uid), cost, peek=peek)])
+        await self._acquire([self._request(service, namespace, self._make_uid(uid), cost, peek=peek)])
 
     async def _again(self, service: str, namespace: str, index: int, cost: Cost, peek: bool) -> None:  # noqa: FBT001
-        await self._acquire([self._request(service, namespace, self._known(index), cost, peek=peek)])
+        await self._acquire([self._request(service, namespace, self._find_uid(index), cost, peek=peek)])
 
     async def _burst(self, service: str, namespace: str, uid: int, cost: Cost, size: int) -> None:
         """Ask for several at one moment, of the pool's other services too; one twice, and one with a peek."""
         services = (service,) if service == SOLO else (service, WEB, API)
         requests = [
-            self._request(services[n % len(services)], namespace, self._uid(uid + n), cost, peek=n == size // 2)
+            self._request(services[n % len(services)], namespace, self._make_uid(uid + n), cost, peek=n == size // 2)
             for n in range(size)
         ]
         again = self._request(service, namespace, requests[0].uid, {"pods": 1})
@@ -100,7 +100,7 @@ class Scenario:
         await self._edge(seconds, 0, nudge)
         for after in (0, bucket):
             self.clock.true_us += after * seconds * 15_625
-            uids = (self._uid(30_000 + self.calls * 10 + n) for n in range(6))
+            uids = (self._make_uid(30_000 + self.calls * 10 + n) for n in range(6))
             await self._acquire([self._request(service, "x", uid, cost) for uid in uids])
 
     async def _resize(
@@ -112,7 +112,7 @@ class Scenario:
         new: Cost,
         peek: bool,  # noqa: FBT001
     ) -> None:
-        request = self._request(service, namespace, self._known(index), new, peek=peek)
+        request = self._request(service, namespace, self._find_uid(index), new, peek=peek)
         await self._acquire([replace(request, resize_from=old)])
 
     async def _both_sides(self, service: str, namespace: str, cost: Cost) -> None:
@@ -132,32 +132,34 @@ class Scenario:
 
     async def _refund(self, service: str, index: int) -> None:
         """Refund twice; only the first may succeed."""
-        uid, plan = self._known(index), self._plans[service]
+        uid, plan = self._find_uid(index), self._plans[service]
         expected = self.log.refund(plan, uid, self.clock.now_us())
         self.calls += 2
         assert await self.store.refund(plan, uid) is expected
         assert not await self.store.refund(plan, uid), "refunded a second time"
         if expected:
-            self.witness.refunded(plan, uid)
+            self.witness.forget_charge(plan, uid)
 
     async def _book(self, service: str, namespace: str, index: int, cost: Cost, ago_us: int) -> None:
-        await self._booked(service, [Booking(namespace, self._known(index), cost, self.clock.now_us() - ago_us)])
+        await self._check_bookings(
+            service, [Booking(namespace, self._find_uid(index), cost, self.clock.now_us() - ago_us)]
+        )
 
     async def _book_new(self, service: str, namespace: str, uid: int, cost: Cost, ago_us: int) -> None:
         """Book three at once, one of them twice."""
         at_us = self.clock.now_us() - ago_us
-        names = [self._uid(20_000 + uid + n) for n in (0, 1, 0)]
-        await self._booked(service, [Booking(namespace, name, cost, at_us - n) for n, name in enumerate(names)])
+        names = [self._make_uid(20_000 + uid + n) for n in (0, 1, 0)]
+        await self._check_bookings(service, [Booking(namespace, name, cost, at_us - n) for n, name in enumerate(names)])
 
     async def _tick(self) -> None:
         plans = tuple(self._plans.values())
         self.calls += 1
         assert list(await self.store.tick(plans)) == []
         for plan in plans:
-            self.log.time(plan).asked(self.clock.now_us())
+            self.log.find_time(plan).advance(self.clock.now_us())
             for fleet in (False, True):
-                time = self.log.time(replace(plan, fleet=fleet))
-                self._swept[plan.tag, fleet] = time, time.at(self.clock.now_us())
+                time = self.log.find_time(replace(plan, fleet=fleet))
+                self._swept[plan.tag, fleet] = time, time.compute_tag_time(self.clock.now_us())
 
     async def _change(self, changed: str, what: str, number: int) -> None:
         if what == "fleet":
@@ -175,13 +177,13 @@ class Scenario:
     async def _edge(self, seconds: int, buckets: int, nudge: int) -> None:
         """Advance to an edge of a window's buckets, by the pool's time, or to the microsecond before or after it."""
         width_us = seconds * 15_625
-        now_us = self.log.time(self._plans[WEB]).at(self.clock.now_us())
+        now_us = self.log.find_time(self._plans[WEB]).compute_tag_time(self.clock.now_us())
         self.clock.true_us += -now_us % width_us + buckets * width_us
         self.clock.true_us += nudge if nudge >= 0 or now_us % width_us else 0
 
     async def _step_back(self, us: int) -> None:
         reading_us = self.clock.now_us() - us
-        if all(time.at(reading_us) + _KEPT_US > swept_us for time, swept_us in self._swept.values()):
+        if all(time.compute_tag_time(reading_us) + _KEPT_US > swept_us for time, swept_us in self._swept.values()):
             self.clock.back_us += us
 
     async def _step_forward(self, us: int) -> None:
@@ -203,12 +205,12 @@ class Scenario:
         for request, receipt, (logged, amounts) in zip(requests, receipts, expected, strict=True):
             assert receipt == logged, f"{request.uid}:\n{receipt}\nlogged:\n{logged}"
             if receipt.over:
-                self.witness.refused(request, receipt.over, wall)
+                self.witness.check_denial(request, receipt.over, wall)
             if receipt.charged:
-                self.witness.charged(request, amounts, receipt, wall)
+                self.witness.record_charge(request, amounts, receipt, wall)
         return receipts
 
-    async def _booked(self, service: str, bookings: Sequence[Booking]) -> None:
+    async def _check_bookings(self, service: str, bookings: Sequence[Booking]) -> None:
         plan, wall = self._plans[service], self.clock.wall()
         at_us = await self._look(service, "")
         expected = [self.log.book(plan, booking, wall.reading_us) for booking in bookings]
@@ -216,25 +218,25 @@ class Scenario:
         assert await self.store.book(plan, bookings) == sum(moment is not None for moment in expected)
         for booking, moment in zip(bookings, expected, strict=True):
             if moment is not None:
-                self.witness.booked(plan, booking, at_us, wall)
+                self.witness.record_booking(plan, booking, at_us, wall)
 
     def _request(self, service: str, namespace: str, uid: str, cost: Cost, *, peek: bool = False) -> Acquire:
         return Acquire(self._plans[service], namespace, uid, cost, "user:x", peek=peek)
 
-    def _uid(self, number: int) -> str:
+    def _make_uid(self, number: int) -> str:
         self._uids.append(f"{self.name}{number}")
         return self._uids[-1]
 
-    def _known(self, index: int) -> str:
+    def _find_uid(self, index: int) -> str:
         """Return one of the latest uids."""
         return self._uids[-1 - index % len(self._uids)] if self._uids else f"{self.name}none"
 
     def _plan_all(self) -> None:
-        pool = PoolPlan(f"{POOL}{self.name}", self._terms[POOL].plans())
+        pool = PoolPlan(f"{POOL}{self.name}", self._terms[POOL].build_plans())
         for service in SERVICES:
             terms, is_solo = self._terms[service], service == SOLO
             self._plans[service] = plan_of(
-                *terms.plans(),
+                *terms.build_plans(),
                 service=f"{service}{self.name}",
                 tag=f"{service}{self.name}" if is_solo else pool.name,
                 per_namespace=terms.apart,

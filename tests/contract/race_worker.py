@@ -40,7 +40,7 @@ PLANS = (
 _CALLERS = 8
 
 
-def cost_of(uid: str) -> dict[str, int]:
+def compute_cost(uid: str) -> dict[str, int]:
     """Return the cost of a Pod, which follows from its uid."""
     return {"pods": 1, "requests.cpu": int(uid[:2], 16), "requests.memory": int(uid[2:4], 16) % 32}
 
@@ -61,7 +61,7 @@ class Racer:
             await self._admit(random.choice(PLANS), str(uuid.uuid4()))  # noqa: S311  not for security
 
     async def _admit(self, plan: CounterPlan, uid: str) -> None:
-        request = Acquire(plan, "x", uid, cost_of(uid), "user:x")
+        request = Acquire(plan, "x", uid, compute_cost(uid), "user:x")
         receipt, is_first = await self._retry(lambda: self.store.acquire(request))
         assert not (receipt.repeated and is_first), "this Pod is new"
         if receipt.refused:

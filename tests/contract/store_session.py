@@ -20,7 +20,7 @@ _EXAMPLES = os.environ.get("PODGATE_TEST_EXAMPLES")
 _IS_SHORT = "PODGATE_TEST_SHORT" in os.environ
 
 
-def examples_on(kind: str, usual: int) -> int:
+def count_examples(kind: str, usual: int) -> int:
     """Return how many examples to try on a store of that kind."""
     if _EXAMPLES:
         return int(_EXAMPLES)
@@ -44,7 +44,9 @@ class Stage:
 
 
 @contextmanager
-def staged(kind: str, clock: Clock, shared_redis: Callable[[str], RedisServer], *, late_us: int = 0) -> Iterator[Stage]:
+def open_stage(
+    kind: str, clock: Clock, shared_redis: Callable[[str], RedisServer], *, late_us: int = 0
+) -> Iterator[Stage]:
     """Yield a stage with a store of that kind, whose time is `clock`."""
     with asyncio.Runner() as runner:
         if kind == MEMORY:

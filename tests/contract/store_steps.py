@@ -138,22 +138,22 @@ async def run_ledger_step(store: PodLedger, plan: CounterPlan, step: Step, now_u
             ]
             return list(await store.observe(plan, sightings))
         case ("overdue", age_us, most):
-            return list(await store.overdue(plan, age_us, most))
+            return list(await store.list_overdue(plan, age_us, most))
         case ("stop_waiting", uids):
             return await store.stop_waiting(plan, uids)
         case ("mark_complete",):
-            return await store.mark_complete(plan, await store.scopes(plan))
+            return await store.mark_complete(plan, await store.list_scopes(plan))
         case ("reset", ahead_us, seconds):
             return await store.reset(plan, now_us + ahead_us, seconds)
-    return {scope: await live_uids(store, plan, scope) for scope in await store.scopes(plan)}
+    return {scope: await list_live_uids(store, plan, scope) for scope in await store.list_scopes(plan)}
 
 
-async def live_uids(store: PodLedger, plan: CounterPlan, scope: str) -> set[str]:
+async def list_live_uids(store: PodLedger, plan: CounterPlan, scope: str) -> set[str]:
     """Return the live Pods of all pages; pages have no order, and may repeat a Pod."""
-    found, after = await store.live(plan, scope)
+    found, after = await store.list_live(plan, scope)
     uids = set(found)
     while after:
-        found, after = await store.live(plan, scope, after)
+        found, after = await store.list_live(plan, scope, after)
         uids |= set(found)
     return uids
 
@@ -189,7 +189,7 @@ async def run_step(  # noqa: PLR0911  one answer for each kind of step
 async def run_leader_step(store: BreakerLedger, plan: CounterPlan, kind: str, asked: Any, now_us: int) -> Any:
     """Run a step of the leader."""
     if kind == "started":
-        settlements, moves = await store.started(plan, asked)
+        settlements, moves = await store.record_starts(plan, asked)
         return list(settlements), list(moves)
     if kind == "suppress_quota_events":
         return await store.suppress_quota_events(plan, asked)

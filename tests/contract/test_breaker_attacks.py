@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tests.contract.counter_store import BREAKER, ONE, SECOND_US, HandClock, ask, clock, state, store, trip
+from tests.contract.counter_store import BREAKER, ONE, SECOND_US, HandClock, ask, clock, read_state, store, trip
 from tests.core.plans import plan_of, standing, window
 from tests.redis_servers import RedisServer
 from webhook.adapters.redis_store import RedisStore, open_transport
@@ -44,7 +44,7 @@ async def open_by_a_failed_start(store: Any, clock: HandClock) -> None:
     assert move.new is State.OPEN
 
 
-async def view(store: CounterStore, plan: CounterPlan) -> BreakerView:
+async def read_view(store: CounterStore, plan: CounterPlan) -> BreakerView:
     seen = (await store.snapshot(plan)).breaker
     assert seen is not None
     return seen
@@ -57,7 +57,7 @@ async def test_due_trip_is_not_held_by_itself(store: CounterStore, clock: HandCl
     plan = plan_of(breaker=replace(BREAKER, open_max=1))
     await store.tick([plan])
     await trip(store, clock, plan)
-    assert await state(store, plan) is State.OPEN
+    assert await read_state(store, plan) is State.OPEN
     await ask(store, plan, "looks", peek=True)
     (move,) = await store.tick([plan])
     assert (move.old, move.new) == (State.CLOSED, State.OPEN)
@@ -70,15 +70,15 @@ async def test_due_trips_open_no_more_breakers_than_the_guard_allows(store: Coun
         await store.record_outcomes(plan, [Outcomes(0, 1, 0)])
     clock.sleep(1)
     for plan in NEIGHBOURS:
-        assert await state(store, plan) is State.OPEN, "the trip is due"
+        assert await read_state(store, plan) is State.OPEN, "the trip is due"
         await ask(store, plan, "looks", peek=True)
         assert (await ask(store, plan, plan.service)).repeated
         await ask(store, plan, "grows", resize_from=ONE)
-        assert store.known_breaker(plan) is None
+        assert store.find_known_breaker(plan) is None
     moves = await store.tick(NEIGHBOURS)
     assert [move.is_change for move in moves] == [True, True, False, False]
     for _ in range(2):
-        states = [await state(store, plan) for plan in NEIGHBOURS]
+        states = [await read_state(store, plan) for plan in NEIGHBOURS]
         assert states == [State.OPEN, State.OPEN, State.CLOSED, State.CLOSED]
         assert await store.tick(NEIGHBOURS) in ((), [])
 
@@ -142,7 +142,7 @@ async def test_full_pool_trips_no_breaker_of_a_neighbour(store: Any) -> None:
     await store.mark_complete(limited, [""])
     for plan in (idle, limited):
         await churn(store, plan, "by-the-pool")
-        assert await state(store, plan) is State.CLOSED
+        assert await read_state(store, plan) is State.CLOSED
 
 
 @pytest.mark.parametrize("own", [{"windows": (window(60, pods=0),)}, {"standing": standing(pods=0)}])
@@ -151,7 +151,7 @@ async def test_denial_by_an_own_limit_and_the_pool_trips_the_own_breaker(store: 
     plan = plan_of(service="over", tag="shared", pool=full, breaker=replace(BREAKER, quota=EVENTS), **own)
     await store.mark_complete(plan, [""])
     await churn(store, plan, "by-both")
-    assert await state(store, plan) is State.OPEN
+    assert await read_state(store, plan) is State.OPEN
 
 
 # Proposals
@@ -165,45 +165,45 @@ async def test_remembered_close_does_not_erase_a_due_trip(store: CounterStore, c
 
 
 async def test_close_of_an_old_generation_does_not_erase_a_newer_trip(store: CounterStore, clock: HandClock) -> None:
-    closed = await view(store, PLAN)
+    closed = await read_view(store, PLAN)
     await trip(store, clock, PLAN)
     await store.tick([PLAN])
-    before = await view(store, PLAN)
+    before = await read_view(store, PLAN)
     await store.propose(PLAN, closed)
     await store.propose(PLAN, replace(closed, generation=1))
-    assert await view(store, PLAN) == before
+    assert await read_view(store, PLAN) == before
 
 
 async def test_close_known_before_a_loss_does_not_erase_a_later_trip(store: CounterStore, clock: HandClock) -> None:
     await trip(store, clock, PLAN)
     await store.tick([PLAN])
-    before = await view(store, PLAN)
+    before = await read_view(store, PLAN)
     closed = BreakerView(State.CLOSED, 20, clock.us - 9, tripped_at_us=clock.us - 3600 * SECOND_US, tripped_by="before")
     await store.propose(PLAN, closed)
-    after = await view(store, PLAN)
+    after = await read_view(store, PLAN)
     assert after == replace(before, generation=21, passed=after.passed), "its generation is above the proposed one"
     await store.propose(PLAN, closed)
-    assert await view(store, PLAN) == after
+    assert await read_view(store, PLAN) == after
 
 
 async def test_reset_is_not_undone_by_an_earlier_state(store: Any, clock: HandClock) -> None:
     await trip(store, clock, PLAN)
     await store.tick([PLAN])
-    opened = replace(await view(store, PLAN), generation=7)
+    opened = replace(await read_view(store, PLAN), generation=7)
     clock.sleep(1)
     await store.apply_override(PLAN, reset_at_us=clock.us)
     await store.propose(PLAN, opened)
-    assert await state(store, PLAN) is State.CLOSED
+    assert await read_state(store, PLAN) is State.CLOSED
     await store.propose(
         PLAN, replace(opened, generation=30, since_us=clock.us, open_until_us=clock.us + 60 * SECOND_US)
     )
-    assert await state(store, PLAN) is State.OPEN
+    assert await read_state(store, PLAN) is State.OPEN
 
 
 async def test_proposed_open_state_of_the_past_ends_at_once(store: CounterStore, clock: HandClock) -> None:
     until_us = clock.us - 5
     await store.propose(PLAN, BreakerView(State.OPEN, 7, clock.us - 9, until_us, "remembered"))
-    seen = await view(store, PLAN)
+    seen = await read_view(store, PLAN)
     assert (seen.state, seen.generation, seen.since_us) == (State.HALF_OPEN, 8, until_us)
 
 
@@ -240,7 +240,7 @@ async def test_refunded_early_probe_frees_its_lease_once(store: Any, clock: Hand
         assert (await ask(store, STARTING, uid, **new)).charged
     assert (await ask(store, STARTING, "d", **new)).refused is DeniedBy.BREAKER
     assert [await store.refund(STARTING, "b") for _ in range(2)] == [False, False]
-    assert (await view(store, STARTING)).early == 1
+    assert (await read_view(store, STARTING)).early == 1
     assert (await ask(store, STARTING, "d", **new)).charged
     assert (await ask(store, STARTING, "e", **new)).refused is DeniedBy.BREAKER
 
@@ -251,7 +251,7 @@ async def test_refund_of_an_expired_early_probe_frees_no_lease(store: Any, clock
     assert (await ask(store, brief, "a", event_source="controller:new")).charged
     clock.sleep(1)  # expired, without a tick
     await store.refund(brief, "a")
-    assert (await view(store, brief)).early == STARTS.probes - 1
+    assert (await read_view(store, brief)).early == STARTS.probes - 1
     [move] = await store.tick([brief])
     assert (move.cause, move.at_us) == (TransitionCause.PROBE_EXPIRED, clock.us)
 
@@ -270,9 +270,9 @@ async def test_start_of_a_pod_admitted_before_the_trip_is_stale(store: Any, cloc
     await open_by_a_failed_start(store, clock)
     clock.sleep(180)
     await ask(store, STARTING, "probe")
-    before = await view(store, STARTING)
+    before = await read_view(store, STARTING)
     assert await store.started(STARTING, [Start("old", ok=False, latency_us=0)]) == ([Settlement.STALE], [])
-    assert await view(store, STARTING) == before
+    assert await read_view(store, STARTING) == before
 
 
 # Overrides
@@ -283,7 +283,7 @@ async def test_twenty_thousand_sources_can_be_suppressed(store: Any) -> None:
     await store.suppress_quota_events(plan, [f"controller:{number}" for number in range(20_000)])
     for uid in "abcdef":
         await ask(store, plan, uid)
-    assert await state(store, plan) is State.CLOSED
+    assert await read_state(store, plan) is State.CLOSED
 
 
 async def test_forced_breaker_leases_no_probe_and_forgets_earlier_leases(store: Any, clock: HandClock) -> None:
@@ -299,8 +299,11 @@ async def test_forced_breaker_leases_no_probe_and_forgets_earlier_leases(store: 
     clock.sleep(1)
     (move,) = await store.tick([PLAN])
     assert (move.old, move.new, move.reason) == (State.FORCED_CLOSED, State.CLOSED, "until has passed")
-    assert await store.record_outcomes(PLAN, [Outcomes.one(ok=False, latency_us=0, uid="a", generation=2)]) in ((), [])
-    assert (await view(store, PLAN)).probes_leased == 0
+    assert await store.record_outcomes(PLAN, [Outcomes.from_single(ok=False, latency_us=0, uid="a", generation=2)]) in (
+        (),
+        [],
+    )
+    assert (await read_view(store, PLAN)).probes_leased == 0
 
 
 # Redis alone
@@ -317,17 +320,17 @@ async def test_source_of_an_uncounted_failure_is_not_recorded(redis_server: Redi
     store = await redis_store(redis_server, clock, clock.now_us, 300_000)
     for uid, ok, then in (("long-ago", False, 0.0), ("good", True, 1.1), ("bad", False, 1.3)):
         await ask(store, STARTING, uid)
-        await store.started(STARTING, [Start(uid, ok, 0)])
+        await store.record_starts(STARTING, [Start(uid, ok, 0)])
         clock.sleep(then)
     (move,) = await store.tick([STARTING])
-    assert (move.new, (await view(store, STARTING)).failed) == (State.OPEN, ("controller:bad",))
+    assert (move.new, (await read_view(store, STARTING)).failed) == (State.OPEN, ("controller:bad",))
     await store.close()
 
 
 async def test_records_of_an_older_version_are_read(redis_server: RedisServer, clock: HandClock) -> None:
     store, keys = (
         await redis_store(redis_server, clock, clock.now_us),
-        PlanKeys.of("test", PLAN, "payment-api", fleet=False),
+        PlanKeys.from_plan("test", PLAN, "payment-api", fleet=False),
     )
     now_us = clock.us
     half_open = ["HALF_OPEN", 2, now_us - 5, 0, "openFor passed", 1, [["a", now_us + SECOND_US]], False, False, []]
@@ -336,11 +339,11 @@ async def test_records_of_an_older_version_are_read(redis_server: RedisServer, c
     with redis_server.client() as client:
         client.set(keys.breaker, msgspec.msgpack.encode(half_open))
         client.set(keys.pod("a"), msgspec.msgpack.encode(pod) + b"payments/a")
-        seen = await view(store, PLAN)
+        seen = await read_view(store, PLAN)
         assert (seen.state, seen.generation, seen.probes_leased, seen.tripped_by) == (State.HALF_OPEN, 2, 1, "")
-        assert await store.started(PLAN, [Start("a", ok=True, latency_us=0)]) == ([Settlement.COUNTED], [])
-        assert await store.started(PLAN, [Start("a", ok=True, latency_us=0)]) == ([Settlement.REPEATED], [])
-        assert (await view(store, PLAN)).probes_succeeded == 2
+        assert await store.record_starts(PLAN, [Start("a", ok=True, latency_us=0)]) == ([Settlement.COUNTED], [])
+        assert await store.record_starts(PLAN, [Start("a", ok=True, latency_us=0)]) == ([Settlement.REPEATED], [])
+        assert (await read_view(store, PLAN)).probes_succeeded == 2
         client.set(keys.breaker, msgspec.msgpack.encode(counting))
         await store.record_outcomes(PLAN, [Outcomes(0, 1, 0)])
         clock.sleep(1)
@@ -355,7 +358,7 @@ async def test_transition_by_a_neighbours_refund_is_announced_for_its_own_servic
     first, second, *_ = (replace(plan, breaker=replace(STARTS, probe_timeout_us=SECOND_US)) for plan in NEIGHBOURS)
     store = await redis_store(redis_server, clock, None)
     with redis_server.client() as client:
-        keys = PlanKeys.of("test", first, first.service, fleet=False)
+        keys = PlanKeys.from_plan("test", first, first.service, fleet=False)
         ahead_us = 9_000_000_000 * SECOND_US
         opened = ["OPEN", 1, 5, 6, "tripped", 0, [["a", ahead_us, 1]], False, False, [], ["x"], 1, 5, "tripped", 0, []]
         pod = [ahead_us, 5, 1, True, False, first.service, "", False, '{"pods":1}', False, "[[],[]]", "", False]
@@ -364,8 +367,8 @@ async def test_transition_by_a_neighbours_refund_is_announced_for_its_own_servic
         listener = client.pubsub(ignore_subscribe_messages=True)
         listener.subscribe(channel_of("test"))
         listener.get_message(timeout=5)
-        refund = ScriptOperation(store._plans.of(second), "refund", refund_keys(first))
-        await asyncio.gather(store._ticker._tick(first), store._lanes.of(second.tag).ask(refund))
+        refund = ScriptOperation(store._plans.prepare(second), "refund", refund_keys(first))
+        await asyncio.gather(store._ticker._tick(first), store._lanes.get_lane(second.tag).ask(refund))
         message = None
         while message is None:
             message = listener.get_message(timeout=5)
@@ -379,7 +382,7 @@ async def test_time_record_lasts_as_long_as_the_breaker_record(redis_server: Red
     store = await redis_store(redis_server, clock, clock.now_us)
     until_us = clock.us + 7 * 86_400 * SECOND_US
     await store.apply_override(plan_of(breaker=replace(BREAKER, forcing=Forcing(State.FORCED_OPEN, until_us, "INC-1"))))
-    keys = PlanKeys.of("test", PLAN, "payment-api", fleet=False)
+    keys = PlanKeys.from_plan("test", PLAN, "payment-api", fleet=False)
     with redis_server.client() as client:
         home_ms, breaker_ms = client.pttl(keys.home), client.pttl(keys.breaker)
     assert home_ms >= breaker_ms > 7 * 86_400_000
@@ -388,7 +391,7 @@ async def test_time_record_lasts_as_long_as_the_breaker_record(redis_server: Red
 
 def refund_keys(plan: CounterPlan) -> tuple[str, ...]:
     """Return the keys of a refund of Pod `a`, as named by a caller that knows its charge."""
-    keys = PlanKeys.of("test", plan, plan.service, fleet=False)
+    keys = PlanKeys.from_plan("test", plan, plan.service, fleet=False)
     return keys.ring, keys.pod("a"), keys.home, keys.breaker, keys.live
 
 
@@ -404,12 +407,12 @@ async def test_override_ends_at_its_end_after_the_stores_clock_stepped_back(stor
     for is_applied in (False, True):
         if is_applied:
             await store.apply_override(forced)
-        seen = await view(store, forced)
+        seen = await read_view(store, forced)
         assert (seen.state, seen.open_until_us) == (State.FORCED_OPEN, until_us)
     clock.us = until_us - 1
-    assert (await view(store, plan)).state is State.FORCED_OPEN
+    assert (await read_view(store, plan)).state is State.FORCED_OPEN
     clock.us = until_us
-    assert (await view(store, forced)).state is State.CLOSED
+    assert (await read_view(store, forced)).state is State.CLOSED
 
 
 @pytest.mark.parametrize("windows", [(), (window(60, pods=100),)], ids=("no quota", "quota"))
@@ -425,7 +428,7 @@ async def test_open_breaker_ends_without_charges_after_the_clock_stepped_back(
     open_seconds, patience_seconds = BREAKER.open_for_us // SECOND_US, PATIENCE_US // SECOND_US
     moves = []
     for _ in range(open_seconds + patience_seconds):
-        assert (await view(store, plan)).state is State.OPEN
+        assert (await read_view(store, plan)).state is State.OPEN
         moves += await store.tick([plan])
         clock.sleep(1)
     assert moves == []
@@ -501,10 +504,10 @@ async def test_early_probe_continues_in_half_open_and_its_failure_reopens(store:
     await open_by_a_failed_start(store, clock)
     await ask(store, STARTING, "a", event_source="controller:new")
     clock.sleep(180)
-    assert (await view(store, STARTING)).probes_leased == 1
+    assert (await read_view(store, STARTING)).probes_leased == 1
     settlements, moves = await store.started(STARTING, [Start("a", ok=False, latency_us=0)])
     assert (settlements, [move.new for move in moves]) == ([Settlement.COUNTED], [State.HALF_OPEN, State.OPEN])
-    assert (await view(store, STARTING)).failed == ("controller:bad", "controller:new")
+    assert (await read_view(store, STARTING)).failed == ("controller:bad", "controller:new")
 
 
 async def test_of_two_failed_early_probes_only_the_one_after_open_for_reopens(store: Any, clock: HandClock) -> None:
@@ -512,7 +515,7 @@ async def test_of_two_failed_early_probes_only_the_one_after_open_for_reopens(st
     for uid in "ab":
         await ask(store, STARTING, uid, event_source="controller:new")
     assert await store.started(STARTING, [Start("a", ok=False, latency_us=0)]) == ([Settlement.COUNTED], [])
-    seen = await view(store, STARTING)
+    seen = await read_view(store, STARTING)
     assert (seen.state, seen.generation, seen.probes_leased) == (State.OPEN, 1, 1)
     clock.sleep(180)
     _, moves = await store.started(STARTING, [Start("b", ok=False, latency_us=0)])
@@ -526,10 +529,10 @@ async def test_successes_of_early_probes_count_after_open_for_only_if_they_end_t
     for uid in "ab":
         await ask(store, STARTING, uid, event_source="controller:new")
     await store.started(STARTING, [Start("a", ok=True, latency_us=0)])
-    assert (await view(store, STARTING)).probes_succeeded == 1
+    assert (await read_view(store, STARTING)).probes_succeeded == 1
     clock.sleep(180)
     await store.started(STARTING, [Start("b", ok=True, latency_us=0)])
-    seen = await view(store, STARTING)
+    seen = await read_view(store, STARTING)
     assert (seen.state, seen.probes_succeeded) == (State.HALF_OPEN, 1)
 
 

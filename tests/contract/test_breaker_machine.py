@@ -14,9 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from msgspec.structs import replace
 
 from tests.contract.counter_store import HandClock
-from tests.contract.store_session import STORES, Stage, examples_on, staged
+from tests.contract.store_session import STORES, Stage, count_examples, open_stage
 from tests.core import plans as counter_plans
-from tests.core.breaker.random_walks import as_move, offered, plain, plans
+from tests.core.breaker.random_walks import build_offered_view, convert_transition, plans, strip_view
 from tests.core.breaker_model import Model, Move, plan_of
 from tests.redis_servers import RedisServer
 from webhook.adapters.memory_store import MemoryStore
@@ -101,7 +101,7 @@ class BreakerMachine(RuleBasedStateMachine):
         return self.stage.runner.run(call)
 
     def take(self, transitions: Sequence[Transition]) -> None:
-        self.moves += [as_move(move) for move in transitions]
+        self.moves += [convert_transition(move) for move in transitions]
 
     def view(self) -> BreakerView:
         view: BreakerView = self.run(self.store.snapshot(self.plan)).breaker
@@ -110,7 +110,7 @@ class BreakerMachine(RuleBasedStateMachine):
     def uid(self, back: int) -> str:
         return f"pod-{max(0, len(self.pods) - 1 - back)}"
 
-    def known(self, uid: str) -> Pod | None:
+    def find_known(self, uid: str) -> Pod | None:
         pod = self.pods.get(uid)
         return pod if pod is not None and not pod.is_refunded else None
 
@@ -151,7 +151,7 @@ class BreakerMachine(RuleBasedStateMachine):
 
     @rule(source=sources)
     def ask_for_pod(self, source: str) -> None:
-        uid, is_admitted, generation = f"pod-{len(self.pods)}", self.model.admits(source), self.model.generation
+        uid, is_admitted, generation = f"pod-{len(self.pods)}", self.model.can_admit(source), self.model.generation
         assert self.ask(uid, source, 1, peek=True).charged is False
         receipt = self.ask(uid, source, 1)
         assert (receipt.refused, receipt.charged) == (None if is_admitted else DeniedBy.BREAKER, is_admitted)
@@ -161,21 +161,21 @@ class BreakerMachine(RuleBasedStateMachine):
 
     @rule(back=old_uids, source=sources)
     def repeat_pod(self, back: int, source: str) -> None:
-        if self.known(self.uid(back)):
+        if self.find_known(self.uid(back)):
             assert self.ask(self.uid(back), source, 1).repeated
 
     @rule(source=sources)
     def deny_by_quota(self, source: str) -> None:
-        is_admitted = self.model.admits(source)
+        is_admitted = self.model.can_admit(source)
         receipt = self.ask("greedy", source, PODS + 1)
         assert receipt.refused is (DeniedBy.QUOTA if is_admitted else DeniedBy.BREAKER)
         if is_admitted:
-            self.model.quota_event(source)
+            self.model.record_quota_event(source)
 
     @rule(back=old_uids)
     def refund_pod(self, back: int) -> None:
         uid = self.uid(back)
-        pod = self.known(uid)
+        pod = self.find_known(uid)
         self.run(self.store.refund(self.plan, uid))
         if pod is not None:
             pod.is_refunded = True
@@ -203,7 +203,7 @@ class BreakerMachine(RuleBasedStateMachine):
     def report_request_of_pod(self, back: int, ok: bool, age_us: int, generation: int | None) -> None:  # noqa: FBT001  a rule's arguments go by name
         uid = self.uid(back)
         outcome = Outcomes(int(ok), int(not ok), 6, uid, generation, age_us)
-        pod = self.known(uid)
+        pod = self.find_known(uid)
         self.take(self.run(self.store.record_outcomes(self.plan, [outcome])))
         self.model.record_outcomes(outcome, pod.source if pod is not None else "")
 
@@ -212,10 +212,10 @@ class BreakerMachine(RuleBasedStateMachine):
         uid = self.uid(back)
         (settlement,), moves = self.run(self.store.started(self.plan, [Start(uid, ok, 6, age_us)]))
         self.take(moves)
-        assert settlement is self._expected(uid, ok=ok, age_us=age_us)
+        assert settlement is self._find_expected(uid, ok=ok, age_us=age_us)
 
-    def _expected(self, uid: str, *, ok: bool, age_us: int) -> Settlement:
-        pod = self.known(uid)
+    def _find_expected(self, uid: str, *, ok: bool, age_us: int) -> Settlement:
+        pod = self.find_known(uid)
         if pod is None:
             return Settlement.UNKNOWN
         if pod.is_settled:
@@ -239,7 +239,7 @@ class BreakerMachine(RuleBasedStateMachine):
     def fail_pods_until_trip(self, source: str) -> None:
         rules = [rule for rule in (self.model.plan.error_rate, self.model.plan.latency) if rule is not None]
         for times in range(8):
-            if self.model.state is not State.CLOSED or self.model.manual_state() is not None or not rules:
+            if self.model.state is not State.CLOSED or self.model.find_manual_state() is not None or not rules:
                 break
             self.ask_for_pod(source if times < 7 else "")
             self.start_pod(0, ok=False, age_us=0)
@@ -248,7 +248,7 @@ class BreakerMachine(RuleBasedStateMachine):
     @rule(source=st.sampled_from(["controller:a", "controller:e"]))
     def start_probes(self, source: str) -> None:
         for _ in range(self.model.plan.probes):
-            if self.model.admits(source):
+            if self.model.can_admit(source):
                 self.ask_for_pod(source)
                 self.start_pod(0, ok=True, age_us=0)
 
@@ -283,7 +283,7 @@ class BreakerMachine(RuleBasedStateMachine):
                 self.tick()  # else no call would report due transitions
                 self.isolated.clear()  # a proposal of unknown origin would interfere with them
                 generation = max(0, self.model.generation + ahead)
-                view = offered(state, generation, self.clock.us, until_us, tuple(failed))
+                view = build_offered_view(state, generation, self.clock.us, until_us, tuple(failed))
                 self.run(self.store.propose(self.plan, view))
                 self.model.propose(view)
 
@@ -323,9 +323,9 @@ class BreakerMachine(RuleBasedStateMachine):
             request = Acquire(self.plan, "payments", f"alone-{self.clock.us}", {"pods": 1}, source)
             judgement = breakers.judge(request, self.clock.us)
             assert judgement is not None
-            assert judgement.admits is model.admits(source)
+            assert judgement.admits is model.can_admit(source)
             if judgement.admits:
-                breakers.admitted(request, self.clock.us)
+                breakers.lease_probe(request, self.clock.us)
                 model.charge(request.uid, source)
 
     @rule(name=names_of_replicas, good=st.booleans())
@@ -353,7 +353,7 @@ class BreakerMachine(RuleBasedStateMachine):
         model.plan = replace(model.plan, forcing=None)  # overrides are the leader's to apply
         model.settle()
         self.model.heal(model)
-        assert plain(self.store.last_breaker(self.plan)) == self.model.view()
+        assert strip_view(self.store.last_breaker(self.plan)) == self.model.view()
 
     # Invariants
 
@@ -361,7 +361,7 @@ class BreakerMachine(RuleBasedStateMachine):
     def store_matches_model(self) -> None:
         type(self).steps += 1
         view = self.view()
-        assert plain(view) == self.model.view()
+        assert strip_view(view) == self.model.view()
         assert self.moves == self.model.moves[: len(self.moves)]
         assert view.probes_leased + view.probes_succeeded <= self.plan.breaker.probes  # type: ignore[union-attr]
         assert view.generation >= self.generation
@@ -369,7 +369,7 @@ class BreakerMachine(RuleBasedStateMachine):
         for one in self.isolated.values():
             isolated_view = one.breakers.view(self.plan, self.clock.us)
             assert isolated_view is not None
-            assert plain(isolated_view) == one.model.view()
+            assert strip_view(isolated_view) == one.model.view()
 
     def teardown(self) -> None:
         """Wait, then let probes succeed: the breaker closes."""
@@ -405,7 +405,7 @@ def clock() -> HandClock:
 def stage(
     request: pytest.FixtureRequest, clock: HandClock, shared_redis: Callable[[str], RedisServer]
 ) -> Iterator[Stage]:
-    with staged(request.param, clock, shared_redis, late_us=LATE_US) as on:
+    with open_stage(request.param, clock, shared_redis, late_us=LATE_US) as on:
         yield on
 
 
@@ -416,7 +416,7 @@ def test_breaker_matches_its_model_in_any_order_of_events(
         pass
 
     Staged.stage, Staged.clock = stage, clock
-    examples = examples_on(stage.kind, EXAMPLES)
+    examples = count_examples(stage.kind, EXAMPLES)
     run_state_machine_as_test(
         Staged, settings=settings(max_examples=examples, stateful_step_count=STEPS, deadline=None)
     )
@@ -440,6 +440,6 @@ def test_proposed_decision_replaces_a_half_open_state_of_the_same_generation(sta
     machine.fail_pods_until_trip("controller:a")
     machine.intervene(("propose", State.CLOSED, 0, 0, []))
     machine.isolate_replica("one")
-    assert plain(machine.store.last_breaker(machine.plan)) == machine.model.view()
+    assert strip_view(machine.store.last_breaker(machine.plan)) == machine.model.view()
     machine.store_matches_model()
     machine.teardown()

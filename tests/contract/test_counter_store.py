@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from tests.contract.counter_store import BREAKER, SECOND_US, HandClock, ask, clock, state, store, trip, used
+from tests.contract.counter_store import BREAKER, SECOND_US, HandClock, ask, clock, read_state, read_usage, store, trip
 from tests.core.plans import plan_of, window
 from webhook.adapters.memory_store import MemoryStore
 from webhook.adapters.redis_store import RedisStore
@@ -26,7 +26,7 @@ async def test_window_fills_and_slides(store: CounterStore, clock: HandClock) ->
     assert (await ask(store, plan, "e")).refused is DeniedBy.QUOTA
     clock.sleep(1e-6)
     assert (await ask(store, plan, "f")).charged
-    assert await used(store, plan) == {"": [1]}
+    assert await read_usage(store, plan) == {"": [1]}
 
 
 async def test_pod_is_charged_to_all_windows_and_resources_or_none(store: CounterStore) -> None:
@@ -36,7 +36,7 @@ async def test_pod_is_charged_to_all_windows_and_resources_or_none(store: Counte
     assert [(use.window, use.resource, use.used, use.hard, use.asked) for use in denied.over] == [
         ("60s", "cpu", 400, 500, 200)
     ]
-    assert await used(store, plan) == {"": [1, 400, 1]}
+    assert await read_usage(store, plan) == {"": [1, 400, 1]}
 
 
 async def test_amounts_are_exact_up_to_the_largest(store: CounterStore) -> None:
@@ -44,7 +44,7 @@ async def test_amounts_are_exact_up_to_the_largest(store: CounterStore) -> None:
     assert (await ask(store, plan, "a", {"requests.memory": 2**53 - 1})).charged
     assert (await ask(store, plan, "b", {"requests.memory": 2})).refused is DeniedBy.QUOTA
     assert (await ask(store, plan, "c", {"requests.memory": 1})).charged
-    assert await used(store, plan) == {"": [2**53]}
+    assert await read_usage(store, plan) == {"": [2**53]}
 
 
 async def test_amount_beyond_the_exact_ones_is_told_as_asked(store: CounterStore) -> None:
@@ -75,11 +75,11 @@ async def test_uid_is_forgotten_after_its_time(store: CounterStore, clock: HandC
 async def test_peek_answers_the_same_and_charges_nothing(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(window(60, pods=1), breaker=BREAKER)
     assert (await ask(store, plan, "a", peek=True)).refused is None
-    assert await used(store, plan) == {"": [0]}
+    assert await read_usage(store, plan) == {"": [0]}
     await ask(store, plan, "b")
     for uid in "cdefg":
         assert (await ask(store, plan, uid, peek=True)).refused is DeniedBy.QUOTA
-    assert await state(store, plan) is State.CLOSED
+    assert await read_state(store, plan) is State.CLOSED
     clock.sleep(1)
     assert (await ask(store, plan, "a", peek=True)).repeated is False
 
@@ -89,10 +89,10 @@ async def test_a_denial_that_is_no_event_trips_no_breaker(store: CounterStore) -
     for uid in "abcdefg":
         receipt = await ask(store, plan, uid, counts_as_event=False)
         assert receipt.refused is (None if uid == "a" else DeniedBy.QUOTA)
-    assert await state(store, plan) is State.CLOSED
+    assert await read_state(store, plan) is State.CLOSED
     for uid in "bcd":
         await ask(store, plan, uid)
-    assert await state(store, plan) is State.OPEN
+    assert await read_state(store, plan) is State.OPEN
 
 
 async def test_refund_is_done_once_while_its_bucket_counts(store: CounterStore, clock: HandClock) -> None:
@@ -100,10 +100,10 @@ async def test_refund_is_done_once_while_its_bucket_counts(store: CounterStore, 
     for uid in "ab":
         await ask(store, plan, uid)
     assert [await store.refund(plan, uid) for uid in ("a", "a", "stranger")] == [True, False, False]
-    assert await used(store, plan) == {"": [1]}
+    assert await read_usage(store, plan) == {"": [1]}
     clock.sleep(62)
     assert await store.refund(plan, "b") is False
-    assert await used(store, plan) == {"": [0]}
+    assert await read_usage(store, plan) == {"": [0]}
 
 
 async def test_resize_charges_only_above_the_high_water_mark(store: CounterStore) -> None:
@@ -112,7 +112,7 @@ async def test_resize_charges_only_above_the_high_water_mark(store: CounterStore
     for _ in range(2):
         grown = await ask(store, plan, "a", {"pods": 1, "requests.cpu": 250}, resize_from={"pods": 1})
         assert (grown.refused, grown.repeated) == (None, False)
-        assert await used(store, plan) == {"": [1, 250]}
+        assert await read_usage(store, plan) == {"": [1, 250]}
     denied = await ask(store, plan, "a", {"pods": 1, "requests.cpu": 301}, resize_from={"pods": 1})
     assert denied.refused is DeniedBy.QUOTA
 
@@ -121,7 +121,7 @@ async def test_changed_limits_keep_earlier_charges(store: CounterStore) -> None:
     before, after = plan_of(window(60, pods=5)), plan_of(window(60, pods=2, cpu=100), window(120, pods=9))
     for uid in "ab":
         await ask(store, before, uid, {"pods": 1, "requests.cpu": 50})
-    assert await used(store, after) == {"": [2, 0, 0]}
+    assert await read_usage(store, after) == {"": [2, 0, 0]}
     assert (await ask(store, after, "c")).refused is DeniedBy.QUOTA
 
 
@@ -129,7 +129,7 @@ async def test_namespaces_services_and_pools_count_separately(store: CounterStor
     plan = plan_of(window(60, pods=1), per_namespace=True)
     for namespace in ("x", "y"):
         assert (await ask(store, plan, namespace, namespace=namespace)).charged
-    assert await used(store, plan) == {"x": [1], "y": [1]}
+    assert await read_usage(store, plan) == {"x": [1], "y": [1]}
     for other in (replace(plan, service="other", tag="other"), replace(plan, tag="pool")):
         assert (await ask(store, other, "x", namespace="x")).charged
 
@@ -138,7 +138,7 @@ async def test_unenforced_limit_is_exceeded_and_reported(store: CounterStore) ->
     plan = plan_of(window(60, pods=0), quota_mode=Mode.WARN)
     receipt = await ask(store, plan, "a")
     assert (receipt.refused, receipt.would_refuse, receipt.charged) == (None, (DeniedBy.QUOTA,), True)
-    assert await used(store, plan) == {"": [1]}
+    assert await read_usage(store, plan) == {"": [1]}
 
 
 async def test_snapshot_shows_when_a_full_limit_has_room(store: CounterStore, clock: HandClock) -> None:
@@ -157,7 +157,7 @@ async def test_error_rate_trips_at_the_interval_end_however_late_it_is_read(
     snapshot = await store.snapshot(plan)
     assert snapshot.breaker is not None
     assert (snapshot.breaker.state, snapshot.breaker.since_us) == (State.OPEN, begun_us + 3 * SECOND_US)
-    assert snapshot.breaker.open_remaining_us(snapshot.at_us) == 160 * SECOND_US
+    assert snapshot.breaker.compute_open_remaining_us(snapshot.at_us) == 160 * SECOND_US
     assert snapshot.breaker.reason.startswith("errorRate")
     moves = await store.tick([plan])
     assert [(move.service, move.old, move.new, move.at_us) for move in moves] == [
@@ -174,7 +174,7 @@ async def test_open_breaker_counts_down_probes_and_closes(store: CounterStore, c
     probes = [await ask(store, plan, uid) for uid in "bcde"]
     assert [probe.refused for probe in probes] == [None, None, None, DeniedBy.BREAKER]
     for uid in "bcd":
-        moves = await store.record_outcomes(plan, [Outcomes.one(ok=True, latency_us=0, uid=uid, generation=2)])
+        moves = await store.record_outcomes(plan, [Outcomes.from_single(ok=True, latency_us=0, uid=uid, generation=2)])
     assert [(move.old, move.new, move.generation) for move in moves] == [(State.HALF_OPEN, State.CLOSED, 3)]
     assert (await ask(store, plan, "f")).charged
 
@@ -193,22 +193,22 @@ async def test_stale_outcome_changes_nothing(store: CounterStore, clock: HandClo
     plan = plan_of(breaker=BREAKER)
     for _ in range(3):
         for _ in range(10):
-            await store.record_outcomes(plan, [Outcomes.one(ok=False, latency_us=0, generation=7)])
+            await store.record_outcomes(plan, [Outcomes.from_single(ok=False, latency_us=0, generation=7)])
         clock.sleep(1)
-    assert await state(store, plan) is State.CLOSED
+    assert await read_state(store, plan) is State.CLOSED
 
 
 async def test_known_breaker_agrees_with_a_snapshot(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(breaker=BREAKER)
-    assert store.known_breaker(plan_of()) is None
+    assert store.find_known_breaker(plan_of()) is None
     await trip(store, clock, plan)
     await store.tick([plan])
-    known = store.known_breaker(plan)
+    known = store.find_known_breaker(plan)
     assert known is not None
     assert known == (await store.snapshot(plan)).breaker
     assert known.state is State.OPEN
     clock.sleep(180)
-    known = store.known_breaker(plan)
+    known = store.find_known_breaker(plan)
     assert known is None or known == (await store.snapshot(plan)).breaker
 
 
@@ -222,16 +222,16 @@ async def test_known_breaker_uses_the_stores_clock_after_it_stepped_back(store: 
     await trip(store, clock, plan)
     await store.tick([plan])
     snapshot = await store.snapshot(plan)
-    assert store.known_breaker(plan) == snapshot.breaker
+    assert store.find_known_breaker(plan) == snapshot.breaker
     assert store.now_us() == snapshot.at_us == clock.us
     forcing = Forcing(State.FORCED_OPEN, clock.us + SECOND_US, "INC-1")
     forced = replace(plan, breaker=replace(BREAKER, forcing=forcing))
     await store.tick([forced])
-    for known in (store.known_breaker(forced), store.last_breaker(forced)):
+    for known in (store.find_known_breaker(forced), store.find_last_breaker(forced)):
         assert known is not None
         assert (known.state, known.open_until_us) == (State.FORCED_OPEN, forcing.until_us)
     clock.sleep(1)
-    known = store.known_breaker(forced)
+    known = store.find_known_breaker(forced)
     assert known is None or known.state is not State.FORCED_OPEN
 
 
@@ -239,10 +239,10 @@ async def test_removed_breaker_returns_closed(store: CounterStore, clock: HandCl
     plan = plan_of(breaker=BREAKER)
     await trip(store, clock, plan)
     await store.tick([plan])
-    assert store.known_breaker(plan) is not None
+    assert store.find_known_breaker(plan) is not None
     await store.tick([plan_of()])
-    assert store.known_breaker(plan) is None, "before the first call"
-    assert await state(store, plan) is State.CLOSED
+    assert store.find_known_breaker(plan) is None, "before the first call"
+    assert await read_state(store, plan) is State.CLOSED
 
 
 async def test_removed_service_keeps_its_counters_while_they_count(store: CounterStore, clock: HandClock) -> None:
@@ -250,10 +250,10 @@ async def test_removed_service_keeps_its_counters_while_they_count(store: Counte
     await ask(store, plan, "a")
     clock.sleep(1800)
     await store.tick(others)
-    assert await used(store, plan) == {"": [1]}
+    assert await read_usage(store, plan) == {"": [1]}
     clock.sleep(3 * 3600)
     await store.tick(others)
-    assert await used(store, plan) == {"": [0]}
+    assert await read_usage(store, plan) == {"": [0]}
     assert (await ask(store, plan, "a")).charged
 
 
@@ -261,9 +261,9 @@ async def test_namespace_is_shown_again_when_the_clock_steps_back(store: Counter
     plan = plan_of(window(60, pods=2), per_namespace=True)
     await ask(store, plan, "a", namespace="x")
     clock.sleep(70)
-    assert await used(store, plan) == {}
+    assert await read_usage(store, plan) == {}
     clock.sleep(-40)
-    assert await used(store, plan) == {"x": [1]}
+    assert await read_usage(store, plan) == {"x": [1]}
 
 
 async def test_namespace_is_shown_while_any_of_its_windows_counts(store: CounterStore, clock: HandClock) -> None:
@@ -272,7 +272,7 @@ async def test_namespace_is_shown_while_any_of_its_windows_counts(store: Counter
         await ask(store, plan, uid, cost, namespace="x")
         clock.sleep(10 if uid == "a" else 0)
     clock.sleep(645)
-    assert await used(store, plan) == {"x": [0, 1]}
+    assert await read_usage(store, plan) == {"x": [0, 1]}
 
 
 async def test_first_count_after_an_unlimited_pod_is_no_loss(store: CounterStore) -> None:

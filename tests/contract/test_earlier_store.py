@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from tests.contract.counter_store import SECOND_US, HandClock
 from tests.contract.earlier_store import EarlierStore, earlier_store, plain
 from tests.contract.store_plans import BREAKER_PLANS, LIVE_PLANS, PLANS, START_US
-from tests.contract.store_session import Stage, examples_on, staged
+from tests.contract.store_session import Stage, count_examples, open_stage
 from tests.contract.store_steps import BREAKER_STEPS, LIVE_STEPS, Step, Store, run_step
 from tests.contract.stores_agree import plan_of_example
-from tests.harness.revisions import checked_out
+from tests.harness.revisions import check_out
 from tests.redis_servers import RedisServer, names
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import BreakerView
@@ -98,9 +98,9 @@ def clock() -> HandClock:
 def pair(
     request: pytest.FixtureRequest, clock: HandClock, shared_redis: Callable[[str], RedisServer]
 ) -> Iterator[tuple[Stage, EarlierStore]]:
-    with staged(request.param, clock, shared_redis) as stage:
+    with open_stage(request.param, clock, shared_redis) as stage:
         url = shared_redis(request.param).url
-        with earlier_store(checked_out(EARLIER, with_tests=True), url) as earlier:
+        with earlier_store(check_out(EARLIER, with_tests=True), url) as earlier:
             yield stage, earlier
 
 
@@ -139,7 +139,7 @@ def test_both_commits_agree_on_charges_and_breakers(pair: tuple[Stage, EarlierSt
         turns=st.lists(st.tuples(st.booleans(), BREAKER_STEPS), min_size=20, max_size=60),
     )
     @example(first=0, turns=TRIP_AND_RECOVER)
-    @settings(max_examples=examples_on(stage.kind, EXAMPLES))
+    @settings(max_examples=count_examples(stage.kind, EXAMPLES))
     def compare(first: int, turns: list[Turn]) -> None:
         _compare(stage, earlier, clock, first, turns)
 
@@ -153,7 +153,7 @@ def test_both_commits_agree_on_live_pods(pair: tuple[Stage, EarlierStore], clock
         first=st.sampled_from(LIVE_PLANS),
         turns=st.lists(st.tuples(st.booleans(), LIVE_STEPS), min_size=20, max_size=60),
     )
-    @settings(max_examples=examples_on(stage.kind, EXAMPLES))
+    @settings(max_examples=count_examples(stage.kind, EXAMPLES))
     def compare(first: int, turns: list[Turn]) -> None:
         _compare(stage, earlier, clock, first, [(True, ("mark_complete",)), *turns])
 

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from tests.contract.exact_operations import ARGUMENTS, HandClock, Operation, draw
 from tests.contract.exact_scenario import Scenario
-from tests.contract.store_session import STORES, Stage, staged
+from tests.contract.store_session import STORES, Stage, open_stage
 from tests.redis_servers import RedisServer
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -43,7 +43,7 @@ def clock() -> HandClock:
 def stage(
     request: pytest.FixtureRequest, clock: HandClock, shared_redis: Callable[[str], RedisServer]
 ) -> Iterator[Stage]:
-    with staged(request.param, clock, shared_redis) as on:
+    with open_stage(request.param, clock, shared_redis) as on:
         yield on
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import pytest
 from msgspec.structs import replace
 
-from tests.contract.counter_store import ONE, SECOND_US, HandClock, ask, clock, store, used
+from tests.contract.counter_store import ONE, SECOND_US, HandClock, ask, clock, read_usage, store
 from tests.core.plans import plan_of, standing, window
 from webhook.core.ledger.live_set import KNOWN_US, SURGE_US
 from webhook.core.quota import HOUR_US, Booking, CounterPlan, DeniedBy, Holder, PoolPlan, Seen, Sighting, UnseenPod, Use
@@ -39,20 +39,20 @@ async def observe(
 
 
 async def mark_complete(store: Store, plan: CounterPlan) -> None:
-    await store.mark_complete(plan, await store.scopes(plan))
+    await store.mark_complete(plan, await store.list_scopes(plan))
 
 
-async def live_uids(store: Store, plan: CounterPlan, scope: str = "") -> set[str]:
-    found, after = await store.live(plan, scope)
+async def list_live_uids(store: Store, plan: CounterPlan, scope: str = "") -> set[str]:
+    found, after = await store.list_live(plan, scope)
     uids = set(found)
     while after:
-        found, after = await store.live(plan, scope, after)
+        found, after = await store.list_live(plan, scope, after)
         uids |= set(found)
     return uids
 
 
-async def overdue_uids(store: Store, plan: CounterPlan, age_us: int = 0, most: int = 100) -> list[str]:
-    return [waiting.uid for waiting in await store.overdue(plan, age_us, most)]
+async def list_overdue_uids(store: Store, plan: CounterPlan, age_us: int = 0, most: int = 100) -> list[str]:
+    return [waiting.uid for waiting in await store.list_overdue(plan, age_us, most)]
 
 
 # Limits on live Pods
@@ -95,14 +95,17 @@ async def test_live_pods_of_namespaces_count_separately(store: Store) -> None:
     for namespace in ("x", "y"):
         await ask(store, plan, f"in-{namespace}", namespace=namespace)
         await observe(store, plan, f"in-{namespace}", namespace=namespace)
-    assert sorted(await store.scopes(plan)) == ["x", "y"]
+    assert sorted(await store.list_scopes(plan)) == ["x", "y"]
     await mark_complete(store, plan)
     for namespace in ("x", "y"):
         assert (await ask(store, plan, "late", namespace=namespace)).refused is DeniedBy.QUOTA
     assert (await ask(store, plan, "elsewhere", namespace="z")).charged
-    assert (await live_uids(store, plan, "x"), await used(store, plan)) == ({"in-x"}, {"x": [1], "y": [1], "z": [1]})
+    assert (await list_live_uids(store, plan, "x"), await read_usage(store, plan)) == (
+        {"in-x"},
+        {"x": [1], "y": [1], "z": [1]},
+    )
     await observe(store, plan, "in-x", namespace="x", lives=False)
-    assert "x" not in await store.scopes(plan)
+    assert "x" not in await store.list_scopes(plan)
 
 
 async def test_live_pods_of_pool_services_count_separately_in_limit_order(store: Store) -> None:
@@ -131,8 +134,8 @@ async def test_resize_changes_live_amounts_at_once(store: Store) -> None:
 
 async def test_peek_takes_no_place(store: Store) -> None:
     assert (await ask(store, PODS, "a", peek=True)).refused is None
-    assert (await used(store, PODS), await store.scopes(PODS)) == ({"": [0]}, [])
-    assert await overdue_uids(store, PODS) == []
+    assert (await read_usage(store, PODS), await store.list_scopes(PODS)) == ({"": [0]}, [])
+    assert await list_overdue_uids(store, PODS) == []
 
 
 async def test_sums_are_exact_up_to_the_largest(store: Store) -> None:
@@ -141,7 +144,7 @@ async def test_sums_are_exact_up_to_the_largest(store: Store) -> None:
     assert (await ask(store, plan, "a", {"requests.memory": 2**53 - 1})).charged
     assert (await ask(store, plan, "b", {"requests.memory": 2})).refused is DeniedBy.QUOTA
     assert (await ask(store, plan, "c", {"requests.memory": 1})).charged
-    assert await used(store, plan) == {"": [2**53]}
+    assert await read_usage(store, plan) == {"": [2**53]}
 
 
 # Overdue Pods
@@ -151,38 +154,38 @@ async def test_admitted_pod_is_overdue_until_it_is_seen(store: Store, clock: Han
     for uid in ("b", "a", "c"):
         await ask(store, PLAN, uid, name=f"{uid}-pod")
         clock.sleep(60)
-    assert list(await store.overdue(PLAN, 120 * SECOND_US, 9)) == [
+    assert list(await store.list_overdue(PLAN, 120 * SECOND_US, 9)) == [
         UnseenPod("b", "payments", "b-pod", 180 * SECOND_US, "payment-api"),
         UnseenPod("a", "payments", "a-pod", 120 * SECOND_US, "payment-api"),
     ]
-    assert await overdue_uids(store, PLAN, most=1) == ["b"]
-    assert await live_uids(store, PLAN) == set()
+    assert await list_overdue_uids(store, PLAN, most=1) == ["b"]
+    assert await list_live_uids(store, PLAN) == set()
     assert await observe(store, PLAN, "a") == Seen()
-    assert (await overdue_uids(store, PLAN), await live_uids(store, PLAN)) == (["b", "c"], {"a"})
+    assert (await list_overdue_uids(store, PLAN), await list_live_uids(store, PLAN)) == (["b", "c"], {"a"})
 
 
 async def test_services_of_one_tag_with_and_without_limits_are_overdue_alike(store: Store) -> None:
     await ask(store, plan_of(), "a")
     await ask(store, replace(PLAN, service="web"), "b")
-    assert await overdue_uids(store, PLAN) == ["a", "b"]
+    assert await list_overdue_uids(store, PLAN) == ["a", "b"]
 
 
 async def test_pod_is_overdue_for_an_hour_at_most(store: Store, clock: HandClock) -> None:
     plan = replace(PLAN, remember_us=2 * HOUR_US)
     await ask(store, plan, "a")
     clock.sleep(HOUR_US / SECOND_US - 1e-6)
-    assert (await overdue_uids(store, plan), await live_uids(store, plan)) == (["a"], set())
+    assert (await list_overdue_uids(store, plan), await list_live_uids(store, plan)) == (["a"], set())
     clock.sleep(1e-6)
-    assert (await overdue_uids(store, plan), await live_uids(store, plan)) == ([], {"a"})
+    assert (await list_overdue_uids(store, plan), await list_live_uids(store, plan)) == ([], {"a"})
 
 
 async def test_overdue_pod_without_a_record_shows_its_uid_only(store: Store, clock: HandClock) -> None:
     plan = replace(PLAN, remember_us=SECOND_US)
     await ask(store, plan, "a", name="a-pod")
     clock.sleep(60)
-    assert list(await store.overdue(plan, 0, 9)) == [UnseenPod("a", "", "", 60 * SECOND_US)]
+    assert list(await store.list_overdue(plan, 0, 9)) == [UnseenPod("a", "", "", 60 * SECOND_US)]
     await store.stop_waiting(plan, ["a"])
-    assert await overdue_uids(store, plan) == []
+    assert await list_overdue_uids(store, plan) == []
 
 
 # Sightings
@@ -193,10 +196,10 @@ async def test_uncharged_pod_is_charged_once_as_of_its_creation(store: Store, cl
     clock.sleep(1800)
     seen = [await observe(store, PLAN, "a", CPU, created_at_us=created_us) for _ in range(3)]
     assert seen == [Seen(charged=True, changed=True), Seen(), Seen()]
-    assert await used(store, PLAN) == {"": [1, 100, 1, 100]}
-    assert await overdue_uids(store, PLAN) == []
+    assert await read_usage(store, PLAN) == {"": [1, 100, 1, 100]}
+    assert await list_overdue_uids(store, PLAN) == []
     clock.sleep(1860)
-    assert await used(store, PLAN) == {"": [0, 0, 1, 100]}
+    assert await read_usage(store, PLAN) == {"": [0, 0, 1, 100]}
     assert await observe(store, PLAN, "a", CPU, created_at_us=created_us) == Seen()
 
 
@@ -204,7 +207,7 @@ async def test_many_sightings_in_one_call_equal_single_ones(store: Store) -> Non
     shown = [Sighting("payments", f"{number}", f"{number}", CPU, lives=number % 5 > 0) for number in range(200)]
     assert [one.changed for one in await store.observe(PLAN, shown)] == [number % 5 > 0 for number in range(200)]
     assert list(await store.observe(PLAN, shown)) == [Seen()] * 200
-    assert await used(store, PLAN) == {"": [0, 0, 160, 16_000]}
+    assert await read_usage(store, PLAN) == {"": [0, 0, 160, 16_000]}
     assert list(await store.observe(PLAN, [])) == []
 
 
@@ -212,29 +215,29 @@ async def test_ended_pod_frees_its_place_and_not_its_windows(store: Store) -> No
     await ask(store, PLAN, "a", CPU)
     seen = [await observe(store, PLAN, "a", CPU, lives=False) for _ in range(2)]
     assert seen == [Seen(changed=True), Seen()]
-    assert await used(store, PLAN) == {"": [1, 100, 0, 0]}
+    assert await read_usage(store, PLAN) == {"": [1, 100, 0, 0]}
 
 
 async def test_uncounted_resize_is_charged_above_the_maximum(store: Store) -> None:
     await ask(store, PLAN, "a", CPU)
     seen = [await observe(store, PLAN, "a", cost) for cost in (MORE_CPU, MORE_CPU, CPU, MORE_CPU)]
     assert seen == [Seen(raised=True, changed=True), Seen(), Seen(changed=True), Seen(changed=True)]
-    assert await used(store, PLAN) == {"": [1, 300, 1, 300]}
+    assert await read_usage(store, PLAN) == {"": [1, 300, 1, 300]}
 
 
 async def test_unsure_sighting_is_accepted_for_known_pods_only(store: Store) -> None:
     await ask(store, PLAN, "known")
     assert await observe(store, PLAN, "stranger", is_sure=False) == Seen(ignored=True)
     assert await observe(store, PLAN, "known", is_sure=False, lives=False) == Seen(changed=True)
-    assert await used(store, PLAN) == {"": [1, 0, 0, 0]}
+    assert await read_usage(store, PLAN) == {"": [1, 0, 0, 0]}
 
 
 async def test_pages_contain_every_live_pod(store: Store) -> None:
     plan = plan_of(standing=standing(pods=9))
     uids = {f"uid-{number}" for number in range(MANY)}
     await store.observe(plan, [Sighting("payments", uid, uid, ONE, lives=True) for uid in uids])
-    assert await live_uids(store, plan) == uids
-    assert await used(store, plan) == {"": [MANY]}
+    assert await list_live_uids(store, plan) == uids
+    assert await read_usage(store, plan) == {"": [MANY]}
 
 
 # Refunds
@@ -244,23 +247,23 @@ async def test_refund_frees_windows_and_place_once(store: Store) -> None:
     for uid in "ab":
         await ask(store, PLAN, uid, CPU)
     assert [await store.refund(PLAN, "a") for _ in range(3)] == [True, False, False]
-    assert await used(store, PLAN) == {"": [1, 100, 1, 100]}
-    assert await overdue_uids(store, PLAN) == ["b"]
+    assert await read_usage(store, PLAN) == {"": [1, 100, 1, 100]}
+    assert await list_overdue_uids(store, PLAN) == ["b"]
 
 
 async def test_refund_frees_the_charged_place_after_a_namespace_change(store: Store) -> None:
     await ask(store, PLAN, "a", CPU)
     assert await store.refund(replace(PLAN, per_namespace=True), "a")
-    assert await used(store, PLAN) == {"": [0, 0, 0, 0]}
+    assert await read_usage(store, PLAN) == {"": [0, 0, 0, 0]}
 
 
 async def test_stop_waiting_frees_places_and_no_windows(store: Store) -> None:
     for uid in "abc":
         await ask(store, PLAN, uid, CPU)
     await store.stop_waiting(PLAN, ["a", "stranger", "c"])
-    assert (await used(store, PLAN), await overdue_uids(store, PLAN)) == ({"": [3, 300, 1, 100]}, ["b"])
+    assert (await read_usage(store, PLAN), await list_overdue_uids(store, PLAN)) == ({"": [3, 300, 1, 100]}, ["b"])
     assert await observe(store, PLAN, "a", CPU) == Seen(changed=True), "the Pod appears later"
-    assert await used(store, PLAN) == {"": [3, 300, 2, 200]}
+    assert await read_usage(store, PLAN) == {"": [3, 300, 2, 200]}
 
 
 async def test_pod_refunded_too_soon_is_charged_again_when_seen(store: Store, clock: HandClock) -> None:
@@ -268,17 +271,19 @@ async def test_pod_refunded_too_soon_is_charged_again_when_seen(store: Store, cl
     await store.refund(PLAN, "a")
     seen = [await observe(store, PLAN, "a", CPU, created_at_us=clock.us) for _ in range(2)]
     assert seen == [Seen(charged=True, changed=True), Seen()]
-    assert await used(store, PLAN) == {"": [1, 100, 1, 100]}
+    assert await read_usage(store, PLAN) == {"": [1, 100, 1, 100]}
 
 
 async def test_booked_pod_takes_a_place_and_is_overdue_since_its_admission(store: Store, clock: HandClock) -> None:
     booking = Booking("payments", "a", CPU, clock.us - 60 * SECOND_US, "a-pod")
     assert await store.book(PLAN, [booking]) == 1
-    assert list(await store.overdue(PLAN, 0, 9)) == [UnseenPod("a", "payments", "a-pod", 60 * SECOND_US, "payment-api")]
-    assert await used(store, PLAN) == {"": [1, 100, 1, 100]}
+    assert list(await store.list_overdue(PLAN, 0, 9)) == [
+        UnseenPod("a", "payments", "a-pod", 60 * SECOND_US, "payment-api")
+    ]
+    assert await read_usage(store, PLAN) == {"": [1, 100, 1, 100]}
     await observe(store, PLAN, "a", CPU)
     assert await store.book(PLAN, [booking]) == 0
-    assert await overdue_uids(store, PLAN) == []
+    assert await list_overdue_uids(store, PLAN) == []
 
 
 # Resets
@@ -292,7 +297,7 @@ async def test_reset_clears_windows_and_not_live_pods(
     for uid in "ab":
         await ask(store, plan, uid)
     assert await store.reset(plan, clock.us, seconds) is (seconds != 7)
-    assert await used(store, plan) == {"": left}
+    assert await read_usage(store, plan) == {"": left}
 
 
 async def test_reset_is_done_once_and_its_charges_are_not_refunded(store: Store, clock: HandClock) -> None:
@@ -303,10 +308,10 @@ async def test_reset_is_done_once_and_its_charges_are_not_refunded(store: Store,
     await ask(store, PLAN, "b")
     assert not await store.reset(PLAN, at_us)
     assert not await store.refund(PLAN, "a")
-    assert await used(store, PLAN) == {"": [1, 0, 1, 0]}
+    assert await read_usage(store, PLAN) == {"": [1, 0, 1, 0]}
     assert not await store.reset(PLAN, at_us + 1), "later charges are not reset"
     assert await store.reset(PLAN, clock.us)
-    assert await used(store, PLAN) == {"": [0, 0, 1, 0]}
+    assert await read_usage(store, PLAN) == {"": [0, 0, 1, 0]}
 
 
 async def test_reset_covers_all_namespaces_of_one_service(store: Store, clock: HandClock) -> None:
@@ -316,5 +321,5 @@ async def test_reset_covers_all_namespaces_of_one_service(store: Store, clock: H
         await ask(store, plan, f"in-{namespace}", namespace=namespace)
     await ask(store, other, "web-x", namespace="x")
     assert await store.reset(plan, clock.us)
-    assert await used(store, plan) == {"x": [0, 0, 1, 0], "y": [0, 0, 1, 0]}
-    assert await used(store, other) == {"x": [1, 0, 1, 0]}
+    assert await read_usage(store, plan) == {"x": [0, 0, 1, 0], "y": [0, 0, 1, 0]}
+    assert await read_usage(store, other) == {"x": [1, 0, 1, 0]}

@@ -66,7 +66,7 @@ async def register(queue: QueueIndex, plan: CounterPlan, *uids: str) -> list[boo
 
 async def test_pods_are_registered_up_to_max_pods(queue: QueueIndex, clock: HandClock) -> None:
     assert await register(queue, PLAN, *"abcd") == [True, True, True, False]
-    assert await queue.waiting(PLAN) == dict.fromkeys("abc", clock.us)
+    assert await queue.list_waiting(PLAN) == dict.fromkeys("abc", clock.us)
     assert await queue.count(PLAN) == 3
     await queue.forget(PLAN, ["b", "stranger"])
     assert await register(queue, PLAN, *"de") == [True, False]
@@ -83,7 +83,7 @@ async def test_known_pod_keeps_its_time_and_is_accepted_by_a_full_queue(queue: Q
     await register(queue, PLAN, "a")
     clock.sleep(1.000_001)
     assert await register(queue, PLAN, *"bcda") == [True, True, False, True]
-    assert await queue.waiting(PLAN) == {"a": first_us, "b": clock.us, "c": clock.us}
+    assert await queue.list_waiting(PLAN) == {"a": first_us, "b": clock.us, "c": clock.us}
 
 
 async def test_lowered_max_pods_keeps_registered_pods(queue: QueueIndex) -> None:
@@ -96,26 +96,26 @@ async def test_lowered_max_pods_keeps_registered_pods(queue: QueueIndex) -> None
 async def test_restored_pods_have_the_given_times_and_may_exceed_max_pods(queue: QueueIndex, clock: HandClock) -> None:
     await register(queue, PLAN, "a")
     await queue.restore(PLAN, {uid: number for number, uid in enumerate("abcde", 5)})
-    assert await queue.waiting(PLAN) == {"a": clock.us, "b": 6, "c": 7, "d": 8, "e": 9}
+    assert await queue.list_waiting(PLAN) == {"a": clock.us, "b": 6, "c": 7, "d": 8, "e": 9}
     assert not await queue.register(PLAN, "f")
 
 
 async def test_many_pods_are_restored_listed_found_and_forgotten(queue: QueueIndex, clock: HandClock) -> None:
     times_us = {f"uid-{number}": clock.us + number // 2000 for number in range(MANY)}
     await queue.restore(PLAN, times_us)
-    assert (await queue.count(PLAN), await queue.waiting(PLAN)) == (MANY, times_us)
-    assert await queue.times_us(PLAN, ["stranger", *times_us]) == times_us
-    assert await queue.times_us(PLAN, ["uid-2400", "stranger"]) == {"uid-2400": times_us["uid-2400"]}
+    assert (await queue.count(PLAN), await queue.list_waiting(PLAN)) == (MANY, times_us)
+    assert await queue.find_times_us(PLAN, ["stranger", *times_us]) == times_us
+    assert await queue.find_times_us(PLAN, ["uid-2400", "stranger"]) == {"uid-2400": times_us["uid-2400"]}
     await queue.forget(PLAN, [*times_us][1:])
-    assert await queue.waiting(PLAN) == {"uid-0": clock.us}
+    assert await queue.list_waiting(PLAN) == {"uid-0": clock.us}
 
 
 async def test_nothing_is_restored_or_forgotten_without_pods(queue: QueueIndex) -> None:
     await queue.restore(PLAN, {})
     await queue.forget(PLAN, [])
     await queue.forget(PLAN, ["a"])
-    assert (await queue.times_us(PLAN, []), await queue.times_us(PLAN, ["a"])) == ({}, {})
-    assert (await queue.count(PLAN), await queue.waiting(PLAN)) == (0, {})
+    assert (await queue.find_times_us(PLAN, []), await queue.find_times_us(PLAN, ["a"])) == ({}, {})
+    assert (await queue.count(PLAN), await queue.list_waiting(PLAN)) == (0, {})
 
 
 async def test_services_of_one_pool_have_their_own_queues(queue: QueueIndex) -> None:
@@ -130,7 +130,7 @@ async def test_service_without_a_queue_registers_nothing_and_keeps_its_waiting_p
     await register(queue, PLAN, "a")
     drained = replace(PLAN, queue=None)
     assert await register(queue, drained, *"ab") == [True, False]
-    assert [*await queue.waiting(drained)] == ["a"]
+    assert [*await queue.list_waiting(drained)] == ["a"]
     await queue.forget(drained, ["a"])
     assert await queue.count(drained) == 0
 
@@ -143,9 +143,9 @@ async def test_memory_drops_an_unused_index_an_hour_after_max_wait(clock: HandCl
     await queue.register(PLAN, "a")
     for _ in range(2):
         clock.sleep((MAX_WAIT_US + HOUR_US - 1) / SECOND_US)
-        assert [*await queue.waiting(PLAN)] == ["a"], "reading renews it"
+        assert [*await queue.list_waiting(PLAN)] == ["a"], "reading renews it"
     clock.sleep((MAX_WAIT_US + HOUR_US) / SECOND_US)
-    assert (await queue.count(PLAN), await queue.waiting(PLAN)) == (0, {})
+    assert (await queue.count(PLAN), await queue.list_waiting(PLAN)) == (0, {})
 
 
 @pytest.mark.parametrize("name", usual_names())
@@ -159,7 +159,7 @@ async def test_redis_drops_an_unused_index_an_hour_after_max_wait(
         for use in (
             lambda: store.queue.register(PLAN, "a"),
             lambda: store.queue.restore(PLAN, {"b": 1}),
-            lambda: store.queue.waiting(PLAN),
+            lambda: store.queue.list_waiting(PLAN),
         ):
             await use()
             assert lasts_ms - 60_000 < server.cli("PTTL", key) <= lasts_ms

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tests.contract.counter_store import BREAKER, SECOND_US, HandClock
 from tests.contract.store_plans import START_US
-from tests.contract.store_session import Stage, examples_on, staged
+from tests.contract.store_session import Stage, count_examples, open_stage
 from tests.contract.store_steps import Step, Store, run_step
 from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisServer, names
@@ -97,7 +97,7 @@ def server(request: pytest.FixtureRequest, shared_redis: Callable[[str], RedisSe
 
 @pytest.fixture(scope="module")
 def stage(server: RedisServer, clock: HandClock, shared_redis: Callable[[str], RedisServer]) -> Iterator[Stage]:
-    with staged(server.program.name, clock, shared_redis) as on:
+    with open_stage(server.program.name, clock, shared_redis) as on:
         yield on
 
 
@@ -108,20 +108,20 @@ async def compare(redis: Store, server: RedisServer, clock: HandClock, name: str
     ]
     memory, plan, uids = MemoryStore(clock), plans[0], iter(range(10_000))
 
-    async def both(step: Step) -> None:
+    async def run_on_both(step: Step) -> None:
         answer = await run_step(memory, plan, step, clock.us)
         assert await run_step(redis, plan, step, clock.us) == answer, step
 
-    await both(("acquire", "first", {"pods": 1}, "x", False, "user:x"))
+    await run_on_both(("acquire", "first", {"pods": 1}, "x", False, "user:x"))
     for step in steps:
         match step:
             case ("denied", first, times):
                 for number in range(first, first + times):
-                    await both(("acquire", str(next(uids)), {"pods": 1}, "x", False, source(number % 60)))
+                    await run_on_both(("acquire", str(next(uids)), {"pods": 1}, "x", False, source(number % 60)))
             case ("pause", pause_us):
                 clock.us += pause_us
             case ("suppress_quota_events", numbers):
-                await both(("suppress_quota_events", [source(number) for number in numbers]))
+                await run_on_both(("suppress_quota_events", [source(number) for number in numbers]))
             case ("plan", number):
                 plan = plans[number]
             case ("tick",):
@@ -129,16 +129,16 @@ async def compare(redis: Store, server: RedisServer, clock: HandClock, name: str
             case ("older server",):
                 rewrite(server, plan)
             case _:
-                await both(step)
-        await both(("snapshot", ""))
-        assert stored_events(server, plan) == counted_events(memory, plan)
+                await run_on_both(step)
+        await run_on_both(("snapshot", ""))
+        assert read_stored_events(server, plan) == list_counted_events(memory, plan)
 
 
 def key_of(plan: CounterPlan) -> str:
     return f"podgate:{{{plan.tag}}}:v1:staged:brk:{plan.service}"
 
 
-def record_of(server: RedisServer, plan: CounterPlan) -> list[Any]:
+def read_record(server: RedisServer, plan: CounterPlan) -> list[Any]:
     """Return a breaker's record as an older server decodes it."""
     with server.client() as client:
         packed = cast("bytes | None", client.get(key_of(plan)))
@@ -147,18 +147,18 @@ def record_of(server: RedisServer, plan: CounterPlan) -> list[Any]:
 
 def rewrite(server: RedisServer, plan: CounterPlan) -> None:
     """Write a breaker's record as an older server does."""
-    record = record_of(server, plan)
+    record = read_record(server, plan)
     if record:
         with server.client() as client:
             client.set(key_of(plan), msgspec.msgpack.encode(record), keepttl=True)
 
 
-def stored_events(server: RedisServer, plan: CounterPlan) -> list[tuple[int, str]]:
-    return [(at_us, source) for at_us, source in (record_of(server, plan) or [()] * FIELDS)[EVENTS]]
+def read_stored_events(server: RedisServer, plan: CounterPlan) -> list[tuple[int, str]]:
+    return [(at_us, source) for at_us, source in (read_record(server, plan) or [()] * FIELDS)[EVENTS]]
 
 
-def counted_events(memory: MemoryStore, plan: CounterPlan) -> list[tuple[int, str]]:
-    record = memory._state(plan).breaker(plan.service)  # no view has the events
+def list_counted_events(memory: MemoryStore, plan: CounterPlan) -> list[tuple[int, str]]:
+    record = memory._find_state(plan).find_breaker(plan.service)  # no view has the events
     return [(event.at_us, event.source) for event in record.windows.quota_events]
 
 
@@ -168,7 +168,7 @@ def test_both_stores_count_the_same_quota_events(stage: Stage, server: RedisServ
     @example(steps=EXPIRED_AND_COUNTED_AGAIN)
     @example(steps=[*EXPIRED_AND_COUNTED_AGAIN[:4], ("denied", 0, 3)])
     @example(steps=CLOCK_BACK)
-    @settings(max_examples=examples_on(stage.kind, EXAMPLES))
+    @settings(max_examples=count_examples(stage.kind, EXAMPLES))
     def run(steps: list[Step]) -> None:
         name, clock.us = stage.name(), START_US
         stage.reports.clear()

@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.contract.race_worker import CLUSTER, PLANS, cost_of
+from tests.contract.race_worker import CLUSTER, PLANS, compute_cost
 from tests.redis_servers import RedisCluster, RedisProgram, RedisServer, program, usual_names
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
@@ -52,7 +52,7 @@ class PodRecord(msgspec.Struct, frozen=True, array_like=True):
     service: str
 
 
-def pod_records(servers: Iterable[RedisServer]) -> dict[str, PodRecord]:
+def read_pod_records(servers: Iterable[RedisServer]) -> dict[str, PodRecord]:
     """Return the record of every Pod, by uid."""
     found = {}
     for server in servers:
@@ -66,7 +66,7 @@ def pod_records(servers: Iterable[RedisServer]) -> dict[str, PodRecord]:
     return found
 
 
-def most_in_any(charges: Iterable[tuple[int, int]], window_us: int) -> int:
+def find_largest_sum(charges: Iterable[tuple[int, int]], window_us: int) -> int:
     """Return the largest sum of (time, amount) in a trailing window, including both ends."""
     ordered = sorted(charges)
     most = inside = first = 0
@@ -79,7 +79,7 @@ def most_in_any(charges: Iterable[tuple[int, int]], window_us: int) -> int:
     return most
 
 
-def charges_by_limit(pods: dict[str, PodRecord]) -> Iterator[tuple[str, WindowPlan, Limit, list[tuple[int, int]]]]:
+def list_charges_by_limit(pods: dict[str, PodRecord]) -> Iterator[tuple[str, WindowPlan, Limit, list[tuple[int, int]]]]:
     """Yield every limit that the processes race for, with its charges."""
     seen = set()
     for plan in PLANS:
@@ -94,14 +94,14 @@ def charges_by_limit(pods: dict[str, PodRecord]) -> Iterator[tuple[str, WindowPl
                 window,
                 limit,
                 [
-                    (int(pod.charged_at_us), cost_of(uid)[limit.counts])
+                    (int(pod.charged_at_us), compute_cost(uid)[limit.counts])
                     for uid, pod in pods.items()
                     if pod.service in members
                 ],
             )
 
 
-async def used(url: str) -> dict[tuple[str, str, str], tuple[int, int]]:
+async def read_usage(url: str) -> dict[tuple[str, str, str], tuple[int, int]]:
     """Return the stored use of each limit, and its time."""
     store = RedisStore(open_transport(url), CLUSTER, SystemClock(), StoreReports(int, str, str), deadline_seconds=30)
     found = {}
@@ -151,12 +151,12 @@ def run_race(url: str, servers: Sequence[RedisServer], folder: Path) -> None:
             racer.wait()
     assert times > 10
     results = [json.loads(path.read_bytes()) for path in files]
-    pods = pod_records(servers)
+    pods = read_pod_records(servers)
     _check_acknowledged(results, pods)
     kept = {uid: pod for uid, pod in pods.items() if not pod.refunded}
-    full, use_by_limit = 0, asyncio.run(used(url))
-    for name, window, limit, charges in charges_by_limit(kept):
-        most = most_in_any(charges, window.seconds * 1_000_000)
+    full, use_by_limit = 0, asyncio.run(read_usage(url))
+    for name, window, limit, charges in list_charges_by_limit(kept):
+        most = find_largest_sum(charges, window.seconds * 1_000_000)
         assert most <= limit.hard, f"{name} {window.name} {limit.resource}: {most} of {limit.hard}"
         full += most > limit.hard * 9 // 10
         held, at_us = use_by_limit[name, window.name, limit.resource]
@@ -185,9 +185,9 @@ def _check_acknowledged(results: Sequence[Any], pods: dict[str, PodRecord]) -> N
 
 def test_overfull_window_is_detected() -> None:
     charges = [(0, 1), (1_000_001, 2), (500_000, 4), (1_500_001, 8)]
-    assert most_in_any(charges, 1_000_000) == 10
-    assert most_in_any(charges, 1_000_001) == 14
-    assert most_in_any([], 1) == 0
+    assert find_largest_sum(charges, 1_000_000) == 10
+    assert find_largest_sum(charges, 1_000_001) == 14
+    assert find_largest_sum([], 1) == 0
 
 
 @pytest.mark.parametrize("redis_program", usual_names(), indirect=True)

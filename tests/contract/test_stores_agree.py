@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tests.contract.counter_store import SECOND_US, HandClock
 from tests.contract.store_plans import BREAKER_PLANS, GUARDED, LATE_US, LIVE_PLANS, PLANS, START_US
-from tests.contract.store_session import Stage, examples_on, staged
+from tests.contract.store_session import Stage, count_examples, open_stage
 from tests.contract.store_steps import (
     BREAKER_STEPS,
     GUARD_STEPS,
@@ -89,13 +89,13 @@ def clock() -> HandClock:
 def stage(
     request: pytest.FixtureRequest, clock: HandClock, shared_redis: Callable[[str], RedisServer]
 ) -> Iterator[Stage]:
-    with staged(request.param, clock, shared_redis) as on:
+    with open_stage(request.param, clock, shared_redis) as on:
         yield on
 
 
 def test_both_stores_answer_the_same(stage: Stage, clock: HandClock) -> None:
     @given(steps=st.lists(STEPS, min_size=10, max_size=60))
-    @settings(max_examples=examples_on(stage.kind, EXAMPLES))
+    @settings(max_examples=count_examples(stage.kind, EXAMPLES))
     def compare(steps: list[Step]) -> None:
         name, clock.us = stage.name(), START_US
         stage.reports.clear()
@@ -121,7 +121,7 @@ DEAD_BEFORE_CHARGED: list[Step] = [
 def test_both_stores_agree_on_live_pods(stage: Stage, clock: HandClock) -> None:
     @given(first=st.sampled_from(LIVE_PLANS), steps=st.lists(LIVE_STEPS, min_size=20, max_size=60))
     @example(first=LIVE_PLANS[0], steps=DEAD_BEFORE_CHARGED)
-    @settings(max_examples=examples_on(stage.kind, EXAMPLES))
+    @settings(max_examples=count_examples(stage.kind, EXAMPLES))
     def compare(first: int, steps: list[Step]) -> None:
         name, clock.us = stage.name(), START_US
         stage.reports.clear()
@@ -138,7 +138,7 @@ def test_both_stores_agree_on_live_pods(stage: Stage, clock: HandClock) -> None:
 def late_stage(
     request: pytest.FixtureRequest, clock: HandClock, shared_redis: Callable[[str], RedisServer]
 ) -> Iterator[Stage]:
-    with staged(request.param, clock, shared_redis, late_us=LATE_US) as on:
+    with open_stage(request.param, clock, shared_redis, late_us=LATE_US) as on:
         yield on
 
 
@@ -179,7 +179,7 @@ def test_both_stores_agree_on_breakers(late_stage: Stage, clock: HandClock) -> N
     @example(first=0, steps=CLOCK_BACK_AFTER_A_RESET)
     @example(first=0, steps=RESET_AFTER_A_REFUND)
     @example(first=0, steps=CLOCK_BACK_AFTER_A_PROPOSAL)
-    @settings(max_examples=examples_on(late_stage.kind, EXAMPLES))
+    @settings(max_examples=count_examples(late_stage.kind, EXAMPLES))
     def compare(first: int, steps: list[Step]) -> None:
         name, clock.us = late_stage.name(), START_US
         late_stage.reports.clear()
@@ -204,7 +204,7 @@ TWO_TRIPS_IN_ONE_TICK: list[Step] = [
 def test_both_stores_hold_the_same_trips(late_stage: Stage, clock: HandClock) -> None:
     @given(steps=st.lists(GUARD_STEPS, min_size=20, max_size=60))
     @example(steps=TWO_TRIPS_IN_ONE_TICK)
-    @settings(max_examples=examples_on(late_stage.kind, EXAMPLES))
+    @settings(max_examples=count_examples(late_stage.kind, EXAMPLES))
     def compare(steps: list[Step]) -> None:
         name, clock.us = late_stage.name(), START_US
         late_stage.reports.clear()

@@ -29,14 +29,14 @@ class FakeCluster:
     async def remove_policy(self) -> None:
         self._fake.remove(CONFIGMAPS, "podgate-policy")
 
-    async def last_good(self) -> str | None:
-        found = self._fake.stored(CONFIGMAPS, "podgate-policy-last-good")
+    async def find_last_good(self) -> str | None:
+        found = self._fake.find_stored(CONFIGMAPS, "podgate-policy-last-good")
         return found["data"]["policy.yaml"] if found else None
 
     @asynccontextmanager
-    async def apart(self, *, forgotten: bool = False) -> AsyncIterator[None]:
+    async def disconnect(self, *, forgotten: bool = False) -> AsyncIterator[None]:
         self._fake.always = {"list": drop, "watch": drop}
-        self._fake.cut()
+        self._fake.break_watches()
         yield
         if forgotten:
             self._fake.compact()

@@ -8,7 +8,18 @@ from typing import Protocol
 import pytest
 from msgspec.structs import replace
 
-from tests.contract.counter_store import BREAKER, ONE, SECOND_US, HandClock, ask, clock, state, store, trip, used
+from tests.contract.counter_store import (
+    BREAKER,
+    ONE,
+    SECOND_US,
+    HandClock,
+    ask,
+    clock,
+    read_state,
+    read_usage,
+    store,
+    trip,
+)
 from tests.core.plans import plan_of, standing, window
 from webhook.core.breaker import State
 from webhook.core.quota import Acquire, Booking, CounterPlan, Sighting
@@ -35,12 +46,12 @@ async def withdraw(
 async def test_charge_is_withdrawn_as_if_it_had_never_been_made(store: Store, *, is_known: bool) -> None:
     charged = await ask(store, PLAN, "a")
     assert await withdraw(store, "a", charged.at_us if is_known else None)
-    assert await used(store, PLAN) == {"": [0, 0]}
-    assert await store.overdue(PLAN, 0, 9) == []
+    assert await read_usage(store, PLAN) == {"": [0, 0]}
+    assert await store.list_overdue(PLAN, 0, 9) == []
     assert not await store.knows(Acquire(PLAN, "payments", "a", ONE, ""))
     assert not await withdraw(store, "a", charged.at_us), "once"
     assert await store.book(PLAN, [Booking("payments", "a", ONE, charged.at_us)]) == 1, "a refunded one is not booked"
-    assert await used(store, PLAN) == {"": [1, 1]}
+    assert await read_usage(store, PLAN) == {"": [1, 1]}
 
 
 async def test_charge_of_another_time_is_not_withdrawn(store: Store, clock: HandClock) -> None:
@@ -49,7 +60,7 @@ async def test_charge_of_another_time_is_not_withdrawn(store: Store, clock: Hand
     clock.sleep(1)
     await ask(store, PLAN, "a")
     assert not await withdraw(store, "a", first.at_us)
-    assert await used(store, PLAN) == {"": [1, 1]}
+    assert await read_usage(store, PLAN) == {"": [1, 1]}
 
 
 @pytest.mark.parametrize("seconds", [0, 1])
@@ -64,7 +75,7 @@ async def test_charge_that_another_call_has_confirmed_is_not_withdrawn(
     for uid, at_us in (("a", charged.at_us), ("b", booked.at_us)):
         assert not await withdraw(store, uid, at_us)
         assert not await withdraw(store, uid)
-    assert await used(store, PLAN) == {"": [2, 2]}
+    assert await read_usage(store, PLAN) == {"": [2, 2]}
     assert await store.refund(PLAN, "a"), "the controller knows that it was never created"
 
 
@@ -72,7 +83,7 @@ async def test_charge_that_was_asked_for_is_not_withdrawn(store: Store) -> None:
     charged = await ask(store, PLAN, "a")
     assert await store.knows(Acquire(PLAN, "payments", "a", ONE, ""))
     assert not await withdraw(store, "a", charged.at_us)
-    assert await used(store, PLAN) == {"": [1, 1]}
+    assert await read_usage(store, PLAN) == {"": [1, 1]}
 
 
 async def test_dry_run_confirms_nothing(store: Store) -> None:
@@ -87,7 +98,7 @@ async def test_charge_of_a_pod_that_was_seen_is_not_withdrawn(store: Store) -> N
     await store.observe(PLAN, [Sighting("payments", "a-pod", "a", ONE, lives=True)])
     assert not await withdraw(store, "a", charged.at_us)
     assert not await withdraw(store, "a")
-    assert await used(store, PLAN) == {"": [1, 1]}
+    assert await read_usage(store, PLAN) == {"": [1, 1]}
 
 
 async def test_charge_of_another_service_or_namespace_is_not_withdrawn(store: Store) -> None:
@@ -112,7 +123,7 @@ async def test_probe_of_a_withdrawn_charge_is_given_back(store: Store, clock: Ha
     clock.sleep(180)
     probe = await ask(store, plan, "a")
     assert probe.charged
-    assert await state(store, plan) is State.HALF_OPEN
+    assert await read_state(store, plan) is State.HALF_OPEN
     assert (await ask(store, plan, "b")).refused is not None
     assert await withdraw(store, "a", probe.at_us, plan=plan)
     assert (await ask(store, plan, "b")).charged
@@ -122,4 +133,4 @@ async def test_confirmed_pod_is_waited_for_as_long_as_others(store: Store, clock
     await ask(store, PLAN, "a")
     clock.sleep(60)
     await ask(store, PLAN, "a")
-    assert [one.uid for one in await store.overdue(PLAN, 60 * SECOND_US, 9)] == ["a"]
+    assert [one.uid for one in await store.list_overdue(PLAN, 60 * SECOND_US, 9)] == ["a"]

@@ -10,10 +10,10 @@ from tests.harness.policy_checks import ImmediateCheck
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.kubernetes import ApiTiming, ConfigMapPolicy, WatchedNamespaces, connect
 from webhook.core.policy.model import LoadedPolicy
-from webhook.policy_in_force.policy_receiver import CurrentPolicy
+from webhook.policy_in_force.policy_receiver import PolicyReceiver
 from webhook.ports import WatchReports
 
-QUICK = ApiTiming(first_pause_seconds=0.02, longest_pause_seconds=0.2, cool_down_seconds=0)
+QUICK = ApiTiming(first_pause_seconds=0.02, pause_seconds_max=0.2, cool_down_seconds=0)
 
 
 class Cluster(Protocol):
@@ -32,9 +32,9 @@ class Cluster(Protocol):
 
     async def remove_policy(self) -> None: ...
 
-    async def last_good(self) -> str | None: ...
+    async def find_last_good(self) -> str | None: ...
 
-    def apart(self, *, forgotten: bool = False) -> AbstractAsyncContextManager[None]:
+    def disconnect(self, *, forgotten: bool = False) -> AbstractAsyncContextManager[None]:
         """Cut open connections, and refuse new ones until the end; `forgotten`: older versions are compacted then."""
         ...
 
@@ -45,9 +45,9 @@ class Clock:
 
 
 class Recorder:
-    def policy_loaded(self, loaded: LoadedPolicy) -> None: ...
+    def on_policy_loaded(self, loaded: LoadedPolicy) -> None: ...
 
-    def policy_failed(self, errors: Sequence[str]) -> None: ...
+    def on_policy_failed(self, errors: Sequence[str]) -> None: ...
 
 
 class Follower:
@@ -60,30 +60,30 @@ class Follower:
         reports = WatchReports(self._contact, self.troubles.append, self.overs.append)
         options: dict[str, Any] = {"reports": reports, "timing": timing}
         recorder: Any = Recorder()
-        self.keeper = CurrentPolicy(recorder, Clock(), ImmediateCheck())
+        self.keeper = PolicyReceiver(recorder, Clock(), ImmediateCheck())
         self.policy = ConfigMapPolicy(client, self.keeper, **options)
         self.namespaces = WatchedNamespaces(client, **options)
 
     def _contact(self) -> None:
         self.contacts += 1
 
-    def pods(self) -> str | None:
-        loaded = self.keeper.current()
+    def find_pods_limit(self) -> str | None:
+        loaded = self.keeper.get_current()
         quota = loaded.policy.services[0].quota if loaded else None
         return quota.windows[0].hard["pods"].text if quota else None
 
-    async def until(self, holds: Callable[[], bool]) -> None:
+    async def wait_until(self, holds: Callable[[], bool]) -> None:
         """Wait for a change over the network."""
         try:
             async with asyncio.timeout(HANG_SECONDS):
                 while not holds():  # noqa: ASYNC110  there is no event
                     await asyncio.sleep(0.01)
         except TimeoutError:
-            raise AssertionError(f"timed out; reported: {self.troubles}, {self.keeper.last_errors()}") from None
+            raise AssertionError(f"timed out; reported: {self.troubles}, {self.keeper.list_errors()}") from None
 
 
 @asynccontextmanager
-async def following(cluster: Cluster, timing: ApiTiming = QUICK) -> AsyncIterator[Follower]:
+async def follow(cluster: Cluster, timing: ApiTiming = QUICK) -> AsyncIterator[Follower]:
     async with await connect(cluster.kubeconfig) as client:
         follower = Follower(client, timing)
         running = [asyncio.create_task(one.run()) for one in (follower.policy, follower.namespaces)]
@@ -96,10 +96,10 @@ async def following(cluster: Cluster, timing: ApiTiming = QUICK) -> AsyncIterato
             await asyncio.gather(*running, return_exceptions=True)
 
 
-async def kept(cluster: Cluster, text: str) -> None:
+async def wait_until_kept(cluster: Cluster, text: str) -> None:
     """Wait until this is the last good policy."""
     async with asyncio.timeout(HANG_SECONDS):
-        while await cluster.last_good() != text:  # noqa: ASYNC110  it happens on the server
+        while await cluster.find_last_good() != text:  # noqa: ASYNC110  it happens on the server
             await asyncio.sleep(0.01)
 
 
@@ -119,55 +119,55 @@ class Watching:
     async def test_initial_and_changed_objects_are_known(self, cluster: Cluster) -> None:
         await cluster.put_policy(document(1))
         await cluster.put_namespace("known-a", tier="prod")
-        async with following(cluster) as follower:
-            labels = follower.namespaces.labels
-            await follower.until(lambda: "tier" in (labels("known-a") or {}) and follower.pods() == "1")
+        async with follow(cluster) as follower:
+            labels = follower.namespaces.find_labels
+            await follower.wait_until(lambda: "tier" in (labels("known-a") or {}) and follower.find_pods_limit() == "1")
             await cluster.put_namespace("known-a", tier="test")
             await cluster.put_namespace("known-b")
             await cluster.put_policy(document(2))
-            await follower.until(lambda: (labels("known-a") or {}).get("tier") == "test")
-            await follower.until(lambda: labels("known-b") is not None and follower.pods() == "2")
+            await follower.wait_until(lambda: (labels("known-a") or {}).get("tier") == "test")
+            await follower.wait_until(lambda: labels("known-b") is not None and follower.find_pods_limit() == "2")
             await cluster.remove_namespace("known-b")
-            await follower.until(lambda: labels("known-b") is None)
+            await follower.wait_until(lambda: labels("known-b") is None)
             assert follower.troubles == []
 
     async def test_bad_or_deleted_policy_changes_nothing_and_a_good_one_is_copied(self, cluster: Cluster) -> None:
         await cluster.put_policy(document(1))
-        async with following(cluster) as follower:
-            await follower.until(lambda: follower.pods() == "1")
-            await kept(cluster, document(1))
+        async with follow(cluster) as follower:
+            await follower.wait_until(lambda: follower.find_pods_limit() == "1")
+            await wait_until_kept(cluster, document(1))
             await cluster.put_policy(BAD)
-            await follower.until(lambda: bool(follower.keeper.last_errors()))
-            [error] = follower.keeper.last_errors()
+            await follower.wait_until(lambda: bool(follower.keeper.list_errors()))
+            [error] = follower.keeper.list_errors()
             assert error.startswith("configmap podgate-system/podgate-policy: policy.yaml:6:")
             await cluster.remove_policy()
-            await follower.until(lambda: "there is none" in follower.keeper.last_errors()[0])
-            assert follower.pods() == "1"
+            await follower.wait_until(lambda: "there is none" in follower.keeper.list_errors()[0])
+            assert follower.find_pods_limit() == "1"
             await cluster.put_policy(document(2))
-            await follower.until(lambda: follower.pods() == "2")
-            await kept(cluster, document(2))
+            await follower.wait_until(lambda: follower.find_pods_limit() == "2")
+            await wait_until_kept(cluster, document(2))
             assert follower.troubles == []
 
     async def test_start_with_a_bad_policy_uses_the_last_good(self, cluster: Cluster) -> None:
         await cluster.put_policy(document(3))
-        async with following(cluster) as follower:
-            await follower.until(lambda: follower.pods() == "3")
-            await kept(cluster, document(3))
+        async with follow(cluster) as follower:
+            await follower.wait_until(lambda: follower.find_pods_limit() == "3")
+            await wait_until_kept(cluster, document(3))
         await cluster.put_policy(BAD)
-        async with following(cluster) as follower:
+        async with follow(cluster) as follower:
             await follower.policy.refresh()
-            assert follower.pods() == "3"
-            assert "podgate-policy: policy.yaml:6:" in follower.keeper.last_errors()[0]
+            assert follower.find_pods_limit() == "3"
+            assert "podgate-policy: policy.yaml:6:" in follower.keeper.list_errors()[0]
 
     async def test_document_of_nearly_a_mebibyte_is_loaded_and_copied(self, cluster: Cluster) -> None:
         text = document(1) + "# " + "\u00e9" * 450_000 + "\n"
         await cluster.put_policy(text)
-        async with following(cluster) as follower:
-            await kept(cluster, text)
+        async with follow(cluster) as follower:
+            await wait_until_kept(cluster, text)
             changed = text.replace("pods: 1}", "pods: 2}")
             await cluster.put_policy(changed)
-            await follower.until(lambda: follower.pods() == "2")
-            await kept(cluster, changed)
+            await follower.wait_until(lambda: follower.find_pods_limit() == "2")
+            await wait_until_kept(cluster, changed)
             assert follower.troubles == []
 
     async def test_unknown_objects_are_looked_up_and_read_at_once(self, cluster: Cluster) -> None:
@@ -176,13 +176,13 @@ class Watching:
         async with await connect(cluster.kubeconfig) as client:
             follower = Follower(client, QUICK)
             await follower.policy.refresh()
-            assert follower.pods() == "1"
-            assert follower.namespaces.labels("looked-up") is None
-            found = await follower.namespaces.lookup("looked-up")
+            assert follower.find_pods_limit() == "1"
+            assert follower.namespaces.find_labels("looked-up") is None
+            found = await follower.namespaces.look_up_labels("looked-up")
             assert found is not None
             assert found["tier"] == "prod"
-            assert follower.namespaces.labels("looked-up") == found
-            assert await follower.namespaces.lookup("never-made") is None
+            assert follower.namespaces.find_labels("looked-up") == found
+            assert await follower.namespaces.look_up_labels("never-made") is None
             assert follower.troubles == []
 
     async def test_changes_during_a_disconnection_are_known_afterwards(self, cluster: Cluster) -> None:
@@ -194,22 +194,24 @@ class Watching:
     async def _check_disconnection(self, cluster: Cluster, name: str, *, forgotten: bool) -> None:
         await cluster.put_policy(document(1))
         await cluster.put_namespace(f"{name}-gone")
-        async with following(cluster) as follower:
-            labels = follower.namespaces.labels
-            await follower.until(lambda: labels(f"{name}-gone") is not None and follower.pods() == "1")
+        async with follow(cluster) as follower:
+            labels = follower.namespaces.find_labels
+            await follower.wait_until(lambda: labels(f"{name}-gone") is not None and follower.find_pods_limit() == "1")
             await cluster.put_namespace(f"{name}-changed", tier="prod")  # so that the watch has a version of its own
             await cluster.put_policy(document(2))
-            await follower.until(lambda: labels(f"{name}-changed") is not None and follower.pods() == "2")
-            async with cluster.apart(forgotten=forgotten):
+            await follower.wait_until(
+                lambda: labels(f"{name}-changed") is not None and follower.find_pods_limit() == "2"
+            )
+            async with cluster.disconnect(forgotten=forgotten):
                 await cluster.remove_namespace(f"{name}-gone")
                 await cluster.put_namespace(f"{name}-changed", tier="test")
                 await cluster.put_namespace(f"{name}-new")
                 await cluster.put_policy(document(3))
-                assert follower.pods() == "2", "no change arrives"
+                assert follower.find_pods_limit() == "2", "no change arrives"
                 await follower.policy.refresh()
                 assert follower.troubles, "the outage is reported"
-            await follower.until(lambda: labels(f"{name}-new") is not None and follower.pods() == "3")
+            await follower.wait_until(lambda: labels(f"{name}-new") is not None and follower.find_pods_limit() == "3")
             assert labels(f"{name}-gone") is None
             assert (labels(f"{name}-changed") or {})["tier"] == "test"
             await cluster.put_policy(document(4))
-            await follower.until(lambda: follower.pods() == "4")
+            await follower.wait_until(lambda: follower.find_pods_limit() == "4")

@@ -16,7 +16,7 @@ It knows neither buckets nor the tag's time. What holds, and is checked at every
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tests.contract.exact_log import Place, limits_of
+from tests.contract.exact_log import Place, list_limits
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, Use
 
@@ -53,7 +53,7 @@ class Witness:
         """The latest charge by tag and uid."""
         self.charges = self.refusals = 0
 
-    def charged(self, request: Acquire, amounts: Mapping[str, int], receipt: Receipt, wall: Wall) -> None:
+    def record_charge(self, request: Acquire, amounts: Mapping[str, int], receipt: Receipt, wall: Wall) -> None:
         """Record a charge, and check that it has oversold no limit. `amounts`: what the Pod takes, or grew by."""
         plan = request.plan
         spent = self._note(plan, request.namespace, amounts, wall)
@@ -63,7 +63,7 @@ class Witness:
         if plan.quota_mode is not Mode.ENFORCE:
             return
         self.charges += 1
-        for account, window, limit in limits_of(plan, request.namespace):
+        for account, window, limit in list_limits(plan, request.namespace):
             if not amounts.get(limit.counts):
                 continue
             place = (account, window.seconds, limit.counts)
@@ -74,7 +74,7 @@ class Witness:
             )
             assert taken <= limit.hard, f"oversold: {taken} of {limit.hard} in {place}"
 
-    def booked(self, plan: CounterPlan, booking: Booking, at_us: int, wall: Wall) -> None:
+    def record_booking(self, plan: CounterPlan, booking: Booking, at_us: int, wall: Wall) -> None:
         """Record a booked Pod; `at_us` is the store's time when it was booked."""
         age_us = max(0, at_us - booking.at_us)
         spent = self._pods[plan.tag, booking.uid] = self._note(plan, booking.namespace, booking.cost, wall)
@@ -82,18 +82,18 @@ class Witness:
         spent.true_us -= age_us
         spent.stretched_us -= age_us
 
-    def refunded(self, plan: CounterPlan, uid: str) -> None:
+    def forget_charge(self, plan: CounterPlan, uid: str) -> None:
         """Forget a Pod's last charge."""
         last = self._pods[plan.tag, uid]
         for there in self._spent.values():
             if last in there:
                 there.remove(last)
 
-    def refused(self, request: Acquire, over: tuple[Use, ...], wall: Wall) -> None:
+    def check_denial(self, request: Acquire, over: tuple[Use, ...], wall: Wall) -> None:
         """Check that every limit that a denial names was exceeded."""
         by_name = {
             (account[0], window.name, limit.resource): (account, window.seconds, limit)
-            for account, window, limit in limits_of(request.plan, request.namespace)
+            for account, window, limit in list_limits(request.plan, request.namespace)
         }
         self.refusals += 1
         for use in over:
@@ -109,7 +109,7 @@ class Witness:
 
     def _note(self, plan: CounterPlan, namespace: str, amounts: Mapping[str, int], wall: Wall) -> _Spent:
         spent = _Spent(amounts, wall.true_us, wall.stretched_us, -wall.back_us)
-        for account, window, limit in limits_of(plan, namespace):
+        for account, window, limit in list_limits(plan, namespace):
             if amounts.get(limit.counts):
                 self._spent.setdefault((account, window.seconds, limit.counts), []).append(spent)
         return spent

@@ -18,7 +18,7 @@ from webhook.core.breaker import Transition
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document.loading import load_effective
 from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec, PodStatus, Resources
-from webhook.core.pods.ownership import ends_at_us
+from webhook.core.pods.ownership import compute_end_us
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import Acquire, CounterPlan, Receipt, pod_cost
 from webhook.errors import StoreUnavailableError
@@ -26,7 +26,7 @@ from webhook.ports import Continuity, PodEventHandler, PodLookup, WatchReports
 
 START_US = 1_800_000_000_000_000
 SECOND_US = 1_000_000
-WITHOUT_DELAYS = ControllerTiming(first_retry_seconds=0, longest_retry_seconds=0, repair_seconds=0, round_seconds=0.001)
+WITHOUT_DELAYS = ControllerTiming(first_retry_seconds=0, retry_seconds_max=0, repair_seconds=0, round_seconds=0.001)
 NO_REPORTS = WatchReports(lambda: None, lambda _: None, lambda _: None)
 
 WEB = """
@@ -36,12 +36,12 @@ WEB = """
 """
 
 
-def compiled(services: str = WEB, head: str = "") -> CompiledPolicy:
+def compile_policy(services: str = WEB, head: str = "") -> CompiledPolicy:
     text = f"apiVersion: podgate.io/v1alpha1\nkind: Policy\n{head}\nservices:\n{services}"
     return CompiledPolicy(LoadedPolicy(load_effective(text.encode(), None).policy, "0" * 16))
 
 
-def at(now_us: int) -> str:
+def format_moment(now_us: int) -> str:
     from datetime import UTC, datetime  # noqa: PLC0415  for timestamps only
 
     return datetime.fromtimestamp(now_us / SECOND_US, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -69,7 +69,7 @@ class Cluster:
 
     def create(self, new: Pod) -> None:
         self.created_uids.add(new.metadata.uid)
-        self._write(replace(new, metadata=replace(new.metadata, creation_timestamp=at(self.clock.now_us()))))
+        self._write(replace(new, metadata=replace(new.metadata, creation_timestamp=format_moment(self.clock.now_us()))))
 
     def update(self, uid: str, **changes: Any) -> None:
         current = self.pods[uid]
@@ -80,16 +80,16 @@ class Cluster:
 
     def terminate(self, uid: str, grace_seconds: int) -> None:
         """Request the deletion of a Pod, which no kubelet completes."""
-        ends = at(self.clock.now_us() + grace_seconds * SECOND_US)
+        ends = format_moment(self.clock.now_us() + grace_seconds * SECOND_US)
         metadata = replace(
             self.pods[uid].metadata, deletion_timestamp=ends, deletion_grace_period_seconds=grace_seconds
         )
         self._write(replace(self.pods[uid], metadata=metadata))
 
-    def live(self) -> list[str]:
+    def list_live(self) -> list[str]:
         """Return the Pods that ResourceQuota counts."""
         now_us = self.clock.now_us()
-        return [uid for uid, each in self.pods.items() if now_us <= ends_at_us(each)]
+        return [uid for uid, each in self.pods.items() if now_us <= compute_end_us(each)]
 
     def delete(self, uid: str) -> None:
         self._write(self.pods[uid], is_deleted=True)
@@ -147,16 +147,16 @@ class ScriptedWatch(WatchedPods):
             return
         handler = self._watch(taker)._handler
         if self.position < self.cluster.compacted:
-            handler.lost()
+            handler.on_lost()
             self.position = None
             return
         pending = [entry for entry in self.cluster.log if entry[0] > self.position]
         for revision, is_deleted, version in pending[:events]:
-            await handler.one(version, is_deleted)
-            handler.reached(str(revision))
+            await handler.on_change(version, is_deleted)
+            handler.on_reached(str(revision))
             self.position = revision
         if len(pending) <= events:
-            handler.reached(str(self.cluster.revision))
+            handler.on_reached(str(self.cluster.revision))
             self.position = self.cluster.revision
 
     async def _page(self, after: str) -> Listed[Pod]:
@@ -172,14 +172,14 @@ _CALLS = frozenset(
     {
         "acquire",
         "observe",
-        "overdue",
+        "list_overdue",
         "refund",
         "stop_waiting",
-        "scopes",
-        "live",
+        "list_scopes",
+        "list_live",
         "mark_complete",
         "reset",
-        "started",
+        "record_starts",
         "suppress_quota_events",
     }
 )
@@ -215,10 +215,10 @@ class RecordedReports:
     transitions: list[Transition] = field(default_factory=list)
 
     def reports(self) -> ControllerReports:
-        def ignored() -> None:
+        def count_ignored() -> None:
             self.ignored += 1
 
-        def watched(count: int) -> None:
+        def set_watched(count: int) -> None:
             self.watched = count
 
         return ControllerReports(
@@ -226,9 +226,9 @@ class RecordedReports:
             on_unproven=lambda service: self.unproven.update([service]),
             on_charged_afterwards=lambda service: self.charged_late.update([service]),
             on_raised=lambda service: self.raised.update([service]),
-            on_label_ignored=ignored,
+            on_label_ignored=count_ignored,
             on_drift=self.drift.__setitem__,
-            on_watched=watched,
+            on_watched=set_watched,
             on_started=lambda service, result: self.started.update([(service, result)]),
             on_start_dropped=lambda service, reason: self.dropped.update([(service, reason)]),
             on_quota_events_suppressed=lambda service, count: self.exempted.update({service: count}),
@@ -243,7 +243,7 @@ class ControllerSimulation:
         self.clock = VirtualClock(START_US)
         self.cluster = Cluster(self.clock)
         self.store = UnreliableStore(self.clock)
-        self.policy = compiled(services, head)
+        self.policy = compile_policy(services, head)
         self.namespaces = FixedNamespaces(labels)
         self.reported = RecordedReports()
         self.lease: Continuity | None = None
@@ -280,7 +280,7 @@ class ControllerSimulation:
 
     async def admit(self, new: Pod, service: str = "web") -> Receipt:
         """Charge a Pod, as the validating half does."""
-        cost = pod_cost.taken(new, self.policy.counted[service])
+        cost = pod_cost.compute_cost(new, self.policy.counted[service])
         arguments = new.metadata.namespace, new.metadata.uid, cost, "user:alice"
         return await self.store.acquire(Acquire(self.policy.plans[service], *arguments, name=new.metadata.name))
 
@@ -333,16 +333,16 @@ class ControllerSimulation:
         """Save the controller's resume version, as a renewal of the lease does."""
         self.lease = self.controller.continuity() or self.lease
 
-    async def standing(self) -> set[str]:
+    async def list_standing(self) -> set[str]:
         uids: set[str] = set()
-        for scope in await self.store.scopes(self.plan):
-            uids.update((await self.store.live(self.plan, scope))[0])
+        for scope in await self.store.list_scopes(self.plan):
+            uids.update((await self.store.list_live(self.plan, scope))[0])
         return uids
 
-    async def used(self) -> int:
+    async def count_used(self) -> int:
         """Return the number of Pods in the service's window."""
         snapshot = await self.store.snapshot(self.plan)
         return next(use.used for uses in snapshot.uses.values() for use in uses if use.window == "24h")
 
-    async def overdue_uids(self) -> list[str]:
-        return [each.uid for each in await self.store.overdue(self.plan, 0, 10_000)]
+    async def list_overdue_uids(self) -> list[str]:
+        return [each.uid for each in await self.store.list_overdue(self.plan, 0, 10_000)]

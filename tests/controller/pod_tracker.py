@@ -6,7 +6,7 @@ from collections.abc import Callable
 from tests.timeouts import HANG_SECONDS
 
 
-async def until(holds: Callable[[], bool]) -> None:
+async def wait_until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(HANG_SECONDS):
         while not holds():  # noqa: ASYNC110  the loops set no event
             await asyncio.sleep(0.001)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tests.controller.controller_simulation import SECOND_US, ControllerSimulation, at
+from tests.controller.controller_simulation import SECOND_US, ControllerSimulation, format_moment
 from webhook.core.breaker import Transition
 from webhook.core.breaker.outcome_types import Settlement, Start
 from webhook.core.kubernetes.pod import (
@@ -35,7 +35,7 @@ class StartSimulation(ControllerSimulation):
         self.recorded: list[tuple[str, bool, float]] = []
         self.loses_answers = False
         super().__init__(services, **options)
-        started = self.store.started
+        started = self.store.record_starts
 
         async def record(
             plan: CounterPlan, starts: Sequence[Start]
@@ -49,12 +49,12 @@ class StartSimulation(ControllerSimulation):
                 await self.store._fail()
             return answer
 
-        self.store.started = record  # type: ignore[method-assign]  a spy
+        self.store.record_starts = record  # type: ignore[method-assign]  a spy
 
-    def condition(self, uid: str, status: str = "True", kind: str = "Ready", reason: str | None = None) -> None:
+    def set_condition(self, uid: str, status: str = "True", kind: str = "Ready", reason: str | None = None) -> None:
         """Change a condition of a Pod now."""
         others = tuple(each for each in self.cluster.pods[uid].status.conditions or () if each.type != kind)
-        now = at(self.clock.now_us())
+        now = format_moment(self.clock.now_us())
         self.cluster.update(uid, conditions=(*others, PodCondition(kind, status, reason, now)))
 
     async def watch_and_send(self) -> None:

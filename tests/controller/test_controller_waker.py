@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.controller.controller_simulation import SECOND_US, START_US, compiled
+from tests.controller.controller_simulation import SECOND_US, START_US, compile_policy
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.memory_store import MemoryStore
@@ -19,15 +19,17 @@ from webhook.core.quota import Acquire, CounterPlan, ServiceSnapshot
 from webhook.errors import ControllerAccessError, StoreUnavailableError
 from webhook.ports import CreationFailureHandler
 
-PACED = compiled("- {name: web, match: {namespaces: [shop]}, quota: {windows: [{window: 10s, hard: {pods: 4}}]}}")
-CLASSES = compiled(
+PACED = compile_policy("- {name: web, match: {namespaces: [shop]}, quota: {windows: [{window: 10s, hard: {pods: 4}}]}}")
+CLASSES = compile_policy(
     "\n".join(
         f"- {{name: {name}, slaClass: {name}, pool: all, match: {{namespaces: [{name}]}}}}"
         for name in ("bronze", "silver", "gold")
     ),
     "pools: [{name: all, windows: [{window: 10s, hard: {pods: 7}}]}]",
 )
-FREE = compiled("- {name: web, match: {namespaces: [shop]}, quota: {windows: [{window: 10s, hard: {pods: 100000}}]}}")
+FREE = compile_policy(
+    "- {name: web, match: {namespaces: [shop]}, quota: {windows: [{window: 10s, hard: {pods: 100000}}]}}"
+)
 
 
 class Store(MemoryStore):
@@ -79,7 +81,7 @@ class Workloads:
         return True
 
     async def create(self, controller: ControllerReference) -> bool:
-        [service] = self.policy.matcher.candidates(controller.namespace)
+        [service] = self.policy.matcher.list_candidates(controller.namespace)
         plan, uid = self.policy.plans[service.name], f"{controller.uid}-{len(self.created)}"
         request = Acquire(plan, controller.namespace, uid, {"pods": 1}, "")
         receipt = await self.store.acquire(request)
@@ -118,7 +120,9 @@ class Simulation:
         """Create a controller whose Pods were denied."""
         reference = ControllerReference("ReplicaSet", namespace, name, f"uid-{namespace}-{name}")
         self.workloads.wanted[reference] = missing
-        await self.reader.failed(reference, at_us=self.clock.now_us() - age_seconds * SECOND_US, is_held=True)
+        await self.reader.on_creation_failed(
+            reference, at_us=self.clock.now_us() - age_seconds * SECOND_US, is_held=True
+        )
         return reference
 
     async def fill(self, namespace: str = "shop") -> None:
@@ -223,7 +227,7 @@ async def test_controller_denied_for_another_reason_is_not_woken() -> None:
     await simulation.fill()
     reference = await simulation.hold("web", 1)
     await simulation.run(2)
-    await simulation.reader.failed(reference, at_us=simulation.clock.now_us(), is_held=False)
+    await simulation.reader.on_creation_failed(reference, at_us=simulation.clock.now_us(), is_held=False)
     await simulation.run(20)
     assert simulation.workloads.woken == []
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.controller.controller_simulation import ControllerSimulation, at, compiled, pod
-from tests.controller.pod_tracker import until
+from tests.controller.controller_simulation import ControllerSimulation, compile_policy, format_moment, pod
+from tests.controller.pod_tracker import wait_until
 from webhook.controller import disruption_exemptions
 from webhook.core.breaker import State
 from webhook.core.kubernetes.pod import OwnerReference, PodCondition
@@ -43,7 +43,7 @@ class DisruptionSimulation(ControllerSimulation):
     def lose(self, *controllers: str, reason: str = "DeletionByTaintManager") -> None:
         """Mark their Pods as disrupted."""
         for uid in controllers:
-            disrupted = PodCondition("DisruptionTarget", "True", reason, at(self.clock.now_us()))
+            disrupted = PodCondition("DisruptionTarget", "True", reason, format_moment(self.clock.now_us()))
             self.cluster.update(f"of-{uid}", conditions=(disrupted,))
 
     async def replace(self, uid: str, number: int = 1) -> bool:
@@ -51,7 +51,7 @@ class DisruptionSimulation(ControllerSimulation):
         request = Acquire(self.plan, "shop", f"new-{uid}-{number}", {"pods": 1}, f"controller:{uid}", name="n")
         return (await self.store.acquire(request)).refused is None
 
-    async def state(self) -> State:
+    async def read_state(self) -> State:
         snapshot = await self.store.snapshot(self.plan)
         assert snapshot.breaker is not None
         return snapshot.breaker.state
@@ -69,9 +69,9 @@ async def test_replacements_of_lost_pods_are_charged_and_trip_no_breaker() -> No
     await simulation.run_all()
     assert await simulation.replace("a")
     assert not any([await simulation.replace(uid, number) for number in (2, 3) for uid in "abc"])
-    assert (await simulation.used(), await simulation.state()) == (4, State.CLOSED)
+    assert (await simulation.count_used(), await simulation.read_state()) == (4, State.CLOSED)
     assert not any([await simulation.replace(uid) for uid in "de"])
-    assert await simulation.state() is State.OPEN, "denials of other controllers count"
+    assert await simulation.read_state() is State.OPEN, "denials of other controllers count"
 
 
 async def test_exemptions_are_reported_independently_of_sightings() -> None:
@@ -157,7 +157,7 @@ async def test_a_service_that_has_left_the_policy_is_not_reported() -> None:
     simulation.set_available(store=False)
     await simulation.watch_all()
     await simulation.send_starts()
-    simulation.policy = compiled(POLICY.replace("name: web", "name: new"))
+    simulation.policy = compile_policy(POLICY.replace("name: web", "name: new"))
     simulation.watch.list_again()
     simulation.set_available(store=True)
     await simulation.watch_all()
@@ -178,11 +178,11 @@ async def test_remembered_entries_are_bounded(monkeypatch: pytest.MonkeyPatch) -
 async def test_loop_reports_without_explicit_steps() -> None:
     simulation = DisruptionSimulation()
     running = asyncio.create_task(simulation.controller.run())
-    await until(lambda: simulation.watch.event_handler is not None)
+    await wait_until(lambda: simulation.watch.event_handler is not None)
     await simulation.run("a")
     await simulation.watch_all()
     simulation.lose("a")
     await simulation.watch_all()
-    await until(lambda: simulation.reported.exempted == {"web": 1})
+    await wait_until(lambda: simulation.reported.exempted == {"web": 1})
     running.cancel()
     await asyncio.wait([running])

@@ -1,6 +1,6 @@
 """Repair of drift between store and cluster: additions, removals, and reports."""
 
-from tests.controller.controller_simulation import WEB, ControllerSimulation, compiled, pod
+from tests.controller.controller_simulation import WEB, ControllerSimulation, compile_policy, pod
 from webhook.core.overrides import WindowReset
 from webhook.core.quota import Sighting
 
@@ -23,7 +23,7 @@ async def test_pod_missing_in_the_store_is_restored() -> None:
     await simulation.run_all()
     simulation.store._states.clear()  # as in an emptied Redis
     await simulation.repair()
-    assert (simulation.reported.drift, await simulation.standing()) == ({"web": 2}, {"a", "b"})
+    assert (simulation.reported.drift, await simulation.list_standing()) == ({"web": 2}, {"a", "b"})
     await simulation.repair()
     assert simulation.reported.drift == {"web": 0}
 
@@ -35,9 +35,9 @@ async def test_pod_absent_in_two_rounds_is_removed() -> None:
     ghost = Sighting("shop", "ghost", "ghost", {"pods": 1}, lives=True)
     await simulation.store.observe(simulation.plan, [ghost])
     await simulation.repair()
-    assert (simulation.reported.drift, await simulation.standing()) == ({"web": 0}, {"a", "ghost"})
+    assert (simulation.reported.drift, await simulation.list_standing()) == ({"web": 0}, {"a", "ghost"})
     await simulation.repair()
-    assert (simulation.reported.drift, await simulation.standing()) == ({"web": 1}, {"a"})
+    assert (simulation.reported.drift, await simulation.list_standing()) == ({"web": 1}, {"a"})
 
 
 async def test_pod_found_in_the_cluster_stays_live_during_watch_lag() -> None:
@@ -45,9 +45,9 @@ async def test_pod_found_in_the_cluster_stays_live_during_watch_lag() -> None:
     simulation.cluster.delete("brief")
     for _ in range(3):
         await simulation.repair()
-    assert (simulation.reported.drift, await simulation.standing()) == ({"web": 0}, {"slow", "brief"})
+    assert (simulation.reported.drift, await simulation.list_standing()) == ({"web": 0}, {"slow", "brief"})
     await simulation.run_all()
-    assert (await simulation.standing(), simulation.tracker._ahead_of_watch) == ({"slow"}, {})
+    assert (await simulation.list_standing(), simulation.tracker._ahead_of_watch) == ({"slow"}, {})
 
 
 async def test_found_pod_deleted_in_a_watch_gap_is_removed() -> None:
@@ -58,15 +58,15 @@ async def test_found_pod_deleted_in_a_watch_gap_is_removed() -> None:
     assert simulation.tracker._ahead_of_watch == {}, "the list is newer"
     for _ in range(3):
         await simulation.run_all()
-    assert await simulation.standing() == set()
+    assert await simulation.list_standing() == set()
 
 
 async def test_found_pod_counts_as_missing_once_the_watch_has_caught_up() -> None:
     simulation = await simulation_ahead_of_watch("slow")
-    simulation.watch._reached(str(simulation.cluster.revision))  # as after an undetected gap
+    simulation.watch._on_reached(str(simulation.cluster.revision))  # as after an undetected gap
     for _ in range(2):
         await simulation.repair()
-    assert await simulation.standing() == set()
+    assert await simulation.list_standing() == set()
 
 
 async def test_stale_pods_are_removed_in_their_namespace() -> None:
@@ -77,8 +77,8 @@ async def test_stale_pods_are_removed_in_their_namespace() -> None:
     await simulation.store.observe(simulation.plan, [Sighting("other", "ghost", "ghost", {"pods": 1}, lives=True)])
     for _ in range(3):
         await simulation.run_all()
-    assert await simulation.standing() == {"a"}
-    assert list(await simulation.store.scopes(simulation.plan)) == ["shop"]
+    assert await simulation.list_standing() == {"a"}
+    assert list(await simulation.store.list_scopes(simulation.plan)) == ["shop"]
 
 
 async def test_admitted_pod_not_yet_observed_is_not_missing() -> None:
@@ -111,13 +111,13 @@ async def test_new_limits_are_enforced_after_existing_pods_are_counted() -> None
     simulation.cluster.create(pod("old"))
     simulation.wait(4000)
     await simulation.run_all()
-    simulation.policy = compiled(WEB)
+    simulation.policy = compile_policy(WEB)
     simulation.watch.list_again()
     live_when_complete: list[set[str]] = []
     mark_complete = simulation.store.mark_complete
 
     async def spy(plan: object, scopes: object) -> None:
-        live_when_complete.append(await simulation.standing())
+        live_when_complete.append(await simulation.list_standing())
         await mark_complete(plan, scopes)  # type: ignore[arg-type]  passed through
 
     simulation.store.mark_complete = spy  # type: ignore[method-assign, assignment]  a spy
@@ -155,4 +155,4 @@ async def test_resets_are_repeated_while_the_store_is_unavailable() -> None:
     assert reset not in resets._done
     simulation.set_available(store=True)
     await resets._reset(reset)
-    assert (await simulation.used(), reset in resets._done) == (0, True)
+    assert (await simulation.count_used(), reset in resets._done) == (0, True)

@@ -42,11 +42,11 @@ class EnforcerSimulation:
         self.resets: Mapping[str, int] = {}
         self.reported: list[Transition] = []
         self.compiled = CompiledPolicy(LOADED)
-        self.enforcer = self.new_enforcer()
+        self.enforcer = self.build_enforcer()
 
-    def new_enforcer(self) -> OverrideEnforcer:
+    def build_enforcer(self) -> OverrideEnforcer:
         return OverrideEnforcer(
-            self.store, self.store.last_breaker, lambda: self.compiled, lambda: self.resets, self.reported.append
+            self.store, self.store.find_last_breaker, lambda: self.compiled, lambda: self.resets, self.reported.append
         )
 
     def set_forcing(self, forcing: Forcing | None) -> None:
@@ -59,14 +59,14 @@ class EnforcerSimulation:
         await self.enforcer.round()
         return [f"{transition.service} {transition.old} {transition.new}" for transition in self.reported]
 
-    def state(self, service: str = "web") -> State | None:
-        view = self.store.last_breaker(self.compiled.plans[service])
+    def read_state(self, service: str = "web") -> State | None:
+        view = self.store.find_last_breaker(self.compiled.plans[service])
         return view.state if view else None
 
     async def trip(self, service: str = "web") -> None:
         request = Acquire(self.compiled.plans[service], "shop", f"u-{service}", {"pods": 1}, "user:alice")
         await self.store.acquire(request)
-        assert self.state(service) is State.OPEN
+        assert self.read_state(service) is State.OPEN
 
 
 async def test_store_is_not_queried_without_manual_states() -> None:
@@ -94,7 +94,7 @@ async def test_new_leader_removes_forced_states_of_the_former_leader() -> None:
     simulation.set_forcing(OPENED)
     await simulation.run_round()
     simulation.set_forcing(None)
-    simulation.enforcer = simulation.new_enforcer()
+    simulation.enforcer = simulation.build_enforcer()
     assert await simulation.run_round() == ["web FORCED_OPEN CLOSED"]
 
 
@@ -116,18 +116,18 @@ async def test_reset_is_applied_once_and_to_its_service_only() -> None:
     simulation.clock.set(NOW_US + 2_000_000)
     simulation.resets = {"web": NOW_US + 1_000_000, "plain": NOW_US, "gone": NOW_US}
     assert await simulation.run_round() == ["web OPEN CLOSED"]
-    assert (simulation.store.called_services, simulation.state("other")) == (["web"], State.OPEN)
+    assert (simulation.store.called_services, simulation.read_state("other")) == (["web"], State.OPEN)
     simulation.clock.set(NOW_US + 70_000_000)
     request = Acquire(simulation.compiled.plans["web"], "shop", "again", {"pods": 1}, "user:bob")
     await simulation.store.acquire(request)
-    assert simulation.state() is State.OPEN
+    assert simulation.read_state() is State.OPEN
     assert await simulation.run_round() == [], "the breaker opened after the reset"
 
 
 async def test_without_a_policy_nothing_is_enforced() -> None:
     simulation = EnforcerSimulation()
     enforcer = OverrideEnforcer(
-        simulation.store, simulation.store.last_breaker, lambda: None, dict, simulation.reported.append
+        simulation.store, simulation.store.find_last_breaker, lambda: None, dict, simulation.reported.append
     )
     await enforcer.round()
     assert simulation.store.called_services == []

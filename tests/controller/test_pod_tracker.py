@@ -5,12 +5,12 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from tests.controller.controller_simulation import WEB, ControllerSimulation, compiled, pod
-from tests.controller.pod_tracker import until
+from tests.controller.controller_simulation import WEB, ControllerSimulation, compile_policy, pod
+from tests.controller.pod_tracker import wait_until
 from webhook.controller.pending_sightings import SIGHTINGS_MAX, PendingSightings
-from webhook.controller.pod_index import GONE_MAX, GONE_US, PodIndex
+from webhook.controller.pod_index import DELETED_POD_KEPT_US, DELETED_PODS_MAX, PodIndex
 from webhook.core.kubernetes.pod import Container, OwnerReference, Resources
-from webhook.core.pods.ownership import NOT_LIVE_US, Owned
+from webhook.core.pods.ownership import NOT_LIVE_US, OwnedPod
 from webhook.core.quota import Sighting
 
 STANDING = ", standing: {hard: {pods: 100000, cpu: 100000}}"
@@ -35,13 +35,13 @@ async def test_running_pods_count_as_live_and_ended_ones_do_not() -> None:
     simulation = ControllerSimulation()
     await simulation.create("a", "b", "c", "d")
     await simulation.run_all()
-    assert await simulation.standing() == {"a", "b", "c", "d"}
+    assert await simulation.list_standing() == {"a", "b", "c", "d"}
     simulation.cluster.update("a", phase="Succeeded")
     simulation.cluster.update("b", phase="Failed")
     simulation.cluster.delete("c")
     await simulation.run_all()
-    assert await simulation.standing() == {"d"}
-    assert await simulation.used() == 4, "windows keep what they counted"
+    assert await simulation.list_standing() == {"d"}
+    assert await simulation.count_used() == 4, "windows keep what they counted"
 
 
 async def test_terminating_pod_counts_until_its_grace_period_ends() -> None:
@@ -51,10 +51,10 @@ async def test_terminating_pod_counts_until_its_grace_period_ends() -> None:
     await simulation.run_all()
     simulation.wait(60)
     await simulation.send_sightings()
-    assert await simulation.standing() == {"stuck"}
+    assert await simulation.list_standing() == {"stuck"}
     simulation.wait(1)
     await simulation.send_sightings()
-    assert await simulation.standing() == set()
+    assert await simulation.list_standing() == set()
 
 
 async def test_irrelevant_changes_are_not_reported() -> None:
@@ -84,7 +84,7 @@ async def test_newest_of_many_states_is_reported() -> None:
 
 
 async def test_change_during_a_report_is_reported_afterwards() -> None:
-    pending, first = PendingSightings(), owned("web")
+    pending, first = PendingSightings(), build_owned("web")
     assert pending.put("web", "a", first, 1)
     assert [*pending.take("web", 9)] == ["a"]
     assert pending.put("web", "a", replace(first, name="newer"), 5)
@@ -115,8 +115,8 @@ async def test_batch_has_at_most_64_entries() -> None:
 async def test_pending_reports_are_bounded() -> None:
     pending = PendingSightings()
     for number in range(SIGHTINGS_MAX):
-        assert pending.put("web", str(number), owned("web"), number)
-    assert not pending.put("web", "one more", owned("web"), SIGHTINGS_MAX)
+        assert pending.put("web", str(number), build_owned("web"), number)
+    assert not pending.put("web", "one more", build_owned("web"), SIGHTINGS_MAX)
     assert (pending.holds("web", "0"), pending.holds("web", "1"), pending.holds("web", "one more")) == (
         False,
         True,
@@ -138,7 +138,7 @@ async def test_uncounted_pod_is_charged_and_counted() -> None:
     await simulation.create("counted")
     simulation.cluster.create(pod("uncounted"))
     await simulation.run_all()
-    assert (simulation.reported.charged_late, await simulation.used()) == ({"web": 1}, 2)
+    assert (simulation.reported.charged_late, await simulation.count_used()) == ({"web": 1}, 2)
 
 
 async def test_uncounted_pod_of_a_service_that_counts_nothing_is_recorded_and_not_reported() -> None:
@@ -177,8 +177,8 @@ async def test_label_counts_where_its_service_may_own_pods_and_is_reported_elsew
         await simulation.run_all()
         simulation.watch.cut()
     await simulation.run_all()
-    assert (simulation.reported.ignored, await simulation.used()) == (1, 1)
-    assert await simulation.standing() == {"labelled"}
+    assert (simulation.reported.ignored, await simulation.count_used()) == (1, 1)
+    assert await simulation.list_standing() == {"labelled"}
     assert simulation.reported.drift == {"web": 0}, "a Pod without a service is not missing"
 
 
@@ -188,7 +188,7 @@ async def test_relabelling_frees_no_live_pod() -> None:
     await simulation.run_all()
     simulation.cluster.update("a", labels={"app": "other", "podgate.io/service": "web"})
     await simulation.run_all()
-    assert await simulation.standing() == {"a"}
+    assert await simulation.list_standing() == {"a"}
 
 
 async def test_pod_that_loses_its_label_counts_until_it_is_gone() -> None:
@@ -198,10 +198,10 @@ async def test_pod_that_loses_its_label_counts_until_it_is_gone() -> None:
     simulation.cluster.update("a", labels={"app": "other"})
     simulation.watch.list_again()
     await simulation.run_all()
-    assert await simulation.standing() == {"a"}
+    assert await simulation.list_standing() == {"a"}
     simulation.cluster.delete("a")
     await simulation.run_all()
-    assert await simulation.standing() == set()
+    assert await simulation.list_standing() == set()
 
 
 async def test_pod_that_lost_its_label_counts_for_a_new_leader_too() -> None:
@@ -214,13 +214,13 @@ async def test_pod_that_lost_its_label_counts_for_a_new_leader_too() -> None:
     for _ in range(3):
         await simulation.run_all()
         await simulation.repair()
-    assert await simulation.standing() == {"a", "b"}
+    assert await simulation.list_standing() == {"a", "b"}
     simulation.cluster.update("a", phase="Succeeded")
     simulation.cluster.delete("b")
     for _ in range(3):
         await simulation.run_all()
         await simulation.repair()
-    assert await simulation.standing() == set()
+    assert await simulation.list_standing() == set()
 
 
 async def test_pods_count_by_their_label_once_the_store_has_lost_them() -> None:
@@ -231,24 +231,24 @@ async def test_pods_count_by_their_label_once_the_store_has_lost_them() -> None:
         owner = OwnerReference(version, "DaemonSet", "d", "u", controller=True)
         simulation.cluster.create(pod(f"owned-{version}", owners=(owner,)))
     await simulation.run_all()
-    assert await simulation.standing() == {"relabelled", "owned-x.example/v1", "owned-apps/v1"}
+    assert await simulation.list_standing() == {"relabelled", "owned-x.example/v1", "owned-apps/v1"}
 
 
 async def test_new_policy_reevaluates_all_pods() -> None:
     simulation = ControllerSimulation()
     await simulation.create("a")
     await simulation.run_all()
-    simulation.policy = compiled(WEB.replace("app: web", "app: other").replace("name: web", "name: new"))
+    simulation.policy = compile_policy(WEB.replace("app: web", "app: other").replace("name: web", "name: new"))
     assert simulation.tracker.needs_new_list()
     simulation.watch.list_again()
     await simulation.run_all()
     assert not simulation.tracker.needs_new_list()
     plan = simulation.policy.plans["new"]
-    assert (await simulation.store.live(plan, ""))[0] == []
-    simulation.policy = compiled(WEB)
+    assert (await simulation.store.list_live(plan, ""))[0] == []
+    simulation.policy = compile_policy(WEB)
     simulation.watch.list_again()
     await simulation.run_all()
-    assert await simulation.standing() == {"a"}
+    assert await simulation.list_standing() == {"a"}
 
 
 @pytest.mark.parametrize("services", [WEB, WEB.replace(STANDING, "")], ids=["standing", "no standing"])
@@ -257,16 +257,16 @@ async def test_pod_of_a_new_owner_is_released_by_the_former_service(services: st
     simulation.cluster.create(pod("a"))
     await simulation.watch_all()  # the store has not received it
     new = services.replace("name: web", "name: new")
-    simulation.policy = compiled(new + services.replace("namespaces: [shop]", "namespaces: [elsewhere]"))
+    simulation.policy = compile_policy(new + services.replace("namespaces: [shop]", "namespaces: [elsewhere]"))
     simulation.watch.list_again()
     await simulation.run_all()
-    assert (await simulation.used(), simulation.reported.charged_late) == (0, {"new": 1})
+    assert (await simulation.count_used(), simulation.reported.charged_late) == (0, {"new": 1})
 
 
 async def test_recompiled_equal_policy_is_not_new() -> None:
     simulation = ControllerSimulation()
     await simulation.run_all()
-    simulation.policy = compiled()
+    simulation.policy = compile_policy()
     assert not simulation.tracker.needs_new_list()
 
 
@@ -276,12 +276,12 @@ async def test_changed_namespace_labels_reevaluate_all_pods() -> None:
     simulation = ControllerSimulation(services, labels={"shop": {"tier": "test"}})
     simulation.cluster.create(pod("a", labels={}))
     await simulation.run_all()
-    assert await simulation.standing() == set()
+    assert await simulation.list_standing() == set()
     simulation.namespaces.update({"shop": {"tier": "prod"}})
     assert simulation.tracker.needs_new_list()
     simulation.watch.list_again()
     await simulation.run_all()
-    assert await simulation.standing() == {"a"}
+    assert await simulation.list_standing() == {"a"}
 
 
 async def test_two_simultaneous_leaders_do_no_harm() -> None:
@@ -308,38 +308,38 @@ async def test_two_simultaneous_leaders_do_no_harm() -> None:
     await simulation.run_all()
     for _ in range(2):
         await simulation.run_all()
-    assert (await simulation.standing(), await simulation.used()) == ({"b", "c"}, 3)
+    assert (await simulation.list_standing(), await simulation.count_used()) == ({"b", "c"}, 3)
     assert simulation.reported.refunded == {("web", "NeverCreated"): 1}
 
 
 async def test_uids_of_deleted_pods_are_bounded_in_number_and_time() -> None:
     index = PodIndex()
-    for number in range(GONE_MAX + 1):
-        index.remove(str(number), None, number)
+    for number in range(DELETED_PODS_MAX + 1):
+        index.mark_deleted(str(number), None, number)
     assert ("0" in index, "1" in index, index.forgotten_until_us) == (False, True, 0)
-    index.remove("late", None, GONE_US + 10)
+    index.mark_deleted("late", None, DELETED_POD_KEPT_US + 10)
     assert ("9" in index, "10" in index, index.forgotten_until_us) == (False, True, 9)
 
 
-def owned(service: str) -> Owned:
-    return Owned(service, "shop", "n", {"pods": 1}, NOT_LIVE_US, 0, is_sure=True, is_labelled=True)
+def build_owned(service: str) -> OwnedPod:
+    return OwnedPod(service, "shop", "n", {"pods": 1}, NOT_LIVE_US, 0, is_sure=True, is_labelled=True)
 
 
 async def test_loops_report_without_explicit_steps() -> None:
     simulation = ControllerSimulation()
     await simulation.create("a")
     running = asyncio.create_task(simulation.controller.run())
-    await until(lambda: simulation.watch.event_handler is not None)
+    await wait_until(lambda: simulation.watch.event_handler is not None)
     await simulation.watch_all()
-    await until(lambda: simulation.reported.drift == {"web": 0})
+    await wait_until(lambda: simulation.reported.drift == {"web": 0})
     simulation.wait(10)
     await simulation.admit(pod("lost"))
     simulation.wait(70)
-    await until(lambda: bool(simulation.watch.lookups))
+    await wait_until(lambda: bool(simulation.watch.lookups))
     await simulation.watch_all()
-    await until(lambda: bool(simulation.reported.refunded))
-    simulation.policy = compiled(WEB.replace("24h", "12h"))
-    await until(lambda: simulation.watch.position is None)
+    await wait_until(lambda: bool(simulation.reported.refunded))
+    simulation.policy = compile_policy(WEB.replace("24h", "12h"))
+    await wait_until(lambda: simulation.watch.position is None)
     running.cancel()
     await asyncio.wait([running])
-    assert (await simulation.standing(), simulation.reported.watched) == ({"a"}, 1)
+    assert (await simulation.list_standing(), simulation.reported.watched) == ({"a"}, 1)

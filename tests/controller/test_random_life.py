@@ -69,7 +69,7 @@ class RandomLife:
             "remove with grace": lambda: cluster.terminate(uid, 30),
         }
         environment_operations: dict[str, Callable[[], None]] = {
-            "create uncounted": lambda: self._create_in_cluster(self._new(number)),
+            "create uncounted": lambda: self._create_in_cluster(self._build_pod(number)),
             "finish slow ones": self._finish_slow_ones,
             "cut": simulation.watch.cut,
             "compact": cluster.compact,
@@ -119,12 +119,12 @@ class RandomLife:
         self._finish_slow_ones()  # no request lives longer than a minute
         self.simulation.wait(61)
 
-    def _new(self, number: int) -> Any:
+    def _build_pod(self, number: int) -> Any:
         self.number += 1
         return pod(f"u{self.number}", NAMES[number % 3] if number < 6 else f"web-{self.number}")
 
     async def _admit(self, operation: str, number: int) -> None:
-        new = self._new(number)
+        new = self._build_pod(number)
         if self.simulation.store.is_unavailable:
             return
         await self.simulation.admit(new)
@@ -172,10 +172,10 @@ async def run_sequence(sequence: list[tuple[str, int]]) -> None:
         await life.do(operation, number)
     await life.settle()
     created = simulation.cluster.created_uids
-    assert await simulation.standing() == set(simulation.cluster.live()), (
+    assert await simulation.list_standing() == set(simulation.cluster.list_live()), (
         "the ledger's live Pods are those of the cluster"
     )
-    assert await simulation.overdue_uids() == []
+    assert await simulation.list_overdue_uids() == []
     assert not set(refunded) & created, "no created Pod is refunded"
     assert len(refunded) == len(set(refunded)) == simulation.reported.refunded.total(), "no Pod is refunded twice"
     never_created = life.charged - created
@@ -184,7 +184,7 @@ async def run_sequence(sequence: list[tuple[str, int]]) -> None:
     )
     assert set(refunded) <= never_created
     uncounted = created - life.charged
-    assert await simulation.used() == len(life.charged | uncounted) - len(refunded) - (
+    assert await simulation.count_used() == len(life.charged | uncounted) - len(refunded) - (
         len(uncounted) - simulation.reported.charged_late["web"]
     )
 

@@ -82,12 +82,12 @@ class RandomStarts:
         self.first_source, self.source_at_outcome, self.gated = {}, {}, set()
         starts, outcomes = self.simulation.controller._start_tracker, self.simulation.controller._outcome_sender
         enqueue = outcomes.enqueue
-        listed, changed = starts.listed, starts.changed
+        listed, changed = starts.on_listed, starts.on_changed
 
         def record_source(source: str, handle: Callable[[Pod, object], None], received: Pod, owner: object) -> None:
             if received.spec.scheduling_gates:
                 self.gated.add(received.metadata.uid)
-            if ends_start(received):
+            if is_end_of_start(received):
                 self.first_source.setdefault(received.metadata.uid, source)
             handle(received, owner)
 
@@ -96,8 +96,8 @@ class RandomStarts:
             enqueue(service, uid, result, latency_us)
 
         outcomes.enqueue = record_outcome  # type: ignore[method-assign]  a spy
-        starts.listed = partial(record_source, "list", listed)  # type: ignore[method-assign]  a spy
-        starts.changed = partial(record_source, "watch", changed)  # type: ignore[method-assign]  a spy
+        starts.on_listed = partial(record_source, "list", listed)  # type: ignore[method-assign]  a spy
+        starts.on_changed = partial(record_source, "watch", changed)  # type: ignore[method-assign]  a spy
 
     async def do(self, operation: str, number: int) -> None:
         simulation = self.simulation
@@ -105,7 +105,7 @@ class RandomStarts:
         uid = uids[number % len(uids)] if uids else ""
         pod_operations: dict[str, Callable[[], None]] = {
             "ungate": lambda: self._ungate(uid),
-            "ready": lambda: self._ready(uid),
+            "ready": lambda: self._become_ready(uid),
             "not ready": lambda: self._lose_readiness(uid),
             "fail": lambda: self._end(uid, phase="Failed"),
             "succeed": lambda: self._end(uid, phase="Succeeded"),
@@ -119,7 +119,7 @@ class RandomStarts:
             "change leader": self._change_leader,
             "store away": partial(simulation.set_available, store=False),
             "answers lost": self._lose_answers,
-            "store back": self._store_back,
+            "store back": self._restore_store,
             "lookups fail": partial(simulation.set_available, lookups=False),
             "lookups work": partial(simulation.set_available, lookups=True),
             "second": partial(simulation.wait, 1),
@@ -149,7 +149,7 @@ class RandomStarts:
         actual.ungated_us = actual.ungated_us or self.simulation.clock.now_us()
         self.simulation.cluster.update(uid, spec={"scheduling_gates": None})
 
-    def _ready(self, uid: str) -> None:
+    def _become_ready(self, uid: str) -> None:
         actual, current = self.actual[uid], self.simulation.cluster.pods[uid]
         is_ready = any(each.type == "Ready" and each.status == "True" for each in current.status.conditions or ())
         may_become_ready = (
@@ -157,11 +157,11 @@ class RandomStarts:
         )
         if may_become_ready and current.status.phase not in {"Failed", "Succeeded"} and not current.status.reason:
             actual.ready_us = actual.ready_us or self.simulation.clock.now_us()
-            self.simulation.condition(uid)
+            self.simulation.set_condition(uid)
 
     def _lose_readiness(self, uid: str) -> None:
         self.actual[uid].has_lost_readiness = True
-        self.simulation.condition(uid, "False")
+        self.simulation.set_condition(uid, "False")
 
     def _end(self, uid: str, **status: str) -> None:
         actual = self.actual[uid]
@@ -184,7 +184,7 @@ class RandomStarts:
     def _lose_answers(self) -> None:
         self.simulation.loses_answers = True
 
-    def _store_back(self) -> None:
+    def _restore_store(self) -> None:
         self.simulation.set_available(store=True)
         self.simulation.loses_answers = False
 
@@ -207,7 +207,7 @@ class RandomStarts:
             assert actual.ended_us, "the Pod has ended"
 
 
-def ends_start(version: Pod) -> bool:
+def is_end_of_start(version: Pod) -> bool:
     """Return whether this version of a Pod ends its start."""
     is_ready = any(each.type == "Ready" and each.status == "True" for each in version.status.conditions or ())
     return is_ready or version.status.phase in {"Failed", "Succeeded"}

@@ -1,6 +1,6 @@
 """A Pod that was never created is refunded once; one that existed, however briefly, never."""
 
-from tests.controller.controller_simulation import ControllerSimulation, compiled, pod
+from tests.controller.controller_simulation import ControllerSimulation, compile_policy, pod
 from webhook.ports import Continuity
 
 
@@ -22,11 +22,13 @@ async def test_pod_never_created_is_refunded_after_a_minute_and_the_next_bookmar
     simulation.cluster.create(pod("other", labels={}, namespace="elsewhere"))  # the watch does not know of it yet
     await simulation.refund()
     assert simulation.watch.lookups == ["pod-lost"]
-    assert await simulation.used() == 1, "the watch is older than the lookup: the Pod may have been created and deleted"
+    assert await simulation.count_used() == 1, (
+        "the watch is older than the lookup: the Pod may have been created and deleted"
+    )
     await simulation.watch_all()
     await simulation.refund()
     assert simulation.reported.refunded == {("web", "NeverCreated"): 1}
-    assert (await simulation.used(), await simulation.standing()) == (0, set())
+    assert (await simulation.count_used(), await simulation.list_standing()) == (0, set())
     await simulation.run_all()
     assert simulation.reported.refunded.total() == 1
     assert simulation.watch.lookups == ["pod-lost"], "one lookup is enough"
@@ -41,7 +43,7 @@ async def test_taken_names_are_refunded_with_their_reason() -> None:
     simulation.wait(61)
     await simulation.run_all()
     assert simulation.reported.refunded == {("web", "NameTaken"): 2}
-    assert await simulation.standing() == {"first", "fourth"}
+    assert await simulation.list_standing() == {"first", "fourth"}
 
 
 async def test_refund_in_a_pool_names_the_service_of_the_pod() -> None:
@@ -66,8 +68,12 @@ async def test_created_and_deleted_pod_is_not_refunded() -> None:
     simulation.cluster.delete("brief")
     simulation.wait(61)
     await simulation.run_all()
-    assert (simulation.reported.refunded.total(), await simulation.used(), await simulation.standing()) == (0, 1, set())
-    assert await simulation.overdue_uids() == []
+    assert (simulation.reported.refunded.total(), await simulation.count_used(), await simulation.list_standing()) == (
+        0,
+        1,
+        set(),
+    )
+    assert await simulation.list_overdue_uids() == []
 
 
 async def test_pod_created_and_deleted_during_watch_lag_is_not_refunded() -> None:
@@ -79,7 +85,7 @@ async def test_pod_created_and_deleted_during_watch_lag_is_not_refunded() -> Non
     assert simulation.watch.lookups == ["pod-brief"], "the lookup does not find the Pod"
     await simulation.refund()
     await simulation.run_all()
-    assert (simulation.reported.refunded.total(), await simulation.used()) == (0, 1)
+    assert (simulation.reported.refunded.total(), await simulation.count_used()) == (0, 1)
 
 
 async def test_pod_created_and_deleted_in_a_watch_gap_is_not_refunded() -> None:
@@ -95,7 +101,7 @@ async def test_pod_created_and_deleted_in_a_watch_gap_is_not_refunded() -> None:
     await simulation.run_all()
     await simulation.refund()
     assert simulation.reported.refunded == {("web", "NeverCreated"): 1}
-    assert (await simulation.used(), await simulation.standing()) == (2, {"stays"})
+    assert (await simulation.count_used(), await simulation.list_standing()) == (2, {"stays"})
 
 
 async def test_unproven_pod_after_a_gap_is_not_refunded_but_released() -> None:
@@ -110,7 +116,7 @@ async def test_unproven_pod_after_a_gap_is_not_refunded_but_released() -> None:
     for _ in range(4):
         await simulation.run_all()
     assert (simulation.reported.refunded.total(), simulation.reported.unproven.total()) == (0, 2)
-    assert (await simulation.used(), await simulation.standing()) == (2, set())
+    assert (await simulation.count_used(), await simulation.list_standing()) == (2, set())
     simulation.wait(6)
     await simulation.admit(pod("later"))
     simulation.wait(61)
@@ -130,7 +136,7 @@ async def test_next_leader_resumes_at_the_version_of_the_former() -> None:
     for _ in range(3):
         await simulation.run_all()
     assert simulation.reported.refunded == {("web", "NeverCreated"): 1}
-    assert (simulation.reported.unproven.total(), await simulation.used(), await simulation.standing()) == (
+    assert (simulation.reported.unproven.total(), await simulation.count_used(), await simulation.list_standing()) == (
         0,
         2,
         {"stays"},
@@ -147,7 +153,11 @@ async def test_next_leader_without_a_resume_version_refunds_no_earlier_pod() -> 
     simulation.change_leader()
     for _ in range(3):
         await simulation.run_all()
-    assert (simulation.reported.refunded.total(), simulation.reported.unproven.total(), await simulation.used()) == (
+    assert (
+        simulation.reported.refunded.total(),
+        simulation.reported.unproven.total(),
+        await simulation.count_used(),
+    ) == (
         0,
         2,
         2,
@@ -200,9 +210,9 @@ async def test_pod_not_yet_in_the_watch_counts_as_existing() -> None:
     simulation.wait(61)
     await simulation.refund()
     await simulation.send_sightings()
-    assert (await simulation.overdue_uids(), await simulation.standing()) == ([], {"slow"})
+    assert (await simulation.list_overdue_uids(), await simulation.list_standing()) == ([], {"slow"})
     await simulation.run_all()
-    assert (simulation.reported.refunded.total(), await simulation.used()) == (0, 1)
+    assert (simulation.reported.refunded.total(), await simulation.count_used()) == (0, 1)
 
 
 async def test_lookups_are_bounded_and_oldest_first() -> None:
@@ -221,7 +231,7 @@ async def test_lookups_are_bounded_and_oldest_first() -> None:
 async def test_pod_of_another_service_is_not_awaited() -> None:
     simulation = await watching_simulation()
     await simulation.create("moved")
-    simulation.policy = compiled(
+    simulation.policy = compile_policy(
         "- name: web\n  match: {namespaces: [none]}\n- name: new\n  match: {namespaces: [shop]}\n"
         "  quota: {windows: [{window: 24h, hard: {pods: 9}}]}\n"
     )
@@ -229,7 +239,7 @@ async def test_pod_of_another_service_is_not_awaited() -> None:
     simulation.wait(61)
     await simulation.run_all()
     assert (
-        await simulation.overdue_uids(),
+        await simulation.list_overdue_uids(),
         simulation.reported.refunded.total(),
         simulation.reported.unproven.total(),
     ) == (
@@ -251,7 +261,11 @@ async def test_restarted_watch_proves_nothing_before_the_lookup() -> None:
     await simulation.watch.step(simulation.tracker)
     await simulation.refund()
     await simulation.run_all()
-    assert (simulation.reported.refunded.total(), await simulation.used(), simulation.reported.unproven.total()) == (
+    assert (
+        simulation.reported.refunded.total(),
+        await simulation.count_used(),
+        simulation.reported.unproven.total(),
+    ) == (
         0,
         1,
         1,
@@ -278,4 +292,4 @@ async def test_unowned_pod_is_not_awaited() -> None:
     simulation.wait(61)
     await simulation.run_all()
     await simulation.run_all()
-    assert await simulation.overdue_uids() == []
+    assert await simulation.list_overdue_uids() == []

@@ -4,26 +4,26 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from tests.harness.fake_apiserver import until
+from tests.harness.fake_apiserver import wait_until
 from webhook.controller import ServiceStatusReports, ServiceStatusTiming, ServiceStatusWriter
 from webhook.core.breaker import BreakerView, State
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document.loading import load_effective
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import CounterPlan
-from webhook.core.reporting.status_parts import service_status
+from webhook.core.reporting.status_parts import render_service_status
 from webhook.errors import ServiceStatusError, ServiceStatusNotInstalledError
 
 CLOSED, OPEN = BreakerView(State.CLOSED, 0, 0), BreakerView(State.OPEN, 1, 1_800_000_000_000_000, 1_800_000_180_000_000)
 TIMING = ServiceStatusTiming(
-    round_seconds=1, writes_max=2, read_seconds=300, first_pause_seconds=1, longest_pause_seconds=4
+    round_seconds=1, writes_max=2, read_seconds=300, first_pause_seconds=1, pause_seconds_max=4
 )
 READ_EACH_ROUND = ServiceStatusTiming(writes_max=2, read_seconds=0)
 """The writer reads the statuses in each round."""
 FORBIDDEN = ServiceStatusError("cannot write: HTTP 403")
 
 
-def compiled(*services: str, mode: str = "Enforce") -> CompiledPolicy:
+def compile_policy(*services: str, mode: str = "Enforce") -> CompiledPolicy:
     """Return a policy whose services have a breaker each, except for `plain`."""
     breaker = f"breaker: {{quotaExceeded: {{}}}}, modes: {{breaker: {mode}}}"
     breaker += ", quota: {windows: [{window: 1m, hard: {pods: 1}}]}"
@@ -68,7 +68,7 @@ class WriterSimulation:
     """A policy, its breakers, ServiceStatuses, and their writer."""
 
     def __init__(self, *services: str, api: FakeStatusApi | None = None, timing: ServiceStatusTiming = TIMING) -> None:
-        self.policy: CompiledPolicy | None = compiled(*services)
+        self.policy: CompiledPolicy | None = compile_policy(*services)
         self.views: dict[str, BreakerView] = dict.fromkeys(services, CLOSED)
         self.api = api or FakeStatusApi()
         self.reported: list[str] = []
@@ -76,16 +76,16 @@ class WriterSimulation:
         reports = ServiceStatusReports(
             lambda text: report(f"absent {text}"), report, lambda text: report(f"over {text}")
         )
-        self.writer = ServiceStatusWriter(self.api, self._known, lambda: self.policy, reports, timing=timing)
+        self.writer = ServiceStatusWriter(self.api, self._find_view, lambda: self.policy, reports, timing=timing)
 
-    def _known(self, plan: CounterPlan) -> BreakerView | None:
+    def _find_view(self, plan: CounterPlan) -> BreakerView | None:
         return self.views.get(plan.service)
 
-    def status(self, service: str) -> Mapping[str, Any]:
+    def build_status(self, service: str) -> Mapping[str, Any]:
         assert self.policy is not None
-        return service_status(self.policy.plans[service], self.views[service])
+        return render_service_status(self.policy.plans[service], self.views[service])
 
-    async def round(self) -> list[str]:
+    async def run_round(self) -> list[str]:
         """Run one round; return the calls of the API."""
         await self.writer.round()
         return self.api.take_calls()
@@ -93,51 +93,51 @@ class WriterSimulation:
 
 async def test_only_changed_statuses_are_written() -> None:
     simulation = WriterSimulation("a", "b")
-    assert await simulation.round() == ["read", "a", "b"]
-    assert await simulation.round() == []
+    assert await simulation.run_round() == ["read", "a", "b"]
+    assert await simulation.run_round() == []
     simulation.views["b"] = OPEN
-    assert await simulation.round() == ["b"]
-    assert simulation.api.statuses == {"a": simulation.status("a"), "b": simulation.status("b")}
+    assert await simulation.run_round() == ["b"]
+    assert simulation.api.statuses == {"a": simulation.build_status("a"), "b": simulation.build_status("b")}
     assert simulation.api.statuses["b"]["breaker"]["state"] == "OPEN"
 
 
 async def test_next_leader_writes_only_differing_statuses() -> None:
     simulation = WriterSimulation("a", "b")
-    simulation.api.statuses = {"a": simulation.status("a"), "b": {}}
-    assert await simulation.round() == ["read", "b"]
+    simulation.api.statuses = {"a": simulation.build_status("a"), "b": {}}
+    assert await simulation.run_round() == ["read", "b"]
 
 
 async def test_writes_per_round_are_bounded_and_oldest_first() -> None:
     simulation = WriterSimulation("a", "b", "c")
-    assert await simulation.round() == ["read", "a", "b"]
+    assert await simulation.run_round() == ["read", "a", "b"]
     simulation.views |= {"a": OPEN, "b": OPEN}
-    assert await simulation.round() == ["c", "a"]
-    assert await simulation.round() == ["b"]
+    assert await simulation.run_round() == ["c", "a"]
+    assert await simulation.run_round() == ["b"]
 
 
 async def test_status_of_a_removed_service_is_deleted() -> None:
     simulation = WriterSimulation("a", "b")
-    await simulation.round()
-    simulation.policy = compiled("b")
-    assert await simulation.round() == ["-a"]
+    await simulation.run_round()
+    simulation.policy = compile_policy("b")
+    assert await simulation.run_round() == ["-a"]
     assert set(simulation.api.statuses) == {"b"}
     simulation.policy = None
-    assert await simulation.round() == [], "without a policy no status is deleted"
+    assert await simulation.run_round() == [], "without a policy no status is deleted"
 
 
 async def test_policy_changes_are_written() -> None:
     simulation = WriterSimulation("a")
-    await simulation.round()
-    simulation.policy = compiled("a")
-    assert await simulation.round() == [], "compiled again, without changes"
-    simulation.policy = compiled("a", mode="Audit")
-    assert await simulation.round() == ["a"]
+    await simulation.run_round()
+    simulation.policy = compile_policy("a")
+    assert await simulation.run_round() == [], "compiled again, without changes"
+    simulation.policy = compile_policy("a", mode="Audit")
+    assert await simulation.run_round() == ["a"]
     assert simulation.api.statuses["a"]["breaker"]["mode"] == "Audit"
 
 
 async def test_service_without_a_breaker_has_a_status() -> None:
     simulation = WriterSimulation("a", "plain")
-    await simulation.round()
+    await simulation.run_round()
     assert simulation.api.statuses["plain"] == {}
 
 
@@ -145,16 +145,16 @@ async def test_status_of_an_uncounted_breaker_is_kept() -> None:
     simulation = WriterSimulation("a")
     simulation.api.statuses = {"a": {"breaker": {"state": "OPEN"}}}
     simulation.views.clear()
-    assert await simulation.round() == ["read"]
+    assert await simulation.run_round() == ["read"]
     simulation.views["a"] = CLOSED
-    assert await simulation.round() == ["a"]
+    assert await simulation.run_round() == ["a"]
 
 
 async def test_status_changed_by_another_client_is_restored_in_the_next_round() -> None:
     simulation = WriterSimulation("a", "b", timing=READ_EACH_ROUND)
-    await simulation.round()
+    await simulation.run_round()
     simulation.api.statuses = {"b": {}}
-    assert await simulation.round() == ["read", "a", "b"]
+    assert await simulation.run_round() == ["read", "a", "b"]
 
 
 async def test_missing_status_crd_is_reported_once_and_retried_later() -> None:
@@ -164,14 +164,14 @@ async def test_missing_status_crd_is_reported_once_and_retried_later() -> None:
     assert simulation.reported == ["absent put one up"]
     simulation.api.errors.clear()
     simulation.api.take_calls()
-    assert await simulation.round() == ["read", "a"]
+    assert await simulation.run_round() == ["read", "a"]
     simulation.api.errors["*"] = ServiceStatusNotInstalledError("put one up")
     simulation.views["a"] = OPEN
     assert await simulation.writer.round() == TIMING.read_seconds, "the CRD was removed"
     assert simulation.reported == ["absent put one up"] * 2
     simulation.api.errors.clear()
     simulation.api.statuses, simulation.api.calls = {}, []
-    assert await simulation.round() == ["read", "a"], "a new CRD has no statuses"
+    assert await simulation.run_round() == ["read", "a"], "a new CRD has no statuses"
 
 
 async def test_unavailable_status_api_is_reported_once_and_retried_with_backoff() -> None:
@@ -203,17 +203,17 @@ async def test_error_that_ends_in_a_missing_crd_is_not_reported_as_resolved() ->
 async def test_rejected_status_delays_no_other_service() -> None:
     simulation = WriterSimulation("a", "b", "c")
     simulation.api.errors["a"] = FORBIDDEN
-    assert await simulation.round() == ["read", "a"]
-    assert await simulation.round() == ["b", "c"]
-    assert await simulation.round() == ["a"]
+    assert await simulation.run_round() == ["read", "a"]
+    assert await simulation.run_round() == ["b", "c"]
+    assert await simulation.run_round() == ["a"]
     simulation.api.errors.clear()
-    assert await simulation.round() == ["a"]
+    assert await simulation.run_round() == ["a"]
 
 
 async def test_writer_runs_until_cancelled() -> None:
     simulation = WriterSimulation("a", timing=ServiceStatusTiming(round_seconds=0))
     running = asyncio.create_task(simulation.writer.run())
-    await until(lambda: "a" in simulation.api.statuses)
+    await wait_until(lambda: "a" in simulation.api.statuses)
     simulation.views["a"] = OPEN
-    await until(lambda: simulation.api.statuses["a"] == simulation.status("a"))
+    await wait_until(lambda: simulation.api.statuses["a"] == simulation.build_status("a"))
     running.cancel()

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from tests.controller.controller_simulation import compiled, pod
-from tests.controller.pod_tracker import until
+from tests.controller.controller_simulation import compile_policy, pod
+from tests.controller.pod_tracker import wait_until
 from tests.controller.start_simulation import CRASHING, DEADLINE, GATE, STARTS, StartSimulation
 from webhook.controller import outcome_sender, start_tracker
 from webhook.core.breaker import State
@@ -19,11 +19,11 @@ async def test_first_readiness_is_reported_once_with_its_latency() -> None:
     await simulation.create("a")
     await simulation.watch_and_send()
     simulation.wait(7)
-    simulation.condition("a")
+    simulation.set_condition("a")
     await simulation.watch_and_send()
     for status in ("False", "True"):
         simulation.wait(1)
-        simulation.condition("a", status)
+        simulation.set_condition("a", status)
         await simulation.watch_and_send()
     simulation.cluster.update("a", phase="Failed")
     await simulation.watch_and_send()
@@ -36,7 +36,7 @@ async def test_exceeded_deadline_is_an_error_with_its_cause() -> None:
     simulation = StartSimulation()
     await simulation.watch_and_send()
     await simulation.create("unscheduled", "crashing", "slow", "failed")
-    simulation.condition("unscheduled", "False", "PodScheduled", "Unschedulable")
+    simulation.set_condition("unscheduled", "False", "PodScheduled", "Unschedulable")
     simulation.cluster.update("crashing", container_statuses=(CRASHING,))
     await simulation.watch_and_send()
     simulation.wait(1)
@@ -58,7 +58,7 @@ async def test_pod_deleted_before_its_deadline_has_no_outcome() -> None:
     await simulation.watch_all()
     simulation.cluster.delete("gone")
     simulation.cluster.terminate("leaving", 30)
-    simulation.condition("evicted", "True", "DisruptionTarget", "DeletionByPodGC")
+    simulation.set_condition("evicted", "True", "DisruptionTarget", "DeletionByPodGC")
     await simulation.watch_all()
     for uid in ("leaving", "evicted"):
         simulation.cluster.update(uid, phase="Failed")
@@ -77,11 +77,11 @@ async def test_listed_pods_have_no_outcome(state: str) -> None:
     await simulation.create("a")
     simulation.cluster.update("a", phase={"ready": "Running"}.get(state, state.capitalize()))
     if state == "ready":
-        simulation.condition("a")
+        simulation.set_condition("a")
     await simulation.watch_and_send()
-    simulation.condition("a", "False")
+    simulation.set_condition("a", "False")
     await simulation.watch_and_send()
-    simulation.condition("a")
+    simulation.set_condition("a")
     await simulation.watch_and_send()
     simulation.wait(DEADLINE + 1)
     await simulation.watch_and_send()
@@ -96,8 +96,8 @@ async def test_young_starting_pod_in_a_list_is_tracked() -> None:
     simulation.wait(10)
     await simulation.watch_and_send()
     simulation.wait(5)
-    simulation.condition("old")
-    simulation.condition("ready")
+    simulation.set_condition("old")
+    simulation.set_condition("ready")
     await simulation.watch_and_send()
     simulation.wait(DEADLINE)
     await simulation.watch_and_send()
@@ -109,11 +109,11 @@ async def test_unwatched_starts_have_no_outcome_and_reported_ones_are_not_repeat
     simulation = StartSimulation()
     await simulation.watch_and_send()
     await simulation.create("before", "meanwhile", "after", "never")
-    simulation.condition("before")
+    simulation.set_condition("before")
     await simulation.watch_and_send()
     simulation.wait(10)
-    simulation.condition("meanwhile")
-    simulation.condition("before", "False")
+    simulation.set_condition("meanwhile")
+    simulation.set_condition("before", "False")
     if broken == "cut":
         simulation.watch.cut()
     elif broken == "compacted":
@@ -123,8 +123,8 @@ async def test_unwatched_starts_have_no_outcome_and_reported_ones_are_not_repeat
         simulation.renew()
         simulation.change_leader()
     await simulation.watch_and_send()
-    simulation.condition("after")
-    simulation.condition("before")
+    simulation.set_condition("after")
+    simulation.set_condition("before")
     await simulation.watch_and_send()
     simulation.wait(DEADLINE)
     await simulation.watch_and_send()
@@ -135,12 +135,12 @@ async def test_start_reported_by_a_former_leader_is_not_counted_twice() -> None:
     simulation = StartSimulation()
     await simulation.watch_and_send()
     await simulation.create("a")
-    simulation.condition("a")
+    simulation.set_condition("a")
     await simulation.watch_and_send()
-    simulation.condition("a", "False")
+    simulation.set_condition("a", "False")
     simulation.change_leader()
     await simulation.watch_and_send()
-    simulation.condition("a")
+    simulation.set_condition("a")
     await simulation.watch_and_send()
     assert (len(simulation.sent_starts), len(simulation.recorded), simulation.reported.dropped) == (
         2,
@@ -159,7 +159,7 @@ async def test_time_spent_gated_does_not_count() -> None:
         simulation.cluster.update(uid, spec={"scheduling_gates": None})
     await simulation.watch_and_send()
     simulation.wait(9)
-    simulation.condition("ready")
+    simulation.set_condition("ready")
     await simulation.watch_and_send()
     assert simulation.recorded == [("ready", True, 9.0)]
     simulation.wait(DEADLINE - 9)
@@ -180,7 +180,7 @@ async def test_gated_pod_in_a_list_is_tracked_at_any_age() -> None:
     simulation.wait(3)
     simulation.watch.cut()
     await simulation.watch_and_send()
-    simulation.condition("a")
+    simulation.set_condition("a")
     await simulation.watch_and_send()
     assert simulation.recorded == [("a", True, 3.0)]
 
@@ -192,7 +192,7 @@ async def test_silent_api_server_causes_no_failed_start() -> None:
     await simulation.watch_and_send()
     simulation.set_available(lookups=False)
     simulation.wait(DEADLINE - 1)
-    simulation.condition("a")
+    simulation.set_condition("a")
     simulation.wait(100)
     await simulation.send_starts()
     assert simulation.sent_starts == []
@@ -210,7 +210,7 @@ async def test_pod_of_the_same_name_is_distinguished_by_uid() -> None:
     await simulation.watch_and_send()
     simulation.cluster.delete("a")
     await simulation.create("b", name="web-0")
-    simulation.condition("b")
+    simulation.set_condition("b")
     simulation.wait(DEADLINE + 1)
     await simulation.send_starts()
     assert simulation.sent_starts == []
@@ -222,7 +222,7 @@ async def test_watch_event_during_a_lookup_takes_precedence() -> None:
     await simulation.create("ready", "gone")
     await simulation.watch_and_send()
     simulation.wait(DEADLINE)
-    simulation.condition("ready")
+    simulation.set_condition("ready")
     simulation.wait(1)
     find = simulation.watch.find
 
@@ -249,7 +249,7 @@ async def test_policy_change_during_a_lookup_sets_its_deadline() -> None:
     find = simulation.watch.find
 
     async def find_late(namespace: str, name: str) -> PodLookup | None:
-        simulation.policy = compiled(STARTS.replace("60s", "90s"))
+        simulation.policy = compile_policy(STARTS.replace("60s", "90s"))
         simulation.watch.list_again()
         await simulation.watch_all()
         return await find(namespace, name)
@@ -265,7 +265,7 @@ async def test_policy_change_during_a_lookup_sets_its_deadline() -> None:
 async def test_lookups_per_round_are_bounded() -> None:
     simulation = StartSimulation()
     await simulation.watch_and_send()
-    limit = simulation.controller._start_tracker._timing.lookups_per_round
+    limit = simulation.controller._start_tracker._timing.lookups_per_round_max
     await simulation.create(*(f"u{number}" for number in range(limit + 1)))
     await simulation.watch_and_send()
     simulation.wait(DEADLINE + 1)
@@ -279,11 +279,11 @@ async def test_outcomes_wait_and_age_during_a_store_outage() -> None:
     simulation = StartSimulation()
     await simulation.watch_and_send()
     await simulation.create("a", "b")
-    simulation.condition("a")
+    simulation.set_condition("a")
     simulation.set_available(store=False)
     await simulation.watch_and_send()
     simulation.wait(4)
-    simulation.condition("b")
+    simulation.set_condition("b")
     await simulation.watch_and_send()
     simulation.wait(5)
     simulation.set_available(store=True)
@@ -299,7 +299,7 @@ async def test_outcome_counted_without_an_answer_is_not_counted_twice() -> None:
     simulation = StartSimulation()
     await simulation.watch_and_send()
     await simulation.create("a")
-    simulation.condition("a")
+    simulation.set_condition("a")
     simulation.loses_answers = True
     await simulation.watch_and_send()
     assert simulation.results == {}
@@ -329,7 +329,7 @@ async def test_uncounted_start_is_unknown() -> None:
     simulation = StartSimulation()
     await simulation.watch_and_send()
     simulation.cluster.create(pod("a"))
-    simulation.condition("a")
+    simulation.set_condition("a")
     await simulation.watch_and_send()
     assert (simulation.results, simulation.reported.dropped) == ({}, {("web", "unknown"): 1})
 
@@ -364,19 +364,19 @@ async def test_new_policy_reevaluates_starts() -> None:
     await simulation.create("a", "b")
     await simulation.watch_and_send()
     simulation.wait(40)
-    simulation.policy = compiled(STARTS.replace("60s", "30s"))
+    simulation.policy = compile_policy(STARTS.replace("60s", "30s"))
     simulation.watch.list_again()
     await simulation.watch_and_send()
     assert simulation.recorded == [("a", False, 40.0), ("b", False, 40.0)]
     await simulation.create("c")
     await simulation.watch_and_send()
-    simulation.policy = compiled(STARTS.replace("60s", "90s"))
+    simulation.policy = compile_policy(STARTS.replace("60s", "90s"))
     simulation.watch.list_again()
     await simulation.watch_and_send()
     simulation.wait(31)
     await simulation.watch_and_send()
     assert len(simulation.recorded) == 2
-    simulation.policy = compiled("- {name: web, match: {namespaces: [shop]}}\n")
+    simulation.policy = compile_policy("- {name: web, match: {namespaces: [shop]}}\n")
     simulation.watch.list_again()
     simulation.wait(90)
     await simulation.watch_and_send()
@@ -387,10 +387,10 @@ async def test_pending_outcome_is_dropped_with_its_breaker() -> None:
     simulation = StartSimulation()
     await simulation.watch_and_send()
     await simulation.create("a")
-    simulation.condition("a")
+    simulation.set_condition("a")
     simulation.set_available(store=False)
     await simulation.watch_and_send()
-    simulation.policy = compiled("- {name: web, match: {namespaces: [shop]}}\n")
+    simulation.policy = compile_policy("- {name: web, match: {namespaces: [shop]}}\n")
     simulation.watch.list_again()
     simulation.set_available(store=True)
     await simulation.watch_and_send()
@@ -406,7 +406,7 @@ async def test_remembered_entries_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     simulation.set_available(store=False)
     for uid in "abcd":
         simulation.cluster.create(pod(uid))
-        simulation.condition(uid)
+        simulation.set_condition(uid)
     await simulation.watch_and_send()
     assert len(simulation.controller._start_tracker) == 3
     assert simulation.reported.dropped == {("web", "overflow"): 3}, (
@@ -418,7 +418,7 @@ async def test_finished_starts_are_forgotten() -> None:
     simulation = StartSimulation()
     await simulation.watch_and_send()
     await simulation.create("a", "b")
-    simulation.condition("a")
+    simulation.set_condition("a")
     await simulation.watch_and_send()
     assert len(simulation.controller._start_tracker) == 2
     simulation.wait(DEADLINE + 1)
@@ -429,14 +429,14 @@ async def test_finished_starts_are_forgotten() -> None:
 async def test_loops_track_starts_without_explicit_steps() -> None:
     simulation = StartSimulation()
     running = asyncio.create_task(simulation.controller.run())
-    await until(lambda: simulation.watch.event_handler is not None)
+    await wait_until(lambda: simulation.watch.event_handler is not None)
     await simulation.watch_all()
     await simulation.create("a", "b")
-    simulation.condition("a")
+    simulation.set_condition("a")
     await simulation.watch_all()
-    await until(lambda: simulation.results == {"ok": 1})
+    await wait_until(lambda: simulation.results == {"ok": 1})
     simulation.wait(DEADLINE + 1)
-    await until(lambda: simulation.results == {"ok": 1, "StartDeadline": 1})
+    await wait_until(lambda: simulation.results == {"ok": 1, "StartDeadline": 1})
     running.cancel()
     await asyncio.wait([running])
 
@@ -446,7 +446,7 @@ def test_pod_without_a_creation_time_is_ignored() -> None:
     assert new.metadata.creation_timestamp is None
     simulation = StartSimulation()
     simulation.tracker.compiled = simulation.policy
-    simulation.controller._start_tracker.begin(simulation.policy)
+    simulation.controller._start_tracker.on_list_begun(simulation.policy)
     owner = asyncio.run(simulation.tracker.find_owner(replace(new)))
-    simulation.controller._start_tracker.changed(new, owner)
+    simulation.controller._start_tracker.on_changed(new, owner)
     assert len(simulation.controller._start_tracker) == 0

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from tests.controller.controller_simulation import SECOND_US, START_US, at, compiled, pod
+from tests.controller.controller_simulation import SECOND_US, START_US, compile_policy, format_moment, pod
 from webhook.adapters.clocks import VirtualClock
 from webhook.controller.unjudged_pods import UnjudgedPods, UnjudgedReports
 from webhook.core.compiled_policy import CompiledPolicy
@@ -26,26 +26,26 @@ class Watched:
         self.services: list[tuple[str, str]] = []
         reports = UnjudgedReports(self.pods.append, lambda service, name: self.services.append((service, name)))
         self.observer = UnjudgedPods(reports, self.clock.now_us)
-        self.begin(policy or compiled())
+        self.begin(policy or compile_policy())
         self.wait(20)
 
     def begin(self, policy: CompiledPolicy) -> None:
         self.policy = policy
-        self.observer.begin(policy)
-        self.observer.complete()
+        self.observer.on_list_begun(policy)
+        self.observer.on_list_complete()
 
     def wait(self, seconds: int) -> None:
         self.clock.set(self.clock.now_us() + seconds * SECOND_US)
 
     def create(self, uid: str, labels: dict[str, str] | None, **spec: object) -> Pod:
         made = pod(uid, labels=labels, **spec)
-        made = replace(made, metadata=replace(made.metadata, creation_timestamp=at(self.clock.now_us())))
+        made = replace(made, metadata=replace(made.metadata, creation_timestamp=format_moment(self.clock.now_us())))
         self.show(made)
         return made
 
     def show(self, one: Pod, *, is_listed: bool = False) -> None:
-        found = ownership.owned(one, self.policy, {})
-        (self.observer.listed if is_listed else self.observer.changed)(one, found)
+        found = ownership.find_ownership(one, self.policy, {})
+        (self.observer.on_listed if is_listed else self.observer.on_changed)(one, found)
 
 
 def test_new_pod_without_the_label_is_reported_once() -> None:
@@ -78,7 +78,7 @@ def test_pods_that_may_be_older_than_the_policy_are_not_reported() -> None:
     watched = Watched()
     made = watched.create("a", {"app": "shop"})
     assert watched.pods == []
-    owner = compiled("- name: shop\n  match: {namespaces: [shop], podSelector: {matchLabels: {app: shop}}}\n")
+    owner = compile_policy("- name: shop\n  match: {namespaces: [shop], podSelector: {matchLabels: {app: shop}}}\n")
     watched.begin(owner)
     watched.show(made, is_listed=True)
     watched.wait(9)
@@ -91,12 +91,12 @@ def test_pods_that_may_be_older_than_the_policy_are_not_reported() -> None:
 
 
 def test_pods_of_a_disabled_service_have_no_label() -> None:
-    watched = Watched(compiled(DISABLED))
+    watched = Watched(compile_policy(DISABLED))
     watched.create("a", UNLABELLED)
     assert watched.pods == []
 
 
 def test_pods_that_may_be_exempt_are_not_reported() -> None:
-    watched = Watched(compiled(head="exemptions: {usernames: [root]}"))
+    watched = Watched(compile_policy(head="exemptions: {usernames: [root]}"))
     watched.create("a", UNLABELLED)
     assert watched.pods == []

@@ -7,13 +7,22 @@ from collections.abc import Iterator
 from copy import deepcopy
 from fractions import Fraction
 
-from tests.core.ranges_model import Json, Owed, all_boxes, amounts, boxes, is_equal_only, pod_level_amounts, total
+from tests.core.ranges_model import (
+    Json,
+    Owed,
+    is_equal_only,
+    list_all_boxes,
+    list_boxes,
+    parse_amounts,
+    parse_pod_level_amounts,
+    sum_containers,
+)
 
 _POD_LEVEL = ("cpu", "memory", "hugepages-")
 _NONE = Fraction(0)
 
 
-def defaulted(pod: Json) -> Json:
+def apply_defaults(pod: Json) -> Json:
     """Return a Pod as it is stored: absent requests are set to the limits, and Pod-level resources are defaulted."""
     pod = deepcopy(pod)
     spec = pod["spec"]
@@ -28,35 +37,35 @@ def defaulted(pod: Json) -> Json:
 
 
 def _default_pod_level(pod: Json, pod_level: Json) -> None:
-    names = {name for box in all_boxes(pod) for name in box.requests if name.startswith(_POD_LEVEL)}
+    names = {name for box in list_all_boxes(pod) for name in box.requests if name.startswith(_POD_LEVEL)}
     limits, requests = dict(pod_level.get("limits") or {}), dict(pod_level.get("requests") or {})
     for name in sorted(names):
         if name.startswith("hugepages-") and name not in requests:
-            limits.setdefault(name, _quantity(_container_total(pod, "limits", name)))
+            limits.setdefault(name, format_quantity(_sum_pod_containers(pod, "limits", name)))
     if not limits:
         return
     for name in sorted(names):
         if not is_equal_only(name):
-            requests.setdefault(name, _quantity(_container_total(pod, "requests", name)))
+            requests.setdefault(name, format_quantity(_sum_pod_containers(pod, "requests", name)))
     pod_level["limits"], pod_level["requests"] = limits, {**limits, **requests}
 
 
-def _container_total(pod: Json, side: str, name: str) -> Fraction:
+def _sum_pod_containers(pod: Json, side: str, name: str) -> Fraction:
     spec = {key: value for key, value in pod["spec"].items() if key not in {"resources", "overhead"}}
-    return total({"spec": spec}, side, name)
+    return sum_containers({"spec": spec}, side, name)
 
 
-def _quantity(value: Fraction) -> str:
+def format_quantity(value: Fraction) -> str:
     return f"{int(value * 10**9)}n"
 
 
-def errors(pod: Json) -> list[str]:
+def list_errors(pod: Json) -> list[str]:
     """Return the errors of the API server for a Pod that it has defaulted."""
-    return [*_container_errors(pod), *_pod_level_errors(pod)]
+    return [*list_container_errors(pod), *list_pod_level_errors(pod)]
 
 
-def _container_errors(pod: Json) -> Iterator[str]:
-    for box in all_boxes(pod):
+def list_container_errors(pod: Json) -> Iterator[str]:
+    for box in list_all_boxes(pod):
         for name, request in box.requests.items():
             limit = box.limits.get(name)
             if is_equal_only(name) and request != limit:
@@ -73,28 +82,28 @@ def _container_errors(pod: Json) -> Iterator[str]:
             yield f"{box.place}: HugePages require cpu or memory"
 
 
-def _pod_level_errors(pod: Json) -> Iterator[str]:
-    requests, limits = pod_level_amounts(pod, "requests"), pod_level_amounts(pod, "limits")
+def list_pod_level_errors(pod: Json) -> Iterator[str]:
+    requests, limits = parse_pod_level_amounts(pod, "requests"), parse_pod_level_amounts(pod, "limits")
     for name, request in requests.items():
-        if _container_total(pod, "requests", name) > request:
+        if _sum_pod_containers(pod, "requests", name) > request:
             yield f"spec.resources: {name}: requests must be at least what all containers request"
         if name in limits and request > limits[name]:
             yield f"spec.resources: {name}: request must be at most its limit"
     for name, limit in limits.items():
-        if name.startswith("hugepages-") and _container_total(pod, "limits", name) > limit:
+        if name.startswith("hugepages-") and _sum_pod_containers(pod, "limits", name) > limit:
             yield f"spec.resources: {name}: limits must be at least all containers' limits"
-        for box in boxes(pod, "containers"):
+        for box in list_boxes(pod, "containers"):
             if box.limits.get(name, _NONE) > limit:
                 yield f"{box.place}: {name}: must be at most the Pod's limit"
 
 
-def qos_class(pod: Json) -> str:
+def compute_qos_class(pod: Json) -> str:
     """Return the class by ComputePodQOS, line by line, of a Pod that the API server has defaulted."""
     requests, limits, is_guaranteed = dict[str, Fraction](), dict[str, Fraction](), True
     pod_level = pod["spec"].get("resources")
-    parts = [(box.requests, box.limits) for box in all_boxes(pod)]
+    parts = [(box.requests, box.limits) for box in list_all_boxes(pod)]
     if pod_level is not None:
-        parts = [(amounts(pod_level.get("requests")), amounts(pod_level.get("limits")))]
+        parts = [(parse_amounts(pod_level.get("requests")), parse_amounts(pod_level.get("limits")))]
     for part_requests, part_limits in parts:
         for sums, part in ((requests, part_requests), (limits, part_limits)):
             for name in ("cpu", "memory"):
@@ -110,9 +119,9 @@ def qos_class(pod: Json) -> str:
     return "Burstable"
 
 
-def owed_class(pod: Json, rules: Json) -> set[Owed]:
+def find_owed_class(pod: Json, rules: Json) -> set[Owed]:
     """Return what a Pod of another QoS class than the allowed ones owes; nothing for one that would be rejected."""
-    classes, stored = rules.get("pod", {}).get("qosClasses"), defaulted(pod)
-    if classes is None or errors(stored) or qos_class(stored) in classes:
+    classes, stored = rules.get("pod", {}).get("qosClasses"), apply_defaults(pod)
+    if classes is None or list_errors(stored) or compute_qos_class(stored) in classes:
         return set()
     return {("user", "qosClasses", "", "")}

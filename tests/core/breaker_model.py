@@ -102,7 +102,7 @@ class Model:
         """Apply the transitions that are due now."""
         if self.state in FORCED and self.now_us >= self.open_until_us:
             self._enter(State.CLOSED, self.open_until_us, is_due=True)
-        if self.manual_state() is not None:
+        if self.find_manual_state() is not None:
             return  # frozen
         while self.evaluated_us < self.now_us - self.late_us:
             self.evaluated_us += 1
@@ -113,25 +113,25 @@ class Model:
                 self._enter(State.HALF_OPEN, self.open_until_us, is_due=True)
         self._expire(self.now_us)
 
-    def forcing(self) -> Forcing | None:
+    def find_forcing(self) -> Forcing | None:
         forcing = self.plan.forcing
         return forcing if forcing is not None and self.now_us < forcing.until_us else None
 
-    def manual_state(self) -> State | None:
+    def find_manual_state(self) -> State | None:
         """Return the state that an override forces."""
-        forcing = self.forcing()
+        forcing = self.find_forcing()
         return forcing.state if forcing is not None else self.state if self.state in FORCED else None
 
     def _evaluate(self, at_us: int) -> None:
         """Trip if an interval that ends here crossed a rule."""
         errors, latency = self.plan.error_rate, self.plan.latency
         if errors is not None and self.state is State.CLOSED and at_us % errors.interval_us == 0:
-            rows = _rows(self.error_reports, at_us, errors.interval_us, errors.consecutive)
-            if all(_errors_crossed(errors, row) for row in rows):
+            rows = _list_intervals(self.error_reports, at_us, errors.interval_us, errors.consecutive)
+            if all(_has_crossed_errors(errors, row) for row in rows):
                 self._trip(at_us, [report.source for row in rows for report in row if report.failed])
         if latency is not None and self.state is State.CLOSED and at_us % latency.interval_us == 0:
-            rows = _rows(self.latency_reports, at_us, latency.interval_us, latency.consecutive)
-            if all(_latency_crossed(latency, row) for row in rows):
+            rows = _list_intervals(self.latency_reports, at_us, latency.interval_us, latency.consecutive)
+            if all(_has_crossed_latency(latency, row) for row in rows):
                 slow = [
                     report for row in rows for report in row if report.latency_us > latency.mean_us * report.outcomes
                 ]
@@ -142,7 +142,7 @@ class Model:
             self.moves.append((State.CLOSED, State.CLOSED, at_us, HELD))
             self._forget()
             return
-        self._enter(State.OPEN, at_us, known(sources))
+        self._enter(State.OPEN, at_us, keep_known_sources(sources))
         self.tripped_at_us = at_us
 
     def _enter(self, state: State, at_us: int, failed: Iterable[str] = (), *, is_due: bool = False) -> None:
@@ -167,26 +167,26 @@ class Model:
 
     # Admission
 
-    def early_left(self) -> int:
+    def count_early_left(self) -> int:
         return self.plan.probes - self.early if self.state is State.OPEN and self.failed else 0
 
-    def admits(self, source: str = "") -> bool:
-        held = self.manual_state()
+    def can_admit(self, source: str = "") -> bool:
+        held = self.find_manual_state()
         if held is not None:
             return held is State.FORCED_CLOSED
         if self.state is State.OPEN:
-            return self.early_left() > 0 and source.startswith("controller:") and source not in self.failed
+            return self.count_early_left() > 0 and source.startswith("controller:") and source not in self.failed
         return self.state is State.CLOSED or self.successes + len(self.leases) < self.plan.probes
 
     def charge(self, uid: str, source: str = "") -> bool:
         """Charge a Pod if the breaker admits it; return whether it is a probe."""
-        if self.manual_state() is not None or self.state is State.CLOSED or not self.admits(source):
+        if self.find_manual_state() is not None or self.state is State.CLOSED or not self.can_admit(source):
             return False
         self.early += self.state is State.OPEN
         if self.plan.has_outcomes:
             self.leases.append(ModelLease(uid, self.now_us + self.plan.probe_timeout_us, self.generation))
         else:
-            self._succeed()
+            self._count_success()
         return True
 
     def give_back(self, uid: str) -> None:
@@ -194,7 +194,7 @@ class Model:
             self.leases.remove(lease)
             self.early -= self.state is State.OPEN
 
-    def _succeed(self) -> None:
+    def _count_success(self) -> None:
         self.successes += 1
         if self.successes == self.plan.probes:
             self._enter(State.CLOSED, self.now_us)
@@ -204,13 +204,13 @@ class Model:
     def record_outcomes(self, reported: Outcomes, source: str = "") -> bool:
         """Record outcomes; return whether they changed the breaker."""
         at_us = self.now_us - max(0, reported.age_us)
-        if not self.plan.has_outcomes or self.manual_state() is not None:
+        if not self.plan.has_outcomes or self.find_manual_state() is not None:
             return False
         if self.state is State.CLOSED:
             is_stale = at_us < max(self.since_us, self.reset_us) or reported.generation not in {None, self.generation}
             return not is_stale and self._count(reported, at_us, source)
-        settled = [self._settle(reported, at_us, source, ok=False) for _ in range(reported.failed)]
-        settled += [self._settle(reported, at_us, source, ok=True) for _ in range(reported.succeeded)]
+        settled = [self._settle_lease(reported, at_us, source, ok=False) for _ in range(reported.failed)]
+        settled += [self._settle_lease(reported, at_us, source, ok=True) for _ in range(reported.succeeded)]
         return any(settled)
 
     def _count(self, reported: Outcomes, at_us: int, source: str) -> bool:
@@ -225,7 +225,7 @@ class Model:
                 counted = True
         return counted
 
-    def _settle(self, reported: Outcomes, at_us: int, source: str, *, ok: bool) -> bool:
+    def _settle_lease(self, reported: Outcomes, at_us: int, source: str, *, ok: bool) -> bool:
         if reported.uid is None:
             is_countable = self.state is State.HALF_OPEN and at_us >= self.since_us
             leases = self.leases if is_countable and reported.generation in {None, self.generation} else []
@@ -236,14 +236,14 @@ class Model:
             return False
         self.leases.remove(leases[0])
         if ok:
-            self._succeed()
+            self._count_success()
         elif self.state is State.HALF_OPEN:
-            self._enter(State.OPEN, self.now_us, known({*self.failed, source}) if self.failed else ())
+            self._enter(State.OPEN, self.now_us, keep_known_sources({*self.failed, source}) if self.failed else ())
         return True
 
-    def quota_event(self, source: str) -> None:
+    def record_quota_event(self, source: str) -> None:
         rule = self.plan.quota
-        if self.state is not State.CLOSED or rule is None or self.manual_state() is not None:
+        if self.state is not State.CLOSED or rule is None or self.find_manual_state() is not None:
             return
         if any(self.now_us < self.suppressed_until_us.get(name, 0) for name in (source, "*")):
             return
@@ -256,7 +256,7 @@ class Model:
     # Overrides, suppressions, and views of other replicas
 
     def apply_override(self, asked_us: int = 0) -> None:
-        forcing = self.forcing()
+        forcing = self.find_forcing()
         if forcing is not None:
             if self.state is not forcing.state:
                 self._enter(forcing.state, self.now_us)
@@ -281,14 +281,14 @@ class Model:
     def propose(self, view: BreakerView) -> None:
         """Apply a view that may be newer, because the store may have lost its record."""
         rank = self.decided, self.generation, PRECEDENCE.index(self.state)
-        if not self._undoes(view) and (view.decided, view.generation, PRECEDENCE.index(view.state)) > rank:
+        if not self._is_undoing(view) and (view.decided, view.generation, PRECEDENCE.index(view.state)) > rank:
             generation = max(view.generation, self.generation)
             self._take(view, generation)
             self.decided, self.decisions = generation - view.passed, ((STORE, next(_decision_numbers)),)
         else:
             self.generation = max(self.generation, view.generation + (view.generation > self.generation))
 
-    def _undoes(self, view: BreakerView) -> bool:
+    def _is_undoing(self, view: BreakerView) -> bool:
         """Return whether a view is older than a reset or than a trip of this breaker."""
         is_opened = view.state in {State.OPEN, State.HALF_OPEN}
         is_new = self.state in {State.OPEN, State.HALF_OPEN} and view.tripped_at_us < self.tripped_at_us
@@ -298,12 +298,12 @@ class Model:
         """Return the model of a replica that loses the store, from the last view that it had."""
         model = deepcopy(self)
         model.name, model.reset_us, model.suppressed_until_us = name, 0, {}
-        if self.manual_state() is not None:  # the forcing may end meanwhile
+        if self.find_manual_state() is not None:  # the forcing may end meanwhile
             model.state, model.since_us, model.open_until_us, model.tripped_at_us = State.CLOSED, 0, 0, 0
             model.successes = model.early = 0
             model.leases = []
         model.leases = [ModelLease("", self.now_us + self.plan.probe_timeout_us, self.generation) for _ in model.leases]
-        model.failed = model.failed if self.early_left() else set()
+        model.failed = model.failed if self.count_early_left() else set()
         model.asked_reset_us, model.moves = 0, []
         model._forget()
         return model
@@ -345,7 +345,7 @@ class Model:
 
     def view(self) -> BreakerView:
         """Return what callers see, without words; `failed` is sorted."""
-        forcing, early = self.forcing(), self.early_left()
+        forcing, early = self.find_forcing(), self.count_early_left()
         if forcing is not None:
             since_us = self.since_us if self.state is forcing.state else self.now_us
             return BreakerView(
@@ -366,13 +366,13 @@ class Model:
         )
 
 
-def known(sources: Iterable[str]) -> set[str]:
+def keep_known_sources(sources: Iterable[str]) -> set[str]:
     """Return the failed sources: none if one of them is unknown, or if they are too many."""
     found = set(sources)
     return set() if "" in found or len(found) > 16 else found
 
 
-def _rows(
+def _list_intervals(
     reported: list[ReportedOutcomes], now_us: int, length_us: int, consecutive: int
 ) -> list[list[ReportedOutcomes]]:
     """Return the reports in each of the last complete intervals."""
@@ -380,11 +380,11 @@ def _rows(
     return [[report for report in reported if edges[i + 1] <= report.at_us < edges[i]] for i in range(consecutive)]
 
 
-def _errors_crossed(rule: ErrorRatePlan, row: list[ReportedOutcomes]) -> bool:
+def _has_crossed_errors(rule: ErrorRatePlan, row: list[ReportedOutcomes]) -> bool:
     outcomes, failed = sum(report.outcomes for report in row), sum(report.failed for report in row)
     return outcomes >= rule.minimum and failed / outcomes >= rule.percent / 100
 
 
-def _latency_crossed(rule: LatencyPlan, row: list[ReportedOutcomes]) -> bool:
+def _has_crossed_latency(rule: LatencyPlan, row: list[ReportedOutcomes]) -> bool:
     outcomes, latency_us = sum(report.outcomes for report in row), sum(report.latency_us for report in row)
     return outcomes >= rule.minimum and latency_us / outcomes > rule.mean_us

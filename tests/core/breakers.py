@@ -57,7 +57,7 @@ class Breaker:
         self.record = step.record
         self.moves += step.transitions
 
-    def at(self, now_us: int) -> State:
+    def find_state(self, now_us: int) -> State:
         self._take(machine.advance(self.record, self.plan, now_us, self.environment))
         return self.record.state
 
@@ -65,13 +65,15 @@ class Breaker:
         return machine.view(self.record, self.plan, now_us, self.environment)
 
     def record_outcomes(self, now_us: int, reported: Outcomes, source: str = "") -> None:
-        self._take(machine.record_outcomes(self.record, self.plan, now_us, reported, named(source), self.environment))
+        self._take(
+            machine.record_outcomes(self.record, self.plan, now_us, reported, name_source(source), self.environment)
+        )
 
-    def outcomes(self, now_us: int, good: int, bad: int = 0, latency_us: int = 0, source: str = "") -> None:
+    def record_good_and_bad(self, now_us: int, good: int, bad: int = 0, latency_us: int = 0, source: str = "") -> None:
         for ok in [True] * good + [False] * bad:
-            self.outcome(now_us, ok=ok, latency_us=latency_us, source=source)
+            self.record_outcome(now_us, ok=ok, latency_us=latency_us, source=source)
 
-    def outcome(
+    def record_outcome(
         self,
         now_us: int,
         *,
@@ -81,17 +83,19 @@ class Breaker:
         latency_us: int = 0,
         source: str = "",
     ) -> None:
-        self.record_outcomes(now_us, Outcomes.one(ok=ok, latency_us=latency_us, uid=uid, generation=generation), source)
+        self.record_outcomes(
+            now_us, Outcomes.from_single(ok=ok, latency_us=latency_us, uid=uid, generation=generation), source
+        )
 
-    def quota_event(self, now_us: int, source: str) -> None:
-        self._take(machine.quota_event(self.record, self.plan, now_us, named(source), self.environment))
+    def record_quota_event(self, now_us: int, source: str) -> None:
+        self._take(machine.record_quota_event(self.record, self.plan, now_us, name_source(source), self.environment))
 
     def charge(self, now_us: int, uid: str, source: str = "") -> bool:
         """Charge a Pod if the breaker admits it."""
-        self.at(now_us)
-        admitted = machine.admits(self.record, self.plan, now_us, named(source), self.environment)
+        self.find_state(now_us)
+        admitted = machine.can_admit(self.record, self.plan, now_us, name_source(source), self.environment)
         if admitted:
-            self._take(machine.take_probe(self.record, self.plan, now_us, uid, named(source), self.environment))
+            self._take(machine.take_probe(self.record, self.plan, now_us, uid, name_source(source), self.environment))
         return admitted
 
     def give_back(self, now_us: int, uid: str) -> None:
@@ -106,28 +110,28 @@ class Breaker:
         return self.record.state
 
     def suppress_quota_events(self, now_us: int, *sources: str) -> None:
-        self.record = machine.suppress_quota_events(self.record, [named(source) for source in sources], now_us)
+        self.record = machine.suppress_quota_events(self.record, [name_source(source) for source in sources], now_us)
 
     def propose(self, view: BreakerView) -> None:
-        self.record = machine.propose(self.record, self.plan, view)
+        self.record = machine.apply_proposal(self.record, self.plan, view)
 
 
-def named(source: str) -> str:
+def name_source(source: str) -> str:
     return source if ":" in source or not source else f"controller:{source}"
 
 
-def tripped(plan: BreakerPlan = USUAL, at_us: int = SECOND_US) -> Breaker:
+def build_open_breaker(plan: BreakerPlan = USUAL, at_us: int = SECOND_US) -> Breaker:
     """Return a breaker in OPEN, by quota events of controllers a, b and c."""
     breaker = Breaker(plan)
     for source in "abc":
-        breaker.quota_event(at_us, source)
+        breaker.record_quota_event(at_us, source)
     assert breaker.record.state is State.OPEN
     return breaker
 
 
-def probing(plan: BreakerPlan = USUAL) -> tuple[Breaker, int]:
+def build_probing_breaker(plan: BreakerPlan = USUAL) -> tuple[Breaker, int]:
     """Return a breaker in HALF_OPEN, and the time of that transition."""
-    breaker = tripped(plan)
+    breaker = build_open_breaker(plan)
     now_us = breaker.record.open_until_us
-    assert breaker.at(now_us) is State.HALF_OPEN
+    assert breaker.find_state(now_us) is State.HALF_OPEN
     return breaker, now_us

@@ -14,7 +14,7 @@ _QUIET = list(HealthCheck)
 T = TypeVar("T")
 
 
-def series(count: int, strategy: st.SearchStrategy[T], *, number: int = 1) -> list[T]:
+def draw_series(count: int, strategy: st.SearchStrategy[T], *, number: int = 1) -> list[T]:
     """Return `count` drawn values, the `number`-th series of them."""
     found: list[T] = []
 
@@ -28,19 +28,19 @@ def series(count: int, strategy: st.SearchStrategy[T], *, number: int = 1) -> li
     return found[:count]
 
 
-def drawn(count: int, *, number: int = 1, strategy: st.SearchStrategy[Pair] = pairs) -> list[Pair]:
-    return series(count, strategy, number=number)
+def draw_pairs(count: int, *, number: int = 1, strategy: st.SearchStrategy[Pair] = pairs) -> list[Pair]:
+    return draw_series(count, strategy, number=number)
 
 
 @cache
-def usual() -> tuple[Pair, ...]:
+def draw_usual_pairs() -> tuple[Pair, ...]:
     """Return pairs for tests that hardly depend on them, drawn once. Do not change them."""
-    return tuple(drawn(300, number=2))
+    return tuple(draw_pairs(300, number=2))
 
 
-def accepted(count: int, *, number: int = 1) -> list[Pair]:
+def draw_accepted_pairs(count: int, *, number: int = 1) -> list[Pair]:
     """Return pairs whose Pods a real API server accepts, before and after the rewrite.
 
     It must have the PriorityClasses and RuntimeClasses of `generating.words`, and a Namespace of NAMESPACE's name.
     """
-    return drawn(count, number=number, strategy=real_pairs)
+    return draw_pairs(count, number=number, strategy=real_pairs)

@@ -5,12 +5,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from webhook.core.policy_spec import Mode
-from webhook.core.quota import CounterPlan, Limit, StandingPlan, WindowPlan, canonical
+from webhook.core.quota import CounterPlan, Limit, StandingPlan, WindowPlan, canonicalize
 
 
 def window(seconds: int, **hard: int) -> WindowPlan:
     return WindowPlan(
-        f"{seconds}s", seconds, tuple(Limit(name, canonical(name), value) for name, value in hard.items())
+        f"{seconds}s", seconds, tuple(Limit(name, canonicalize(name), value) for name, value in hard.items())
     )
 
 

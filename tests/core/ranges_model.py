@@ -19,7 +19,7 @@ _SUFFIXES = {
 }
 
 
-def amount(written: str | float) -> Fraction:
+def parse_amount(written: str | float) -> Fraction:
     """Parse a quantity as Kubernetes does, rounded up to billionths."""
     found = re.fullmatch(r"([0-9.]+)(?:[eE]([+-]?[0-9]+)|([a-zA-Z]*))", str(written))
     assert found is not None, written
@@ -27,8 +27,8 @@ def amount(written: str | float) -> Fraction:
     return Fraction(ceil(exact * 10**9), 10**9)
 
 
-def amounts(found: Json | None) -> dict[str, Fraction]:
-    return {name: amount(written) for name, written in (found or {}).items() if written is not None}
+def parse_amounts(found: Json | None) -> dict[str, Fraction]:
+    return {name: parse_amount(written) for name, written in (found or {}).items() if written is not None}
 
 
 def is_equal_only(name: str) -> bool:
@@ -46,26 +46,26 @@ class Box(NamedTuple):
     limits: dict[str, Fraction]
 
 
-def boxes(pod: Json, field: str) -> list[Box]:
+def list_boxes(pod: Json, field: str) -> list[Box]:
     return [
         Box(
             f"spec.{field}[{index}].resources",
             container["name"],
             container.get("restartPolicy") == "Always",
-            amounts((container.get("resources") or {}).get("requests")),
-            amounts((container.get("resources") or {}).get("limits")),
+            parse_amounts((container.get("resources") or {}).get("requests")),
+            parse_amounts((container.get("resources") or {}).get("limits")),
         )
         for index, container in enumerate(pod["spec"].get(field) or [])
     ]
 
 
-def all_boxes(pod: Json) -> list[Box]:
-    return [*boxes(pod, "containers"), *boxes(pod, "initContainers")]
+def list_all_boxes(pod: Json) -> list[Box]:
+    return [*list_boxes(pod, "containers"), *list_boxes(pod, "initContainers")]
 
 
-def pod_level_amounts(pod: Json, side: str) -> dict[str, Fraction]:
+def parse_pod_level_amounts(pod: Json, side: str) -> dict[str, Fraction]:
     """Return the Pod-level requests or limits."""
-    return amounts((pod["spec"].get("resources") or {}).get(side))
+    return parse_amounts((pod["spec"].get("resources") or {}).get(side))
 
 
 def is_ignored(rules: Json, name: str) -> bool:
@@ -75,12 +75,12 @@ def is_ignored(rules: Json, name: str) -> bool:
     )
 
 
-def rule_amount(rules: Json, owner: str, key: str, name: str) -> Fraction | None:
+def parse_rule_amount(rules: Json, owner: str, key: str, name: str) -> Fraction | None:
     written = rules.get(owner, {}).get(key, {}).get(name)
-    return None if written is None else amount(written)
+    return None if written is None else parse_amount(written)
 
 
-def named(rules: Json, owner: str = "container") -> list[str]:
+def list_named_resources(rules: Json, owner: str = "container") -> list[str]:
     keys = ("min", "defaultRequest", "default", "max", *RATIOS)
     return list(dict.fromkeys(name for key in keys for name in rules.get(owner, {}).get(key, {})))
 
@@ -92,7 +92,7 @@ class Settled(NamedTuple):
     limit: Fraction | None
 
 
-def settled(pod: Json, box: Box, rules: Json, name: str, *, again: bool = False) -> Settled:
+def settle(pod: Json, box: Box, rules: Json, name: str, *, again: bool = False) -> Settled:
     """Return the final request and limit of one resource of one container, by Podgate and the API server.
 
     `again`: Podgate has rewritten the Pod before, so that a request equal to its limit is a written one.
@@ -104,64 +104,66 @@ def settled(pod: Json, box: Box, rules: Json, name: str, *, again: bool = False)
     is_limit_alone = bool(limit) and request == limit and not again and not _has_pod_level(pod, name)
     if rules["whenOutside"] == "Clamp":
         request, limit = (
-            _clamped(pod, rules, name, request, is_limit=False),
-            _clamped(pod, rules, name, limit, is_limit=True),
+            _clamp(pod, rules, name, request, is_limit=False),
+            _clamp(pod, rules, name, limit, is_limit=True),
         )
     if name not in box.limits:
-        limit = _limit_beside(pod, rules, name, request)
+        limit = _find_default_limit(pod, rules, name, request)
         if request is None and not _has_pod_level(pod, name):
             request = _default_request(rules, name)
-            is_of_limit = rule_amount(rules, "container", "defaultRequest", name) is None
+            is_of_limit = parse_rule_amount(rules, "container", "defaultRequest", name) is None
             if is_of_limit and request is not None and request == limit:
-                request = _share(rules, name, limit)
+                request = _compute_share(rules, name, limit)
         elif request is None and limit is not None:
             request = Fraction(0)
         request = limit if request is None else request
     elif is_limit_alone and limit is not None:
-        request = _share(rules, name, limit)
-    return Settled(_in_ratio(pod, rules, name, request, limit), limit)
+        request = _compute_share(rules, name, limit)
+    return Settled(_raise_to_ratio(pod, rules, name, request, limit), limit)
 
 
-def _limit_beside(pod: Json, rules: Json, name: str, request: Fraction | None) -> Fraction | None:
+def _find_default_limit(pod: Json, rules: Json, name: str, request: Fraction | None) -> Fraction | None:
     """Return the default limit of a container with this request or without one."""
     limit = _default_limit(pod, rules, name)
     base = request
     if base is None and not _has_pod_level(pod, name):
-        base = rule_amount(rules, "container", "defaultRequest", name)
+        base = parse_rule_amount(rules, "container", "defaultRequest", name)
         if base is None and limit is None and name in _BOUNDLESS_AT_ZERO:
-            base = rule_amount(rules, "container", "min", name)
-    most, times = (rule_amount(rules, "container", key, name) for key in RATIOS[:2])
-    top = rule_amount(rules, "container", "max", name)
+            base = parse_rule_amount(rules, "container", "min", name)
+    most, times = (parse_rule_amount(rules, "container", key, name) for key in RATIOS[:2])
+    top = parse_rule_amount(rules, "container", "max", name)
     if not base and name in _BOUNDLESS_AT_ZERO:
         base = None  # a multiple of 0 would be no limit
-    if times is not None and base is not None and name not in pod_level_amounts(pod, "limits"):
-        limit = _rounded(name, base * times, floor)
+    if times is not None and base is not None and name not in parse_pod_level_amounts(pod, "limits"):
+        limit = _round(name, base * times, floor)
         limit = limit if top is None else min(limit, top)
     elif most is not None and base is not None and limit is not None:
-        limit = min(limit, _rounded(name, base * most, floor))
+        limit = min(limit, _round(name, base * most, floor))
     if limit is None or request is None:
         return limit
     return request if is_equal_only(name) else max(limit, request)
 
 
-def _in_ratio(pod: Json, rules: Json, name: str, request: Fraction | None, limit: Fraction | None) -> Fraction | None:
+def _raise_to_ratio(
+    pod: Json, rules: Json, name: str, request: Fraction | None, limit: Fraction | None
+) -> Fraction | None:
     """Return the request, under Clamp not too far below its limit."""
     if request is None or limit is None or _has_pod_level(pod, name):
         return request
-    most = rule_amount(rules, "container", RATIOS[0], name)
+    most = parse_rule_amount(rules, "container", RATIOS[0], name)
     if rules["whenOutside"] == "Clamp" and most is not None and limit > most * request:
-        return min(limit, _rounded(name, limit / most, ceil))
+        return min(limit, _round(name, limit / most, ceil))
     return request
 
 
-def _share(rules: Json, name: str, limit: Fraction) -> Fraction:
+def _compute_share(rules: Json, name: str, limit: Fraction) -> Fraction:
     """Return the request of a container that wrote none: all of its limit without a ratio."""
-    share = rule_amount(rules, "container", RATIOS[2], name)
-    least = rule_amount(rules, "container", "min", name)
-    return limit if share is None else min(limit, max(_rounded(name, limit * share, ceil), least or Fraction(0)))
+    share = parse_rule_amount(rules, "container", RATIOS[2], name)
+    least = parse_rule_amount(rules, "container", "min", name)
+    return limit if share is None else min(limit, max(_round(name, limit * share, ceil), least or Fraction(0)))
 
 
-def _rounded(name: str, value: Fraction, by: Callable[[Fraction], int]) -> Fraction:
+def _round(name: str, value: Fraction, by: Callable[[Fraction], int]) -> Fraction:
     """Round to the unit in which a resource is written: thousandths of a core, else whole numbers."""
     parts = 1000 if name == "cpu" else 1
     return Fraction(by(value * parts), parts)
@@ -175,11 +177,11 @@ def _is_in_ratio(pod: Json, most: Fraction, name: str, request: Fraction | None,
 
 
 def _has_pod_level(pod: Json, name: str) -> bool:
-    return name in pod_level_amounts(pod, "requests") or name in pod_level_amounts(pod, "limits")
+    return name in parse_pod_level_amounts(pod, "requests") or name in parse_pod_level_amounts(pod, "limits")
 
 
-def _clamped(pod: Json, rules: Json, name: str, value: Fraction | None, *, is_limit: bool) -> Fraction | None:
-    least, most = (rule_amount(rules, "container", key, name) for key in ("min", "max"))
+def _clamp(pod: Json, rules: Json, name: str, value: Fraction | None, *, is_limit: bool) -> Fraction | None:
+    least, most = (parse_rule_amount(rules, "container", key, name) for key in ("min", "max"))
     if value is None:
         return None
     if most is not None and is_limit and is_boundless(pod, name, value):
@@ -190,35 +192,39 @@ def _clamped(pod: Json, rules: Json, name: str, value: Fraction | None, *, is_li
 
 def is_boundless(pod: Json, name: str, limit: Fraction) -> bool:
     """Return whether a container's limit is no limit: 0, unless there is a Pod-level limit."""
-    return limit == 0 and name in _BOUNDLESS_AT_ZERO and name not in pod_level_amounts(pod, "limits")
+    return limit == 0 and name in _BOUNDLESS_AT_ZERO and name not in parse_pod_level_amounts(pod, "limits")
 
 
 def _default_limit(pod: Json, rules: Json, name: str) -> Fraction | None:
-    if name in pod_level_amounts(pod, "limits") or (is_equal_only(name) and _has_pod_level(pod, name)):
+    if name in parse_pod_level_amounts(pod, "limits") or (is_equal_only(name) and _has_pod_level(pod, name)):
         return None
-    default = rule_amount(rules, "container", "default", name)
+    default = parse_rule_amount(rules, "container", "default", name)
     if default is None and is_equal_only(name):
-        return rule_amount(rules, "container", "defaultRequest", name)
-    return rule_amount(rules, "container", "max", name) if default is None and name in _BOUNDLESS_AT_ZERO else default
+        return parse_rule_amount(rules, "container", "defaultRequest", name)
+    return (
+        parse_rule_amount(rules, "container", "max", name)
+        if default is None and name in _BOUNDLESS_AT_ZERO
+        else default
+    )
 
 
 def _default_request(rules: Json, name: str) -> Fraction | None:
     for key in ("defaultRequest", "default"):
-        value = rule_amount(rules, "container", key, name)
+        value = parse_rule_amount(rules, "container", key, name)
         if value is not None:
             return value
     if name not in _BOUNDLESS_AT_ZERO:
         return None
-    least, most = (rule_amount(rules, "container", key, name) for key in ("min", "max"))
+    least, most = (parse_rule_amount(rules, "container", key, name) for key in ("min", "max"))
     return least if most is None else most
 
 
-def all_settled(pod: Json, rules: Json, *, again: bool = False) -> dict[tuple[str, str], Settled]:
+def settle_all(pod: Json, rules: Json, *, again: bool = False) -> dict[tuple[str, str], Settled]:
     """Return the final request and limit of each resource of each container, by place and name."""
     found = {}
-    for box in all_boxes(pod):
+    for box in list_all_boxes(pod):
         values_by_name = {
-            name: settled(pod, box, rules, name, again=again) for name in {*named(rules), "cpu", "memory"}
+            name: settle(pod, box, rules, name, again=again) for name in {*list_named_resources(rules), "cpu", "memory"}
         }
         nothing = Settled(None, None)
         is_empty = values_by_name["cpu"] == values_by_name["memory"] == nothing
@@ -229,25 +235,25 @@ def all_settled(pod: Json, rules: Json, *, again: bool = False) -> dict[tuple[st
     return found
 
 
-def total(pod: Json, side: str, name: str) -> Fraction:
+def sum_containers(pod: Json, side: str, name: str) -> Fraction:
     """Return the peak of the containers that run together, or the Pod-level value instead, with overhead."""
     sidecars: list[Box] = []
     moments: list[list[Box]] = []
-    for box in boxes(pod, "initContainers"):
+    for box in list_boxes(pod, "initContainers"):
         moments.append([*sidecars, box])
         sidecars += [box] if box.is_sidecar else []
-    moments.append([*sidecars, *boxes(pod, "containers")])
-    most = max(sum((_taken(box, side, name) for box in moment), Fraction(0)) for moment in moments)
+    moments.append([*sidecars, *list_boxes(pod, "containers")])
+    most = max(sum((_find_taken(box, side, name) for box in moment), Fraction(0)) for moment in moments)
     if pod["spec"].get("resources") is not None:
-        pod_level = pod_level_amounts(pod, side).get(name)
-        is_named = any(name in {**box.requests, **box.limits} for box in all_boxes(pod))
-        fallback = most if most or is_named else pod_level_amounts(pod, "limits").get(name, Fraction(0))
+        pod_level = parse_pod_level_amounts(pod, side).get(name)
+        is_named = any(name in {**box.requests, **box.limits} for box in list_all_boxes(pod))
+        fallback = most if most or is_named else parse_pod_level_amounts(pod, "limits").get(name, Fraction(0))
         most = pod_level if pod_level is not None else fallback
-    overhead = amounts(pod["spec"].get("overhead")).get(name, Fraction(0))
+    overhead = parse_amounts(pod["spec"].get("overhead")).get(name, Fraction(0))
     return most + overhead if side == "requests" or most else most
 
 
-def _taken(box: Box, side: str, name: str) -> Fraction:
+def _find_taken(box: Box, side: str, name: str) -> Fraction:
     limit = box.limits.get(name, Fraction(0))
     return limit if side == "limits" else box.requests.get(name, limit)
 
@@ -256,15 +262,15 @@ Owed = tuple[str, str, str, str]
 """Who must fix it, the field of the range, the resource, the place."""
 
 
-def owed(pod: Json, rules: Json) -> set[Owed]:
+def find_owed(pod: Json, rules: Json) -> set[Owed]:
     """Return all values that are outside the range or missing, of a Pod that has been rewritten."""
-    return {*_owed_by_containers(pod, rules), *_owed_by_pod(pod, rules)}
+    return {*_find_owed_by_containers(pod, rules), *_find_owed_by_pod(pod, rules)}
 
 
-def _owed_by_containers(pod: Json, rules: Json) -> Iterator[Owed]:
-    wanted = all_settled(pod, rules, again=True)
-    for box in all_boxes(pod):
-        for name in named(rules):
+def _find_owed_by_containers(pod: Json, rules: Json) -> Iterator[Owed]:
+    wanted = settle_all(pod, rules, again=True)
+    for box in list_all_boxes(pod):
+        for name in list_named_resources(rules):
             if is_ignored(rules, box.name):
                 continue
             limit, request = box.limits.get(name), box.requests.get(name)
@@ -274,19 +280,20 @@ def _owed_by_containers(pod: Json, rules: Json) -> Iterator[Owed]:
             for word in ("max", "min"):
                 sides = ((limit, goal.limit, True), (request, goal.request, False))
                 broken = [
-                    (None if wanted is None else _broken(pod, rules, name, wanted, is_limit=is_limit)) == word
+                    (None if wanted is None else _find_broken_bound(pod, rules, name, wanted, is_limit=is_limit))
+                    == word
                     for value, wanted, is_limit in sides
-                    if value is not None and _broken(pod, rules, name, value, is_limit=is_limit) == word
+                    if value is not None and _find_broken_bound(pod, rules, name, value, is_limit=is_limit) == word
                 ]
                 if broken:
                     yield ("user" if any(broken) else "rewrite"), word, name, box.place
-            yield from _owed_by_ratios(pod, rules, box, name, goal)
+            yield from _find_owed_by_ratios(pod, rules, box, name, goal)
 
 
-def _owed_by_ratios(pod: Json, rules: Json, box: Box, name: str, goal: Settled) -> Iterator[Owed]:
+def _find_owed_by_ratios(pod: Json, rules: Json, box: Box, name: str, goal: Settled) -> Iterator[Owed]:
     limit = box.limits.get(name)
     request = box.requests.get(name, limit)
-    most = rule_amount(rules, "container", RATIOS[0], name)
+    most = parse_rule_amount(rules, "container", RATIOS[0], name)
     if most is None or _is_in_ratio(pod, most, name, request, limit):
         return
     if not _is_in_ratio(pod, most, name, *goal):
@@ -295,8 +302,8 @@ def _owed_by_ratios(pod: Json, rules: Json, box: Box, name: str, goal: Settled) 
         yield "rewrite", RATIOS[0], name, box.place
 
 
-def _broken(pod: Json, rules: Json, name: str, value: Fraction, *, is_limit: bool) -> str:
-    least, most = (rule_amount(rules, "container", key, name) for key in ("min", "max"))
+def _find_broken_bound(pod: Json, rules: Json, name: str, value: Fraction, *, is_limit: bool) -> str:
+    least, most = (parse_rule_amount(rules, "container", key, name) for key in ("min", "max"))
     if most is not None and (value > most or (is_limit and is_boundless(pod, name, value))):
         return "max"
     if value == 0 and _has_pod_level(pod, name):
@@ -304,18 +311,18 @@ def _broken(pod: Json, rules: Json, name: str, value: Fraction, *, is_limit: boo
     return "min" if least is not None and value < least else ""
 
 
-def _owed_by_pod(pod: Json, rules: Json) -> Iterator[Owed]:
+def _find_owed_by_pod(pod: Json, rules: Json) -> Iterator[Owed]:
     place = "spec.containers[*].resources" if pod["spec"].get("resources") is None else "spec.resources"
-    for name in {*named(rules), *named(rules, "pod")}:
-        least, most = (rule_amount(rules, "pod", key, name) for key in ("min", "max"))
-        requests, limits = total(pod, "requests", name), total(pod, "limits", name)
-        is_pod_boundless = name in _BOUNDLESS_AT_ZERO and pod_level_amounts(pod, "limits").get(name) == 0
-        if is_pod_boundless and (most is not None or rule_amount(rules, "container", "max", name) is not None):
+    for name in {*list_named_resources(rules), *list_named_resources(rules, "pod")}:
+        least, most = (parse_rule_amount(rules, "pod", key, name) for key in ("min", "max"))
+        requests, limits = sum_containers(pod, "requests", name), sum_containers(pod, "limits", name)
+        is_pod_boundless = name in _BOUNDLESS_AT_ZERO and parse_pod_level_amounts(pod, "limits").get(name) == 0
+        if is_pod_boundless and (most is not None or parse_rule_amount(rules, "container", "max", name) is not None):
             yield "user", "max", name, place
         if most is not None and max(requests, limits) > most:
             yield "user", "max", name, place
         if least is not None and requests < least:
             yield "user", "min", name, place
-        ratio = rule_amount(rules, "pod", RATIOS[0], name)
+        ratio = parse_rule_amount(rules, "pod", RATIOS[0], name)
         if ratio is not None and (is_pod_boundless or not requests or not limits or limits / requests > ratio):
             yield "user", RATIOS[0], name, place

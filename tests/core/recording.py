@@ -34,7 +34,7 @@ class Recorder(Observers):
         self.kept: list[EncodedRecord] = []
         self._encoder = RecordEncoder("a")
 
-    def reviewed(self, review: Review) -> None:
+    def on_reviewed(self, review: Review) -> None:
         assert review.request is not None
         at_us = NOW_US + len(self.kept) * 1000
         timed = replace(review, started_ns=at_us * 1000, duration_ns=0)
@@ -61,7 +61,7 @@ class RecordedShop:
         """Review a Pod of the ReplicaSet by both halves."""
         user = {"userInfo": {"username": REPLICA_SETS}}
         asked = pod({"app": "web"}, **spec)
-        stored = self.gate.owned(uid, nodeSelector={"disk": "ssd"})
+        stored = self.gate.build_owned_pod(uid, nodeSelector={"disk": "ssd"})
         for one in (asked, stored):
             one["metadata"]["ownerReferences"] = [OWNER]
         await self.gate.interceptor.review(Half.MUTATE, body(object=asked, **user))

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.core.generating.vocabulary import Json
-from tests.core.ranges_model import RATIOS, amount
+from tests.core.ranges_model import RATIOS, parse_amount
 
 LADDERS: dict[str, tuple[tuple[str | float, ...], ...]] = {
     "cpu": (("50m", "0.05"), ("100m", "0.1", 0.1), ("500m", ".5", 0.5, "5e-1"), ("1", "1e0", "1000m", 1), ("8", 8.0)),
@@ -38,7 +38,7 @@ def _some_names(*, strict: bool, least: int = 0) -> st.SearchStrategy[list[str]]
     return st.just(["cpu", "memory"]) | st.lists(names, min_size=least, max_size=3, unique=True)
 
 
-def _never_overcommits(name: str) -> bool:
+def _is_never_overcommitted(name: str) -> bool:
     return name.startswith("hugepages-") or ("/" in name and "kubernetes.io/" not in name)
 
 
@@ -48,23 +48,25 @@ Spelling = str | float | None
 @lru_cache
 def _pairs(name: str, most: int, *, strict: bool) -> list[tuple[Spelling, Spelling]]:
     """Return possible requests and limits of one resource in one container; one of the two may be absent."""
-    zero: list[tuple[str | float, ...]] = [] if _never_overcommits(name) else [("0",) if strict else ("0", 0, "0m")]
+    zero: list[tuple[str | float, ...]] = (
+        [] if _is_never_overcommitted(name) else [("0",) if strict else ("0", 0, "0m")]
+    )
     spellings = [(rung, text) for rung, texts in enumerate([*zero, *LADDERS[name][: most + 1]]) for text in texts]
     both: list[tuple[Spelling, Spelling]] = [
         (request, limit)
         for lower, request in spellings
         for upper, limit in spellings
-        if lower == upper or (lower < upper and not _never_overcommits(name))
+        if lower == upper or (lower < upper and not _is_never_overcommitted(name))
     ]
     limits: list[tuple[Spelling, Spelling]] = [(None, limit) for _, limit in spellings]
     requests: list[tuple[Spelling, Spelling]] = [(request, None) for _, request in spellings]
     if strict:
-        return both + limits * 3 + (requests * 3 if not _never_overcommits(name) else [])
+        return both + limits * 3 + (requests * 3 if not _is_never_overcommitted(name) else [])
     return both + limits * 3 + requests * 3 + [(limit, request) for request, limit in both[::7]]
 
 
 @lru_cache
-def _drawn_pair(name: str, most: int, *, strict: bool) -> st.SearchStrategy[tuple[Spelling, Spelling]]:
+def _draw_pair(name: str, most: int, *, strict: bool) -> st.SearchStrategy[tuple[Spelling, Spelling]]:
     return st.sampled_from(_pairs(name, most, strict=strict))
 
 
@@ -73,16 +75,16 @@ def container_resources(draw: st.DrawFn, *, strict: bool = False, most: int = 4)
     """Draw the `resources` of one container; `most`: the highest rung."""
     sides: dict[str, Json] = {"requests": {}, "limits": {}}
     for name in draw(_some_names(strict=strict)):
-        for side, written in zip(sides, draw(_drawn_pair(name, most, strict=strict)), strict=True):
+        for side, written in zip(sides, draw(_draw_pair(name, most, strict=strict)), strict=True):
             if written is not None:
                 sides[side][name] = written
     hugepages = any("hugepages-2Mi" in amounts for amounts in sides.values())
     if strict and hugepages and not any(name in amounts for amounts in sides.values() for name in ("cpu", "memory")):
         sides["requests"]["cpu"] = "50m"
-    return draw(_trimmed(sides, strict=strict))
+    return draw(_trim(sides, strict=strict))
 
 
-def _trimmed(sides: dict[str, Json], *, strict: bool) -> st.SearchStrategy[Json | None]:
+def _trim(sides: dict[str, Json], *, strict: bool) -> st.SearchStrategy[Json | None]:
     """Omit an empty map, write it as null, or keep it."""
     filled = {side: amounts for side, amounts in sides.items() if amounts}
     ways: list[Json | None] = [filled, sides]
@@ -119,7 +121,7 @@ def containers(
 def pod_resources(draw: st.DrawFn, *, strict: bool = False) -> Json:
     """Draw all fields of a Pod's spec that concern resources."""
     if draw(st.integers(0, 2)) == 0:
-        return draw(_with_pod_level(strict=strict))
+        return draw(_draw_pod_with_pod_level(strict=strict))
     spec: Json = {"containers": draw(containers(strict=strict))}
     if draw(st.booleans()):
         spec["initContainers"] = draw(containers(strict=strict, initial=True, least=0, most=3))
@@ -130,7 +132,7 @@ def pod_resources(draw: st.DrawFn, *, strict: bool = False) -> Json:
 
 
 @st.composite
-def _with_pod_level(draw: st.DrawFn, *, strict: bool) -> Json:
+def _draw_pod_with_pod_level(draw: st.DrawFn, *, strict: bool) -> Json:
     """Draw a Pod with Pod-level resources, which are higher than those of its containers."""
     spec: Json = {"containers": draw(containers(strict=strict, most=3, rung=1))}
     if draw(st.booleans()):
@@ -154,12 +156,14 @@ def _range_values(name: str) -> st.SearchStrategy[tuple[Json, int]]:
     """Draw min <= defaultRequest <= default <= max, some of them absent; and the rung of the default limit."""
     rungs = range(len(LADDERS[name]))
     ascending = [four for four in product(rungs, repeat=4) if sorted(four) == list(four)]
-    if _never_overcommits(name):
+    if _is_never_overcommitted(name):
         ascending = [four for four in ascending if four[1] == four[2]]
     found: list[tuple[Json, int]] = []
     for four, present in product(ascending, product([True, False], repeat=4)):
         values = {
-            field: _written(name, rung) for field, rung, here in zip(_RANGE_FIELDS, four, present, strict=True) if here
+            field: _write_amount(name, rung)
+            for field, rung, here in zip(_RANGE_FIELDS, four, present, strict=True)
+            if here
         }
         found.append((values, four[2] if "default" in values else four[3]))
     return st.sampled_from(found)
@@ -177,15 +181,15 @@ def resource_rules(draw: st.DrawFn, *, strict: bool = True) -> Json:
         values, default_rung = draw(_range_values(name))
         for field, written in values.items():
             container[field][name] = written
-        if not _never_overcommits(name) and draw(st.integers(0, 2)) == 0:
+        if not _is_never_overcommitted(name) and draw(st.integers(0, 2)) == 0:
             for field, ratio in draw(_ratios(values)).items():
                 container[field][name] = ratio
         bounds = draw(st.sampled_from(["", "", "", "max", "max", "min", "ratio"]))
         if bounds == "max":
-            pod_range["max"][name] = _written(name, draw(st.integers(default_rung, len(LADDERS[name]) - 1)))
+            pod_range["max"][name] = _write_amount(name, draw(st.integers(default_rung, len(LADDERS[name]) - 1)))
         elif bounds == "min":
-            pod_range["min"][name] = _written(name, 0)
-        elif bounds == "ratio" and not _never_overcommits(name):
+            pod_range["min"][name] = _write_amount(name, 0)
+        elif bounds == "ratio" and not _is_never_overcommitted(name):
             pod_range[RATIOS[0]][name] = "1000"
     container["ignore"] = list(draw(st.sampled_from([(), IGNORED, IGNORED[1:]])))
     if draw(st.integers(0, 3)) == 0:
@@ -206,19 +210,19 @@ def _classes(container: Json) -> st.SearchStrategy[list[str]]:
 def _ratios(draw: st.DrawFn, values: Json) -> Json:
     """Draw ratios that the defaults among `values` satisfy."""
     most = draw(st.sampled_from([None, "1", "1.5", 2, "4", "1k"]))
-    bound = amount(most or "1k")
+    bound = parse_amount(most or "1k")
     found: Json = {} if most is None else {RATIOS[0]: most}
     request = values.get("defaultRequest")
-    if "default" in values and request is not None and amount(values["default"]) > bound * amount(request):
-        found, bound = {}, amount("1k")
+    if "default" in values and request is not None and parse_amount(values["default"]) > bound * parse_amount(request):
+        found, bound = {}, parse_amount("1k")
     times = draw(st.sampled_from([None, "1", "1500m", 3]))
-    if times is not None and "default" not in values and amount(times) <= bound:
+    if times is not None and "default" not in values and parse_amount(times) <= bound:
         found[RATIOS[1]] = times
     share = draw(st.sampled_from([None, "0.5", "300m", "0.999"]))
-    if share is not None and amount(share) * bound >= 1:
+    if share is not None and parse_amount(share) * bound >= 1:
         found[RATIOS[2]] = share
     return found
 
 
-def _written(name: str, rung: int) -> str:
+def _write_amount(name: str, rung: int) -> str:
     return str(LADDERS[name][rung][0])

@@ -111,12 +111,12 @@ class Gate:
     async def validate(self, **request: Any) -> Decision:
         return (await self.ask(Half.VALIDATE, **request)).decision
 
-    def owned(self, uid: str = "", service: str = "web", **spec: Any) -> Json:
+    def build_owned_pod(self, uid: str = "", service: str = "web", **spec: Any) -> Json:
         """Build a Pod that has Podgate's label and hash."""
         labels = {"app": "web", "podgate.io/service": service}
         return pod(labels, {"podgate.io/policy-hash": self.loaded.hash}, uid, **spec)
 
-    async def used(self, service: str = "web") -> dict[str, int]:
+    async def read_usage(self, service: str = "web") -> dict[str, int]:
         """Return the usage in the first window of a service."""
         plan = self.compiled.plans[service]
         uses = (await self.store.snapshot(plan)).uses.get("", ())

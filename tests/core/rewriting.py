@@ -16,21 +16,21 @@ from webhook.core.policy.model import Service
 Patch = Sequence[Json]
 
 
-def read(raw: Json) -> Pod:
+def decode_pod(raw: Json) -> Pod:
     return msgspec.json.decode(msgspec.json.encode(raw), type=Pod)
 
 
 def patch_of(raw: Json, service: Service) -> tuple[PatchOperation, ...]:
-    return rewrite(read(raw), service, HASH)
+    return rewrite(decode_pod(raw), service, HASH)
 
 
-def plain(patch: Sequence[PatchOperation]) -> list[dict[str, Any]]:
+def decode_patch(patch: Sequence[PatchOperation]) -> list[dict[str, Any]]:
     """Return a patch as decoded JSON."""
     found: list[dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(patch))
     return found
 
 
-def applied(raw: Json, patch: Sequence[PatchOperation] | Patch) -> dict[str, Any]:
+def apply_json_patch(raw: Json, patch: Sequence[PatchOperation] | Patch) -> dict[str, Any]:
     """Apply a patch with an independent library, to copies of both."""
     result: dict[str, Any] = jsonpatch.apply_patch(
         *(msgspec.json.decode(msgspec.json.encode(document)) for document in (raw, patch))
@@ -38,13 +38,13 @@ def applied(raw: Json, patch: Sequence[PatchOperation] | Patch) -> dict[str, Any
     return result
 
 
-def rewritten(raw: Json, service: Service) -> dict[str, Any]:
-    return applied(raw, patch_of(raw, service))
+def rewrite_pod(raw: Json, service: Service) -> dict[str, Any]:
+    return apply_json_patch(raw, patch_of(raw, service))
 
 
-def applied_or_none(raw: Json, patch: Patch) -> dict[str, Any] | None:
+def try_patch(raw: Json, patch: Patch) -> dict[str, Any] | None:
     """Apply a part of a patch; None if it cannot be applied."""
     try:
-        return applied(raw, patch)
+        return apply_json_patch(raw, patch)
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException):
         return None

@@ -22,9 +22,16 @@ from tests.core.generating.equivalent_pods import (
 from tests.core.generating.invalid_pods import illegal_pods
 from tests.core.generating.nodes import some_node_labels
 from tests.core.generating.pods import pods, real_pods
-from tests.core.generating.policies import Governed, drawn_placements, governed, policies, real_policies, services
+from tests.core.generating.policies import (
+    Governed,
+    decode_placement,
+    drawn_placements,
+    policies,
+    real_policies,
+    services,
+)
 from tests.core.generating.tolerations import tolerations
-from tests.core.generating.vocabulary import HASH, ODD, OUR_ANNOTATION, OUR_LABEL, REAL, REGION, ZONE, Json, fields
+from tests.core.generating.vocabulary import HASH, ODD, OUR_ANNOTATION, OUR_LABEL, REAL, REGION, ZONE, Json, draw_fields
 from webhook.core.policy.model import Match, Service
 from webhook.core.policy_spec import Placement
 
@@ -41,11 +48,11 @@ __all__ = [
     "Json",
     "Pair",
     "class_pairs",
+    "decode_placement",
     "document_pairs",
+    "draw_fields",
     "drawn_placements",
     "examples",
-    "fields",
-    "governed",
     "illegal_pods",
     "pairs",
     "pods",

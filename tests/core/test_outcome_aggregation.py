@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.core.plans import plan_of
 from tests.core.strategies import examples
 from webhook.core.breaker.outcome_types import Outcomes
-from webhook.core.outcomes import SLOT_US, Dropped, Pushed, Sum, Sums
+from webhook.core.outcomes import SLOT_US, DroppedOutcomes, PushedOutcome, Sum, Sums
 from webhook.core.quota import CounterPlan
 
 WEB, API = plan_of(service="web", tag="web"), plan_of(service="api", tag="api")
@@ -16,25 +16,25 @@ AT_US = 1_800_000_000_000_000
 SECOND_US = 1_000_000
 
 
-def ok(latency: float = 0.1, uid: str | None = None, generation: int | None = None) -> Pushed:
-    return Pushed("web", True, latency, uid, generation)  # noqa: FBT003  as the wire has it
+def build_good_outcome(latency: float = 0.1, uid: str | None = None, generation: int | None = None) -> PushedOutcome:
+    return PushedOutcome("web", True, latency, uid, generation)  # noqa: FBT003  as the wire has it
 
 
-def bad(latency: float = 0.1, uid: str | None = None, generation: int | None = None) -> Pushed:
-    return Pushed("web", False, latency, uid, generation)  # noqa: FBT003  as above
+def build_bad_outcome(latency: float = 0.1, uid: str | None = None, generation: int | None = None) -> PushedOutcome:
+    return PushedOutcome("web", False, latency, uid, generation)  # noqa: FBT003  as above
 
 
-def reported(sums: Sums, plan: CounterPlan = WEB, now_us: int = AT_US + SLOT_US) -> list[Outcomes]:
+def sum_reported(sums: Sums, plan: CounterPlan = WEB, now_us: int = AT_US + SLOT_US) -> list[Outcomes]:
     [found] = [pending for pending in sums.take() if pending.plan is plan]
-    return [total.outcomes(now_us) for total in found.sums]
+    return [total.build_outcomes(now_us) for total in found.sums]
 
 
 def test_outcomes_of_one_slot_are_one_sum_and_those_of_the_next_another() -> None:
     sums = Sums()
-    sums.add(WEB, [ok(0.5), bad(1.25), ok()], AT_US)
-    sums.add(WEB, [ok()], AT_US + SLOT_US - 1)
-    sums.add(WEB, [bad()], AT_US + SLOT_US)
-    assert reported(sums, now_us=AT_US + 2 * SLOT_US) == [
+    sums.add(WEB, [build_good_outcome(0.5), build_bad_outcome(1.25), build_good_outcome()], AT_US)
+    sums.add(WEB, [build_good_outcome()], AT_US + SLOT_US - 1)
+    sums.add(WEB, [build_bad_outcome()], AT_US + SLOT_US)
+    assert sum_reported(sums, now_us=AT_US + 2 * SLOT_US) == [
         Outcomes(3, 1, 1_950_000, age_us=150_000),
         Outcomes(0, 1, 100_000, age_us=50_000),
     ]
@@ -43,8 +43,18 @@ def test_outcomes_of_one_slot_are_one_sum_and_those_of_the_next_another() -> Non
 
 def test_services_and_generations_are_summed_separately() -> None:
     sums = Sums()
-    sums.add(WEB, [ok(), ok(generation=4), bad(generation=5), ok(generation=4), ok()], AT_US)
-    sums.add(API, [bad()], AT_US)
+    sums.add(
+        WEB,
+        [
+            build_good_outcome(),
+            build_good_outcome(generation=4),
+            build_bad_outcome(generation=5),
+            build_good_outcome(generation=4),
+            build_good_outcome(),
+        ],
+        AT_US,
+    )
+    sums.add(API, [build_bad_outcome()], AT_US)
     pending = {each.plan.service: each for each in sums.take()}
     assert [(total.generation, total.succeeded, total.failed) for total in pending["web"].sums] == [
         (None, 2, 0),
@@ -56,8 +66,18 @@ def test_services_and_generations_are_summed_separately() -> None:
 
 def test_outcomes_with_a_uid_stay_single_and_in_order() -> None:
     sums = Sums()
-    sums.add(WEB, [ok(uid="b"), bad(), ok(uid="a"), bad(uid="b"), bad()], AT_US)
-    assert [(total.uid, total.succeeded, total.failed) for total in reported(sums)] == [
+    sums.add(
+        WEB,
+        [
+            build_good_outcome(uid="b"),
+            build_bad_outcome(),
+            build_good_outcome(uid="a"),
+            build_bad_outcome(uid="b"),
+            build_bad_outcome(),
+        ],
+        AT_US,
+    )
+    assert [(total.uid, total.succeeded, total.failed) for total in sum_reported(sums)] == [
         ("b", 1, 0),
         (None, 0, 2),
         ("a", 1, 0),
@@ -66,7 +86,7 @@ def test_outcomes_with_a_uid_stay_single_and_in_order() -> None:
 
 
 def test_sum_reported_before_the_middle_of_its_slot_has_age_zero() -> None:
-    assert Sum(AT_US // SLOT_US, None).outcomes(AT_US + 20_000).age_us == 0
+    assert Sum(AT_US // SLOT_US, None).build_outcomes(AT_US + 20_000).age_us == 0
 
 
 @examples(200)
@@ -80,9 +100,9 @@ def test_outcome_counts_in_its_interval_with_half_a_slot_of_clock_skew(
     arrived_us: int, waited_us: int, skew_us: int, interval_us: int
 ) -> None:
     sums = Sums()
-    sums.add(WEB, [ok()], arrived_us)
+    sums.add(WEB, [build_good_outcome()], arrived_us)
     slot_ends_us = (arrived_us // SLOT_US + 1) * SLOT_US
-    [received] = reported(sums, now_us=slot_ends_us + waited_us)
+    [received] = sum_reported(sums, now_us=slot_ends_us + waited_us)
     at_us = slot_ends_us + waited_us + skew_us - received.age_us
     assert at_us // interval_us == arrived_us // interval_us
 
@@ -93,7 +113,7 @@ def test_outcome_counts_in_its_interval_with_half_a_slot_of_clock_skew(
         st.tuples(
             st.sampled_from([WEB, API]),
             st.builds(
-                Pushed,
+                PushedOutcome,
                 st.just("web"),
                 st.booleans(),
                 st.floats(0, 86_400),
@@ -105,7 +125,7 @@ def test_outcome_counts_in_its_interval_with_half_a_slot_of_clock_skew(
         max_size=40,
     )
 )
-def test_sums_neither_lose_nor_add_outcomes(pushes: list[tuple[CounterPlan, Pushed, int]]) -> None:
+def test_sums_neither_lose_nor_add_outcomes(pushes: list[tuple[CounterPlan, PushedOutcome, int]]) -> None:
     sums, expected = Sums(), Counter[tuple[str, bool, str | None, int | None]]()
     latency_us = 0
     for plan, outcome, delay_us in pushes:
@@ -124,26 +144,30 @@ def test_sums_neither_lose_nor_add_outcomes(pushes: list[tuple[CounterPlan, Push
 
 def test_oldest_outcomes_beyond_the_bound_are_dropped_and_counted() -> None:
     sums = Sums(most=2)
-    sums.add(WEB, [ok(), bad(), ok()], AT_US)
-    assert sums.add(WEB, [bad(uid="a"), ok(), bad(uid="b")], AT_US) == [Dropped("web", 4)]
-    assert sums.add(WEB, [ok()], AT_US) == [Dropped("web", 1)]
-    assert [(total.uid, total.succeeded, total.failed) for total in reported(sums)] == [("b", 0, 1), (None, 1, 0)]
+    sums.add(WEB, [build_good_outcome(), build_bad_outcome(), build_good_outcome()], AT_US)
+    assert sums.add(WEB, [build_bad_outcome(uid="a"), build_good_outcome(), build_bad_outcome(uid="b")], AT_US) == [
+        DroppedOutcomes("web", 4)
+    ]
+    assert sums.add(WEB, [build_good_outcome()], AT_US) == [DroppedOutcomes("web", 1)]
+    assert [(total.uid, total.succeeded, total.failed) for total in sum_reported(sums)] == [("b", 0, 1), (None, 1, 0)]
     assert (len(sums), sums.take()) == (0, [])
 
 
 def test_flood_of_one_service_drops_no_outcomes_of_another() -> None:
     sums = Sums()
-    assert sums.add(API, [bad()] * 500, AT_US) == []
-    flood = [dropped for _ in range(3) for dropped in sums.add(WEB, [ok(uid="a")] * 10_000, AT_US + 40_000)]
+    assert sums.add(API, [build_bad_outcome()] * 500, AT_US) == []
+    flood = [
+        dropped for _ in range(3) for dropped in sums.add(WEB, [build_good_outcome(uid="a")] * 10_000, AT_US + 40_000)
+    ]
     assert Counter(dropped.service for dropped in flood) == {"web": 10_001}
-    assert [total.failed for total in reported(sums, API)] == [500]
+    assert [total.failed for total in sum_reported(sums, API)] == [500]
 
 
 def test_earlier_flood_is_dropped_for_later_outcomes_of_another_service() -> None:
     sums = Sums(most=10)
-    sums.add(WEB, [ok(uid=str(number)) for number in range(10)], AT_US)
-    dropped = sums.add(API, [bad(uid="a")] * 6, AT_US)
-    assert sorted(dropped) == [Dropped("api", 1), *[Dropped("web", 1)] * 5]
+    sums.add(WEB, [build_good_outcome(uid=str(number)) for number in range(10)], AT_US)
+    dropped = sums.add(API, [build_bad_outcome(uid="a")] * 6, AT_US)
+    assert sorted(dropped) == [DroppedOutcomes("api", 1), *[DroppedOutcomes("web", 1)] * 5]
     assert [(each.plan.service, len(each.sums)) for each in sums.take()] == [("web", 5), ("api", 5)]
 
 
@@ -154,7 +178,7 @@ def test_earlier_flood_is_dropped_for_later_outcomes_of_another_service() -> Non
         st.tuples(
             st.sampled_from([WEB, API, plan_of(service="db", tag="db")]),
             st.lists(
-                st.builds(ok, uid=st.none() | st.just("a"), generation=st.none() | st.integers(0, 2)),
+                st.builds(build_good_outcome, uid=st.none() | st.just("a"), generation=st.none() | st.integers(0, 2)),
                 min_size=1,
                 max_size=9,
             ),
@@ -164,7 +188,7 @@ def test_earlier_flood_is_dropped_for_later_outcomes_of_another_service() -> Non
     ),
 )
 def test_only_a_service_above_its_even_share_loses_outcomes_to_another(
-    most: int, pushes: list[tuple[CounterPlan, list[Pushed], int]]
+    most: int, pushes: list[tuple[CounterPlan, list[PushedOutcome], int]]
 ) -> None:
     sums, pending, remaining = Sums(most), Counter[str](), Counter[str]()
     services = {plan.service for plan, _, _ in pushes}

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.core.strategies import examples
 from webhook.core import outcomes
-from webhook.core.document.yaml.problems import written_path
-from webhook.core.outcomes import MOST_OUTCOMES, BadOutcomesError, Pushed, Refusal, decode
+from webhook.core.document.yaml.problems import format_path
+from webhook.core.outcomes import OUTCOMES_MAX, BadOutcomesError, PushedOutcome, Refusal, decode
 from webhook.core.policy.model import Match, Service
 from webhook.core.policy_spec import Breaker, OutcomeRules, OutcomeSource, QuotaExceeded
 
@@ -21,7 +21,7 @@ def body(*outcomes: Any) -> bytes:
     return json.dumps(outcomes).encode()
 
 
-def error_of(raw: bytes) -> str:
+def read_error(raw: bytes) -> str:
     with pytest.raises(BadOutcomesError) as caught:
         decode(raw)
     return str(caught.value)
@@ -31,9 +31,9 @@ def test_batch_is_decoded_exactly_and_omitted_fields_are_none() -> None:
     full = {"service": "api", "ok": False, "latency": 3, "uid": "u-1", "generation": 7}
     bare = {**GOOD, "uid": None, "generation": None}
     assert decode(body(GOOD, full, bare)) == (
-        Pushed("web", True, 0.25),  # noqa: FBT003  as the wire has it
-        Pushed("api", False, 3.0, "u-1", 7),  # noqa: FBT003  as above
-        Pushed("web", True, 0.25),  # noqa: FBT003  as above
+        PushedOutcome("web", True, 0.25),  # noqa: FBT003  as the wire has it
+        PushedOutcome("api", False, 3.0, "u-1", 7),  # noqa: FBT003  as above
+        PushedOutcome("web", True, 0.25),  # noqa: FBT003  as above
     )
     assert decode(b"[]") == ()
 
@@ -70,7 +70,7 @@ def test_invalid_field_is_reported_with_path_value_and_remedy(name: str) -> None
     raw, expected = WRONG_FIELDS[name]
     field = name.partition("_")[0]
     entry = json.dumps({**GOOD, field: "@"}).encode().replace(b'"@"', raw)
-    assert error_of(b"[%s, %s, %s]" % (body(GOOD)[1:-1], body(GOOD)[1:-1], entry)).startswith(
+    assert read_error(b"[%s, %s, %s]" % (body(GOOD)[1:-1], body(GOOD)[1:-1], entry)).startswith(
         f"[2].{field}: {expected}"
     )
 
@@ -86,7 +86,7 @@ WRONG_BODIES: dict[str, tuple[bytes, str]] = {
     "lone_surrogate": (body(GOOD).replace(b"web", b"\\ud800"), "(body): not JSON: JSON is malformed"),
     "nested_too_deeply": (b"[" * 100_000, "(body): not JSON: "),
     "one_outcome": (body(GOOD)[1:-1], "(body): Expected `array`, got `object`: send a JSON list"),
-    "too_many": (body(*[GOOD] * (MOST_OUTCOMES + 1)), "(body): Expected `array` of length <= 10000: send a JSON list"),
+    "too_many": (body(*[GOOD] * (OUTCOMES_MAX + 1)), "(body): Expected `array` of length <= 10000: send a JSON list"),
     "a_number_in_the_list": (body(GOOD, 7), "[1]: 7: Expected `object`, got `int`: the fields are service, ok, "),
     "a_field_too_few": (body({"service": "web", "ok": True}), "[0].latency: (absent): missing required field: write s"),
     "a_field_too_many": (body({**GOOD, "code": {"http": 500}}), '[0].code: {"http": 500}: contains unknown field: '),
@@ -112,7 +112,7 @@ WRONG_BODIES: dict[str, tuple[bytes, str]] = {
 @pytest.mark.parametrize("name", WRONG_BODIES)
 def test_invalid_body_is_reported_in_one_line(name: str) -> None:
     raw, expected = WRONG_BODIES[name]
-    message = error_of(raw)
+    message = read_error(raw)
     assert message.startswith(expected), message
     assert message.isprintable()
     assert len(message) < 400
@@ -121,8 +121,8 @@ def test_invalid_body_is_reported_in_one_line(name: str) -> None:
 @examples(200)
 @given(st.lists(st.sampled_from([" - at `$[", "7", "y", "]", ".ok", "`", "field `", "\n"]), min_size=1).map("".join))
 def test_path_of_an_unknown_field_is_correct_for_any_name(name: str) -> None:
-    message = error_of(body(GOOD, {**GOOD, name: 2}))
-    assert message.startswith(f"{written_path((1, name))}: 2: contains unknown field: the fields are "), message
+    message = read_error(body(GOOD, {**GOOD, name: 2}))
+    assert message.startswith(f"{format_path((1, name))}: 2: contains unknown field: the fields are "), message
 
 
 @examples(200)
@@ -153,11 +153,11 @@ def service(outcomes: OutcomeRules | None) -> Service:
 def test_only_a_service_that_names_the_reporter_accepts_its_outcomes(
     owner: Service | None, expected: Refusal | None
 ) -> None:
-    assert outcomes.refusal(owner, "edge") is expected
+    assert outcomes.find_refusal(owner, "edge") is expected
 
 
 def test_response_does_not_reveal_why_an_outcome_was_rejected() -> None:
-    first, second = outcomes.refused(3, "web", "edge"), outcomes.refused(4, "ghost", "edge")
+    first, second = outcomes.build_refused_outcome(3, "web", "edge"), outcomes.build_refused_outcome(4, "ghost", "edge")
     assert first.reason == second.reason
     assert json.loads(outcomes.encode(7, [first])) == {
         "accepted": 7,

@@ -21,21 +21,21 @@ class Stepped:
         self.now_us = 0
         self.trouble = ""
 
-    def slice(self, *, fast: int = 0, slow: int = 0, failed: int = 0) -> list[str]:
+    def run_slice(self, *, fast: int = 0, slow: int = 0, failed: int = 0) -> list[str]:
         """Review so many Pods, end the slice, and return the causes."""
         for _ in range(fast):
-            self.detector.reviewed(FAST_NS, has_failed=False)
+            self.detector.count_review(FAST_NS, has_failed=False)
         for _ in range(slow):
-            self.detector.reviewed(SLOW_NS, has_failed=False)
+            self.detector.count_review(SLOW_NS, has_failed=False)
         for _ in range(failed):
-            self.detector.reviewed(FAST_NS, has_failed=True)
+            self.detector.count_review(FAST_NS, has_failed=True)
         self.now_us += SLICE_US
         self.detector.advance(self.now_us, self.trouble)
         return sorted(self.detector.causes)
 
-    def slices_until_over(self, **reviews: int) -> int:
+    def count_slices_until_over(self, **reviews: int) -> int:
         for count in range(1, 1000):
-            if not self.slice(**reviews):
+            if not self.run_slice(**reviews):
                 return count
         pytest.fail("the overload does not end")
 
@@ -57,31 +57,31 @@ class Stepped:
     ],
 )
 def test_overload_needs_a_share_and_a_number_of_bad_reviews(reviews: dict[str, int], causes: list[str]) -> None:
-    assert Stepped().slice(**reviews) == causes
+    assert Stepped().run_slice(**reviews) == causes
 
 
 def test_bad_reviews_of_the_whole_window_count_and_then_no_longer() -> None:
     stepped = Stepped()
-    assert [stepped.slice(slow=1, fast=1) for _ in range(5)] == [[], [], [], [], ["latency"]]
+    assert [stepped.run_slice(slow=1, fast=1) for _ in range(5)] == [[], [], [], [], ["latency"]]
     apart = Stepped()
-    assert not any(apart.slice(slow=one % 3 == 0, fast=1) for one in range(100)), "four in each window"
+    assert not any(apart.run_slice(slow=one % 3 == 0, fast=1) for one in range(100)), "four in each window"
 
 
 def test_the_cause_is_told_with_its_figures() -> None:
     stepped = Stepped()
-    stepped.slice(fast=50, slow=7)
+    stepped.run_slice(fast=50, slow=7)
     assert stepped.detector.causes == {
         OverloadCause.LATENCY: "P99 of reviews 1.2 s above 800 ms over 10 s",
     }
     failing = Stepped()
-    failing.slice(fast=50, failed=50)
+    failing.run_slice(fast=50, failed=50)
     assert failing.detector.causes == {OverloadCause.FAILURES: "50 % of reviews failed, above 5 %, over 10 s"}
 
 
 def test_p99_is_that_of_all_reviews() -> None:
     detector = OverloadDetector(LIMITS)
     for milliseconds in [1] * 985 + [*range(1100, 2600, 100)]:
-        detector.reviewed(milliseconds * 1_000_000, has_failed=False)
+        detector.count_review(milliseconds * 1_000_000, has_failed=False)
     detector.advance(SLICE_US, "")
     # Of 1,000 reviews the 990th: 1,100 ms is the 986th.
     assert detector.causes[OverloadCause.LATENCY] == "P99 of reviews 1.5 s above 800 ms over 10 s"
@@ -89,42 +89,42 @@ def test_p99_is_that_of_all_reviews() -> None:
 
 def test_overload_ends_when_reviews_were_below_the_limits_for_a_window() -> None:
     stepped = Stepped()
-    stepped.slice(fast=10, slow=10)
+    stepped.run_slice(fast=10, slow=10)
     # The slow reviews leave the window after ten slices; then it is calm for another ten.
-    assert stepped.slices_until_over(fast=2) == 2 * SLICES
+    assert stepped.count_slices_until_over(fast=2) == 2 * SLICES
     assert not stepped.detector.is_busy
 
 
 def test_one_slow_probe_prolongs_the_overload() -> None:
     stepped = Stepped()
-    stepped.slice(fast=10, slow=10)
-    assert all(stepped.slice(fast=2) for _ in range(15))
-    stepped.slice(slow=1)
-    assert stepped.slices_until_over(fast=2) == 2 * SLICES
+    stepped.run_slice(fast=10, slow=10)
+    assert all(stepped.run_slice(fast=2) for _ in range(15))
+    stepped.run_slice(slow=1)
+    assert stepped.count_slices_until_over(fast=2) == 2 * SLICES
 
 
 def test_overload_ends_without_any_reviews() -> None:
     stepped = Stepped()
-    stepped.slice(slow=10)
-    assert stepped.slices_until_over() == 2 * SLICES
+    stepped.run_slice(slow=10)
+    assert stepped.count_slices_until_over() == 2 * SLICES
 
 
 def test_overload_does_not_end_while_pods_are_gated_and_none_is_measured() -> None:
     stepped = Stepped()
-    stepped.slice(slow=10)
+    stepped.run_slice(slow=10)
     for _ in range(300):  # each probe takes longer than the window
         stepped.detector.takes_probe()
-        assert stepped.slice()
-    assert stepped.slices_until_over(fast=1) == SLICES + 1
+        assert stepped.run_slice()
+    assert stepped.count_slices_until_over(fast=1) == SLICES + 1
 
 
 def test_one_pod_of_ten_is_a_probe_and_one_in_two_slices() -> None:
     stepped = Stepped()
-    stepped.slice(slow=10)
+    stepped.run_slice(slow=10)
     assert sum(stepped.detector.takes_probe() for _ in range(1000)) == 100
     probed = []
     for _ in range(100):
-        stepped.slice()
+        stepped.run_slice()
         probed.append(stepped.detector.takes_probe())
     assert sum(probed) == 50
 
@@ -132,18 +132,18 @@ def test_one_pod_of_ten_is_a_probe_and_one_in_two_slices() -> None:
 def test_a_store_without_an_answer_is_shown_for_a_window_longer_and_gates_no_pod_by_itself() -> None:
     stepped = Stepped()
     stepped.trouble = "timeout"
-    assert stepped.slice(fast=10) == ["store"]
+    assert stepped.run_slice(fast=10) == ["store"]
     assert not stepped.detector.is_busy
     assert stepped.detector.causes[OverloadCause.STORE] == "the store does not respond: timeout"
     stepped.trouble = ""
-    assert stepped.slices_until_over(fast=10) == SLICES + 1
+    assert stepped.count_slices_until_over(fast=10) == SLICES + 1
 
 
 def test_a_store_that_flaps_is_one_overload() -> None:
     stepped = Stepped()
     for number in range(100):
         stepped.trouble = "timeout" if number % 5 == 0 else ""
-        assert stepped.slice(fast=10) == ["store"]
+        assert stepped.run_slice(fast=10) == ["store"]
 
 
 @dataclass
@@ -180,7 +180,7 @@ class SimulatedServer:
     def arrive(self, now_us: int) -> None:
         if len(self.finishing) >= 256:
             self.refused += 1
-            self.detector.reviewed(0, has_failed=True)
+            self.detector.count_review(0, has_failed=True)
             return
         is_gated = self.detector.is_busy and not self.detector.takes_probe()
         self.free_us = max(self.free_us, now_us) + (self.gated_us if is_gated else self.full_us)
@@ -193,7 +193,7 @@ class SimulatedServer:
             _, duration_ns = self.finishing.popleft()
             if duration_ns:
                 self.slowest_ns = max(self.slowest_ns, duration_ns)
-                self.detector.reviewed(duration_ns, has_failed=False)
+                self.detector.count_review(duration_ns, has_failed=False)
 
 
 def test_a_server_that_can_carry_its_load_gates_nothing() -> None:

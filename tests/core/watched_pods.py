@@ -44,13 +44,13 @@ class WatchedService:
     def stop_waiting(self, uid: str) -> None:
         observed_pods.stop_waiting(self.state, self.plan, uid, self.now_us)
 
-    def overdue(self, age_us: int = 0, most: int = 100) -> Sequence[UnseenPod]:
+    def list_overdue(self, age_us: int = 0, most: int = 100) -> Sequence[UnseenPod]:
         return observed_pods.overdue(self.state, self.plan, age_us, most, self.now_us)
 
     def mark_complete(self, *scopes: str) -> None:
         observed_pods.mark_complete(self.state, self.plan, scopes or ("",), self.now_us)
 
-    def live(self, scope: str = "") -> set[str]:
+    def list_live(self, scope: str = "") -> set[str]:
         """Return the UIDs of the observed live Pods."""
         return set(observed_pods.live(self.state, self.plan, scope, self.now_us))
 
@@ -60,6 +60,6 @@ class WatchedService:
     def snapshot(self, namespace: str = "") -> ServiceSnapshot:
         return operations.snapshot(self.state, self.plan, self.now_us, namespace)
 
-    def used(self, namespace: str = "") -> list[int]:
+    def read_usage(self, namespace: str = "") -> list[int]:
         """Return the usage of each limit of the service: first of windows, then of live Pods."""
         return [use.used for use in self.snapshot().uses.get(namespace, ())]

@@ -15,7 +15,7 @@ from webhook.ports import SharedPage, SharedRecord
 NOW_MS = 1_800_000_000_000
 
 
-def encoded(at_ms: int, replica: str = "a", **fields: Any) -> EncodedRecord:
+def encode_record(at_ms: int, replica: str = "a", **fields: Any) -> EncodedRecord:
     """Return a record of that moment; by default alice's creation of a Pod, which is admitted."""
     own: dict[str, Any] = {
         "at_ms": at_ms,
@@ -54,7 +54,7 @@ def encoded(at_ms: int, replica: str = "a", **fields: Any) -> EncodedRecord:
     return EncodedRecord(encode(OwnFields(**own)), encode(RecordGroup(**group)))
 
 
-def document(record: EncodedRecord) -> bytes:
+def encode_document(record: EncodedRecord) -> bytes:
     """Return the JSON form, as the decision port answers."""
     return msgspec.json.encode(record.read())
 
@@ -75,7 +75,7 @@ class MemoryRecords:
     def add(self, written_ms: int, record: EncodedRecord) -> None:
         self.records.append(SharedRecord(written_ms, record.shared))
 
-    async def page(self, begin: str, count: int) -> SharedPage:
+    async def read_page(self, begin: str, count: int) -> SharedPage:
         self._check()
         self.pages += 1
         newest = self.records[::-1]
@@ -91,7 +91,7 @@ class MemoryRecords:
         self._check()
         self.policies[policy_hash] = document
 
-    async def policy(self, policy_hash: str) -> bytes | None:
+    async def read_policy(self, policy_hash: str) -> bytes | None:
         self._check()
         return self.policies.get(policy_hash)
 

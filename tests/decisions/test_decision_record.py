@@ -17,9 +17,9 @@ from webhook.core.kubernetes.admission_request import ResponseStatus
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec import Mode
 from webhook.core.reporting.decision_record import DecisionRecord
-from webhook.core.reporting.packed_record import GroupHead, RecordGroup, record_id
-from webhook.core.reporting.pod_compression import compressed, decompressed
-from webhook.core.reporting.record_codec import POD_MAX_BYTES, EncodedRecord, head_of_shared, record_of_shared
+from webhook.core.reporting.packed_record import GroupHead, RecordGroup, format_record_id
+from webhook.core.reporting.pod_compression import compress_pod, decompress_pod
+from webhook.core.reporting.record_codec import POD_BYTES_MAX, EncodedRecord, decode_shared_head, decode_shared_record
 from webhook.decisions.encoder import RecordEncoder
 from webhook.observers import Observers
 from webhook.ports import Review
@@ -48,16 +48,16 @@ class Reviews(Observers):
         super().__init__()
         self.seen: list[Review] = []
 
-    def reviewed(self, review: Review) -> None:
+    def on_reviewed(self, review: Review) -> None:
         self.seen.append(review)
 
 
-def with_private_values(uid: str = "", **labels: str) -> dict[str, Any]:
+def build_private_pod(uid: str = "", **labels: str) -> dict[str, Any]:
     metadata = {**POD["metadata"], "uid": uid, "labels": {"app": "web", **labels}}
     return {**POD, "metadata": metadata, "spec": {**POD["spec"], "nodeName": "", "schedulingGates": None}}
 
 
-async def reviewed(half: Half, *requests: dict[str, Any]) -> list[Review]:
+async def record_reviews(half: Half, *requests: dict[str, Any]) -> list[Review]:
     reviews = Reviews()
     gate = Gate(POLICY, observers=[reviews])
     for request in requests:
@@ -65,7 +65,7 @@ async def reviewed(half: Half, *requests: dict[str, Any]) -> list[Review]:
     return reviews.seen
 
 
-def encoded(
+def encode_review(
     review: Review, encoder: RecordEncoder | None = None, labels: Mapping[str, str] | None = None
 ) -> EncodedRecord:
     assert review.request is not None
@@ -73,23 +73,23 @@ def encoded(
     return (encoder or RecordEncoder("podgate-a")).encode(timed, review.request, labels)
 
 
-def record_of(review: Review) -> DecisionRecord:
-    return encoded(review).read()
+def encode_and_read(review: Review) -> DecisionRecord:
+    return encode_review(review).read()
 
 
-def owned(uid: str) -> dict[str, Any]:
-    pod = with_private_values(uid, **{"podgate.io/service": "web"})
+def build_owned_pod(uid: str) -> dict[str, Any]:
+    pod = build_private_pod(uid, **{"podgate.io/service": "web"})
     pod["metadata"]["annotations"] = {"podgate.io/policy-hash": POLICY.hash}
     return pod
 
 
-def asking(memory: str) -> dict[str, Any]:
-    pod, resources = owned(f"u{memory}"), {"requests": {"memory": memory}}
+def build_requesting_pod(memory: str) -> dict[str, Any]:
+    pod, resources = build_owned_pod(f"u{memory}"), {"requests": {"memory": memory}}
     return {**pod, "spec": {**pod["spec"], "containers": [{"name": "web", "resources": resources}]}}
 
 
-def with_priority_class(written: dict[str, Any]) -> dict[str, Any]:
-    pod = owned("u1")
+def build_pod_with_priority_class(written: dict[str, Any]) -> dict[str, Any]:
+    pod = build_owned_pod("u1")
     managers = [{"fieldsV1": {"f:spec": written}}]
     return {
         **pod,
@@ -99,22 +99,22 @@ def with_priority_class(written: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_record_has_no_private_values() -> None:
-    created = {"object": with_private_values()}
-    updated = {"operation": "UPDATE", "object": owned("u1"), "oldObject": owned("u1")}
-    [of_create] = await reviewed(Half.MUTATE, created)
-    [of_update] = await reviewed(Half.VALIDATE, updated)
+    created = {"object": build_private_pod()}
+    updated = {"operation": "UPDATE", "object": build_owned_pod("u1"), "oldObject": build_owned_pod("u1")}
+    [of_create] = await record_reviews(Half.MUTATE, created)
+    [of_update] = await record_reviews(Half.VALIDATE, updated)
     for review in (of_create, of_update):
-        record = encoded(review)
+        record = encode_review(review)
         for raw in (msgspec.json.encode(record.read()), record.own + record.group + record.pod + record.old_pod):
             assert b'"app":"web"' in raw
             assert SECRET.encode() not in raw
 
 
 async def test_record_restores_the_reviewed_pod_as_policies_read_it() -> None:
-    [review] = await reviewed(Half.VALIDATE, {"object": owned("u1")})
-    record = record_of(review)
+    [review] = await record_reviews(Half.VALIDATE, {"object": build_owned_pod("u1")})
+    record = encode_and_read(review)
     assert record.pod is not None
-    sent = msgspec.json.decode(json.dumps(owned("u1")), type=Pod)
+    sent = msgspec.json.decode(json.dumps(build_owned_pod("u1")), type=Pod)
     assert record.pod.spec == sent.spec
     assert record.pod.metadata.name == "web-1"
     assert record.pod.metadata.uid == record.uid == "u1"
@@ -122,8 +122,10 @@ async def test_record_restores_the_reviewed_pod_as_policies_read_it() -> None:
 
 
 async def test_limits_have_the_figures_of_the_denial() -> None:
-    _, denied = await reviewed(Half.VALIDATE, {"object": owned("u1")}, {"object": owned("u2")})
-    record = record_of(denied)
+    _, denied = await record_reviews(
+        Half.VALIDATE, {"object": build_owned_pod("u1")}, {"object": build_owned_pod("u2")}
+    )
+    record = encode_and_read(denied)
     pods, memory = record.limits
     assert record.decision is Verdict.DENY
     assert list(record.codes) == ["QuotaExceeded"]
@@ -134,16 +136,16 @@ async def test_limits_have_the_figures_of_the_denial() -> None:
 
 
 async def test_limits_have_what_each_pod_asks() -> None:
-    requests = [{"object": asking(memory)} for memory in ("100Mi", "200Mi", "100Mi")]
-    asked = [record_of(review).limits[1].asked for review in await reviewed(Half.VALIDATE, *requests)]
+    requests = [{"object": build_requesting_pod(memory)} for memory in ("100Mi", "200Mi", "100Mi")]
+    asked = [encode_and_read(review).limits[1].asked for review in await record_reviews(Half.VALIDATE, *requests)]
     assert asked == ["100Mi", "200Mi", "100Mi"]
 
 
 async def test_record_of_the_mutating_half_has_the_generated_name_and_no_uid() -> None:
-    pod = with_private_values()
+    pod = build_private_pod()
     del pod["metadata"]["name"]
-    [review] = await reviewed(Half.MUTATE, {"object": pod})
-    record = record_of(review)
+    [review] = await record_reviews(Half.MUTATE, {"object": pod})
+    record = encode_and_read(review)
     assert (record.name, record.uid) == ("web-", "")
     assert record.pod is not None
     assert record.pod.metadata.name == ""
@@ -152,51 +154,53 @@ async def test_record_of_the_mutating_half_has_the_generated_name_and_no_uid() -
 
 
 async def test_identifiers_are_in_the_order_of_time() -> None:
-    ids = [record_id(*one) for one in ((1_000, 9, "b"), (1_001, 1, "b"), (1_001, 2, "a"), (1_001, 10, "a"))]
+    ids = [format_record_id(*one) for one in ((1_000, 9, "b"), (1_001, 1, "b"), (1_001, 2, "a"), (1_001, 10, "a"))]
     assert ids == sorted(ids)
 
 
 async def test_pods_of_one_template_share_their_group_and_the_bytes_of_the_recorded_pod() -> None:
     encoder = RecordEncoder("podgate-a")
-    requests = [{"object": owned(uid)} for uid in ("u1", "u2")]
-    first, second = [encoded(review, encoder) for review in await reviewed(Half.VALIDATE, *requests[:1], *requests[:1])]
+    requests = [{"object": build_owned_pod(uid)} for uid in ("u1", "u2")]
+    first, second = [
+        encode_review(review, encoder) for review in await record_reviews(Half.VALIDATE, *requests[:1], *requests[:1])
+    ]
     assert first.group is second.group
     assert first.pod is second.pod
     assert second.size == len(second.own)
-    [other] = [encoded(review, encoder) for review in await reviewed(Half.VALIDATE, requests[1])]
+    [other] = [encode_review(review, encoder) for review in await record_reviews(Half.VALIDATE, requests[1])]
     assert other.group is first.group
     assert other.read().uid == "u2"
 
 
 @pytest.mark.parametrize("half", Half)
 async def test_records_do_not_depend_on_the_earlier_ones_of_their_encoder(half: Half) -> None:
-    other_controller = with_private_values(uid="u1")
+    other_controller = build_private_pod(uid="u1")
     other_controller["metadata"]["ownerReferences"] = [
         {**other_controller["metadata"]["ownerReferences"][0], "name": "other", "uid": "r2"}
     ]
     requests: list[dict[str, Any]] = [
-        {"object": owned("u1")},
-        {"object": owned("u2")},  # denied by the quota
-        {"object": owned("u1"), "dryRun": True},
-        {"object": with_private_values("u1", tier="a")},
-        {"object": with_private_values("u1", tier="b")},
+        {"object": build_owned_pod("u1")},
+        {"object": build_owned_pod("u2")},  # denied by the quota
+        {"object": build_owned_pod("u1"), "dryRun": True},
+        {"object": build_private_pod("u1", tier="a")},
+        {"object": build_private_pod("u1", tier="b")},
         {"object": other_controller},
-        {"object": owned("u1"), "userInfo": {"username": "bob"}},
-        {"object": owned("u1"), "namespace": "elsewhere"},
-        {"operation": "UPDATE", "object": owned("u1"), "oldObject": with_private_values("u1", tier="a")},
-        *({"object": with_priority_class(written)} for written in ({"f:priorityClassName": {}}, {})),
+        {"object": build_owned_pod("u1"), "userInfo": {"username": "bob"}},
+        {"object": build_owned_pod("u1"), "namespace": "elsewhere"},
+        {"operation": "UPDATE", "object": build_owned_pod("u1"), "oldObject": build_private_pod("u1", tier="a")},
+        *({"object": build_pod_with_priority_class(written)} for written in ({"f:priorityClassName": {}}, {})),
     ]
     encoder = RecordEncoder("podgate-a")
-    for review in await reviewed(half, *requests, *reversed(requests)):
+    for review in await record_reviews(half, *requests, *reversed(requests)):
         for labels in (None, {"team": "a"}, {"team": "b"}):
-            kept, fresh = encoded(review, encoder, labels), encoded(review, labels=labels)
+            kept, fresh = encode_review(review, encoder, labels), encode_review(review, labels=labels)
             assert replace(kept.read(), id="") == replace(fresh.read(), id="")
             assert dict(kept.read().namespace_labels) == (labels or {})
 
 
 async def test_every_field_that_a_group_is_made_from_tells_it_from_others() -> None:
     """A field of the group that is missing in the key would give a Pod the record of its sibling."""
-    [review] = await reviewed(Half.VALIDATE, {"object": owned("u1")})
+    [review] = await record_reviews(Half.VALIDATE, {"object": build_owned_pod("u1")})
     finding = Finding(Code.QUOTA_EXCEEDED, "quota", Mode.WARN, "above")
     changes: dict[str, Any] = {
         "half": Half.MUTATE,
@@ -219,12 +223,12 @@ async def test_every_field_that_a_group_is_made_from_tells_it_from_others() -> N
     }
     assert set(changes) == {mark.source.rpartition(".")[2] for mark in GROUP if mark.source}
     encoder = RecordEncoder("podgate-a")
-    seen = [encoded(review, encoder).group]
+    seen = [encode_review(review, encoder).group]
     for name, value in changes.items():
         other = replace(review, decision=changed(review.decision, **{name: value}))
-        seen += [encoded(other, encoder).group, encoded(replace(other, stages=("decode",)), encoder).group]
+        seen += [encode_review(other, encoder).group, encode_review(replace(other, stages=("decode",)), encoder).group]
     assert len(set(seen)) == 1 + 2 * len(changes)
-    assert encoded(review, encoder).group == seen[0]
+    assert encode_review(review, encoder).group == seen[0]
 
 
 def test_each_field_of_a_group_has_a_place_of_its_own_and_the_first_are_those_of_queries() -> None:
@@ -233,27 +237,27 @@ def test_each_field_of_a_group_has_a_place_of_its_own_and_the_first_are_those_of
 
 
 async def test_group_of_an_older_replica_has_defaults_for_later_fields() -> None:
-    [review] = await reviewed(Half.VALIDATE, {"object": owned("u1")})
-    record = encoded(review)
+    [review] = await record_reviews(Half.VALIDATE, {"object": build_owned_pod("u1")})
+    record = encode_review(review)
     older = msgspec.msgpack.encode(msgspec.msgpack.decode(record.group)[:-2])
     assert replace(record, group=older).read() == record.read()
 
 
 async def test_other_labels_make_another_recorded_pod() -> None:
     encoder = RecordEncoder("podgate-a")
-    requests = [{"object": with_private_values(tier=tier)} for tier in ("a", "b")]
-    first, second = [encoded(review, encoder) for review in await reviewed(Half.MUTATE, *requests)]
+    requests = [{"object": build_private_pod(tier=tier)} for tier in ("a", "b")]
+    first, second = [encode_review(review, encoder) for review in await record_reviews(Half.MUTATE, *requests)]
     assert b'"tier":"b"' in second.pod
     assert first.pod != second.pod
 
 
 async def test_shared_form_has_the_whole_record_by_position() -> None:
-    requests = [{"object": owned("u1")}, {"object": owned("u2")}]
-    updated = {"operation": "UPDATE", "object": owned("u1"), "oldObject": owned("u1")}
-    for review in await reviewed(Half.VALIDATE, *requests, updated):
-        kept = encoded(review)
-        assert record_of_shared(kept.shared) == kept.read()
-        assert head_of_shared(kept.shared) == kept.head
+    requests = [{"object": build_owned_pod("u1")}, {"object": build_owned_pod("u2")}]
+    updated = {"operation": "UPDATE", "object": build_owned_pod("u1"), "oldObject": build_owned_pod("u1")}
+    for review in await record_reviews(Half.VALIDATE, *requests, updated):
+        kept = encode_review(review)
+        assert decode_shared_record(kept.shared) == kept.read()
+        assert decode_shared_head(kept.shared) == kept.head
         assert kept.head.own.id == kept.read().id == "1800000000123-000-podgate-a"
         assert len(kept.shared) < len(msgspec.json.encode(kept.read())) / 2
 
@@ -270,12 +274,12 @@ async def test_shared_form_has_the_whole_record_by_position() -> None:
 )
 def test_other_bytes_are_no_shared_record(raw: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  all that readers catch
-        record_of_shared(raw)
+        decode_shared_record(raw)
 
 
 async def test_recorded_pod_is_bounded_when_it_is_decompressed() -> None:
-    largest = b"x" * POD_MAX_BYTES
-    assert decompressed(compressed(largest), POD_MAX_BYTES) == largest
-    for raw in (compressed(largest + b"x"), compressed(largest)[:-1], b"x"):
+    largest = b"x" * POD_BYTES_MAX
+    assert decompress_pod(compress_pod(largest), POD_BYTES_MAX) == largest
+    for raw in (compress_pod(largest + b"x"), compress_pod(largest)[:-1], b"x"):
         with pytest.raises(ValueError, match="a recorded Pod"):
-            decompressed(raw, POD_MAX_BYTES)
+            decompress_pod(raw, POD_BYTES_MAX)

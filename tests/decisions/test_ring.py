@@ -26,15 +26,15 @@ class Collected(Observers):
         super().__init__()
         self.reviews: list[Review] = []
 
-    def reviewed(self, review: Review) -> None:
+    def on_reviewed(self, review: Review) -> None:
         self.reviews.append(review)
 
 
-async def reviews(number: int, **fields: Any) -> list[Review]:
+async def record_reviews(number: int, **fields: Any) -> list[Review]:
     seen = Collected()
     gate = Gate(POLICY, observers=[seen])
     for one in range(number):
-        request = body(object=gate.owned(f"u{one}"), **fields)
+        request = body(object=gate.build_owned_pod(f"u{one}"), **fields)
         await gate.interceptor.review(Half.VALIDATE, request)
     return seen.reviews
 
@@ -45,25 +45,25 @@ def records(kept: DecisionRing) -> list[DecisionRecord]:
 
 async def test_ring_keeps_the_newest_records() -> None:
     kept = DecisionRing("a", records_max=3)
-    for review in await reviews(5):
-        kept.reviewed(review)
+    for review in await record_reviews(5):
+        kept.on_reviewed(review)
     assert [one.uid for one in records(kept)] == ["u4", "u3", "u2"]
 
 
 async def test_ring_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ring, "BYTES_MAX", 600)
+    monkeypatch.setattr(ring, "RECORDS_BYTES_MAX", 600)
     kept = DecisionRing("a")
-    for review in await reviews(20):
-        kept.reviewed(review)
+    for review in await record_reviews(20):
+        kept.on_reviewed(review)
     assert 0 < len(kept) < 10
     assert records(kept)[0].uid == "u19"
 
 
 async def test_identifiers_never_go_back_with_the_clock() -> None:
     kept = DecisionRing("a")
-    [review] = await reviews(1)
+    [review] = await record_reviews(1)
     for started_ns in (2_000_000_000_000_000_000, 2_000_000_000_000_000_000, 1_900_000_000_000_000_000):
-        kept.reviewed(msgspec.structs.replace(review, started_ns=started_ns))
+        kept.on_reviewed(msgspec.structs.replace(review, started_ns=started_ns))
     ids = [one.id for one in records(kept)][::-1]
     assert ids == sorted(set(ids))
 
@@ -71,8 +71,8 @@ async def test_identifiers_never_go_back_with_the_clock() -> None:
 async def test_record_has_trace_namespace_labels_and_stages() -> None:
     kept = DecisionRing("a")
     kept.labels = {"shop": {"team": "web"}}.get
-    for review in await reviews(1):
-        kept.reviewed(msgspec.structs.replace(review, trace=TRACE))
+    for review in await record_reviews(1):
+        kept.on_reviewed(msgspec.structs.replace(review, trace=TRACE))
     [record] = records(kept)
     assert record.trace_id == "0af7651916cd43dd8448eb211c80319c"
     assert record.namespace_labels == {"team": "web"}
@@ -82,8 +82,8 @@ async def test_record_has_trace_namespace_labels_and_stages() -> None:
 async def test_review_that_cannot_be_recorded_is_counted() -> None:
     kept = DecisionRing("a")
     kept.labels = lambda _: 1 / 0  # type: ignore[assignment, return-value]
-    for review in await reviews(1):
-        kept.reviewed(review)
+    for review in await record_reviews(1):
+        kept.on_reviewed(review)
     assert (len(kept), kept.failed) == (0, 1)
 
 
@@ -91,25 +91,25 @@ async def test_pod_that_the_policy_caches_nothing_of_is_recorded() -> None:
     kept, seen = DecisionRing("a"), Collected()
     sent = body(object=pod(priority=7)).replace(b'"priority":7', b'"priority":' + b"7" * 30)
     await Gate(POLICY, observers=[seen]).interceptor.review(Half.MUTATE, sent)
-    kept.reviewed(seen.reviews[0])
+    kept.on_reviewed(seen.reviews[0])
     [record] = records(kept)
     assert record.pod is not None
     assert record.pod.spec.priority == int("7" * 30)
 
 
 async def test_ring_bounds_the_rate_after_a_burst(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ring, "BURST_MAX", 2)
+    monkeypatch.setattr(ring, "BURST_RECORDS_MAX", 2)
     kept = DecisionRing("a", records_max=100)
-    [review, *_] = await reviews(1)
+    [review, *_] = await record_reviews(1)
     second_ns = 1_000_000_000
     for at_ns in [second_ns] * 4 + [second_ns + 1_500_000] * 3:
-        kept.reviewed(replace(review, started_ns=at_ns))
+        kept.on_reviewed(replace(review, started_ns=at_ns))
     assert (len(kept), kept.dropped) == (3, 4), "1.5 ms later there is room for one more"
 
 
 async def test_clock_that_was_set_back_stops_no_record() -> None:
     kept = DecisionRing("a")
-    [review] = await reviews(1)
+    [review] = await record_reviews(1)
     for started_ns in (2_000_000_000_000_000_000, *[1_999_996_000_000_000_000] * 3):
-        kept.reviewed(replace(review, started_ns=started_ns))
+        kept.on_reviewed(replace(review, started_ns=started_ns))
     assert (len(kept), kept.dropped) == (4, 0)

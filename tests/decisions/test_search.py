@@ -1,6 +1,6 @@
 """A search merges this server's records with those of all replicas, newest first, in pages."""
 
-from tests.decisions.records import NOW_MS, MemoryRecords, encoded
+from tests.decisions.records import NOW_MS, MemoryRecords, encode_record
 from webhook.core.admission.decision import Verdict
 from webhook.core.reporting.decision_query import DecisionQuery
 from webhook.core.reporting.decision_record import RecordedController
@@ -19,20 +19,20 @@ class Kept:
         return list(self.records[::-1])
 
 
-def search_of(*own: EncodedRecord, shared: MemoryRecords | None = None) -> DecisionSearch:
+def build_search(*own: EncodedRecord, shared: MemoryRecords | None = None) -> DecisionSearch:
     return DecisionSearch(Kept(*own), PolicyDocuments(), shared)
 
 
-def names(found: FoundDecisions) -> list[str]:
+def list_names(found: FoundDecisions) -> list[str]:
     return [one.name for one in found.records]
 
 
 async def test_conditions_must_all_be_met() -> None:
     owner = RecordedController("ReplicaSet", "web-7d9c", "r1")
-    search = search_of(
-        encoded(NOW_MS, name="a", service="web", decision=Verdict.DENY),
-        encoded(NOW_MS + 1, name="b", service="web", uid="u1", owner=owner),
-        encoded(NOW_MS + 2, name="c", service="api", namespace="payments"),
+    search = build_search(
+        encode_record(NOW_MS, name="a", service="web", decision=Verdict.DENY),
+        encode_record(NOW_MS + 1, name="b", service="web", uid="u1", owner=owner),
+        encode_record(NOW_MS + 2, name="c", service="api", namespace="payments"),
     )
     for query, expected in (
         (DecisionQuery(), "cba"),
@@ -46,19 +46,19 @@ async def test_conditions_must_all_be_met() -> None:
         (DecisionQuery(since_ms=NOW_MS + 2), "c"),
         (DecisionQuery(uid="u2"), ""),
     ):
-        assert "".join(names(await search.find(query))) == expected, query
+        assert "".join(list_names(await search.find(query))) == expected, query
 
 
 async def test_pages_have_all_records_once() -> None:
     shared = MemoryRecords()
-    own = [encoded(NOW_MS + number, "a", name=f"own-{number}") for number in range(0, 700, 2)]
+    own = [encode_record(NOW_MS + number, "a", name=f"own-{number}") for number in range(0, 700, 2)]
     for number in range(700):
-        foreign = encoded(NOW_MS + number, "b", name=f"foreign-{number}")
+        foreign = encode_record(NOW_MS + number, "b", name=f"foreign-{number}")
         shared.add(NOW_MS + number + 300, own[number // 2] if number % 2 == 0 else foreign)
-    search, found, before = search_of(*own, shared=shared), list[str](), ""
+    search, found, before = build_search(*own, shared=shared), list[str](), ""
     while True:
         page = await search.find(DecisionQuery(before=before, limit=90))
-        found += names(page)
+        found += list_names(page)
         if not page.next_before:
             break
         before = page.next_before
@@ -69,26 +69,26 @@ async def test_pages_have_all_records_once() -> None:
 async def test_record_that_was_written_late_is_in_its_place() -> None:
     shared = MemoryRecords()
     for number in range(1000):
-        shared.add(NOW_MS + 100 * number, encoded(NOW_MS + 100 * number, "b", name=str(number)))
-    shared.records[-1:] = [shared.records[-1]._replace(record=encoded(NOW_MS + 99_650, "c", name="late").shared)]
-    found = await search_of(shared=shared).find(DecisionQuery(limit=5))
-    assert names(found) == ["998", "997", "late", "996", "995"]
+        shared.add(NOW_MS + 100 * number, encode_record(NOW_MS + 100 * number, "b", name=str(number)))
+    shared.records[-1:] = [shared.records[-1]._replace(record=encode_record(NOW_MS + 99_650, "c", name="late").shared)]
+    found = await build_search(shared=shared).find(DecisionQuery(limit=5))
+    assert list_names(found) == ["998", "997", "late", "996", "995"]
 
 
 async def test_search_reads_no_more_of_the_store_than_it_needs() -> None:
     shared = MemoryRecords()
     for number in range(50_000):
-        shared.add(NOW_MS + 1000 * number, encoded(NOW_MS + 1000 * number, "b", name=str(number)))
-    await search_of(shared=shared).find(DecisionQuery(limit=10))
+        shared.add(NOW_MS + 1000 * number, encode_record(NOW_MS + 1000 * number, "b", name=str(number)))
+    await build_search(shared=shared).find(DecisionQuery(limit=10))
     assert shared.pages == 1
-    await search_of(shared=shared).find(DecisionQuery(service="none", since_ms=NOW_MS + 49_500_000))
+    await build_search(shared=shared).find(DecisionQuery(service="none", since_ms=NOW_MS + 49_500_000))
     assert shared.pages < 6
 
 
 async def test_search_ends_in_time_and_says_so() -> None:
     shared = MemoryRecords()
     for number in range(1000):
-        shared.add(NOW_MS, encoded(NOW_MS + number, "b"))
+        shared.add(NOW_MS, encode_record(NOW_MS + number, "b"))
     times = iter(range(100))
     search = DecisionSearch(Kept(), PolicyDocuments(), shared, lambda: float(next(times)))
     found = await search.find(DecisionQuery(service="none"))
@@ -98,19 +98,19 @@ async def test_search_ends_in_time_and_says_so() -> None:
 async def test_without_the_store_own_records_are_found() -> None:
     shared = MemoryRecords()
     shared.error = "timeout: no answer"
-    found = await search_of(encoded(NOW_MS, name="own"), shared=shared).find(DecisionQuery())
-    assert names(found) == ["own"]
+    found = await build_search(encode_record(NOW_MS, name="own"), shared=shared).find(DecisionQuery())
+    assert list_names(found) == ["own"]
     assert found.error == "only decisions of this server: timeout: no answer"
 
 
 async def test_unreadable_shared_record_is_left_out() -> None:
     shared = MemoryRecords()
-    await shared.append([b"{", b"{}", encoded(NOW_MS, name="good").shared])
-    assert names(await search_of(shared=shared).find(DecisionQuery())) == ["good"]
+    await shared.append([b"{", b"{}", encode_record(NOW_MS, name="good").shared])
+    assert list_names(await build_search(shared=shared).find(DecisionQuery())) == ["good"]
 
 
 async def test_policy_of_another_replica_is_found_in_the_store() -> None:
     shared = MemoryRecords()
     await shared.keep_policy("9640bfdb9640bfdb", b"kind: Policy")
-    assert await search_of(shared=shared).policy("9640bfdb9640bfdb") == b"kind: Policy"
-    assert await search_of().policy("9640bfdb9640bfdb") is None
+    assert await build_search(shared=shared).policy("9640bfdb9640bfdb") == b"kind: Policy"
+    assert await build_search().policy("9640bfdb9640bfdb") is None

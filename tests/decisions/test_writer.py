@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.decisions.records import NOW_MS, MemoryRecords, encoded
+from tests.decisions.records import NOW_MS, MemoryRecords, encode_record
 from tests.timeouts import HANG_SECONDS
 from webhook.decisions import writer
 from webhook.decisions.policy_documents import PolicyDocuments
@@ -13,7 +13,7 @@ from webhook.decisions.writer import DecisionWriter
 from webhook.ports import WatchReports
 
 
-async def until(is_so: Callable[[], bool]) -> None:
+async def wait_until(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(HANG_SECONDS):
         while not is_so():  # noqa: ASYNC110 - a task of its own makes it so
             await asyncio.sleep(0.001)
@@ -31,56 +31,56 @@ class Written:
 
 async def test_records_are_written_in_order() -> None:
     one = Written()
-    records = [encoded(NOW_MS + number) for number in range(250)]
+    records = [encode_record(NOW_MS + number) for number in range(250)]
     for record in records:
         one.writer.put(record)
     await one.writer.flush()
     assert [record.record for record in one.shared.records] == [record.shared for record in records]
-    assert one.writer.counts() == {"written": 250, "dropped": 0}
+    assert one.writer.count_records() == {"written": 250, "dropped": 0}
 
 
 async def test_records_wait_until_the_store_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_PAUSE_SECONDS", "_FIRST_PAUSE_SECONDS", "_LONGEST_PAUSE_SECONDS"):
+    for name in ("_PAUSE_SECONDS", "_FIRST_PAUSE_SECONDS", "_PAUSE_SECONDS_MAX"):
         monkeypatch.setattr(writer, name, 0.001)
     one = Written()
     one.shared.error = "unreachable: nothing listens"
-    one.writer.put(encoded(NOW_MS))
+    one.writer.put(encode_record(NOW_MS))
     running = asyncio.create_task(one.writer.run())
-    await until(lambda: one.writer.error == "unreachable: nothing listens")
+    await wait_until(lambda: one.writer.error == "unreachable: nothing listens")
     one.shared.error = ""
-    await until(lambda: not one.writer.error)
+    await wait_until(lambda: not one.writer.error)
     running.cancel()
     assert one.told == ["unreachable: nothing listens", "over: unreachable: nothing listens"]
-    assert one.writer.counts() == {"written": 1, "dropped": 0}
+    assert one.writer.count_records() == {"written": 1, "dropped": 0}
 
 
 async def test_records_beyond_the_bound_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "WAITING_MAX", 3)
     one = Written()
     for number in range(5):
-        one.writer.put(encoded(NOW_MS + number))
+        one.writer.put(encode_record(NOW_MS + number))
     await one.writer.flush()
-    assert one.writer.counts() == {"written": 3, "dropped": 2}
+    assert one.writer.count_records() == {"written": 3, "dropped": 2}
 
 
 async def test_records_that_redis_does_not_permit_are_dropped_at_once() -> None:
     one = Written()
     one.shared.error = "authentication: this user has no permissions to run the 'xadd' command"
-    one.writer.put(encoded(NOW_MS))
+    one.writer.put(encode_record(NOW_MS))
     await one.writer.flush()
-    assert one.writer.counts() == {"written": 0, "dropped": 1}
+    assert one.writer.count_records() == {"written": 0, "dropped": 1}
     await one.writer.flush()
     assert one.writer.error == one.shared.error, "it stays until a record is written"
     one.shared.error = ""
-    one.writer.put(encoded(NOW_MS))
+    one.writer.put(encode_record(NOW_MS))
     await one.writer.flush()
-    assert (one.writer.error, one.writer.counts()) == ("", {"written": 1, "dropped": 1})
+    assert (one.writer.error, one.writer.count_records()) == ("", {"written": 1, "dropped": 1})
 
 
 async def test_policy_documents_are_written_before_records() -> None:
     one = Written()
     one.documents.keep("9640bfdb9640bfdb", b"kind: Policy")
-    one.writer.put(encoded(NOW_MS))
+    one.writer.put(encode_record(NOW_MS))
     await one.writer.flush()
     assert one.shared.policies == {"9640bfdb9640bfdb": b"kind: Policy"}
 
@@ -89,6 +89,6 @@ def test_policy_documents_are_bounded() -> None:
     documents = PolicyDocuments()
     for number in range(100):
         documents.keep(f"{number:016d}", b"x" * (1 << 20))
-    assert len(documents.hashes()) == 8
+    assert len(documents.list_hashes()) == 8
     documents.keep("large", b"x" * (20 << 20))
-    assert documents.hashes() == ("large",)
+    assert documents.list_hashes() == ("large",)

@@ -35,16 +35,16 @@ class Scheduler:
         self.pods: dict[str, str] = {}
         self.unseen: deque[Pod] = deque()
         table = self.extender.table
-        table.index.nodes_listed(KnownNode(SchedulableNode(name, MILLIS, 2.0**40)) for name in self.used)
+        table.index.on_nodes_listed(KnownNode(SchedulableNode(name, MILLIS, 2.0**40)) for name in self.used)
         table.configure(POLICY.policy.nodes, ["prometheus"])
         loads = {name: NodeLoad("prometheus", self.now_seconds, used, 0.0) for name, used in self.used.items()}
-        table.measured("prometheus", loads)
-        table.settle(table.nodes())
+        table.take_measurements("prometheus", loads)
+        table.settle(table.list_nodes())
         if zone_cores:
             zone = {"cpu": zone_cores * NANO}
-            table.numa.numa_listed({name: NumaZones((zone,), is_by_pod=False) for name in self.used})
-        asyncio.run(table.index.begin())
-        asyncio.run(table.index.complete())
+            table.numa.on_numa_listed({name: NumaZones((zone,), is_by_pod=False) for name in self.used})
+        asyncio.run(table.index.on_list_begun())
+        asyncio.run(table.index.on_list_complete())
 
     def schedule(self, name: str, choice: int, millis: int) -> str | None:
         """Place a Pod on one of its best nodes, any of them; return that node, None if all nodes are refused."""
@@ -56,21 +56,21 @@ class Scheduler:
             scores = {one["Host"]: one["Score"] for one in self.call("prioritize", name, passed, millis)}
             candidates = sorted(passed, key=lambda node: -scores[node])[:CANDIDATES_MAX]
         node = self.pods[name] = candidates[choice % len(candidates)]
-        self.unseen.append(bound(name, node, millis))
+        self.unseen.append(build_bound_pod(name, node, millis))
         return node
 
     def watch(self, count: int) -> None:
         for _ in range(min(count, len(self.unseen))):
-            asyncio.run(self.extender.table.index.changed(self.unseen.popleft(), gone=False))
+            asyncio.run(self.extender.table.index.on_changed(self.unseen.popleft(), gone=False))
 
     def call(self, verb: str, name: str, nodes: list[str], millis: int) -> Any:
         body = json.dumps({"Pod": _document(name, millis), "NodeNames": nodes}).encode()
         found = json.loads(self.extender.filter(body) if verb == "filter" else self.extender.prioritize(body))
         return {"NodeNames": [], **found} if verb == "filter" else found
 
-    def observed(self, name: str) -> list[float | None]:
+    def list_observed(self, name: str) -> list[float | None]:
         """Return the shares of cpu with which nodes were refused to a Pod."""
-        [record] = [one for one in self.records.newest_first() if one.name == name]
+        [record] = [one for one in self.records.list_newest_first() if one.name == name]
         assert record.filter is not None
         return [node.value for rule in record.filter.refused for node in rule.nodes]
 
@@ -82,7 +82,7 @@ def _document(name: str, millis: int) -> dict[str, Any]:
     return {"metadata": metadata, "spec": {"containers": [{"name": "c", "resources": {"limits": asked}}]}}
 
 
-def bound(name: str, node: str, millis: int) -> Pod:
+def build_bound_pod(name: str, node: str, millis: int) -> Pod:
     document = _document(name, millis)
     document["spec"]["nodeName"] = node
     return msgspec.convert(document, Pod)
@@ -118,7 +118,7 @@ def test_candidates_are_counted_for_five_seconds_and_not_against_the_pod_itself(
     assert scheduler.schedule("failed", 0, 4000) is not None
     assert scheduler.schedule("failed", 1, 4000) is not None, "its binding has failed, and it is tried anew"
     assert scheduler.schedule("next", 0, 4000) is None
-    assert scheduler.observed("next") == [54.4 / 64, 54.4 / 64]
+    assert scheduler.list_observed("next") == [54.4 / 64, 54.4 / 64]
     scheduler.now_seconds += 6
     scheduler.extender.table.settle(scheduler.used)
     assert scheduler.call("filter", "next", list(scheduler.used), 4000)["NodeNames"] == list(scheduler.used)
@@ -127,4 +127,4 @@ def test_candidates_are_counted_for_five_seconds_and_not_against_the_pod_itself(
 def test_pod_that_passes_on_some_nodes_wakes_no_scheduler() -> None:
     scheduler = Scheduler([60_000.0, 10_000.0])
     scheduler.schedule("placed", 0, 500)
-    assert not scheduler.extender.refused.kinds()
+    assert not scheduler.extender.refused.list_kinds()

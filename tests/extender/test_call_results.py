@@ -13,7 +13,7 @@ from webhook.core.scheduling.extender_api import BadExtenderRequestError
 from webhook.extender.extender import Extender
 from webhook.extender.scheduling_records import SchedulingRecords
 from webhook.ports import Caller
-from webhook.server.routes import extender_routes
+from webhook.server.routes import build_extender_routes
 
 WEB = {"metadata": {"name": "p", "namespace": "shop", "uid": "u", "labels": {"podgate.io/service": "web"}}, "spec": {}}
 ASKED = {"Pod": WEB, "NodeNames": ["a"]}
@@ -28,11 +28,11 @@ class Calls:
         self.records = SchedulingRecords(lambda: None)
         self.ended: list[tuple[str, str]] = []
         extender = Extender(lambda: policy, self.records, lambda: 1_795_500_000.0)
-        self._routes = extender_routes(extender, lambda verb, result, _: self.ended.append((verb, result)))
+        self._routes = build_extender_routes(extender, lambda verb, result, _: self.ended.append((verb, result)))
         if is_ready:
-            extender.table.index.nodes_listed(())
-            asyncio.run(extender.table.index.begin())
-            asyncio.run(extender.table.index.complete())
+            extender.table.index.on_nodes_listed(())
+            asyncio.run(extender.table.index.on_list_begun())
+            asyncio.run(extender.table.index.on_list_complete())
 
     def call(self, verb: str, body: Mapping[str, object]) -> None:
         asyncio.run(self._answer(verb, json.dumps(body).encode()))
@@ -54,7 +54,7 @@ def test_body_that_is_no_request_and_a_defect_are_other_results(monkeypatch: pyt
     calls = Calls(is_ready=True)
     with pytest.raises(BadExtenderRequestError):
         calls.call("preempt", {})
-    monkeypatch.setattr(calls.records, calls.records.filtered.__name__, lambda *_: 1 // 0)
+    monkeypatch.setattr(calls.records, calls.records.on_filtered.__name__, lambda *_: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         calls.call("filter", ASKED)
     assert calls.ended == [("preempt", "bad_request"), ("filter", "failed")]

@@ -80,25 +80,25 @@ class Refreshed:
     async def list_nodes(self) -> None:
         """Let the watches have listed all Nodes, and no Pods."""
         index = self.table.index
-        index.nodes_listed(self._known)
-        await index.begin()
-        await index.complete()
+        index.on_nodes_listed(self._known)
+        await index.on_list_begun()
+        await index.on_list_complete()
 
     def restart(self) -> None:
         """Start it again, as the supervisor does after a defect."""
         self.task = asyncio.create_task(self.refresher.run())
 
-    async def until(self, condition: Callable[[], object]) -> None:
+    async def wait_until(self, condition: Callable[[], object]) -> None:
         """Wait for a condition while the refresher runs."""
         while not condition():
             assert not self.task.done()
             await asyncio.sleep(0.002)
 
-    async def until_from(self, node: str, source: str) -> None:
+    async def wait_for_source(self, node: str, source: str) -> None:
         """Wait until the load of a node is from a source."""
-        await self.until(lambda: node in self.table.rows and self.source_of(node) == source)
+        await self.wait_until(lambda: node in self.table.rows and self.find_source(node) == source)
 
-    def source_of(self, node: str) -> str:
+    def find_source(self, node: str) -> str:
         load = self.table.rows[node].load
         return "" if load is None else load.source
 
@@ -108,7 +108,7 @@ def load(source: str, cpu_millis: float, at_seconds: float = START) -> NodeLoad:
 
 
 @asynccontextmanager
-async def refreshing(
+async def refresh_loads(
     monkeypatch: pytest.MonkeyPatch, *, is_listed: bool = True, **loads: Mapping[str, NodeLoad] | Exception | None
 ) -> AsyncIterator[Refreshed]:
     """Refresh the load of the nodes a and b with these loads of `prometheus` and `metricsAPI`."""
@@ -126,11 +126,11 @@ async def refreshing(
 
 async def test_source_that_hangs_delays_neither_the_next_one_nor_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = {"a": load("metricsAPI", 7000)}
-    async with refreshing(monkeypatch, prometheus=None, metricsAPI=measured) as state:
-        await state.until_from("a", "metricsAPI")
-        assert state.source_of("b") == "requests", "per node"
+    async with refresh_loads(monkeypatch, prometheus=None, metricsAPI=measured) as state:
+        await state.wait_for_source("a", "metricsAPI")
+        assert state.find_source("b") == "requests", "per node"
         seen = state.sources["metricsAPI"].readings
-        await state.until(lambda: state.sources["metricsAPI"].readings > seen + 3)
+        await state.wait_until(lambda: state.sources["metricsAPI"].readings > seen + 3)
         assert state.sources["prometheus"].readings == 1, "a reading under way is not started again"
 
 
@@ -139,34 +139,34 @@ async def test_source_that_fails_is_counted_and_the_next_one_takes_over_once_its
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured = {"a": load("prometheus", 7000), "b": load("prometheus", 1000)}
-    async with refreshing(
+    async with refresh_loads(
         monkeypatch, prometheus=measured, metricsAPI={"a": load("metricsAPI", 6500, START + 95)}
     ) as state:
-        await state.until_from("a", "prometheus")
+        await state.wait_for_source("a", "prometheus")
         state.sources["prometheus"].loads = error
-        await state.until(lambda: state.failed.count("prometheus") > 2)
-        assert state.source_of("a") == "prometheus", "the last load is fresh"
+        await state.wait_until(lambda: state.failed.count("prometheus") > 2)
+        assert state.find_source("a") == "prometheus", "the last load is fresh"
         state.now_seconds = START + 95
-        await state.until_from("a", "metricsAPI")
-        assert state.source_of("b") == "requests", "per node"
+        await state.wait_for_source("a", "metricsAPI")
+        assert state.find_source("b") == "requests", "per node"
         state.sources["prometheus"].loads = {
             "a": load("prometheus", 7100, START + 96),
             "b": load("prometheus", 7, START + 96),
         }
-        await state.until_from("a", "prometheus")
-        assert state.source_of("b") == "prometheus"
+        await state.wait_for_source("a", "prometheus")
+        assert state.find_source("b") == "prometheus"
         assert len(state.troubles) == 1, "told once"
 
 
 async def test_names_of_no_node_are_left_out_and_a_source_of_nothing_else_is_in_trouble(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with refreshing(monkeypatch, prometheus={"stranger": load("prometheus", 1)}) as state:
-        await state.until(lambda: state.troubles)
+    async with refresh_loads(monkeypatch, prometheus={"stranger": load("prometheus", 1)}) as state:
+        await state.wait_until(lambda: state.troubles)
         assert "none of its 1 nodes is one of this cluster's, such as 'stranger'" in state.troubles[0]
         assert state.table.rows.keys() == {"a", "b"}
         state.sources["prometheus"].loads = {"stranger": load("prometheus", 1), "a": load("prometheus", 5)}
-        await state.until_from("a", "prometheus")
+        await state.wait_for_source("a", "prometheus")
 
 
 async def test_node_with_two_names_has_the_larger_load_and_no_time_in_the_future(
@@ -174,36 +174,38 @@ async def test_node_with_two_names_has_the_larger_load_and_no_time_in_the_future
 ) -> None:
     for cpu in (7000, 1000):
         loads = {"a": load("prometheus", cpu), "10.0.0.1": load("prometheus", 8000 - cpu, START + 1e9)}
-        async with refreshing(monkeypatch, prometheus=loads) as state:
-            await state.until_from("a", "prometheus")
+        async with refresh_loads(monkeypatch, prometheus=loads) as state:
+            await state.wait_for_source("a", "prometheus")
             found = state.table.rows["a"].load
             assert found is not None
             assert (found.cpu_millis, found.measured_at_seconds) == (7000, START)
             state.sources["prometheus"].loads = LoadSourceError("gone")
             state.now_seconds = START + 95
-            await state.until_from("a", "requests")
+            await state.wait_for_source("a", "requests")
 
 
 async def test_sources_are_read_once_the_nodes_are_listed_and_the_extender_is_ready_after_that(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = {"a": load("prometheus", 7000)}
-    async with refreshing(monkeypatch, is_listed=False, prometheus=found, metricsAPI=LoadSourceError("gone")) as state:
+    async with refresh_loads(
+        monkeypatch, is_listed=False, prometheus=found, metricsAPI=LoadSourceError("gone")
+    ) as state:
         await asyncio.sleep(0.05)
         assert state.sources["prometheus"].readings == 0, (
             "its nodes would be unknown, and be read again at the next time"
         )
         assert not state.refresher.has_read
         await state.list_nodes()
-        await state.until(lambda: state.refresher.has_read)
-        assert state.source_of("a") == "prometheus", "the rows have the load as soon as the extender is ready"
+        await state.wait_until(lambda: state.refresher.has_read)
+        assert state.find_source("a") == "prometheus", "the rows have the load as soon as the extender is ready"
         assert state.failed == ["metricsAPI"], "a source that fails does not keep it unready"
 
 
 async def test_restarted_refresher_reads_its_sources_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The supervisor restarts a loop that failed."""
-    async with refreshing(monkeypatch, prometheus={"a": load("prometheus", 1)}) as state:
-        await state.until_from("a", "prometheus")
+    async with refresh_loads(monkeypatch, prometheus={"a": load("prometheus", 1)}) as state:
+        await state.wait_for_source("a", "prometheus")
         with monkeypatch.context() as broken:
             broken.setattr(state.table, "settle", lambda _: 1 / 0)
             await asyncio.wait([state.task])
@@ -211,4 +213,4 @@ async def test_restarted_refresher_reads_its_sources_again(monkeypatch: pytest.M
             state.task.result()
         seen = state.sources["prometheus"].readings
         state.restart()
-        await state.until(lambda: state.sources["prometheus"].readings > seen)
+        await state.wait_until(lambda: state.sources["prometheus"].readings > seen)

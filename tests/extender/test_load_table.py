@@ -16,13 +16,13 @@ from webhook.core.kubernetes.quantity import Number
 from webhook.core.kubernetes.types import LabelSelector
 from webhook.core.policy_spec.nodes import LoadSource, Nodes, RequestsSource
 from webhook.core.policy_spec.scheduling import Estimate, Hot, Near, Numa, Scheduling, ScoreWeights, WhenUnknown
-from webhook.core.scheduling.assumed_load import NO_LOAD, PodLoad, expected_load
+from webhook.core.scheduling.assumed_load import NO_LOAD, PodLoad, estimate_load
 from webhook.core.scheduling.extender_api import HostPriority
-from webhook.core.scheduling.filters import NodeVerdicts, filters_for, refused
+from webhook.core.scheduling.filters import NodeVerdicts, find_refused, make_filters
 from webhook.core.scheduling.node_load import NodeLoad
 from webhook.core.scheduling.node_table import KnownNode, NodeRow, NodeRows, SchedulableNode
 from webhook.core.scheduling.numa import NumaZones
-from webhook.core.scheduling.scores import NodeScores, near_of, scores
+from webhook.core.scheduling.scores import NodeScores, choose_nearness, compute_scores
 from webhook.extender.load_table import LoadTable
 from webhook.extender.near_index import HostedPod, NearIndex
 
@@ -40,7 +40,7 @@ amounts = st.integers(1, 8)
 namespaces = st.sampled_from(["shop", "other"])
 
 
-def known(name: str, labels: dict[str, str], address: str) -> KnownNode:
+def build_known_node(name: str, labels: dict[str, str], address: str) -> KnownNode:
     return KnownNode(SchedulableNode(name, 64000.0, float(256 << 30), labels), (address,))
 
 
@@ -55,7 +55,7 @@ def pod_of(uid: str, node: str | None, app: str, amount: int, namespace: str, *,
     return msgspec.convert(document, Pod)
 
 
-def done(work: Coroutine[Any, Any, None]) -> None:
+def run_at_once(work: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine that never waits."""
     try:
         work.send(None)
@@ -75,7 +75,7 @@ class LoadTableMachine(RuleBasedStateMachine):
         self.nodes: dict[str, KnownNode] = {}
         self.pods: dict[str, Pod] = {}
         self.loads: dict[str, NodeLoad] = {}
-        self.filters = filters_for(pod_of("x", None, "web", 62, "shop"), RULES)
+        self.filters = make_filters(pod_of("x", None, "web", 62, "shop"), RULES)
         self.verdicts = NodeVerdicts(self.filters)
         self.scores = NodeScores(LOAD, WEIGHTS), NodeScores(LOAD, WEIGHTS)
         self.reported: set[str] = set()
@@ -83,26 +83,26 @@ class LoadTableMachine(RuleBasedStateMachine):
         """Node, cores, and until when, of Pods that were assigned since the report of their node."""
 
     @rule(name=nodes, labels=places, address=st.sampled_from("xy"))
-    def node_is_added_or_changes(self, name: str, labels: dict[str, str], address: str) -> None:
+    def put_node(self, name: str, labels: dict[str, str], address: str) -> None:
         self.nodes.pop(name, None)
-        self.nodes[name] = known(name, labels, f"{name}{address}")
-        self.table.index.node_changed(self.nodes[name], gone=False)
+        self.nodes[name] = build_known_node(name, labels, f"{name}{address}")
+        self.table.index.on_node_changed(self.nodes[name], gone=False)
 
     @rule(name=nodes)
-    def node_is_removed(self, name: str) -> None:
+    def remove_node(self, name: str) -> None:
         gone = self.nodes.pop(name, None)
         self.loads.pop(name, None)  # a new node of the same name is another one
         if gone is not None:
-            self.table.index.node_changed(gone, gone=True)
+            self.table.index.on_node_changed(gone, gone=True)
 
     @rule(names=st.sets(nodes), labels=places)
-    def nodes_are_listed(self, names: set[str], labels: dict[str, str]) -> None:
-        self.nodes = {name: known(name, labels, f"{name}z") for name in sorted(names)}
+    def list_nodes(self, names: set[str], labels: dict[str, str]) -> None:
+        self.nodes = {name: build_known_node(name, labels, f"{name}z") for name in sorted(names)}
         self.loads = {name: load for name, load in self.loads.items() if name in names}
-        self.table.index.nodes_listed(self.nodes.values())
+        self.table.index.on_nodes_listed(self.nodes.values())
 
     @rule(uid=uids, node=nodes, app=apps, amount=amounts, namespace=namespaces)
-    def pod_is_bound_or_relabelled(self, uid: str, node: str, app: str, amount: int, namespace: str) -> None:
+    def bind_or_relabel_pod(self, uid: str, node: str, app: str, amount: int, namespace: str) -> None:
         before = self.pods.get(uid)
         pod = pod_of(uid, node, app, amount, namespace)
         if before is not None:  # only its labels change
@@ -111,38 +111,38 @@ class LoadTableMachine(RuleBasedStateMachine):
         else:
             self.reserve(uid, node, amount, inf)
         self.pods[uid] = pod
-        done(self.table.index.changed(pod, gone=False))
+        run_at_once(self.table.index.on_changed(pod, gone=False))
 
     @rule(uid=uids, ends=st.booleans())
-    def pod_is_deleted_or_ends(self, uid: str, ends: bool) -> None:  # noqa: FBT001  a drawn value
+    def end_pod(self, uid: str, ends: bool) -> None:  # noqa: FBT001  a drawn value
         if uid in self.pods:
             self.reserved.pop(uid, None)
         before = self.pods.pop(uid, None) or pod_of(uid, None, "web", 1, "shop")
         status = msgspec.structs.replace(before.status, phase="Succeeded")
-        done(self.table.index.changed(msgspec.structs.replace(before, status=status), gone=not ends))
+        run_at_once(self.table.index.on_changed(msgspec.structs.replace(before, status=status), gone=not ends))
 
     @rule(uid=uids, node=nodes, amount=amounts)
-    def pod_is_assigned(self, uid: str, node: str, amount: int) -> None:
+    def assign_pod(self, uid: str, node: str, amount: int) -> None:
         if uid not in self.pods:
             pod = pod_of(uid, None, "web", amount, "shop")
-            self.table.assign(pod, expected_load(pod, Estimate()), 60.0, node)
+            self.table.assign(pod, estimate_load(pod, Estimate()), 60.0, node)
             self.reserve(uid, node, amount, self.now + 5)
 
     @rule(name=nodes, cpu=st.floats(0, 64000), seconds=st.sampled_from([0.0, 60.0]))
-    def load_is_measured(self, name: str, cpu: float, seconds: float) -> None:
+    def measure_load(self, name: str, cpu: float, seconds: float) -> None:
         load = NodeLoad("prometheus", self.now - seconds, cpu)
         alias = self.nodes[name].addresses[0] if name in self.nodes else name
-        unknown = self.table.measured("prometheus", {alias: load})
+        unknown = self.table.take_measurements("prometheus", {alias: load})
         assert unknown == (name not in self.nodes)
         if not unknown:
             self.loads[name] = load
-        self.table.settle(self.table.nodes())
+        self.table.settle(self.table.list_nodes())
 
     @rule(name=nodes, is_reported=st.booleans())
-    def zones_are_reported(self, name: str, is_reported: bool) -> None:  # noqa: FBT001  a drawn value
+    def report_zones(self, name: str, is_reported: bool) -> None:  # noqa: FBT001  a drawn value
         self.reserved = {uid: taken for uid, taken in self.reserved.items() if taken[0] != name}
         self.reported = self.reported | {name} if is_reported else self.reported - {name}
-        self.table.numa.numa_changed(name, NumaZones((ZONE, ZONE), is_by_pod=False) if is_reported else None)
+        self.table.numa.on_numa_changed(name, NumaZones((ZONE, ZONE), is_by_pod=False) if is_reported else None)
 
     def reserve(self, uid: str, node: str, cores: int, until: float) -> None:
         self.reserved.pop(uid, None)
@@ -150,16 +150,16 @@ class LoadTableMachine(RuleBasedStateMachine):
             self.reserved[uid] = node, cores, until
 
     @rule(seconds=st.sampled_from([1.0, 4.0, 40.0, 100.0]))
-    def time_passes(self, seconds: float) -> None:
+    def pass_time(self, seconds: float) -> None:
         self.now += seconds
-        self.table.settle(self.table.nodes())
+        self.table.settle(self.table.list_nodes())
 
     @invariant()
     def rows_are_those_that_settle_computes(self) -> None:
         rows = self.table.node_rows
         assert rows.by_name.keys() == self.nodes.keys()
         self.table.node_rows = NodeRows()
-        self.table.settle(self.table.nodes())
+        self.table.settle(self.table.list_nodes())
         assert self.table.rows == rows.by_name
         self.table.node_rows = rows
 
@@ -169,9 +169,11 @@ class LoadTableMachine(RuleBasedStateMachine):
             load = self.loads.get(name)
             assert row.node == self.nodes[name].node
             if load is not None and self.now - load.measured_at_seconds <= STALE_SECONDS:
-                assert row == NodeRow.of(row.node, load, row.assumed, row.numa)
+                assert row == NodeRow.from_node(row.node, load, row.assumed, row.numa)
             else:
-                there = [int(str(asked(pod)["cpu"])) for pod in self.pods.values() if pod.spec.node_name == name]
+                there = [
+                    int(str(find_requests(pod)["cpu"])) for pod in self.pods.values() if pod.spec.node_name == name
+                ]
                 expected = NodeLoad("requests", self.now, 1000.0 * sum(there), float(sum(there) << 30))
                 assert (row.load, row.assumed) == (expected, NO_LOAD)
 
@@ -185,16 +187,16 @@ class LoadTableMachine(RuleBasedStateMachine):
     @invariant()
     def verdicts_that_were_kept_are_those_found_anew(self) -> None:
         self.verdicts.update(self.table.node_rows)
-        assert self.verdicts.among(NODES) == refused(self.filters, NODES, self.table.rows)
+        assert self.verdicts.select_refused(NODES) == find_refused(self.filters, NODES, self.table.rows)
         assert len(self.verdicts) <= len(self.nodes), "nothing is kept of nodes that are gone"
 
     @invariant()
     def scores_that_were_kept_are_those_found_anew(self) -> None:
-        for nearness in (self.table.index.nearness("shop", "web", NEAR), None):
+        for nearness in (self.table.index.find_nearness("shop", "web", NEAR), None):
             kept = self.scores[nearness is None]
             kept.update(self.table.node_rows, nearness)
-            anew = scores(NODES, self.table.rows, LOAD, WEIGHTS, near_of(nearness))
-            assert kept.among(NODES) == [HostPriority(name, score) for name, score in anew.items()]
+            anew = compute_scores(NODES, self.table.rows, LOAD, WEIGHTS, choose_nearness(nearness))
+            assert kept.select_scores(NODES) == [HostPriority(name, score) for name, score in anew.items()]
             assert len(kept) == len(self.nodes)
 
     @invariant()
@@ -206,18 +208,18 @@ class LoadTableMachine(RuleBasedStateMachine):
                 if pod.metadata.namespace == namespace and pod.labels["app"] == "redis"
             }
             labels = [self.nodes[name].node.labels for name in hosts if name in self.nodes]
-            found = self.table.index.nearness(namespace, "web", NEAR)
+            found = self.table.index.find_nearness(namespace, "web", NEAR)
             for one in self.nodes.values():
-                assert found.of(one.node) == nearest(one.node.labels, labels)
+                assert found.rate_node(one.node) == compute_nearness(one.node.labels, labels)
 
 
-def asked(pod: Pod) -> dict[str, Any]:
+def find_requests(pod: Pod) -> dict[str, Any]:
     [container] = pod.spec.containers or ()
     assert container.resources is not None
     return dict(container.resources.requests or {})
 
 
-def nearest(labels: Any, others: list[Any]) -> float:
+def compute_nearness(labels: Any, others: list[Any]) -> float:
     for number, level in enumerate(LEVELS):
         key = f"topology.kubernetes.io/{level}"
         if labels[key] and any(labels[key] == other[key] for other in others):
@@ -233,39 +235,39 @@ def test_pods_that_a_new_list_does_not_show_are_gone() -> None:
     table = LoadTable(lambda _: Estimate(), lambda: 1_000_000.0, lambda *_: None)
 
     async def lists(*uids: str) -> None:
-        await table.index.begin()
-        await table.index.listed([pod_of(uid, "a", "redis", 2, "shop") for uid in uids])
-        await table.index.complete()
+        await table.index.on_list_begun()
+        await table.index.on_listed([pod_of(uid, "a", "redis", 2, "shop") for uid in uids])
+        await table.index.on_list_complete()
 
     asyncio.run(lists("p", "q"))
-    assert table.index.requested("a") == (4000.0, float(4 << 30))
+    assert table.index.sum_requests("a") == (4000.0, float(4 << 30))
     asyncio.run(lists("q"))
-    assert table.index.requested("a") == (2000.0, float(2 << 30))
+    assert table.index.sum_requests("a") == (2000.0, float(2 << 30))
     asyncio.run(lists())
-    assert table.index.requested("a") == (0.0, 0.0)
+    assert table.index.sum_requests("a") == (0.0, 0.0)
 
 
 def test_changes_of_rows_are_known_from_a_version_on_until_there_are_too_many() -> None:
-    rows, verdicts = NodeRows(), NodeVerdicts(filters_for(pod_of("x", None, "web", 1, "shop"), RULES))
+    rows, verdicts = NodeRows(), NodeVerdicts(make_filters(pod_of("x", None, "web", 1, "shop"), RULES))
     names = [f"node-{number}" for number in range(3000)]
     for number, name in enumerate(names):
         version = rows.changes.version
-        rows.put(NodeRow.of(known(name, {}, "").node))
-        assert rows.changes.since(version) in ({name}, None)
+        rows.put(NodeRow.from_node(build_known_node(name, {}, "").node))
+        assert rows.changes.list_since(version) in ({name}, None)
         if number >= 500:
             rows.drop(names[number - 500])
         if number % 700 == 0:
             verdicts.update(rows)
-            assert list(verdicts.among(names)) == list(rows.by_name), "their load is unknown"
-    assert rows.changes.since(0) is None
+            assert list(verdicts.select_refused(names)) == list(rows.by_name), "their load is unknown"
+    assert rows.changes.list_since(0) is None
     assert len(verdicts) <= 501
 
 
 def test_sets_of_near_pods_are_bounded_and_counted_anew() -> None:
-    node = known("a", {"topology.kubernetes.io/zone": "1"}, "a")
+    node = build_known_node("a", {"topology.kubernetes.io/zone": "1"}, "a")
     near = NearIndex({"a": node})
     pods = [HostedPod("a", f"namespace-{number}", {"app": "redis"}, 0, 0) for number in range(300)]
     for pod in pods:
-        assert near.of(pod.namespace, "web", NEAR, pods).of(node.node) > 0
-        assert near.of("empty", "web", NEAR, pods).of(node.node) == 0
+        assert near.find_nearness(pod.namespace, "web", NEAR, pods).rate_node(node.node) > 0
+        assert near.find_nearness("empty", "web", NEAR, pods).rate_node(node.node) == 0
     assert 0 < len(near) <= 256

@@ -18,20 +18,20 @@ class StoreLink:
         self.is_cut = False
 
     def __getattr__(self, name: str) -> Any:
-        async def asked(*args: Any) -> Any:
+        async def call(*args: Any) -> Any:
             if self.is_cut:
                 raise StoreUnavailableError(AWAY)
             return await getattr(self._store, name)(*args)
 
-        return asked
+        return call
 
     def now_us(self) -> int:
         return int(self._store.now_us())
 
-    def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
+    def find_known_breaker(self, plan: CounterPlan) -> BreakerView | None:
         return None if self.is_cut else self._store.known_breaker(plan)
 
-    def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
+    def find_last_breaker(self, plan: CounterPlan) -> BreakerView | None:
         if not self.is_cut:
             self._last = self._store.last_breaker(plan)
         return self._last

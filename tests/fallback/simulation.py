@@ -82,7 +82,7 @@ class SwitchableStore(MemoryStore):
         self._check()
         return await super().knows(request)
 
-    async def others_settled(self, _: CounterPlan, *, afresh: bool) -> int:
+    async def count_settled_replicas(self, _: CounterPlan, *, afresh: bool) -> int:
         self._check()
         self.others_requests.append(afresh)
         return self.settled_others
@@ -127,9 +127,9 @@ class Simulation:
         self.fallbacks: list[tuple[str, str, bool]] = []
         self.booked: list[tuple[str, BookingCause, int]] = []
         self.dropped = self.cached = self.lost = 0
-        self.guard = self.new_guard()
+        self.guard = self.build_guard()
 
-    def new_guard(self, **share: Any) -> StoreFallback:
+    def build_guard(self, **share: Any) -> StoreFallback:
         def count(what: str) -> None:
             setattr(self, what, getattr(self, what) + 1)
 
@@ -166,15 +166,15 @@ class Simulation:
             guard.book_later(request)
         return str(failed.value)
 
-    async def until(self, condition: Callable[[], bool]) -> None:
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait while the guard's own tasks run."""
         while not condition():  # noqa: ASYNC110  the test waits for a turn of this loop
             await asyncio.sleep(1e-4)
 
-    async def settled(self) -> None:
+    async def wait_until_settled(self) -> None:
         """Wait until no debt is left: the guard's own tasks have no other signal."""
         while self.guard._reconciler._task is not None:  # noqa: ASYNC110  the test waits for a turn of this loop
             await asyncio.sleep(1e-4)
 
-    async def used(self, plan: CounterPlan = LOCAL) -> list[int]:
+    async def read_usage(self, plan: CounterPlan = LOCAL) -> list[int]:
         return [use.used for use in (await MemoryStore.snapshot(self.store, plan)).uses[""]]

@@ -47,21 +47,21 @@ class Started:
         self.trouble = ""
         self.changes: list[tuple[list[str], list[str]]] = []
         self.monitor = OverloadMonitor(
-            OverloadLimits(), self.clock, lambda: self.trouble, lambda *causes: self.changes.append(_sorted(*causes))
+            OverloadLimits(), self.clock, lambda: self.trouble, lambda *causes: self.changes.append(_sort(*causes))
         )
         self.queue = AdmissionQueue(self.store, self.index, self.clock, self.monitor)
 
-    async def reason(self, *, is_dry_run: bool = False) -> str:
-        return await self.queue.reason_to_wait(self.asked(""), is_dry_run=is_dry_run)
+    async def find_reason_to_wait(self, *, is_dry_run: bool = False) -> str:
+        return await self.queue.find_reason_to_wait(self.build_request(""), is_dry_run=is_dry_run)
 
     @staticmethod
-    def asked(uid: str, plan: CounterPlan = PLAN) -> Acquire:
+    def build_request(uid: str, plan: CounterPlan = PLAN) -> Acquire:
         return Acquire(plan, "shop", uid, {"pods": 1}, "user:a")
 
     def review(self, count: int, **of: object) -> None:
         """Report reviews, and end a slice of the window."""
         for _ in range(count):
-            self.monitor.reviewed(review_of(**of))
+            self.monitor.on_reviewed(review_of(**of))
         self.clock.set(self.clock.now_us() + 1_000_000)
         self.monitor.evaluate()
 
@@ -86,7 +86,7 @@ class AbsentIndex(MemoryQueueIndex):
             raise NoStoreAnswerError("the store is away", sent=False)
 
 
-def _sorted(former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> tuple[list[str], list[str]]:
+def _sort(former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> tuple[list[str], list[str]]:
     return sorted(former), sorted(now)
 
 
@@ -98,44 +98,53 @@ def review_of(*, took_ms: int = 1, half: Half = Half.VALIDATE, **of: Any) -> Rev
 
 async def test_pods_that_are_created_at_once_wait_beyond_the_limit() -> None:
     started = Started()
-    assert [await started.reason() for _ in range(4)] == ["", "", "a limit is reached", "a limit is reached"]
+    assert [await started.find_reason_to_wait() for _ in range(4)] == [
+        "",
+        "",
+        "a limit is reached",
+        "a limit is reached",
+    ]
     started.clock.set(300_000)
-    assert await started.reason() == "", "none of them was charged"
+    assert await started.find_reason_to_wait() == "", "none of them was charged"
 
 
 async def test_dry_runs_take_no_place() -> None:
     started = Started()
-    assert [await started.reason(is_dry_run=True) for _ in range(4)] == [""] * 4
+    assert [await started.find_reason_to_wait(is_dry_run=True) for _ in range(4)] == [""] * 4
 
 
 async def test_pods_wait_behind_others_of_their_service() -> None:
     started = Started()
-    assert [await started.queue.enqueue(started.asked(uid)) for uid in ("a", "b", "a", "c")] == [
+    assert [await started.queue.enqueue(started.build_request(uid)) for uid in ("a", "b", "a", "c")] == [
         True,
         True,
         True,
         False,
     ]
-    assert await started.reason() == "2 Pods of the service wait"
+    assert await started.find_reason_to_wait() == "2 Pods of the service wait"
 
 
 async def test_pods_wait_while_the_limit_is_reached() -> None:
     started = Started()
     for uid in ("a", "b"):
-        await started.store.acquire(started.asked(uid))
-    assert await started.reason() == "a limit is reached"
+        await started.store.acquire(started.build_request(uid))
+    assert await started.find_reason_to_wait() == "a limit is reached"
 
 
 async def test_on_overload_the_store_is_asked_for_probes_alone() -> None:
     started = Started()
     started.review(10, took_ms=1200)
     assert started.changes == [([], ["latency"])]
-    reasons = [started.queue.overload(GATES) for _ in range(10)]
+    reasons = [started.queue.find_overload(GATES) for _ in range(10)]
     assert reasons == ["P99 of reviews 1.2 s above 800 ms over 10 s"] * 9 + [""]
-    assert [started.queue.overload(PLAN) for _ in range(10)] == [""] * 10, "it does not gate on overload"
-    assert [await started.queue.enqueue(started.asked(uid, GATES)) for uid in ("a", "b", "c")] == [True, True, False]
+    assert [started.queue.find_overload(PLAN) for _ in range(10)] == [""] * 10, "it does not gate on overload"
+    assert [await started.queue.enqueue(started.build_request(uid, GATES)) for uid in ("a", "b", "c")] == [
+        True,
+        True,
+        False,
+    ]
     assert started.index.asked == 0
-    assert await started.queue.enqueue(started.asked("d"))
+    assert await started.queue.enqueue(started.build_request("d"))
     assert started.index.asked == 1
 
 
@@ -179,12 +188,12 @@ async def test_reviews_that_passed_count_for_their_window() -> None:
 async def test_refused_calls_are_failures_unless_anybody_could_cause_them() -> None:
     started = Started()
     for _ in range(50):
-        started.monitor.refused("authentication_token_expired", "")
-        started.monitor.refused("bad_review", "")
+        started.monitor.on_refused("authentication_token_expired", "")
+        started.monitor.on_refused("bad_review", "")
     started.review(1)
     assert started.changes == []
     for _ in range(5):
-        started.monitor.refused("internal_error", "")
+        started.monitor.on_refused("internal_error", "")
     started.review(1)
     assert started.changes == [([], ["failures"])]
 
@@ -192,21 +201,21 @@ async def test_refused_calls_are_failures_unless_anybody_could_cause_them() -> N
 async def test_without_the_store_gated_pods_wait_unregistered_within_max_pods() -> None:
     started = Started()
     started.index.is_away = True
-    assert [await started.queue.enqueue(started.asked(uid)) for uid in ("a", "b", "c")] == [True, True, False]
+    assert [await started.queue.enqueue(started.build_request(uid)) for uid in ("a", "b", "c")] == [True, True, False]
     started.index.is_away = False
-    assert await started.queue.enqueue(started.asked("d"))
+    assert await started.queue.enqueue(started.build_request("d"))
     started.index.is_away = True
-    assert await started.queue.enqueue(started.asked("e")), "the bound holds for each absence of the store"
+    assert await started.queue.enqueue(started.build_request("e")), "the bound holds for each absence of the store"
 
 
 async def test_a_service_that_denies_asks_the_store_only_if_it_may_be_away() -> None:
     started = Started()
-    assert await started.queue.reason_to_wait(started.asked("a", DENIES), is_dry_run=False) == ""
+    assert await started.queue.find_reason_to_wait(started.build_request("a", DENIES), is_dry_run=False) == ""
     assert started.index.asked == 0
     started.trouble = "timeout"
-    assert await started.queue.reason_to_wait(started.asked("a", DENIES), is_dry_run=False) == "", (
+    assert await started.queue.find_reason_to_wait(started.build_request("a", DENIES), is_dry_run=False) == "", (
         "another part is away"
     )
     started.index.is_away = True
     with pytest.raises(NoStoreAnswerError):
-        await started.queue.reason_to_wait(started.asked("a", DENIES), is_dry_run=False)
+        await started.queue.find_reason_to_wait(started.build_request("a", DENIES), is_dry_run=False)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from tests.controller.override_enforcer import LOADED
-from tests.harness.fake_apiserver import until
+from tests.harness.fake_apiserver import wait_until
 from tests.harness.records import transition
 from webhook.adapters.clocks import VirtualClock
 from webhook.core.breaker import State, Transition
@@ -41,7 +41,7 @@ async def test_all_services_are_ticked_and_transitions_reported() -> None:
         counters, VirtualClock(ALMOST_US), lambda: policies.pop(0) if policies else None, found.append
     )
     task = asyncio.create_task(ticking.run())
-    await until(lambda: bool(found))
+    await wait_until(lambda: bool(found))
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task

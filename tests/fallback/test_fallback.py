@@ -41,10 +41,10 @@ async def test_local_rule_admits_by_share_and_counters_converge(simulation: Simu
     assert receipts[-1].refused is DeniedBy.QUOTA
     assert receipts[-1].at_us == simulation.clock.us + AHEAD_US, "by the store's clock"
     assert simulation.fallbacks == [("payment-api", "Local", True)]
-    assert await simulation.used() == [1]
+    assert await simulation.read_usage() == [1]
     simulation.store.failure = ""
-    await simulation.settled()
-    assert await simulation.used() == [4]
+    await simulation.wait_until_settled()
+    assert await simulation.read_usage() == [4]
     assert simulation.fallbacks[1:] == [("payment-api", "Local", False)]
     assert sum(count for _, cause, count in simulation.booked if cause is BookingCause.AWAY) == 3
     assert (await simulation.ask()).refused is DeniedBy.QUOTA
@@ -62,21 +62,21 @@ async def test_admission_is_booked_at_its_own_time(simulation: Simulation) -> No
     await simulation.ask()
     simulation.sleep(60)
     simulation.store.failure = ""
-    await simulation.settled()
-    assert await simulation.used() == [2]
+    await simulation.wait_until_settled()
+    assert await simulation.read_usage() == [2]
     simulation.sleep(5)
-    assert await simulation.used() == [0]
+    assert await simulation.read_usage() == [0]
 
 
 async def test_each_replica_has_its_share(simulation: Simulation) -> None:
-    guards = [simulation.new_guard(replicas=3, ordinal=ordinal) for ordinal in range(3)]
+    guards = [simulation.build_guard(replicas=3, ordinal=ordinal) for ordinal in range(3)]
     simulation.store.failure = "unreachable: refused"
     admitted = [[(await simulation.ask(guard=guard)).charged for _ in range(3)].count(True) for guard in guards]
     assert admitted == [2, 1, 1]
     simulation.store.failure = ""
     for simulation.guard in guards:
-        await simulation.settled()
-    assert await simulation.used() == [4]
+        await simulation.wait_until_settled()
+    assert await simulation.read_usage() == [4]
 
 
 async def test_new_replicas_shrink_the_share_and_leaving_ones_do_not_grow_it(
@@ -88,7 +88,7 @@ async def test_new_replicas_shrink_the_share_and_leaving_ones_do_not_grow_it(
     simulation.guard.set_replicas(1, 0)
     assert not (await simulation.ask()).charged
     simulation.store.failure = ""
-    await simulation.settled()
+    await simulation.wait_until_settled()
     simulation.store.failure = "unreachable: refused"
     assert [(await simulation.ask()).charged for _ in range(3)] == [True, True, False], (
         "the store has answered since, and this replica is alone"
@@ -100,10 +100,10 @@ async def test_second_outage_counts_admissions_of_the_first(simulation: Simulati
         simulation.store.failure = "unreachable: refused"
         assert [(await simulation.ask()).charged for _ in range(2)] == [True, True]
         simulation.store.failure = ""
-        await simulation.settled()
+        await simulation.wait_until_settled()
     simulation.store.failure = "unreachable: refused"
     assert (await simulation.ask()).refused is DeniedBy.QUOTA
-    assert await simulation.used() == [4]
+    assert await simulation.read_usage() == [4]
 
 
 async def test_pool_is_shared_and_booked(simulation: Simulation) -> None:
@@ -113,7 +113,7 @@ async def test_pool_is_shared_and_booked(simulation: Simulation) -> None:
     simulation.store.failure = "unreachable: refused"
     assert [(await simulation.ask(plan)).charged for plan in (one, other, one, other)] == [True, True, True, False]
     simulation.store.failure = ""
-    await simulation.settled()
+    await simulation.wait_until_settled()
     look = await simulation.store.snapshot(one)
     assert [use.used for use in (*look.uses[""], *look.pool)] == [2, 3]
 
@@ -129,7 +129,7 @@ async def test_admissions_by_allow_deny_and_failure_mode_are_booked(
     assert await simulation.ask_unavailable(plan, "a", admitted=admitted) == "readonly: You can't write"
     assert simulation.fallbacks == [("payment-api", rule, True)]
     simulation.store.failure = ""
-    await simulation.settled()
+    await simulation.wait_until_settled()
     assert (await simulation.ask(plan, "a")).repeated is admitted
     assert simulation.fallbacks[-1] == ("payment-api", rule, False)
 
@@ -140,8 +140,8 @@ async def test_warn_mode_admits_past_the_share_and_books(simulation: Simulation)
     receipts = [await simulation.ask(plan) for _ in range(6)]
     assert [receipt.would_refuse for receipt in receipts][3:] == [(), (DeniedBy.QUOTA,), (DeniedBy.QUOTA,)]
     simulation.store.failure = ""
-    await simulation.settled()
-    assert await simulation.used() == [6]
+    await simulation.wait_until_settled()
+    assert await simulation.read_usage() == [6]
 
 
 async def test_rule_change_during_an_outage_is_reported(simulation: Simulation) -> None:
@@ -150,7 +150,7 @@ async def test_rule_change_during_an_outage_is_reported(simulation: Simulation) 
     await simulation.ask(LOCAL)
     await simulation.ask_unavailable(DENY, admitted=False)
     simulation.store.failure = ""
-    await simulation.settled()
+    await simulation.wait_until_settled()
     assert [entry[1:] for entry in simulation.fallbacks] == [
         ("Local", True),
         ("Local", False),
@@ -165,8 +165,8 @@ async def test_dry_run_is_not_booked(simulation: Simulation) -> None:
         assert (await simulation.ask(peek=True)).refused is None
     await simulation.ask_unavailable(ALLOW, admitted=True, peek=True)
     simulation.store.failure = ""
-    await simulation.settled()
-    assert await simulation.used() == [0]
+    await simulation.wait_until_settled()
+    assert await simulation.read_usage() == [0]
     assert simulation.booked == []
 
 
@@ -178,9 +178,9 @@ async def test_resize_is_judged_by_its_increase_and_booked_past_limits(simulatio
     assert (await simulation.ask(plan, "a", **grown)).charged
     assert (await simulation.ask(plan, "a", **grown)).refused is DeniedBy.QUOTA
     simulation.store.failure = ""
-    await simulation.ask(plan, "c", guard=simulation.new_guard(), cost={"pods": 1, "requests.cpu": 200})
-    await simulation.settled()
-    assert await simulation.used(plan) == [2, 450]
+    await simulation.ask(plan, "c", guard=simulation.build_guard(), cost={"pods": 1, "requests.cpu": 200})
+    await simulation.wait_until_settled()
+    assert await simulation.read_usage(plan) == [2, 450]
     assert simulation.store.withdrawn == []
     assert simulation.booked == [], "no Pod was admitted"
 
@@ -193,40 +193,40 @@ async def test_pod_admitted_and_resized_in_an_outage_is_booked_at_its_size(simul
         cost, before = ({"pods": 1, "requests.cpu": amount} for amount in (new, old))
         assert (await simulation.ask(plan, "a", cost=cost, resize_from=before)).charged
     simulation.store.failure = ""
-    await simulation.settled()
-    assert await simulation.used(plan) == [1, 400]
+    await simulation.wait_until_settled()
+    assert await simulation.read_usage(plan) == [1, 400]
 
 
 async def test_missed_service_keeps_to_its_share_until_others_settle(
     simulation: Simulation,
 ) -> None:
-    simulation.guard = simulation.new_guard(replicas=2)
+    simulation.guard = simulation.build_guard(replicas=2)
     simulation.store.settled_others = 0
-    simulation.guard.missed(LOCAL)
+    simulation.guard.on_missed(LOCAL)
     assert [(await simulation.ask()).charged for _ in range(3)] == [True, True, False]
     simulation.store.settled_others = 1
-    await simulation.settled()
+    await simulation.wait_until_settled()
     assert [(await simulation.ask()).charged for _ in range(3)] == [True, True, False]
 
 
 async def test_service_missed_again_waits_for_the_others_again(simulation: Simulation) -> None:
-    simulation.guard = simulation.new_guard(replicas=2)
+    simulation.guard = simulation.build_guard(replicas=2)
     look, looks = simulation.store.snapshot, []
 
-    async def missed_once(plan: CounterPlan, namespace: str = "") -> ServiceSnapshot:
+    async def miss_once(plan: CounterPlan, namespace: str = "") -> ServiceSnapshot:
         looks.append(plan)
         if len(looks) == 1:
-            simulation.guard.missed(plan)
+            simulation.guard.on_missed(plan)
         return await look(plan, namespace)
 
-    simulation.store.snapshot = missed_once  # type: ignore[method-assign]
-    simulation.guard.missed(LOCAL)
-    await simulation.settled()
+    simulation.store.snapshot = miss_once  # type: ignore[method-assign]
+    simulation.guard.on_missed(LOCAL)
+    await simulation.wait_until_settled()
     assert (len(looks), simulation.store.others_requests) == (2, [True, True])
 
 
 async def test_single_replica_does_not_fall_back_after_a_missed_tick(simulation: Simulation) -> None:
-    simulation.guard.missed(LOCAL)
+    simulation.guard.on_missed(LOCAL)
     assert simulation.fallbacks == []
 
 
@@ -241,18 +241,18 @@ async def test_repeated_uid_is_answered_as_before(simulation: Simulation) -> Non
     assert (await simulation.ask(plan, "c")).repeated
     simulation.store.failure = ""
     assert (await simulation.ask(plan, "c")).repeated, "it is not booked yet"
-    await simulation.settled()
+    await simulation.wait_until_settled()
     assert (await simulation.ask(plan, "c")).repeated
-    assert await simulation.used(plan) == [1]
+    assert await simulation.read_usage(plan) == [1]
 
 
 async def test_charge_without_an_answer_is_refunded_for_a_denied_pod(simulation: Simulation) -> None:
     simulation.store.drops_answers = True
     await simulation.ask_unavailable(DENY, "a", admitted=False)
-    assert await simulation.used(DENY) == [1]
+    assert await simulation.read_usage(DENY) == [1]
     simulation.store.drops_answers = False
-    await simulation.settled()
-    assert await simulation.used(DENY) == [0]
+    await simulation.wait_until_settled()
+    assert await simulation.read_usage(DENY) == [0]
     assert simulation.store.withdrawn == ["a"]
 
 
@@ -263,9 +263,9 @@ async def test_charge_without_an_answer_is_kept_for_an_admitted_pod(simulation: 
     await simulation.ask_unavailable(DENY, "c", admitted=False)
     simulation.store.drops_answers = False
     assert (await simulation.ask(DENY, "c")).repeated
-    await simulation.settled()
+    await simulation.wait_until_settled()
     assert simulation.store.withdrawn == []
-    assert await simulation.used() == [3], "each is counted once"
+    assert await simulation.read_usage() == [3], "each is counted once"
 
 
 async def test_resize_or_dry_run_without_an_answer_is_not_refunded(simulation: Simulation) -> None:
@@ -274,9 +274,9 @@ async def test_resize_or_dry_run_without_an_answer_is_not_refunded(simulation: S
     await simulation.ask_unavailable(DENY, "a", admitted=False, resize_from={"pods": 1})
     await simulation.ask_unavailable(DENY, "b", admitted=False, peek=True)
     simulation.store.drops_answers = False
-    await simulation.settled()
+    await simulation.wait_until_settled()
     assert simulation.store.withdrawn == []
-    assert await simulation.used(DENY) == [1]
+    assert await simulation.read_usage(DENY) == [1]
 
 
 async def test_charge_without_an_answer_is_refunded_after_a_local_denial(simulation: Simulation) -> None:
@@ -287,10 +287,10 @@ async def test_charge_without_an_answer_is_refunded_after_a_local_denial(simulat
     simulation.store.failure, simulation.store.drops_answers = "", True
     simulation.store._clock.us += 2 * SECOND_US  # type: ignore[attr-defined]
     assert (await simulation.ask(uid="b")).refused is DeniedBy.QUOTA
-    assert await simulation.used() == [1]
+    assert await simulation.read_usage() == [1]
     simulation.store.drops_answers = False
-    await simulation.settled()
-    assert await simulation.used() == [0]
+    await simulation.wait_until_settled()
+    assert await simulation.read_usage() == [0]
 
 
 async def test_refund_before_booking_frees_the_share(simulation: Simulation) -> None:
@@ -300,8 +300,8 @@ async def test_refund_before_booking_frees_the_share(simulation: Simulation) -> 
     assert await simulation.guard.refund(LOCAL, "a")
     assert (await simulation.ask(uid="e")).charged
     simulation.store.failure = ""
-    await simulation.settled()
-    assert await simulation.used() == [4]
+    await simulation.wait_until_settled()
+    assert await simulation.read_usage() == [4]
     assert (await simulation.ask(uid="a")).refused is DeniedBy.QUOTA
 
 
@@ -313,13 +313,13 @@ async def test_lost_charges_are_booked_again_once_within_a_minute(simulation: Si
         await simulation.ask(uid=uid)
     await simulation.guard.refund(LOCAL, "c")
     simulation.store.forget_all()
-    simulation.guard.lost()
-    await simulation.settled()
-    assert await simulation.used() == [2], "neither charges older than a minute nor refunded ones"
+    simulation.guard.on_loss()
+    await simulation.wait_until_settled()
+    assert await simulation.read_usage() == [2], "neither charges older than a minute nor refunded ones"
     assert simulation.booked == [("payment-api", BookingCause.LOSS, 2)]
-    simulation.guard.lost()
-    await simulation.settled()
-    assert await simulation.used() == [2]
+    simulation.guard.on_loss()
+    await simulation.wait_until_settled()
+    assert await simulation.read_usage() == [2]
     assert simulation.booked == [("payment-api", BookingCause.LOSS, 2)], "the charges were not lost this time"
     assert simulation.lost == 2
 
@@ -328,11 +328,11 @@ async def test_lost_bookings_are_booked_again(simulation: Simulation) -> None:
     simulation.store.failure = "unreachable: refused"
     await simulation.ask()
     simulation.store.failure = ""
-    await simulation.settled()
+    await simulation.wait_until_settled()
     simulation.store.forget_all()
-    simulation.guard.lost()
-    await simulation.settled()
-    assert await simulation.used() == [1]
+    simulation.guard.on_loss()
+    await simulation.wait_until_settled()
+    assert await simulation.read_usage() == [1]
 
 
 async def test_refund_of_a_lost_charge_does_not_change_the_local_count(simulation: Simulation) -> None:
@@ -340,12 +340,12 @@ async def test_refund_of_a_lost_charge_does_not_change_the_local_count(simulatio
     simulation.store.forget_all()
     simulation.store.failure = "unreachable: refused"
     assert (await simulation.ask()).charged
-    simulation.guard.lost()
+    simulation.guard.on_loss()
     await simulation.guard.refund(LOCAL, "a")
     assert [(await simulation.ask()).charged for _ in range(3)] == [True, True, False], "three places were left"
     simulation.store.failure = ""
-    await simulation.settled()
-    assert await simulation.used() == [3]
+    await simulation.wait_until_settled()
+    assert await simulation.read_usage() == [3]
 
 
 async def test_returned_store_counts_local_admissions_at_once(simulation: Simulation) -> None:
@@ -356,8 +356,8 @@ async def test_returned_store_counts_local_admissions_at_once(simulation: Simula
     receipts = [await simulation.ask() for _ in range(3)]
     assert [receipt.charged for receipt in receipts] == [True, False, False]
     assert receipts[-1].refused is DeniedBy.QUOTA
-    await simulation.settled()
-    assert await simulation.used() == [4]
+    await simulation.wait_until_settled()
+    assert await simulation.read_usage() == [4]
 
 
 async def test_booking_ends_under_continuous_admissions(simulation: Simulation) -> None:
@@ -371,7 +371,7 @@ async def test_booking_ends_under_continuous_admissions(simulation: Simulation) 
         assert (await simulation.ask(plan)).charged
         pods += 1
         await asyncio.sleep(0)
-    assert await simulation.used(plan) == [pods]
+    assert await simulation.read_usage(plan) == [pods]
     assert sum(count for *_, count in simulation.booked) == 300
 
 
@@ -382,7 +382,7 @@ async def test_local_admission_of_one_pool_service_counts_for_the_others(simulat
     assert [(await simulation.ask(one)).charged for _ in range(4)] == [True] * 4
     simulation.store.failure = ""
     assert (await simulation.ask(other)).refused is DeniedBy.QUOTA
-    await simulation.settled()
+    await simulation.wait_until_settled()
     assert (await simulation.ask(other)).refused is DeniedBy.QUOTA
 
 
@@ -399,56 +399,56 @@ async def test_refund_of_a_pod_that_the_share_did_not_count_leaves_the_pools_sha
 
 
 async def test_pod_must_fit_the_share_until_other_replicas_settle(simulation: Simulation) -> None:
-    simulation.guard = simulation.new_guard(replicas=2)
+    simulation.guard = simulation.build_guard(replicas=2)
     simulation.store.settled_others = 0
     simulation.store.failure = "unreachable: refused"
     assert (await simulation.ask()).charged
     simulation.store.failure = ""
-    await simulation.until(lambda: bool(simulation.booked) and len(simulation.store.others_requests) > 1)
+    await simulation.wait_until(lambda: bool(simulation.booked) and len(simulation.store.others_requests) > 1)
     assert simulation.store.others_requests[:2] == [True, False]
     receipts = [await simulation.ask(uid=uid) for uid in "ab"]
     assert [(receipt.charged, receipt.local) for receipt in receipts] == [(True, False), (False, True)]
-    assert await simulation.used() == [2], "an admission within the share is counted at once"
+    assert await simulation.read_usage() == [2], "an admission within the share is counted at once"
     assert simulation.fallbacks == [("payment-api", "Local", True)]
     assert (await simulation.ask(uid="a")).repeated, "an admitted Pod is not denied by the share"
     simulation.store.settled_others = 1
-    await simulation.settled()
+    await simulation.wait_until_settled()
     assert simulation.fallbacks[1:] == [("payment-api", "Local", False)]
     assert [(await simulation.ask()).charged for _ in range(3)] == [True, True, False]
 
 
 async def test_unanswered_charge_is_refunded_before_other_replicas_settle(simulation: Simulation) -> None:
-    simulation.guard = simulation.new_guard(replicas=2)
+    simulation.guard = simulation.build_guard(replicas=2)
     simulation.store.settled_others = 0
     simulation.store.drops_answers = True
     await simulation.ask_unavailable(DENY, "a", admitted=False)
     simulation.store.drops_answers = False
-    await simulation.until(lambda: len(simulation.store.others_requests) > 3)
+    await simulation.wait_until(lambda: len(simulation.store.others_requests) > 3)
     assert simulation.store.withdrawn == ["a"]
     assert simulation.fallbacks == [("payment-api", "Deny", True)]
 
 
 async def test_pod_admitted_by_another_replica_is_not_denied_by_the_share(simulation: Simulation) -> None:
-    simulation.guard = simulation.new_guard(replicas=4)
+    simulation.guard = simulation.build_guard(replicas=4)
     simulation.store.settled_others = 0
-    await simulation.ask(uid="a", guard=simulation.new_guard())
+    await simulation.ask(uid="a", guard=simulation.build_guard())
     simulation.store.failure = "unreachable: refused"
     assert (await simulation.ask()).charged
     simulation.store.failure = ""
-    await simulation.until(lambda: bool(simulation.store.others_requests))
+    await simulation.wait_until(lambda: bool(simulation.store.others_requests))
     assert (await simulation.ask()).local
     assert (await simulation.ask(uid="a")).repeated
 
 
 async def test_denial_by_the_store_does_not_use_the_share(simulation: Simulation) -> None:
-    simulation.guard = simulation.new_guard(replicas=2)
+    simulation.guard = simulation.build_guard(replicas=2)
     simulation.store.settled_others = 0
     simulation.store.failure = "unreachable: refused"
     await simulation.ask()
     simulation.store.failure = ""
-    await simulation.until(lambda: bool(simulation.store.others_requests))
+    await simulation.wait_until(lambda: bool(simulation.store.others_requests))
     for uid in "abc":
-        await simulation.ask(uid=uid, guard=simulation.new_guard())
+        await simulation.ask(uid=uid, guard=simulation.build_guard())
     assert [(receipt.refused, receipt.local) for receipt in [await simulation.ask() for _ in range(3)]] == [
         (DeniedBy.QUOTA, False)
     ] * 3
@@ -457,47 +457,47 @@ async def test_denial_by_the_store_does_not_use_the_share(simulation: Simulation
 
 
 async def test_wait_for_other_replicas_is_bounded(simulation: Simulation) -> None:
-    simulation.guard = simulation.new_guard(replicas=2, paces={"others_seconds": 0})
+    simulation.guard = simulation.build_guard(replicas=2, paces={"others_seconds": 0})
     simulation.store.settled_others = 0
     simulation.store.failure = "unreachable: refused"
     await simulation.ask()
     simulation.store.failure = ""
-    await simulation.settled()
+    await simulation.wait_until_settled()
     assert [(await simulation.ask()).charged for _ in range(4)] == [True] * 3 + [False]
 
 
 async def test_second_outage_waits_for_the_others_again(simulation: Simulation) -> None:
-    simulation.guard = simulation.new_guard(replicas=2)
+    simulation.guard = simulation.build_guard(replicas=2)
     simulation.store.settled_others = 0
     for times in (1, 2):
         simulation.store.failure = "unreachable: refused"
         await simulation.ask()
         simulation.store.failure = ""
-        await simulation.until(lambda: simulation.store.others_requests[-2:] == [True, False])
+        await simulation.wait_until(lambda: simulation.store.others_requests[-2:] == [True, False])
         assert simulation.store.others_requests.count(True) == times
         simulation.store.others_requests.append(False)
     simulation.store.settled_others = 1
-    await simulation.settled()
+    await simulation.wait_until_settled()
 
 
 @pytest.mark.parametrize("plan", [LOCAL, DENY])
 async def test_replicas_keep_to_their_share_after_a_loss(simulation: Simulation, plan: CounterPlan) -> None:
     """This replica has admitted no Pod: the lost charges are the other's."""
-    simulation.guard = simulation.new_guard(replicas=2)
+    simulation.guard = simulation.build_guard(replicas=2)
     simulation.store.settled_others = 0
-    other = simulation.new_guard(replicas=2, ordinal=1)
+    other = simulation.build_guard(replicas=2, ordinal=1)
     await simulation.guard.tick([plan])
     for _ in range(2):
         await simulation.ask(plan, guard=other)
     await simulation.guard.snapshot(plan)
     simulation.store.forget_all()
-    simulation.guard.lost()
+    simulation.guard.on_loss()
     assert [(await simulation.ask(plan)).charged for _ in range(2)] == [True, False]
-    other.lost()
+    other.on_loss()
     simulation.store.settled_others = 1
-    await simulation.settled()
+    await simulation.wait_until_settled()
     simulation.guard, mine = other, simulation.guard
-    await simulation.settled()
+    await simulation.wait_until_settled()
     simulation.guard = mine
     assert [(await simulation.ask(plan)).charged for _ in range(2)] == [True, False]
 
@@ -506,12 +506,12 @@ async def test_answer_that_reveals_a_loss_admits_within_the_share_only(simulatio
     for _ in range(4):
         await simulation.ask()
     simulation.store.forget_all()
-    simulation.store.on_acquire = simulation.guard.lost
+    simulation.store.on_acquire = simulation.guard.on_loss
     receipt = await simulation.ask(uid="late")
     assert (receipt.refused, receipt.local) == (DeniedBy.QUOTA, True)
     simulation.store.on_acquire = lambda: None
-    await simulation.settled()
-    assert (await simulation.used(), simulation.store.withdrawn) == ([4], ["late"])
+    await simulation.wait_until_settled()
+    assert (await simulation.read_usage(), simulation.store.withdrawn) == ([4], ["late"])
 
 
 async def test_earlier_admission_survives_the_answer_that_reveals_a_loss(
@@ -520,20 +520,20 @@ async def test_earlier_admission_survives_the_answer_that_reveals_a_loss(
     for uid in "abcd":
         await simulation.ask(uid=uid)
     simulation.store.forget_all()
-    simulation.store.on_acquire = simulation.guard.lost
+    simulation.store.on_acquire = simulation.guard.on_loss
     receipt = await simulation.ask(uid="a")
     assert (receipt.refused, receipt.repeated) == (None, True)
     simulation.store.on_acquire = lambda: None
-    await simulation.settled()
-    assert (await simulation.used(), simulation.store.withdrawn) == ([4], []), "one Pod is counted once"
+    await simulation.wait_until_settled()
+    assert (await simulation.read_usage(), simulation.store.withdrawn) == ([4], []), "one Pod is counted once"
 
 
 async def test_earlier_admission_survives_a_denial_by_a_refilled_store(simulation: Simulation) -> None:
     await simulation.ask(uid="a")
     simulation.store.forget_all()
     for _ in range(4):
-        await simulation.ask(guard=simulation.new_guard())
-    simulation.store.on_acquire = simulation.guard.lost
+        await simulation.ask(guard=simulation.build_guard())
+    simulation.store.on_acquire = simulation.guard.on_loss
     receipt = await simulation.ask(uid="a")
     assert (receipt.refused, receipt.repeated) == (None, True)
 
@@ -545,11 +545,11 @@ async def test_earlier_admission_survives_a_cached_denial_from_before_a_loss(sim
     simulation.store.forget_all()
     knows = simulation.store.knows
 
-    async def knows_after_loss(request: Acquire) -> bool:
-        simulation.guard.lost()
+    async def look_up_after_loss(request: Acquire) -> bool:
+        simulation.guard.on_loss()
         return await knows(request)
 
-    simulation.store.knows = knows_after_loss  # type: ignore[method-assign]
+    simulation.store.knows = look_up_after_loss  # type: ignore[method-assign]
     assert (await simulation.ask(uid="a")).repeated
 
 
@@ -563,7 +563,7 @@ async def test_service_without_quota_returns_to_the_store_at_once(simulation: Si
 
 
 async def test_pod_of_another_replica_is_not_denied_by_the_cache(simulation: Simulation) -> None:
-    other = simulation.new_guard()
+    other = simulation.build_guard()
     for uid in "abcd":
         await simulation.ask(uid=uid, guard=other)
     assert (await simulation.ask()).refused is DeniedBy.QUOTA
@@ -615,18 +615,18 @@ async def test_broken_record_does_not_delay_other_services(simulation: Simulatio
     await simulation.ask()
     book = MemoryStore.book
 
-    async def fails(plan: CounterPlan, bookings: Sequence[Booking]) -> int:
+    async def fail(plan: CounterPlan, bookings: Sequence[Booking]) -> int:
         if plan is broken:
             raise StoreUnavailableError("WRONGTYPE", StoreFault.SCRIPT)
         return await book(simulation.store, plan, bookings)
 
-    simulation.store.book = fails  # type: ignore[method-assign]
+    simulation.store.book = fail  # type: ignore[method-assign]
     simulation.store.failure = ""
-    while await simulation.used() != [1]:  # noqa: ASYNC110  the test waits for a turn of this loop
+    while await simulation.read_usage() != [1]:  # noqa: ASYNC110  the test waits for a turn of this loop
         await asyncio.sleep(1e-4)
     simulation.store.book = lambda plan, bookings: book(simulation.store, plan, bookings)  # type: ignore[method-assign]
-    await simulation.settled()
-    assert await simulation.used(broken) == [1]
+    await simulation.wait_until_settled()
+    assert await simulation.read_usage(broken) == [1]
 
 
 async def test_debts_are_bounded_and_the_oldest_is_dropped_first(
@@ -639,13 +639,13 @@ async def test_debts_are_bounded_and_the_oldest_is_dropped_first(
         request = Acquire(plans[number % 2], "shop", f"u{number}", {"pods": 1}, "user:alice")
         dropped.append(owed.add(backlog.BacklogEntry(request, number, number, BookingCause.AWAY)))
     assert (dropped, len(owed)) == ([0, 0, 0, 1, 1], 3)
-    assert [debt.request.uid for key in list(owed.keys()) for debt in owed.oldest(key)] == ["u2", "u4", "u3"]
+    assert [debt.request.uid for key in list(owed.list_keys()) for debt in owed.list_oldest(key)] == ["u2", "u4", "u3"]
     monkeypatch.setattr(pending_refunds, "PENDING_MAX", 2)
     simulation.store.drops_answers = True
     for uid in "abc":
         await simulation.ask_unavailable(DENY, uid, admitted=False)
     simulation.store.drops_answers = False
-    await simulation.settled()
+    await simulation.wait_until_settled()
     assert sorted(simulation.store.withdrawn) == ["a", "b"]
 
 
@@ -655,7 +655,7 @@ async def test_close_books_remaining_debts(simulation: Simulation) -> None:
         await simulation.ask()
     simulation.store.failure = ""
     await simulation.guard.close()
-    assert await simulation.used() == [3]
+    assert await simulation.read_usage() == [3]
 
 
 async def test_loss_during_close_leaves_no_task_running(simulation: Simulation) -> None:
@@ -663,11 +663,11 @@ async def test_loss_during_close_leaves_no_task_running(simulation: Simulation) 
     await simulation.ask()
     await asyncio.sleep(0)  # settling has begun
     simulation.store.failure = ""
-    simulation.store.on_book = simulation.guard.lost
+    simulation.store.on_book = simulation.guard.on_loss
     await simulation.guard.close()
     assert simulation.lost == 1
     assert simulation.guard._reconciler._task is None
-    assert await simulation.used() == [1]
+    assert await simulation.read_usage() == [1]
 
 
 LIVE = replace(LOCAL, standing=standing(pods=2))
@@ -682,10 +682,10 @@ async def test_live_pods_are_not_judged_in_an_outage_and_counted_after_it(simula
     assert [receipt.refused for receipt in receipts] == [None, None, None, DeniedBy.QUOTA], "three of four were left"
     assert [use.window for use in receipts[3].over] == ["64s"]
     simulation.store.failure = ""
-    await simulation.settled()
-    assert await simulation.used(LIVE) == [4, 4]
+    await simulation.wait_until_settled()
+    assert await simulation.read_usage(LIVE) == [4, 4]
     assert (await simulation.ask(LIVE)).over[-1].window == "standing"
-    assert {waiting.uid for waiting in await simulation.store.overdue(LIVE, 0, 9)} == {"before", "a", "b", "c"}
+    assert {waiting.uid for waiting in await simulation.store.list_overdue(LIVE, 0, 9)} == {"before", "a", "b", "c"}
 
 
 async def test_limit_on_live_pods_alone_has_a_rule(simulation: Simulation) -> None:
@@ -696,17 +696,17 @@ async def test_limit_on_live_pods_alone_has_a_rule(simulation: Simulation) -> No
     await simulation.ask_unavailable(denied, admitted=False)
     assert simulation.fallbacks[-1] == ("denied", "Deny", True)
     simulation.store.failure = ""
-    await simulation.settled()
-    assert await simulation.used(LIVE_ALONE) == [3]
+    await simulation.wait_until_settled()
+    assert await simulation.read_usage(LIVE_ALONE) == [3]
 
 
 async def test_snapshot_sets_the_remainder_of_every_limit(simulation: Simulation) -> None:
     pool = PoolPlan("shared", (window(64, pods=9),))
     plan = replace(LIVE, tag="shared", standing=standing(pods=9, memory=9), pool=pool)
     for _ in range(2):
-        await simulation.ask(plan, guard=simulation.new_guard())
+        await simulation.ask(plan, guard=simulation.build_guard())
     for _ in range(5):
-        await simulation.ask(replace(plan, service="other", windows=()), guard=simulation.new_guard())
+        await simulation.ask(replace(plan, service="other", windows=()), guard=simulation.build_guard())
     await simulation.guard.snapshot(plan)
     simulation.store.failure = "away"
     admitted = [await simulation.ask(plan) for _ in range(3)]
@@ -719,7 +719,7 @@ async def test_snapshot_per_namespace_sets_the_remainder_of_the_pool(
 ) -> None:
     pool = PoolPlan("shared", (window(64, pods=3),))
     plan = replace(LIVE, tag="shared", per_namespace=True, pool=pool)
-    await simulation.ask(replace(plan, service="other"), guard=simulation.new_guard())
+    await simulation.ask(replace(plan, service="other"), guard=simulation.build_guard())
     await simulation.guard.snapshot(plan)
     simulation.store.failure = "away"
     admitted = [await simulation.ask(plan) for _ in range(3)]

@@ -58,7 +58,7 @@ class Connection(MemoryStore):
     def _notice(self) -> None:
         if self.has_lost:
             self.has_lost = False
-            self.guard.lost()
+            self.guard.on_loss()
 
     async def acquire(self, request: Acquire) -> Receipt:
         self._reach(request.plan)
@@ -83,7 +83,7 @@ class Connection(MemoryStore):
         self._notice()
         return await super().snapshot(plan, namespace)
 
-    async def others_settled(self, plan: CounterPlan, *, afresh: bool) -> int:
+    async def count_settled_replicas(self, plan: CounterPlan, *, afresh: bool) -> int:
         self._reach(plan)
         self._notice()
         if afresh or self.settled_others is None:
@@ -103,7 +103,7 @@ class Scenario:
         for number in range(replicas):
             connection = Connection(number, self.connections, self.clock)
             timing = ReconcilerTiming(0, 0, 0, 0, others_seconds=3600)
-            reports = FallbackReports(_nothing, _nothing, _nothing, _nothing, _nothing)
+            reports = FallbackReports(_ignore, _ignore, _ignore, _ignore, _ignore)
             connection.guard = StoreFallback(
                 connection, self.clock, reports, timing=timing, replicas=replicas, ordinal=number
             )
@@ -130,7 +130,7 @@ class Scenario:
             except StoreUnavailableError:
                 continue
 
-    async def do(self, operation: tuple[str, int, int]) -> None:
+    async def apply(self, operation: tuple[str, int, int]) -> None:
         kind, number, amount = operation
         connection = self.connections[number % len(self.connections)]
         if kind == "ask":
@@ -158,10 +158,10 @@ class Scenario:
         for connection in self.connections:
             connection.is_away, connection.has_lost = kind == "away", kind == "lose"
             if connection.is_away:
-                connection.guard.missed(self.plan)
+                connection.guard.on_missed(self.plan)
 
 
-def _nothing(*_: object) -> None:
+def _ignore(*_: object) -> None:
     """Report nothing."""
 
 
@@ -186,7 +186,7 @@ def test_admissions_stay_within_the_limit_plus_one_pod_per_other_replica(
         for connection in scenario.connections:
             await connection.guard.tick([scenario.plan])
         for operation in operations:
-            await scenario.do(operation)
+            await scenario.apply(operation)
         for connection in scenario.connections:
             connection.is_away = False
             await connection.guard.close()

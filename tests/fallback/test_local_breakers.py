@@ -66,22 +66,22 @@ async def ask(simulation: Simulation, plan: CounterPlan, uid: str = "", **more: 
         return Receipt(0)
 
 
-async def denials(simulation: Simulation, plan: CounterPlan, count: int, **more: Any) -> list[DeniedBy | None]:
+async def list_denials(simulation: Simulation, plan: CounterPlan, count: int, **more: Any) -> list[DeniedBy | None]:
     return [(await ask(simulation, plan, **more)).refused for _ in range(count)]
 
 
 async def restore_store(simulation: Simulation) -> None:
     simulation.store.failure = ""
-    await simulation.settled()
+    await simulation.wait_until_settled()
 
 
-def stored_view(simulation: Simulation, plan: CounterPlan) -> BreakerView:
-    view = simulation.store.known_breaker(plan) or MemoryStore.last_breaker(simulation.store, plan)
+def read_stored_view(simulation: Simulation, plan: CounterPlan) -> BreakerView:
+    view = simulation.store.find_known_breaker(plan) or MemoryStore.find_last_breaker(simulation.store, plan)
     assert view is not None
     return view
 
 
-def changes(moves: Sequence[Transition]) -> list[str]:
+def format_moves(moves: Sequence[Transition]) -> list[str]:
     return [f"{move.old} {move.new}" for move in moves]
 
 
@@ -96,16 +96,16 @@ async def test_open_breaker_stays_open_until_its_time_and_then_leases_its_share_
         assert (receipt.refused, receipt.local) == (DeniedBy.BREAKER, True)
         assert receipt.breaker is not None
         assert receipt.breaker.state is State.OPEN
-        assert receipt.breaker.open_remaining_us(receipt.at_us) > 0, "the remaining time is shown"
+        assert receipt.breaker.compute_open_remaining_us(receipt.at_us) > 0, "the remaining time is shown"
         simulation.sleep(OPEN_SECONDS // 2)
-    assert await denials(simulation, plan, 4) == [None, None, DeniedBy.BREAKER, DeniedBy.BREAKER], (
+    assert await list_denials(simulation, plan, 4) == [None, None, DeniedBy.BREAKER, DeniedBy.BREAKER], (
         "2 of 3 for one of two"
     )
-    known = simulation.guard.known_breaker(plan)
+    known = simulation.guard.find_known_breaker(plan)
     assert known is not None
     assert (known.state, known.probes_leased) == (State.HALF_OPEN, 2)
     await restore_store(simulation)
-    assert stored_view(simulation, plan).state is State.HALF_OPEN
+    assert read_stored_view(simulation, plan).state is State.HALF_OPEN
 
 
 @pytest.mark.parametrize(("replicas", "probes"), [(1, 3), (2, 2), (3, 1), (4, 1)])
@@ -113,20 +113,20 @@ async def test_each_replica_leases_at_least_one_probe(simulation: Simulation, re
     simulation.guard.set_replicas(replicas, 0)
     await trip(simulation, LOCAL)
     simulation.sleep(OPEN_SECONDS)
-    assert (await denials(simulation, LOCAL, 5)).count(None) == probes
+    assert (await list_denials(simulation, LOCAL, 5)).count(None) == probes
 
 
 async def test_successful_probes_close_the_breaker_here_and_then_in_the_store(simulation: Simulation) -> None:
     await trip(simulation, LOCAL)
     simulation.sleep(OPEN_SECONDS)
     receipt = await ask(simulation, LOCAL)
-    assert changes(receipt.transitions) == ["OPEN HALF_OPEN"]
-    await denials(simulation, LOCAL, 2)
+    assert format_moves(receipt.transitions) == ["OPEN HALF_OPEN"]
+    await list_denials(simulation, LOCAL, 2)
     assert await simulation.guard.record_outcomes(LOCAL, [GOOD, GOOD]) == ()
-    assert changes(await simulation.guard.record_outcomes(LOCAL, [GOOD])) == ["HALF_OPEN CLOSED"]
-    assert await denials(simulation, LOCAL, 5) == [None] * 5
+    assert format_moves(await simulation.guard.record_outcomes(LOCAL, [GOOD])) == ["HALF_OPEN CLOSED"]
+    assert await list_denials(simulation, LOCAL, 5) == [None] * 5
     await restore_store(simulation)
-    view = stored_view(simulation, LOCAL)
+    view = read_stored_view(simulation, LOCAL)
     assert (view.state, view.generation, view.reason) == (State.CLOSED, 3, "3 probes succeeded")
     assert view.tripped_by, "the figures that tripped it last"
 
@@ -138,15 +138,17 @@ async def test_failed_probe_opens_the_breaker_here_and_then_in_the_store(simulat
     unknown = Outcomes(0, 1, 0, uid="another", generation=2)
     assert await simulation.guard.record_outcomes(LOCAL, [unknown]) == ()
     assert (
-        changes(await simulation.guard.record_outcomes(LOCAL, [replace(unknown, uid="probe", generation=1)])) == []
+        format_moves(await simulation.guard.record_outcomes(LOCAL, [replace(unknown, uid="probe", generation=1)])) == []
     ), "the outcome is stale"
-    assert changes(await simulation.guard.record_outcomes(LOCAL, [replace(unknown, uid="probe")])) == ["HALF_OPEN OPEN"]
-    known = simulation.guard.known_breaker(LOCAL)
+    assert format_moves(await simulation.guard.record_outcomes(LOCAL, [replace(unknown, uid="probe")])) == [
+        "HALF_OPEN OPEN"
+    ]
+    known = simulation.guard.find_known_breaker(LOCAL)
     assert known is not None
     assert (known.state, known.generation) == (State.OPEN, 3)
     await restore_store(simulation)
-    assert stored_view(simulation, LOCAL) == known
-    assert simulation.guard.known_breaker(LOCAL) == known
+    assert read_stored_view(simulation, LOCAL) == known
+    assert simulation.guard.find_known_breaker(LOCAL) == known
 
 
 async def test_charged_probe_closes_a_breaker_without_outcomes(simulation: Simulation) -> None:
@@ -154,9 +156,17 @@ async def test_charged_probe_closes_a_breaker_without_outcomes(simulation: Simul
     await trip(simulation, plan)
     simulation.sleep(OPEN_SECONDS)
     receipts = [await ask(simulation, plan) for _ in range(4)]
-    assert [changes(receipt.transitions) for receipt in receipts] == [["OPEN HALF_OPEN"], [], ["HALF_OPEN CLOSED"], []]
+    assert [format_moves(receipt.transitions) for receipt in receipts] == [
+        ["OPEN HALF_OPEN"],
+        [],
+        ["HALF_OPEN CLOSED"],
+        [],
+    ]
     await restore_store(simulation)
-    assert (stored_view(simulation, plan).state, stored_view(simulation, plan).generation) == (State.CLOSED, 3)
+    assert (read_stored_view(simulation, plan).state, read_stored_view(simulation, plan).generation) == (
+        State.CLOSED,
+        3,
+    )
 
 
 async def test_transition_of_an_admission_without_a_receipt_is_reported_by_a_tick(simulation: Simulation) -> None:
@@ -164,7 +174,7 @@ async def test_transition_of_an_admission_without_a_receipt_is_reported_by_a_tic
     await trip(simulation, plan)
     simulation.sleep(OPEN_SECONDS)
     await ask(simulation, plan)
-    assert changes(await simulation.guard.tick([plan])) == ["OPEN HALF_OPEN", "HALF_OPEN CLOSED"]
+    assert format_moves(await simulation.guard.tick([plan])) == ["OPEN HALF_OPEN", "HALF_OPEN CLOSED"]
     with pytest.raises(StoreUnavailableError):
         await simulation.guard.tick([plan])
 
@@ -175,20 +185,23 @@ async def test_unreported_transition_is_reported_after_the_store_returns(simulat
     simulation.sleep(OPEN_SECONDS)
     await ask(simulation, plan)
     simulation.store.failure = ""
-    assert changes(await simulation.guard.tick([plan]))[:2] == ["OPEN HALF_OPEN", "HALF_OPEN CLOSED"]
+    assert format_moves(await simulation.guard.tick([plan]))[:2] == ["OPEN HALF_OPEN", "HALF_OPEN CLOSED"]
 
 
 async def test_closed_breaker_trips_by_local_outcomes(simulation: Simulation) -> None:
     await simulation.guard.snapshot(LOCAL)
     simulation.store.failure = AWAY
-    assert await denials(simulation, LOCAL, 2) == [None, None]
+    assert await list_denials(simulation, LOCAL, 2) == [None, None]
     for _ in range(3):
         assert await simulation.guard.record_outcomes(LOCAL, [Outcomes(0, 10, 0)]) == ()
         simulation.sleep(1)
-    assert changes(await simulation.guard.tick([LOCAL])) == ["CLOSED OPEN"]
+    assert format_moves(await simulation.guard.tick([LOCAL])) == ["CLOSED OPEN"]
     assert (await ask(simulation, LOCAL)).refused is DeniedBy.BREAKER
     await restore_store(simulation)
-    assert (stored_view(simulation, LOCAL).state, stored_view(simulation, LOCAL).generation) == (State.OPEN, 1)
+    assert (read_stored_view(simulation, LOCAL).state, read_stored_view(simulation, LOCAL).generation) == (
+        State.OPEN,
+        1,
+    )
 
 
 async def test_denials_by_a_share_do_not_trip_the_breaker(simulation: Simulation) -> None:
@@ -199,19 +212,19 @@ async def test_denials_by_a_share_do_not_trip_the_breaker(simulation: Simulation
         assert (await ask(simulation, plan, event_source=f"controller:{number}")).refused is DeniedBy.QUOTA
     assert (await ask(simulation, plan)).refused is DeniedBy.QUOTA
     await restore_store(simulation)
-    assert stored_view(simulation, plan).state is State.CLOSED
+    assert read_stored_view(simulation, plan).state is State.CLOSED
 
 
 async def test_replica_without_a_view_takes_the_breaker_for_closed_and_undoes_nothing(
     simulation: Simulation,
 ) -> None:
     await trip(simulation, LOCAL)
-    simulation.store.last_breaker = lambda _: None  # type: ignore[method-assign]
-    guard = simulation.new_guard()
+    simulation.store.find_last_breaker = lambda _: None  # type: ignore[method-assign]
+    guard = simulation.build_guard()
     assert (await ask(simulation, LOCAL, guard=guard)).refused is None
     simulation.store.failure = ""
     await guard.close()
-    assert stored_view(simulation, LOCAL).state is State.OPEN
+    assert read_stored_view(simulation, LOCAL).state is State.OPEN
 
 
 async def test_later_state_of_the_store_replaces_the_local_one(simulation: Simulation) -> None:
@@ -219,32 +232,32 @@ async def test_later_state_of_the_store_replaces_the_local_one(simulation: Simul
     assert (await ask(simulation, LOCAL)).refused is DeniedBy.BREAKER
     simulation.sleep(1)
     await simulation.store.apply_override(LOCAL, reset_at_us=simulation.store._clock.now_us())
-    assert stored_view(simulation, LOCAL).state is State.CLOSED
-    assert simulation.guard.known_breaker(LOCAL) is None
+    assert read_stored_view(simulation, LOCAL).state is State.CLOSED
+    assert simulation.guard.find_known_breaker(LOCAL) is None
     assert (await ask(simulation, LOCAL)).refused is None
     await restore_store(simulation)
-    assert stored_view(simulation, LOCAL).state is State.CLOSED
+    assert read_stored_view(simulation, LOCAL).state is State.CLOSED
 
 
 async def test_expired_lease_frees_its_place(simulation: Simulation) -> None:
     await trip(simulation, LOCAL)
     simulation.sleep(OPEN_SECONDS)
-    assert await denials(simulation, LOCAL, 4) == [None, None, None, DeniedBy.BREAKER]
+    assert await list_denials(simulation, LOCAL, 4) == [None, None, None, DeniedBy.BREAKER]
     simulation.sleep(LEASE_SECONDS)
     transitions = await simulation.guard.tick([LOCAL])
     assert [(move.reason, move.is_change) for move in transitions] == [(EXPIRED, False)] * 3
-    assert await denials(simulation, LOCAL, 4) == [None, None, None, DeniedBy.BREAKER]
+    assert await list_denials(simulation, LOCAL, 4) == [None, None, None, DeniedBy.BREAKER]
 
 
 async def test_half_open_breaker_keeps_leases_of_earlier_probes(simulation: Simulation) -> None:
     await trip(simulation, LOCAL)
     simulation.store.failure = ""
     simulation.sleep(OPEN_SECONDS)
-    assert await denials(simulation, LOCAL, 2) == [None, None]
+    assert await list_denials(simulation, LOCAL, 2) == [None, None]
     simulation.store.failure = AWAY
-    assert await denials(simulation, LOCAL, 2) == [None, DeniedBy.BREAKER]
+    assert await list_denials(simulation, LOCAL, 2) == [None, DeniedBy.BREAKER]
     simulation.sleep(LEASE_SECONDS)
-    assert await denials(simulation, LOCAL, 4) == [None, None, None, DeniedBy.BREAKER]
+    assert await list_denials(simulation, LOCAL, 4) == [None, None, None, DeniedBy.BREAKER]
 
 
 @pytest.mark.parametrize("at_once", [False, True])
@@ -256,23 +269,23 @@ async def test_each_outcome_frees_the_lease_of_one_earlier_probe(
     await trip(simulation, LOCAL)
     simulation.store.failure = ""
     simulation.sleep(OPEN_SECONDS)
-    assert await denials(simulation, LOCAL, 3) == [None] * 3
+    assert await list_denials(simulation, LOCAL, 3) == [None] * 3
     simulation.store.failure = AWAY
     transitions: list[str] = []
     for reported in [Outcomes(3, 0, 0)] if at_once else [GOOD] * 3:
-        assert await denials(simulation, LOCAL, 2) == [DeniedBy.BREAKER] * 2
-        transitions += changes(await simulation.guard.record_outcomes(LOCAL, [reported]))
+        assert await list_denials(simulation, LOCAL, 2) == [DeniedBy.BREAKER] * 2
+        transitions += format_moves(await simulation.guard.record_outcomes(LOCAL, [reported]))
     assert transitions == ["HALF_OPEN CLOSED"]
 
 
 async def test_refunded_pod_frees_its_probe_lease(simulation: Simulation) -> None:
     await trip(simulation, LOCAL)
     simulation.sleep(OPEN_SECONDS)
-    await denials(simulation, LOCAL, 2)
+    await list_denials(simulation, LOCAL, 2)
     await ask(simulation, LOCAL, "gone")
     assert (await ask(simulation, LOCAL)).refused is DeniedBy.BREAKER
     assert await simulation.guard.refund(LOCAL, "gone")
-    assert await denials(simulation, LOCAL, 2) == [None, DeniedBy.BREAKER]
+    assert await list_denials(simulation, LOCAL, 2) == [None, DeniedBy.BREAKER]
 
 
 async def test_dry_run_resize_and_known_pod_take_no_lease(simulation: Simulation) -> None:
@@ -284,14 +297,14 @@ async def test_dry_run_resize_and_known_pod_take_no_lease(simulation: Simulation
     )
     assert (await ask(simulation, LOCAL, peek=True)).refused is DeniedBy.BREAKER
     simulation.sleep(OPEN_SECONDS)
-    assert await denials(simulation, LOCAL, 5, peek=True) == [None] * 5
+    assert await list_denials(simulation, LOCAL, 5, peek=True) == [None] * 5
     assert (await ask(simulation, ALLOW, "before")).refused is None
     first = await ask(simulation, LOCAL, "a")
     assert (first.charged, first.repeated) == (True, False)
     assert (await ask(simulation, LOCAL, "a")).repeated
     for plan in (ALLOW, NO_QUOTA):
         assert [(await ask(simulation, plan, "a")).refused for _ in range(5)] == [None] * 5
-    assert await denials(simulation, LOCAL, 3) == [None, None, DeniedBy.BREAKER]
+    assert await list_denials(simulation, LOCAL, 3) == [None, None, DeniedBy.BREAKER]
 
 
 async def test_breaker_in_warn_mode_or_degrade_admits(simulation: Simulation) -> None:
@@ -308,8 +321,11 @@ async def test_breaker_in_warn_mode_or_degrade_admits(simulation: Simulation) ->
 
 async def test_uninvolved_controller_probes_early(simulation: Simulation) -> None:
     await trip(simulation, LOCAL)
-    assert await denials(simulation, LOCAL, 5, event_source="controller:another") == [None] * 3 + [DeniedBy.BREAKER] * 2
-    assert await denials(simulation, LOCAL, 1) == [DeniedBy.BREAKER]
+    assert (
+        await list_denials(simulation, LOCAL, 5, event_source="controller:another")
+        == [None] * 3 + [DeniedBy.BREAKER] * 2
+    )
+    assert await list_denials(simulation, LOCAL, 1) == [DeniedBy.BREAKER]
 
 
 async def test_override_applies_without_the_store(simulation: Simulation) -> None:
@@ -330,13 +346,13 @@ async def test_override_applies_without_the_store(simulation: Simulation) -> Non
 async def test_ended_override_does_not_apply_in_an_outage(simulation: Simulation, state: State) -> None:
     forcing = Forcing(state, simulation.store._clock.now_us() + 600_000_000, "INC-1")
     await simulation.store.apply_override(replace(LOCAL, breaker=replace(BREAKER, forcing=forcing)))
-    assert stored_view(simulation, LOCAL).state is state
+    assert read_stored_view(simulation, LOCAL).state is state
     simulation.store.failure = AWAY
     assert (await ask(simulation, LOCAL)).refused is None
     for _ in range(3):
         await simulation.guard.record_outcomes(LOCAL, [Outcomes(0, 10, 0)])
         simulation.sleep(1)
-    assert changes(await simulation.guard.tick([LOCAL])) == ["CLOSED OPEN"]
+    assert format_moves(await simulation.guard.tick([LOCAL])) == ["CLOSED OPEN"]
     assert (await ask(simulation, LOCAL)).refused is DeniedBy.BREAKER
 
 
@@ -346,8 +362,8 @@ async def test_ended_override_is_left_to_the_leader_to_release(simulation: Simul
     simulation.store.failure = AWAY
     assert (await ask(simulation, LOCAL)).refused is None
     await restore_store(simulation)
-    assert stored_view(simulation, LOCAL).state is State.FORCED_OPEN
-    assert changes(await simulation.store.apply_override(LOCAL)) == ["FORCED_OPEN CLOSED"]
+    assert read_stored_view(simulation, LOCAL).state is State.FORCED_OPEN
+    assert format_moves(await simulation.store.apply_override(LOCAL)) == ["FORCED_OPEN CLOSED"]
 
 
 async def test_trip_is_held_by_the_guard_in_an_outage(simulation: Simulation) -> None:
@@ -379,7 +395,7 @@ async def test_view_is_proposed_before_bookings_and_again_after_a_failure(
 ) -> None:
     await trip(simulation, LOCAL)
     simulation.sleep(OPEN_SECONDS)
-    await denials(simulation, LOCAL, 3)
+    await list_denials(simulation, LOCAL, 3)
     await simulation.guard.record_outcomes(LOCAL, [BAD])
     transitions: list[str] = []
     offer, book = simulation.store.propose, simulation.store.book
@@ -397,17 +413,17 @@ async def test_view_is_proposed_before_bookings_and_again_after_a_failure(
     simulation.store.propose, simulation.store.book = fail_first_offer, record_booking  # type: ignore[method-assign]
     await restore_store(simulation)
     assert transitions == ["OPEN", "OPEN", "booked"]
-    assert stored_view(simulation, LOCAL).state is State.OPEN
+    assert read_stored_view(simulation, LOCAL).state is State.OPEN
 
 
 async def test_close_proposes_the_local_view(simulation: Simulation) -> None:
     await trip(simulation, LOCAL)
     simulation.sleep(OPEN_SECONDS)
-    await denials(simulation, LOCAL, 3)
+    await list_denials(simulation, LOCAL, 3)
     await simulation.guard.record_outcomes(LOCAL, [Outcomes(3, 0, 0)])
     simulation.store.failure = ""
     await simulation.guard.close()
-    assert stored_view(simulation, LOCAL).state is State.CLOSED
+    assert read_stored_view(simulation, LOCAL).state is State.CLOSED
 
 
 async def test_close_proposes_the_local_view_without_admissions(simulation: Simulation) -> None:
@@ -417,7 +433,7 @@ async def test_close_proposes_the_local_view_without_admissions(simulation: Simu
         simulation.sleep(1)
     simulation.store.failure = ""
     await simulation.guard.close()
-    assert stored_view(simulation, LOCAL).state is State.OPEN
+    assert read_stored_view(simulation, LOCAL).state is State.OPEN
 
 
 # Partitions: one replica is isolated, and the others share the store
@@ -426,8 +442,8 @@ async def test_close_proposes_the_local_view_without_admissions(simulation: Simu
 async def isolate(simulation: Simulation) -> tuple[StoreFallback, StoreLink]:
     """Isolate a replica that knows the breaker's present state."""
     store_link = StoreLink(simulation.store)
-    guard = simulation.new_guard(inner=store_link)
-    store_link.last_breaker(LOCAL)
+    guard = simulation.build_guard(inner=store_link)
+    store_link.find_last_breaker(LOCAL)
     store_link.is_cut = True
     return guard, store_link
 
@@ -435,7 +451,7 @@ async def isolate(simulation: Simulation) -> tuple[StoreFallback, StoreLink]:
 async def close_isolated(simulation: Simulation, guard: StoreFallback) -> None:
     for _ in range(3):
         await ask(simulation, LOCAL, guard=guard)
-    assert changes(await guard.record_outcomes(LOCAL, [Outcomes(3, 0, 0)]))[-1] == "HALF_OPEN CLOSED"
+    assert format_moves(await guard.record_outcomes(LOCAL, [Outcomes(3, 0, 0)]))[-1] == "HALF_OPEN CLOSED"
 
 
 async def trip_isolated(simulation: Simulation, guard: StoreFallback) -> None:
@@ -443,7 +459,7 @@ async def trip_isolated(simulation: Simulation, guard: StoreFallback) -> None:
         await guard.record_outcomes(LOCAL, [Outcomes(0, 10, 0)])
         simulation.sleep(1)
     await ask(simulation, LOCAL, guard=guard)
-    view = guard.known_breaker(LOCAL)
+    view = guard.find_known_breaker(LOCAL)
     assert view is not None
     assert view.state is State.OPEN
 
@@ -463,17 +479,19 @@ async def test_close_by_an_isolated_replica_does_not_erase_a_newer_trip(simulati
     simulation.sleep(OPEN_SECONDS)
     await close_isolated(simulation, guard)
     await ask(simulation, LOCAL, "probe")
-    assert changes(await simulation.guard.record_outcomes(LOCAL, [replace(BAD, uid="probe")])) == ["HALF_OPEN OPEN"]
-    isolated, shared = guard.known_breaker(LOCAL), stored_view(simulation, LOCAL)
+    assert format_moves(await simulation.guard.record_outcomes(LOCAL, [replace(BAD, uid="probe")])) == [
+        "HALF_OPEN OPEN"
+    ]
+    isolated, shared = guard.find_known_breaker(LOCAL), read_stored_view(simulation, LOCAL)
     assert isolated is not None
     assert (isolated.state, shared.state) == (State.CLOSED, State.OPEN)
     assert isolated.generation > shared.generation
     await reconnect(guard, store_link)
-    assert stored_view(simulation, LOCAL).state is State.OPEN
-    assert stored_view(simulation, LOCAL).since_us == shared.since_us
-    assert guard.known_breaker(LOCAL) == stored_view(simulation, LOCAL), "this replica knows the stored view"
-    assert await denials(simulation, LOCAL, 2, guard=guard) == [DeniedBy.BREAKER] * 2
-    assert stored_view(simulation, LOCAL).generation > isolated.generation, "generations are unique"
+    assert read_stored_view(simulation, LOCAL).state is State.OPEN
+    assert read_stored_view(simulation, LOCAL).since_us == shared.since_us
+    assert guard.find_known_breaker(LOCAL) == read_stored_view(simulation, LOCAL), "this replica knows the stored view"
+    assert await list_denials(simulation, LOCAL, 2, guard=guard) == [DeniedBy.BREAKER] * 2
+    assert read_stored_view(simulation, LOCAL).generation > isolated.generation, "generations are unique"
 
 
 async def test_trip_by_an_isolated_replica_does_not_undo_an_unknown_reset(
@@ -487,8 +505,8 @@ async def test_trip_by_an_isolated_replica_does_not_undo_an_unknown_reset(
     await trip_isolated(simulation, guard)
     await simulation.store.apply_override(LOCAL, reset_at_us=simulation.store._clock.now_us())
     await reconnect(guard, store_link)
-    assert stored_view(simulation, LOCAL).state is State.CLOSED
-    assert await denials(simulation, LOCAL, 2, guard=guard) == [None] * 2
+    assert read_stored_view(simulation, LOCAL).state is State.CLOSED
+    assert await list_denials(simulation, LOCAL, 2, guard=guard) == [None] * 2
 
 
 async def test_isolated_decision_holds_without_a_decision_of_the_store(simulation: Simulation) -> None:
@@ -496,7 +514,7 @@ async def test_isolated_decision_holds_without_a_decision_of_the_store(simulatio
     guard, store_link = await isolate(simulation)
     await trip_isolated(simulation, guard)
     await reconnect(guard, store_link)
-    assert stored_view(simulation, LOCAL).state is State.OPEN
+    assert read_stored_view(simulation, LOCAL).state is State.OPEN
 
 
 @pytest.mark.parametrize("closed_first", [True, False])
@@ -511,10 +529,10 @@ async def test_more_restrictive_of_two_isolated_states_holds(simulation: Simulat
     simulation.sleep(OPEN_SECONDS)
     await close_isolated(simulation, closed[0])
     await ask(simulation, LOCAL, guard=opened[0])
-    assert changes(await opened[0].record_outcomes(LOCAL, [BAD]))[-1:] == ["HALF_OPEN OPEN"]
+    assert format_moves(await opened[0].record_outcomes(LOCAL, [BAD]))[-1:] == ["HALF_OPEN OPEN"]
     for guard, store_link in store_links:
         await reconnect(guard, store_link)
-    assert stored_view(simulation, LOCAL).state is State.OPEN
+    assert read_stored_view(simulation, LOCAL).state is State.OPEN
 
 
 async def test_isolated_replica_leases_its_share_of_probes_beside_the_others(
@@ -525,10 +543,10 @@ async def test_isolated_replica_leases_its_share_of_probes_beside_the_others(
     guard, store_link = await isolate(simulation)
     guard.set_replicas(2, 1)
     simulation.sleep(OPEN_SECONDS)
-    assert (await denials(simulation, LOCAL, 5, guard=guard)).count(None) == 2
-    assert (await denials(simulation, LOCAL, 5)).count(None) == BREAKER.probes
+    assert (await list_denials(simulation, LOCAL, 5, guard=guard)).count(None) == 2
+    assert (await list_denials(simulation, LOCAL, 5)).count(None) == BREAKER.probes
     await reconnect(guard, store_link)
-    assert stored_view(simulation, LOCAL).probes_leased == BREAKER.probes
+    assert read_stored_view(simulation, LOCAL).probes_leased == BREAKER.probes
 
 
 async def test_outcome_of_a_discarded_branch_changes_nothing(simulation: Simulation) -> None:
@@ -537,7 +555,7 @@ async def test_outcome_of_a_discarded_branch_changes_nothing(simulation: Simulat
     guard, store_link = await isolate(simulation)
     simulation.sleep(OPEN_SECONDS)
     await ask(simulation, LOCAL, "alone", guard=guard)
-    isolated = guard.known_breaker(LOCAL)
+    isolated = guard.find_known_breaker(LOCAL)
     assert isolated is not None
     await guard.record_outcomes(LOCAL, [replace(BAD, uid="alone")])
     await ask(simulation, LOCAL, "shared")
@@ -545,12 +563,12 @@ async def test_outcome_of_a_discarded_branch_changes_nothing(simulation: Simulat
     await reconnect(guard, store_link)
     simulation.sleep(OPEN_SECONDS)
     await ask(simulation, LOCAL, "probe")
-    before = stored_view(simulation, LOCAL)
+    before = read_stored_view(simulation, LOCAL)
     assert before.state is State.HALF_OPEN
     for generation in range(isolated.generation, isolated.generation + 3):
         stale = [replace(BAD, generation=generation), replace(BAD, uid="alone", generation=generation)]
         assert await simulation.guard.record_outcomes(LOCAL, stale) == ()
-    assert stored_view(simulation, LOCAL) == before
+    assert read_stored_view(simulation, LOCAL) == before
 
 
 STEPS = st.lists(
@@ -573,7 +591,7 @@ async def run_steps(steps: Sequence[tuple[str, int]], first_back: int) -> Breake
     After each step a replica leases no more than its share of probes, and OPEN has an end.
     """
     simulation = Simulation()
-    guards = [simulation.new_guard(replicas=2, ordinal=ordinal) for ordinal in range(2)]
+    guards = [simulation.build_guard(replicas=2, ordinal=ordinal) for ordinal in range(2)]
     await trip(simulation, LOCAL)
     for guard in guards:
         simulation.store.failure = ""
@@ -595,7 +613,7 @@ async def run_steps(steps: Sequence[tuple[str, int]], first_back: int) -> Breake
     simulation.store.failure = ""
     for guard in (guards[first_back], guards[1 - first_back]):
         await guard.close()
-    found = stored_view(simulation, LOCAL)
+    found = read_stored_view(simulation, LOCAL)
     simulation.sleep(OPEN_SECONDS + LEASE_SECONDS)
     assert (await ask(simulation, LOCAL)).refused is not DeniedBy.BREAKER, "the breaker is not stuck"
     await simulation.guard.close()
@@ -603,7 +621,7 @@ async def run_steps(steps: Sequence[tuple[str, int]], first_back: int) -> Breake
 
 
 def _check_bounds(guard: StoreFallback, simulation: Simulation) -> None:
-    view = guard.known_breaker(LOCAL)
+    view = guard.find_known_breaker(LOCAL)
     assert view is not None
     if view.state is State.HALF_OPEN:
         assert view.probes_leased + view.probes_succeeded <= 2

@@ -34,7 +34,7 @@ _numbers = iter(range(10**9))
 
 
 @asynccontextmanager
-async def store_on(server: RedisServer, clock: HandClock | None = None) -> AsyncIterator[RedisStore]:
+async def open_store(server: RedisServer, clock: HandClock | None = None) -> AsyncIterator[RedisStore]:
     reports, time_us = StoreReports(int, str, str), None if clock is None else clock.now_us
     link = open_transport(server.url)
     store = RedisStore(link, "test", clock or SystemClock(), reports, deadline_seconds=30, time_us=time_us)
@@ -44,7 +44,7 @@ async def store_on(server: RedisServer, clock: HandClock | None = None) -> Async
         await store.close()
 
 
-async def view_of(store: RedisStore) -> BreakerView:
+async def read_view(store: RedisStore) -> BreakerView:
     view = (await store.snapshot(PLAN)).breaker
     assert view is not None
     return view
@@ -61,21 +61,21 @@ async def trip(store: RedisStore, times: int = 1) -> BreakerView:
         if number:
             await store.apply_override(PLAN, reset_at_us=FAR_US + number)
         assert await ask(store) is DeniedBy.QUOTA
-    view = await view_of(store)
+    view = await read_view(store)
     assert (view.state, view.generation) == (State.OPEN, 2 * times - 1)
     return view
 
 
 async def test_emptied_redis_receives_the_breaker_from_one_replica(redis_server: RedisServer) -> None:
-    async with store_on(redis_server) as one, store_on(redis_server) as other:
+    async with open_store(redis_server) as one, open_store(redis_server) as other:
         before = await trip(one)
         redis_server.cli("FLUSHALL")
-        assert (await view_of(other)).state is State.CLOSED, "Redis has lost it"
-        known = one.known_breaker(PLAN)
+        assert (await read_view(other)).state is State.CLOSED, "Redis has lost it"
+        known = one.find_known_breaker(PLAN)
         assert known is not None, "this replica has not"
         assert known.state is State.OPEN
         assert await one.tick([PLAN]) == []
-        after = await view_of(other)
+        after = await read_view(other)
         assert after == before
         assert await ask(other) is DeniedBy.BREAKER
         assert await ask(other, "controller:another") is DeniedBy.QUOTA, (
@@ -84,50 +84,50 @@ async def test_emptied_redis_receives_the_breaker_from_one_replica(redis_server:
 
 
 async def test_older_answer_does_not_replace_the_known_view(redis_server: RedisServer) -> None:
-    async with store_on(redis_server) as one:
+    async with open_store(redis_server) as one:
         before = await trip(one)
         redis_server.cli("FLUSHALL")
         for _ in range(2):
-            assert (await view_of(one)).state is State.CLOSED
-            assert one.known_breaker(PLAN) == one.last_breaker(PLAN) == before
+            assert (await read_view(one)).state is State.CLOSED
+            assert one.find_known_breaker(PLAN) == one.find_last_breaker(PLAN) == before
         await one.tick([PLAN])
-        assert await view_of(one) == before
+        assert await read_view(one) == before
 
 
 async def test_restart_with_data_keeps_the_breaker_open(redis_program: RedisProgram, tmp_path: Path) -> None:
     options = ("--appendonly", "yes", "--appendfsync", "always")
     with RedisServer(redis_program, tmp_path / "redis", *options) as server:
-        async with store_on(server) as one:
+        async with open_store(server) as one:
             before = await trip(one, 2)
         server.kill()
         server.start()
-        async with store_on(server) as other:
-            assert await view_of(other) == before, "from its file, without a replica that knows it"
+        async with open_store(server) as other:
+            assert await read_view(other) == before, "from its file, without a replica that knows it"
 
 
 async def test_restart_without_data_keeps_the_breaker_open(own_redis_server: RedisServer) -> None:
-    async with store_on(own_redis_server) as one:
+    async with open_store(own_redis_server) as one:
         before = await trip(one, 2)
         await one.tick([PLAN])
         own_redis_server.restart(keep_data=False)
         with suppress(StoreUnavailableError):  # the connection was lost
             await one.tick([PLAN])
         async with asyncio.timeout(HANG_SECONDS):
-            while (await view_of(one)).state is State.CLOSED:
+            while (await read_view(one)).state is State.CLOSED:
                 await one.tick([PLAN])
-        async with store_on(own_redis_server) as other:
-            assert await view_of(other) == before
+        async with open_store(own_redis_server) as other:
+            assert await read_view(other) == before
             assert await ask(other) is DeniedBy.BREAKER
 
 
 async def test_close_of_an_old_generation_does_not_undo_a_newer_trip(redis_server: RedisServer) -> None:
-    async with store_on(redis_server) as one, store_on(redis_server) as other:
+    async with open_store(redis_server) as one, open_store(redis_server) as other:
         newest = await trip(one, 3)
         for generation in range(newest.generation + 1):
             await other.propose(PLAN, BreakerView(State.CLOSED, generation, 0, reason="3 probes succeeded"))
             await other.propose(PLAN, BreakerView(State.HALF_OPEN, generation, 0, probes_succeeded=2))
             await other.record_outcomes(PLAN, [Outcomes(3, 0, 0, generation=generation)])
-        assert await view_of(one) == newest
+        assert await read_view(one) == newest
 
 
 ROOMY = plan_of(window(3600, pods=100), breaker=BREAKER)
@@ -153,20 +153,20 @@ async def close_by_probes(store: RedisStore | StoreFallback, clock: HandClock) -
 
 async def test_isolated_replica_erases_no_trip_of_the_other(redis_server: RedisServer) -> None:
     clock = HandClock()
-    async with store_on(redis_server, clock) as one, store_on(redis_server, clock) as other:
+    async with open_store(redis_server, clock) as one, open_store(redis_server, clock) as other:
         store_link = StoreLink(other)
         reports = FallbackReports(lambda *_: None, lambda *_: None, lambda: None, lambda _: None, lambda: None)
         isolated = StoreFallback(store_link, clock, reports, late_us=0)
         await trip_by_outcomes(one, clock)
         await other.tick([ROOMY])
-        assert store_link.last_breaker(ROOMY) == one.last_breaker(ROOMY)
+        assert store_link.find_last_breaker(ROOMY) == one.find_last_breaker(ROOMY)
         store_link.is_cut = True
         await close_by_probes(isolated, clock)
         await trip_by_outcomes(isolated, clock)
         await close_by_probes(isolated, clock)
         await close_by_probes(one, clock)
         await trip_by_outcomes(one, clock)
-        mine, theirs = isolated.last_breaker(ROOMY), one.last_breaker(ROOMY)
+        mine, theirs = isolated.find_last_breaker(ROOMY), one.find_last_breaker(ROOMY)
         assert mine is not None
         assert theirs is not None
         assert (mine.state, mine.generation, theirs.state, theirs.generation) == (State.CLOSED, 6, State.OPEN, 4)
@@ -176,23 +176,23 @@ async def test_isolated_replica_erases_no_trip_of_the_other(redis_server: RedisS
         assert after is not None
         assert (after.state, after.since_us, after.tripped_at_us) == (State.OPEN, theirs.since_us, theirs.tripped_at_us)
         assert after.generation > mine.generation
-        assert isolated.known_breaker(ROOMY) == after, "this replica knows it without a tick"
+        assert isolated.find_known_breaker(ROOMY) == after, "this replica knows it without a tick"
 
 
 async def test_record_of_an_earlier_version_is_read_as_decided_by_the_store(
     redis_server: RedisServer,
 ) -> None:
-    async with store_on(redis_server) as one, store_on(redis_server) as other:
+    async with open_store(redis_server) as one, open_store(redis_server) as other:
         before = await trip(one)
         (key,) = [name for name in redis_server.cli("KEYS", "*") if b":brk:" in name]
         cut = "redis.call('SET', KEYS[1], cmsgpack.pack({unpack(cmsgpack.unpack(redis.call('GET', KEYS[1])), 1, 17)}))"
         redis_server.cli("EVAL", cut, "1", key)
-        assert await view_of(other) == before
+        assert await read_view(other) == before
         closed = BreakerView(State.CLOSED, 9, FAR_US, reason="alone", tripped_at_us=FAR_US, tripped_by="alone", alone=9)
         await other.propose(PLAN, closed)
-        assert (await view_of(other)).state is State.OPEN, "it was isolated before that trip"
-        await other.propose(PLAN, replace(closed, generation=20, alone=20 - (await view_of(other)).decided))
-        assert (await view_of(other)).state is State.CLOSED
+        assert (await read_view(other)).state is State.OPEN, "it was isolated before that trip"
+        await other.propose(PLAN, replace(closed, generation=20, alone=20 - (await read_view(other)).decided))
+        assert (await read_view(other)).state is State.CLOSED
 
 
 ACCOUNTS = (
@@ -209,9 +209,9 @@ ACCOUNTS = (
 async def test_proposals_lead_to_one_state_in_any_order(
     redis_server: RedisServer, accounts: tuple[BreakerView, ...], holds: str
 ) -> None:
-    async with store_on(redis_server) as one, store_on(redis_server) as other:
+    async with open_store(redis_server) as one, open_store(redis_server) as other:
         for order in permutations(accounts):
             redis_server.cli("FLUSHALL")
             for number, view in enumerate(order):
                 await (one, other)[number % 2].propose(PLAN, view)
-            assert (await view_of(one)).reason == holds, [view.reason for view in order]
+            assert (await read_view(one)).reason == holds, [view.reason for view in order]

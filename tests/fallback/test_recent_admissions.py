@@ -25,13 +25,13 @@ def recent() -> RecentAdmissions:
     return RecentAdmissions()
 
 
-def kept(recent: RecentAdmissions) -> Iterator[str]:
-    return (request.uid for request, _ in recent.all())
+def list_kept(recent: RecentAdmissions) -> Iterator[str]:
+    return (request.uid for request, _ in recent.list_all())
 
 
 def test_an_admission_is_kept_with_what_its_booking_needs(recent: RecentAdmissions) -> None:
     recent.add(admission("a"), 5)
-    [(request, at_us)] = recent.all()
+    [(request, at_us)] = recent.list_all()
     assert at_us == 5
     assert (request.plan, request.namespace, request.uid, request.cost, request.name, request.resize_from) == (
         PLAN,
@@ -48,9 +48,9 @@ def test_an_admission_is_forgotten_after_a_minute(recent: RecentAdmissions) -> N
         recent.add(admission(uid), at_us)
     recent.remove("b")
     recent.sweep(RECENT_US)
-    assert list(kept(recent)) == ["a", "c"]
+    assert list(list_kept(recent)) == ["a", "c"]
     recent.sweep(RECENT_US + 1)
-    assert list(kept(recent)) == ["c"]
+    assert list(list_kept(recent)) == ["c"]
     recent.sweep(RECENT_US + 3)
     assert "c" not in recent
 
@@ -60,16 +60,16 @@ def test_an_admission_that_is_repeated_is_kept_for_a_minute_more(recent: RecentA
     recent.remove("a")
     recent.add(admission("a"), 9)
     recent.sweep(RECENT_US + 9)
-    assert list(kept(recent)) == ["a"]
+    assert list(list_kept(recent)) == ["a"]
     recent.sweep(RECENT_US + 10)
-    assert list(kept(recent)) == []
+    assert list(list_kept(recent)) == []
 
 
 def test_the_newest_are_kept_within_the_bound(recent: RecentAdmissions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recent_admissions, "RECENT_MAX", 2)
     for number, uid in enumerate("abc"):
         recent.add(admission(uid), number)
-    assert list(kept(recent)) == ["b", "c"]
+    assert list(list_kept(recent)) == ["b", "c"]
 
 
 def test_a_page_of_removals_alone_is_kept(recent: RecentAdmissions, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def test_a_page_of_removals_alone_is_kept(recent: RecentAdmissions, monkeypatch:
         recent.add(admission(uid), 5)
     for uid in "abc":
         recent.remove(uid)
-    assert list(kept(recent)) == ["d"]
+    assert list(list_kept(recent)) == ["d"]
 
 
 PLANS = (PLAN, replace(PLAN, service="web"))
@@ -114,6 +114,6 @@ def test_packed_pages_answer_as_a_dictionary_of_all_admissions(changes: list[tup
                     recent.sweep(now_us)
                     expected = {uid: one for uid, one in expected.items() if one[1] + RECENT_US >= now_us}
             assert {uid for uid in NAMES if uid in recent} == expected.keys()
-        assert {asked.uid: (asked, at_us) for asked, at_us in recent.all()} == expected
+        assert {asked.uid: (asked, at_us) for asked, at_us in recent.list_all()} == expected
         recent.sweep(now_us + 2 * RECENT_US)
-        assert not list(recent.all())
+        assert not list(recent.list_all())

@@ -31,7 +31,7 @@ async def test_admitted_pod_is_admitted_again_by_each_rule(simulation: Simulatio
     receipt = await simulation.ask(plan, "a")
     assert (receipt.refused, receipt.repeated, receipt.charged) == (None, True, False)
     simulation.store.failure = ""
-    await simulation.settled()
+    await simulation.wait_until_settled()
     assert simulation.booked == []
     assert (await simulation.ask(plan, "a")).repeated
 
@@ -41,7 +41,7 @@ async def test_pod_that_another_replica_has_charged_is_admitted_again(
     simulation: Simulation, plan: CounterPlan
 ) -> None:
     plan = replace(plan, windows=plan.windows and (window(64, pods=1),))
-    await simulation.ask(plan, "a", guard=simulation.new_guard())
+    await simulation.ask(plan, "a", guard=simulation.build_guard())
     assert (await simulation.ask(plan, "a")).repeated
     simulation.store.failure = "unreachable: refused"
     assert (await simulation.ask(plan, "a")).repeated
@@ -51,7 +51,7 @@ async def test_pod_that_the_store_has_confirmed_against_a_cached_denial_is_admit
     simulation: Simulation,
 ) -> None:
     for uid in "abcd":
-        await simulation.ask(DENY, uid, guard=simulation.new_guard())
+        await simulation.ask(DENY, uid, guard=simulation.build_guard())
     assert (await simulation.ask(DENY)).refused is DeniedBy.QUOTA
     assert (await simulation.ask(DENY, "a")).repeated
     simulation.store.failure = "unreachable: refused"
@@ -63,9 +63,9 @@ async def test_late_answer_does_not_deny_an_admitted_pod(simulation: Simulation)
     simulation.store.drops_answers = True
     assert (await simulation.ask(DENY, "a")).repeated
     simulation.store.drops_answers = False
-    await simulation.settled()
+    await simulation.wait_until_settled()
     assert simulation.store.withdrawn == []
-    assert await simulation.used(DENY) == [1]
+    assert await simulation.read_usage(DENY) == [1]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ async def test_changed_pod_is_not_admitted_by_its_former_review(
     simulation: Simulation, change: Callable[[object], object], *, is_confirmed: bool
 ) -> None:
     if is_confirmed:
-        await simulation.ask(DENY, "a", guard=simulation.new_guard())
+        await simulation.ask(DENY, "a", guard=simulation.build_guard())
     request = simulation.request(DENY, "a")
     await simulation.guard.acquire(request)
     simulation.store.failure = "unreachable: refused"
@@ -104,7 +104,7 @@ async def test_changed_pod_must_fit_the_share_under_local(simulation: Simulation
 @pytest.mark.parametrize("is_confirmed", [False, True], ids=("charged", "confirmed"))
 async def test_admission_is_remembered_for_a_minute(simulation: Simulation, *, is_confirmed: bool) -> None:
     if is_confirmed:
-        await simulation.ask(DENY, "a", guard=simulation.new_guard())
+        await simulation.ask(DENY, "a", guard=simulation.build_guard())
     await simulation.ask(DENY, "a")
     simulation.sleep(60)
     await simulation.guard.tick([DENY])
@@ -118,7 +118,7 @@ async def test_admission_is_remembered_for_a_minute(simulation: Simulation, *, i
 
 
 async def test_refunded_pod_is_not_admitted_again(simulation: Simulation) -> None:
-    await simulation.ask(DENY, "a", guard=simulation.new_guard())
+    await simulation.ask(DENY, "a", guard=simulation.build_guard())
     await simulation.ask(DENY, "a")
     await simulation.guard.refund(DENY, "a")
     simulation.store.failure = "unreachable: refused"
@@ -127,12 +127,12 @@ async def test_refunded_pod_is_not_admitted_again(simulation: Simulation) -> Non
 
 async def test_pod_that_another_replica_has_charged_is_not_booked_again_after_a_loss(simulation: Simulation) -> None:
     """Its replica submits it, at its own time."""
-    await simulation.ask(DENY, "a", guard=simulation.new_guard())
+    await simulation.ask(DENY, "a", guard=simulation.build_guard())
     await simulation.ask(DENY, "a")
     simulation.store.forget_all()
-    simulation.guard.lost()
-    await simulation.settled()
-    assert await simulation.used(DENY) == [0]
+    simulation.guard.on_loss()
+    await simulation.wait_until_settled()
+    assert await simulation.read_usage(DENY) == [0]
 
 
 async def test_admitted_pod_is_admitted_again_while_the_breaker_is_open(simulation: Simulation) -> None:
@@ -150,7 +150,7 @@ async def test_admitted_pod_is_admitted_again_while_the_breaker_is_open(simulati
 async def test_confirmed_pods_are_bounded(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recent_admissions, "CONFIRMED_MAX", 2)
     for uid in "abc":
-        await simulation.ask(DENY, uid, guard=simulation.new_guard())
+        await simulation.ask(DENY, uid, guard=simulation.build_guard())
         await simulation.ask(DENY, uid)
     simulation.store.failure = "unreachable: refused"
     await simulation.ask_unavailable(DENY, "a", admitted=False)

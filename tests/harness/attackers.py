@@ -46,7 +46,7 @@ Answers = Counter[str]
 
 
 @asynccontextmanager
-async def attacking(attack: Attack) -> AsyncIterator[Answers]:
+async def run_attack(attack: Attack) -> AsyncIterator[Answers]:
     """Attack until the block ends; the answers are complete then."""
     answers: Answers = Counter()
     process = await asyncio.create_subprocess_exec(
@@ -84,7 +84,7 @@ class _Attackers:
             ("bad", self._attack.bad, self._send_bad_head),
         )
         tasks = [
-            asyncio.create_task(self._again(kind, operation)) for kind, count, operation in kinds for _ in range(count)
+            asyncio.create_task(self._repeat(kind, operation)) for kind, count, operation in kinds for _ in range(count)
         ]
         await asyncio.sleep(1)
         sys.stdout.write("begun\n")
@@ -98,7 +98,7 @@ class _Attackers:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _again(self, kind: str, operation: Callable[[], Awaitable[bytes]]) -> None:
+    async def _repeat(self, kind: str, operation: Callable[[], Awaitable[bytes]]) -> None:
         while True:
             try:
                 answer = await operation()

@@ -10,7 +10,7 @@ Answers = Mapping[str, tuple[int, bytes]]
 
 
 @contextmanager
-def answering(answers: Answers) -> Iterator[str]:
+def serve_answers(answers: Answers) -> Iterator[str]:
     """Answer GET by path, 404 elsewhere; yield the URL."""
 
     class Handler(BaseHTTPRequestHandler):

@@ -27,7 +27,7 @@ _CUT, _END = object(), object()
 Fault = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-async def until(holds: Callable[[], bool]) -> None:
+async def wait_until(holds: Callable[[], bool]) -> None:
     """Wait for a condition that the other side of a connection changes."""
     async with asyncio.timeout(HANG_SECONDS):
         while not holds():  # noqa: ASYNC110  there is no event
@@ -53,7 +53,7 @@ class OpenWatch:
     items: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
 
     def offer(self, revision: int, kind: str, path: str, found: dict[str, Any]) -> None:
-        if revision > self.version and path == self.request.path and _selected(self.request, found):
+        if revision > self.version and path == self.request.path and _is_selected(self.request, found):
             self.items.put_nowait(_line(kind, found))
 
 
@@ -112,10 +112,10 @@ class FakeApiServer:
     def verbs(self) -> list[str]:
         return [seen.verb for seen in self.seen]
 
-    def last(self, verb: str) -> Seen:
+    def find_last(self, verb: str) -> Seen:
         return [seen for seen in self.seen if seen.verb == verb][-1]
 
-    def next(self, verb: str, *faults: Fault) -> None:
+    def fail_next(self, verb: str, *faults: Fault) -> None:
         self.faults.setdefault(verb, deque()).extend(faults)
 
     def put(self, path: str, name: str, **fields: Any) -> dict[str, Any]:
@@ -136,10 +136,10 @@ class FakeApiServer:
         metadata = {**gone["metadata"], "resourceVersion": str(self.revision)}
         self._publish("DELETED", path, {**gone, "metadata": metadata})
 
-    def stored(self, path: str, name: str) -> dict[str, Any] | None:
+    def find_stored(self, path: str, name: str) -> dict[str, Any] | None:
         return self._objects.get((path, name))
 
-    def under(self, path: str) -> list[dict[str, Any]]:
+    def list_stored(self, path: str) -> list[dict[str, Any]]:
         """Return what is stored at a path, oldest first."""
         return [found for (place, _), found in self._objects.items() if place == path]
 
@@ -156,7 +156,7 @@ class FakeApiServer:
         self.send(_line("ERROR", _status_object(code, message)))
         self.end()
 
-    def cut(self) -> None:
+    def break_watches(self) -> None:
         """Break every watch off."""
         self.send(_CUT)
 
@@ -189,7 +189,9 @@ class FakeApiServer:
         items = [
             found
             for (place, _), found in self._objects.items()
-            if place == path and _selected(request, found) and int(found["metadata"]["resourceVersion"]) <= int(version)
+            if place == path
+            and _is_selected(request, found)
+            and int(found["metadata"]["resourceVersion"]) <= int(version)
         ]
         end = int(begin) + int(request.query.get("limit", len(items) or 1))
         metadata = {"resourceVersion": version} | ({"continue": f"{version}:{end}"} if end < len(items) else {})
@@ -310,7 +312,7 @@ def _place(request: web.Request) -> str:
     return PODS if _PODS_OF.fullmatch(request.path) else request.path
 
 
-def _selected(request: web.Request, found: dict[str, Any]) -> bool:
+def _is_selected(request: web.Request, found: dict[str, Any]) -> bool:
     of = _PODS_OF.fullmatch(request.path)
     if of is not None and found["metadata"]["namespace"] != of[1]:
         return False

@@ -25,7 +25,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
-_LARGEST_REQUEST = 1 << 17  # most of it is the environment
+_REQUEST_BYTES_MAX = 1 << 17  # most of it is the environment
 _PRELOADED = ("webhook", "certs")
 _FILE_POLL_SECONDS = 0.5
 
@@ -132,7 +132,7 @@ class Forks:
                     return request
 
     def _fork(self) -> dict[str, Any] | None:
-        message, fds, _, _ = socket.recv_fds(self._requests, _LARGEST_REQUEST, 2)
+        message, fds, _, _ = socket.recv_fds(self._requests, _REQUEST_BYTES_MAX, 2)
         if not message:
             os.killpg(0, signal.SIGKILL)
         log, result = fds[0], socket.socket(fileno=fds[1])

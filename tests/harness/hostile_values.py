@@ -30,7 +30,7 @@ def hostile(kind: Any, name: str = "", text: str = HOSTILE) -> Any:
     origin, arguments = get_origin(kind), get_args(kind)
     value: Any = text
     if origin is None:
-        value = _of_class(kind, name, text)
+        value = _make_of_class(kind, name, text)
     elif origin in {Union, types.UnionType}:
         value = hostile(next(one for one in arguments if one is not type(None)), name, text)
     elif origin is Literal:
@@ -45,7 +45,7 @@ def hostile(kind: Any, name: str = "", text: str = HOSTILE) -> Any:
     return value
 
 
-def _of_class(kind: Any, name: str, text: str) -> Any:
+def _make_of_class(kind: Any, name: str, text: str) -> Any:
     value: Any = TIME if kind is str and name in _TIMES else _PLAIN.get(kind, text)
     if not isinstance(kind, type) or kind in _PLAIN or kind is str:
         return value

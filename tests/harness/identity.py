@@ -12,9 +12,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from certs.authority import Authority, KeyPair, server_names
+from certs.authority import Authority, KeyPair, list_server_names
 from certs.files import write_key_pair
-from certs.token_issuer import PrivateKey, key_set, new_key, public_jwk, sign
+from certs.token_issuer import PrivateKey, build_jwk, format_key_set, new_key, sign
 from webhook.authentication.identities import Identities
 from webhook.authentication.identity_file import parse_identities
 from webhook.tls.context import TlsPaths
@@ -57,7 +57,7 @@ class Signer:
         return sign(self.key, self.claims(now, **changed), self.algorithm, self.kid)
 
     def jwk(self) -> dict[str, str]:
-        return public_jwk(self.key.public_key(), self.algorithm, self.kid)
+        return build_jwk(self.key.public_key(), self.algorithm, self.kid)
 
 
 def signer(algorithm: str = "ES256", **named: Any) -> Signer:
@@ -65,14 +65,14 @@ def signer(algorithm: str = "ES256", **named: Any) -> Signer:
 
 
 def jwks(*signers: Signer) -> str:
-    return key_set([one.jwk() for one in signers])
+    return format_key_set([one.jwk() for one in signers])
 
 
 def der(credentials: KeyPair) -> bytes:
     return credentials.certificate.public_bytes(Encoding.DER)
 
 
-def unreadable(authority: Authority) -> dict[str, bytes]:
+def make_unreadable(authority: Authority) -> dict[str, bytes]:
     """Return certificates for a kube-apiserver with oddities that OpenSSL accepts, in DER, by oddity."""
     name, one_name = x509.oid.ExtensionOID.SUBJECT_ALTERNATIVE_NAME, bytes.fromhex("3003820161")
     x400_address, other = bytes.fromhex("3002a300"), x509.ObjectIdentifier("2.5.29.117")
@@ -142,7 +142,9 @@ class Pki:
         return TlsPaths(self.folder / "server.crt", self.folder / "server.key", self.folder / "ca.crt")
 
     def renew_server(self) -> KeyPair:
-        leaf = self.authority.issue_server("localhost", (*server_names("localhost"), *server_names("127.0.0.1")))
+        leaf = self.authority.issue_server(
+            "localhost", (*list_server_names("localhost"), *list_server_names("127.0.0.1"))
+        )
         write_key_pair(leaf, self.paths.certificate, self.paths.key, replace=True)
         return leaf
 

@@ -33,7 +33,7 @@ class Loopback:
     def reasons(self) -> list[str]:
         return [reason for reason, _ in self.refused]
 
-    async def until(self, condition: Callable[[], bool]) -> None:
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait for an action of the server without an event, such as noticing a disconnect."""
         async with asyncio.timeout(HANG_SECONDS):
             while not condition():  # noqa: ASYNC110 - there is no event

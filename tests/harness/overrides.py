@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.overrides import Override
 
 END = "2026-12-01T04:00:00Z"
-END_US = microseconds(END)
+END_US = parse_microseconds(END)
 
 
 def entry(service: str = "payment-api", factor: str = "3", until: str = END, reason: str = "INC-1") -> str:
@@ -31,11 +31,11 @@ class OverridesRecorder:
         self.failed: list[tuple[str, ...]] = []
         self.changes: list[str] = []
 
-    def overrides_loaded(self, live: Sequence[Override]) -> None:
+    def on_overrides_loaded(self, live: Sequence[Override]) -> None:
         self.loaded.append([entry.service for entry in live])
 
-    def overrides_failed(self, errors: Sequence[str]) -> None:
+    def on_overrides_failed(self, errors: Sequence[str]) -> None:
         self.failed.append(tuple(errors))
 
-    def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
+    def on_override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
         self.changes.append(f"{service} {'ended' if now is None else 'began' if former is None else 'changed'}")

@@ -24,7 +24,7 @@ def pem(credentials: KeyPair) -> str:
     return credentials.certificate.public_bytes(Encoding.PEM).decode()
 
 
-def encoded(text: str) -> str:
+def encode(text: str) -> str:
     """Encode as Envoy and nginx do."""
     return quote(text, safe="")
 
@@ -33,9 +33,9 @@ def digest(credentials: KeyPair) -> str:
     return sha256(der(credentials)).hexdigest()
 
 
-def said_of(caller: KeyPair) -> str:
+def format_forwarded(caller: KeyPair) -> str:
     """Return Envoy's header value with `cert: true`."""
-    return f'Hash={digest(caller)};Cert="{encoded(pem(caller))}"'
+    return f'Hash={digest(caller)};Cert="{encode(pem(caller))}"'
 
 
 @dataclass

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from tests.harness.server_process import Serving, pod
 from tests.timeouts import HANG_SECONDS
-from webhook.commands.simulator import Ask, admission_review, as_sent_to_mutate
+from webhook.commands.simulator import Ask, build_admission_review, prepare_for_mutate
 from webhook.core.admission.decision import Half
 
 ASK = Ask(pod(), "free", "uid-1")
-BODY = json.dumps(admission_review(ASK, as_sent_to_mutate(ASK), Half.MUTATE)).encode()
+BODY = json.dumps(build_admission_review(ASK, prepare_for_mutate(ASK), Half.MUTATE)).encode()
 
 
 @dataclass
@@ -68,11 +68,11 @@ def head(server: Serving, *more: str, start: str = "POST /mutate HTTP/1.1", toke
     return "".join(f"{one}\r\n" for one in (*lines, *more)).encode() + b"\r\n"
 
 
-def sized(body: bytes = BODY) -> str:
+def format_length(body: bytes = BODY) -> str:
     return f"Content-Length: {len(body)}"
 
 
-def chunked(body: bytes = BODY) -> bytes:
+def encode_chunks(body: bytes = BODY) -> bytes:
     half = len(body) // 2
     return b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:half], body[half:])) + b"0\r\n\r\n"
 

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from tests.cluster.binaries import cache
-from tests.cluster.toolchain import locked
+from tests.cluster.toolchain import hold_lock
 
 ROOT = Path(__file__).parents[2]
 CHANGELOG = ROOT / "CHANGELOG.md"
@@ -16,19 +16,19 @@ _PACKAGES = ("webhook", "certs", "manifests")
 _RELEASE = re.compile(r"^## \[(\d+\.\d+\.\d+)\] - [\d-]{10}\n\nCommit `([0-9a-f]{40})`\.$", re.MULTILINE)
 
 
-def last_release() -> tuple[str, str]:
+def find_last_release() -> tuple[str, str]:
     """Return the version and commit of the newest release of CHANGELOG.md."""
     match = _RELEASE.search(CHANGELOG.read_text())
     assert match is not None, "CHANGELOG.md: no `## [X.Y.Z] - YYYY-MM-DD` that is followed by its commit"
     return match[1], match[2]
 
 
-def checked_out(revision: str, *, with_tests: bool = False) -> Path:
+def check_out(revision: str, *, with_tests: bool = False) -> Path:
     """Return a folder with the packages of a commit, compiled; it is kept in the cache outside the tree."""
     commit = _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", missing=revision).decode().strip()
     packages = (*_PACKAGES, "tests") if with_tests else _PACKAGES
     folder = cache() / (f"revision-{commit}-tests" if with_tests else f"revision-{commit}")
-    with locked(folder):
+    with hold_lock(folder):
         if not folder.exists():
             archive = _git("archive", commit, *packages, missing=revision)
             draft = folder.with_name(f".{folder.name}")

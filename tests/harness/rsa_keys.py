@@ -20,7 +20,7 @@ def rsa_key(bits: int, exponent: int = _EXPONENT) -> rsa.RSAPrivateKey:
 @cache
 def roca_key() -> rsa.RSAPrivateKey:
     """Return a key whose primes are k*M + 65537**a mod M, M being the product of the first 126 primes."""
-    product = math.prod(_first_primes(_PRIMES_OF_A_2048_BIT_KEY))
+    product = math.prod(_find_primes(_PRIMES_OF_A_2048_BIT_KEY))
     p, q = (factor * product + pow(_EXPONENT, power, product) for factor, power in _FACTORS_AND_POWERS)
     phi = (p - 1) * (q - 1)
     d = pow(_EXPONENT, -1, phi)
@@ -36,7 +36,7 @@ def roca_key() -> rsa.RSAPrivateKey:
     return numbers.private_key()
 
 
-def _first_primes(count: int) -> list[int]:
+def _find_primes(count: int) -> list[int]:
     found: list[int] = []
     number = 2
     while len(found) < count:

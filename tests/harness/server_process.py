@@ -20,7 +20,13 @@ from certs.authority import KeyPair
 from tests.harness.fork_server import ForkedProcess, fork_server
 from tests.harness.identity import IDENTITIES, Pki, Signer, jwks
 from tests.timeouts import HANG_SECONDS
-from webhook.commands.simulator import Ask, admission_review, as_sent_to_mutate, as_sent_to_validate, patched
+from webhook.commands.simulator import (
+    Ask,
+    apply_patch,
+    build_admission_review,
+    prepare_for_mutate,
+    prepare_for_validate,
+)
 from webhook.core.admission.decision import Half
 
 TREE = Path(__file__).parents[2]
@@ -141,7 +147,7 @@ class Serving:
             return response.status, await response.text()
 
     async def ask(self, half: Half, ask: Ask, pod: dict[str, Any]) -> dict[str, Any]:
-        body = json.dumps(admission_review(ask, pod, half)).encode()
+        body = json.dumps(build_admission_review(ask, pod, half)).encode()
         status, text = await self.post(f"/{half}?timeout=10s", body)
         assert status == 200, text
         response: dict[str, Any] = json.loads(text)["response"]
@@ -149,8 +155,8 @@ class Serving:
 
     async def create(self, ask: Ask) -> dict[str, Any]:
         """Send a new Pod through both halves; return the validating half's response with the stored Pod as `pod`."""
-        before = as_sent_to_mutate(ask)
-        after = as_sent_to_validate(ask, patched(before, await self.ask(Half.MUTATE, ask, before)))
+        before = prepare_for_mutate(ask)
+        after = prepare_for_validate(ask, apply_patch(before, await self.ask(Half.MUTATE, ask, before)))
         return {**await self.ask(Half.VALIDATE, ask, after), "pod": after}
 
     async def get(self, path: str) -> tuple[int, str]:
@@ -163,7 +169,7 @@ class Serving:
         found = [row.removeprefix(line).strip() for row in text.splitlines() if row.startswith(f"{line} ")]
         return float(found[0]) if found else 0.0
 
-    async def until(self, line: str, at_least: float) -> None:
+    async def wait_for_metric(self, line: str, at_least: float) -> None:
         """Wait until a series has reached a value: the server has no other signal for it."""
         async with asyncio.timeout(HANG_SECONDS):
             while await self.metric(line) < at_least:  # noqa: ASYNC110 - it happens in another process
@@ -197,7 +203,7 @@ def start(arguments: list[str], log: Path, tree: Path | None = None) -> Process:
 
 
 @asynccontextmanager
-async def serving(files: Files, *arguments: str, tree: Path | None = None) -> AsyncIterator[Serving]:
+async def run_server(files: Files, *arguments: str, tree: Path | None = None) -> AsyncIterator[Serving]:
     """Run a server until the block ends, then end it as Kubernetes would; its log must hold no traceback.
 
     `tree` is that of `start`.
@@ -207,7 +213,7 @@ async def serving(files: Files, *arguments: str, tree: Path | None = None) -> As
     process = start(["-m", "webhook", "serve", *files.arguments(), *ports, *arguments], log, tree)
     async with aiohttp.ClientSession() as session:
         try:
-            listening = await until_listening(process, log)
+            listening = await wait_until_listening(process, log)
             context = files.pki.context(files.caller)
             addresses = listening["admission"][0], listening["plain"][0]
             server = Serving(files, process, *addresses, session, context, log)
@@ -222,7 +228,7 @@ async def serving(files: Files, *arguments: str, tree: Path | None = None) -> As
     assert "Traceback" not in log.read_text()
 
 
-async def until_listening(process: Process, log: Path) -> dict[str, Any]:
+async def wait_until_listening(process: Process, log: Path) -> dict[str, Any]:
     """Return the addresses that a server logs once it listens."""
     async with asyncio.timeout(HANG_SECONDS):
         while True:

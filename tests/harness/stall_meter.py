@@ -27,7 +27,7 @@ class Gaps:
 
 
 @asynccontextmanager
-async def spinning() -> AsyncIterator[Gaps]:
+async def run_spinner() -> AsyncIterator[Gaps]:
     """Run a spinner beside the block."""
     gaps = Gaps()
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", __name__, stdout=asyncio.subprocess.PIPE)

@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from tests.cluster.go_programs import go_program
-from tests.cluster.processes import free_ports
+from tests.cluster.processes import find_free_ports
 from tests.timeouts import HANG_SECONDS
 
 THROUGH_COLLECTOR = os.environ.get("PODGATE_TEST_COLLECTOR", "") == "yes"
@@ -55,7 +55,7 @@ async def trace_receiver() -> AsyncIterator[tuple[str, list[ReceivedTraces]]]:
         await runner.cleanup()
 
 
-def spans_of(received: Sequence[ReceivedTraces]) -> list[Span]:
+def list_spans(received: Sequence[ReceivedTraces]) -> list[Span]:
     return [
         span
         for export in received
@@ -69,7 +69,7 @@ def spans_of(received: Sequence[ReceivedTraces]) -> list[Span]:
 async def _collector(target: str) -> AsyncIterator[str]:
     """Run a Collector that passes traces on to `target` before it answers; yield its address."""
     program = await asyncio.to_thread(go_program, Path(__file__).parent / "collector", "podgate.io/collector")
-    [port] = free_ports(1)
+    [port] = find_free_ports(1)
     document = {
         "receivers": {"otlp": {"protocols": {"http": {"endpoint": f"127.0.0.1:{port}"}}}},
         "exporters": {"otlp_http": {"endpoint": target, "compression": "none", "sending_queue": {"enabled": False}}},

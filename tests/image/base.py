@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from tests.cluster.binaries import cache
-from tests.cluster.toolchain import locked
+from tests.cluster.toolchain import hold_lock
 from tests.image.programs import run
 
 SUITE = "bookworm"
@@ -39,7 +39,7 @@ def context() -> Path:
     """Return the folder that the base is built from; it is made once, in the cache outside the tree."""
     digest = hashlib.sha256(repr((SUITE, EPOCH, _RECIPE, _DOCKERFILE)).encode()).hexdigest()[:16]
     folder = cache() / f"image-base-{digest}"
-    with locked(folder):
+    with hold_lock(folder):
         if not folder.exists():
             click.echo(f"making a base image of Debian {SUITE} ...", err=True)
             draft = folder.with_name(f".{folder.name}")

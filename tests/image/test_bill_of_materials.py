@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.compose import sources
-from tests.compose.dockerfile import locked
+from tests.compose.dockerfile import read_lock
 from tests.image.bill_of_materials import bill_of_materials
 from tests.image.conftest import EPOCH
 from tests.image.engine import Container
@@ -43,7 +43,7 @@ def test_same_image_has_the_same_document(container: Container, text: str) -> No
 
 
 def test_every_locked_package_is_there_with_version_and_hash(components: dict[str, dict[str, Any]]) -> None:
-    needed = {Requirement(line): hashes for line, hashes in locked("requirements.serve.lock").items()}
+    needed = {Requirement(line): hashes for line, hashes in read_lock("requirements.serve.lock").items()}
     applying = {
         requirement: hashes
         for requirement, hashes in needed.items()
@@ -76,4 +76,4 @@ def test_base_is_there(container: Container, components: dict[str, dict[str, Any
 
 
 def test_own_version_is_the_project_version(text: str) -> None:
-    assert json.loads(text)["metadata"]["component"]["version"] == sources.own_image().partition(":")[2]
+    assert json.loads(text)["metadata"]["component"]["version"] == sources.find_own_image().partition(":")[2]

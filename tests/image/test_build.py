@@ -89,7 +89,7 @@ def test_each_module_has_bytecode_that_needs_no_source_time(container: Container
 def test_settings_are_those_of_the_dockerfile(container: Container) -> None:
     about: dict[str, Any] = tomllib.loads((sources.ROOT / "pyproject.toml").read_text())["project"]
     settings = container.settings
-    assert settings["User"] == sources.last("USER").rest
-    assert settings["Entrypoint"] == sources.last("ENTRYPOINT").listed
+    assert settings["User"] == sources.find_last("USER").rest
+    assert settings["Entrypoint"] == sources.find_last("ENTRYPOINT").listed
     assert settings["Labels"]["org.opencontainers.image.version"] == about["version"]
-    assert sorted(settings["ExposedPorts"]) == sorted(f"{port}/tcp" for port in sources.last("EXPOSE").listed)
+    assert sorted(settings["ExposedPorts"]) == sorted(f"{port}/tcp" for port in sources.find_last("EXPOSE").listed)

@@ -10,13 +10,13 @@ from pathlib import Path
 import aiohttp
 
 from tests.compose import sources
-from tests.harness.server_process import Files, Process, Serving, pod, until_listening
+from tests.harness.server_process import Files, Process, Serving, pod, wait_until_listening
 from tests.image.engine import Container
 from webhook.commands.simulator import Ask
 
 
 @asynccontextmanager
-async def serving(container: Container, folder: Path) -> AsyncIterator[Serving]:
+async def run_server(container: Container, folder: Path) -> AsyncIterator[Serving]:
     """Run `podgate serve` on a read-only root file system until the block ends, then end it as Kubernetes would."""
     files = Files.create(folder)
     _give_to(container.settings["User"], folder)
@@ -26,7 +26,7 @@ async def serving(container: Container, folder: Path) -> AsyncIterator[Serving]:
     process = Process(_start(command, log))
     async with aiohttp.ClientSession() as session:
         try:
-            listening = await until_listening(process, log)
+            listening = await wait_until_listening(process, log)
             context = files.pki.context(files.caller)
             yield Serving(files, process, listening["admission"][0], listening["plain"][0], session, context, log)
         finally:
@@ -53,7 +53,7 @@ def _give_to(owner: str, folder: Path) -> None:
 
 
 def test_version(container: Container) -> None:
-    version = sources.own_image().partition(":")[2]
+    version = sources.find_own_image().partition(":")[2]
     assert container.run(*container.settings["Entrypoint"], "--version") == f"podgate {version}"
 
 
@@ -67,7 +67,7 @@ def test_commands_run_as_the_image_user(container: Container) -> None:
 
 
 async def test_server_reviews_over_tls_on_a_read_only_root(container: Container, tmp_path: Path) -> None:
-    async with serving(container, tmp_path / "pki") as server:
+    async with run_server(container, tmp_path / "pki") as server:
         assert (await server.get("/readyz"))[0] == 200
         answer = await server.create(Ask(pod(), "payments", "uid-1"))
         assert answer["allowed"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from tests.cluster.binaries import cache
-from tests.cluster.toolchain import BuildError, go, locked, run_go
+from tests.cluster.toolchain import BuildError, go, hold_lock, run_go
 
 _MODULE = "github.com/prometheus-operator/prometheus-operator"
 _VERSION, _SUM = "v0.85.0", "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s="
@@ -18,7 +18,7 @@ def operator_crds() -> list[Path]:
     """Return the files of the kinds in manifests/monitoring; the first call downloads them."""
     folder = cache() / f"prometheus-operator-{_VERSION}"
     if not folder.exists():
-        with locked(folder):
+        with hold_lock(folder):
             if not folder.exists():
                 _fetch(folder)
     return [folder / name for name in _FILES]

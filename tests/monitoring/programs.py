@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from tests.cluster.binaries import cache
-from tests.cluster.toolchain import BuildError, locked
+from tests.cluster.toolchain import BuildError, hold_lock
 
 _PACKAGE = "prometheus"
 _RELEASE = Path("/etc/os-release")
@@ -34,7 +34,7 @@ def programs() -> PrometheusPrograms:
     release = _RELEASE.read_text() if _RELEASE.exists() else ""
     folder = cache() / f"prometheus-{hashlib.sha256(f'{release}{platform.machine()}'.encode()).hexdigest()[:16]}"
     if not folder.exists():
-        with locked(folder):
+        with hold_lock(folder):
             if not folder.exists():
                 _fetch(folder)
     return PrometheusPrograms(folder / "usr" / "bin" / "prometheus", folder / "usr" / "bin" / "promtool")

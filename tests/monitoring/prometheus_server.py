@@ -7,7 +7,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-from tests.cluster.processes import Processes, free_ports
+from tests.cluster.processes import Processes, find_free_ports
 from tests.monitoring.programs import programs
 from tests.monitoring.rule_files import RULES
 from tests.timeouts import HANG_SECONDS
@@ -38,7 +38,7 @@ class PrometheusServer:
             "scrape_configs": self._jobs,
         }
         configuration.write_text(json.dumps(document))
-        self.url = self.url or f"http://127.0.0.1:{free_ports(1)[0]}"
+        self.url = self.url or f"http://127.0.0.1:{find_free_ports(1)[0]}"
         self._processes.start(
             _NAME,
             [

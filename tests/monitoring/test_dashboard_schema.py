@@ -22,7 +22,7 @@ def plugins() -> None:
     register_default_plugins()
 
 
-def lost(document: dict[str, Any]) -> list[str]:
+def find_lost(document: dict[str, Any]) -> list[str]:
     """Return the fields of a dashboard that are not there any more, or others, once it has been read."""
     read = json.loads(JSONEncoder().encode(Dashboard.from_json(document)))
     return list(_differences(document, read, ""))
@@ -41,7 +41,7 @@ def _differences(written: Any, read: Any, path: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", [path.stem for path in FILES])
 def test_every_field_is_known(name: str) -> None:
-    assert lost(dashboards()[name]) == []
+    assert find_lost(dashboards()[name]) == []
 
 
 @pytest.mark.parametrize("name", [path.stem for path in FILES])
@@ -65,4 +65,4 @@ def test_unknown_field_is_found(change: Change, field: str) -> None:
     dashboard = deepcopy(dashboards()["service"])
     number, panel = next(item for item in enumerate(dashboard["panels"]) if item[1]["type"] == "timeseries")
     change(panel)
-    assert lost(dashboard) == [f".panels[{number}].{field}"]
+    assert find_lost(dashboard) == [f".panels[{number}].{field}"]

@@ -17,11 +17,11 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from certs.authority import Authority, KeyPair, san
+from certs.authority import Authority, KeyPair, parse_san
 from certs.dual_port_rollover import PortCertificate
 from certs.errors import CertsError
 from certs.files import write
-from certs.token_issuer import key_pem, new_key, sign
+from certs.token_issuer import encode_key, new_key, sign
 from certs.token_rotation import TokenState, TokenStep
 from tests.cli.command_runner import BIN, Done, podgate
 from tests.timeouts import HANG_SECONDS
@@ -37,8 +37,8 @@ from webhook.node_agent.credential_folder import (
     SECOND,
     TOKEN,
     CredentialFolder,
-    texts,
-    users_of,
+    find_users,
+    render_static_files,
 )
 from webhook.node_agent.credential_renewal import CredentialPlan, renew
 
@@ -58,7 +58,7 @@ CA, OTHER_CA = (Authority.create(name, now=NOW) for name in ("clients", "others"
 KEY = new_key("ES256")
 
 
-def token(
+def make_token(
     now: datetime = NOW, lifetime_seconds: int = 3600, audience: object = "podgate", account: str = ACCOUNT
 ) -> str:
     iat = int(now.timestamp())
@@ -70,7 +70,7 @@ def secret_of(leaf: KeyPair, ca: Authority = CA, **extra: bytes) -> dict[str, by
     pem = leaf.certificate.public_bytes(Encoding.PEM)
     return {
         "tls.crt": pem,
-        "tls.key": key_pem(leaf.key),
+        "tls.key": encode_key(leaf.key),
         "ca.crt": ca.key_pair.certificate.public_bytes(Encoding.PEM),
         **extra,
     }
@@ -90,16 +90,16 @@ class FakeCluster:
     tokens_issued: int = 0
     """The number of tokens."""
 
-    async def secret(self, name: str) -> dict[str, bytes]:
+    async def read_secret(self, name: str) -> dict[str, bytes]:
         if self.is_unavailable:
             raise UserError(f"secret podgate-system/{name}: cannot be read", "")
         return self.secret_data
 
-    async def token(self, account: str, audience: str, lifetime_seconds: int) -> str:
+    async def request_token(self, account: str, audience: str, lifetime_seconds: int) -> str:
         if self.is_unavailable:
             raise UserError(f"serviceaccount podgate-system/{account}: no token", "")
         self.tokens_issued += 1
-        return token(self.now, lifetime_seconds, [audience], account)
+        return make_token(self.now, lifetime_seconds, [audience], account)
 
 
 @dataclass
@@ -123,7 +123,7 @@ class Node:
 
 
 def plan(path: Path, account: str | None = ACCOUNT, renew_after_seconds: int | None = None) -> CredentialPlan:
-    users = users_of([HOST], 444)
+    users = find_users([HOST], 444)
     return CredentialPlan(
         CredentialFolder(path), users, "podgate-apiserver", account, "podgate", 3600, renew_after_seconds
     )
@@ -139,7 +139,7 @@ def node(tmp_path: Path) -> Node:
 
 @pytest.mark.parametrize("name", [CONFIGURATION, KUBECONFIG])
 def test_shipped_files_equal_the_written_ones(name: str, *, refresh_goldens: bool) -> None:
-    written = texts(credential_folder.DEFAULT, users_of([HOST], 444))[name]
+    written = render_static_files(credential_folder.DEFAULT, find_users([HOST], 444))[name]
     if refresh_goldens:
         (SHIPPED / name).write_text(written)
     assert (SHIPPED / name).read_text() == written
@@ -156,7 +156,7 @@ async def test_files_of_kube_apiserver_are_readable_by_their_owner_only(node: No
     for files in users.values():
         ssl.create_default_context().load_cert_chain(files["client-certificate"], files["client-key"])
         assert files["tokenFile"] == str(node.path / TOKEN)
-    assert credential_check.token_of(node.contents()[TOKEN].decode()).audience == "podgate"
+    assert credential_check.parse_token(node.contents()[TOKEN].decode()).audience == "podgate"
     assert stat.S_IMODE(node.path.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in node.path.iterdir()} == {0o600}
 
@@ -203,7 +203,7 @@ async def test_concurrent_readers_see_a_matching_pair(node: Node) -> None:
 def test_every_webhook_has_its_user_under_the_name_that_kube_apiserver_looks_for(
     hosts: list[str], second_port: int | None, names: list[str]
 ) -> None:
-    written = yaml.safe_load(texts(Path("/etc"), users_of(hosts, second_port))[KUBECONFIG])
+    written = yaml.safe_load(render_static_files(Path("/etc"), find_users(hosts, second_port))[KUBECONFIG])
     assert [user["name"] for user in written["users"]] == names
 
 
@@ -244,10 +244,10 @@ def test_webhook_name_that_kube_apiserver_cannot_use_is_rejected_before_any_writ
 
 
 BAD_PAIRS: dict[str, tuple[Callable[[], dict[str, bytes]], str]] = {
-    "another's key": (lambda: {**secret_of(client()), "tls.key": key_pem(client().key)}, "do not match"),
+    "another's key": (lambda: {**secret_of(client()), "tls.key": encode_key(client().key)}, "do not match"),
     "expired": (lambda: secret_of(client(NOW - timedelta(days=8))), "not now"),
     "not yet valid": (lambda: secret_of(client(NOW + timedelta(days=1))), "not now"),
-    "a server's": (lambda: secret_of(CA.issue_server("a", (san("a"),), now=NOW)), "not made for a client"),
+    "a server's": (lambda: secret_of(CA.issue_server("a", (parse_san("a"),), now=NOW)), "not made for a client"),
     "a CA": (lambda: secret_of(CA.key_pair), "a CA is no client"),
     "another CA's": (lambda: secret_of(client(ca=OTHER_CA)), "not among the CAs in its ca.crt"),
     "no key": (lambda: {**secret_of(client()), "tls.key": b""}, "holds no private key"),
@@ -277,7 +277,7 @@ async def test_a_renewed_pair_replaces_the_old_one(node: Node) -> None:
 
 
 def pem_of(leaf: KeyPair) -> bytes:
-    return leaf.certificate.public_bytes(Encoding.PEM) + key_pem(leaf.key)
+    return leaf.certificate.public_bytes(Encoding.PEM) + encode_key(leaf.key)
 
 
 async def test_each_port_has_its_own_certificate_while_valid(node: Node) -> None:
@@ -292,7 +292,7 @@ async def test_each_port_has_its_own_certificate_while_valid(node: Node) -> None
 
 
 async def test_without_a_second_port_no_file_or_user_is_written_for_it(node: Node) -> None:
-    node.plan = replace(node.plan, users=users_of([HOST], None))
+    node.plan = replace(node.plan, users=find_users([HOST], None))
     assert await node.renew_files() == []
     assert SECOND not in node.contents()
     assert "444" not in node.contents()[KUBECONFIG].decode()
@@ -308,7 +308,7 @@ async def test_unreadable_secret_does_not_delay_the_token(node: Node, monkeypatc
     async def refuse(name: str) -> dict[str, bytes]:
         raise UserError(f"secret {name}: HTTP 403", "")
 
-    monkeypatch.setattr(node.cluster, "secret", refuse)
+    monkeypatch.setattr(node.cluster, "read_secret", refuse)
     assert await node.renew_files() == ["secret podgate-apiserver: HTTP 403"]
     assert set(node.contents()) == {CONFIGURATION, KUBECONFIG, TOKEN}
 
@@ -339,7 +339,7 @@ async def test_small_clock_skew_does_not_request_a_token_in_every_round(node: No
     assert node.cluster.tokens_issued == 2, "a clock that was set back by a day does"
 
 
-@pytest.mark.parametrize("text", ["", "x", "a.b.c", token(audience="other"), token(account="other"), "\xff"])
+@pytest.mark.parametrize("text", ["", "x", "a.b.c", make_token(audience="other"), make_token(account="other"), "\xff"])
 async def test_token_with_other_claims_is_replaced(node: Node, text: str) -> None:
     assert node.plan.folder.put(TOKEN, text.encode())
     assert await node.renew_files() == []
@@ -359,7 +359,7 @@ async def test_a_token_of_podgates_own_issuer_is_taken_from_the_secret(node: Nod
     [error] = await node.renew_files()
     assert "holds no token" in error
     for lifetime_seconds in (3600, 7200):
-        text = token(lifetime_seconds=lifetime_seconds)
+        text = make_token(lifetime_seconds=lifetime_seconds)
         node.cluster.secret_data["token"] = text.encode()
         assert await node.renew_files() == []
         assert node.contents()[TOKEN] == text.encode() + b"\n"
@@ -369,16 +369,16 @@ async def test_a_token_of_podgates_own_issuer_is_taken_from_the_secret(node: Nod
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (token(NOW - timedelta(hours=2)), "expired at 2026-02-28T23:00:00Z"),
-        (token(audience="somebody"), "for the audience 'somebody', not 'podgate'"),
-        (token(audience=["podgate", "somebody"]), "for the audience 'podgate somebody', not 'podgate'"),
+        (make_token(NOW - timedelta(hours=2)), "expired at 2026-02-28T23:00:00Z"),
+        (make_token(audience="somebody"), "for the audience 'somebody', not 'podgate'"),
+        (make_token(audience=["podgate", "somebody"]), "for the audience 'podgate somebody', not 'podgate'"),
         ("password", "it is no JWT"),
         ("pass\xe4word", "not text"),
     ],
 )
 async def test_a_bad_token_is_never_written_nor_shown(node: Node, text: str, reason: str) -> None:
     node.plan = plan(node.path, account=None)
-    node.cluster.secret_data["token"] = token().encode()
+    node.cluster.secret_data["token"] = make_token().encode()
     await node.renew_files()
     before = node.contents()
     node.cluster.secret_data["token"] = text.encode()
@@ -424,7 +424,7 @@ def test_killed_writer_recognizes_its_files_after_a_restart(
     folder.put(TOKEN, b"1")
     writes = 0
 
-    def failing(path: Path, content: bytes, *, secret: bool, replace: bool = False) -> None:
+    def write_or_fail(path: Path, content: bytes, *, secret: bool, replace: bool = False) -> None:
         nonlocal writes
         writes += 1
         if writes == write_that_fails:
@@ -432,7 +432,7 @@ def test_killed_writer_recognizes_its_files_after_a_restart(
             raise CertsError("killed")
         write(path, content, secret=secret, replace=replace)
 
-    monkeypatch.setattr(credential_folder, "write", failing)
+    monkeypatch.setattr(credential_folder, "write", write_or_fail)
     with pytest.raises(CertsError):
         folder.put(TOKEN, b"2")
     assert CredentialFolder(tmp_path).put(TOKEN, b"3")
@@ -538,12 +538,12 @@ def test_check_prints_the_remaining_validity_and_fails_for_an_invalid_file(tmp_p
         folder.put(name, b"x")
     pair = {key: text for key, text in secret_of(client(now)).items() if key != "ca.crt"}
     folder.put(IDENTITY, b"".join(pair.values()))
-    folder.put(TOKEN, token(now).encode())
+    folder.put(TOKEN, make_token(now).encode())
     done = check(tmp_path)
     assert done.code == 0, done.out
     ends = [row.get("validUntil") for row in json.loads(done.out)]
     assert ends[2:] == [f"{now + lifetime:%Y-%m-%dT%H:%M:%SZ}" for lifetime in (timedelta(days=7), timedelta(hours=1))]
-    folder.put(TOKEN, token(now - timedelta(minutes=59, seconds=30)).encode())
+    folder.put(TOKEN, make_token(now - timedelta(minutes=59, seconds=30)).encode())
     done = check(tmp_path)
     assert [row["good"] for row in json.loads(done.out)] == [True, True, True, False]
     assert done.code == 1
@@ -570,25 +570,25 @@ def test_port_gets_the_newest_pair_when_its_own_is_about_to_expire() -> None:
     """A last resort: the controller moves calls away from the port much earlier."""
     lifetime = timedelta(days=14)
     old, new = client(lifetime=lifetime), client(NOW + lifetime * 2 / 3, lifetime=lifetime)
-    old_pair = old.certificate.public_bytes(Encoding.PEM) + key_pem(old.key)
+    old_pair = old.certificate.public_bytes(Encoding.PEM) + encode_key(old.key)
     secret = {**secret_of(new), "first.pem": old_pair}
 
-    def ends_at(now: datetime, **other: bytes) -> datetime:
-        pem = credential_check.for_port("first.pem", {**secret, **other}, "here", now)
-        return credential_check.expiry_of(pem)
+    def find_expiry(now: datetime, **other: bytes) -> datetime:
+        pem = credential_check.encode_port_pair("first.pem", {**secret, **other}, "here", now)
+        return credential_check.find_expiry(pem)
 
     ends = old.certificate.not_valid_after_utc
-    assert ends_at(ends - timedelta(hours=4)) == ends
-    assert ends_at(ends - timedelta(hours=3)) == new.certificate.not_valid_after_utc
-    assert ends_at(ends - timedelta(hours=3), **{"tls.key": b""}) == ends, (
+    assert find_expiry(ends - timedelta(hours=4)) == ends
+    assert find_expiry(ends - timedelta(hours=3)) == new.certificate.not_valid_after_utc
+    assert find_expiry(ends - timedelta(hours=3), **{"tls.key": b""}) == ends, (
         "the newest pair is invalid, so the old one stays"
     )
 
 
 def test_secrets_are_not_in_the_repr() -> None:
-    text = token()
+    text = make_token()
     shown = [
-        repr(credential_check.token_of(text)),
+        repr(credential_check.parse_token(text)),
         repr(PortCertificate(b"s3cr3t", 1, 1)),
         repr(TokenState((), (), "s3cr3t")),
         repr(TokenStep("signed", token="s3cr3t")),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.controller.controller_simulation import compiled
+from tests.controller.controller_simulation import compile_policy
 from tests.harness.server_process import Files
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock, VirtualClock
@@ -20,7 +20,7 @@ from webhook.app.telemetry import Telemetry
 from webhook.core.breaker import State, Transition
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.outcomes import SLOT_US, BadOutcomesError, Pushed
+from webhook.core.outcomes import SLOT_US, BadOutcomesError, PushedOutcome
 from webhook.core.quota import CounterPlan
 from webhook.errors import NoPolicyError, StoreFault, StoreUnavailableError
 from webhook.observers import Observers
@@ -82,7 +82,7 @@ class Observed(Observers):
         super().__init__()
         self.transitions: list[Transition] = []
 
-    def transitioned(self, transition: Transition) -> None:
+    def on_transition(self, transition: Transition) -> None:
         self.transitions.append(transition)
 
 
@@ -92,7 +92,7 @@ class Simulation:
     def __init__(self) -> None:
         self.clock = CountingClock(START_US)
         self.store = RecordingStore(self.clock)
-        self.policy: CompiledPolicy | None = compiled(SERVICES)
+        self.policy: CompiledPolicy | None = compile_policy(SERVICES)
         self.observed = Observed()
         self.counts: Counter[tuple[str, ...]] = Counter()
         self.reports = OutcomeReports(
@@ -113,8 +113,8 @@ class Simulation:
         assert self.policy is not None
         return self.policy.plans[service]
 
-    def state(self, service: str) -> State:
-        view = self.store.known_breaker(self.plan(service))
+    def read_state(self, service: str) -> State:
+        view = self.store.find_known_breaker(self.plan(service))
         return view.state if view is not None else State.CLOSED
 
     def pass_time(self, us: int) -> None:
@@ -142,8 +142,8 @@ async def test_errors_in_three_seconds_trip_the_breaker_and_the_transition_is_re
         simulation.pass_time(100_000)
         await simulation.buffer.flush()
         simulation.pass_time(900_000)
-    assert simulation.state("web") is State.OPEN
-    assert simulation.state("api") is State.CLOSED
+    assert simulation.read_state("web") is State.OPEN
+    assert simulation.read_state("api") is State.CLOSED
     assert [(transition.service, transition.old, transition.new) for transition in simulation.observed.transitions] == [
         ("web", State.CLOSED, State.OPEN)
     ]
@@ -216,17 +216,17 @@ async def test_many_reports_yield_to_other_tasks_after_every_part(batches: int, 
     body = json.dumps([{"service": "web", "ok": True, "latency": 0}] * size).encode()
     take = simulation.buffer.take
 
-    def count_taken(plan: CounterPlan, outcomes: Sequence[Pushed], at_us: int) -> None:
+    def count_and_take(plan: CounterPlan, outcomes: Sequence[PushedOutcome], at_us: int) -> None:
         taken[-1] += len(outcomes)
         take(plan, outcomes, at_us)
 
-    simulation.buffer.take = count_taken  # type: ignore[method-assign]  # a spy
+    simulation.buffer.take = count_and_take  # type: ignore[method-assign]  # a spy
     reporting = [asyncio.create_task(simulation.receiver.receive(body, EDGE)) for _ in range(batches)]
     while not all(report.done() for report in reporting):
         await asyncio.sleep(0)
         taken.append(0)
     assert sum(taken) == batches * size
-    assert max(taken) <= endpoint._AT_ONCE
+    assert max(taken) <= endpoint._TURN_OUTCOMES_MAX
 
 
 @pytest.mark.parametrize(("room", "taken"), [(0.5, 1), (1, 1), (2, 2)])
@@ -236,7 +236,7 @@ async def test_waiting_reports_are_bounded_but_one_is_always_accepted(
     """`room` is the number of reports that fit."""
     simulation = Simulation()
     body = json.dumps([{"service": "web", "ok": True, "latency": 0}] * 1000).encode()
-    monkeypatch.setattr(endpoint, "_WAITING_MAX_BYTES", int(len(body) * room))
+    monkeypatch.setattr(endpoint, "_WAITING_BYTES_MAX", int(len(body) * room))
     for _ in range(2):
         answers = await asyncio.gather(
             *(simulation.receiver.receive(body, EDGE) for _ in range(5)), return_exceptions=True
@@ -266,7 +266,7 @@ async def test_unanswered_outcomes_are_passed_to_their_handler() -> None:
         lambda plan, outcomes: unanswered.append((plan.service, len(outcomes))),
     )
     simulation.store.is_away = True
-    outcomes = [Pushed("web", True, 0, f"u-{number}") for number in range(1200)]  # noqa: FBT003  as the wire has it
+    outcomes = [PushedOutcome("web", True, 0, f"u-{number}") for number in range(1200)]  # noqa: FBT003  as the wire has it
     buffer.take(simulation.plan("web"), outcomes, START_US)
     await buffer.flush()
     assert unanswered == [("web", 1200)]
@@ -292,7 +292,7 @@ async def test_report_to_a_slow_store_is_finished_before_the_next() -> None:
 async def test_flood_of_one_service_does_not_delay_another() -> None:
     simulation = Simulation()
     simulation.store.free.clear()
-    flood = [Pushed("web", True, 0, f"u-{number}") for number in range(1200)]  # noqa: FBT003  as the wire has it
+    flood = [PushedOutcome("web", True, 0, f"u-{number}") for number in range(1200)]  # noqa: FBT003  as the wire has it
     simulation.buffer.take(simulation.plan("web"), flood, START_US)
     flushing = asyncio.create_task(simulation.buffer.flush())
     await asyncio.sleep(0)
@@ -363,9 +363,9 @@ async def test_last_outcomes_are_reported_before_the_store_closes(tmp_path: Path
 
     podgate._store = dataclasses.replace(podgate._store, close=record_and_close)
     await podgate.start()
-    in_force = podgate._sources.policies.current()
+    in_force = podgate._sources.policies.get_current()
     assert in_force is not None
-    podgate._outcomes.take(in_force.plans["web"], [Pushed("web", False, 0.1)], clock.now_us())  # noqa: FBT003  as above
+    podgate._outcomes.take(in_force.plans["web"], [PushedOutcome("web", False, 0.1)], clock.now_us())  # noqa: FBT003  as above
     await podgate.stop(asyncio.Event())
     [text] = at_close
     assert b'podgate_outcomes_total{result="error",service="web",source="Pushed"} 1.0' in text

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import yaml
 
-from tests.app.readme import ROOT, environment, running_script, shell_blocks
-from tests.core.document.documents import HEAD, problems
+from tests.app.readme import ROOT, environment, run_script, shell_blocks
+from tests.core.document.documents import HEAD, list_problems
 from tests.timeouts import HANG_SECONDS
 from webhook.core.document import Purpose
-from webhook.core.outcomes import MOST_LISTED, MOST_OUTCOMES, MOST_WAITING, Pushed
+from webhook.core.outcomes import OUTCOMES_MAX, REFUSALS_LISTED_MAX, SUMS_WAITING_MAX, PushedOutcome
 
 PAGE = (ROOT / "docs" / "outcomes.md").read_text()
 POLICY, IDENTITY = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
@@ -20,7 +20,7 @@ POLICY, IDENTITY = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_policy_can_be_served_without_a_cluster() -> None:
-    assert problems(HEAD + POLICY, Purpose.SERVE_ALONE_IN_PROCESS) == []
+    assert list_problems(HEAD + POLICY, Purpose.SERVE_ALONE_IN_PROCESS) == []
 
 
 def test_report_command_works_as_written(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_report_command_works_as_written(tmp_path: Path) -> None:
     serve, _ = shell_blocks("Run the server")
     free_ports = "podgate serve --listen 127.0.0.1:0 --plain-listen 127.0.0.1:0 "
     script = serve.replace("docs/examples/", "").replace("podgate serve ", free_ports)
-    with running_script(script, tmp_path) as process:
+    with run_script(script, tmp_path) as process:
         assert process.stderr is not None
         deadline, line = time.monotonic() + HANG_SECONDS, ""
         while '"listening"' not in line:
@@ -51,9 +51,13 @@ def test_report_command_works_as_written(tmp_path: Path) -> None:
 
 def test_page_names_every_field_and_bound() -> None:
     assert re.findall(r"^\| `(\w+)` \| (?:text|number|whole|`true`)", PAGE, re.MULTILINE) == list(
-        Pushed.__struct_fields__
+        PushedOutcome.__struct_fields__
     )
-    for words in (f"at most {MOST_OUTCOMES:,}", f"At most {MOST_WAITING:,} sums", f"first {MOST_LISTED} that are"):
+    for words in (
+        f"at most {OUTCOMES_MAX:,}",
+        f"At most {SUMS_WAITING_MAX:,} sums",
+        f"first {REFUSALS_LISTED_MAX} that are",
+    ):
         assert words in PAGE
 
 

@@ -38,7 +38,7 @@ class Setup:
     @property
     def live(self) -> dict[str, str]:
         overrides: Overrides = self.active
-        return {name: str(override.quota_factor) for name, [override] in overrides.current().entries.items()}
+        return {name: str(override.quota_factor) for name, [override] in overrides.get_current().entries.items()}
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def setup() -> Setup:
 
 
 def test_without_any_document_nothing_is_in_force(setup: Setup) -> None:
-    assert setup.active.current().entries == NoOverrides().current().entries == {}
+    assert setup.active.get_current().entries == NoOverrides().get_current().entries == {}
 
 
 async def test_a_good_document_is_in_force_at_once_and_reported_once(setup: Setup) -> None:
@@ -56,21 +56,21 @@ async def test_a_good_document_is_in_force_at_once_and_reported_once(setup: Setu
     assert setup.live == {"payment-api": "3", "web": "3"}
     assert setup.reported.loaded == [["payment-api", "web"]]
     assert setup.reported.changes == ["payment-api began", "web began"]
-    assert setup.active.last_errors() == ()
+    assert setup.active.list_errors() == ()
 
 
 async def test_a_bad_document_keeps_the_last_good_one_and_is_reported_once(setup: Setup) -> None:
     await setup.submit(entry())
-    before = setup.active.current()
+    before = setup.active.get_current()
     for _ in range(2):
         await setup.submit(entry("web", factor="0"))
-    assert setup.active.current() is before
-    assert setup.reported.failed == [setup.active.last_errors()]
-    assert setup.active.last_errors()[0].startswith("o.yaml:1:31: [0].quotaFactor: 0: not a number above 0")
+    assert setup.active.get_current() is before
+    assert setup.reported.failed == [setup.active.list_errors()]
+    assert setup.active.list_errors()[0].startswith("o.yaml:1:31: [0].quotaFactor: 0: not a number above 0")
     await setup.submit(entry())
-    assert setup.active.last_errors() == ()
+    assert setup.active.list_errors() == ()
     assert setup.reported.loaded == [["payment-api"], ["payment-api"]], "the recovery is reported"
-    assert setup.active.current() is before
+    assert setup.active.get_current() is before
 
 
 async def test_a_source_that_cannot_be_read_keeps_the_last_good_one(setup: Setup) -> None:
@@ -80,7 +80,7 @@ async def test_a_source_that_cannot_be_read_keeps_the_last_good_one(setup: Setup
     assert setup.live == {"payment-api": "3"}
     assert setup.reported.failed == [("o.yaml: cannot be read",)]
     await setup.submit(entry())
-    assert setup.active.last_errors() == ()
+    assert setup.active.list_errors() == ()
 
 
 async def test_entry_expires_to_the_microsecond(setup: Setup) -> None:
@@ -129,10 +129,10 @@ async def test_another_entry_for_the_service_is_a_change(setup: Setup) -> None:
 async def test_entries_with_different_fields_expire_separately(setup: Setup) -> None:
     mode = "- {service: payment-api, modes: {quota: Audit}, until: 2026-12-01T05:00:00Z, reason: INC-2}\n"
     await setup.submit(entry(), mode)
-    assert len(setup.active.current().entries["payment-api"]) == 2
+    assert len(setup.active.get_current().entries["payment-api"]) == 2
     assert setup.reported.changes == ["payment-api began", "payment-api began"]
     setup.clock.us = END_US
-    [remaining] = setup.active.current().entries["payment-api"]
+    [remaining] = setup.active.get_current().entries["payment-api"]
     assert remaining.reason == "INC-2"
     assert setup.reported.changes[2:] == ["payment-api ended"]
 
@@ -141,11 +141,11 @@ async def test_two_active_entries_are_rejected_until_one_has_ended(setup: Setup)
     await setup.submit(entry(factor="2", until="2026-12-01T06:00:00Z"))
     await setup.submit(entry(factor="3"), entry(factor="4", until="2026-12-01T05:00:00Z"))
     assert setup.live == {"payment-api": "2"}
-    assert "a second live entry for payment-api sets quotaFactor, first in line 1" in setup.active.last_errors()[0]
+    assert "a second live entry for payment-api sets quotaFactor, first in line 1" in setup.active.list_errors()[0]
     assert len(setup.reported.failed) == 1
     setup.clock.us = END_US
     assert setup.live == {"payment-api": "4"}
-    assert setup.active.last_errors() == ()
+    assert setup.active.list_errors() == ()
     assert len(setup.reported.failed) == 1
 
 
@@ -154,7 +154,7 @@ async def test_the_live_entries_are_the_same_object_until_they_change(setup: Set
     documents = (entry(), entry() + "# a comment\n", "- bad", entry(factor="4"), entry(factor="4") + entry("w"), "")
     for document in documents:
         await setup.submit(document)
-        current.append(setup.active.current())
+        current.append(setup.active.get_current())
     assert [current.index(live) for live in current] == [0, 0, 0, 3, 4, 5]
 
 
@@ -162,18 +162,18 @@ async def test_upcoming_overrides_are_compiled_in_advance(setup: Setup) -> None:
     prepared: list[Sequence[LiveOverrides]] = []
 
     async def prepare(upcoming: Sequence[LiveOverrides]) -> None:
-        assert setup.active.current() not in upcoming
+        assert setup.active.get_current() not in upcoming
         prepared.append(upcoming)
 
     setup.active.prepare = prepare
     await setup.submit(entry(), entry("web", until="2026-12-01T05:00:00Z"))
     assert [[*live.entries] for upcoming in prepared for live in upcoming] == [["payment-api", "web"], ["web"]]
-    assert setup.active.prepared() == prepared[0]
+    assert setup.active.list_prepared() == prepared[0]
     setup.clock.us = END_US
-    assert setup.active.current() is prepared[0][1]
+    assert setup.active.get_current() is prepared[0][1]
     await setup.active.look_ahead()
     assert [[*live.entries] for live in prepared[1]] == [[]]
-    assert setup.active.prepared() == (prepared[0][1], prepared[1][0])
+    assert setup.active.list_prepared() == (prepared[0][1], prepared[1][0])
 
 
 async def test_expiry_while_a_document_is_prepared_takes_effect_at_once_and_is_reported_once(setup: Setup) -> None:
@@ -200,19 +200,19 @@ async def test_reviews_use_the_policy_with_overrides_applied(setup: Setup) -> No
     setup.active.prepare = active.prepare
     await active.swap(load(POLICY.encode(), Purpose.LINT).policy)
 
-    def compiled() -> CompiledPolicy:
-        policy = active.current()
+    def get_policy() -> CompiledPolicy:
+        policy = active.get_current()
         assert policy is not None
         return policy
 
-    def hard() -> int:
-        return compiled().plans["payment-api"].windows[0].limits[0].hard
+    def find_hard() -> int:
+        return get_policy().plans["payment-api"].windows[0].limits[0].hard
 
-    original = compiled()
-    assert hard() == 5
+    original = get_policy()
+    assert find_hard() == 5
     await setup.submit(entry())
-    assert hard() == 15
-    assert compiled() is compiled(), "compiled once"
-    assert compiled().hash == original.hash
+    assert find_hard() == 15
+    assert get_policy() is get_policy(), "compiled once"
+    assert get_policy().hash == original.hash
     setup.clock.us = END_US
-    assert hard() == 5
+    assert find_hard() == 5

@@ -22,7 +22,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.container_resources import RangePlan
 from webhook.core.document import DocumentError, LoadResult, Purpose, load
 from webhook.core.document.loading import load_again
-from webhook.core.overrides import Override, overridden
+from webhook.core.overrides import Override, apply_overrides
 from webhook.core.overrides.loading import load as load_overrides
 from webhook.core.placement import PlacementPlan
 from webhook.core.policy.model import LoadedPolicy
@@ -32,16 +32,20 @@ from webhook.interceptor import Interceptor
 from webhook.observers import Observers
 from webhook.policy_in_force import active_policy
 from webhook.policy_in_force.active_overrides import ActiveOverrides, NoOverrides
-from webhook.policy_in_force.active_policy import AT_A_TIME, ActivePolicy
-from webhook.policy_in_force.policy_receiver import CurrentPolicy
-from webhook.support.process_memory import put_off
+from webhook.policy_in_force.active_policy import SERVICES_PER_TURN_MAX, ActivePolicy
+from webhook.policy_in_force.policy_receiver import PolicyReceiver
+from webhook.support.process_memory import defer_collection
 
-PLANS: Sequence[type[Any]] = (CounterPlan, PlacementPlan, RangePlan)
-NUMBER = 10 * AT_A_TIME
+PLANS: Sequence[tuple[type[Any], str]] = (
+    (CounterPlan, "from_service"),
+    (PlacementPlan, "from_placement"),
+    (RangePlan, "from_rules"),
+)
+NUMBER = 10 * SERVICES_PER_TURN_MAX
 SECOND_US = 1_000_000
 
 
-def timed(second: int, operation: str, service: str = "s1") -> str:
+def format_entry(second: int, operation: str, service: str = "s1") -> str:
     """Return an entry that ends that many seconds after `END`."""
     until = END.replace("00Z", f"{second:02}Z")
     return f"- {{service: {service}, until: {until}, reason: r, {operation}}}\n"
@@ -82,22 +86,22 @@ class Server:
         clock = VirtualClock()
         self.active = ActivePolicy(self.overrides, clock)
         self.overrides.prepare = self.active.prepare
-        self.current_policy = CurrentPolicy(Observers(), clock, InProcessCheck(), active=self.active)
+        self.current_policy = PolicyReceiver(Observers(), clock, InProcessCheck(), active=self.active)
         self.interceptor = Interceptor(self.current_policy, MemoryStore(clock), FixedNamespaces(), Observers())
 
     @property
     def compiled(self) -> CompiledPolicy:
-        compiled = self.current_policy.current()
+        compiled = self.current_policy.get_current()
         assert compiled is not None
         return compiled
 
-    async def selector(self, service: str = "s1") -> object:
+    async def find_selector(self, service: str = "s1") -> object:
         """Return the node selector that a review writes."""
         review_body = body(namespace=f"n{service[1:]}", object=pod())
         decision = (await self.interceptor.review(Half.MUTATE, review_body)).decision
         return next(operation.value for operation in decision.patch if operation.path == "/spec/nodeSelector")
 
-    def hard(self, service: str = "s1") -> int:
+    def find_hard(self, service: str = "s1") -> int:
         return self.compiled.plans[service].windows[0].limits[0].hard
 
 
@@ -106,21 +110,21 @@ class CompileCounter:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        for kind in PLANS:
-            monkeypatch.setattr(kind, "of", self._wrap(kind.of))
+        for kind, name in PLANS:
+            monkeypatch.setattr(kind, name, self._wrap(getattr(kind, name)))
 
     def _wrap(self, make: Any) -> Any:
-        def counted_make(*arguments: Any, **keywords: Any) -> Any:
+        def count_and_make(*arguments: Any, **keywords: Any) -> Any:
             self.count += 1
             return make(*arguments, **keywords)
 
-        return counted_make
+        return count_and_make
 
-    async def reviews(self, server: Server, number: int = NUMBER) -> int:
+    async def count_compiled(self, server: Server, number: int = NUMBER) -> int:
         """Return the number of plans that reviews of `number` services compile."""
         before = self.count
         for n in range(number):
-            await server.selector(f"s{n}")
+            await server.find_selector(f"s{n}")
         return self.count - before
 
 
@@ -138,7 +142,7 @@ async def test_a_policy_is_compiled_a_few_services_in_each_turn_of_the_loop(coun
         turns.append(counter.count)
     per_turn = [after - before for before, after in itertools.pairwise(turns)]
     assert counter.count == NUMBER * len(PLANS)
-    assert max(per_turn) <= AT_A_TIME * len(PLANS)
+    assert max(per_turn) <= SERVICES_PER_TURN_MAX * len(PLANS)
 
 
 async def test_reviews_during_a_swap_use_the_former_policy(counter: CompileCounter) -> None:
@@ -152,36 +156,40 @@ async def test_reviews_during_a_swap_use_the_former_policy(counter: CompileCount
         if not offer.done() and counter.count > count:
             reviews_between += 1
             assert server.compiled is former
-            assert await server.selector() == {"disk": "hdd"}
-    assert reviews_between >= NUMBER // AT_A_TIME - 1
-    assert await server.selector() == {"disk": "ssd"}
+            assert await server.find_selector() == {"disk": "hdd"}
+    assert reviews_between >= NUMBER // SERVICES_PER_TURN_MAX - 1
+    assert await server.find_selector() == {"disk": "ssd"}
 
 
 async def test_reviews_never_compile_a_policy(counter: CompileCounter) -> None:
     server = Server()
     await server.current_policy.on_document(policy("hdd"), "p.yaml")
-    assert await counter.reviews(server) == 0
+    assert await counter.count_compiled(server) == 0
     await server.overrides.on_document((entry("s1") + entry("s2")).encode(), "o.yaml")
-    assert (server.hard("s1"), server.hard("s3")) == (15, 5)
-    assert await counter.reviews(server) == 0
+    assert (server.find_hard("s1"), server.find_hard("s3")) == (15, 5)
+    assert await counter.count_compiled(server) == 0
     await server.current_policy.on_document(policy("ssd"), "p.yaml")
-    assert (server.hard("s1"), server.hard("s3")) == (15, 5)
-    assert await counter.reviews(server) == 0
+    assert (server.find_hard("s1"), server.find_hard("s3")) == (15, 5)
+    assert await counter.count_compiled(server) == 0
 
 
 ENDS = {
-    "one of two entries of a service": ("", timed(0, "quotaFactor: 3"), timed(1, "modes: {quota: Audit}")),
+    "one of two entries of a service": (
+        "",
+        format_entry(0, "quotaFactor: 3"),
+        format_entry(1, "modes: {quota: Audit}"),
+    ),
     "what raised breakerGuard's limit": (
         "breakerGuard: {maxOpenPercent: 100}",
-        timed(0, "modes: {breaker: Enforce}", "s1"),
-        timed(1, "modes: {breaker: Enforce}", "s3"),
-        timed(2, "quotaFactor: 3", "s2"),
+        format_entry(0, "modes: {breaker: Enforce}", "s1"),
+        format_entry(1, "modes: {breaker: Enforce}", "s3"),
+        format_entry(2, "quotaFactor: 3", "s2"),
     ),
     "the clash of a newer document": (
         "",
-        timed(0, "quotaFactor: 3"),
-        timed(1, "quotaFactor: 4"),
-        timed(2, "modes: {quota: Audit}"),
+        format_entry(0, "quotaFactor: 3"),
+        format_entry(1, "quotaFactor: 4"),
+        format_entry(2, "modes: {quota: Audit}"),
     ),
 }
 
@@ -193,14 +201,14 @@ async def test_reviews_compile_nothing_when_an_entry_expires(counter: CompileCou
     await server.current_policy.on_document(policy(number=20, head=head), "p.yaml")
     await server.overrides.on_document(entry("s7").encode(), "o.yaml")
     await server.overrides.on_document(document.encode(), "o.yaml")
-    original, parsed = server.current_policy.loaded(), load_overrides(document.encode())
+    original, parsed = server.current_policy.get_loaded(), load_overrides(document.encode())
     assert original is not None
     for second in range(len(entries)):
         server.wall.us = END_US + second * SECOND_US
         before = server.compiled
-        assert await counter.reviews(server, 20) == 0
-        assert not parsed.clashes(server.wall.us)
-        expected = CompiledPolicy(overridden(original, parsed.live(server.wall.us)))
+        assert await counter.count_compiled(server, 20) == 0
+        assert not parsed.find_clashes(server.wall.us)
+        expected = CompiledPolicy(apply_overrides(original, parsed.list_live(server.wall.us)))
         assert (before.plans, before.policy) == (expected.plans, expected.policy)
         await server.overrides.look_ahead()
         assert server.compiled is before
@@ -209,22 +217,26 @@ async def test_reviews_compile_nothing_when_an_entry_expires(counter: CompileCou
 async def test_policy_swapped_before_an_expiry_is_compiled_for_it(counter: CompileCounter) -> None:
     server = Server()
     await server.current_policy.on_document(policy("hdd"), "p.yaml")
-    await server.overrides.on_document((timed(0, "quotaFactor: 3") + timed(1, "quotaFactor: 4", "s2")).encode(), "o")
+    await server.overrides.on_document(
+        (format_entry(0, "quotaFactor: 3") + format_entry(1, "quotaFactor: 4", "s2")).encode(), "o"
+    )
     await server.current_policy.on_document(policy("ssd"), "p.yaml")
     server.wall.us = END_US
-    assert await counter.reviews(server) == 0
-    assert (server.hard("s1"), server.hard("s2")) == (5, 20)
+    assert await counter.count_compiled(server) == 0
+    assert (server.find_hard("s1"), server.find_hard("s2")) == (5, 20)
 
 
 async def test_expiry_takes_effect_only_after_its_preparation(counter: CompileCounter) -> None:
     server = Server()
     await server.current_policy.on_document(policy(), "p.yaml")
-    await server.overrides.on_document((timed(0, "quotaFactor: 3") + timed(1, "quotaFactor: 4", "s2")).encode(), "o")
+    await server.overrides.on_document(
+        (format_entry(0, "quotaFactor: 3") + format_entry(1, "quotaFactor: 4", "s2")).encode(), "o"
+    )
     server.wall.us = END_US + SECOND_US  # both have expired since the last preparation
-    assert (server.hard("s1"), server.hard("s2")) == (5, 20)
-    assert await counter.reviews(server) == 0
+    assert (server.find_hard("s1"), server.find_hard("s2")) == (5, 20)
+    assert await counter.count_compiled(server) == 0
     await server.overrides.look_ahead()
-    assert (server.hard("s1"), server.hard("s2")) == (5, 5)
+    assert (server.find_hard("s1"), server.find_hard("s2")) == (5, 5)
 
 
 async def test_overrides_compile_the_services_that_they_concern(counter: CompileCounter) -> None:
@@ -247,7 +259,7 @@ OPERATIONS = (
     "modes: {quota: Audit}",
     "breaker: ForcedOpen",
 )
-ENTRIES = st.builds(timed, st.integers(0, 5), st.sampled_from(OPERATIONS), st.sampled_from(SERVICES))
+ENTRIES = st.builds(format_entry, st.integers(0, 5), st.sampled_from(OPERATIONS), st.sampled_from(SERVICES))
 STEPS = st.one_of(
     st.tuples(st.just("overrides"), st.lists(ENTRIES, max_size=6).map("".join)),
     st.tuples(st.just("overrides"), st.just("- nonsense")),
@@ -256,13 +268,13 @@ STEPS = st.one_of(
 )
 SERIES = st.lists(STEPS, min_size=1, max_size=6)
 GAPS = st.sampled_from([0, 1, 1, 2])
-STAGGERED_ENTRIES = "".join(timed(n, operation, f"s{n}") for n, operation in enumerate(OPERATIONS))
+STAGGERED_ENTRIES = "".join(format_entry(n, operation, f"s{n}") for n, operation in enumerate(OPERATIONS))
 TURNS = st.lists(st.integers(0, 9), min_size=7, max_size=7)
 """Turns of the loop in each second."""
 
 
 @functools.cache
-def guarded(disk: str) -> bytes:
+def build_guarded_policy(disk: str) -> bytes:
     return policy(disk, len(SERVICES), "breakerGuard: {maxOpenPercent: 100}")
 
 
@@ -271,7 +283,7 @@ async def apply_step(server: Server, step: tuple[str, str]) -> None:
         case ("overrides", text):
             await server.overrides.on_document(text.encode(), "o.yaml")
         case ("policy", disk):
-            await server.current_policy.on_document(guarded(disk), "p.yaml")
+            await server.current_policy.on_document(build_guarded_policy(disk), "p.yaml")
         case _:
             await server.overrides.on_unreadable(["o.yaml: cannot be read"])
 
@@ -289,10 +301,10 @@ class Oracle:
             except DocumentError:
                 self.newest = self.good
 
-    def live(self, now_us: int) -> dict[str, tuple[Override, ...]]:
-        if not self.newest.clashes(now_us):
+    def list_live(self, now_us: int) -> dict[str, tuple[Override, ...]]:
+        if not self.newest.find_clashes(now_us):
             self.good = self.newest
-        return self.good.live(now_us)
+        return self.good.list_live(now_us)
 
 
 def check_equal(
@@ -300,7 +312,7 @@ def check_equal(
 ) -> None:
     assert compiled is not None
     assert loaded is not None
-    expected = CompiledPolicy(overridden(loaded, live))
+    expected = CompiledPolicy(apply_overrides(loaded, live))
     assert (compiled.plans, compiled.counted, compiled.policy) == (expected.plans, expected.counted, expected.policy)
     assert all(service is compiled.services[service.name] for service in compiled.policy.services)
 
@@ -320,14 +332,16 @@ def test_policy_in_force_equals_one_compiled_at_that_time(
                 for _ in range(gap):
                     server.wall.us += SECOND_US
                     count = counter.count
-                    compiled = server.current_policy.current()
+                    compiled = server.current_policy.get_current()
                     assert counter.count == count
-                    check_equal(compiled, server.current_policy.loaded(), oracle.live(server.wall.us))
+                    check_equal(compiled, server.current_policy.get_loaded(), oracle.list_live(server.wall.us))
                     await server.overrides.look_ahead()
                 await apply_step(server, step)
                 oracle.apply(step)
                 check_equal(
-                    server.current_policy.current(), server.current_policy.loaded(), oracle.live(server.wall.us)
+                    server.current_policy.get_current(),
+                    server.current_policy.get_loaded(),
+                    oracle.list_live(server.wall.us),
                 )
 
     asyncio.run(run_steps())
@@ -350,8 +364,8 @@ def test_policy_in_force_is_compiled_in_every_turn_of_the_loop(
                 await server.overrides.look_ahead()
 
         with pytest.MonkeyPatch.context() as monkeypatch:
-            monkeypatch.setattr(active_policy, "AT_A_TIME", 1)
-            monkeypatch.setattr(asyncio, "to_thread", in_turns)
+            monkeypatch.setattr(active_policy, "SERVICES_PER_TURN_MAX", 1)
+            monkeypatch.setattr(asyncio, "to_thread", call_later)
             counter, tasks = (
                 CompileCounter(monkeypatch),
                 [asyncio.create_task(apply_series(series)) for series in (first, second)],
@@ -362,31 +376,31 @@ def test_policy_in_force_is_compiled_in_every_turn_of_the_loop(
                     del turns[0]
                     server.wall.us, turns_passed = server.wall.us + SECOND_US, itertools.count()
                 count = counter.count
-                compiled = server.current_policy.current()
+                compiled = server.current_policy.get_current()
                 assert counter.count == count
-                check_equal(compiled, server.current_policy.loaded(), server.overrides.current().entries)
+                check_equal(compiled, server.current_policy.get_loaded(), server.overrides.get_current().entries)
                 await asyncio.sleep(0)
             await asyncio.gather(*tasks)
 
     asyncio.run(run_steps())
 
 
-async def in_turns(call: Any, *arguments: Any) -> Any:
+async def call_later(call: Any, *arguments: Any) -> Any:
     """Call in the loop's thread, some turns later."""
     for _ in range(3):
         await asyncio.sleep(0)
     return call(*arguments)
 
 
-def numbered(number: int) -> LoadedPolicy:
+def build_numbered_policy(number: int) -> LoadedPolicy:
     return policy_of(f"- {{name: s{number}, match: {{namespaces: [shop]}}}}\n")
 
 
 async def test_only_the_most_recent_policies_are_kept(counter: CompileCounter) -> None:
-    server, policies = Server(), [numbered(number) for number in range(30)]
+    server, policies = Server(), [build_numbered_policy(number) for number in range(30)]
     for loaded in policies:
         await server.active.swap(loaded)
-    kept = [loaded for loaded in policies if server.current_policy.by_hash(loaded.hash) is not None]
+    kept = [loaded for loaded in policies if server.current_policy.find_by_hash(loaded.hash) is not None]
     assert kept == policies[-8:]
     counter.count = 0
     await server.overrides.on_document("".join(map(entry, (f"s{n}" for n in range(30)))).encode(), "o.yaml")
@@ -395,22 +409,22 @@ async def test_only_the_most_recent_policies_are_kept(counter: CompileCounter) -
 
 async def test_policy_in_force_again_is_kept_and_not_compiled_again(counter: CompileCounter) -> None:
     server = Server()
-    again, *others, new = [numbered(number) for number in range(9)]
+    again, *others, new = [build_numbered_policy(number) for number in range(9)]
     count = []
     for loaded in (again, *others, again, new):
         counter.count = 0
         await server.active.swap(loaded)
         count.append(counter.count)
-        assert server.current_policy.loaded() is loaded
+        assert server.current_policy.get_loaded() is loaded
     assert count == [1, *(1 for _ in others), 0, 1]
-    compiled = server.current_policy.by_hash(again.hash)
+    compiled = server.current_policy.find_by_hash(again.hash)
     assert compiled is not None
     assert set(compiled.services) == {"s0"}
 
 
 def test_garbage_collection_is_off_while_a_policy_is_built_and_its_objects_are_frozen() -> None:
     before = gc.get_freeze_count()
-    with put_off():
+    with defer_collection():
         assert not gc.isenabled()
         built = [[number] for number in range(1000)]
     assert gc.isenabled()

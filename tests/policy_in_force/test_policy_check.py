@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from tests.adapters.policy_file import FakeClock, Recorder, document
-from tests.core.document.documents import HEAD, with_service
+from tests.core.document.documents import HEAD, build_document
 from tests.core.policy_changes.policy_review import GOOD, config_map, config_map_review
 from tests.core.reviewing import Gate, policy_of
 from tests.harness.policy_checks import ImmediateCheck
@@ -28,19 +28,19 @@ from webhook.core.policy.model import LoadedPolicy
 from webhook.core.policy_changes.policy_process_codec import CheckResult, encode
 from webhook.core.policy_changes.policy_review import DocumentReview, PolicyReview, review_policy
 from webhook.errors import CheckFailedError
-from webhook.policy_in_force.policy_receiver import CurrentPolicy
+from webhook.policy_in_force.policy_receiver import PolicyReceiver
 from webhook.policy_in_force.policy_webhook import PolicyWebhook
 from webhook.ports import PolicyCheck
 
 WARNED = HEAD + "services:\n- {name: a, match: {anyNamespace: true}, placement: {nodeSelector: {a: b}}}\n"
-BAD = with_service("  slaClass: golden\n  colour: green\n")
+BAD = build_document("  slaClass: golden\n  colour: green\n")
 MANY = HEAD + "services:\n" + "".join(f"- {{name: s{n}, match: {{namespaces: [n{n}]}}}}\n" for n in range(1000))
 
 REAL = parent._CHILD
 FOREVER = "import time; time.sleep(3600)"
 
 
-def stub(code: str) -> tuple[str, ...]:
+def build_stub_command(code: str) -> tuple[str, ...]:
     """Return the command of a process that runs other code."""
     return (sys.executable, "-c", code)
 
@@ -77,11 +77,11 @@ async def test_document_is_checked_for_the_given_purpose(check: PolicyCheck) -> 
 
 @pytest.mark.parametrize("text", [GOOD, WARNED, BAD])
 async def test_document_on_admission_is_reviewed_as_in_the_core(check: PolicyCheck, text: str) -> None:
-    request = DocumentReview("review-1", "alice", as_config_map(text), as_config_map(GOOD))
+    request = DocumentReview("review-1", "alice", build_config_map(text), build_config_map(GOOD))
     assert await check.review(request) == review_policy(request)
 
 
-def as_config_map(text: str) -> ConfigMap:
+def build_config_map(text: str) -> ConfigMap:
     return msgspec.convert(config_map(text), ConfigMap)
 
 
@@ -102,7 +102,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
     return processes
 
 
-def children() -> set[int]:
+def list_children() -> set[int]:
     """Return the children of this process, including zombies."""
     pids = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -116,13 +116,13 @@ def children() -> set[int]:
 
 
 @asynccontextmanager
-async def no_process_left() -> AsyncIterator[None]:
-    before = children()
+async def check_no_process_left() -> AsyncIterator[None]:
+    before = list_children()
     yield
-    await until(lambda: children() <= before)
+    await wait_until(lambda: list_children() <= before)
 
 
-async def until(holds: Callable[[], bool]) -> None:
+async def wait_until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(HANG_SECONDS):
         while not holds():  # noqa: ASYNC110  another process sets no event
             await asyncio.sleep(0.001)
@@ -142,9 +142,9 @@ async def until(holds: Callable[[], bool]) -> None:
     ],
 )
 async def test_crashed_process_or_invalid_output_is_a_failed_check_with_its_reason(code: str, message: str) -> None:
-    async with no_process_left():
+    async with check_no_process_left():
         with pytest.raises(CheckFailedError) as caught:
-            await PolicyProcess(stub(code)).load(b"#" * (1 << 20), Purpose.SERVE)
+            await PolicyProcess(build_stub_command(code)).load(b"#" * (1 << 20), Purpose.SERVE)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -155,16 +155,16 @@ async def test_a_process_that_cannot_be_started_is_a_failed_check(tmp_path: Path
 
 
 async def test_process_without_an_answer_is_stopped() -> None:
-    async with no_process_left():
+    async with check_no_process_left():
         with pytest.raises(CheckFailedError, match=r"not done after 0.1 s, and stopped"):
-            await PolicyProcess(stub(FOREVER), timeout_seconds=0.1).load(b"", Purpose.SERVE)
+            await PolicyProcess(build_stub_command(FOREVER), timeout_seconds=0.1).load(b"", Purpose.SERVE)
 
 
 @pytest.mark.parametrize("code", [FOREVER, "import sys\nwhile True: sys.stdout.write('x' * 9999)"])
 async def test_cancelled_check_ends_its_process(started: list[subprocess.Popen[bytes]], code: str) -> None:
-    async with no_process_left():
-        checking = asyncio.create_task(PolicyProcess(stub(code)).load(b"#" * (1 << 20), Purpose.SERVE))
-        await until(lambda: bool(started))
+    async with check_no_process_left():
+        checking = asyncio.create_task(PolicyProcess(build_stub_command(code)).load(b"#" * (1 << 20), Purpose.SERVE))
+        await wait_until(lambda: bool(started))
         checking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await checking
@@ -173,8 +173,8 @@ async def test_cancelled_check_ends_its_process(started: list[subprocess.Popen[b
 
 @pytest.mark.parametrize("ticks", range(8))
 async def test_check_cancelled_at_once_leaves_no_process(ticks: int) -> None:
-    async with no_process_left():
-        checking = asyncio.create_task(PolicyProcess(stub(FOREVER)).load(b"#" * (1 << 20), Purpose.SERVE))
+    async with check_no_process_left():
+        checking = asyncio.create_task(PolicyProcess(build_stub_command(FOREVER)).load(b"#" * (1 << 20), Purpose.SERVE))
         for _ in range(ticks):
             await asyncio.sleep(0)
         checking.cancel()
@@ -183,7 +183,7 @@ async def test_check_cancelled_at_once_leaves_no_process(ticks: int) -> None:
 
 
 async def test_there_is_one_process_at_a_time(started: list[subprocess.Popen[bytes]]) -> None:
-    check = PolicyProcess(stub("print('hello')"))
+    check = PolicyProcess(build_stub_command("print('hello')"))
     running_max = 0
 
     async def check_once() -> None:
@@ -193,7 +193,7 @@ async def test_there_is_one_process_at_a_time(started: list[subprocess.Popen[byt
         running_max = max(running_max, sum(process.returncode is None for process in started))
 
     checks = [asyncio.create_task(check_once()) for _ in range(4)]
-    await until(lambda: bool(started))
+    await wait_until(lambda: bool(started))
     assert [process.returncode for process in started] in ([None], [0])
     await asyncio.gather(*checks)
     assert len(started) == 4
@@ -201,9 +201,9 @@ async def test_there_is_one_process_at_a_time(started: list[subprocess.Popen[byt
 
 
 async def test_cancelled_waiting_check_starts_no_process(started: list[subprocess.Popen[bytes]]) -> None:
-    check = PolicyProcess(stub(FOREVER))
+    check = PolicyProcess(build_stub_command(FOREVER))
     first, second = (asyncio.create_task(check.load(b"", Purpose.SERVE)) for _ in range(2))
-    await until(lambda: bool(started))
+    await wait_until(lambda: bool(started))
     for task in (second, first):
         task.cancel()
     await asyncio.gather(first, second, return_exceptions=True)
@@ -213,7 +213,9 @@ async def test_cancelled_waiting_check_starts_no_process(started: list[subproces
 async def test_process_gets_no_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PODGATE_STORE", "redis://:secret@redis")
     with pytest.raises(CheckFailedError) as caught:
-        await PolicyProcess(stub("import os, sys; sys.exit(str(sorted(os.environ)))")).load(b"", Purpose.SERVE)
+        await PolicyProcess(build_stub_command("import os, sys; sys.exit(str(sorted(os.environ)))")).load(
+            b"", Purpose.SERVE
+        )
     assert "PYTHONPATH" in str(caught.value)
     assert "PODGATE" not in str(caught.value)
 
@@ -265,35 +267,35 @@ class FailingCheck:
 
 async def test_failed_check_changes_nothing_is_reported_once_and_retried() -> None:
     recorder, check = Recorder(), FailingCheck()
-    current_policy = CurrentPolicy(recorder, FakeClock(), check)
+    current_policy = PolicyReceiver(recorder, FakeClock(), check)
     assert await current_policy.on_document(document(5).encode(), "policy.yaml")
-    before = current_policy.current()
+    before = current_policy.get_current()
     check.error = "its process was ended by SIGKILL"
     for _ in range(3):
         assert not await current_policy.on_document(document(6).encode(), "policy.yaml")
     message = f"policy.yaml: the policy could not be checked: {check.error}: it is tried again when it is read again"
     assert recorder.failed == [(message,)]
-    assert current_policy.last_errors() == (message,)
-    assert current_policy.current() is before
+    assert current_policy.list_errors() == (message,)
+    assert current_policy.get_current() is before
     assert check.calls == 4
     check.error = "not done after 60 s, and stopped"
     await current_policy.on_document(document(6).encode(), "policy.yaml")
     assert len(recorder.failed) == 2
     check.error = None
     assert await current_policy.on_document(document(6).encode(), "policy.yaml")
-    assert current_policy.last_errors() == ()
-    assert current_policy.current() is not before
+    assert current_policy.list_errors() == ()
+    assert current_policy.get_current() is not before
 
 
 async def test_a_document_that_was_checked_is_not_checked_again() -> None:
     check = FailingCheck()
-    current_policy = CurrentPolicy(Recorder(), FakeClock(), check)
+    current_policy = PolicyReceiver(Recorder(), FakeClock(), check)
     for text in (document(5), document(5), BAD, BAD):
         await current_policy.on_document(text.encode(), "policy.yaml")
     assert check.calls == 2
 
 
-def no_policy() -> LoadedPolicy | None:
+def find_no_policy() -> LoadedPolicy | None:
     return None
 
 
@@ -305,14 +307,14 @@ class ReviewRecorder(Recorder):
         self.policy_reviews: list[tuple[str, Sequence[str]]] = []
         self.documents: list[str] = []
 
-    def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
+    def on_policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
         self.policy_reviews.append((user, errors))
         self.documents.append(document)
 
 
 async def test_requests_without_a_policy_are_answered_without_a_process() -> None:
     recorder, check = ReviewRecorder(), FailingCheck()
-    reviewer = PolicyWebhook(recorder, check, no_policy, WallClock())
+    reviewer = PolicyWebhook(recorder, check, find_no_policy, WallClock())
     for changes in ({"name": "another"}, {"oldObject": config_map(BAD), "operation": "UPDATE"}):
         response = msgspec.json.decode(await reviewer.review(config_map_review(BAD, **changes)))["response"]
         assert response["allowed"] is True
@@ -325,7 +327,7 @@ async def test_policy_that_could_not_be_checked_gets_no_answer() -> None:
     recorder, check = ReviewRecorder(), FailingCheck()
     check.error = "its process was ended by SIGKILL"
     with pytest.raises(CheckFailedError, match="SIGKILL"):
-        await PolicyWebhook(recorder, check, no_policy, WallClock()).review(config_map_review(GOOD))
+        await PolicyWebhook(recorder, check, find_no_policy, WallClock()).review(config_map_review(GOOD))
     assert recorder.policy_reviews == []
 
 
@@ -334,7 +336,7 @@ async def test_policy_on_admission_is_reviewed_in_its_own_process(
 ) -> None:
     recorder = ReviewRecorder()
     response = msgspec.json.decode(
-        await PolicyWebhook(recorder, PolicyProcess(), no_policy, WallClock()).review(config_map_review(BAD))
+        await PolicyWebhook(recorder, PolicyProcess(), find_no_policy, WallClock()).review(config_map_review(BAD))
     )["response"]
     assert response["status"]["message"].startswith("PolicyInvalid: the policy has 2 errors")
     [(user, errors)] = recorder.policy_reviews
@@ -349,17 +351,17 @@ async def test_reviews_are_answered_while_a_policy_is_checked_and_then_it_is_in_
         f"os.execv({REAL[0]!r}, [*{list(REAL)!r}, *sys.argv[1:]])"
     )
     gate = Gate(policy_of("- {name: web, match: {anyNamespace: true}}"))
-    current_policy = CurrentPolicy(Recorder(), FakeClock(), PolicyProcess(stub(held_code)))
+    current_policy = PolicyReceiver(Recorder(), FakeClock(), PolicyProcess(build_stub_command(held_code)))
     offering = asyncio.create_task(current_policy.on_document(MANY.encode(), "policy.yaml"))
     for _ in range(100):
         decision = await gate.mutate()
         assert decision.service == "web"
         await asyncio.sleep(0)
     assert not offering.done()
-    assert current_policy.current() is None
+    assert current_policy.get_current() is None
     (tmp_path / "go").touch()
     assert await offering
-    loaded = current_policy.loaded()
+    loaded = current_policy.get_loaded()
     assert loaded == load(MANY.encode(), Purpose.SERVE).policy
     reviews = 0
     offering = asyncio.create_task(current_policy.on_document((MANY + "# changed\n").encode(), "policy.yaml"))
@@ -368,7 +370,7 @@ async def test_reviews_are_answered_while_a_policy_is_checked_and_then_it_is_in_
         await asyncio.sleep(0)
         reviews += 1
     assert reviews > 100
-    assert current_policy.loaded() != loaded
+    assert current_policy.get_loaded() != loaded
 
 
 async def test_overrides_are_reviewed_against_the_policy_in_force_without_a_process() -> None:

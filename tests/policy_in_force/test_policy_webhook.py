@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.core.policy_changes.policy_review import config_map_review
-from tests.harness.server_process import POLICY, Files, serving
+from tests.harness.server_process import POLICY, Files, run_server
 from tests.timeouts import HANG_SECONDS
 
 
@@ -17,7 +17,7 @@ def response(text: str) -> dict[str, Any]:
 
 
 async def test_policy_is_reviewed_before_it_is_stored_and_the_one_in_force_stays(tmp_path: Path) -> None:
-    async with serving(Files.create(tmp_path)) as server:
+    async with run_server(Files.create(tmp_path)) as server:
         before = json.loads((await server.get("/status"))[1])["policy"]
         status, text = await server.post("/validate-policy", config_map_review(POLICY.replace("1h", "forever")))
         assert (status, response(text)["allowed"]) == (200, False)
@@ -33,7 +33,7 @@ async def test_policy_is_reviewed_before_it_is_stored_and_the_one_in_force_stays
 
 async def test_only_the_api_server_may_ask_and_only_with_a_review(tmp_path: Path) -> None:
     files = Files.create(tmp_path)
-    async with serving(files) as server:
+    async with run_server(files) as server:
         reporter = files.pki.context(files.pki.client("prober"))
         assert (await server.post("/validate-policy", token="", context=reporter))[0] == 401
         token = files.other.token(client_id="prober")
@@ -45,22 +45,22 @@ async def test_only_the_api_server_may_ask_and_only_with_a_review(tmp_path: Path
 async def test_policy_can_be_reviewed_before_one_is_in_force(tmp_path: Path) -> None:
     files = Files.create(tmp_path)
     files.policy.unlink()
-    async with serving(files) as server:
+    async with run_server(files) as server:
         assert (await server.get("/readyz"))[0] == 503
         status, text = await server.post("/validate-policy", config_map_review(POLICY))
         assert (status, response(text)["allowed"]) == (200, True)
 
 
-def children(pid: int) -> list[int]:
+def list_children(pid: int) -> list[int]:
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return [int(child) for task in tasks for child in (task / "children").read_text().split()]
 
 
-async def child_of(pid: int) -> int:
+async def find_child(pid: int) -> int:
     """Return the first child of a process, once it has one."""
     async with asyncio.timeout(HANG_SECONDS):
         while True:
-            pids = children(pid)
+            pids = list_children(pid)
             if pids:
                 return pids[0]
             await asyncio.sleep(0.01)
@@ -68,9 +68,9 @@ async def child_of(pid: int) -> int:
 
 async def test_failure_policy_applies_when_a_check_fails(tmp_path: Path) -> None:
     many = "".join(f"\n- {{name: s{number}, match: {{namespaces: [n{number}]}}}}" for number in range(1000))
-    async with serving(Files.create(tmp_path)) as server:
+    async with run_server(Files.create(tmp_path)) as server:
         posting = asyncio.create_task(server.post("/validate-policy", config_map_review(POLICY + many)))
-        os.kill(await child_of(server.process.pid), signal.SIGKILL)
+        os.kill(await find_child(server.process.pid), signal.SIGKILL)
         status, text = await posting
         assert (status, "its process was ended by SIGKILL" in text) == (503, True)
         assert await server.metric('podgate_refused_calls_total{reason="policy_unchecked"}') == 1

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.core.webhook_configurations.configurations import policy_of
-from tests.core.webhook_configurations.live import CLIENTS, HASH, Live, stored
+from tests.core.webhook_configurations.live import CLIENTS, HASH, Live, build_stored_configurations
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.webhook_configurations import NAMES, ConfigurationName, OutdatedConfiguration
 from webhook.errors import WebhookConfigurationError
@@ -52,7 +52,7 @@ class Running:
     def __init__(
         self, policy: LoadedPolicy | None = FIRST, *, writes: bool = True, timing: WebhookConfigurationTiming = AT_ONCE
     ) -> None:
-        self.client = FakeConfigurations(stored(FIRST.policy, CLIENTS[0]))
+        self.client = FakeConfigurations(build_stored_configurations(FIRST.policy, CLIENTS[0]))
         self.policy = policy
         self.compared: list[list[str]] = []
         self.written: list[str] = []
@@ -72,12 +72,12 @@ class Running:
     def _end(self) -> None:
         self.ends += 1
 
-    def rounds(self, count: int = 1) -> "Running":
-        async def make() -> None:
+    def run_rounds(self, count: int = 1) -> "Running":
+        async def write_rounds() -> None:
             for _ in range(count):
-                await self.writer.round()
+                await self.writer.run_round()
 
-        asyncio.run(make())
+        asyncio.run(write_rounds())
         return self
 
 
@@ -86,46 +86,46 @@ def names_of_namespaces(live: Live) -> str:
 
 
 def test_nothing_is_written_while_nothing_differs() -> None:
-    running = Running().rounds(3)
+    running = Running().run_rounds(3)
     assert running.written == []
     assert running.compared == [[], [], []]
 
 
 def test_a_new_policy_is_written_in_the_next_round() -> None:
-    running = Running().rounds(2)
+    running = Running().run_rounds(2)
     assert names_of_namespaces(running.client.live) == "request.namespace == 'a'"
     running.policy = SECOND
-    running.rounds(1)
+    running.run_rounds(1)
     assert names_of_namespaces(running.client.live) == "request.namespace == 'b'"
     assert running.compared[-1] == []
     assert any(str(NAMES[0]) in one for one in running.written)
 
 
 def test_without_writes_the_differences_are_only_reported() -> None:
-    running = Running(SECOND, writes=False).rounds(1)
+    running = Running(SECOND, writes=False).run_rounds(1)
     assert running.client.writes == 0
     assert [one.split(":")[0] for one in running.compared[-1]] == [str(name) for name in NAMES[:2]]
 
 
 def test_the_configurations_are_read_only_when_it_is_time_or_the_policy_has_changed() -> None:
-    running = Running(timing=WebhookConfigurationTiming(poll_seconds=0, check_seconds=3600)).rounds(5)
+    running = Running(timing=WebhookConfigurationTiming(poll_seconds=0, check_seconds=3600)).run_rounds(5)
     assert running.client.reads == 1
     running.policy = SECOND
-    assert running.rounds(5).client.reads == 2
+    assert running.run_rounds(5).client.reads == 2
 
 
 def test_no_policy_writes_nothing() -> None:
-    assert Running(None).rounds(3).client.reads == 0
+    assert Running(None).run_rounds(3).client.reads == 0
 
 
 def test_after_an_overtaken_write_the_next_round_reads_again() -> None:
     running = Running(SECOND, timing=WebhookConfigurationTiming(poll_seconds=0, check_seconds=3600))
     running.client.is_overtaken = True
-    running.rounds(3)
+    running.run_rounds(3)
     assert running.client.reads == 3
     assert len(running.compared[-1]) == 2
     running.client.is_overtaken = False
-    running.rounds(3)
+    running.run_rounds(3)
     assert running.client.reads == 4
     assert running.compared[-1] == []
 
@@ -133,18 +133,18 @@ def test_after_an_overtaken_write_the_next_round_reads_again() -> None:
 def test_a_writer_that_undoes_each_write_is_named_after_a_bounded_number_of_writes() -> None:
     running = Running(SECOND)
     running.client.undoes = True
-    running.rounds(20)
+    running.run_rounds(20)
     assert running.client.writes == 2 * AT_ONCE.writes_max
     assert all("5 writes were undone by another writer" in one for one in running.compared[-1])
     running.policy = FIRST
-    running.rounds(1)
+    running.run_rounds(1)
     assert running.compared[-1] == [], "another policy is written"
 
 
 def test_an_absent_configuration_is_reported_and_not_created() -> None:
     running = Running()
     del running.client.live[NAMES[1]]
-    running.rounds(2)
+    running.run_rounds(2)
     assert running.compared[-1] == [f"{NAMES[1]}: absent"]
     assert set(running.client.live) == {NAMES[0], NAMES[2]}
 
@@ -152,9 +152,9 @@ def test_an_absent_configuration_is_reported_and_not_created() -> None:
 def test_a_failure_is_reported_once_and_its_end() -> None:
     running = Running()
     running.client.error = WebhookConfigurationError("cannot read: HTTP 403")
-    running.rounds(3)
+    running.run_rounds(3)
     running.client.error = None
-    running.rounds(1)
+    running.run_rounds(1)
     assert running.troubles == ["cannot read: HTTP 403", "over: cannot read: HTTP 403"]
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from webhook.policy_tests.comparison import field_steps, is_same_value
+from webhook.policy_tests.comparison import is_same_value, parse_steps
 
 RESOURCES = "spec.containers[api].resources"
 
@@ -38,5 +38,5 @@ RESOURCES = "spec.containers[api].resources"
     ],
 )
 def test_values_are_compared_by_meaning(path: str, expected: Any, actual: Any, *, same: bool) -> None:
-    steps = () if path == "used" else field_steps(path)
+    steps = () if path == "used" else parse_steps(path)
     assert is_same_value(expected, actual, steps) is same

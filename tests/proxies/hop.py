@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.processes import ComponentError, Processes, free_ports
+from tests.cluster.processes import ComponentError, Processes, find_free_ports
 from tests.harness.proxied_server import Forwarding, pem
 from tests.proxies.inventory import program
 from tests.timeouts import HANG_SECONDS
@@ -40,7 +40,7 @@ def hop(name: str, forwarding: Forwarding, upstream: str, folder: Path, *, more_
         folder.mkdir()
         _write_material(forwarding, folder, more_cas)
         for attempt in range(1, _STARTS_MAX + 1):
-            [port] = free_ports(1)
+            [port] = find_free_ports(1)
             text = _configuration(name, folder, port, upstream)
             file = folder / _FILES[name]
             file.write_text(text)
@@ -116,9 +116,9 @@ def _is_ready(processes: Processes, run: str, port: int) -> bool:
     deadline = time.monotonic() + HANG_SECONDS
     while True:
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0 and processes.alive(run):
+            if probe.connect_ex(("127.0.0.1", port)) == 0 and processes.is_alive(run):
                 return True
-        if not processes.alive(run):
+        if not processes.is_alive(run):
             if "in use" in processes.log(run):
                 return False
             processes.require(run)

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from tests.cluster.binaries import cache
-from tests.cluster.toolchain import BuildError, install_wheels, locked
+from tests.cluster.toolchain import BuildError, hold_lock, install_wheels
 
 REQUIREMENTS = Path(__file__).with_name("proxies.requirements")
 
@@ -34,7 +34,7 @@ def program(name: str) -> Path:
     inputs = repr((REQUIREMENTS.read_text(), sorted(_WHEELS.items()), sys.platform, platform.machine()))
     folder = cache() / f"proxies-{hashlib.sha256(inputs.encode()).hexdigest()[:16]}"
     if not folder.exists():
-        with locked(folder):
+        with hold_lock(folder):
             if not folder.exists():
                 _fetch(folder)
     return folder / name / name

@@ -10,7 +10,7 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 from tests.redis_servers.inventory import RedisProgram
 from tests.redis_servers.server import RedisServer
-from tests.redis_servers.waiting import until
+from tests.redis_servers.waiting import wait_until
 
 _MASTERS = 3
 _NODE_TIMEOUT_MS = 1000
@@ -69,14 +69,14 @@ class RedisCluster:
     def wait_for_failover(self, former: RedisServer) -> None:
         """Wait until all slots are served by nodes other than `former`."""
 
-        def served() -> bool:
+        def is_served() -> bool:
             return all(
                 _state(node) == "ok" and former.port not in {master[1] for _, _, master, *_ in _slots(node)}
                 for node in self.nodes
                 if node.alive
             )
 
-        until(served, "the Cluster has another master")
+        wait_until(is_served, "the Cluster has another master")
 
     def empty(self) -> None:
         """Delete all data and scripts."""
@@ -95,13 +95,13 @@ class RedisCluster:
                     number * REDIS_CLUSTER_HASH_SLOTS // _MASTERS, (number + 1) * REDIS_CLUSTER_HASH_SLOTS // _MASTERS
                 )
                 node.cli("CLUSTER", "ADDSLOTS", *share)
-            until(self._meet, "all nodes know each other")
+            wait_until(self._meet, "all nodes know each other")
             for node in self.nodes[_MASTERS:]:
                 node.cli("CLUSTER", "REPLICATE", _id(first))
             for node in self.nodes:
-                until(lambda node=node: _state(node) == "ok", "the Cluster is up")
+                wait_until(lambda node=node: _state(node) == "ok", "the Cluster is up")
             for node in self.nodes[_MASTERS:]:
-                until(lambda node=node: _is_synced(node), "the replica has its master's data")
+                wait_until(lambda node=node: _is_synced(node), "the replica has its master's data")
             self._stack = stack.pop_all()
         return self
 

@@ -28,7 +28,7 @@ def shared_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
     running: dict[str, RedisServer] = {}
     with ExitStack() as stack:
 
-        def emptied(name: str) -> RedisServer:
+        def empty(name: str) -> RedisServer:
             if name not in running:
                 folder = tmp_path_factory.mktemp(name) / "server"
                 running[name] = stack.enter_context(RedisServer(program(name), folder))
@@ -36,7 +36,7 @@ def shared_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
             running[name].cli("SCRIPT", "FLUSH")
             return running[name]
 
-        yield emptied
+        yield empty
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
     running: dict[str, RedisCluster] = {}
     with ExitStack() as stack:
 
-        def emptied(name: str) -> RedisCluster:
+        def empty(name: str) -> RedisCluster:
             if name not in running:
                 folder = tmp_path_factory.mktemp(f"cluster-{name}")
                 users = acl_file(folder / "users.acl", user("cluster", CLUSTER_PASSWORD))
@@ -70,7 +70,7 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
             running[name].empty()
             return running[name]
 
-        yield emptied
+        yield empty
 
 
 @pytest.fixture

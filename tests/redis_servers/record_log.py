@@ -75,7 +75,7 @@ class RecordLog:
         await self._ended.wait()
         writer.close()
 
-    def call_at(self, at_us: int) -> int:
+    def find_call(self, at_us: int) -> int:
         """Return the number of the call that took this time from Redis."""
         return bisect_right(self.calls, at_us + _CLOCK_US, key=lambda call: call.at_us) - 1
 
@@ -92,7 +92,7 @@ class RecordLog:
             elif command.startswith(b'"ECHO" "' + _END.encode()):
                 self._ended.set()
             elif port is None and (written := _SET.match(command)):
-                record = msgspec.msgpack.decode(_unescaped(written[2]).removesuffix(self.suffix.encode()))
+                record = msgspec.msgpack.decode(_unescape(written[2]).removesuffix(self.suffix.encode()))
                 self._add(written[1].decode(), at_us, record[_CHARGED_AT], is_refunded=record[_REFUNDED])
 
     def _add(self, uid: str, at_us: int, charged_us: int, *, is_refunded: bool) -> None:
@@ -105,7 +105,7 @@ class RecordLog:
             charges.append(Charge(uid, charged_us, number))
 
 
-def _unescaped(text: bytes) -> bytes:
+def _unescape(text: bytes) -> bytes:
     def character(found: re.Match[bytes]) -> bytes:
         code, letter = found.groups()
         return bytes.fromhex(code.decode()) if code else _CHARACTERS.get(letter, letter)

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from tests.redis_servers.inventory import RedisProgram
 from tests.redis_servers.server import RedisServer
-from tests.redis_servers.waiting import until
+from tests.redis_servers.waiting import wait_until
 
 SERVICE = "podgate-store"
 _DOWN_AFTER_MS = 500
@@ -89,16 +89,16 @@ class SentinelGroup:
     def wait_for_failover(self, former: RedisServer) -> RedisServer:
         """Wait until all Sentinels report a new primary whose role is master; return it."""
 
-        def agreed() -> bool:
+        def has_agreed() -> bool:
             ports = {sentinel.primary_port() for sentinel in self.sentinels}
             return len(ports) == 1 and self.primary is not former and _replication(self.primary)["role"] == "master"
 
-        until(agreed, "the Sentinels agree on a new primary")
+        wait_until(has_agreed, "the Sentinels agree on a new primary")
         return self.primary
 
     def wait_for_replica(self, server: RedisServer) -> None:
         """Wait until `server` is a synchronized replica."""
-        until(lambda: _replication(server).get("master_link_status") == "up", f"{server.port} is a replica")
+        wait_until(lambda: _replication(server).get("master_link_status") == "up", f"{server.port} is a replica")
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -117,7 +117,7 @@ class SentinelGroup:
                 )
                 self.sentinels.append(stack.enter_context(sentinel))
             for sentinel in self.sentinels:
-                until(
+                wait_until(
                     lambda sentinel=sentinel: self._knows_all(sentinel), "a Sentinel knows the replica and the others"
                 )
             self._stack = stack.pop_all()

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import redis
 
-from tests.cluster.processes import ComponentError, Processes, free_ports
+from tests.cluster.processes import ComponentError, Processes, find_free_ports
 from tests.redis_servers.inventory import RedisProgram
 from tests.timeouts import HANG_SECONDS
 
@@ -56,7 +56,7 @@ class RedisServer:
 
     @property
     def alive(self) -> bool:
-        return self._processes is not None and self._processes.alive(self._name)
+        return self._processes is not None and self._processes.is_alive(self._name)
 
     def log(self) -> str:
         """Return the log of the server since its last start."""
@@ -137,7 +137,7 @@ class RedisServer:
         """Start it; return False if another process has taken the new port."""
         is_new = not self.port
         if is_new:
-            self.port = _free_port()
+            self.port = _find_free_port()
         self._starts += 1
         self._is_paused = False
         self._started_processes.start(self._name, self._command())
@@ -174,7 +174,7 @@ class RedisServer:
         return self._processes
 
 
-def _free_port() -> int:
+def _find_free_port() -> int:
     """Return a port that nothing listens on now; another process may still take it."""
-    [port] = free_ports(1, _PORTS)
+    [port] = find_free_ports(1, _PORTS)
     return port

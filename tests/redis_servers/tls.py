@@ -53,7 +53,7 @@ async def _serve(accepted: socket.socket, server: RedisServer, context: ssl.SSLC
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     protocol = asyncio.StreamReaderProtocol(reader)
-    used_context = context if not plain or await _first_byte(accepted) == _HANDSHAKE else None
+    used_context = context if not plain or await _peek_byte(accepted) == _HANDSHAKE else None
     try:
         transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=used_context)
     except OSError:
@@ -67,7 +67,7 @@ async def _serve(accepted: socket.socket, server: RedisServer, context: ssl.SSLC
         transport.abort()
 
 
-async def _first_byte(accepted: socket.socket) -> bytes:
+async def _peek_byte(accepted: socket.socket) -> bytes:
     """Return the first byte of a connection without consuming it."""
     accepted.setblocking(False)  # noqa: FBT003  the standard library's
     while True:

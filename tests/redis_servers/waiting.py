@@ -9,7 +9,7 @@ from tests.cluster.processes import ComponentError
 from tests.timeouts import HANG_SECONDS
 
 
-def until(holds: Callable[[], bool], what: str) -> None:
+def wait_until(holds: Callable[[], bool], what: str) -> None:
     """Wait until `holds` returns true; an error of Redis counts as false."""
     deadline = time.monotonic() + HANG_SECONDS
     while True:

@@ -26,15 +26,15 @@ def play(name: str) -> list[Json]:
     return done.lines
 
 
-def column(lines: list[Json], *keys: str) -> list[tuple[Any, ...]]:
+def list_values(lines: list[Json], *keys: str) -> list[tuple[Any, ...]]:
     return [tuple(line.get(key) for key in keys) for line in lines]
 
 
-def codes(lines: list[Json]) -> list[int]:
+def list_codes(lines: list[Json]) -> list[int]:
     return [line["status"]["code"] for line in lines if "decision" in line]
 
 
-def used(line: Json) -> dict[str, Any]:
+def read_usage(line: Json) -> dict[str, Any]:
     return {use["resource"]: use["used"] for use in line["used"]}
 
 
@@ -87,7 +87,7 @@ def test_pool_limit_applies_beside_the_limits_of_its_members() -> None:
         ("pool", "prod", "pods", 3),
         ("pool", "prod", "cpu", "1500m"),
     ]
-    assert codes(lines)[-2:] == [429, 200], "refunded at 7 and filled at 8; at 65 the charge of 0 has left"
+    assert list_codes(lines)[-2:] == [429, 200], "refunded at 7 and filled at 8; at 65 the charge of 0 has left"
 
 
 def test_rules_apply_without_the_store_and_admissions_are_booked_afterwards() -> None:
@@ -164,37 +164,41 @@ def test_each_line_has_exactly_the_documented_keys() -> None:
 
 def test_window_slides_at_the_stated_microsecond() -> None:
     lines = play("window_slides")
-    assert codes(lines) == [200, 200, 200, 429, 429, 200, 200, 429, 429, 200]
+    assert list_codes(lines) == [200, 200, 200, 429, 429, 200, 200, 429, 429, 200]
     by_uid = {line["uid"]: line for line in lines if "uid" in line}
     assert "hard 3, used 3, asked 1; could pass from 1970-01-01T00:01:05.000Z" in by_uid["d"]["status"]["message"]
     assert (by_uid["e"]["at"], by_uid["e"]["allowed"]) == (64.999999, False)
-    assert (by_uid["f"]["at"], by_uid["f"]["allowed"], used(by_uid["f"])) == (65, True, {"pods": 2})
+    assert (by_uid["f"]["at"], by_uid["f"]["allowed"], read_usage(by_uid["f"])) == (65, True, {"pods": 2})
     assert "could pass from 1970-01-01T00:01:15.000Z" in by_uid["h"]["status"]["message"]
     assert (by_uid["i"]["at"], by_uid["i"]["allowed"]) == (74.999999, False)
     assert (by_uid["j"]["at"], by_uid["j"]["allowed"]) == (75, True)
-    assert [used(line) for line in lines[-2:]] == [{"pods": 1}, {"pods": 0}]
+    assert [read_usage(line) for line in lines[-2:]] == [{"pods": 1}, {"pods": 0}]
 
 
 def test_pod_is_charged_to_all_resources_and_windows_or_none() -> None:
     lines = {line.get("uid", line["at"]): line for line in play("all_or_nothing")}
     first = {"pods": 1, "cpu": "600m", "memory": "256Mi"}
-    assert used(lines["a"]) == first
-    assert (lines["b"]["allowed"], used(lines["b"])) == (False, first), "cpu was refused, so memory was not charged"
-    assert (lines["c"]["allowed"], used(lines["c"])) == (False, first), "memory was refused, so cpu was not charged"
-    assert used(lines["d"]) == {"pods": 2, "cpu": "1", "memory": "512Mi"}
-    assert used(lines["e"]) == {"pods": 3, "cpu": "1", "memory": "512Mi"}, "a missing request counts 0"
+    assert read_usage(lines["a"]) == first
+    assert (lines["b"]["allowed"], read_usage(lines["b"])) == (False, first), (
+        "cpu was refused, so memory was not charged"
+    )
+    assert (lines["c"]["allowed"], read_usage(lines["c"])) == (False, first), (
+        "memory was refused, so cpu was not charged"
+    )
+    assert read_usage(lines["d"]) == {"pods": 2, "cpu": "1", "memory": "512Mi"}
+    assert read_usage(lines["e"]) == {"pods": 3, "cpu": "1", "memory": "512Mi"}, "a missing request counts 0"
     assert "can never pass" in lines["f"]["status"]["message"]
     message = lines["g"]["status"]["message"]
     assert "cpu in 64s" in message
     assert "memory in 640s" in message
     assert "could pass from 1970-01-01T00:10:50.000Z" in message, "the later of the two moments: 65 buckets of 10 s"
-    assert used(lines[65]) == {"pods": 2, "cpu": "400m", "memory": "512Mi"}
-    assert used(lines[650]) == {"pods": 0, "cpu": "0", "memory": "0"}
+    assert read_usage(lines[65]) == {"pods": 2, "cpu": "400m", "memory": "512Mi"}
+    assert read_usage(lines[650]) == {"pods": 0, "cpu": "0", "memory": "0"}
 
 
 def test_repeated_uid_is_answered_as_before_and_charged_once() -> None:
     lines = play("repeated_uid")
-    assert column(lines, "uid", "allowed") == [
+    assert list_values(lines, "uid", "allowed") == [
         ("a", True),
         ("a", True),
         ("b", False),
@@ -203,13 +207,13 @@ def test_repeated_uid_is_answered_as_before_and_charged_once() -> None:
         ("a", True),
         ("b", True),
     ]
-    assert [used(line)["pods"] for line in lines] == [1] * 7
+    assert [read_usage(line)["pods"] for line in lines] == [1] * 7
 
 
 def test_dry_run_charges_nothing_trips_nothing_and_takes_no_lease() -> None:
     lines = play("dry_run")
-    assert codes(lines) == [200, 200, 200, 429, 429, 429, 429, 429, 503, 200, 200, 200]
-    assert [used(line)["pods"] for line in lines[:3]] == [0, 0, 1]
+    assert list_codes(lines) == [200, 200, 200, 429, 429, 429, 429, 429, 503, 200, 200, 200]
+    assert [read_usage(line)["pods"] for line in lines[:3]] == [0, 0, 1]
     assert [line["breaker"] for line in lines[3:8]] == ["CLOSED"] * 4 + ["OPEN"], (
         "two real denials trip, dry runs do not"
     )
@@ -218,7 +222,7 @@ def test_dry_run_charges_nothing_trips_nothing_and_takes_no_lease() -> None:
 
 def test_refund_is_done_once_while_its_bucket_counts() -> None:
     lines = play("refund")
-    assert codes(lines) == [200, 200, 429, 200, 429, 200]
+    assert list_codes(lines) == [200, 200, 429, 200, 429, 200]
     assert [(line["uid"], line["refunded"]) for line in lines if "refunded" in line] == [
         ("a", True),
         ("a", False),
@@ -231,22 +235,22 @@ def test_refund_is_done_once_while_its_bucket_counts() -> None:
 
 def test_distinct_controllers_denied_by_quota_trip_the_breaker() -> None:
     lines = play("tripped_by_controllers")
-    states = column(lines, "at", "breaker")
+    states = list_values(lines, "at", "breaker")
     assert states[:6] == [(at, "CLOSED") for at in (0, 1, 1.5, 2, 2.5, 61.5)]
     assert states[6] == (61.6, "OPEN"), "rs1 counts again once its first event is older than a minute"
     assert (lines[6]["status"]["code"], lines[7]["status"]["code"]) == (429, 503)
     assert "3 controllers refused within 60s" in lines[7]["status"]["message"]
-    assert column(lines[8:10], "breaker", "openRemaining") == [("OPEN", 0.1), ("HALF_OPEN", 0)]
+    assert list_values(lines[8:10], "breaker", "openRemaining") == [("OPEN", 0.1), ("HALF_OPEN", 0)]
     assert (lines[10]["status"]["code"], lines[10]["breaker"]) == (429, "HALF_OPEN"), (
         "a probe denied by quota is neutral"
     )
-    assert column(lines[11:], "breaker", "generation") == [("HALF_OPEN", 2), ("CLOSED", 3)]
+    assert list_values(lines[11:], "breaker", "generation") == [("HALF_OPEN", 2), ("CLOSED", 3)]
 
 
 def test_requests_of_any_caller_denied_by_quota_trip_the_breaker() -> None:
     lines = play("tripped_by_requests")
-    assert codes(lines) == [200, 429, 429, 429, 503]
-    assert column(lines, "breaker", "openRemaining")[-3:] == [("OPEN", None), ("OPEN", 0.5), ("HALF_OPEN", 0)]
+    assert list_codes(lines) == [200, 429, 429, 429, 503]
+    assert list_values(lines, "breaker", "openRemaining")[-3:] == [("OPEN", None), ("OPEN", 0.5), ("HALF_OPEN", 0)]
 
 
 def test_three_bad_intervals_in_a_row_trip_at_the_end_of_the_last() -> None:
@@ -308,18 +312,18 @@ def test_mean_latency_above_the_threshold_trips_and_an_equal_one_does_not() -> N
 def test_counters_and_breaker_survive_a_policy_change() -> None:
     lines = play("policy_changes")
     statuses = [line for line in lines if "waiting" in line]
-    assert [(used(line)["pods"], line["used"][0]["hard"], line["breaker"]) for line in statuses] == [
+    assert [(read_usage(line)["pods"], line["used"][0]["hard"], line["breaker"]) for line in statuses] == [
         (2, 1, "CLOSED"),
         (2, 5, "OPEN"),
         (3, 5, "CLOSED"),
     ]
-    assert codes(lines) == [200, 200, 429, 200, 200]
+    assert list_codes(lines) == [200, 200, 429, 200, 200]
     assert [line["refunded"] for line in lines if "refunded" in line] == [True], "charged under the policy before last"
 
 
 def test_changed_namespace_labels_change_the_owner_at_once() -> None:
     lines = play("namespace_selector")
-    assert column([line for line in lines if "uid" in line], "uid", "service", "decision") == [
+    assert list_values([line for line in lines if "uid" in line], "uid", "service", "decision") == [
         ("a", "web", "Admit"),
         ("b", None, "Unmatched"),
         ("x", None, "Unmatched"),
@@ -332,21 +336,21 @@ def test_changed_namespace_labels_change_the_owner_at_once() -> None:
 def test_warn_and_audit_charge_past_the_limit_and_trip_nothing() -> None:
     lines = {line["uid"]: line for line in play("warn_and_audit")}
     for mode in ("warn", "audit"):
-        assert [used(lines[f"{mode}{number}"])["pods"] for number in (1, 2, 3)] == [1, 2, 3]
+        assert [read_usage(lines[f"{mode}{number}"])["pods"] for number in (1, 2, 3)] == [1, 2, 3]
         assert {lines[f"{mode}{number}"]["breaker"] for number in (1, 2, 3)} == {"CLOSED"}
     assert [lines[f"enforce{number}"]["status"]["code"] for number in (1, 2, 3)] == [200, 429, 503]
 
 
 def test_each_namespace_has_its_own_counters() -> None:
     lines = play("per_namespace")
-    assert codes(lines) == [200, 429, 200, 429, 200, 200]
+    assert list_codes(lines) == [200, 429, 200, 429, 200, 200]
     assert {use["namespace"]: use["used"] for use in lines[4]["used"]} == {"team-a": 1, "team-b": 1}
     assert [use["namespace"] for use in lines[0]["used"]] == ["team-a"]
 
 
 def test_resize_charges_above_the_maximum_so_far() -> None:
     lines = play("resize")
-    assert [used(line)["cpu"] for line in lines] == [
+    assert [read_usage(line)["cpu"] for line in lines] == [
         "400m",
         "700m",
         "700m",  # down: no refund
@@ -358,8 +362,8 @@ def test_resize_charges_above_the_maximum_so_far() -> None:
         "1",
         "600m",  # the first charge has left, the rises have not
     ]
-    assert codes(lines) == [200, 200, 200, 200, 200, 200, 429, 200]
-    assert {used(line)["pods"] for line in lines[:-1]} == {1}
+    assert list_codes(lines) == [200, 200, 200, 200, 200, 200, 429, 200]
+    assert {read_usage(line)["pods"] for line in lines[:-1]} == {1}
 
 
 def test_standard_input_gives_the_same_result() -> None:
@@ -381,7 +385,7 @@ def test_pod_without_a_uid_gets_a_new_one_each_time() -> None:
     lines = "".join(json.dumps({**json.loads(line), "uid": None}) + "\n" for line in events)
     done = podgate("replay", "-", "--policy", REPLAYS / "window_slides/policy.yaml", stdin=lines)
     assert len({line["uid"] for line in done.lines}) == 3
-    assert [used(line)["pods"] for line in done.lines] == [1, 2, 3]
+    assert [read_usage(line)["pods"] for line in done.lines] == [1, 2, 3]
 
 
 def test_pod_is_judged_by_the_policy_of_its_hash_for_a_minute(tmp_path: Path) -> None:
@@ -428,7 +432,7 @@ def test_resize_uses_the_uid_of_its_pod_and_new_uids_avoid_used_ones(tmp_path: P
     assert [line["uid"] for line in done.lines] == ["mine", "fresh-1", "fresh-2"], done.err
 
 
-def standing_of(line: Json) -> dict[str, Any]:
+def read_standing(line: Json) -> dict[str, Any]:
     return {use["resource"]: use["used"] for use in line["used"] if use["of"] == "standing"}
 
 
@@ -438,7 +442,7 @@ def test_limit_on_live_pods_opens_surge_and_frees_places_of_ended_pods() -> None
     assert [asked[1, uid] for uid in ("new1", "new2")] == [200, 429]
     assert [asked[2, uid] for uid in ("new2", "new3")] == [200, 429], "one old Pod has ended"
     assert [asked[1200.5, "late"], asked[1201, "late"]] == [429, 200], "surge is closed until there are 3 again"
-    statuses = {line["at"]: standing_of(line) for line in lines if "waiting" in line}
+    statuses = {line["at"]: read_standing(line) for line in lines if "waiting" in line}
     assert statuses[2.5] == {"pods": 4, "cpu": "400m"}
     assert statuses[1201] == {"pods": 3, "cpu": "300m"}, "a refunded Pod frees its place"
     assert statuses[1204] == {"pods": 3, "cpu": "250m"}, "Pods created and deleted during the outage are known"
@@ -452,7 +456,7 @@ def test_limit_on_live_pods_opens_surge_and_frees_places_of_ended_pods() -> None
 
 def test_resize_changes_the_live_amounts() -> None:
     resized = [line for line in play("standing") if line["at"] == 1202]
-    assert [(line["status"]["code"], standing_of(line)["cpu"]) for line in resized] == [
+    assert [(line["status"]["code"], read_standing(line)["cpu"]) for line in resized] == [
         (200, "500m"),
         (429, "500m"),
         (200, "250m"),
@@ -478,7 +482,7 @@ def test_pods_of_an_unlimited_period_count_when_a_limit_is_set(tmp_path: Path) -
     done = podgate("replay", path, "--policy", tmp_path / "limited.yaml")
     assert done.code == 0, done.err
     assert [line["status"]["code"] for line in done.lines[-2:]] == [429, 429]
-    assert standing_of(done.lines[-1]) == {"pods": 2}, "b and stays, but neither the dry run nor those that ended"
+    assert read_standing(done.lines[-1]) == {"pods": 2}, "b and stays, but neither the dry run nor those that ended"
 
 
 def test_pods_of_an_outage_wait_and_are_released_as_the_limits_allow() -> None:

@@ -33,18 +33,18 @@ def play(name: str) -> tuple[list[Json], dict[str, dict[str, str]]]:
     folder = REPLAYS / name
     done = podgate("replay", folder / "events.jsonl", "--policy", folder / "policy.yaml")
     assert done.code == 0, done.err
-    return done.lines, table(done.err)
+    return done.lines, parse_table(done.err)
 
 
-def play_these(folder: Path, policy: str, *events: Json) -> tuple[list[Json], dict[str, dict[str, str]]]:
+def play_files(folder: Path, policy: str, *events: Json) -> tuple[list[Json], dict[str, dict[str, str]]]:
     (folder / "policy.yaml").write_text(policy)
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     done = podgate("replay", folder / "events.jsonl", "--policy", folder / "policy.yaml")
     assert done.code == 0, done.err
-    return done.lines, table(done.err)
+    return done.lines, parse_table(done.err)
 
 
-def table(output: str) -> dict[str, dict[str, str]]:
+def parse_table(output: str) -> dict[str, dict[str, str]]:
     """Read the table below the line that counts events: columns begin where their headings do."""
     _, *rows = output.splitlines()
     if not rows:
@@ -55,7 +55,7 @@ def table(output: str) -> dict[str, dict[str, str]]:
     return {row[0]: dict(zip(heads, row, strict=True)) for row in cells}
 
 
-def states(lines: list[Json], at: float) -> list[tuple[str, int]]:
+def list_states(lines: list[Json], at: float) -> list[tuple[str, int]]:
     return [(line["breaker"], line["generation"]) for line in lines if line["at"] == at]
 
 
@@ -69,13 +69,15 @@ def outcome(at: float, *, ok: bool, **more: Any) -> Json:
 
 def test_pod_has_one_outcome_for_the_breaker_that_admitted_it() -> None:
     lines, summary = play("tripped_by_starts")
-    assert states(lines, 60)[0] == ("CLOSED", 0), "one error reported three times is one outcome, and two are required"
-    assert (states(lines, 119.999999), states(lines, 120)) == ([("CLOSED", 0)], [("OPEN", 1)])
-    assert states(lines, 182) == [("HALF_OPEN", 2)], "an earlier Pod is no probe"
-    assert states(lines, 183) == [("CLOSED", 3)]
-    assert states(lines, 240) == [("CLOSED", 3)], "two slow outcomes, but from before the trip"
-    assert states(lines, 270) == [("OPEN", 4)], "two slow outcomes of this generation"
-    assert (states(lines, 332), states(lines, 394), states(lines, 395)) == (
+    assert list_states(lines, 60)[0] == ("CLOSED", 0), (
+        "one error reported three times is one outcome, and two are required"
+    )
+    assert (list_states(lines, 119.999999), list_states(lines, 120)) == ([("CLOSED", 0)], [("OPEN", 1)])
+    assert list_states(lines, 182) == [("HALF_OPEN", 2)], "an earlier Pod is no probe"
+    assert list_states(lines, 183) == [("CLOSED", 3)]
+    assert list_states(lines, 240) == [("CLOSED", 3)], "two slow outcomes, but from before the trip"
+    assert list_states(lines, 270) == [("OPEN", 4)], "two slow outcomes of this generation"
+    assert (list_states(lines, 332), list_states(lines, 394), list_states(lines, 395)) == (
         [("OPEN", 6)],
         [("HALF_OPEN", 7)],  # of an earlier generation
         [("CLOSED", 8)],
@@ -99,7 +101,7 @@ def test_held_trips_are_reported_and_the_guard_frees_its_place() -> None:
     lines, summary = play("held_back")
     at_two = {line["service"]: line["breaker"] for line in lines if line["at"] == 2}
     assert at_two == {"s1": "OPEN", "s2": "CLOSED", "s3": "CLOSED", "s4": "OPEN", "s5": "OPEN"}
-    assert (states(lines, 12.5), states(lines, 13)) == ([("CLOSED", 0)], [("OPEN", 1), ("OPEN", 1)])
+    assert (list_states(lines, 12.5), list_states(lines, 13)) == ([("CLOSED", 0)], [("OPEN", 1), ("OPEN", 1)])
     assert {service: row["HELD BACK"] for service, row in summary.items()} == {
         **dict.fromkeys(("s1", "s4", "s5", "audited"), "0"),
         "s2": "2 (errorRate 2)",  # by the three, and again while two of them probed
@@ -112,7 +114,7 @@ def test_held_trips_are_reported_and_the_guard_frees_its_place() -> None:
 
 def test_denials_count_without_dry_runs_and_open_time_ends_with_the_replay(tmp_path: Path) -> None:
     dry = {**pod(33, "dry"), "dryRun": True}
-    _, summary = play_these(tmp_path, ONE_ERROR_TRIPS, outcome(0, ok=False), pod(31, "a"), dry, pod(40.5, "b"))
+    _, summary = play_files(tmp_path, ONE_ERROR_TRIPS, outcome(0, ok=False), pod(31, "a"), dry, pod(40.5, "b"))
     assert (summary["web"]["OPEN"], summary["web"]["REFUSED"]) == ("10500ms", "2")
     assert set(summary) == {"web"}, "a service without events is not listed"
 
@@ -121,13 +123,13 @@ def test_breaker_removed_from_the_policy_stops_its_open_time(tmp_path: Path) -> 
     without = ONE_ERROR_TRIPS[: ONE_ERROR_TRIPS.index("  breaker:")]
     (tmp_path / "without.yaml").write_text(without)
     change = {"at": 37, "policy": "without.yaml"}
-    _, summary = play_these(tmp_path, ONE_ERROR_TRIPS, outcome(0, ok=False), pod(31, "a"), change, pod(50, "b"))
+    _, summary = play_files(tmp_path, ONE_ERROR_TRIPS, outcome(0, ok=False), pod(31, "a"), change, pod(50, "b"))
     assert (summary["web"]["TRIPS"], summary["web"]["OPEN"]) == ("1 (errorRate 1)", "7s")
 
 
 @pytest.mark.parametrize(("up_at", "breaker"), [(29, "OPEN"), (31, "CLOSED")])
 def test_start_in_an_outage_counts_if_its_interval_is_still_open(tmp_path: Path, up_at: int, breaker: str) -> None:
-    lines, summary = play_these(
+    lines, summary = play_files(
         tmp_path,
         ONE_ERROR_TRIPS,
         pod(0, "a"),
@@ -148,8 +150,8 @@ def test_one_line_of_sums_equals_single_outcomes(tmp_path: Path) -> None:
     one_by_one = [outcome(0, ok=ok, latency=2.000001) for ok in (True, False, True, False, True)]
     statuses = [{"at": 149.999999, "status": "web"}, {"at": 150, "status": "web"}]
     again = [{**single, "at": at} for at in (30, 60, 90, 120) for single in one_by_one]
-    single, _ = play_these(tmp_path, policy, *one_by_one, *again, *statuses)
-    summed, summary = play_these(
+    single, _ = play_files(tmp_path, policy, *one_by_one, *again, *statuses)
+    summed, summary = play_files(
         tmp_path, policy, *({"at": at, "outcomes": sums} for at in (0, 30, 60, 90, 120)), *statuses
     )
     assert summed[-2:] == single[-2:]
@@ -181,7 +183,7 @@ def test_sums_trip_probe_and_close_like_single_outcomes_failures_first() -> None
 def test_sums_of_another_generation_change_nothing(tmp_path: Path) -> None:
     for generation, breaker in ((0, "OPEN"), (1, "CLOSED")):
         sums = {"service": "web", "failed": 9, "generation": generation}
-        lines, _ = play_these(tmp_path, ONE_ERROR_TRIPS, {"at": 0, "outcomes": sums}, {"at": 30, "status": "web"})
+        lines, _ = play_files(tmp_path, ONE_ERROR_TRIPS, {"at": 0, "outcomes": sums}, {"at": 30, "status": "web"})
         assert lines[-1]["breaker"] == breaker
 
 

@@ -32,24 +32,24 @@ def case_id(case: Path) -> str:
     return f"{case.parent.name}/{case.name}"
 
 
-async def responses(case: Path) -> dict[str, dict[str, Any]]:
+async def read_responses(case: Path) -> dict[str, dict[str, Any]]:
     """Return the response of each path that receives such a request."""
     body = (case / "request.json").read_bytes()
     if case.parent == POLICIES:
-        return {"validate-policy": response_of(judge(body).body)}
-    return {half.value: await response_to(case, half, body) for half in Half}
+        return {"validate-policy": decode_response(judge(body).body)}
+    return {half.value: await answer_review(case, half, body) for half in Half}
 
 
-async def response_to(case: Path, half: Half, body: bytes) -> dict[str, Any]:
+async def answer_review(case: Path, half: Half, body: bytes) -> dict[str, Any]:
     gate = Gate(load((case.parent / "policy.yaml").read_bytes(), Purpose.SERVE).policy)
     try:
         answer = await gate.interceptor.review(half, body)
     except BadReviewError as error:
         return {"error": str(error)}
-    return response_of(answer.body)
+    return decode_response(answer.body)
 
 
-def response_of(body: bytes) -> dict[str, Any]:
+def decode_response(body: bytes) -> dict[str, Any]:
     review: dict[str, Any] = msgspec.json.decode(body)
     assert (review.pop("apiVersion"), review.pop("kind")) == ("admission.k8s.io/v1", "AdmissionReview")
     response: dict[str, Any] = review.pop("response")
@@ -63,7 +63,7 @@ def response_of(body: bytes) -> dict[str, Any]:
 async def test_every_response_equals_its_golden_file(case: Path, refresh_goldens: bool) -> None:  # noqa: FBT001  a fixture
     written = case / "response.json"
     compare(
-        await responses(case),
+        await read_responses(case),
         lambda: msgspec.json.decode(written.read_bytes()),
         lambda found: written.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"),
         refresh=refresh_goldens,

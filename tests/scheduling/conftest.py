@@ -8,7 +8,7 @@ import pytest
 from tests.cluster.controlplane import COMPONENTS, ControlPlane
 from tests.cluster.kwok import node
 from tests.cluster.load_balancer import LoadBalancers
-from tests.cluster.processes import free_ports
+from tests.cluster.processes import find_free_ports
 from tests.monitoring.prometheus_server import PrometheusServer
 from tests.scheduling.extender_server import EXTENDER, NAMESPACE, NUMA_CRD, OTHER, WAKE, ExtendedScheduler
 from tests.scheduling.metrics_api import KUBELET_ANNOTATION, kubelet_path, start_metrics_server
@@ -78,9 +78,9 @@ def scheduler(exporters: NodeExporters) -> Iterator[ExtendedScheduler]:
     with ControlPlane(components=without_scheduler, has_metrics=True) as plane:
         plane.apply(WAKE, NUMA_CRD)
         start_metrics_server(plane)
-        plane.add_nodes(*(_measured(name, **labels) for name, labels in NODES.items()))
+        plane.add_nodes(*(_make_node(name, **labels) for name, labels in NODES.items()))
         plane.create_namespace(NAMESPACE)
-        plain = f"127.0.0.1:{free_ports(1)[0]}"
+        plain = f"127.0.0.1:{find_free_ports(1)[0]}"
         extenders = {"job_name": "podgate-extender", "static_configs": [{"targets": [plain]}]}
         jobs = [exporters.job, exporters.cadvisor_job, _kubelets(plane), extenders]
         prometheus = PrometheusServer(plane.processes, jobs)
@@ -104,7 +104,7 @@ def other(scheduler: ExtendedScheduler) -> Iterator[None]:
     scheduler.stop_extender(OTHER)
 
 
-def _measured(name: str, **labels: str) -> dict[str, Any]:
+def _make_node(name: str, **labels: str) -> dict[str, Any]:
     """Return a Node whose kubelet's metrics are those of kwok."""
     document = node(name, **labels)
     document["metadata"]["annotations"] = {KUBELET_ANNOTATION: kubelet_path(name)}

@@ -8,10 +8,10 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from certs.authority import Authority, server_names
-from certs.ca_generations import pem
+from certs.authority import Authority, list_server_names
+from certs.ca_generations import encode_pem
 from certs.files import write, write_key_pair
-from tests.cli.command_runner import Done, installed
+from tests.cli.command_runner import Done, run_installed
 from tests.cluster.binaries import binaries
 from tests.cluster.components import write_json
 from tests.cluster.controlplane import ControlPlane
@@ -69,7 +69,7 @@ class ExtendedScheduler:
         self.authority, self.next_authority = Authority.create("extender"), Authority.create("extender")
         write(self._folder / "ca.crt", _bundle(self.authority, self.next_authority), secret=False)
         self.trust_clients(self.authority)
-        self.serve_with(self.authority)
+        self.issue_certificate(self.authority)
         self.client("client", SCHEDULER)
         self._addresses: dict[str, dict[str, str]] = {EXTENDER: {"plain": plain}}
         self._starts: dict[str, int] = {}
@@ -78,9 +78,9 @@ class ExtendedScheduler:
         """Let the extender trust client certificates of these CAs; it reads the file within seconds."""
         write(self._folder / "clients.crt", _bundle(*authorities), secret=False, replace=True)
 
-    def serve_with(self, authority: Authority) -> None:
+    def issue_certificate(self, authority: Authority) -> None:
         """Issue the extender's serving certificate; it reads the files within seconds."""
-        serving = authority.issue_server("extender", (*server_names("localhost"), *server_names("127.0.0.1")))
+        serving = authority.issue_server("extender", (*list_server_names("localhost"), *list_server_names("127.0.0.1")))
         write_key_pair(serving, self._folder / "server.crt", self._folder / "server.key", replace=True)
 
     def client(self, file: str, name: str, *, authority: Authority | None = None) -> None:
@@ -109,7 +109,7 @@ class ExtendedScheduler:
         self._starts[replica] = self._starts.get(replica, 0) + 1
         given = [f"--{name}={value}" for name, value in flags.items()]
         self.plane.processes.start(replica, [sys.executable, *PODGATE, "extender", *given])
-        found = self.plane.wait(lambda: self._listening(replica), f"{replica} to listen", replica)
+        found = self.plane.wait(lambda: self._find_addresses(replica), f"{replica} to listen", replica)
         self._addresses[replica] = {name: addresses[0] for name, addresses in found.items()}
         self.plane.wait(lambda: self._is_ready(replica), f"{replica} to be ready", replica)
         self.plane.wait(lambda: {*self.balancer.ready} == {*self.balancer.targets}, "the balancer", replica)
@@ -130,11 +130,11 @@ class ExtendedScheduler:
             "ca-file": folder / "ca.crt",
             "cert-file": folder / "client.crt",
             "key-file": folder / "client.key",
-            "kubeconfig": self.plane.kubeconfig_for("system:kube-scheduler"),
+            "kubeconfig": self.plane.write_kubeconfig("system:kube-scheduler"),
             "lease": "",
         }
         given = [f"--{name}={value}" for name, value in options.items()]
-        configuration = installed("scheduler", "config", *given, "-o", "json").document
+        configuration = run_installed("scheduler", "config", *given, "-o", "json").document
         configuration["clientConnection"] |= {"qps": 200, "burst": 400}
         configuration["podMaxBackoffSeconds"] = 2
         configuration["extenders"][0] |= extender
@@ -192,17 +192,19 @@ class ExtendedScheduler:
         created: str = self.plane.wait(pod, f"the Pod of {name}", "kube-controller-manager")
         return created
 
-    def node_of(self, name: str) -> str:
+    def find_node(self, name: str) -> str:
         """Return the node of a Pod, "" while it has none."""
         found = self.plane.api.get(f"{_PODS}/{name}") or {}
         return str(found.get("spec", {}).get("nodeName", ""))
 
-    def bound(self, name: str, *, timeout_seconds: float = 60) -> str:
+    def wait_until_bound(self, name: str, *, timeout_seconds: float = 60) -> str:
         """Wait until a Pod is bound, and return its node."""
-        node: str = self.plane.wait(lambda: self.node_of(name), f"{name} to be bound", timeout_seconds=timeout_seconds)
+        node: str = self.plane.wait(
+            lambda: self.find_node(name), f"{name} to be bound", timeout_seconds=timeout_seconds
+        )
         return node
 
-    def refused(self, name: str) -> str:
+    def wait_until_refused(self, name: str) -> str:
         """Wait until a Pod is unschedulable, and return the scheduler's message."""
 
         def message() -> str:
@@ -244,15 +246,15 @@ class ExtendedScheduler:
         with urlopen(f"http://{self.decisions(replica)}/api/v1/nodes", timeout=HANG_SECONDS) as response:
             return {node["name"]: node for node in json.load(response)["nodes"]}
 
-    def shown_hottest(self) -> list[str]:
+    def read_hottest(self) -> list[str]:
         """Return the words of the first row of `podgate nodes`."""
         url = f"http://{self.decisions()}"
-        return installed("nodes", "--extender", url, "-o", "table", "--limit=1").out.splitlines()[1].split()
+        return run_installed("nodes", "--extender", url, "-o", "table", "--limit=1").out.splitlines()[1].split()
 
-    def explained(self, *what: str) -> Done:
+    def explain(self, *what: str) -> Done:
         """Return what `podgate explain` prints."""
         url = f"http://{self.decisions()}"
-        return installed(
+        return run_installed(
             "explain", *what, "-n", NAMESPACE, "--extender", url, "--kubeconfig", str(self.plane.kubeconfig)
         )
 
@@ -262,7 +264,7 @@ class ExtendedScheduler:
         with urlopen(url, timeout=HANG_SECONDS) as response:
             return next(iter(json.load(response)["records"]), {})
 
-    def simulated_pods(self, count: int, service: str, containers: list[dict[str, Any]]) -> dict[str, int]:
+    def simulate(self, count: int, service: str, containers: list[dict[str, Any]]) -> dict[str, int]:
         """Return how many of so many Pods, created at once, `podgate simulate` places on each node that gets any.
 
         Pods use nothing: the exporters go on reporting what a test has set.
@@ -274,7 +276,7 @@ class ExtendedScheduler:
         event = json.dumps({"at": 0, "pod": pod, "namespace": NAMESPACE})
         (folder / "pods.jsonl").write_text(f"{event}\n" * count)
         files = ("--policy", self.policy, "--nodes", nodes, "--loads", loads, "--pods", folder / "pods.jsonl")
-        found = installed("simulate", *files, "--usage=0", "-o", "json").document
+        found = run_installed("simulate", *files, "--usage=0", "-o", "json").document
         return {one["name"]: one["pods"] for one in found["extender"]["nodes"] if one["pods"]}
 
     def metrics(self) -> str:
@@ -282,7 +284,7 @@ class ExtendedScheduler:
             text: str = response.read().decode()
         return text
 
-    def _listening(self, replica: str) -> dict[str, list[str]] | None:
+    def _find_addresses(self, replica: str) -> dict[str, list[str]] | None:
         """Return the addresses in the log of this start: the log has those of earlier ones too."""
         lines = self.plane.log(replica, 1000).splitlines()
         starts = [line for line in lines if '"msg":"listening"' in line]
@@ -300,4 +302,4 @@ class ExtendedScheduler:
 
 
 def _bundle(*authorities: Authority) -> bytes:
-    return pem(*(one.key_pair.certificate for one in authorities))
+    return encode_pem(*(one.key_pair.certificate for one in authorities))

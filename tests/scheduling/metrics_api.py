@@ -1,7 +1,7 @@
 """The metrics API of a control plane: a metrics-server that reads the simulated kubelets, behind the aggregator."""
 
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.processes import free_ports
+from tests.cluster.processes import find_free_ports
 from tests.scheduling.programs import metrics_server
 
 NAME = "metrics-server"
@@ -16,7 +16,7 @@ def kubelet_path(node: str) -> str:
 
 def start_metrics_server(plane: ControlPlane) -> None:
     """Start it, and register it; its first answer follows after two scrapes."""
-    [port] = free_ports(1)
+    [port] = find_free_ports(1)
     kubeconfig = plane.kubeconfig
     plane.processes.start(
         NAME,
@@ -58,7 +58,7 @@ def start_metrics_server(plane: ControlPlane) -> None:
     )
 
 
-def measured_nodes(plane: ControlPlane) -> set[str]:
+def list_measured_nodes(plane: ControlPlane) -> set[str]:
     """Return the nodes of which the API has metrics: not those without Pods. An empty set while it does not answer."""
     status, answer = plane.api.request("GET", PATH)
     return {item["metadata"]["name"] for item in answer["items"]} if status == 200 else set()

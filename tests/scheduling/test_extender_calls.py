@@ -27,9 +27,9 @@ def test_nobody_is_evicted_for_a_pod_that_the_extender_would_refuse_afterwards(s
         )
     whole = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "60"}}}]
     scheduler.create("victim", "none", containers=whole, priorityClassName="low", only="hot")
-    assert scheduler.bound("victim") == "hot"
+    assert scheduler.wait_until_bound("victim") == "hot"
     scheduler.create("preemptor", containers=whole, priorityClassName="high", only="hot")
-    assert "Insufficient cpu" in scheduler.refused("preemptor")
+    assert "Insufficient cpu" in scheduler.wait_until_refused("preemptor")
     victim = plane.api.get("/api/v1/namespaces/shop/pods/victim")
     assert victim is not None
     assert "deletionTimestamp" not in victim["metadata"]
@@ -43,10 +43,10 @@ def test_guaranteed_pod_goes_where_one_numa_zone_holds_it_and_the_next_one_waits
         plane.apply(topology(name, "1", "1"))
     zones = {"cool": [1000] * 2, "hot": [1000] * 2, "warm-1": [4000] * 2, "warm-2": [8000, 0]}
 
-    def known() -> bool:
+    def has_zones() -> bool:
         return {name: found["numaCpuMillis"] for name, found in scheduler.nodes().items()} == zones
 
-    plane.wait(known, "the zones", "extender", timeout_seconds=60)
+    plane.wait(has_zones, "the zones", "extender", timeout_seconds=60)
     amounts = {"cpu": "6", "memory": "1Gi"}
     guaranteed = [{"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}]
 
@@ -54,10 +54,12 @@ def test_guaranteed_pod_goes_where_one_numa_zone_holds_it_and_the_next_one_waits
         scheduler.create(name, "batch", containers=containers)
 
     place("first", guaranteed)
-    assert scheduler.bound("first") == "warm-2"
+    assert scheduler.wait_until_bound("first") == "warm-2"
     place("second", guaranteed)
-    assert "4 node(s) had no single NUMA zone with the requested cpu and memory" in scheduler.refused("second")
-    page = scheduler.explained("pod", "second").out
+    assert "4 node(s) had no single NUMA zone with the requested cpu and memory" in scheduler.wait_until_refused(
+        "second"
+    )
+    page = scheduler.explain("pod", "second").out
     free = {"warm-2": ("2", "0", "63Gi"), "warm-1": ("4", "4", "64Gi")} | dict.fromkeys(
         ("cool", "hot"), ("1", "1", "64Gi")
     )
@@ -70,16 +72,16 @@ def test_guaranteed_pod_goes_where_one_numa_zone_holds_it_and_the_next_one_waits
     assert told < expected, page
     assert len(told) == 3, "of the first three nodes in the scheduler's order, which differs between attempts"
     place("burstable", [{"name": "c", "image": "i", "resources": {"requests": amounts}}])
-    assert scheduler.bound("burstable")
+    assert scheduler.wait_until_bound("burstable")
     half = {"cpu": "3", "memory": "1Gi"}
     halves = [{"name": name, "image": "i", "resources": {"requests": half, "limits": half}} for name in "ab"]
     place("halves", halves)
-    assert scheduler.bound("halves") == "warm-1", "one container in each of its zones"
+    assert scheduler.wait_until_bound("halves") == "warm-1", "one container in each of its zones"
     plane.apply(topology("warm-1", "4", "4", scope="pod"))
     plane.wait(lambda: scheduler.nodes()["warm-1"]["numaCpuMillis"] == [4000] * 2, "the next report", "extender")
     place("halves-together", halves)
-    assert "4 node(s) had no single NUMA zone" in scheduler.refused("halves-together")
+    assert "4 node(s) had no single NUMA zone" in scheduler.wait_until_refused("halves-together")
     plane.delete("/api/v1/namespaces/shop/pods/halves-together?gracePeriodSeconds=0")
     plane.apply(topology("warm-2", "2", "8"))  # the next report, after the first Pod was bound
-    assert scheduler.bound("second") == "warm-2"
+    assert scheduler.wait_until_bound("second") == "warm-2"
     scheduler.delete_all()

@@ -39,7 +39,7 @@ class RefusedPods:
             self.created += 1
 
     @contextlib.contextmanager
-    def running(self) -> Iterator["RefusedPods"]:
+    def run(self) -> Iterator["RefusedPods"]:
         self._thread.start()
         try:
             yield self
@@ -51,14 +51,14 @@ class RefusedPods:
         """Wait until so many more have been refused."""
         wanted = self.created + count
         self._scheduler.plane.wait(lambda: self.created >= wanted, "Pods to be created", SECOND)
-        assert "above the cpu hot threshold" in self._scheduler.refused(f"refused-{wanted - 1}")
+        assert "above the cpu hot threshold" in self._scheduler.wait_until_refused(f"refused-{wanted - 1}")
 
-    def bound(self) -> list[str]:
+    def list_bound(self) -> list[str]:
         """Return those that a node took."""
-        return [name for number in range(self.created) if self._scheduler.node_of(name := f"refused-{number}")]
+        return [name for number in range(self.created) if self._scheduler.find_node(name := f"refused-{number}")]
 
 
-def assumed_millis(scheduler: ExtendedScheduler, replica: str) -> float:
+def sum_assumed_millis(scheduler: ExtendedScheduler, replica: str) -> float:
     """Return the cpu that a replica assumes on all nodes."""
     return round(sum(node["assumedCpuMillis"] for node in scheduler.nodes(replica).values()))
 
@@ -71,28 +71,28 @@ def test_pods_are_scheduled_while_the_extender_hangs_and_it_is_asked_again_after
         os.kill(pid, signal.SIGSTOP)
     try:
         scheduler.create("hung", only="hot")
-        assert scheduler.bound("hung") == "hot", "ignorable"
+        assert scheduler.wait_until_bound("hung") == "hot", "ignorable"
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
     scheduler.plane.wait(lambda: scheduler.is_hot("hot"), "the load of the hot node", EXTENDER)
     scheduler.create("closed", only="hot")
-    assert "above the cpu hot threshold" in scheduler.refused("closed")
+    assert "above the cpu hot threshold" in scheduler.wait_until_refused("closed")
     scheduler.delete_all()
 
 
 def test_slow_answers_are_waited_for_and_keep_pods_off_the_hot_node(scheduler: ExtendedScheduler) -> None:
     names = [f"slow-{number}" for number in range(5)]
-    with slowed(scheduler, EXTENDER, OTHER):
+    with slow_down(scheduler, EXTENDER, OTHER):
         for name in names:
             scheduler.create(name, "steady")
-        on_hot = {name for name in names if scheduler.bound(name) == "hot"}
-    assert on_hot <= without_answer(scheduler, names), "by requests alone each node gets one"
+        on_hot = {name for name in names if scheduler.wait_until_bound(name) == "hot"}
+    assert on_hot <= find_unanswered(scheduler, names), "by requests alone each node gets one"
     scheduler.delete_all()
 
 
 @contextlib.contextmanager
-def slowed(scheduler: ExtendedScheduler, *replicas: str) -> Iterator[None]:
+def slow_down(scheduler: ExtendedScheduler, *replicas: str) -> Iterator[None]:
     """Stop the processes for most of the time, in turns shorter than the scheduler's timeout."""
     pids, is_over = [scheduler.plane.processes.pid(replica) for replica in replicas], threading.Event()
 
@@ -114,7 +114,7 @@ def slowed(scheduler: ExtendedScheduler, *replicas: str) -> Iterator[None]:
         thread.join()
 
 
-def without_answer(scheduler: ExtendedScheduler, names: Iterable[str]) -> set[str]:
+def find_unanswered(scheduler: ExtendedScheduler, names: Iterable[str]) -> set[str]:
     """Return the Pods of which a call had no answer, by the scheduler's log."""
     log = [line for line in scheduler.plane.log(SECOND, 1_000_000).splitlines() if _SKIPPED in line]
     return {name for name in names if any(f'"shop/{name}"' in line for line in log)}
@@ -130,19 +130,19 @@ def test_second_replica_answers_after_the_first_was_killed_and_counts_each_pod_o
     scheduler.stop_extender(kill=True)
     for name in names[10:]:
         scheduler.create(name, "steady")
-    on_hot = [name for name in names if scheduler.bound(name) == "hot"]
+    on_hot = [name for name in names if scheduler.wait_until_bound(name) == "hot"]
     assert len(on_hot) <= 10, "calls to the address of the killed replica fail until the balancer leaves it out"
     whole = _MILLIS * len(names)
-    wait(lambda: assumed_millis(scheduler, OTHER) == whole, "the other replica to count all Pods", OTHER)
+    wait(lambda: sum_assumed_millis(scheduler, OTHER) == whole, "the other replica to count all Pods", OTHER)
     scheduler.create("closed", only="hot")
-    assert "above the cpu hot threshold" in scheduler.refused("closed")
+    assert "above the cpu hot threshold" in scheduler.wait_until_refused("closed")
     scheduler.start_extender()
-    wait(lambda: assumed_millis(scheduler, EXTENDER) == whole, "the new replica to count all Pods", EXTENDER)
+    wait(lambda: sum_assumed_millis(scheduler, EXTENDER) == whole, "the new replica to count all Pods", EXTENDER)
     scheduler.plane.restart("kube-apiserver", kill=True)
     scheduler.create("after", "steady")
-    assert scheduler.bound("after")
+    assert scheduler.wait_until_bound("after")
     for replica in (EXTENDER, OTHER):
-        wait(lambda replica=replica: assumed_millis(scheduler, replica) == whole + _MILLIS, "the watch", replica)
+        wait(lambda replica=replica: sum_assumed_millis(scheduler, replica) == whole + _MILLIS, "the watch", replica)
     scheduler.delete_all()
     wait(lambda: scheduler.is_hot("hot"), "the load of the hot node", EXTENDER)
 
@@ -169,10 +169,10 @@ def test_no_call_fails_while_all_certificates_are_replaced_and_both_replicas_res
 ) -> None:
     first, second = scheduler.authority, scheduler.next_authority
     skipped = scheduler.plane.log(SECOND, 100_000).count(_SKIPPED)
-    with RefusedPods(scheduler).running() as pods:
+    with RefusedPods(scheduler).run() as pods:
         pods.await_more()
         scheduler.trust_clients(first, second)
-        scheduler.serve_with(second)
+        scheduler.issue_certificate(second)
         scheduler.client("next", SCHEDULER, authority=second)
         scheduler.client("former", SCHEDULER, authority=first)
         for replica in (EXTENDER, OTHER):
@@ -191,7 +191,7 @@ def test_no_call_fails_while_all_certificates_are_replaced_and_both_replicas_res
         scheduler.plane.wait(lambda: scheduler.post("filter", "former") != 400, "the first CA to be removed", EXTENDER)
         pods.await_more()
     assert scheduler.plane.log(SECOND, 100_000).count(_SKIPPED) == skipped
-    assert pods.bound() == []
+    assert pods.list_bound() == []
     assert scheduler.post("filter", "client") == 400, "the body is none of the extender API"
     scheduler.authority, scheduler.next_authority = second, first
     scheduler.delete_all()
@@ -210,20 +210,20 @@ def test_all_pods_run_and_none_goes_to_the_hot_node_after_an_answer_while_parts_
         names = [f"round-{number}-{pod}" for pod in range(10)]
         for name in names[:5]:
             scheduler.create(name, "steady")
-        with failing(scheduler, part, choice.choice((EXTENDER, OTHER))):
+        with break_part(scheduler, part, choice.choice((EXTENDER, OTHER))):
             for name in names[5:]:
                 scheduler.create(name, "steady")
-            on_hot = {name for name in names if scheduler.bound(name) == "hot"}
+            on_hot = {name for name in names if scheduler.wait_until_bound(name) == "hot"}
         if part != "Prometheus":  # its outage may outlast its data
-            assert on_hot == without_answer(scheduler, on_hot), f"seed {seed}, round {number}: {part}"
+            assert on_hot == find_unanswered(scheduler, on_hot), f"seed {seed}, round {number}: {part}"
         over_seconds = time.time()
         for replica in (EXTENDER, OTHER):
             scheduler.plane.wait(
                 lambda replica=replica, since=over_seconds: is_hot_since(scheduler, replica, since), "the load", replica
             )
-        scheduler.plane.wait(lambda: all(map(is_usable, nodes_of(scheduler))), "nodes to be Ready", "kwok")
+        scheduler.plane.wait(lambda: all(map(is_usable, list_nodes(scheduler))), "nodes to be Ready", "kwok")
         scheduler.create(f"closed-{number}", only="hot")
-        assert "above the cpu hot threshold" in scheduler.refused(f"closed-{number}")
+        assert "above the cpu hot threshold" in scheduler.wait_until_refused(f"closed-{number}")
         scheduler.delete_all()
     exporters.set("hot", cores=60.0)
 
@@ -234,14 +234,14 @@ def is_hot_since(scheduler: ExtendedScheduler, replica: str, since_seconds: floa
     return scheduler.is_hot("hot", replica) and load["measured_at_seconds"] > since_seconds
 
 
-def nodes_of(scheduler: ExtendedScheduler) -> list[dict[str, Any]]:
+def list_nodes(scheduler: ExtendedScheduler) -> list[dict[str, Any]]:
     """Return the Nodes: after several restarts of the API server their heartbeats may be late."""
     found: list[dict[str, Any]] = scheduler.plane.api.get("/api/v1/nodes")["items"]
     return found
 
 
 @contextlib.contextmanager
-def failing(scheduler: ExtendedScheduler, part: str, replica: str) -> Iterator[None]:
+def break_part(scheduler: ExtendedScheduler, part: str, replica: str) -> Iterator[None]:
     """Kill a part, or stop the replica's process for the time being; restore it afterwards."""
     plane = scheduler.plane
     match part:

@@ -48,7 +48,7 @@ def restart(scheduler: ExtendedScheduler, **extender: bool) -> None:
     scheduler.start_scheduler(**extender)
 
 
-def as_user(kubeconfig: Path, *command: str) -> Done:
+def run_as_user(kubeconfig: Path, *command: str) -> Done:
     return podgate(*command, "--kubeconfig", kubeconfig)
 
 
@@ -60,17 +60,17 @@ def test_explain_merges_the_records_of_both_replicas_and_says_which_one_does_not
 
     def is_merged() -> bool:
         both = [forwarded.record("asked", replica) for replica in (EXTENDER, OTHER)]
-        found = as_user(operator, *explain, "-o", "json").document["extender"]
+        found = run_as_user(operator, *explain, "-o", "json").document["extender"]
         newest = max(both, key=lambda one: str(one["at"]))
         return bool(found["filter"] == newest["filter"] and found["attempts"] == sum(one["attempts"] for one in both))
 
     forwarded.plane.wait(is_merged, "the records of both", OTHER)
-    shown = as_user(operator, "nodes", "hot", "-o", "table")
+    shown = run_as_user(operator, "nodes", "hot", "-o", "table")
     assert (shown.out.splitlines()[1].split()[0], shown.err) == ("hot", "extender: podgate-extender-a, one of 2\n")
     forwarded.stop_extender(EXTENDER, kill=True)
     try:
-        page = as_user(operator, *explain).out
-        shown = as_user(operator, "nodes", "hot")
+        page = run_as_user(operator, *explain).out
+        shown = run_as_user(operator, "nodes", "hot")
     finally:
         forwarded.start_extender(EXTENDER)
     away = "not read    extender: pod podgate-system/podgate-extender-a, port 8083: error forwarding port 8083"
@@ -82,10 +82,10 @@ def test_explain_merges_the_records_of_both_replicas_and_says_which_one_does_not
 def test_right_to_port_forward_decides_who_reads_loads_and_records(forwarded: ExtendedScheduler) -> None:
     reader = grant(forwarded.plane, "reader", READS, everywhere=True)
     remedy = "grant the right to create pods/portforward in podgate-system"
-    shown = as_user(reader, "nodes")
+    shown = run_as_user(reader, "nodes")
     assert (shown.code, shown.out) == (2, "")
     assert shown.err.count(remedy) == len(PODS)
-    page = as_user(reader, "explain", "pod", "asked", "-n", NAMESPACE).out
+    page = run_as_user(reader, "explain", "pod", "asked", "-n", NAMESPACE).out
     assert "1 node(s) above the cpu hot threshold 0.8" in page, "the Event has it too"
     assert "not read    extender: no extender answers" in page
     assert remedy in page

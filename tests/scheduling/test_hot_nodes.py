@@ -15,15 +15,15 @@ def test_hot_node_is_refused_in_the_pods_own_event_and_used_once_it_cools(
     scheduler.create("free")
     scheduler.create("waiting", only="hot")
     scheduler.create("audited", "watched", only="hot")
-    assert scheduler.bound("free") != "hot"
-    said = scheduler.refused("waiting")
+    assert scheduler.wait_until_bound("free") != "hot"
+    said = scheduler.wait_until_refused("waiting")
     assert said.startswith("0/4 nodes are available: 1 node(s) above the cpu hot threshold 0.8, 3 node(s) didn't match")
-    assert scheduler.bound("audited") == "hot", "Audit refuses nothing"
-    assert scheduler.shown_hottest()[0] == "hot"
+    assert scheduler.wait_until_bound("audited") == "hot", "Audit refuses nothing"
+    assert scheduler.read_hottest()[0] == "hot"
     refused = re.findall(r'refused_nodes_total\{reason="hot_cpu",service="(\w+)"\} (\d+)', scheduler.metrics())
     assert {service for service, count in refused if int(count) > 0} >= {"web", "watched"}
     exporters.set("hot", cores=2.0)
-    assert scheduler.bound("waiting") == "hot"
+    assert scheduler.wait_until_bound("waiting") == "hot"
     assert "podgate_extender_wakes_total 0.0" not in scheduler.metrics()
     exporters.set("hot", cores=60.0)
     scheduler.plane.wait(lambda: scheduler.is_hot("hot"), "the node to be hot again", "extender")
@@ -35,29 +35,29 @@ def test_explain_has_the_figures_of_the_event_and_after_cooling_says_where_the_p
 ) -> None:
     scheduler.plane.wait(lambda: scheduler.is_hot("hot"), "the node to be hot without assumed load", "extender")
     pod = scheduler.deploy("shown", only="hot")
-    assert "1 node(s) above the cpu hot threshold 0.8" in scheduler.refused(pod)
+    assert "1 node(s) above the cpu hot threshold 0.8" in scheduler.wait_until_refused(pod)
 
-    def waiting() -> bool:
-        document = scheduler.explained("deploy/shown", "-o", "json").document
+    def is_waiting() -> bool:
+        document = scheduler.explain("deploy/shown", "-o", "json").document
         return bool(document["extender"] == scheduler.record(pod))  # unless it was tried again in between
 
-    scheduler.plane.wait(waiting, "the same figures of explain and the extender", "extender")
+    scheduler.plane.wait(is_waiting, "the same figures of explain and the extender", "extender")
     [hot] = scheduler.record(pod)["filter"]["refused"][0]["nodes"]
     assert (hot["node"], hot["load"]["source"]) == ("hot", "prometheus")
     assert hot["value"] > 0.8
-    first = scheduler.explained("deploy/shown").out.splitlines()[0]
+    first = scheduler.explain("deploy/shown").out.splitlines()[0]
     cause = r"1 node above the cpu hot threshold 0\.8 \(hot 0\.\d+ from prometheus, \d+ s old\)"
     assert re.fullmatch(f"Unschedulable: 1 of 1 Pods: refused by podgate-extender: {cause}", first), first
     exporters.set("hot", cores=2.0)
-    assert scheduler.bound(pod) == "hot"
-    page = scheduler.explained("deploy/shown").out
+    assert scheduler.wait_until_bound(pod) == "hot"
+    page = scheduler.explain("deploy/shown").out
     assert "1 of 1 node passed; bound to hot, the only node that passed" in page
     assert "  score     none: hot was the only node left, and kube-scheduler then asks for none" in page
     exporters.set("hot", cores=60.0)
     scheduler.plane.wait(lambda: scheduler.is_hot("hot"), "the node to be hot again", "extender")
     scheduler.create("placed")
-    node = scheduler.bound("placed")
-    shown = scheduler.explained("pod", "placed").out
+    node = scheduler.wait_until_bound("placed")
+    shown = scheduler.explain("pod", "placed").out
     assert f"; bound to {node}, " in shown
     assert shown.count(" of 10: free cpu 0.") == 3
     assert re.search(f"^  refused   {cause}", shown, re.MULTILINE), shown
@@ -75,9 +75,9 @@ def test_node_whose_tasks_stand_still_is_refused_until_its_pressure_falls(
 
     scheduler.plane.wait(lambda: pressure() > 0.2, "the pressure", "extender")
     scheduler.create("pressed", "pressed", only="warm-1")
-    assert "1 node(s) above the memory pressure threshold 0.1" in scheduler.refused("pressed")
+    assert "1 node(s) above the memory pressure threshold 0.1" in scheduler.wait_until_refused("pressed")
     exporters.set("warm-1", stalled=0.0)
-    assert scheduler.bound("pressed", timeout_seconds=HANG_SECONDS) == "warm-1"
+    assert scheduler.wait_until_bound("pressed", timeout_seconds=HANG_SECONDS) == "warm-1"
     scheduler.delete_all()
 
 
@@ -94,10 +94,10 @@ def test_burst_of_sixty_pods_brings_no_node_above_the_threshold_by_more_than_one
     resources = {"requests": {"cpu": "100m"}, "limits": {"cpu": "2600m"}}
     containers = [{"name": "c", "image": "i", "resources": resources}]
     expected_cores = 0.85 * 2.6
-    simulated = scheduler.simulated_pods(60, "steady", containers)
+    simulated = scheduler.simulate(60, "steady", containers)
     for number in range(60):
         scheduler.create(f"burst-{number}", "steady", containers=containers)
-    found = Counter(scheduler.bound(f"burst-{number}") for number in range(60))
+    found = Counter(scheduler.wait_until_bound(f"burst-{number}") for number in range(60))
     assert set(found) == {"cool", "warm-1", "warm-2"}
     used = {name: (1.0 if name == "cool" else 4.0) + count * expected_cores for name, count in found.items()}
     assert max(used.values()) <= 0.8 * 64 + expected_cores, used
@@ -111,10 +111,10 @@ def test_dead_exporter_makes_no_node_cool_and_the_next_source_is_used_once_its_d
 ) -> None:
     exporters.set("hot", is_dead=True)
     scheduler.create("early", only="hot")
-    assert "above the cpu hot threshold" in scheduler.refused("early")
+    assert "above the cpu hot threshold" in scheduler.wait_until_refused("early")
     wait = scheduler.plane.wait
     wait(lambda: scheduler.nodes()["hot"]["load"]["source"] == "requests", "the next source", "extender")
-    assert scheduler.bound("early", timeout_seconds=10 * STALE_SECONDS) == "hot", "requests refuse no node"
+    assert scheduler.wait_until_bound("early", timeout_seconds=10 * STALE_SECONDS) == "hot", "requests refuse no node"
     assert scheduler.nodes()["cool"]["load"]["source"] == "prometheus"
     exporters.set("hot", is_dead=False)
     wait(lambda: scheduler.is_hot("hot"), "the load of the hot node", "extender")
@@ -126,9 +126,9 @@ def test_pods_are_scheduled_without_the_extender_and_it_is_used_again_after_its_
 ) -> None:
     scheduler.stop_extender(kill=True)
     scheduler.create("open", only="hot")
-    assert scheduler.bound("open") == "hot", "ignorable"
+    assert scheduler.wait_until_bound("open") == "hot", "ignorable"
     scheduler.start_extender()
     scheduler.plane.wait(lambda: scheduler.is_hot("hot"), "the load of the hot node", "extender")
     scheduler.create("closed", only="hot")
-    assert "above the cpu hot threshold" in scheduler.refused("closed")
+    assert "above the cpu hot threshold" in scheduler.wait_until_refused("closed")
     scheduler.delete_all()

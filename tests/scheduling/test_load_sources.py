@@ -12,7 +12,7 @@ import pytest
 from tests.scheduling.conftest import NODES, RACK
 from tests.scheduling.extender_server import EXTENDER, ExtendedScheduler
 from tests.scheduling.metrics_api import NAME as METRICS_SERVER
-from tests.scheduling.metrics_api import measured_nodes
+from tests.scheduling.metrics_api import list_measured_nodes
 from tests.scheduling.node_exporter import NodeExporters
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.node_loads import PrometheusLoads
@@ -60,7 +60,7 @@ def test_each_source_takes_over_from_the_one_before_it_and_the_first_is_used_aga
 ) -> None:
     plane = ladder.plane
 
-    def is_hot_by(source: str) -> None:
+    def wait_until_hot(source: str) -> None:
         def condition() -> bool:
             load = ladder.nodes(LADDER)[HEATED]["load"]
             return (
@@ -71,27 +71,27 @@ def test_each_source_takes_over_from_the_one_before_it_and_the_first_is_used_aga
 
         plane.wait(condition, f"the load of the node by {source}", LADDER)
 
-    def refused(name: str) -> None:
+    def check_refused(name: str) -> None:
         ladder.create(name, only=HEATED)
-        assert "1 node(s) above the cpu hot threshold 0.8" in ladder.refused(name)
+        assert "1 node(s) above the cpu hot threshold 0.8" in ladder.wait_until_refused(name)
 
     ladder.create("heater", "none", only=HEATED, cores="60")
-    is_hot_by("prometheus")
-    refused("by-prometheus")
-    plane.wait(lambda: HEATED in measured_nodes(plane), "the metrics API", METRICS_SERVER)
+    wait_until_hot("prometheus")
+    check_refused("by-prometheus")
+    plane.wait(lambda: HEATED in list_measured_nodes(plane), "the metrics API", METRICS_SERVER)
     ladder.prometheus.stop(kill=True)
-    is_hot_by("metricsAPI")
-    refused("by-metrics-api")
+    wait_until_hot("metricsAPI")
+    check_refused("by-metrics-api")
     plane.processes.stop(METRICS_SERVER, kill=True)
-    is_hot_by("requests")
+    wait_until_hot("requests")
     for name in ("by-prometheus", "by-metrics-api"):
-        assert ladder.bound(name) == HEATED, "requests refuse no node"
+        assert ladder.wait_until_bound(name) == HEATED, "requests refuse no node"
     ladder.prometheus.start()
-    is_hot_by("prometheus")
-    refused("again")
+    wait_until_hot("prometheus")
+    check_refused("again")
 
 
-def measured(
+def wait_for_loads(
     scheduler: ExtendedScheduler,
     profile: Profile,
     condition: Callable[[Mapping[str, NodeLoad]], bool],
@@ -120,7 +120,7 @@ def measured(
     asyncio.run(wait())
 
 
-def cpu_of(found: Mapping[str, NodeLoad], node: str) -> float:
+def find_cpu(found: Mapping[str, NodeLoad], node: str) -> float:
     load = found.get(node)
     return -1.0 if load is None or load.cpu_millis is None else load.cpu_millis
 
@@ -129,12 +129,12 @@ def test_cadvisor_metrics_are_those_of_whole_nodes_with_their_pressure(
     scheduler: ExtendedScheduler, exporters: NodeExporters
 ) -> None:
     exporters.set("warm-1", memory_bytes=7e9, stalled=0.05)
-    measured(
+    wait_for_loads(
         scheduler,
         Profile.KUBELET_CADVISOR,
         lambda found: (
             found.keys() == NODES.keys()
-            and abs(cpu_of(found, "warm-1") - 4000) < 400
+            and abs(find_cpu(found, "warm-1") - 4000) < 400
             and found["warm-1"].memory_bytes == 7e9
             and abs((found["warm-1"].memory_pressure or 0) - 0.2) < 0.02
         ),
@@ -149,30 +149,30 @@ def test_counter_that_starts_again_changes_nothing_and_a_node_that_reports_nan_i
     exporters.set("warm-2", cpu_seconds=0.0)
     exporters.set("warm-1", memory_bytes=nan)
 
-    def as_before(found: Mapping[str, NodeLoad]) -> bool:
-        assert cpu_of(found, "warm-2") < 5000, "a counter that starts again is no load"
+    def is_as_before(found: Mapping[str, NodeLoad]) -> bool:
+        assert find_cpu(found, "warm-2") < 5000, "a counter that starts again is no load"
         return (
-            abs(cpu_of(found, "warm-2") - 4000) < 400
+            abs(find_cpu(found, "warm-2") - 4000) < 400
             and found["warm-2"].latency_seconds == 0.25
             and "warm-1" not in found
         )
 
-    measured(scheduler, Profile.NODE_EXPORTER, as_before, latency)
+    wait_for_loads(scheduler, Profile.NODE_EXPORTER, is_as_before, latency)
     exporters.set("warm-1", memory_bytes=0.0)
-    measured(scheduler, Profile.NODE_EXPORTER, lambda found: "warm-1" in found)
+    wait_for_loads(scheduler, Profile.NODE_EXPORTER, lambda found: "warm-1" in found)
 
 
 def test_pods_go_to_the_rack_of_the_pods_that_they_are_to_be_near_to_else_to_their_zone(
     scheduler: ExtendedScheduler, exporters: NodeExporters
 ) -> None:
     scheduler.create("anchor", "anchor", only="warm-1")
-    assert scheduler.bound("anchor") == "warm-1"
+    assert scheduler.wait_until_bound("anchor") == "warm-1"
     exporters.set("cool", cores=40.0)
     scheduler.plane.wait(lambda: scheduler.nodes()["cool"]["cpuShare"] > 0.5, "the load of the node", EXTENDER)
     scheduler.create("in-its-rack", "near")
-    assert scheduler.bound("in-its-rack") == "warm-1"
+    assert scheduler.wait_until_bound("in-its-rack") == "warm-1"
     scheduler.create("in-its-zone", "near", affinity=not_on("warm-1"))
-    assert scheduler.bound("in-its-zone") == "cool", "the other zone has a cooler node"
+    assert scheduler.wait_until_bound("in-its-zone") == "cool", "the other zone has a cooler node"
     exporters.set("cool", cores=4.0)
     scheduler.delete_all()
 
@@ -188,9 +188,9 @@ def test_pods_go_to_the_region_of_the_pods_that_they_are_to_be_near_to_where_no_
     for name, (zone, region) in moved.items():
         relabel(scheduler, name, {ZONE: zone, RACK: f"{zone}1", REGION: region})
     scheduler.create("far-anchor", "anchor", only="warm-2")
-    assert scheduler.bound("far-anchor") == "warm-2"
+    assert scheduler.wait_until_bound("far-anchor") == "warm-2"
     scheduler.create("in-its-region", "near", affinity=not_on("warm-2"))
-    assert scheduler.bound("in-its-region") == "cool", "the other region has a cooler node"
+    assert scheduler.wait_until_bound("in-its-region") == "cool", "the other region has a cooler node"
     terms = {one["node"]: round(one["near"], 2) for one in scheduler.record("in-its-region")["score"]["best"]}
     assert terms == {"cool": 0.33, "warm-1": 0.0}
     for name, labels in before.items():

@@ -16,8 +16,8 @@ def test_every_panel_has_data_and_faults_of_the_extender_fire_their_alerts(sched
     wait, prometheus = scheduler.plane.wait, scheduler.prometheus
     scheduler.create("seen", only="hot")
     scheduler.create("placed")
-    scheduler.refused("seen")
-    scheduler.bound("placed")
+    scheduler.wait_until_refused("seen")
+    scheduler.wait_until_bound("placed")
 
     def has_data() -> bool:
         found = [query.replace("$__rate_interval", RATE_INTERVAL) for _, query in queries("scheduling")]

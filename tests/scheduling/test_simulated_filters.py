@@ -9,7 +9,7 @@ from tests.scheduling.conftest import NODES, RACK
 from tests.scheduling.extender_server import ExtendedScheduler
 from webhook.core.kubernetes.pod import Pod
 from webhook.replay.scheduling.default_scheduler import DefaultScheduler
-from webhook.replay.scheduling.nodes import recorded_nodes
+from webhook.replay.scheduling.nodes import read_nodes
 
 ZONE = "topology.kubernetes.io/zone"
 TAINTS = {
@@ -19,7 +19,7 @@ TAINTS = {
 }
 
 
-def required(*terms: dict[str, Any]) -> dict[str, Any]:
+def require_terms(*terms: dict[str, Any]) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
 
 
@@ -37,7 +37,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "ored": {
         "tolerations": TOLERATES_ALL,
         "nodeSelector": {ZONE: "a"},
-        "affinity": required(
+        "affinity": require_terms(
             {"matchExpressions": [expression(RACK, "In", "b1", "a2")]},
             {"matchExpressions": [expression(RACK, "Exists"), expression("disk", "Exists")], "matchFields": []},
             {},
@@ -45,7 +45,7 @@ SPECS: dict[str, dict[str, Any]] = {
     },
     "not-in": {
         "tolerations": TOLERATES_ALL,
-        "affinity": required({"matchExpressions": [expression(RACK, "NotIn", "a1")]}),
+        "affinity": require_terms({"matchExpressions": [expression(RACK, "NotIn", "a1")]}),
     },
     "large": {
         "tolerations": TOLERATES_ALL,
@@ -54,13 +54,13 @@ SPECS: dict[str, dict[str, Any]] = {
 }
 
 
-def on_one(spec: dict[str, Any], node: str) -> dict[str, Any]:
+def restrict_to_node(spec: dict[str, Any], node: str) -> dict[str, Any]:
     """Return a spec for one node only: its terms, each with the node's name."""
-    affinity = spec.get("affinity") or required({})
+    affinity = spec.get("affinity") or require_terms({})
     terms = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     is_own = "affinity" in spec
     named = [one | {"matchFields": [expression("metadata.name", "In", node)]} for one in terms if one or not is_own]
-    return spec | {"affinity": required(*named)}
+    return spec | {"affinity": require_terms(*named)}
 
 
 def test_nodes_of_the_simulation_are_those_of_the_real_scheduler(scheduler: ExtendedScheduler) -> None:
@@ -70,16 +70,16 @@ def test_nodes_of_the_simulation_are_those_of_the_real_scheduler(scheduler: Exte
     try:
         path = plane.folder / "simulated-nodes.json"
         path.write_text(json.dumps(plane.api.get("/api/v1/nodes")))
-        model = DefaultScheduler(recorded_nodes(path))
+        model = DefaultScheduler(read_nodes(path))
         names = {(kind, node): f"{kind}-{node}" for kind in SPECS for node in NODES}
         for (kind, node), name in names.items():
-            scheduler.create(name, "none", **on_one(SPECS[kind], node))
+            scheduler.create(name, "none", **restrict_to_node(SPECS[kind], node))
         real = {kind: {node for node in NODES if takes(scheduler, names[kind, node])} for kind in SPECS}
         simulated = {}
         for kind, terms in SPECS.items():
             pod = plane.api.get(f"/api/v1/namespaces/shop/pods/{kind}-hot")
             spec = {"containers": pod["spec"]["containers"]} | terms
-            simulated[kind] = {*model.feasible(msgspec.convert({"metadata": {}, "spec": spec}, Pod))[0]}
+            simulated[kind] = {*model.find_feasible(msgspec.convert({"metadata": {}, "spec": spec}, Pod))[0]}
         assert simulated == real
         assert {len(found) for found in real.values()} == {0, 1, 2, 3, 4}, "the cases differ"
     finally:
@@ -91,10 +91,10 @@ def test_nodes_of_the_simulation_are_those_of_the_real_scheduler(scheduler: Exte
 def takes(scheduler: ExtendedScheduler, name: str) -> bool:
     """Wait until a Pod is bound or refused."""
 
-    def decided() -> str:
+    def find_outcome() -> str:
         pod = scheduler.plane.api.get(f"/api/v1/namespaces/shop/pods/{name}") or {}
         conditions = pod["status"].get("conditions", [])
         refused = any(one.get("reason") == "Unschedulable" for one in conditions)
         return "bound" if pod["spec"].get("nodeName") else "refused" if refused else ""
 
-    return bool(scheduler.plane.wait(decided, f"{name} to be tried") == "bound")
+    return bool(scheduler.plane.wait(find_outcome, f"{name} to be tried") == "bound")

@@ -22,5 +22,7 @@ async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, r
         return b""
 
 
-async def opened(port: int, context: ssl.SSLContext | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def open_connection(
+    port: int, context: ssl.SSLContext | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     return await asyncio.open_connection("127.0.0.1", port, ssl=context)

@@ -16,16 +16,16 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from tests.harness.loopback import loopback
 from tests.timeouts import HANG_SECONDS
-from webhook.authentication.authenticator import Verified
+from webhook.authentication.authenticator import VerifiedToken
 from webhook.authentication.peer_recheck import Peer, TrustedCas
-from webhook.authentication.strategies import Authenticated
+from webhook.authentication.strategies import AuthenticatedCall
 from webhook.core.admission.decision import Half
 from webhook.errors import AuthenticationError
 from webhook.outcomes.endpoint import TooManyReportsError
 from webhook.ports import Caller
 from webhook.server.call_endpoint import CallEndpoint, CallLimits
 from webhook.server.http_messages import NO_CONTENT, Body, HttpRequest, RequestConnection, RequestHead
-from webhook.server.routes import admission_routes
+from webhook.server.routes import build_admission_routes
 
 SECRET = "the-password-of-the-store"
 CALLER = Caller("apiserver", "cluster-1", "issuer", "subject", "kube-apiserver")
@@ -60,8 +60,8 @@ class SlowService:
 class AcceptAll:
     """A strategy that accepts every caller."""
 
-    def authenticate(self, _certificate: bytes | None, _headers: object, path: str) -> Authenticated:
-        return Authenticated(REPORTER if path == "/v1/outcomes" else CALLER, path)
+    def authenticate(self, _certificate: bytes | None, _headers: object, path: str) -> AuthenticatedCall:
+        return AuthenticatedCall(REPORTER if path == "/v1/outcomes" else CALLER, path)
 
 
 class Guard:
@@ -78,19 +78,19 @@ class RefusalLog:
     def __init__(self) -> None:
         self.refused_calls: list[tuple[str, str]] = []
 
-    def refused(self, reason: str, detail: str) -> None:
+    def on_refused(self, reason: str, detail: str) -> None:
         self.refused_calls.append((reason, detail))
 
 
 def endpoint_of(parts: list[Any]) -> CallEndpoint:
     """Return an endpoint with the routes to interceptor, policies and outcomes, which are the first three parts."""
-    return CallEndpoint(admission_routes(*parts[:3]), *parts[3:])
+    return CallEndpoint(build_admission_routes(*parts[:3]), *parts[3:])
 
 
 @asynccontextmanager
-async def posting(endpoint: CallEndpoint) -> AsyncIterator[Callable[[str], Awaitable[tuple[int, str]]]]:
+async def serve_posts(endpoint: CallEndpoint) -> AsyncIterator[Callable[[str], Awaitable[tuple[int, str]]]]:
     """Serve the endpoint; yield a function that posts a good body to a path and returns status and text."""
-    async with loopback(endpoint.handle, None) as running, aiohttp.ClientSession() as session:
+    async with loopback(endpoint.answer, None) as running, aiohttp.ClientSession() as session:
 
         async def post(path: str) -> tuple[int, str]:
             url = f"http://127.0.0.1:{running.port}{path}"
@@ -103,7 +103,7 @@ async def posting(endpoint: CallEndpoint) -> AsyncIterator[Callable[[str], Await
 @pytest.mark.parametrize("path", ["/mutate", "/validate"])
 async def test_defect_is_a_counted_500_without_details_and_the_next_call_works(path: str) -> None:
     reported = RefusalLog()
-    limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=1)
+    limits = CallLimits(body_bytes_max=1000, body_timeout_seconds=HANG_SECONDS, in_flight_max=1)
     parts: list[Any] = [
         FailingInterceptor(),
         None,
@@ -114,7 +114,7 @@ async def test_defect_is_a_counted_500_without_details_and_the_next_call_works(p
         limits,
     ]  # with the methods that this test needs
     endpoint = endpoint_of(parts)
-    async with loopback(endpoint.handle, None) as running, aiohttp.ClientSession() as session:
+    async with loopback(endpoint.answer, None) as running, aiohttp.ClientSession() as session:
         for body, expected in ((b"ill", (500, "internal server error\n")), (b"well", (200, "{}"))):
             url = f"http://127.0.0.1:{running.port}{path}"
             async with session.post(url, data=body, headers=JSON) as response:
@@ -128,10 +128,10 @@ async def test_defect_is_a_counted_500_without_details_and_the_next_call_works(p
 
 async def test_over_the_limit_in_flight_a_call_counts_503_and_the_next_one_works() -> None:
     reported, slow = RefusalLog(), SlowService()
-    limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=1)
+    limits = CallLimits(body_bytes_max=1000, body_timeout_seconds=HANG_SECONDS, in_flight_max=1)
     parts: list[Any] = [FailingInterceptor(), slow, None, AcceptAll(), Guard(), reported, limits]
     endpoint = endpoint_of(parts)
-    async with posting(endpoint) as post:
+    async with serve_posts(endpoint) as post:
         reviewing = asyncio.create_task(post("/validate-policy"))
         await slow.was_called.wait()
         second = await post("/validate")
@@ -143,10 +143,10 @@ async def test_over_the_limit_in_flight_a_call_counts_503_and_the_next_one_works
 
 async def test_slow_reports_are_bounded_and_leave_room_for_reviews() -> None:
     reported, slow = RefusalLog(), SlowService()
-    limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=4)
+    limits = CallLimits(body_bytes_max=1000, body_timeout_seconds=HANG_SECONDS, in_flight_max=4)
     parts: list[Any] = [FailingInterceptor(), None, slow, AcceptAll(), Guard(), reported, limits]
     endpoint = endpoint_of(parts)
-    async with posting(endpoint) as post:
+    async with serve_posts(endpoint) as post:
         reporting = asyncio.create_task(post("/v1/outcomes"))  # reports may use a quarter of the four calls
         await slow.was_called.wait()
         assert await post("/v1/outcomes") == (503, "too many reports in flight\n")
@@ -162,9 +162,9 @@ async def test_full_report_queue_answers_503_and_reviews_continue() -> None:
             raise TooManyReportsError("too many reports in flight")
 
     reported = RefusalLog()
-    limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=4)
+    limits = CallLimits(body_bytes_max=1000, body_timeout_seconds=HANG_SECONDS, in_flight_max=4)
     parts: list[Any] = [FailingInterceptor(), None, Full(), AcceptAll(), Guard(), reported, limits]
-    async with posting(endpoint_of(parts)) as post:
+    async with serve_posts(endpoint_of(parts)) as post:
         assert await post("/v1/outcomes") == (503, "too many reports in flight\n")
         assert await post("/validate") == (200, "{}")
     assert [reason for reason, _ in reported.refused_calls] == ["reporters_overloaded"]
@@ -177,12 +177,12 @@ class CountingStrategy(AcceptAll):
         self.authentications = 0
         self.holds = True
 
-    def authenticate(self, certificate: bytes | None, headers: object, path: str) -> Authenticated:
+    def authenticate(self, certificate: bytes | None, headers: object, path: str) -> AuthenticatedCall:
         self.authentications += 1
-        verified = Verified(CALLER, None, since_us=0, until_us=9e9, generations=(1, 1))
+        verified = VerifiedToken(CALLER, None, since_us=0, until_us=9e9, generations=(1, 1))
         return super().authenticate(certificate, headers, path)._replace(verified=verified)
 
-    def still_holds(self, verified: Verified) -> bool:
+    def still_holds(self, verified: VerifiedToken) -> bool:
         return self.holds and verified.until_us > 5e9
 
 
@@ -214,9 +214,9 @@ class KeptConnection:
     connection: RequestConnection
 
     @classmethod
-    def open(cls) -> "KeptConnection":
+    def create(cls) -> "KeptConnection":
         strategy, guard = CountingStrategy(), WatchfulGuard()
-        limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=1)
+        limits = CallLimits(body_bytes_max=1000, body_timeout_seconds=HANG_SECONDS, in_flight_max=1)
         parts: list[Any] = [FailingInterceptor(), None, SlowService(), strategy, guard, RefusalLog(), limits]
         connection = RequestConnection(asyncio.get_running_loop())
         peer: Any = SimpleNamespace(certificate_der=b"certificate")
@@ -226,7 +226,7 @@ class KeptConnection:
     async def call(self, head: RequestHead, body: bytes | None = b"well", content: Body = NO_CONTENT) -> int:
         length_bytes = 2000 if body is None else len(body)
         request = HttpRequest(self.connection, head, None, length_bytes, body, content)
-        return (await self.endpoint.handle(request)).status
+        return (await self.endpoint.answer(request)).status
 
 
 def head_of(path: str = "/validate", **headers: str) -> RequestHead:
@@ -235,7 +235,7 @@ def head_of(path: str = "/validate", **headers: str) -> RequestHead:
 
 
 async def test_a_repeated_header_is_authenticated_once_as_long_as_that_holds() -> None:
-    kept, head = KeptConnection.open(), head_of()
+    kept, head = KeptConnection.create(), head_of()
     assert [await kept.call(head) for _ in range(3)] == [200] * 3
     assert (kept.strategy.authentications, kept.guard.checked) == (1, 1)
     kept.strategy.holds = False
@@ -244,14 +244,14 @@ async def test_a_repeated_header_is_authenticated_once_as_long_as_that_holds() -
 
 
 async def test_a_repeated_header_is_remembered_at_most_until_the_ca_expires() -> None:
-    kept, head = KeptConnection.open(), head_of()
+    kept, head = KeptConnection.create(), head_of()
     kept.guard.until_seconds = 1e-3  # less than the strategy wants
     assert [await kept.call(head) for _ in range(2)] == [200] * 2
     assert (kept.strategy.authentications, kept.guard.checked) == (2, 2)
 
 
 async def test_a_repeated_header_is_refused_once_the_certificate_is_not_trusted() -> None:
-    kept, head = KeptConnection.open(), head_of()
+    kept, head = KeptConnection.create(), head_of()
     assert await kept.call(head) == 200
     kept.guard.cas = None
     assert await kept.call(head) == 401
@@ -261,7 +261,7 @@ async def test_a_repeated_header_is_refused_once_the_certificate_is_not_trusted(
 
 
 async def test_limits_hold_for_a_repeated_header() -> None:
-    kept, head = KeptConnection.open(), head_of()
+    kept, head = KeptConnection.create(), head_of()
     assert await kept.call(head) == 200
     assert await kept.call(head, b"a" * 1001) == 413
     assert await kept.call(head, None, asyncio.StreamReader()) == 413  # by its length: nothing of it is read
@@ -272,7 +272,7 @@ async def test_limits_hold_for_a_repeated_header() -> None:
 
 @pytest.mark.parametrize("head", [head_of("/nowhere"), head_of(Expect="100-continue")], ids=["refused", "waits"])
 async def test_only_accepted_headers_that_expect_nothing_are_remembered(head: RequestHead) -> None:
-    kept = KeptConnection.open()
+    kept = KeptConnection.create()
     for _ in range(2):
         await kept.call(head)
     assert kept.strategy.authentications == 2

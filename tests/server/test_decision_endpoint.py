@@ -6,18 +6,20 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.decisions.records import NOW_MS, encoded
+from tests.decisions.records import NOW_MS, encode_record
 from webhook.core.admission.decision import Verdict
 from webhook.core.reporting.record_codec import EncodedRecord
 from webhook.decisions.policy_documents import PolicyDocuments
 from webhook.decisions.search import DecisionSearch
 from webhook.observers import Observers
-from webhook.server.plain.decisions import decision_handler
+from webhook.server.plain.decisions import build_decision_handler
 from webhook.server.server import PlainServer
 
 POLICY = b"apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices: []\n"
 RECORDS = [
-    encoded(NOW_MS + 60_000 * number, name=f"web-{number}", decision=Verdict.DENY if number % 2 else Verdict.ADMIT)
+    encode_record(
+        NOW_MS + 60_000 * number, name=f"web-{number}", decision=Verdict.DENY if number % 2 else Verdict.ADMIT
+    )
     for number in range(5)
 ]
 
@@ -50,7 +52,7 @@ class Port:
 async def port() -> AsyncIterator[Port]:
     documents = PolicyDocuments()
     documents.keep("9640bfdb9640bfdb", POLICY)
-    handler = decision_handler(DecisionSearch(Kept(), documents), lambda: NOW_MS + 4 * 60_000)
+    handler = build_decision_handler(DecisionSearch(Kept(), documents), lambda: NOW_MS + 4 * 60_000)
     server = PlainServer(handler, Observers())
     await server.listener.start("127.0.0.1", 0)
     [(host, number)] = server.listener.addresses

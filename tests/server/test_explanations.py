@@ -16,8 +16,8 @@ from webhook.decisions.policy_documents import CompiledPolicies, PolicyDocuments
 from webhook.decisions.search import DecisionSearch
 from webhook.errors import NoPolicyError
 from webhook.observers import Observers
-from webhook.server.plain.decisions import decision_handler
-from webhook.server.plain.explanations import EXPLAIN, explanation_page
+from webhook.server.plain.decisions import build_decision_handler
+from webhook.server.plain.explanations import EXPLAIN, build_explanation_page
 from webhook.server.server import PlainServer
 
 POLICY_HASH = load(POLICY_TEXT.encode(), Purpose.REVIEW).policy.hash
@@ -43,8 +43,8 @@ async def ask() -> AsyncIterator[Ask]:
     documents = PolicyDocuments()
     documents.keep(compiled.hash, POLICY_TEXT.encode())
     search = DecisionSearch(Kept(shop.recorder.kept), documents)
-    page = explanation_page(search, CompiledPolicies(search.policy, ImmediateCheck()).get, lambda: NOW_US)
-    server = PlainServer(decision_handler(search, lambda: NOW_US // 1000, {EXPLAIN: page}), Observers())
+    page = build_explanation_page(search, CompiledPolicies(search.policy, ImmediateCheck()).get, lambda: NOW_US)
+    server = PlainServer(build_decision_handler(search, lambda: NOW_US // 1000, {EXPLAIN: page}), Observers())
     await server.listener.start("127.0.0.1", 0)
     [(host, number)] = server.listener.addresses
     async with aiohttp.ClientSession() as session:

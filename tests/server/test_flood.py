@@ -18,13 +18,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.authentication.secret_path import SECRET, Reduced, reduced
+from tests.authentication.secret_path import SECRET, Reduced, run_reduced_server
 from tests.cluster.manifests import deployment
-from tests.harness.attackers import Attack, attacking
+from tests.harness.attackers import Attack, run_attack
 from tests.harness.identity import Signer
-from tests.harness.raw_http import BODY, eventually, head, line, sized, status
-from tests.harness.server_process import TREE, Files, Serving, resident_bytes, serving
-from tests.harness.stall_meter import Gaps, spinning
+from tests.harness.raw_http import BODY, eventually, format_length, head, line, status
+from tests.harness.server_process import TREE, Files, Serving, resident_bytes, run_server
+from tests.harness.stall_meter import Gaps, run_spinner
 
 SOAK = os.environ.get("PODGATE_TEST_FLOOD", "") == "soak"
 IS_SHORT = "PODGATE_TEST_SHORT" in os.environ
@@ -48,9 +48,9 @@ SETTLE_SECONDS = 60.0
 FIRST_FLOOD_SECONDS = 10.0
 """Of a first flood: the memory after the second one is compared with the memory after this one."""
 
-MAX_P50_RATIO = 1.5
-MAX_RSS_RATIO = 1.1
-MAX_NEW_CONNECTION_P95_SECONDS = 0.5
+P50_RATIO_MAX = 1.5
+RSS_RATIO_MAX = 1.1
+NEW_CONNECTION_P95_SECONDS_MAX = 0.5
 """Connect, handshake and review, on a machine shared with the attackers: a lost SYN alone takes 1 s."""
 
 pytestmark = pytest.mark.skipif(not Path("/proc").exists(), reason="looks at memory in /proc")
@@ -61,7 +61,7 @@ class GoodCallers:
 
     def __init__(self, server: Serving) -> None:
         self._server = server
-        self._call = good_head(server, sized()) + BODY
+        self._call = good_head(server, format_length()) + BODY
         self.answers: Counter[str] = Counter()
         self.seconds: list[float] = []
         self.new_connection_seconds: list[float] = []
@@ -100,12 +100,12 @@ class GoodCallers:
 
 
 @asynccontextmanager
-async def flooded(mode: str, folder: Path) -> AsyncIterator[Serving]:
+async def run_flooded_server(mode: str, folder: Path) -> AsyncIterator[Serving]:
     """Run a server in its own interpreter, so that its memory can be measured."""
     if mode == REDUCED:
-        running = reduced(folder, "--drain", "1s", tree=TREE)
+        running = run_reduced_server(folder, "--drain", "1s", tree=TREE)
     else:
-        running = serving(Files.create(folder), "--drain", "1s", tree=TREE)
+        running = run_server(Files.create(folder), "--drain", "1s", tree=TREE)
     async with running as server:
         await server.get("/metrics")  # the first scrape loads the OpenTelemetry SDK, whose memory is not the flood's
         yield server
@@ -174,22 +174,22 @@ async def peak_while(server: Serving, task: "asyncio.Task[None]") -> int:
 
 @pytest.mark.parametrize("mode", [MUTUAL, REDUCED])
 async def test_valid_calls_are_answered_during_a_flood_and_its_resources_are_freed(tmp_path: Path, mode: str) -> None:
-    async with flooded(mode, tmp_path) as server:
+    async with run_flooded_server(mode, tmp_path) as server:
         await GoodCallers(server).call_for(0.2 if IS_SHORT else 2)
         baseline, under_flood = GoodCallers(server), GoodCallers(server)
         baseline_gaps = flood_gaps = Gaps()
         async with AsyncExitStack() as stack:
             if SOAK:
-                async with attacking(attack_on(server)):
+                async with run_attack(attack_on(server)):
                     await GoodCallers(server).call_for(FIRST_FLOOD_SECONDS)
-                async with spinning() as baseline_gaps:
+                async with run_spinner() as baseline_gaps:
                     await baseline.call_for(SECONDS)
-                flood_gaps = await stack.enter_async_context(spinning())
+                flood_gaps = await stack.enter_async_context(run_spinner())
             before, open_before = rss_bytes(server), descriptors(server)
-            answers = await stack.enter_async_context(attacking(attack_on(server)))
+            answers = await stack.enter_async_context(run_attack(attack_on(server)))
             peak = await peak_while(server, asyncio.create_task(under_flood.call_for(SECONDS)))
             for reason in REASONS[mode]:
-                await server.until(f'podgate_refused_calls_total{{reason="{reason}"}}', 1)
+                await server.wait_for_metric(f'podgate_refused_calls_total{{reason="{reason}"}}', 1)
         ended_at = time.monotonic()
         assert set(under_flood.answers) == {"kept 200", "new 200"}, under_flood.answers
         assert under_flood.answers["kept 200"] >= CALLERS * MIN_CALLS
@@ -206,7 +206,7 @@ async def test_valid_calls_are_answered_during_a_flood_and_its_resources_are_fre
 async def test_endless_headers_on_all_connections_stay_below_the_memory_limit(tmp_path: Path, mode: str) -> None:
     """Send as much as the server keeps on all connections, then as much as aiohttp alone would keep."""
     fields = [b"X-%d: %b\r\n" % (number, b"x" * 16_000) for number in range(62)]
-    async with flooded(mode, tmp_path) as server, AsyncExitStack() as stack:
+    async with run_flooded_server(mode, tmp_path) as server, AsyncExitStack() as stack:
         connections_max = 512 if mode == MUTUAL else 128
         connections = [await stack.enter_async_context(line(server)) for _ in range(connections_max)]
         connections += [await stack.enter_async_context(line(server, plain=True)) for _ in range(60)]
@@ -219,7 +219,7 @@ async def test_endless_headers_on_all_connections_stay_below_the_memory_limit(tm
         assert peak_rss_bytes(server) < memory_limit_bytes(mode)
         assert {status(answer) for answer in answers if answer} == {400}
         async with line(server) as good:
-            good.send(good_head(server, sized()), BODY)
+            good.send(good_head(server, format_length()), BODY)
             assert status(await good.answer()) == 200
 
 
@@ -254,6 +254,6 @@ def check_flood(
     p95 = new_connections[len(new_connections) * 95 // 100]
     print(f"new connections: p95 {p95 * 1e3:.0f} ms, at most {new_connections[-1] * 1e3:.0f} ms")  # noqa: T201  a measurement is for people
     print(f"RSS: {before >> 20} MiB before, {peak >> 20} at its peak, {after >> 20} a minute later")  # noqa: T201  a measurement is for people
-    assert p50[1] <= MAX_P50_RATIO * p50[0] + late_seconds
-    assert p95 <= MAX_NEW_CONNECTION_P95_SECONDS
-    assert after <= MAX_RSS_RATIO * before
+    assert p50[1] <= P50_RATIO_MAX * p50[0] + late_seconds
+    assert p95 <= NEW_CONNECTION_P95_SECONDS_MAX
+    assert after <= RSS_RATIO_MAX * before

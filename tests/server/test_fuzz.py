@@ -22,11 +22,11 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.core.admission.review import any_json, places
+from tests.core.admission.review import any_json, list_places
 from tests.core.policy_changes.policy_review import config_map_review
 from tests.core.strategies import pods
-from tests.harness.raw_http import BODY, Line, head, sized
-from tests.harness.server_process import POLICY, Files, Serving, serving
+from tests.harness.raw_http import BODY, Line, format_length, head
+from tests.harness.server_process import POLICY, Files, Serving, run_server
 from tests.timeouts import HANG_SECONDS
 from webhook.support.event_loop import EventLoop
 
@@ -34,7 +34,7 @@ SECONDS = float(os.environ.get("PODGATE_TEST_FUZZ_SECONDS", "2" if "PODGATE_TEST
 FIRST_SEED = 1 if "CI" in os.environ else time.time_ns()
 REACHED = {200, 400, 401}
 """A fuzz must have seen these: requests have reached each stage."""
-AT_ONCE = 24
+CONNECTIONS_MAX = 24
 """Connections of one example."""
 TIMEOUTS = (
     "--header-timeout",
@@ -98,7 +98,7 @@ class Senders:
         return head(self.server, *headers, start=start, token=self.report_token if is_reporter else None)
 
 
-def mutated_bytes(data: st.DataObject, good: bytes) -> bytes:
+def mutate_bytes(data: st.DataObject, good: bytes) -> bytes:
     """Return valid bytes with some of them changed, removed, doubled or inserted."""
     result = bytearray(good)
     for _ in range(data.draw(st.integers(1, 4))):
@@ -110,10 +110,10 @@ def mutated_bytes(data: st.DataObject, good: bytes) -> bytes:
     return bytes(result)
 
 
-def corrupted(data: st.DataObject, document: Any) -> bytes:
+def corrupt(data: st.DataObject, document: Any) -> bytes:
     """Return a document with one place removed, or replaced by any JSON value."""
     document = json.loads(json.dumps(document))
-    *path, last = data.draw(st.sampled_from([place for place in places(document) if place]))
+    *path, last = data.draw(st.sampled_from([place for place in list_places(document) if place]))
     parent: Any = document
     for key in path:
         parent = parent[key]
@@ -124,23 +124,23 @@ def corrupted(data: st.DataObject, document: Any) -> bytes:
     return json.dumps(document).encode()
 
 
-def with_extra_field(data: st.DataObject, entries: list[dict[str, Any]]) -> bytes:
+def add_extra_field(data: st.DataObject, entries: list[dict[str, Any]]) -> bytes:
     """Return a list of objects and one with an extra field, whose name may look like part of an error."""
     name = data.draw(text | st.lists(error_fragments, max_size=6).map("".join))
     return json.dumps([*entries, {**entries[-1], name: data.draw(any_json)}]).encode()
 
 
-def as_bytes(data: st.DataObject, senders: Senders) -> Sent:
+def make_bytes(data: st.DataObject, senders: Senders) -> Sent:
     """Make random bytes, or an almost valid request."""
     if data.draw(st.booleans()):
         return Sent((data.draw(st.binary(max_size=400)),))
-    good = senders.head(sized(), start="POST /mutate HTTP/1.1") + BODY
+    good = senders.head(format_length(), start="POST /mutate HTTP/1.1") + BODY
     cut = data.draw(st.integers(0, len(good)))
-    sent = mutated_bytes(data, good)
+    sent = mutate_bytes(data, good)
     return Sent((sent[:cut], sent[cut:], good if data.draw(st.booleans()) else b""))
 
 
-def as_http(data: st.DataObject, senders: Senders) -> Sent:
+def make_http(data: st.DataObject, senders: Senders) -> Sent:
     """Make a request of odd lines, headers and framing."""
     draw = data.draw
     method = draw(st.sampled_from(["POST", "GET", "HEAD", "OPTIONS", "CONNECT", "TRACE", "PRI", "post"]) | text)
@@ -154,42 +154,42 @@ def as_http(data: st.DataObject, senders: Senders) -> Sent:
     )
     values = st.sampled_from(["chunked", "gzip", "close", "keep-alive", "100-continue", "Bearer x", "99999999999999"])
     headers = draw(st.lists(st.tuples(names | text, values | text), max_size=5))
-    framing = draw(st.sampled_from([(sized(),), ("Transfer-Encoding: chunked",), ()]))
+    framing = draw(st.sampled_from([(format_length(),), ("Transfer-Encoding: chunked",), ()]))
     chunk = draw(st.sampled_from([b"0\r\n\r\n", b"5\r\nhello\r\n", b"ffffffffffffffff\r\n", b"-1\r\n", b""]))
     lines = [f"{name}: {value}" for name, value in headers]
     start = senders.head(*framing, *lines, start=f"{method} {path} {version}".strip())
     return Sent((start, draw(st.sampled_from([BODY, b""])), chunk))
 
 
-def as_review(data: st.DataObject, senders: Senders) -> Sent:
+def make_review(data: st.DataObject, senders: Senders) -> Sent:
     """Make an AdmissionReview of any Pod, with one place corrupted."""
     review = json.loads(BODY)
     review["request"]["namespace"] = data.draw(st.sampled_from(["payments", "free", "nowhere", ""]))
     if data.draw(st.booleans()):
         review["request"]["object"] = data.draw(pods)
-    body = corrupted(data, review)
+    body = corrupt(data, review)
     path = data.draw(st.sampled_from(["/mutate", "/validate", "/validate-policy"]))
-    return Sent((senders.head(sized(body), start=f"POST {path} HTTP/1.1"), body))
+    return Sent((senders.head(format_length(body), start=f"POST {path} HTTP/1.1"), body))
 
 
-def as_outcomes(data: st.DataObject, senders: Senders) -> Sent:
+def make_outcomes(data: st.DataObject, senders: Senders) -> Sent:
     kind = data.draw(st.integers(0, 2))
     if kind == 0:
-        body = mutated_bytes(data, json.dumps(OUTCOMES).encode())
+        body = mutate_bytes(data, json.dumps(OUTCOMES).encode())
     else:
-        body = corrupted(data, OUTCOMES) if kind == 1 else with_extra_field(data, OUTCOMES)
-    start = senders.head(sized(body), start="POST /v1/outcomes HTTP/1.1", is_reporter=True)
+        body = corrupt(data, OUTCOMES) if kind == 1 else add_extra_field(data, OUTCOMES)
+    start = senders.head(format_length(body), start="POST /v1/outcomes HTTP/1.1", is_reporter=True)
     return Sent((start, body), is_reporter=True)
 
 
-def as_policy(data: st.DataObject, senders: Senders) -> Sent:
-    document = mutated_bytes(data, POLICY.encode()).decode(errors="replace")
+def make_policy(data: st.DataObject, senders: Senders) -> Sent:
+    document = mutate_bytes(data, POLICY.encode()).decode(errors="replace")
     bomb = "a: &a [x, x]\nb: &b [*a, *a, *a]\nc: [*b, *b, *b]\n" if data.draw(st.booleans()) else ""
     body = config_map_review(document + bomb)
-    return Sent((senders.head(sized(body), start="POST /validate-policy HTTP/1.1"), body))
+    return Sent((senders.head(format_length(body), start="POST /validate-policy HTTP/1.1"), body))
 
 
-_KINDS: tuple[Callable[[st.DataObject, Senders], Sent], ...] = (as_bytes, as_http, as_review, as_outcomes)
+_KINDS: tuple[Callable[[st.DataObject, Senders], Sent], ...] = (make_bytes, make_http, make_review, make_outcomes)
 
 
 async def answer_codes(senders: Senders, sent: Sent) -> list[int]:
@@ -224,9 +224,9 @@ def run() -> Any:
 
 
 @asynccontextmanager
-async def fuzzed_server(folder: Path) -> AsyncIterator[Senders]:
+async def run_fuzzed_server(folder: Path) -> AsyncIterator[Senders]:
     files = Files.create(folder)
-    async with serving(files, *TIMEOUTS, "--drain", "1s") as server:
+    async with run_server(files, *TIMEOUTS, "--drain", "1s") as server:
         reporter = files.pki.context(files.pki.client("prober"))
         yield Senders(server, reporter, files.other.token(client_id="prober"))
 
@@ -234,16 +234,16 @@ async def fuzzed_server(folder: Path) -> AsyncIterator[Senders]:
 def test_random_requests_are_answered_or_cut_and_the_next_good_call_works(
     tmp_path: Path, run: Callable[[Awaitable[Any]], Any]
 ) -> None:
-    server_context = fuzzed_server(tmp_path)
+    server_context = run_fuzzed_server(tmp_path)
     senders = run(server_context.__aenter__())
     codes: Counter[int] = Counter()
 
     @settings(max_examples=10, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.data())
     def fuzz(data: st.DataObject) -> None:
-        sent = [data.draw(st.sampled_from(_KINDS))(data, senders) for _ in range(AT_ONCE)]
+        sent = [data.draw(st.sampled_from(_KINDS))(data, senders) for _ in range(CONNECTIONS_MAX)]
         if data.draw(st.integers(1, 20)) == 20:
-            sent.append(as_policy(data, senders))
+            sent.append(make_policy(data, senders))
         run(_send_all(senders, sent, codes))
 
     try:

@@ -34,7 +34,7 @@ def throttle(clock: Clock) -> HandshakeThrottle[str]:
 
 def next_turn(clock: Clock, throttle: HandshakeThrottle[str]) -> str | None:
     """Advance the clock to the next credit; return the next handshake."""
-    clock.seconds += throttle.seconds_to_wait() or 0
+    clock.seconds += throttle.compute_wait_seconds() or 0
     return throttle.dequeue()
 
 
@@ -42,11 +42,11 @@ def test_handshake_waits_until_time_adds_credit(clock: Clock, throttle: Handshak
     throttle.enqueue("a", "stranger")
     throttle.enqueue("b", "stranger")
     assert throttle.dequeue() is None
-    assert throttle.seconds_to_wait() == pytest.approx(1 / handshake_throttle._PER_SECOND)
+    assert throttle.compute_wait_seconds() == pytest.approx(1 / handshake_throttle._PER_SECOND)
     assert next_turn(clock, throttle) == "a"
     assert throttle.dequeue() is None
     assert next_turn(clock, throttle) == "b"
-    assert throttle.seconds_to_wait() is None
+    assert throttle.compute_wait_seconds() is None
 
 
 def test_idle_hour_adds_no_more_than_the_maximum_credit(clock: Clock, throttle: HandshakeThrottle[str]) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.raw_http import BODY, Line, chunked, eventually, head, line, sized, status
-from tests.harness.server_process import POLICY, Files, Serving, serving
+from tests.harness.raw_http import BODY, Line, encode_chunks, eventually, format_length, head, line, status
+from tests.harness.server_process import POLICY, Files, Serving, run_server
 from tests.server.hardening import log, server
 
 __all__ = ["server"]
@@ -47,7 +47,7 @@ def lines_of(kibibytes: int) -> list[str]:
     return [f"X-{number}: {'x' * (10 * 1024 - 7)}" for number in range(kibibytes // 10)]
 
 
-def malformed(server: Serving) -> dict[str, bytes]:
+def make_malformed(server: Serving) -> dict[str, bytes]:
     bearer = f"Authorization: Bearer {SECRET}"
     return {
         "header line of 17 KiB": head(server, bearer + "x" * 17_000, token=""),
@@ -79,14 +79,14 @@ def malformed(server: Serving) -> dict[str, bytes]:
 @pytest.mark.parametrize("plain", [False, True], ids=["admission", "plain"])
 async def test_invalid_http_gets_a_bare_400_and_is_quoted_nowhere(server: Serving, *, plain: bool) -> None:
     before = await server.metric(refusals("bad_request"))
-    for name, sent in malformed(server).items():
+    for name, sent in make_malformed(server).items():
         answer = await exchange(server, sent, plain=plain)
         assert status(answer) == 400, name
         assert answer.endswith(b"\r\n\r\nbad request\n"), (name, answer)
         assert b"Server:" not in answer, name
         assert b"Connection: close" in answer, name
         assert await works(server), name
-    assert await server.metric(refusals("bad_request")) == before + len(malformed(server))
+    assert await server.metric(refusals("bad_request")) == before + len(make_malformed(server))
     assert SECRET not in log(server)
     after_start = log(server).partition('"msg":"listening"')[2].partition("\n")[2]
     assert "bad_request" in after_start
@@ -117,9 +117,9 @@ async def test_body_with_a_transfer_coding_other_than_chunked_ends_the_connectio
     version, expected = CODINGS[codings]
     lines = [f"Transfer-Encoding: {coding}" for coding in codings]
     before = await server.metric(refusals("bad_request"))
-    sent = head(server, *lines, start=f"POST /mutate {version}") + chunked()
+    sent = head(server, *lines, start=f"POST /mutate {version}") + encode_chunks()
     async with line(server) as connection:
-        connection.send(sent, head(server, sized()), BODY)
+        connection.send(sent, head(server, format_length()), BODY)
         answers = await connection.answer()
         if expected == 200:
             assert status(answers) == status(await connection.answer()) == 200
@@ -134,7 +134,7 @@ async def test_body_with_a_transfer_coding_other_than_chunked_ends_the_connectio
 async def test_no_header_of_a_connection_may_be_larger_than_its_bound(server: Serving, *, plain: bool) -> None:
     """The limit also applies to a header that is never complete."""
     start = "GET /healthz HTTP/1.1" if plain else "POST /mutate HTTP/1.1"
-    request = head(server, *lines_of(50), "Content-Length: 0" if plain else sized(), start=start)
+    request = head(server, *lines_of(50), "Content-Length: 0" if plain else format_length(), start=start)
     before = await server.metric(refusals("bad_request"))
     async with line(server, plain=plain) as connection:
         for _ in range(3):  # the limit is per request
@@ -149,7 +149,7 @@ async def test_no_header_of_a_connection_may_be_larger_than_its_bound(server: Se
 
 @pytest.mark.parametrize("pieces", [1, 7])
 async def test_complete_header_above_its_bound_is_refused(server: Serving, pieces: int) -> None:
-    request = head(server, *lines_of(70), sized())
+    request = head(server, *lines_of(70), format_length())
     assert len(request) > 65_536
     async with line(server) as connection:
         size = len(request) // pieces + 1
@@ -165,7 +165,7 @@ async def test_trailers_are_bounded_like_headers(server: Serving) -> None:
     async with line(server) as connection:
         for kibibytes, expected in ((50, 200), (500, 408)):  # the larger one is never complete
             trailers = "".join(f"{line}\r\n" for line in lines_of(kibibytes)).encode()
-            connection.send(head(server, "Transfer-Encoding: chunked"), chunked()[:-2], trailers, b"\r\n")
+            connection.send(head(server, "Transfer-Encoding: chunked"), encode_chunks()[:-2], trailers, b"\r\n")
             assert status(await connection.answer()) == expected
         assert await connection.is_cut()
     assert await works(server)
@@ -173,28 +173,28 @@ async def test_trailers_are_bounded_like_headers(server: Serving) -> None:
 
 def unusual(server: Serving) -> dict[str, tuple[bytes, int]]:
     """Return HTTP requests of a valid caller that an API server does not send."""
-    large = sized(b"x" * 8_000_000)
+    large = format_length(b"x" * 8_000_000)
     zipped = gzip.compress(BODY)
     return {
-        "charset": (head(server, sized()).replace(b"/json", b"/json; charset=utf-8") + BODY, 200),
-        "chunked": (head(server, "Transfer-Encoding: chunked") + chunked(), 200),
-        "HTTP/1.0": (head(server, sized(), start="POST /mutate HTTP/1.0") + BODY, 200),
-        "absolute URI": (head(server, sized(), start="POST https://elsewhere/mutate HTTP/1.1") + BODY, 200),
-        "query": (head(server, sized(), start="POST /mutate?timeout=1s&a=%00 HTTP/1.1") + BODY, 200),
-        "two slashes": (head(server, sized(), start="POST //mutate HTTP/1.1") + BODY, 404),
-        "slash at the end": (head(server, sized(), start="POST /mutate/ HTTP/1.1") + BODY, 404),
-        "dots": (head(server, sized(), start="POST /x/../mutate/.. HTTP/1.1") + BODY, 404),
-        "upper-case path": (head(server, sized(), start="POST /MUTATE HTTP/1.1") + BODY, 404),
+        "charset": (head(server, format_length()).replace(b"/json", b"/json; charset=utf-8") + BODY, 200),
+        "chunked": (head(server, "Transfer-Encoding: chunked") + encode_chunks(), 200),
+        "HTTP/1.0": (head(server, format_length(), start="POST /mutate HTTP/1.0") + BODY, 200),
+        "absolute URI": (head(server, format_length(), start="POST https://elsewhere/mutate HTTP/1.1") + BODY, 200),
+        "query": (head(server, format_length(), start="POST /mutate?timeout=1s&a=%00 HTTP/1.1") + BODY, 200),
+        "two slashes": (head(server, format_length(), start="POST //mutate HTTP/1.1") + BODY, 404),
+        "slash at the end": (head(server, format_length(), start="POST /mutate/ HTTP/1.1") + BODY, 404),
+        "dots": (head(server, format_length(), start="POST /x/../mutate/.. HTTP/1.1") + BODY, 404),
+        "upper-case path": (head(server, format_length(), start="POST /MUTATE HTTP/1.1") + BODY, 404),
         "HEAD": (head(server, start="HEAD /mutate HTTP/1.1"), 405),
         "OPTIONS": (head(server, start="OPTIONS /mutate HTTP/1.1"), 405),
         "OPTIONS of all": (head(server, start="OPTIONS * HTTP/1.1"), 404),
         "TRACE": (head(server, start="TRACE /mutate HTTP/1.1"), 405),
         "CONNECT": (head(server, start="CONNECT elsewhere:443 HTTP/1.1"), 404),
         "no body": (head(server), 400),
-        "upgrade": (head(server, "Connection: Upgrade", "Upgrade: websocket", sized()) + BODY, 200),
-        "gzip": (head(server, "Content-Encoding: gzip", sized(zipped)) + zipped, 415),
-        "media type": (head(server, sized()).replace(b"application/json", b"application/yaml") + BODY, 415),
-        "expectation": (head(server, "Expect: tea", sized()) + BODY, 417),
+        "upgrade": (head(server, "Connection: Upgrade", "Upgrade: websocket", format_length()) + BODY, 200),
+        "gzip": (head(server, "Content-Encoding: gzip", format_length(zipped)) + zipped, 415),
+        "media type": (head(server, format_length()).replace(b"application/json", b"application/yaml") + BODY, 415),
+        "expectation": (head(server, "Expect: tea", format_length()) + BODY, 417),
         "too large by its length": (head(server, large), 413),
         "too large by its chunks": (
             head(server, "Transfer-Encoding: chunked") + b"800000\r\n%b\r\n" % (b" " * 0x800000) + b"0\r\n\r\n",
@@ -203,10 +203,13 @@ def unusual(server: Serving) -> dict[str, tuple[bytes, int]]:
         "length too long": (head(server, f"Content-Length: {len(BODY) + 1}") + BODY, 408),
         "length too short": (head(server, "Content-Length: 10") + BODY, 400),
         "broken chunk": (head(server, "Transfer-Encoding: chunked") + b"zz\r\n", 400),
-        "forwarded certificate": (head(server, 'X-Forwarded-Client-Cert: Subject="CN=kube-apiserver"', sized()), 403),
-        "two tokens": (head(server, "Authorization: Bearer x", sized()), 401),
-        "token beyond ASCII": (head(server, "Authorization: Bearer \u00e9\u00e9", sized(), token=""), 401),
-        "another scheme": (head(server, f"Authorization: Basic {SECRET}", sized(), token=""), 401),
+        "forwarded certificate": (
+            head(server, 'X-Forwarded-Client-Cert: Subject="CN=kube-apiserver"', format_length()),
+            403,
+        ),
+        "two tokens": (head(server, "Authorization: Bearer x", format_length()), 401),
+        "token beyond ASCII": (head(server, "Authorization: Bearer \u00e9\u00e9", format_length(), token=""), 401),
+        "another scheme": (head(server, f"Authorization: Basic {SECRET}", format_length(), token=""), 401),
     }
 
 
@@ -222,7 +225,7 @@ async def test_response_has_date_content_type_and_connection_headers(
     server: Serving, start: str, field: str, *, closes: bool
 ) -> None:
     async with line(server) as connection:
-        connection.send(head(server, field, sized(), start=start) + BODY)
+        connection.send(head(server, field, format_length(), start=start) + BODY)
         before = int(time.time())
         first, *fields = (await connection.answer()).partition(b"\r\n\r\n")[0].decode().split("\r\n")
         headers = dict(field.split(": ") for field in fields)
@@ -233,7 +236,7 @@ async def test_response_has_date_content_type_and_connection_headers(
         if closes:
             assert await connection.rest() == b""
         else:
-            connection.send(head(server, sized(), start=start) + BODY)
+            connection.send(head(server, format_length(), start=start) + BODY)
             assert status(await connection.answer()) == 200
 
 
@@ -266,7 +269,7 @@ async def test_unusual_requests_are_served_or_rejected_and_end_with_their_connec
 async def test_pipelined_calls_are_answered_in_order_and_garbage_after_them_ends_the_connection(
     server: Serving,
 ) -> None:
-    good = head(server, sized()) + BODY
+    good = head(server, format_length()) + BODY
     async with line(server) as connection:
         connection.send(good * 20)
         assert [status(await connection.answer()) for _ in range(20)] == [200] * 20
@@ -279,25 +282,28 @@ async def test_pipelined_calls_are_answered_in_order_and_garbage_after_them_ends
 
 async def test_only_an_authenticated_caller_is_asked_for_its_body(server: Serving) -> None:
     async with line(server) as client:
-        client.send(head(server, "Expect: 100-continue", sized(), token=""))
+        client.send(head(server, "Expect: 100-continue", format_length(), token=""))
         assert status(await client.answer()) == 401
         assert await client.is_cut()
     async with line(server) as caller:
-        caller.send(head(server, "Expect: 100-continue", sized()))
+        caller.send(head(server, "Expect: 100-continue", format_length()))
         assert status(await caller.answer()) == 100
         caller.send(BODY)
         assert status(await caller.answer()) == 200
-        caller.send(head(server, sized()) + BODY)
+        caller.send(head(server, format_length()) + BODY)
         assert status(await caller.answer()) == 200
 
 
 async def test_over_the_limit_in_flight_a_slow_body_is_dropped(tmp_path: Path) -> None:
     timeouts = ("--body-timeout", "1h", "--drain", "1s")
-    async with serving(Files.create(tmp_path), "--max-in-flight", "2", *timeouts) as server, AsyncExitStack() as stack:
+    async with (
+        run_server(Files.create(tmp_path), "--max-in-flight", "2", *timeouts) as server,
+        AsyncExitStack() as stack,
+    ):
         slow = [await stack.enter_async_context(line(server)) for _ in range(2)]
         for number, connection in enumerate(slow, 1):
-            connection.send(head(server, sized()), BODY[:10])
-            await server.until("podgate_calls_in_flight", number)
+            connection.send(head(server, format_length()), BODY[:10])
+            await server.wait_for_metric("podgate_calls_in_flight", number)
         assert await works(server)
         answer = await slow[0].answer()
         assert status(answer) == 503
@@ -313,31 +319,31 @@ async def test_incoming_bodies_together_stay_within_a_bound(tmp_path: Path) -> N
     """Each body is within the limit of one, and none is ever complete."""
     part = b" " * 6_000_000
     timeouts = ("--body-timeout", "1h", "--drain", "1s")
-    async with serving(Files.create(tmp_path), *timeouts) as server, AsyncExitStack() as stack:
+    async with run_server(Files.create(tmp_path), *timeouts) as server, AsyncExitStack() as stack:
         slow = [await stack.enter_async_context(line(server)) for _ in range(14)]
         for connection in slow:
             connection.send(head(server, "Content-Length: 7000000"), part)
             await connection.writer.drain()
-        await server.until(refusals("body_displaced"), 14 - 64 * 1024 * 1024 // len(part))
+        await server.wait_for_metric(refusals("body_displaced"), 14 - 64 * 1024 * 1024 // len(part))
         assert status(await slow[0].answer()) == 503
         assert await works(server)
 
 
 async def test_at_the_cap_stalled_connections_are_closed_and_answered_ones_stay(tmp_path: Path) -> None:
-    async with serving(Files.create(tmp_path), "--max-connections", "2", "--drain", "1s") as server:
+    async with run_server(Files.create(tmp_path), "--max-connections", "2", "--drain", "1s") as server:
         async with line(server) as known, line(server) as stalled:
-            known.send(head(server, sized()) + BODY)
+            known.send(head(server, format_length()) + BODY)
             assert status(await known.answer()) == 200
             async with line(server) as new_connection:
-                new_connection.send(head(server, sized()) + BODY)
+                new_connection.send(head(server, format_length()) + BODY)
                 assert status(await new_connection.answer()) == 200
                 assert await stalled.is_cut()
                 with pytest.raises((OSError, ssl.SSLError)):
                     async with line(server):  # both connections have answered requests now
                         pass
-                known.send(head(server, sized()) + BODY)
+                known.send(head(server, format_length()) + BODY)
                 assert status(await known.answer()) == 200
-            await server.until(refusals("connection_limit"), 2)
+            await server.wait_for_metric(refusals("connection_limit"), 2)
         await eventually(lambda: _works_now(server))
 
 
@@ -349,11 +355,11 @@ async def test_reporter_connections_are_closed_before_those_of_the_api_server(tm
     token = files.other.token(client_id="prober")
     outcomes = b'[{"service": "payment-api", "ok": true, "latency": 0.1}]'
     sent = "POST /v1/outcomes HTTP/1.1"
-    async with serving(files, "--max-connections", "2", "--drain", "1s") as server, AsyncExitStack() as stack:
+    async with run_server(files, "--max-connections", "2", "--drain", "1s") as server, AsyncExitStack() as stack:
         as_reporter = replace(server, context=reporter)
         connections = [await stack.enter_async_context(line(as_reporter)) for _ in range(2)]
         for connection in connections:
-            connection.send(head(server, sized(outcomes), start=sent, token=token) + outcomes)
+            connection.send(head(server, format_length(outcomes), start=sent, token=token) + outcomes)
             answer = await connection.answer()
             assert (status(answer), b"Connection: close" in answer) == (200, False)
         assert await works(server)
@@ -371,7 +377,7 @@ async def test_slow_clients_are_cut_off(tmp_path: Path) -> None:
     """In the handshake, in the first header, in a later one, and while idle."""
     # Valid handshakes must be faster than this timeout, on any machine.
     timeouts = ("--handshake-timeout", "3s", "--header-timeout", "300ms", "--keep-alive", "600ms")
-    async with serving(Files.create(tmp_path), *timeouts, "--drain", "1s") as server:
+    async with run_server(Files.create(tmp_path), *timeouts, "--drain", "1s") as server:
         host, port = server.admission.split(":")
         silent = Line(*await asyncio.open_connection(host, int(port)))
         assert await silent.is_cut()
@@ -383,7 +389,7 @@ async def test_slow_clients_are_cut_off(tmp_path: Path) -> None:
         assert await server.metric(refusals("header_timeout")) == 1
         for beginning in (b"", head(server)[:-4]):
             async with line(server) as later:
-                later.send(head(server, sized()) + BODY)
+                later.send(head(server, format_length()) + BODY)
                 assert status(await later.answer()) == 200
                 later.send(beginning)
                 assert await later.is_cut()
@@ -391,15 +397,15 @@ async def test_slow_clients_are_cut_off(tmp_path: Path) -> None:
 
 
 async def test_ended_connection_frees_its_slot_before_its_client_closes(tmp_path: Path) -> None:
-    async with serving(Files.create(tmp_path), "--max-connections", "1", "--drain", "1s") as server:
-        with await asyncio.to_thread(_rejected_client, server):  # it reads no more, so it does not see the end
+    async with run_server(Files.create(tmp_path), "--max-connections", "1", "--drain", "1s") as server:
+        with await asyncio.to_thread(_reject_client, server):  # it reads no more, so it does not see the end
             await eventually(lambda: _works_now(server), within_seconds=25)  # OpenSSL would wait for it for 30 s
 
 
-def _rejected_client(server: Serving) -> socket.socket:
+def _reject_client(server: Serving) -> socket.socket:
     host, port = server.admission.split(":")
     client = server.context.wrap_socket(socket.create_connection((host, int(port))), server_hostname="localhost")
-    client.sendall(head(server, sized(b""), token=""))
+    client.sendall(head(server, format_length(b""), token=""))
     assert status(client.recv(4096)) == 401
     return client
 
@@ -457,7 +463,7 @@ async def test_concurrent_scrapes_while_services_change(server: Serving) -> None
     async def change() -> None:
         for number, document in enumerate((policy + more_services, policy, policy + more_services, policy), 1):
             server.files.policy.write_text(document)
-            await server.until(reloads, before + number)
+            await server.wait_for_metric(reloads, before + number)
 
     before, length = await server.metric(reloads), len(log(server))
     await asyncio.gather(change(), call(), *(scrape(path) for path in ("/metrics", "/status") * 6))
@@ -468,7 +474,7 @@ async def test_concurrent_scrapes_while_services_change(server: Serving) -> None
 
 
 async def test_files_change_under_load_and_no_call_fails(tmp_path: Path) -> None:
-    async with serving(Files.create(tmp_path), "--drain", "1s") as server:
+    async with run_server(Files.create(tmp_path), "--drain", "1s") as server:
         is_running = True
         answered = 0
 
@@ -490,7 +496,7 @@ async def test_files_change_under_load_and_no_call_fails(tmp_path: Path) -> None
         for path in failures:
             path.write_text("{}")
         for series in failures.values():
-            await server.until(series, 1)
+            await server.wait_for_metric(series, 1)
         is_running = False
         await asyncio.gather(*callers)
         assert answered > 20
@@ -517,8 +523,8 @@ async def test_removed_ca_is_rejected_on_open_connections_too(tmp_path: Path) ->
     new_context.load_cert_chain(other.folder / f"{stem}.crt", other.folder / f"{stem}.key")
     # The old CA issued the serving certificate: contexts of clients still trust it.
     old_context = files.pki.context(files.caller)
-    async with serving(files, "--drain", "1s") as server, line(server) as live:
-        live.send(head(server, sized()) + BODY)
+    async with run_server(files, "--drain", "1s") as server, line(server) as live:
+        live.send(head(server, format_length()) + BODY)
         assert b"Connection: close" not in await live.answer()
         trusted.write_text(old + new)
         await eventually(lambda: _can_call(server, new_context))
@@ -527,7 +533,7 @@ async def test_removed_ca_is_rejected_on_open_connections_too(tmp_path: Path) ->
         await eventually(lambda: _is_refused(server, old_context))
         untrusted = refusals("authentication_certificate_untrusted")
         before = await server.metric(untrusted)  # a handshake just before the change may count too
-        live.send(head(server, sized()) + BODY)
+        live.send(head(server, format_length()) + BODY)
         answer = await live.answer()
         assert status(answer) == 401  # the connection is from before the change
         assert b"Connection: close" in answer
@@ -544,7 +550,7 @@ async def _can_call(server: Serving, context: ssl.SSLContext) -> bool:
         return False
     connection = Line(reader, writer)
     try:
-        connection.send(head(server, sized()) + BODY)
+        connection.send(head(server, format_length()) + BODY)
         return status(await connection.answer()) == 200
     except (OSError, ssl.SSLError, asyncio.IncompleteReadError):
         return False

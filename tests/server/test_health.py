@@ -13,7 +13,7 @@ from webhook.server.http_messages import (
     RequestConnection,
     RequestHead,
 )
-from webhook.server.plain.health import plain_handler
+from webhook.server.plain.health import build_plain_handler
 
 TEXT, OPENMETRICS = "text/plain; version=0.0.4", "application/openmetrics-text; version=1.0.0"
 PROMETHEUS_2 = (
@@ -27,7 +27,7 @@ PROMETHEUS_3 = (
 )
 
 
-async def nothing() -> bytes:
+async def return_nothing() -> bytes:
     return b""
 
 
@@ -35,7 +35,7 @@ async def no_queue(_: HttpRequest) -> HttpResponse:
     return HttpResponse(200, b"")
 
 
-HANDLE = plain_handler(list, dict.fromkeys((TEXT, OPENMETRICS), nothing), nothing, no_queue)
+HANDLE = build_plain_handler(list, dict.fromkeys((TEXT, OPENMETRICS), return_nothing), return_nothing, no_queue)
 
 
 async def content_type(accept: str | None) -> str:

@@ -9,7 +9,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from tests.harness.loopback import loopback
 from webhook.server.http1 import HttpConnection, HttpProtocols
-from webhook.server.http_messages import HttpRequest, HttpResponse, closing_response
+from webhook.server.http_messages import HttpRequest, HttpResponse, build_closing_response
 
 POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
 
@@ -36,7 +36,7 @@ async def test_invalid_http_is_discarded_once_answered() -> None:
         await protocols.end(0)
 
 
-def held() -> int:
+def count_held() -> int:
     """Return how many connections are in memory."""
     gc.collect()
     return sum(isinstance(item, HttpConnection) for item in gc.get_objects())
@@ -45,12 +45,12 @@ def held() -> int:
 @pytest.mark.parametrize("sent", [POST % 0 * 3, POST % 9], ids=["requests without an answer", "a body cut off"])
 async def test_client_that_has_gone_is_forgotten_with_all_that_it_sent(sent: bytes) -> None:
     async def refuse(_request: HttpRequest) -> HttpResponse:
-        return closing_response(HTTPStatus.UNAUTHORIZED)
+        return build_closing_response(HTTPStatus.UNAUTHORIZED)
 
     async with loopback(refuse, None) as running:
-        before = held()
+        before = count_held()
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
         writer.write(sent)
         assert (await reader.readline()).startswith(b"HTTP/1.1 401 ")
         writer.close()
-        await running.until(lambda: held() <= before)
+        await running.wait_until(lambda: count_held() <= before)

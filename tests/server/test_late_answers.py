@@ -66,10 +66,10 @@ Call = Callable[[RedisStore], Awaitable[Any]]
 CALLS: dict[str, tuple[Call, list[str]]] = {
     "acquire": (lambda store: store.acquire(replace(POD, plan=FULL)), ["CLOSED OPEN"]),
     "record_outcomes": (
-        lambda store: store.record_outcomes(PLAN, [Outcomes.one(ok=True, latency_us=0, uid="uid")]),
+        lambda store: store.record_outcomes(PLAN, [Outcomes.from_single(ok=True, latency_us=0, uid="uid")]),
         ["HALF_OPEN CLOSED"],
     ),
-    "started": (lambda store: store.started(PLAN, [Start("uid", ok=False, latency_us=0)]), ["HALF_OPEN OPEN"]),
+    "started": (lambda store: store.record_starts(PLAN, [Start("uid", ok=False, latency_us=0)]), ["HALF_OPEN OPEN"]),
     "apply_override": (lambda store: store.apply_override(FORCED), ["HALF_OPEN FORCED_OPEN"]),
     "tick": (lambda store: store.tick([IDLE]), ["OPEN HALF_OPEN"]),
     "snapshot": (lambda store: store.snapshot(PLAN), []),
@@ -116,5 +116,5 @@ async def test_timely_transition_is_reported_although_a_later_answer_was_late(
     starts = [Start(uid, ok=False, latency_us=0) for uid in ("uid", "another")]
     async with store_on(redis_server) as store:
         monkeypatch.setattr(lane, "_PATIENT_MAX", 1)
-        await run_with_late_answer(store, lambda store: store.started(PLAN, starts), monkeypatch, in_time=1)
+        await run_with_late_answer(store, lambda store: store.record_starts(PLAN, starts), monkeypatch, in_time=1)
         await check_reported(store, PLAN, ["HALF_OPEN OPEN"])

@@ -10,7 +10,7 @@ from webhook.core.placement import required
 from webhook.outcomes import endpoint
 from webhook.policy_in_force import active_policy
 from webhook.server import connection_table, handshake_throttle, header_limits, http1, listener, request_body, server
-from webhook.settings import Settings, flag_of
+from webhook.settings import Settings, name_flag
 from webhook.tls import server_context
 
 PAGE = (Path(__file__).parents[2] / "docs/limits.md").read_text()
@@ -25,8 +25,8 @@ def rows(heading: str) -> list[list[str]]:
 
 def test_every_setting_that_bounds_a_caller_is_documented_with_its_default() -> None:
     documented = {flag.strip("`"): default for flag, default, *_ in rows("Settings")}
-    declared = {flag_of(item.name): item.metadata["default"] for item in fields(Settings)}
-    bounding = {flag_of(item.name) for item in fields(Settings) if any(word in item.name for word in BOUNDS)}
+    declared = {name_flag(item.name): item.metadata["default"] for item in fields(Settings)}
+    bounding = {name_flag(item.name) for item in fields(Settings) if any(word in item.name for word in BOUNDS)}
     assert set(documented) == bounding - OF_OTHER_PAGES
     assert documented == {flag: declared[flag] for flag in documented}
 
@@ -35,25 +35,25 @@ def test_every_bound_of_a_pod_is_documented() -> None:
     assert {bound: int(value) for bound, value, *_ in rows("Pods")} == {
         "containers": pod_size.CONTAINERS_MAX,
         "entries": pod_size.ENTRIES_MAX,
-        "terms of required node affinity": required.MOST_TERMS,
+        "terms of required node affinity": required.TERMS_MAX,
     }
     assert f"above {pod_size.LARGE_BYTES >> 10} KiB with more than {pod_size.PARTS_MAX:,} commas" in PAGE
-    assert f"above {interceptor._IN_THREAD_BYTES >> 10} KiB" in PAGE
+    assert f"above {interceptor._INLINE_BYTES_MAX >> 10} KiB" in PAGE
     in_thread = f"more than {pod_size.LARGE_CONTAINERS} containers or {pod_size.LARGE_ENTRIES:,} entries"
     assert in_thread in " ".join(PAGE.split())
-    assert f"{active_policy.AT_A_TIME} services at a time" in PAGE
+    assert f"{active_policy.SERVICES_PER_TURN_MAX} services at a time" in PAGE
 
 
 def test_every_fixed_bound_is_documented() -> None:
     documented = {bound: int(value.split()[0]) for bound, value, *_ in rows("Fixed limits")}
     assert documented == {
-        "one line of a header": http1._HEADER_LINE_MAX_BYTES,
+        "one line of a header": http1._HEADER_LINE_BYTES_MAX,
         "lines of a header": http1._HEADERS_MAX,
-        "a header as a whole, and the trailer of a body": header_limits._HEADER_MAX_BYTES,
+        "a header as a whole, and the trailer of a body": header_limits._HEADER_BYTES_MAX,
         "a token": jwt._TOKEN_BYTES_MAX,
         "a token's header": jwt._HEADER_BYTES_MAX,
-        "bodies that still arrive, all together": request_body._HELD_MAX_BYTES,
-        "reports that wait for processing, all together": endpoint._WAITING_MAX_BYTES,
+        "bodies that still arrive, all together": request_body._HELD_BYTES_MAX,
+        "reports that wait for processing, all together": endpoint._WAITING_BYTES_MAX,
         "responses left unread": connection_table.ConnectionLimits().unread_timeout_seconds,
         "bytes that a connection has sent and that are not read yet": listener._UNREAD_BYTES,
         "concurrent handshakes of new connections": handshake_throttle._BURST_MAX,

@@ -10,13 +10,13 @@ import pytest
 
 from tests.harness.identity import Pki
 from tests.harness.loopback import Loopback, loopback, post
-from tests.server.listener import REQUEST, exchange, hello, opened
+from tests.server.listener import REQUEST, exchange, hello, open_connection
 from tests.timeouts import HANG_SECONDS
 from webhook.errors import UserError
 from webhook.server import handshake_throttle, listener
 from webhook.server.connection_table import ConnectionLimits
 from webhook.server.http_messages import HttpRequest, HttpResponse
-from webhook.tls.context import server_context
+from webhook.tls.context import make_server_context
 
 LOOPS = ("uvloop", "asyncio")
 TRUSTED_REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\nX-Earn: 1\r\n\r\n"
@@ -29,7 +29,7 @@ def pki(tmp_path: Path) -> Pki:
 
 @pytest.fixture(params=["TLS", "plain"])
 async def served(request: pytest.FixtureRequest, pki: Pki) -> AsyncIterator[tuple[Loopback, ssl.SSLContext | None]]:
-    context = server_context(pki.paths) if request.param == "TLS" else None
+    context = make_server_context(pki.paths) if request.param == "TLS" else None
     async with loopback(hello, (lambda: context) if context else None) as running:
         yield running, pki.context(pki.client()) if context else None
 
@@ -40,7 +40,7 @@ async def test_requests_are_served_and_connections_released(
     running, context = served
     for _ in range(3):
         assert await post(running.port, context) == (200, "hello")
-    await running.until(lambda: running.connections.count == 0)
+    await running.wait_until(lambda: running.connections.count == 0)
     assert running.refused == []
     assert running.kept == [True] * 3
 
@@ -48,8 +48,8 @@ async def test_requests_are_served_and_connections_released(
 async def test_data_sent_ahead_is_bounded_in_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "_UNREAD_BYTES", 16_384)  # without the bound the buffer starts larger and grows
     async with loopback(hello, None) as running:
-        _, writer = await opened(running.port, None)
-        await running.until(lambda: running.connections.count == 1)
+        _, writer = await open_connection(running.port, None)
+        await running.wait_until(lambda: running.connections.count == 1)
         (connection,) = running.connections._untrusted
         buffer_bytes = connection.accepted.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         assert buffer_bytes <= 2 * 16_384  # the kernel doubles the value that is set
@@ -75,22 +75,22 @@ async def test_closing_stops_accepting_while_live_connections_go_on(
 
 
 async def test_a_connection_without_a_request_is_cut(pki: Pki) -> None:
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     async with loopback(hello, lambda: context, ConnectionLimits(header_timeout_seconds=0.05)) as running:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=pki.context(pki.client()))
         writer.write(b"GET / HTTP/1.1\r\nX-Drip: ")
         assert await _rest(reader) == b""
         writer.close()
-        await running.until(lambda: running.connections.count == 0)
+        await running.wait_until(lambda: running.connections.count == 0)
         assert running.reasons == ["header_timeout"]
 
 
 async def test_connection_may_idle_until_its_first_byte(pki: Pki) -> None:
     """An API server opens spare connections: to cut one at its first use would lose a call."""
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     async with loopback(hello, lambda: context, ConnectionLimits(header_timeout_seconds=0)) as running:
-        spare = await opened(running.port, pki.context(pki.client()))
-        await running.until(lambda: bool(running.connections._established))
+        spare = await open_connection(running.port, pki.context(pki.client()))
+        await running.wait_until(lambda: bool(running.connections._established))
         (connection,) = running.connections._established.values()
         await asyncio.sleep(0.1)  # any timer of 0 s has fired
         assert connection.transport is not None
@@ -102,27 +102,27 @@ async def test_connection_may_idle_until_its_first_byte(pki: Pki) -> None:
 
 
 async def test_silent_connection_is_closed_without_an_error(pki: Pki) -> None:
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     async with loopback(hello, lambda: context, ConnectionLimits(silence_seconds=0.05)) as running:
-        reader, writer = await opened(running.port, pki.context(pki.client()))
+        reader, writer = await open_connection(running.port, pki.context(pki.client()))
         assert await _rest(reader) == b""
         writer.close()
-        await running.until(lambda: running.connections.count == 0)
+        await running.wait_until(lambda: running.connections.count == 0)
         assert running.reasons == []
 
 
 async def test_silent_connection_is_closed_at_the_cap(pki: Pki) -> None:
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     client = pki.context(pki.client())
     async with loopback(hello, lambda: context, ConnectionLimits(connections_max=1)) as running:
-        silent = await opened(running.port, client)
+        silent = await open_connection(running.port, client)
         assert await post(running.port, client) == (200, "hello")
         assert await _rest(silent[0]) == b""
         silent[1].close()
 
 
 async def test_connection_with_a_completed_request_may_idle(pki: Pki) -> None:
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     async with loopback(hello, lambda: context, ConnectionLimits(header_timeout_seconds=0.3)) as running:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=pki.context(pki.client()))
         assert (await exchange(reader, writer)).endswith(b"hello")
@@ -141,17 +141,17 @@ def _client_hello(context: ssl.SSLContext) -> bytes:
 
 @pytest.mark.parametrize("part", [0, 0.5, 1], ids=["before its hello", "in its hello", "after its hello"])
 async def test_stalled_handshake_is_cut_and_delays_no_other(pki: Pki, part: float) -> None:
-    context, client = server_context(pki.paths), pki.context(pki.client())
+    context, client = make_server_context(pki.paths), pki.context(pki.client())
     hello_sent = _client_hello(client)
     async with loopback(hello, lambda: context, ConnectionLimits(handshake_timeout_seconds=2)) as running:
-        stalled = [await opened(running.port, None) for _ in range(5)]
+        stalled = [await open_connection(running.port, None) for _ in range(5)]
         for _, writer in stalled:
             writer.write(hello_sent[: int(len(hello_sent) * part)])
         assert await post(running.port, client) == (200, "hello")
         for reader, writer in stalled:
             assert bool(await _rest(reader)) == (part == 1)
             writer.close()
-        await running.until(lambda: running.connections.count == 0)
+        await running.wait_until(lambda: running.connections.count == 0)
         assert running.reasons == ["handshake_timeout"] * 5
 
 
@@ -164,20 +164,20 @@ async def _rest(reader: asyncio.StreamReader) -> bytes:
 
 
 async def test_at_the_cap_of_proven_connections_a_new_one_is_closed(pki: Pki) -> None:
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     client = pki.context(pki.client())
     async with loopback(hello, lambda: context, ConnectionLimits(connections_max=3)) as running:
-        connections = [await opened(running.port, client) for _ in range(3)]
+        connections = [await open_connection(running.port, client) for _ in range(3)]
         for connection in connections:
             assert (await exchange(*connection, TRUSTED_REQUEST)).endswith(b"hello")
         assert running.connections.count == 3
-        reader, writer = await opened(running.port, None)
+        reader, writer = await open_connection(running.port, None)
         assert await _rest(reader) == b""
         writer.close()
         assert running.reasons == ["connection_limit"]
         assert (await exchange(*connections[0])).endswith(b"hello")
         connections[0][1].close()
-        await running.until(lambda: running.connections.count == 2)
+        await running.wait_until(lambda: running.connections.count == 2)
         assert await post(running.port, client) == (200, "hello")
         for _, connection_writer in connections:
             connection_writer.close()
@@ -185,33 +185,33 @@ async def test_at_the_cap_of_proven_connections_a_new_one_is_closed(pki: Pki) ->
 
 @pytest.mark.parametrize("stage", ["handshake", "first request"])
 async def test_over_the_cap_a_new_connection_replaces_the_longest_stalled(pki: Pki, stage: str) -> None:
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     client = pki.context(pki.client())
     async with loopback(hello, lambda: context, ConnectionLimits(connections_max=3)) as running:
-        good = await opened(running.port, client)
+        good = await open_connection(running.port, client)
         assert (await exchange(*good, TRUSTED_REQUEST)).endswith(b"hello")
-        stalled = [await opened(running.port, None if stage == "handshake" else client) for _ in range(2)]
-        await running.until(lambda: running.connections.count == 3)
+        stalled = [await open_connection(running.port, None if stage == "handshake" else client) for _ in range(2)]
+        await running.wait_until(lambda: running.connections.count == 3)
         assert await post(running.port, client, ("X-Earn", "1")) == (200, "hello")
         assert await _rest(stalled[0][0]) == b""
         assert running.reasons == ["connection_limit"]
         assert (await exchange(*good)).endswith(b"hello")  # the oldest connection, but a trusted one
-        await running.until(lambda: running.connections.count == 2)
+        await running.wait_until(lambda: running.connections.count == 2)
         for _, writer in (good, *stalled):
             writer.close()
 
 
 async def test_flood_of_stalled_handshakes_blocks_no_client(pki: Pki) -> None:
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     client = pki.context(pki.client())
     async with loopback(hello, lambda: context, ConnectionLimits(connections_max=100)) as running:
-        stalled = [await opened(running.port, None) for _ in range(300)]
+        stalled = [await open_connection(running.port, None) for _ in range(300)]
         for _ in range(10):
             assert await post(running.port, client, ("X-Earn", "1")) == (200, "hello")
         assert running.connections.count <= 100
         for _, writer in stalled:
             writer.close()
-        await running.until(lambda: running.connections.count == 0)
+        await running.wait_until(lambda: running.connections.count == 0)
 
 
 TRUSTED_ADDRESS = "127.0.0.2"
@@ -234,40 +234,40 @@ async def call_from_trusted_address(port: int, context: ssl.SSLContext) -> bytes
 
 
 async def test_trusted_address_passes_queued_handshakes_of_untrusted_ones(pki: Pki) -> None:
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     client = pki.context(pki.client())
     async with loopback(hello, lambda: context) as running:
         assert (await call_from_trusted_address(running.port, client)).endswith(b"hello")
         seconds = stop_clock(running)
         capacity = handshake_throttle._BURST_MAX + handshake_throttle._UNTRUSTED_MAX
-        untrusted = [await opened(running.port, None) for _ in range(capacity + 1)]
+        untrusted = [await open_connection(running.port, None) for _ in range(capacity + 1)]
         assert await _rest(untrusted[handshake_throttle._BURST_MAX][0]) == b""  # the oldest queued connection is closed
         assert running.reasons == ["connection_limit"]
         trusted_call = asyncio.create_task(call_from_trusted_address(running.port, client))
-        await running.until(lambda: running.connections.throttle.waiting == handshake_throttle._UNTRUSTED_MAX + 1)
+        await running.wait_until(lambda: running.connections.throttle.waiting == handshake_throttle._UNTRUSTED_MAX + 1)
         assert not trusted_call.done()
         seconds[0] += 1.5 / handshake_throttle._PER_SECOND
         assert (await trusted_call).endswith(b"hello")
         # Its credit was returned, and one untrusted connection used it.
-        await running.until(lambda: running.connections.throttle.waiting == handshake_throttle._UNTRUSTED_MAX - 1)
+        await running.wait_until(lambda: running.connections.throttle.waiting == handshake_throttle._UNTRUSTED_MAX - 1)
         for _, writer in untrusted:
             writer.close()
 
 
 async def test_at_the_cap_queued_untrusted_clients_are_closed_for_trusted_ones(pki: Pki) -> None:
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     client = pki.context(pki.client())
     cap = 2 * handshake_throttle._BURST_MAX
     limits = ConnectionLimits(connections_max=cap, handshake_timeout_seconds=HANG_SECONDS)  # none ends by itself
     async with loopback(hello, lambda: context, limits) as running:
         assert (await call_from_trusted_address(running.port, client)).endswith(b"hello")
-        await running.until(lambda: running.connections.count == 0)
+        await running.wait_until(lambda: running.connections.count == 0)
         seconds = stop_clock(running)
-        untrusted = [await opened(running.port, None) for _ in range(handshake_throttle._BURST_MAX)]
+        untrusted = [await open_connection(running.port, None) for _ in range(handshake_throttle._BURST_MAX)]
         trusted_call = asyncio.create_task(call_from_trusted_address(running.port, client))
-        await running.until(lambda: running.connections.throttle.waiting == 1)
-        untrusted += [await opened(running.port, None) for _ in range(2 * cap)]
-        await running.until(
+        await running.wait_until(lambda: running.connections.throttle.waiting == 1)
+        untrusted += [await open_connection(running.port, None) for _ in range(2 * cap)]
+        await running.wait_until(
             lambda: running.reasons.count("connection_limit") == handshake_throttle._BURST_MAX + 1 + cap
         )
         assert running.connections.count == cap
@@ -278,15 +278,15 @@ async def test_at_the_cap_queued_untrusted_clients_are_closed_for_trusted_ones(p
 
 
 async def test_at_the_cap_stalled_untrusted_clients_are_closed_before_trusted_ones(pki: Pki) -> None:
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     client = pki.context(pki.client())
     async with loopback(
         hello, lambda: context, ConnectionLimits(connections_max=3, handshake_timeout_seconds=60)
     ) as running:
         assert (await call_from_trusted_address(running.port, client)).endswith(b"hello")
-        await running.until(lambda: running.connections.count == 0)
+        await running.wait_until(lambda: running.connections.count == 0)
         spare = [await connect_from(TRUSTED_ADDRESS, running.port, client)]
-        stalled = [await opened(running.port, None) for _ in range(2)]
+        stalled = [await open_connection(running.port, None) for _ in range(2)]
         for number in range(2):
             spare.append(await connect_from(TRUSTED_ADDRESS, running.port, client))
             assert await _rest(stalled[number][0]) == b""
@@ -307,12 +307,12 @@ def stop_clock(running: Loopback) -> list[float]:
 
 
 async def test_abort_cuts_queued_handshakes_too(pki: Pki) -> None:
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     limits = ConnectionLimits(handshake_timeout_seconds=HANG_SECONDS)
     async with loopback(hello, lambda: context, limits) as running:
         stop_clock(running)
-        untrusted = [await opened(running.port, None) for _ in range(handshake_throttle._BURST_MAX + 3)]
-        await running.until(lambda: running.connections.throttle.waiting == 3)
+        untrusted = [await open_connection(running.port, None) for _ in range(handshake_throttle._BURST_MAX + 3)]
+        await running.wait_until(lambda: running.connections.throttle.waiting == 3)
         running.connections.abort()
         await running.connections.wait_empty()
         assert not running.connections.throttle.waiting
@@ -325,7 +325,7 @@ async def test_plain_port_has_no_handshake_queue() -> None:
     """No address becomes trusted there, and delayed probes could restart the server."""
     async with loopback(hello, None) as running:
         stop_clock(running)
-        connections = [await opened(running.port, None) for _ in range(2 * handshake_throttle._BURST_MAX)]
+        connections = [await open_connection(running.port, None) for _ in range(2 * handshake_throttle._BURST_MAX)]
         async with asyncio.timeout(HANG_SECONDS):
             assert await post(running.port, None) == (200, "hello")
         for _, writer in connections:
@@ -338,13 +338,13 @@ async def test_a_client_that_reads_no_answers_is_cut(pki: Pki) -> None:
     async def large_answer(_request: HttpRequest) -> HttpResponse:
         return HttpResponse(200, bytes(1 << 20))
 
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     async with loopback(large_answer, lambda: context, ConnectionLimits(unread_timeout_seconds=0.2)) as running:
         _, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=pki.context(pki.client()), limit=1024)
         writer.write(TRUSTED_REQUEST * 40)
-        await running.until(lambda: bool(running.refused))
+        await running.wait_until(lambda: bool(running.refused))
         assert running.reasons == ["answer_unread"]
-        await running.until(lambda: running.connections.count == 0)
+        await running.wait_until(lambda: running.connections.count == 0)
         writer.transport.abort()
 
 
@@ -352,11 +352,11 @@ async def test_a_client_that_reads_slowly_is_served(pki: Pki) -> None:
     async def large_answer(_request: HttpRequest) -> HttpResponse:
         return HttpResponse(200, bytes(1 << 20))
 
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     async with loopback(
         large_answer, lambda: context, ConnectionLimits(unread_timeout_seconds=HANG_SECONDS)
     ) as running:
-        reader, writer = await opened(running.port, pki.context(pki.client()))
+        reader, writer = await open_connection(running.port, pki.context(pki.client()))
         writer.write(TRUSTED_REQUEST * 20)
         for _ in range(20):
             await reader.readuntil(b"\r\n\r\n")
@@ -377,24 +377,24 @@ async def test_a_client_that_reads_slowly_is_served(pki: Pki) -> None:
     ids=["plain HTTP", "garbage", "nothing"],
 )
 async def test_failed_handshake_is_reported_and_leaks_nothing(pki: Pki, sent: bytes, reason: str) -> None:
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     async with loopback(hello, lambda: context) as running:
         with socket.create_connection(("127.0.0.1", running.port)) as client:
             client.sendall(sent)
-        await running.until(lambda: bool(running.refused))
+        await running.wait_until(lambda: bool(running.refused))
         assert running.reasons == [reason]
-        await running.until(lambda: running.connections.count == 0)
+        await running.wait_until(lambda: running.connections.count == 0)
 
 
 async def test_client_that_rejects_the_server_certificate_is_distinguished(
     pki: Pki, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     other = Pki.create(tmp_path_factory.mktemp("other"))
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     async with loopback(hello, lambda: context) as running:
         with pytest.raises(ssl.SSLCertVerificationError):
             await asyncio.to_thread(_handshake, running.port, other.context())  # asyncio's client sends no alert
-        await running.until(lambda: bool(running.refused))
+        await running.wait_until(lambda: bool(running.refused))
         assert running.reasons == ["handshake_refused_by_client"]
 
 
@@ -404,19 +404,19 @@ def _handshake(port: int, context: ssl.SSLContext) -> None:
 
 
 async def test_old_connection_ends_after_its_current_request(pki: Pki) -> None:
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     async with loopback(hello, lambda: context, ConnectionLimits(age_max_seconds=0)) as running:
         assert await post(running.port, pki.context(pki.client())) == (200, "hello")
         assert running.kept == [False]
 
 
 async def test_aborting_cuts_handshakes_and_live_connections(pki: Pki) -> None:
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     async with loopback(hello, lambda: context) as running:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=pki.context(pki.client()))
         assert (await exchange(reader, writer)).endswith(b"hello")
         silent_reader, silent = await asyncio.open_connection("127.0.0.1", running.port)
-        await running.until(lambda: running.connections.count == 2)
+        await running.wait_until(lambda: running.connections.count == 2)
         running.connections.abort()
         await running.connections.wait_empty()
         assert await _rest(silent_reader) == b""
@@ -438,7 +438,7 @@ async def test_address_of_another_host_is_a_user_error() -> None:
 
 
 async def test_alpn_offers_http_1_1(pki: Pki) -> None:
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     client = pki.context(pki.client())
     client.set_alpn_protocols(["h2", "http/1.1"])
     async with loopback(hello, lambda: context) as running:

@@ -13,8 +13,8 @@ from webhook.core.scheduling.node_load import NodeLoad
 from webhook.core.scheduling.node_table import KnownNode, SchedulableNode
 from webhook.extender.extender import Extender
 from webhook.observers import Observers
-from webhook.server.plain.extender_pages import NODES, node_page
-from webhook.server.plain.local_pages import local_handler
+from webhook.server.plain.extender_pages import NODES, build_node_page
+from webhook.server.plain.local_pages import build_local_handler
 from webhook.server.server import PlainServer
 
 POLICY = b"""
@@ -37,30 +37,34 @@ async def extender() -> Extender:
     policy = CompiledPolicy(load(POLICY, Purpose.SCHEDULE).policy)
     found = Extender(lambda: policy, Mock(), lambda: NOW_SECONDS)
     table = found.table
-    table.index.nodes_listed([KnownNode(SchedulableNode(name, 10_000.0, 100 * GIB)) for name in (*CPUS, "unmeasured")])
-    await table.index.complete()
+    table.index.on_nodes_listed(
+        [KnownNode(SchedulableNode(name, 10_000.0, 100 * GIB)) for name in (*CPUS, "unmeasured")]
+    )
+    await table.index.on_list_complete()
     table.configure(policy.policy.nodes, ["prometheus"])
     memory = {"full": 80 * GIB}
-    table.measured(
+    table.take_measurements(
         "prometheus",
         {
             name: NodeLoad("prometheus", NOW_SECONDS - 12, 1000 * cores, memory.get(name, 10 * GIB))
             for name, cores in CPUS.items()
         },
     )
-    table.settle(table.nodes())
+    table.settle(table.list_nodes())
     requests = Resources({"cpu": "2", "memory": "10Gi"})
     pod = Pod(
         PodMetadata(name="p", namespace="a", uid="u", labels={"podgate.io/service": "web"}),
         PodSpec(node_name="cool", containers=(Container("c", requests),)),
     )
-    await table.index.changed(pod, gone=False)
+    await table.index.on_changed(pod, gone=False)
     return found
 
 
-async def shown(path: str) -> Any:
+async def read_shown(path: str) -> Any:
     """Return the document at a path, or the status and the text of another answer."""
-    server = PlainServer(local_handler({NODES: node_page(await extender(), lambda: NOW_SECONDS)}.get), Observers())
+    server = PlainServer(
+        build_local_handler({NODES: build_node_page(await extender(), lambda: NOW_SECONDS)}.get), Observers()
+    )
     await server.listener.start("127.0.0.1", 0)
     [(host, port)] = server.listener.addresses
     async with aiohttp.ClientSession() as session, session.get(f"http://{host}:{port}{path}") as response:
@@ -70,7 +74,7 @@ async def shown(path: str) -> Any:
 
 
 async def test_the_hottest_nodes_are_first_with_the_services_whose_thresholds_they_exceed() -> None:
-    found = await shown("/api/v1/nodes?limit=3")
+    found = await read_shown("/api/v1/nodes?limit=3")
     assert found["count"] == 4
     assert [node["name"] for node in found["nodes"]] == ["hot", "full", "cool"]
     refused = {node["name"]: node["exceeds"] for node in found["nodes"]}
@@ -78,7 +82,7 @@ async def test_the_hottest_nodes_are_first_with_the_services_whose_thresholds_th
 
 
 async def test_one_node_has_its_load_its_age_and_what_is_assumed() -> None:
-    [found] = (await shown("/api/v1/nodes?name=cool"))["nodes"]
+    [found] = (await read_shown("/api/v1/nodes?name=cool"))["nodes"]
     assert found["load"]["cpu_millis"] == 1000.0
     assert found["ageSeconds"] == 12.0
     assert (found["assumedPods"], found["assumedCpuMillis"]) == (1, 1700.0)
@@ -88,12 +92,12 @@ async def test_one_node_has_its_load_its_age_and_what_is_assumed() -> None:
 
 
 async def test_without_parameters_all_nodes_are_shown_by_name() -> None:
-    found = (await shown("/api/v1/nodes"))["nodes"]
+    found = (await read_shown("/api/v1/nodes"))["nodes"]
     assert [node["name"] for node in found] == ["cool", "full", "hot", "unmeasured"]
     assert (found[-1]["load"], found[-1]["cpuShare"], found[-1]["ageSeconds"]) == (None, None, None)
 
 
 async def test_unknown_node_and_bad_parameters() -> None:
-    assert await shown("/api/v1/nodes?name=nobody") == {"nodes": [], "count": 4}
-    assert await shown("/api/v1/nodes?limit=x") == (400, "limit: 'x': write a number from 1 to 50000")
-    assert await shown("/api/v1/nodes?node=hot") == (400, "node: no such parameter: there are name, limit")
+    assert await read_shown("/api/v1/nodes?name=nobody") == {"nodes": [], "count": 4}
+    assert await read_shown("/api/v1/nodes?limit=x") == (400, "limit: 'x': write a number from 1 to 50000")
+    assert await read_shown("/api/v1/nodes?node=hot") == (400, "node: no such parameter: there are name, limit")

@@ -26,7 +26,7 @@ from webhook.authentication.peer_recheck import PeerRecheck
 from webhook.errors import AuthenticationError
 from webhook.server.http_messages import HttpRequest, HttpResponse
 from webhook.tls import server_context as tls_context
-from webhook.tls.context import TlsFiles, server_context
+from webhook.tls.context import TlsFiles, make_server_context
 
 LOOPS = ("uvloop", "asyncio")
 BODY = b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100_000
@@ -91,34 +91,34 @@ async def test_rejected_client_receives_the_alert_with_the_reason(
     alert: str,
 ) -> None:
     other = Pki.create(tmp_path_factory.mktemp("other"), "other-ca")
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     async with loopback(hello, lambda: context) as running:
         assert await asyncio.to_thread(_call, running.port, client(pki, other)) == alert
         assert running.reasons == [reason]
-        await running.until(lambda: running.connections.count == 0)
+        await running.wait_until(lambda: running.connections.count == 0)
 
 
 async def test_rejected_client_that_stays_connected_is_closed(pki: Pki) -> None:
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     async with loopback(hello, lambda: context) as running:
         with socket.create_connection(("127.0.0.1", running.port)) as client:
             client.sendall(b"\x16\x03\x01\x00\x05hello")
-            await running.until(lambda: bool(running.refused))
-            await running.until(lambda: running.connections.count == 0)
+            await running.wait_until(lambda: bool(running.refused))
+            await running.wait_until(lambda: running.connections.count == 0)
 
 
 async def test_beyond_the_handshake_limit_rejected_clients_get_no_alert(
     pki: Pki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tls_context, "SPARES_MAX", 1)
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     async with loopback(hello, lambda: context) as running:
         with socket.create_connection(("127.0.0.1", running.port)):  # it stalls, and uses the only slot
-            await running.until(lambda: running.connections.count == 1)
+            await running.wait_until(lambda: running.connections.count == 1)
             reply = await asyncio.to_thread(_call, running.port, pki.context())
             assert reply != "TLSV13_ALERT_CERTIFICATE_REQUIRED"
             assert running.reasons == ["handshake_no_certificate"]
-        await running.until(lambda: running.connections.count == 0)
+        await running.wait_until(lambda: running.connections.count == 0)
         assert await asyncio.to_thread(_call, running.port, pki.context()) == "TLSV13_ALERT_CERTIFICATE_REQUIRED"
 
 
@@ -182,7 +182,7 @@ async def _answer_over_tls(pki: Pki, client: KeyPair) -> tuple[str, Loopback]:
         return reply, running
 
 
-def _forwarded_result(pki: Pki, client: KeyPair) -> str:
+def _check_forwarded(pki: Pki, client: KeyPair) -> str:
     chains = ClientChainVerifier([pki.authority.key_pair.certificate])
     try:
         chains.check(client.certificate.public_bytes(Encoding.DER), datetime.now(UTC).timestamp())
@@ -195,7 +195,7 @@ def _forwarded_result(pki: Pki, client: KeyPair) -> str:
 async def test_usual_client_certificates_are_accepted_in_both_modes(pki: Pki, kind: str) -> None:
     client = leaf(pki.authority, *GOOD[kind])
     assert (await _answer_over_tls(pki, client))[0] == "good"
-    assert _forwarded_result(pki, client) == "good"
+    assert _check_forwarded(pki, client) == "good"
 
 
 @pytest.mark.parametrize("kind", FAULTY)
@@ -206,14 +206,14 @@ async def test_certificate_of_another_purpose_is_rejected_in_both_modes_alike(pk
     assert reply.startswith("401 certificate_purpose: 'kube-apiserver': ")
     assert fault in reply
     assert running.refused == []
-    assert reply.endswith(_forwarded_result(pki, client))
+    assert reply.endswith(_check_forwarded(pki, client))
 
 
 async def test_weak_key_is_rejected_in_both_modes(pki: Pki) -> None:
     client = leaf(pki.authority, CLIENT_AUTH, key=roca_key())
     reply, _ = await _answer_over_tls(pki, client)
     assert "CVE-2017-15361" in reply
-    assert reply.endswith(_forwarded_result(pki, client))
+    assert reply.endswith(_check_forwarded(pki, client))
 
 
 async def test_names_that_are_not_utf_8_are_rejected_without_a_traceback(

@@ -38,7 +38,7 @@ async def displace_at_timeout() -> tuple[str, bool]:
     """Displace a body between its timeout and its task's next step; return the reason and the result."""
     bodies = BodyReader(1000, 0.01)
     request: Any = Request()
-    slow = asyncio.create_task(bodies.arrive(request, Role.APISERVER))
+    slow = asyncio.create_task(bodies.receive(request, Role.APISERVER))
     await asyncio.sleep(0)
     loop = asyncio.get_running_loop()
     displaced: list[bool] = []
@@ -62,19 +62,19 @@ def test_timed_out_body_is_dropped_without_effect_on_others(run: Callable[..., t
     assert run(displace_at_timeout()) == ("body_timeout", True)
 
 
-def arrived(*headers: tuple[str, str]) -> bytes | None:
+def receive_body(*headers: tuple[str, str]) -> bytes | None:
     """Return the body of a request with these headers, which has arrived."""
     request: Any = SimpleNamespace(headers=CIMultiDictProxy(CIMultiDict(headers)), content_length=2, body=b"{}")
     bodies = BodyReader(1000, 1.0)
     bodies.check(request)
-    return bodies.arrived(request)
+    return bodies.take_arrived(request)
 
 
 @pytest.mark.parametrize("cased", [str, str.lower, str.upper])
 def test_names_of_headers_are_found_in_any_case(cased: Callable[[str], str]) -> None:
     json = cased("Content-Type"), "application/json"
-    assert arrived(json) == b"{}"
+    assert receive_body(json) == b"{}"
     with pytest.raises(CallRefusedError, match="not encoded"):
-        arrived(json, (cased("Content-Encoding"), "gzip"))
+        receive_body(json, (cased("Content-Encoding"), "gzip"))
     with pytest.raises(AuthenticationError, match="no proxy is expected"):
         reject_forwarded(CIMultiDictProxy(CIMultiDict({cased("X-Forwarded-Client-Cert"): "Hash=00"})))

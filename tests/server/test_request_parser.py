@@ -74,7 +74,7 @@ class Protocol(RequestConnection):
     def pause_reading(self) -> None: ...
 
 
-def opened(loop: asyncio.AbstractEventLoop) -> RequestParser:
+def open_parser(loop: asyncio.AbstractEventLoop) -> RequestParser:
     """Return the parser of a new connection."""
     protocol = Protocol(loop)
     parser = HttpRequestParser(protocol, loop, BUFFER_BYTES, auto_decompress=False, max_msg_queue_size=1000)
@@ -101,7 +101,7 @@ def summary(request: HttpRequest | MalformedRequest) -> Summary:
     return head.method, head.path, headers, head.keep_alive, traceparent, length_bytes, data, content.is_eof()
 
 
-def fed(parser: RequestParser, pieces: Sequence[bytes]) -> tuple[list[Summary], bool]:
+def feed(parser: RequestParser, pieces: Sequence[bytes]) -> tuple[list[Summary], bool]:
     """Return the requests in `pieces`, and whether the rest of the connection is not HTTP."""
     found: list[Any] = []
     ends = False
@@ -135,12 +135,12 @@ def test_the_requests_are_those_of_the_parser_alone(
             ends.add(at)
     edges = [0, *sorted(end for end in ends if 0 < end < len(data)), len(data)]
     pieces = [data[start:end] for start, end in pairwise(edges)]
-    remembering, plain = opened(loop), opened(loop)
+    remembering, plain = open_parser(loop), open_parser(loop)
     plain._known = Forgetting()
-    assert fed(remembering, pieces) == fed(plain, pieces)
+    assert feed(remembering, pieces) == feed(plain, pieces)
 
 
-def cut(request: bytes, after: int | None) -> list[bytes]:
+def split_request(request: bytes, after: int | None) -> list[bytes]:
     if after is None:
         return [request]
     at = request.index(b"\r\n\r\n") + 4 + after
@@ -166,13 +166,16 @@ def test_a_second_request_with_the_same_header_is_not_parsed_again(
     parents: tuple[str | None, str | None],
 ) -> None:
     """The cuts are relative to the beginning of the body."""
-    parser = opened(loop)
+    parser = open_parser(loop)
     headers = [[f"Traceparent: {parent}"] if parent else [] for parent in parents]
-    first, second = cut(post(b"a" * 10, *headers[0]), first_cut), cut(post(b"b" * 1000, *headers[1]), second_cut)
-    assert len(fed(parser, first)[0]) == 1
+    first, second = (
+        split_request(post(b"a" * 10, *headers[0]), first_cut),
+        split_request(post(b"b" * 1000, *headers[1]), second_cut),
+    )
+    assert len(feed(parser, first)[0]) == 1
     parsed: list[bytes] = []
     monkeypatch.setattr(parser, "_parse", lambda data: parsed.append(data) or ((), False))
-    found, _ = fed(parser, second)
+    found, _ = feed(parser, second)
     ((method, path, _, keep_alive, traceparent, length_bytes, body, is_complete),) = found
     assert (method, path, keep_alive, length_bytes, is_complete) == ("POST", "/mutate", True, 1000, True)
     assert traceparent == parents[1]
@@ -181,13 +184,13 @@ def test_a_second_request_with_the_same_header_is_not_parsed_again(
 
 
 def test_few_headers_are_remembered_per_connection(loop: asyncio.AbstractEventLoop) -> None:
-    parser = opened(loop)
+    parser = open_parser(loop)
     for number in range(100):
-        fed(parser, [post(b"a", f"X-Number: {number}")])
+        feed(parser, [post(b"a", f"X-Number: {number}")])
         assert 0 < len(parser._known) <= request_parser._KNOWN_MAX
     known = set(parser._known)
-    fed(parser, [post(b"a", "X-Long: " + "a" * 8192)])
-    fed(parser, [post(b"a", "traceparent: another-form-in-each-request")])
+    feed(parser, [post(b"a", "X-Long: " + "a" * 8192)])
+    feed(parser, [post(b"a", "traceparent: another-form-in-each-request")])
     assert set(parser._known) == known
 
 
@@ -195,17 +198,17 @@ def test_a_header_costs_no_regular_expression_of_its_own(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To compile one takes 8 ms for a long header, and a client that is not authenticated yet chooses its headers."""
-    parser = opened(loop)
+    parser = open_parser(loop)
     compiled: list[object] = []
     monkeypatch.setattr(re, "compile", lambda *arguments: compiled.append(arguments))
     for number in range(3):
         for _ in range(2):
-            assert fed(parser, [post(b"a", f"X-Number: {number}", f"traceparent: 00-{1:032x}-{1:016x}-01")])[0]
+            assert feed(parser, [post(b"a", f"X-Number: {number}", f"traceparent: 00-{1:032x}-{1:016x}-01")])[0]
     assert len(parser._known) == 3
     assert not compiled
 
 
-def traced(body: bytes, before: Sequence[str], after: Sequence[str]) -> bytes:
+def make_traced_request(body: bytes, before: Sequence[str], after: Sequence[str]) -> bytes:
     """Return a request with headers before and after its Content-Length."""
     lines = ["POST /mutate HTTP/1.1", "Host: x", *before, f"Content-Length: {len(body)}", *after, LAST]
     return "\r\n".join([*lines, "", ""]).encode() + body
@@ -225,17 +228,17 @@ def test_of_several_traceparents_a_known_header_takes_the_same_as_a_new_one(
         lines = [first.format(one), second.format(other)]
         split = {(0, 0): 0, (0, 2): 1, (1, 2): 1, (2, 2): 2}[place]
         lines = lines[::-1] if place == (1, 2) else lines
-        return traced(b"a", lines[:split], lines[split:])
+        return make_traced_request(b"a", lines[:split], lines[split:])
 
-    remembering, plain = opened(loop), opened(loop)
+    remembering, plain = open_parser(loop), open_parser(loop)
     plain._known = Forgetting()
     for numbers in ((1, 1), (1, 2), (1, 3), (2, 3), (3, 3)):
-        found = fed(remembering, [request(numbers)])
-        assert found == fed(plain, [request(numbers)])
+        found = feed(remembering, [request(numbers)])
+        assert found == feed(plain, [request(numbers)])
         assert not isinstance(found[0][0][0], MalformedRequest)
 
 
-LARGEST = 65_536
+HEADER_BYTES_MAX = 65_536
 
 
 def large(size: int, *headers: str, lines: int = 8) -> bytes:
@@ -267,12 +270,12 @@ CHUNKED = b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r
 def test_too_large_a_header_is_refused_however_it_arrives(
     loop: asyncio.AbstractEventLoop, *, piece: int, lines: int, before: list[bytes], pipelined: bool
 ) -> None:
-    for size, accepted in ((LARGEST, True), (LARGEST + 1, False), (2 * LARGEST, False)):
+    for size, accepted in ((HEADER_BYTES_MAX, True), (HEADER_BYTES_MAX + 1, False), (2 * HEADER_BYTES_MAX, False)):
         if size > lines * 16_000:
             continue
-        parser, header = limited(loop), large(size, lines=lines)
+        parser, header = make_limited_parser(loop), large(size, lines=lines)
         sent = [b"".join([*before, header, SMALL])] if pipelined else [*before, header, SMALL]
-        found, _ = fed(parser, [part for data in sent for part in pieces_of(data, piece)])
+        found, _ = feed(parser, [part for data in sent for part in pieces_of(data, piece)])
         assert len(found) == len(before) + (2 if accepted else 1), size
         (refused,) = [*found[len(before)][:1]]
         assert isinstance(refused, MalformedRequest) is not accepted
@@ -280,7 +283,7 @@ def test_too_large_a_header_is_refused_however_it_arrives(
             assert refused == MalformedRequest("HeaderTooLargeError")
 
 
-def limited(loop: asyncio.AbstractEventLoop) -> RequestParser:
+def make_limited_parser(loop: asyncio.AbstractEventLoop) -> RequestParser:
     """Return a parser with the limits of a connection, whose bodies are not limited."""
     protocol = Protocol(loop)
     parser = HttpRequestParser(

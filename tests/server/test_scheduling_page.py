@@ -15,8 +15,8 @@ from webhook.core.scheduling.node_table import KnownNode, SchedulableNode
 from webhook.extender.extender import Extender
 from webhook.extender.scheduling_records import SchedulingRecords
 from webhook.observers import Observers
-from webhook.server.plain.extender_pages import SCHEDULING, scheduling_page
-from webhook.server.plain.local_pages import local_handler
+from webhook.server.plain.extender_pages import SCHEDULING, build_scheduling_page
+from webhook.server.plain.local_pages import build_local_handler
 from webhook.server.server import PlainServer
 
 NOW_SECONDS = 1_795_500_000.0
@@ -41,20 +41,20 @@ class Scheduler:
         policy = CompiledPolicy(POLICY)
         self.extender = Extender(lambda: policy, self.records, lambda: NOW_SECONDS)
         table = self.extender.table
-        table.index.nodes_listed(KnownNode(SchedulableNode(name, 1000.0, 2.0**40)) for name in NODES)
+        table.index.on_nodes_listed(KnownNode(SchedulableNode(name, 1000.0, 2.0**40)) for name in NODES)
         table.configure(POLICY.policy.nodes, ["prometheus"])
-        table.measured(
+        table.take_measurements(
             "prometheus",
             {name: NodeLoad("prometheus", NOW_SECONDS - 12, used, 2.0**39) for name, used in NODES.items()},
         )
-        table.settle(table.nodes())
+        table.settle(table.list_nodes())
 
     def _evict(self) -> None:
         self.evicted += 1
 
     async def start(self) -> None:
-        await self.extender.table.index.begin()
-        await self.extender.table.index.complete()
+        await self.extender.table.index.on_list_begun()
+        await self.extender.table.index.on_list_complete()
 
     def schedule(self, name: str, *nodes: str) -> None:
         """Filter nodes, and score those that pass if there are several."""
@@ -67,7 +67,7 @@ class Scheduler:
             PodMetadata(name=name, namespace="shop", uid=f"uid-{name}"),
             PodSpec(node_name=node, containers=(Container(name="c"),)),
         )
-        await self.extender.table.index.changed(pod, gone=False)
+        await self.extender.table.index.on_changed(pod, gone=False)
 
     def _call(self, verb: str, name: str, nodes: Any) -> Any:
         labels = {"podgate.io/service": "web"}
@@ -105,7 +105,7 @@ async def scheduler() -> Scheduler:
 
 @pytest.fixture
 async def port(scheduler: Scheduler) -> AsyncIterator[Port]:
-    server = PlainServer(local_handler({SCHEDULING: scheduling_page(scheduler.records)}.get), Observers())
+    server = PlainServer(build_local_handler({SCHEDULING: build_scheduling_page(scheduler.records)}.get), Observers())
     await server.listener.start("127.0.0.1", 0)
     [(host, number)] = server.listener.addresses
     async with aiohttp.ClientSession() as session:
@@ -155,7 +155,7 @@ async def test_records_are_selected_by_the_query_newest_first(scheduler: Schedul
 async def test_pod_that_was_asked_about_least_recently_is_evicted_and_counted(scheduler: Scheduler) -> None:
     for name in ("a", "b", "c", "a", "d"):
         scheduler.schedule(name, "cool", "warm")
-    assert [one.name for one in scheduler.records.newest_first()] == ["d", "a", "c"]
+    assert [one.name for one in scheduler.records.list_newest_first()] == ["d", "a", "c"]
     assert scheduler.evicted == 1
 
 

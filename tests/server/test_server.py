@@ -12,9 +12,9 @@ import pytest
 import pytest_asyncio
 
 from tests.harness.identity import Pki, segment
-from tests.harness.server_process import POLICY, Files, Serving, pod, serving
+from tests.harness.server_process import POLICY, Files, Serving, pod, run_server
 from tests.timeouts import HANG_SECONDS
-from webhook.commands.simulator import Ask, admission_review, as_sent_to_mutate
+from webhook.commands.simulator import Ask, build_admission_review, prepare_for_mutate
 from webhook.core.admission.decision import Half
 
 GOOD = Ask(pod(), "free", "uid-1")
@@ -22,7 +22,7 @@ GOOD = Ask(pod(), "free", "uid-1")
 
 def review(**changed: Any) -> dict[str, Any]:
     """Return a good AdmissionReview of a mutating call, with some fields of the request changed."""
-    document = admission_review(GOOD, as_sent_to_mutate(GOOD), Half.MUTATE)
+    document = build_admission_review(GOOD, prepare_for_mutate(GOOD), Half.MUTATE)
     document["request"] |= changed
     return document
 
@@ -33,7 +33,7 @@ def body(document: Any) -> bytes:
 
 @pytest_asyncio.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Serving]:
-    async with serving(Files.create(tmp_path), "--body-timeout", "500ms") as running:
+    async with run_server(Files.create(tmp_path), "--body-timeout", "500ms") as running:
         yield running
 
 
@@ -57,7 +57,7 @@ async def test_calls_without_a_valid_identity_are_rejected(server: Serving, tmp_
     ):
         with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
             await server.post("/mutate", body(review()), context=context)
-        await server.until(f'podgate_refused_calls_total{{reason="{reason}"}}', 1)
+        await server.wait_for_metric(f'podgate_refused_calls_total{{reason="{reason}"}}', 1)
 
     signer = files.signer
     header, payload, _ = signer.token().split(".")
@@ -114,7 +114,7 @@ async def test_bad_reviews_get_a_clear_4xx_and_the_next_good_one_works(server: S
         assert message in text, name
         assert "Traceback" not in text, name
         assert await works(server), name
-    missing = body(admission_review(GOOD, as_sent_to_mutate(GOOD), Half.VALIDATE))
+    missing = body(build_admission_review(GOOD, prepare_for_mutate(GOOD), Half.VALIDATE))
     status, text = await server.post("/validate", missing)
     assert (status, "metadata.uid is missing" in text) == (400, True)
     assert await server.metric('podgate_refused_calls_total{reason="bad_review"}') == len(BAD_BODIES)
@@ -196,14 +196,14 @@ async def test_policy_change_applies_to_the_next_pod_and_an_invalid_one_never(se
     for number in range(3):
         await server.create(Ask(pod(), "payments", f"uid-{number}"))
     server.files.policy.write_text(POLICY.replace("pods: 3", "pods: 4").replace("podgate-scheduler", "other-scheduler"))
-    await server.until(loads, 2)
+    await server.wait_for_metric(loads, 2)
     answer = await server.create(Ask(pod(), "payments", "uid-3"))
     assert answer["allowed"], "a higher limit keeps the used count"
     assert answer["pod"]["spec"]["schedulerName"] == "other-scheduler"
     assert not (await server.create(Ask(pod(), "payments", "uid-4")))["allowed"]
 
     server.files.policy.write_text(POLICY.replace("pods: 3", "pds: 3"))
-    await server.until(failures, 1)
+    await server.wait_for_metric(failures, 1)
     assert (await server.get("/readyz"))[0] == 200
     assert "pds" in json.loads((await server.get("/status"))[1])["policy"]["errors"][0]
     answer = await server.create(Ask(pod(), "free", "uid-5"))
@@ -212,19 +212,19 @@ async def test_policy_change_applies_to_the_next_pod_and_an_invalid_one_never(se
 
 
 async def test_server_without_a_valid_policy_is_alive_but_not_ready(tmp_path: Path) -> None:
-    async with serving(Files.create(tmp_path, "kind: Policy\n")) as server:
+    async with run_server(Files.create(tmp_path, "kind: Policy\n")) as server:
         assert (await server.get("/healthz"))[0] == 200
         status, text = await server.get("/readyz")
         assert (status, "no good policy" in text) == (503, True)
         assert (await server.post("/mutate", body(review())))[0] == 503
         server.files.policy.write_text(POLICY)
-        await server.until('podgate_policy_reloads_total{result="success"}', 1)
+        await server.wait_for_metric('podgate_policy_reloads_total{result="success"}', 1)
         assert (await server.get("/readyz"))[0] == 200
         assert await works(server)
 
 
 async def test_an_old_connection_is_retired_after_its_answer(tmp_path: Path) -> None:
-    async with serving(Files.create(tmp_path), "--max-connection-age", "3s") as server:
+    async with run_server(Files.create(tmp_path), "--max-connection-age", "3s") as server:
         headers = {"Authorization": f"Bearer {server.files.signer.token()}", "Content-Type": "application/json"}
         connection_headers = set()
         async with asyncio.timeout(HANG_SECONDS):
@@ -240,7 +240,7 @@ async def test_an_old_connection_is_retired_after_its_answer(tmp_path: Path) -> 
 
 async def test_sigterm_loses_no_call(tmp_path: Path) -> None:
     """Each call during the shutdown is answered, up to a response that closes the connection."""
-    async with serving(Files.create(tmp_path), "--drain", "20s") as server:
+    async with run_server(Files.create(tmp_path), "--drain", "20s") as server:
         was_retired: asyncio.Event = asyncio.Event()
 
         async def call_until_closed() -> int:
@@ -260,7 +260,7 @@ async def test_sigterm_loses_no_call(tmp_path: Path) -> None:
 
         callers = [asyncio.create_task(call_until_closed()) for _ in range(8)]
         line = 'podgate_reviews_total{decision="Admit",half="mutate",operation="CREATE",service="free"}'
-        await server.until(line, 50)
+        await server.wait_for_metric(line, 50)
         server.process.terminate()
         await was_retired.wait()
         answered = await asyncio.gather(*callers)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from certs.dual_port_rollover import RENEWED_BEFORE_SECONDS
-from tests.cli.command_runner import installed, podgate
+from certs.dual_port_rollover import RENEWAL_LIFETIME_SECONDS_MIN
+from tests.cli.command_runner import podgate, run_installed
 from webhook.errors import UserError
 from webhook.settings import (
     CLIENT_VARIABLES,
@@ -14,10 +14,10 @@ from webhook.settings import (
     ExtenderSettings,
     ProcessSettings,
     Settings,
-    flag_of,
+    name_flag,
+    name_variable,
     parse,
     parse_as,
-    variable_of,
 )
 from webhook.support.kubeconfig import Kubeconfig
 
@@ -35,7 +35,7 @@ def flags(tmp_path: Path) -> dict[str, str | None]:
     return {**{name: str(tmp_path / name) for name in FILES}, "policy": str(tmp_path / "policy.yaml")}
 
 
-def mistakes(flags: dict[str, str | None], environment: dict[str, str] | None = None) -> list[str]:
+def list_mistakes(flags: dict[str, str | None], environment: dict[str, str] | None = None) -> list[str]:
     with pytest.raises(UserError) as caught:
         parse(flags, environment or {})
     head, *lines = str(caught.value).splitlines()
@@ -67,7 +67,7 @@ def test_all_mistakes_are_reported_at_once_with_their_flag_or_variable(flags: di
         "PODGATE_TLS_KYE": "x",
         "PODGATE_TRACE_RATIO": "2",
     }
-    assert mistakes(flags, environment) == [
+    assert list_mistakes(flags, environment) == [
         "--policy: '': write a path",
         "PODGATE_TRACE_RATIO: '2': write a ratio from 0 to 1, such as 0.01",
         "--store: 'http://x': write memory, or the URL of a Redis, such as redis://redis.podgate-system.svc:6379/0",
@@ -117,8 +117,8 @@ def test_all_mistakes_are_reported_at_once_with_their_flag_or_variable(flags: di
     ],
 )
 def test_bad_value_is_named(flags: dict[str, str | None], name: str, text: str) -> None:
-    (mistake,) = mistakes({**flags, name: text})
-    assert mistake.startswith(f"{flag_of(name)}: {text!r}: ")
+    (mistake,) = list_mistakes({**flags, name: text})
+    assert mistake.startswith(f"{name_flag(name)}: {text!r}: ")
 
 
 @pytest.mark.parametrize(
@@ -131,8 +131,8 @@ def test_bad_value_is_named(flags: dict[str, str | None], name: str, text: str) 
     ],
 )
 def test_bad_value_is_shortened_and_masked(flags: dict[str, str | None], name: str, text: str, shown: str) -> None:
-    (mistake,) = mistakes({**flags, name: text})
-    assert mistake.startswith(f"{flag_of(name)}: {shown!r}: ")
+    (mistake,) = list_mistakes({**flags, name: text})
+    assert mistake.startswith(f"{name_flag(name)}: {shown!r}: ")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_service_variables_of_kubernetes_are_no_mistake(flags: dict[str, str | N
         "PODGATE_METRICS_PORT_8081_TCP_ADDR": "10.0.0.8",
     }
     assert parse(flags, {**links, "HOME": "/", "NOT_PODGATE_X": "x"})
-    assert mistakes(flags, {**links, "PODGATE_SERVICE": "x"}) == [
+    assert list_mistakes(flags, {**links, "PODGATE_SERVICE": "x"}) == [
         "PODGATE_SERVICE: no such setting: did you mean PODGATE_SERVER? see podgate serve --help"
     ]
 
@@ -167,10 +167,10 @@ def test_context_is_part_of_the_kubeconfig_and_needs_one(flags: dict[str, str | 
     listed = f"{tmp_path}/missing:{file}"
     found = parse({**flags, "kubeconfig": listed, "context": "prod"}, {}).kubeconfig
     assert found == Kubeconfig((tmp_path / "missing", file), "prod")
-    assert mistakes({**flags, "context": "prod"}) == [
+    assert list_mistakes({**flags, "context": "prod"}) == [
         "--context: belongs to --kubeconfig: give that too, or leave this out"
     ]
-    assert mistakes({**flags, "kubeconfig": f"{tmp_path}/missing"})[0].startswith("--kubeconfig: ")
+    assert list_mistakes({**flags, "kubeconfig": f"{tmp_path}/missing"})[0].startswith("--kubeconfig: ")
 
 
 @pytest.mark.parametrize("kind", [Settings, ControllerSettings, ExtenderSettings])
@@ -183,24 +183,24 @@ def test_variables_of_client_commands_stop_no_process(kind: type[ProcessSettings
 
 
 def test_every_setting_is_a_flag_with_its_default_in_the_help() -> None:
-    def joined(words: str) -> str:
+    def join_words(words: str) -> str:
         return " ".join(words.split()).replace("- ", "-")  # click breaks lines at dashes, too
 
-    text = joined(podgate("serve", "--help").out)
+    text = join_words(podgate("serve", "--help").out)
     for item in fields(Settings):
         declared = item.metadata
-        shown = f"{flag_of(item.name)} TEXT {declared['meaning']}"
+        shown = f"{name_flag(item.name)} TEXT {declared['meaning']}"
         default, reduced = declared["default"], declared["reduced"]
         if default is not None:
             reduced_note = f"; {reduced} if reduced" if reduced != default else ""
             shown += f" [default: {default}{reduced_note}]"
-        assert joined(shown) in text
+        assert join_words(shown) in text
     assert "--tls-cert is PODGATE_TLS_CERT" in text
-    assert variable_of("drain_seconds") == "PODGATE_DRAIN"
+    assert name_variable("drain_seconds") == "PODGATE_DRAIN"
 
 
 def test_serve_reports_all_mistakes_and_exits_2() -> None:
-    done = installed("serve", "--listen", "x", "--drain", "x")
+    done = run_installed("serve", "--listen", "x", "--drain", "x")
     lines = done.err.splitlines()
     assert (done.code, done.out, lines[0]) == (2, "", "error: settings:")
     assert [line.split(":")[0].strip() for line in lines[1:]] == [
@@ -222,9 +222,9 @@ def test_policy_of_the_cluster_is_the_default_in_a_pod(
     in_cluster = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     assert parse(flags, in_cluster).policy is None
     assert parse({**flags, "kubeconfig": str(token)}, {}).kubeconfig == Kubeconfig((token,))
-    [outside_error] = mistakes(flags)
+    [outside_error] = list_mistakes(flags)
     token.unlink()
-    [without_token_error] = mistakes(flags, in_cluster)
+    [without_token_error] = list_mistakes(flags, in_cluster)
     assert outside_error == without_token_error
     assert outside_error.startswith(
         "--policy: missing, and this is no Pod with a service account's token: give --policy"
@@ -244,11 +244,11 @@ def test_keys_come_from_file_url_cluster_or_all(flags: dict[str, str | None], tm
 
 
 def test_inconsistent_key_settings_are_mistakes(flags: dict[str, str | None]) -> None:
-    assert mistakes({**flags, "jwks": None}) == [NO_KEYS]
-    assert mistakes({**flags, "jwks_ca": flags["tls_cert"]}) == [
+    assert list_mistakes({**flags, "jwks": None}) == [NO_KEYS]
+    assert list_mistakes({**flags, "jwks_ca": flags["tls_cert"]}) == [
         "--jwks-ca: belongs to --jwks-url: give that too, or leave this out"
     ]
-    assert mistakes(flags, {"PODGATE_CLUSTER_KEYS": "true"}) == [
+    assert list_mistakes(flags, {"PODGATE_CLUSTER_KEYS": "true"}) == [
         "PODGATE_CLUSTER_KEYS: 'true': there is no cluster to ask: give a --kubeconfig, or leave this out"
     ]
 
@@ -256,15 +256,15 @@ def test_inconsistent_key_settings_are_mistakes(flags: dict[str, str | None]) ->
 def test_own_certificates_need_a_cluster_and_consistent_lifetimes(flags: dict[str, str | None], tmp_path: Path) -> None:
     (tmp_path / "kubeconfig").touch()
     flags |= {"certificates": "own"}
-    [line] = mistakes(flags)
+    [line] = list_mistakes(flags)
     assert line == "--certificates: 'own': there is no cluster to keep them in: give a --kubeconfig"
     flags |= {"kubeconfig": str(tmp_path / "kubeconfig")}
     assert parse(flags, {}).certificates == "own"
-    [line] = mistakes({**flags, "store": "redis://127.0.0.1:6379/0"})
+    [line] = list_mistakes({**flags, "store": "redis://127.0.0.1:6379/0"})
     assert line.startswith("--certificates: 'own': a server does this only with --store memory: give it to")
-    [line] = mistakes({**flags, "certificates": "certmanager"})
+    [line] = list_mistakes({**flags, "certificates": "certmanager"})
     assert line == "--certificates: 'certmanager': write off, own, cert-manager"
-    [line] = mistakes({**flags, "serving_ca_lifetime_seconds": "5m", "serving_lifetime_seconds": "4m"})
+    [line] = list_mistakes({**flags, "serving_ca_lifetime_seconds": "5m", "serving_lifetime_seconds": "4m"})
     assert line == (
         "--serving-ca-lifetime: too short to sign certificates that live 240s: write at least twice --serving-lifetime"
     )
@@ -274,21 +274,21 @@ def test_settings_for_caller_credentials_name_what_they_require(flags: dict[str,
     (tmp_path / "kubeconfig").touch()
     flags |= {"kubeconfig": str(tmp_path / "kubeconfig")}
     with_ports = {**flags, "certificates": "own", "caller_ports": "443,444", "token_issuer": "podgate"}
-    shortest = 2 * RENEWED_BEFORE_SECONDS
+    shortest = 2 * RENEWAL_LIFETIME_SECONDS_MIN
     assert parse({**with_ports, "client_lifetime_seconds": f"{shortest}s"}, {}).caller_ports == (443, 444)
-    [line] = mistakes({**with_ports, "client_lifetime_seconds": f"{shortest - 1}s"})
+    [line] = list_mistakes({**with_ports, "client_lifetime_seconds": f"{shortest - 1}s"})
     assert line == (
         "--client-lifetime: 899s, too short for --caller-ports: kube-apiserver has a new certificate in both places "
         "only after minutes: write 15m or more, or leave --caller-ports out"
     )
     for mode in (None, "off", "cert-manager"):
-        [line] = mistakes({**flags, "certificates": mode}, {"PODGATE_CALLER_PORTS": "443,444"})
+        [line] = list_mistakes({**flags, "certificates": mode}, {"PODGATE_CALLER_PORTS": "443,444"})
         assert line == (
             "PODGATE_CALLER_PORTS: '443,444': belongs to --certificates own, and this is "
             f"{mode or 'off'}: leave it out, or write --certificates own"
         )
     assert parse({**flags, "token_issuer": "podgate"}, {}).token_issuer == "podgate"
-    [line] = mistakes({**flags, "certificates": "cert-manager", "token_issuer": "podgate"})
+    [line] = list_mistakes({**flags, "certificates": "cert-manager", "token_issuer": "podgate"})
     assert line == (
         "--token-issuer: 'podgate': its token goes into the Secret that cert-manager writes: leave it out, and take "
         "the cluster's own tokens (--cluster-keys true, podgate apiserver-files --token cluster)"
@@ -300,17 +300,17 @@ def test_issued_token_lifetime_has_a_minimum_and_a_maximum(flags: dict[str, str 
     flags |= {"kubeconfig": str(tmp_path / "kubeconfig"), "token_issuer": "podgate"}
     for text, seconds in (("2m", 120), ("24h", 86400)):
         assert parse({**flags, "token_lifetime_seconds": text}, {}).token_lifetime_seconds == seconds
-    [line] = mistakes(flags, {"PODGATE_TOKEN_LIFETIME": "119s"})
+    [line] = list_mistakes(flags, {"PODGATE_TOKEN_LIFETIME": "119s"})
     assert line == (
         "PODGATE_TOKEN_LIFETIME: 119s, too short for --token-issuer: kube-apiserver has the next one only after a "
         "minute and a half: write 2m or more"
     )
-    [line] = mistakes({**flags, "token_lifetime_seconds": "48h"})
+    [line] = list_mistakes({**flags, "token_lifetime_seconds": "48h"})
     assert line == (
         "--token-lifetime: 172800s, more than --max-token-lifetime (86400s): it would be refused here: "
         "write at most that, or raise --max-token-lifetime"
     )
-    [line] = mistakes({**flags, "max_token_lifetime_seconds": "59m"})
+    [line] = list_mistakes({**flags, "max_token_lifetime_seconds": "59m"})
     assert line.startswith("--token-lifetime: 3600s, more than --max-token-lifetime (3540s)"), (
         "its default is too long, too"
     )

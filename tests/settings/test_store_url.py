@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from webhook.errors import UserError
 from webhook.ports.store_url import RedisAddress, RedisTopology, StoreFiles, StoreUrl
 from webhook.settings import Settings, parse
-from webhook.support.redaction import masked
+from webhook.support.redaction import mask
 
 CLUSTER, SENTINEL = RedisTopology.CLUSTER, RedisTopology.SENTINEL
 
@@ -109,13 +109,13 @@ def test_invalid_url_error_says_what_to_write(text: str, remedy: str) -> None:
     ],
 )
 def test_masked_url_has_no_password(text: str, shown: str) -> None:
-    assert masked(text) == shown
+    assert mask(text) == shown
 
 
 @given(st.text(min_size=9, alphabet=st.characters(exclude_characters="*", exclude_categories=("Cs",))))
 def test_password_is_masked_in_any_form_of_url(password: str) -> None:
     for text in (f"redis://podgate:{password}@redis:6379/0", f"redis+cluster://:{password}@a,b", f"x:{password}@y"):
-        assert password not in masked(text)
+        assert password not in mask(text)
 
 
 def test_repr_of_a_url_has_no_password() -> None:
@@ -130,7 +130,7 @@ def flags(tmp_path: Path) -> dict[str, str | None]:
     return {name: str(tmp_path / name) for name in files}
 
 
-def mistakes(flags: dict[str, str | None]) -> list[str]:
+def list_mistakes(flags: dict[str, str | None]) -> list[str]:
     with pytest.raises(UserError) as caught:
         parse(flags, {})
     return [line.strip() for line in str(caught.value).splitlines()[1:]]
@@ -141,7 +141,7 @@ def test_settings_do_not_show_a_password(flags: dict[str, str | None]) -> None:
     assert settings.store == "redis://:s3cret@redis"
     assert "s3cret" not in repr(settings)
     wrong = {"store": "reddis://:s3cret@redis", "otlp_endpoint": "htp://:s3cret@collector"}
-    assert [line[:50] for line in mistakes({**flags, **wrong})] == [
+    assert [line[:50] for line in list_mistakes({**flags, **wrong})] == [
         "--otlp-endpoint: 'htp://***@collector': write a UR",
         "--store: 'reddis://***@redis': write memory, or th",
     ]
@@ -163,7 +163,7 @@ def test_settings_do_not_show_a_password(flags: dict[str, str | None]) -> None:
 def test_store_file_that_does_not_match_the_store_is_named(
     flags: dict[str, str | None], store: str, setting: str, remedy: str
 ) -> None:
-    errors = mistakes({**flags, "store": store, f"store_{setting}": flags["jwks"]})
+    errors = list_mistakes({**flags, "store": store, f"store_{setting}": flags["jwks"]})
     assert len(errors) == 1
     assert errors[0].startswith(f"--store-{setting.replace('_', '-')}: {remedy}")
 
@@ -172,6 +172,6 @@ def test_store_files_are_those_of_the_settings(flags: dict[str, str | None], tmp
     secret = str(tmp_path / "secret")
     settings: Settings = parse({**flags, "store": "redis://podgate@a", "store_password_file": secret}, {})
     assert settings.store_files == StoreFiles(password_file=Path(secret))
-    assert mistakes({**flags, "store": "redis://a", "store_password_file": "./nowhere"}) == [
+    assert list_mistakes({**flags, "store": "redis://a", "store_password_file": "./nowhere"}) == [
         "--store-password-file: './nowhere': there is no such file"
     ]

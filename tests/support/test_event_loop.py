@@ -151,6 +151,6 @@ def test_server_runs_on_this_event_loop(monkeypatch: pytest.MonkeyPatch) -> None
     async def serve(_: Any) -> None:
         found.append(asyncio.get_running_loop())
 
-    monkeypatch.setattr(server_process, "_serve", serve)
+    monkeypatch.setattr(server_process, "_serve_until_stopped", serve)
     server_process.run(None)  # type: ignore[arg-type]  # the settings are not used
     assert isinstance(found[0], EventLoop)

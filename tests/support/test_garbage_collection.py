@@ -6,10 +6,10 @@ from contextlib import AbstractContextManager, suppress
 
 import pytest
 
-from webhook.support.process_memory import paused, put_off
+from webhook.support.process_memory import defer_collection, pause_collection
 
 
-@pytest.mark.parametrize("block", [paused, put_off])
+@pytest.mark.parametrize("block", [pause_collection, defer_collection])
 @pytest.mark.parametrize("was_on", [True, False])
 def test_it_is_off_within_the_block_and_as_before_after_it(
     block: Callable[[], AbstractContextManager[None]], *, was_on: bool
@@ -27,9 +27,9 @@ def test_it_is_off_within_the_block_and_as_before_after_it(
 
 def test_only_put_off_excludes_objects_from_later_collections() -> None:
     frozen = gc.get_freeze_count()
-    with paused():
+    with pause_collection():
         kept = [[one] for one in range(100)]
     assert gc.get_freeze_count() == frozen
-    with put_off():
+    with defer_collection():
         pass
     assert gc.get_freeze_count() >= frozen + len(kept)

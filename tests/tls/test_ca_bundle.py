@@ -8,10 +8,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtensionOID
 
 from certs.authority import Authority
-from tests.authentication.client_ca import CA, authority, garbled
+from tests.authentication.client_ca import CA, authority, make_garbled_extension
 from tests.harness.identity import Pki
 from tests.harness.raw_http import eventually
-from tests.harness.server_process import Files, Serving, serving
+from tests.harness.server_process import Files, Serving, run_server
 from webhook.errors import UserError
 from webhook.tls.ca_bundle import CaBundleFile
 from webhook.tls.context import TlsFiles
@@ -35,7 +35,7 @@ def test_serving_certificate_verifies_only_against_bundles_with_its_ca(pki: Pki,
         ("another", (other,), False),
     ):
         bundle = write_bundle(tmp_path / "bundle.crt", *pkis)
-        obstacle = CaBundleFile(bundle, lambda: files.context).obstacle()
+        obstacle = CaBundleFile(bundle, lambda: files.context).find_obstacle()
         assert (obstacle is None) == is_trusted, name
     assert obstacle is not None
     assert obstacle.startswith(f"the serving certificate does not verify against {bundle}: ")
@@ -44,7 +44,7 @@ def test_serving_certificate_verifies_only_against_bundles_with_its_ca(pki: Pki,
 
 def test_bundle_with_a_malformed_ca_names_its_fault(pki: Pki, tmp_path: Path) -> None:
     bundle = write_bundle(tmp_path / "bundle.crt", pki)
-    odd = authority(CA, garbled(ExtensionOID.NAME_CONSTRAINTS))
+    odd = authority(CA, make_garbled_extension(ExtensionOID.NAME_CONSTRAINTS))
     bundle.write_bytes(bundle.read_bytes() + ssl.DER_cert_to_PEM_cert(odd).encode())
     with pytest.raises(UserError, match="in it: its extension nameConstraints is malformed: ") as refused:
         CaBundleFile(bundle, lambda: TlsFiles(pki.paths).context)
@@ -55,14 +55,14 @@ def test_new_certificate_and_new_bundle_are_verified_at_once(pki: Pki, tmp_path:
     other, files = Pki.create(tmp_path / "other"), TlsFiles(pki.paths)
     bundle = write_bundle(tmp_path / "bundle.crt", pki)
     published = CaBundleFile(bundle, lambda: files.context)
-    assert published.obstacle() is None
+    assert published.find_obstacle() is None
     write_bundle(bundle, other)
     published.reload()
-    assert published.obstacle() is not None
+    assert published.find_obstacle() is not None
     served = TlsFiles(other.paths)
-    assert CaBundleFile(bundle, lambda: served.context).obstacle() is None
+    assert CaBundleFile(bundle, lambda: served.context).find_obstacle() is None
     files = served
-    assert published.obstacle() is None
+    assert published.find_obstacle() is None
 
 
 def test_invalid_bundle_is_named_and_a_later_invalid_one_changes_nothing(pki: Pki, tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_invalid_bundle_is_named_and_a_later_invalid_one_changes_nothing(pki: Pk
     published = CaBundleFile(write_bundle(text, pki), lambda: files.context, messages.append)
     text.write_text("")
     published.reload()
-    assert published.obstacle() is None
+    assert published.find_obstacle() is None
     assert messages == [None, f"{text}: holds no CA in PEM"]
 
 
@@ -91,7 +91,7 @@ async def test_server_is_ready_only_while_its_certificate_verifies_against_the_p
     other = Pki.create(tmp_path / "other")
     bundle = write_bundle(tmp_path / "bundle.crt", other)
     message = f"the serving certificate does not verify against {bundle}"
-    async with serving(files, "--serving-ca", str(bundle), "--drain", "0s") as server:
+    async with run_server(files, "--serving-ca", str(bundle), "--drain", "0s") as server:
         status, text = await server.get("/readyz")
         assert (status, text.startswith(message)) == (503, True)
         (reason,) = json.loads((await server.get("/status"))[1])["notReady"]
@@ -100,8 +100,8 @@ async def test_server_is_ready_only_while_its_certificate_verifies_against_the_p
         await eventually(lambda: _is_ready(server))
         assert json.loads((await server.get("/status"))[1])["notReady"] == []
         bundle.write_text("spoilt")
-        await server.until('podgate_file_reloads_total{file="published bundle",result="failure"}', 1)
-        await server.until('podgate_file_last_reload_successful{file="published bundle"}', 0)
+        await server.wait_for_metric('podgate_file_reloads_total{file="published bundle",result="failure"}', 1)
+        await server.wait_for_metric('podgate_file_last_reload_successful{file="published bundle"}', 0)
         files_shown = json.loads((await server.get("/status"))[1])["files"]
         assert {file["name"]: file["error"] for file in files_shown if file["error"]} == {
             "published bundle": f"{bundle}: holds no CA in PEM"

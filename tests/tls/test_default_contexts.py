@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.identity import Pki
-from webhook.tls.context import without_default_cas
+from webhook.tls.context import skip_default_cas
 
 _IMPORT = """
 import json, ssl
@@ -32,7 +32,7 @@ def test_aiohttp_loads_no_cas_and_later_contexts_do(tmp_path: Path) -> None:
 def test_the_environment_is_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/some/file")
     monkeypatch.delenv("SSL_CERT_DIR", raising=False)
-    with without_default_cas():
+    with skip_default_cas():
         assert ssl.create_default_context().cert_store_stats()["x509_ca"] == 0
     assert os.environ["SSL_CERT_FILE"] == "/some/file"
     assert "SSL_CERT_DIR" not in os.environ

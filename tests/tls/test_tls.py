@@ -20,7 +20,7 @@ from tests.harness.loopback import loopback
 from tests.server.listener import exchange, hello
 from tests.timeouts import HANG_SECONDS
 from webhook.errors import UserError
-from webhook.tls.context import TlsFiles, TlsPaths, load, server_context
+from webhook.tls.context import TlsFiles, TlsPaths, load, make_server_context
 
 
 @pytest.fixture
@@ -32,12 +32,12 @@ def test_unreadable_key_is_named(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> N
     """The error is simulated, because root may read every file."""
     original_open = Path.open
 
-    def refusing_open(path: Path, *arguments: Any, **keywords: Any) -> Any:
+    def refuse_to_open(path: Path, *arguments: Any, **keywords: Any) -> Any:
         if path == pki.paths.key:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         return original_open(path, *arguments, **keywords)
 
-    monkeypatch.setattr(Path, "open", refusing_open)
+    monkeypatch.setattr(Path, "open", refuse_to_open)
     with pytest.raises(UserError, match=r"server\.key: cannot be read: Permission denied"):
         TlsFiles(pki.paths)
 
@@ -121,7 +121,7 @@ def test_serving_certificate_that_is_not_yet_valid_fails_the_start(pki: Pki) -> 
 
 
 def test_context_requires_tls_1_3_and_client_certificates_and_sends_no_tickets(pki: Pki) -> None:
-    context = server_context(pki.paths)
+    context = make_server_context(pki.paths)
     assert context.minimum_version == ssl.TLSVersion.TLSv1_3
     assert context.verify_mode == ssl.CERT_REQUIRED
     assert context.num_tickets == 0
@@ -263,12 +263,12 @@ async def test_clients_of_a_removed_ca_are_refused(pki: Pki, tmp_path: Path) -> 
         await writer.wait_closed()
         bundle.write_bytes(new)
         files.reload()
-        assert await _refused(running.port, context)
-        await running.until(lambda: bool(running.refused))
+        assert await _is_refused(running.port, context)
+        await running.wait_until(lambda: bool(running.refused))
         assert running.reasons == ["handshake_certificate_foreign"]
 
 
-async def _refused(port: int, context: ssl.SSLContext) -> bool:
+async def _is_refused(port: int, context: ssl.SSLContext) -> bool:
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
         try:
@@ -281,7 +281,7 @@ async def _refused(port: int, context: ssl.SSLContext) -> bool:
 
 def test_no_session_can_be_resumed(pki: Pki) -> None:
     async def main() -> tuple[bool, bool]:
-        context = server_context(pki.paths)
+        context = make_server_context(pki.paths)
         async with loopback(hello, lambda: context) as running:
             return await asyncio.to_thread(_resume, running.port, pki.context(pki.client()))
 

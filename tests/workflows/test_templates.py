@@ -12,7 +12,7 @@ FORMS = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"))
 TYPES = {"markdown", "textarea", "input", "dropdown", "checkboxes"}
 
 
-def loaded(path: Path) -> Any:
+def load(path: Path) -> Any:
     return yaml.safe_load(path.read_text())
 
 
@@ -22,7 +22,7 @@ def test_there_are_forms_for_bugs_and_features() -> None:
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form.stem != "config"], ids=lambda form: form.stem)
 def test_a_form_has_what_github_requires(form: Path) -> None:
-    document = loaded(form)
+    document = load(form)
     assert document.keys() == {"name", "description", "labels", "body"}
     ids = [element["id"] for element in document["body"] if element["type"] != "markdown"]
     assert len(ids) == len(set(ids))
@@ -52,5 +52,5 @@ def test_code_owners_name_existing_paths(path: str) -> None:
     ],
 )
 def test_commit_subjects_are_checked(message: str, is_accepted: bool) -> None:  # noqa: FBT001  a parameter of the test
-    (hook,) = [hook for hook in loaded(ROOT / ".pre-commit-config.yaml")["repos"][0]["hooks"] if "stages" in hook]
+    (hook,) = [hook for hook in load(ROOT / ".pre-commit-config.yaml")["repos"][0]["hooks"] if "stages" in hook]
     assert (re.search(hook["entry"], message, re.MULTILINE | re.DOTALL) is not None) is is_accepted

@@ -22,13 +22,13 @@ _PINNED = re.compile(r"uses: (?:\./\.github/workflows/[\w.-]+\.yml|[\w.-]+/[\w./
 _RUN = re.compile(r"(?:sudo --preserve-env=PATH )?make (?:--silent )?(?P<target>[\w./-]+)(?: [A-Z]+=[\w./-]+)*")
 
 
-def loaded(path: Path) -> dict[str, Any]:
+def load(path: Path) -> dict[str, Any]:
     document: dict[str, Any] = yaml.safe_load(path.read_text())
     return document
 
 
 def steps(path: Path) -> list[dict[str, Any]]:
-    return [step for job in loaded(path)["jobs"].values() for step in job.get("steps", [])]
+    return [step for job in load(path)["jobs"].values() for step in job.get("steps", [])]
 
 
 def complaints(*paths: Path) -> str:
@@ -67,7 +67,7 @@ def test_an_action_has_one_version() -> None:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_rights_are_reading_only_but_of_the_jobs_that_publish(path: Path) -> None:
-    document = loaded(path)
+    document = load(path)
     assert document["permissions"] == {"contents": "read"}
     written = {
         name
@@ -92,7 +92,7 @@ def test_a_step_runs_one_make_target_and_no_expression(path: Path) -> None:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_secrets_are_known_to_single_steps_only(path: Path) -> None:
-    document = loaded(path)
+    document = load(path)
     jobs = document["jobs"].values()
     assert "secrets." not in str([document.get("env"), *(job.get("env") for job in jobs)])
     in_steps = sum(str(step).count("secrets.") for step in steps(path))
@@ -101,7 +101,7 @@ def test_secrets_are_known_to_single_steps_only(path: Path) -> None:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_every_job_ends_and_runs_of_one_ref_do_not_overlap(path: Path) -> None:
-    document = loaded(path)
+    document = load(path)
     assert document["concurrency"]["group"].startswith(f"{path.stem}-${{{{ ")
     assert all("timeout-minutes" in job for job in document["jobs"].values() if "uses" not in job)
 

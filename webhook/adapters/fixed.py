@@ -16,11 +16,11 @@ class FixedPolicy:
         self._history: PolicyHistory[CompiledPolicy] = PolicyHistory()
         self.set(loaded)
 
-    def current(self) -> CompiledPolicy:
+    def get_current(self) -> CompiledPolicy:
         return self._current
 
-    def by_hash(self, policy_hash: str) -> CompiledPolicy | None:
-        return self._history.by_hash(policy_hash, self._clock.now_us())
+    def find_by_hash(self, policy_hash: str) -> CompiledPolicy | None:
+        return self._history.find_by_hash(policy_hash, self._clock.now_us())
 
     async def refresh(self) -> None:
         """Do nothing: there is no source to read."""
@@ -36,11 +36,11 @@ class FixedNamespaces:
     def __init__(self, labels: Mapping[str, Mapping[str, str]] | None = None) -> None:
         self._labels = dict(labels or {})
 
-    def labels(self, namespace: str) -> Mapping[str, str] | None:
+    def find_labels(self, namespace: str) -> Mapping[str, str] | None:
         return self._labels.get(namespace)
 
-    async def lookup(self, namespace: str) -> Mapping[str, str] | None:
-        return self.labels(namespace)
+    async def look_up_labels(self, namespace: str) -> Mapping[str, str] | None:
+        return self.find_labels(namespace)
 
     def update(self, labels: Mapping[str, Mapping[str, str]]) -> None:
         self._labels.update(labels)

@@ -7,8 +7,8 @@ import aiohttp
 
 from webhook.errors import UserError
 from webhook.ports import KEY_SET_BYTES_MAX, KeyDocument
-from webhook.support.http_timeout import socket_timeouts
-from webhook.support.redaction import masked, without_credentials
+from webhook.support.http_timeout import build_socket_timeouts
+from webhook.support.redaction import mask, mask_credentials
 
 _SUCCESS = 200
 _CA_BYTES_MAX = 1024 * 1024
@@ -24,21 +24,21 @@ class JwksUrl:
 
     def __init__(self, url: str, ca: Path | None) -> None:
         self._url = url
-        self._name = masked(url)
+        self._name = mask(url)
         self._ca = ca
-        self._context = _context(ca)
+        self._context = _make_context(ca)
 
     async def fetch(self) -> KeyDocument:
         if self._ca is not None:
-            self._context = _context(self._ca)  # it may have been renewed
-        return KeyDocument(self._name, await self._answer())
+            self._context = _make_context(self._ca)  # it may have been renewed
+        return KeyDocument(self._name, await self._request())
 
-    async def _answer(self) -> bytes:
+    async def _request(self) -> bytes:
         connector = aiohttp.TCPConnector(ssl=self._context, force_close=True)
         # No proxy or credentials from the environment; no compressed response.
         session = aiohttp.ClientSession(
             connector=connector,
-            timeout=socket_timeouts(),
+            timeout=build_socket_timeouts(),
             trust_env=False,
             auto_decompress=False,
             headers={"Accept": "application/jwk-set+json, application/json", "Accept-Encoding": "identity"},
@@ -47,12 +47,12 @@ class JwksUrl:
             async with session, session.get(self._url, allow_redirects=False) as response:
                 if response.status != _SUCCESS:
                     raise UserError(f"{self._name}: HTTP {response.status}, and redirects are not followed", _REMEDY)
-                return await self._bounded(response)
+                return await self._read_bounded(response)
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            said = without_credentials(str(error)) or type(error).__name__
+            said = mask_credentials(str(error)) or type(error).__name__
             raise UserError(f"{self._name}: {said}", _REMEDY) from None
 
-    async def _bounded(self, response: aiohttp.ClientResponse) -> bytes:
+    async def _read_bounded(self, response: aiohttp.ClientResponse) -> bytes:
         body = b""
         async for chunk in response.content.iter_any():
             body += chunk
@@ -61,7 +61,7 @@ class JwksUrl:
         return body
 
 
-def _context(ca: Path | None) -> ssl.SSLContext:
+def _make_context(ca: Path | None) -> ssl.SSLContext:
     """Return a TLS context that trusts only this CA, or the system's CAs if None."""
     if ca is None:
         return ssl.create_default_context()

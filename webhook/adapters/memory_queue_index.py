@@ -21,7 +21,7 @@ class MemoryQueueIndex:
         self._services: dict[tuple[str, str], _Registered] = {}
 
     async def register(self, plan: CounterPlan, uid: str) -> bool:
-        times_us = self._times(plan)
+        times_us = self._find_times(plan)
         if uid not in times_us:
             if len(times_us) >= plan.waiting_max:
                 return False
@@ -30,26 +30,26 @@ class MemoryQueueIndex:
         return True
 
     async def restore(self, plan: CounterPlan, times_us: Mapping[str, int]) -> None:
-        self._renew(plan, {**times_us, **self._times(plan)})
+        self._renew(plan, {**times_us, **self._find_times(plan)})
 
-    async def waiting(self, plan: CounterPlan) -> Mapping[str, int]:
-        times_us = self._times(plan)
+    async def list_waiting(self, plan: CounterPlan) -> Mapping[str, int]:
+        times_us = self._find_times(plan)
         self._renew(plan, times_us)
         return dict(times_us)
 
-    async def times_us(self, plan: CounterPlan, uids: Sequence[str]) -> Mapping[str, int]:
-        known = self._times(plan)
+    async def find_times_us(self, plan: CounterPlan, uids: Sequence[str]) -> Mapping[str, int]:
+        known = self._find_times(plan)
         return {uid: known[uid] for uid in uids if uid in known}
 
     async def count(self, plan: CounterPlan) -> int:
-        return len(self._times(plan))
+        return len(self._find_times(plan))
 
     async def forget(self, plan: CounterPlan, uids: Sequence[str]) -> None:
-        times_us = self._times(plan)
+        times_us = self._find_times(plan)
         for uid in uids:
             times_us.pop(uid, None)
 
-    def _times(self, plan: CounterPlan) -> dict[str, int]:
+    def _find_times(self, plan: CounterPlan) -> dict[str, int]:
         """Return the registered Pods of a service; without any, an empty dictionary of the caller's."""
         known = self._services.get(plan.key)
         return known.times_us if known is not None and self._clock.now_us() < known.expires_us else {}

@@ -13,7 +13,7 @@ from webhook.core.ledger.tag_state import TagState
 from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, Seen, ServiceSnapshot, Sighting, UnseenPod
 from webhook.ports import Clock
 
-_SWEPT_PER_TICK = 100
+_TAGS_PER_TICK_MAX = 100
 """Tags. What has expired does not count before it is swept, either."""
 
 
@@ -25,78 +25,82 @@ class MemoryStore:
 
     def __init__(self, clock: Clock, *, late_us: int = 0) -> None:
         self._clock = clock
-        self._around = BreakerEnvironment(late_us, self._opened)
+        self._around = BreakerEnvironment(late_us, self._count_open)
         self._states: dict[str, TagState] = {}
         self._unswept: list[str] = []
         self._guarded: tuple[CounterPlan, ...] = ()
 
     async def acquire(self, request: Acquire) -> Receipt:
-        return operations.acquire(self._state(request.plan, keep=not request.peek), request, self._clock.now_us())
+        return operations.acquire(self._find_state(request.plan, keep=not request.peek), request, self._clock.now_us())
 
     async def knows(self, request: Acquire) -> bool:
         """Whether a Pod was charged and not refunded."""
-        return operations.knows(self._state(request.plan), request, self._clock.now_us())
+        return operations.knows(self._find_state(request.plan), request, self._clock.now_us())
 
     async def withdraw(self, request: Acquire, charged_us: int | None) -> bool:
-        return operations.withdraw(self._state(request.plan), request, charged_us, self._clock.now_us())
+        return operations.withdraw(self._find_state(request.plan), request, charged_us, self._clock.now_us())
 
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
-        return operations.refund(self._state(plan), plan, uid, self._clock.now_us())
+        return operations.refund(self._find_state(plan), plan, uid, self._clock.now_us())
 
     async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
-        state, now_us = self._state(plan, keep=True), self._clock.now_us()
+        state, now_us = self._find_state(plan, keep=True), self._clock.now_us()
         return sum([operations.book(state, plan, booking, now_us) for booking in bookings])
 
     async def observe(self, plan: CounterPlan, sightings: Sequence[Sighting]) -> Sequence[Seen]:
-        state, now_us = self._state(plan, keep=True), self._clock.now_us()
+        state, now_us = self._find_state(plan, keep=True), self._clock.now_us()
         return [rolls.observe(state, plan, seen, now_us) for seen in sightings]
 
-    async def overdue(self, plan: CounterPlan, age_us: int, most: int) -> Sequence[UnseenPod]:
-        return rolls.overdue(self._state(plan), plan, age_us, most, self._clock.now_us())
+    async def list_overdue(self, plan: CounterPlan, age_us: int, most: int) -> Sequence[UnseenPod]:
+        return rolls.overdue(self._find_state(plan), plan, age_us, most, self._clock.now_us())
 
     async def stop_waiting(self, plan: CounterPlan, uids: Sequence[str]) -> None:
-        state, now_us = self._state(plan), self._clock.now_us()
+        state, now_us = self._find_state(plan), self._clock.now_us()
         for uid in uids:
             rolls.stop_waiting(state, plan, uid, now_us)
 
-    async def scopes(self, plan: CounterPlan) -> Sequence[str]:
-        return sorted(self._state(plan).live_pods.scopes(plan))
+    async def list_scopes(self, plan: CounterPlan) -> Sequence[str]:
+        return sorted(self._find_state(plan).live_pods.list_scopes(plan))
 
-    async def live(
+    async def list_live(
         self,
         plan: CounterPlan,
         scope: str,
         after: str = "",  # noqa: ARG002  all are on one page
     ) -> tuple[Sequence[str], str]:
-        return rolls.live(self._state(plan), plan, scope, self._clock.now_us()), ""
+        return rolls.live(self._find_state(plan), plan, scope, self._clock.now_us()), ""
 
     async def mark_complete(self, plan: CounterPlan, scopes: Sequence[str]) -> None:
-        rolls.mark_complete(self._state(plan, keep=True), plan, scopes, self._clock.now_us())
+        rolls.mark_complete(self._find_state(plan, keep=True), plan, scopes, self._clock.now_us())
 
     async def reset(self, plan: CounterPlan, at_us: int, seconds: int | None = None) -> bool:
-        return rolls.reset(self._state(plan, keep=True), plan, at_us, seconds, self._clock.now_us())
+        return rolls.reset(self._find_state(plan, keep=True), plan, at_us, seconds, self._clock.now_us())
 
     async def record_outcomes(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
-        return breaker_operations.record_outcomes(self._state(plan, keep=True), plan, outcomes, self._clock.now_us())
+        return breaker_operations.record_outcomes(
+            self._find_state(plan, keep=True), plan, outcomes, self._clock.now_us()
+        )
 
-    async def started(
+    async def record_starts(
         self, plan: CounterPlan, starts: Sequence[Start]
     ) -> tuple[Sequence[Settlement], Sequence[Transition]]:
-        state, now_us = self._state(plan), self._clock.now_us()
+        state, now_us = self._find_state(plan), self._clock.now_us()
         results = [breaker_operations.started(state, plan, start, now_us) for start in starts]
         return [settlement for settlement, _ in results], [move for _, moves in results for move in moves]
 
     async def suppress_quota_events(self, plan: CounterPlan, sources: Sequence[str]) -> None:
-        breaker_operations.suppress_quota_events(self._state(plan, keep=True), plan, sources, self._clock.now_us())
+        breaker_operations.suppress_quota_events(self._find_state(plan, keep=True), plan, sources, self._clock.now_us())
 
     async def apply_override(self, plan: CounterPlan, reset_at_us: int = 0) -> Sequence[Transition]:
-        return breaker_operations.apply_override(self._state(plan, keep=True), plan, reset_at_us, self._clock.now_us())
+        return breaker_operations.apply_override(
+            self._find_state(plan, keep=True), plan, reset_at_us, self._clock.now_us()
+        )
 
     async def propose(self, plan: CounterPlan, view: BreakerView) -> None:
-        breaker_operations.propose(self._state(plan, keep=True), plan, view, self._clock.now_us())
+        breaker_operations.propose(self._find_state(plan, keep=True), plan, view, self._clock.now_us())
 
     async def snapshot(self, plan: CounterPlan, namespace: str = "") -> ServiceSnapshot:
-        return operations.snapshot(self._state(plan), plan, self._clock.now_us(), namespace)
+        return operations.snapshot(self._find_state(plan), plan, self._clock.now_us(), namespace)
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
         now_us = self._clock.now_us()
@@ -112,38 +116,40 @@ class MemoryStore:
     def _sweep(self, plans: Sequence[CounterPlan], now_us: int) -> None:
         """Drop what no longer counts, of some tags at a time: all in one turn of the event loop would delay reviews."""
         self._unswept = self._unswept or list(self._states)
-        tags, self._unswept = self._unswept[:_SWEPT_PER_TICK], self._unswept[_SWEPT_PER_TICK:]
+        tags, self._unswept = self._unswept[:_TAGS_PER_TICK_MAX], self._unswept[_TAGS_PER_TICK_MAX:]
         ended = [tag for tag in tags if (state := self._states.get(tag)) is not None and state.sweep(now_us)]
         if ended:
             for tag in set(ended).difference(plan.tag for plan in plans):
                 del self._states[tag]
 
-    def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
+    def find_known_breaker(self, plan: CounterPlan) -> BreakerView | None:
         state = self._states.get(plan.tag)
         if state is None or plan.breaker is None:
             return None
-        if state.breaker(plan.service).state is State.CLOSED and plan.breaker.forcing is None:
+        if state.find_breaker(plan.service).state is State.CLOSED and plan.breaker.forcing is None:
             return None  # `acquire` decides whether it is about to trip, as the Redis script does
-        clock = state.clock(plan)
-        return store_time.view(clock, BreakerScript(state, plan, clock.now(self.now_us())).view())
+        clock = state.find_clock(plan)
+        return store_time.convert_view(clock, BreakerScript(state, plan, clock.now(self.now_us())).view())
 
-    def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        state = self._state(plan)  # a breaker without stored state has had no transition
-        clock = state.clock(plan)
-        breaker = store_time.forced(clock, plan.breaker)
+    def find_last_breaker(self, plan: CounterPlan) -> BreakerView | None:
+        state = self._find_state(plan)  # a breaker without stored state has had no transition
+        clock = state.find_clock(plan)
+        breaker = store_time.convert_forcing(clock, plan.breaker)
         if breaker is None:
             return None
-        return store_time.view(clock, machine.shown(state.breaker(plan.service), breaker, clock.now(self.now_us())))
+        return store_time.convert_view(
+            clock, machine.build_view(state.find_breaker(plan.service), breaker, clock.now(self.now_us()))
+        )
 
     def now_us(self) -> int:
         return self._clock.now_us()
 
-    def _opened(self) -> int:
+    def _count_open(self) -> int:
         """Count the open breakers among those that breakerGuard counts, as of their last transition."""
         states = [(self._states.get(plan.tag), plan.service) for plan in self._guarded]
-        return sum([state is not None and state.breaker(service).state.is_tripped for state, service in states])
+        return sum([state is not None and state.find_breaker(service).state.is_tripped for state, service in states])
 
-    def _state(self, plan: CounterPlan, *, keep: bool = False) -> TagState:
+    def _find_state(self, plan: CounterPlan, *, keep: bool = False) -> TagState:
         """Return the state of the plan's tag, or an empty one, which is stored only with `keep`."""
         state = self._states.get(plan.tag)
         if state is None:

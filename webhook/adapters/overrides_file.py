@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from webhook.core.overrides.loading import LARGEST_BYTES
+from webhook.core.overrides.loading import OVERRIDES_BYTES_MAX
 from webhook.errors import UserError
 from webhook.ports import DocumentReceiver
-from webhook.support.watched_file import regular_content
+from webhook.support.watched_file import read_regular
 
 POLL_SECONDS = 1.0
 
@@ -75,19 +75,19 @@ class FileOverridesStore:
             raise UserError(f"{self._path}: cannot be written: {error.strerror or error}", remedy) from None
         return True
 
-    async def author(self) -> str | None:
+    async def read_author(self) -> str | None:
         try:
             return getpass.getuser()
         except (OSError, KeyError):  # a user without a name, as in containers
             return None
 
-    async def policy(self) -> bytes | None:
+    async def read_policy(self) -> bytes | None:
         return None
 
 
 def _content(path: Path) -> bytes:
     try:
-        return regular_content(path, LARGEST_BYTES)
+        return read_regular(path, OVERRIDES_BYTES_MAX)
     except FileNotFoundError:
         return b""
 

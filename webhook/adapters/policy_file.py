@@ -7,9 +7,9 @@ system's clock, and file notifications would miss the symlink swap of a mounted 
 import asyncio
 from pathlib import Path
 
-from webhook.core.document.yaml.text import LARGEST_BYTES
+from webhook.core.document.yaml.text import DOCUMENT_BYTES_MAX
 from webhook.ports import DocumentReceiver
-from webhook.support.watched_file import regular_content
+from webhook.support.watched_file import read_regular
 
 POLL_SECONDS = 1.0
 
@@ -37,7 +37,7 @@ class PolicyFile:
 
     async def _read(self) -> None:
         try:
-            raw = await asyncio.to_thread(regular_content, self._path, LARGEST_BYTES)
+            raw = await asyncio.to_thread(read_regular, self._path, DOCUMENT_BYTES_MAX)
         except OSError as error:
             reason = error.strerror or error
             await self._receiver.on_unreadable(

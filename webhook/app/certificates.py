@@ -50,50 +50,52 @@ class CertificateController:
         """Maintain the certificates while `is_leader`, until cancelled."""
         from certs.cluster import loop  # noqa: PLC0415  its libraries take long to load
 
-        reports = loop.TaskReports(self._done, self._error, self._recovered, self._kept, self._reset)
-        lives = [timedelta(seconds=seconds) for seconds in _lives(self._settings)]
-        for remark in () if self._settings.certificates is not Certificates.OWN else _plan(self._settings).remarks():
-            self._logs.said("warning", "unusual certificate lifetimes", reason=remark)
+        reports = loop.TaskReports(self._on_action, self._on_error, self._on_recovered, self._on_ends, self._on_reset)
+        lives = [timedelta(seconds=seconds) for seconds in _list_lifetimes(self._settings)]
+        for remark in (
+            () if self._settings.certificates is not Certificates.OWN else _build_plan(self._settings).list_remarks()
+        ):
+            self._logs.write_event("warning", "unusual certificate lifetimes", reason=remark)
         every_seconds = min(lives).total_seconds() / _CHECKS_PER_LIFETIME
-        await loop.run(self._client, is_leader, tasks_of(self._settings), reports, every_seconds)
+        await loop.run(self._client, is_leader, list_tasks(self._settings), reports, every_seconds)
 
-    def shown(self) -> dict[str, Any]:
+    def build_status(self) -> dict[str, Any]:
         return {
             "keptBy": self._settings.certificates,
             "errors": list(self._errors),
             "secrets": {name: f"{at:%Y-%m-%dT%H:%M:%SZ}" for name, at in sorted(self._ends.items())},
         }
 
-    def _done(self, done: "Action") -> None:
+    def _on_action(self, done: "Action") -> None:
         from certs.cluster.loop import MADE, MENDED  # noqa: PLC0415  as above
 
         if done.kind == MADE:
-            self._totals.made(done.what)
+            self._totals.count_issued(done.what)
         elif done.kind == MENDED:
-            self._totals.mended(done.what)
+            self._totals.count_mended(done.what)
         level = "warning" if done.kind == MENDED else "info"
-        self._logs.said(level, "certificates maintained", object=done.what, did=done.text)
+        self._logs.write_event(level, "certificates maintained", object=done.what, did=done.text)
 
-    def _error(self, reason: str) -> None:
+    def _on_error(self, reason: str) -> None:
         self._errors.append(reason)
-        self._totals.troubled()
+        self._totals.count_trouble()
         self._failing.set("certificates", fails=True)
-        self._logs.said("error", "certificate maintenance failed", reason=reason)
+        self._logs.write_event("error", "certificate maintenance failed", reason=reason)
 
-    def _recovered(self, reason: str) -> None:
+    def _on_recovered(self, reason: str) -> None:
         self._errors.remove(reason)
         self._failing.set("certificates", fails=bool(self._errors))
-        self._logs.said("info", "certificate maintenance recovered", reason=reason)
+        self._logs.write_event("info", "certificate maintenance recovered", reason=reason)
 
-    def _kept(self, ends: Mapping[str, datetime]) -> None:
+    def _on_ends(self, ends: Mapping[str, datetime]) -> None:
         self._ends.update(ends)
-        self._totals.kept({name: at.timestamp() for name, at in self._ends.items()})
+        self._totals.set_kept({name: at.timestamp() for name, at in self._ends.items()})
 
-    def _reset(self) -> None:
+    def _on_reset(self) -> None:
         self._errors.clear()
         self._failing.set("certificates", fails=False)
         self._ends.clear()
-        self._totals.kept({})
+        self._totals.set_kept({})
 
 
 async def bootstrap(settings: ControllerSettings) -> BootstrapResult:
@@ -102,12 +104,12 @@ async def bootstrap(settings: ControllerSettings) -> BootstrapResult:
 
     client = await kubernetes.connect(settings.kubeconfig)
     try:
-        return await bootstrap_with(client, settings)
+        return await bootstrap_client(client, settings)
     finally:
         await client.close()
 
 
-async def bootstrap_with(client: "ApiClient", settings: ControllerSettings) -> BootstrapResult:
+async def bootstrap_client(client: "ApiClient", settings: ControllerSettings) -> BootstrapResult:
     """Run the leader's tasks once with this client; the settings' kubeconfig is not used."""
     from certs.cluster import loop  # noqa: PLC0415  as above
     from certs.cluster.api import Api  # noqa: PLC0415  as above
@@ -118,21 +120,21 @@ async def bootstrap_with(client: "ApiClient", settings: ControllerSettings) -> B
         *(lambda _: None, lambda _: None, lambda _: None),
         lambda: None,
     )
-    errors = await loop.reconcile(Api(client, lambda: True), _beginning(settings), reports)
+    errors = await loop.reconcile(Api(client, lambda: True), _list_bootstrap_tasks(settings), reports)
     return BootstrapResult(tuple(done), errors)
 
 
-def tasks_of(settings: ControllerSettings) -> "list[Task]":
+def list_tasks(settings: ControllerSettings) -> "list[Task]":
     """Return the leader's tasks."""
     from certs.cluster.port_switch import PortCleanup  # noqa: PLC0415  as above
 
-    found = _beginning(settings)
+    found = _list_bootstrap_tasks(settings)
     if settings.certificates is Certificates.OWN and settings.caller_ports is None:
         found.append(PortCleanup())
     return found
 
 
-def _beginning(settings: ControllerSettings) -> "list[Task]":
+def _list_bootstrap_tasks(settings: ControllerSettings) -> "list[Task]":
     """Return the tasks that `bootstrap` runs too. Not PortCleanup: `bootstrap` may not know of the leader's ports."""
     from certs.cluster.ca_controller import CaController  # noqa: PLC0415  as above
     from certs.cluster.injection import CaInjection  # noqa: PLC0415  as above
@@ -144,46 +146,48 @@ def _beginning(settings: ControllerSettings) -> "list[Task]":
     if settings.certificates is Certificates.CERT_MANAGER:
         found.append(CaInjection())
     elif settings.certificates is Certificates.OWN:
-        found.append(CaController(_plan(settings)))
+        found.append(CaController(_build_plan(settings)))
         if settings.scheduler_certificates:
-            found.append(SchedulerCaController(_scheduler_plan(settings)))
+            found.append(SchedulerCaController(_build_scheduler_plan(settings)))
     if settings.caller_ports is not None:
         found.append(PortSwitch(settings.caller_ports))
     if settings.token_issuer is not None:
-        found.append(TokenController(_issuer(settings, settings.token_issuer)))
+        found.append(TokenController(_build_issuer(settings, settings.token_issuer)))
     return found
 
 
-def _plan(settings: ControllerSettings) -> "CertificatePlan":
+def _build_plan(settings: ControllerSettings) -> "CertificatePlan":
     from certs.cluster.ca_controller import CertificatePlan  # noqa: PLC0415  as above
     from certs.lifetimes import Lifetimes  # noqa: PLC0415  as above
 
-    serving_ca, serving, client_ca, client = (timedelta(seconds=seconds) for seconds in _lives(settings))
+    serving_ca, serving, client_ca, client = (timedelta(seconds=seconds) for seconds in _list_lifetimes(settings))
     return CertificatePlan(
-        Lifetimes.of(serving_ca, serving, _SERVING_SETTLE_MAX),
-        Lifetimes.of(client_ca, client, _CLIENT_SETTLE_MAX),
+        Lifetimes.from_settle_max(serving_ca, serving, _SERVING_SETTLE_MAX),
+        Lifetimes.from_settle_max(client_ca, client, _CLIENT_SETTLE_MAX),
     )
 
 
-def _scheduler_plan(settings: ControllerSettings) -> "SchedulerCertificatePlan":
+def _build_scheduler_plan(settings: ControllerSettings) -> "SchedulerCertificatePlan":
     from certs import CA_LIFETIME  # noqa: PLC0415  as above
     from certs.cluster.scheduler_ca_controller import SchedulerCertificatePlan  # noqa: PLC0415  as above
     from certs.lifetimes import Lifetimes  # noqa: PLC0415  as above
 
     return SchedulerCertificatePlan(
-        Lifetimes.of(CA_LIFETIME, timedelta(seconds=settings.serving_lifetime_seconds), _SCHEDULER_SETTLE_MAX),
-        _plan(settings).client,
+        Lifetimes.from_settle_max(
+            CA_LIFETIME, timedelta(seconds=settings.serving_lifetime_seconds), _SCHEDULER_SETTLE_MAX
+        ),
+        _build_plan(settings).client,
     )
 
 
-def _issuer(settings: ControllerSettings, name: str) -> "Issuer":
+def _build_issuer(settings: ControllerSettings, name: str) -> "Issuer":
     from certs.token_rotation import Issuer  # noqa: PLC0415  as above
 
     lives, key_lives = settings.token_lifetime_seconds, settings.token_key_lifetime_seconds
     return Issuer(name, _AUDIENCE, settings.token_subject, settings.token_subject, int(lives), int(key_lives))
 
 
-def _lives(settings: ControllerSettings) -> tuple[float, float, float, float]:
+def _list_lifetimes(settings: ControllerSettings) -> tuple[float, float, float, float]:
     return (
         settings.serving_ca_lifetime_seconds,
         settings.serving_lifetime_seconds,

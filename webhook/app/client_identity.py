@@ -27,13 +27,13 @@ class ClientAuthentication:
         """Warning about a mode with weaker authentication, "" for the others."""
         return WARNING if self.mode is ClientIdentity.REDUCED else ""
 
-    def unready(self) -> list[str]:
+    def list_unready(self) -> list[str]:
         """Return the reasons why no client could be authenticated; empty if there are none."""
         if self.authorities is not None and self.authorities.value.end_seconds <= time.time():
             return ["all CAs of callers behind the proxy have expired"]
         return []
 
-    def expiry_seconds(self) -> dict[str, float]:
+    def read_expiry_seconds(self) -> dict[str, float]:
         """Return the expiry of the CA certificates behind it, in seconds since the Unix epoch, by name."""
         return {"forwarded-ca": self.authorities.value.not_after_seconds} if self.authorities is not None else {}
 
@@ -45,10 +45,10 @@ def open_client_authentication(
     if callers is None:
         if settings.reduced_path_file is None:
             raise LookupError("settings with reduced mode must name the file of its path")
-        paths = SecretPathFile(settings.reduced_path_file, telemetry.watched_files("reduced path"))
+        paths = SecretPathFile(settings.reduced_path_file, telemetry.build_file_reports("reduced path"))
         return ClientAuthentication(settings.client_identity, SecretPathStrategy(paths), (paths.run,))
     if settings.forwarded_ca is None:
         return ClientAuthentication(settings.client_identity, MutualTlsStrategy(callers.authenticator))
-    authorities = ForwardedCaFile(settings.forwarded_ca, telemetry.watched_files("forwarded CAs"))
+    authorities = ForwardedCaFile(settings.forwarded_ca, telemetry.build_file_reports("forwarded CAs"))
     strategy = ForwardedCertificateStrategy(callers.authenticator, callers.identities, authorities, WallClock())
     return ClientAuthentication(settings.client_identity, strategy, (authorities.run,), authorities)

@@ -14,17 +14,17 @@ from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.app.certificates import CertificateController
 from webhook.app.policy_source import (
     OverridesSource,
-    active_policy,
+    build_active_policy,
     follow_policy,
-    overrides_file,
-    unready_policy,
+    list_policy_unready,
+    open_overrides_file,
 )
 from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
 from webhook.core.admission.exemptions import PODGATE_USERS
 from webhook.core.document import Purpose, configmap
 from webhook.policy_in_force.active_overrides import ActiveOverrides
-from webhook.policy_in_force.policy_receiver import CurrentPolicy
+from webhook.policy_in_force.policy_receiver import PolicyReceiver
 from webhook.ports import (
     Clock,
     GateClient,
@@ -41,7 +41,7 @@ from webhook.settings import (
     ControllerSettings,
     Settings,
     WebhookConfigurationMode,
-    in_cluster,
+    is_in_cluster,
 )
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Sources:
     """
 
     name: str
-    policies: CurrentPolicy
+    policies: PolicyReceiver
     namespaces: NamespaceLabels
     overrides: OverridesSource
     loops: tuple[Loop, ...]
@@ -93,41 +93,45 @@ class Sources:
     is_alone: bool = False
     """There is no cluster, and so no controller."""
 
-    def unready(self) -> list[str]:
+    def list_unready(self) -> list[str]:
         """Return the reason why no policy is loaded; empty if one is."""
-        return unready_policy(self.policies)
+        return list_policy_unready(self.policies)
 
 
 async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
     """Return the sources named in the settings; UserError for an unusable kubeconfig."""
-    if settings.kubeconfig is None and not in_cluster(os.environ):
-        return _alone(settings, telemetry, clock)
+    if settings.kubeconfig is None and not is_in_cluster(os.environ):
+        return _open_sources_alone(settings, telemetry, clock)
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
     client = await kubernetes.connect(settings.kubeconfig)
     events = report_events(client, settings, telemetry)
     followed = await follow(
-        client, settings, telemetry, clock, Purpose.serving(alone=False, in_process=in_process(settings))
+        client, settings, telemetry, clock, Purpose.from_setup(alone=False, in_process=counts_in_memory(settings))
     )
     lease = servers = None
-    if in_process(settings):
+    if counts_in_memory(settings):
         logs = telemetry.logs
-        lease = leader_lease(
+        lease = build_leader_lease(
             client,
             settings,
             telemetry,
-            lambda reason: logs.said("warning", "waiting for another server to exit", reason=reason),
+            lambda reason: logs.write_event("warning", "waiting for another server to exit", reason=reason),
         )
     elif settings.replicas is None:
         servers = kubernetes.ServerLeases(
             client,
             socket.gethostname(),
             is_unique=settings.kubeconfig is None,
-            reports=telemetry.watched("leases"),
+            reports=telemetry.build_watch_reports("leases"),
         )
-    is_releaser, asking = _releasers(client, settings, telemetry)
+    is_releaser, asking = _find_releasers(client, settings, telemetry)
     loops = *followed.loops, events, *([servers.run] if servers is not None else []), *asking
-    pods = kubernetes.WatchedPods(client, clock, reports=telemetry.watched("pods")) if in_process(settings) else None
+    pods = (
+        kubernetes.WatchedPods(client, clock, reports=telemetry.build_watch_reports("pods"))
+        if counts_in_memory(settings)
+        else None
+    )
     cluster_keys = kubernetes.ClusterKeys(client) if settings.cluster_keys else None
     return replace(
         followed,
@@ -140,7 +144,7 @@ async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -
     )
 
 
-def _releasers(
+def _find_releasers(
     client: "ApiClient", settings: Settings, telemetry: Telemetry
 ) -> tuple[Callable[[str], bool], tuple[Loop, ...]]:
     """Return whether a user may remove the gates of waiting Pods, and the loops that find out.
@@ -148,19 +152,19 @@ def _releasers(
     A server with counters in memory releases Pods itself: outside the cluster as the user of its kubeconfig.
     """
     known = PODGATE_USERS | {settings.controller_user}
-    if settings.kubeconfig is None or not in_process(settings):
+    if settings.kubeconfig is None or not counts_in_memory(settings):
         return known.__contains__, ()
     from webhook.adapters import kubernetes  # noqa: PLC0415  as above
 
     logs = telemetry.logs
     own = kubernetes.OwnUser(
         client,
-        on_trouble=lambda reason: logs.said("warning", "waiting Pods cannot be released yet", reason=reason),
+        on_trouble=lambda reason: logs.write_event("warning", "waiting Pods cannot be released yet", reason=reason),
     )
     return lambda user: user in known or user == own.name != "", (own.run,)
 
 
-def in_process(settings: ControllerSettings) -> bool:
+def counts_in_memory(settings: ControllerSettings) -> bool:
     """Return whether counters are in this process's memory."""
     return settings.store == MEMORY
 
@@ -178,9 +182,9 @@ async def follow(
     from webhook.adapters import kubernetes  # noqa: PLC0415  as above
 
     followed = follow_policy(client, settings, telemetry, clock, purpose, keeps_last_good=keeps_last_good)
-    namespaces = kubernetes.WatchedNamespaces(client, reports=telemetry.watched("namespaces"))
+    namespaces = kubernetes.WatchedNamespaces(client, reports=telemetry.build_watch_reports("namespaces"))
     mode = settings.webhook_configurations
-    never_leads = isinstance(settings, Settings) and not in_process(settings)
+    never_leads = isinstance(settings, Settings) and not counts_in_memory(settings)
     gates = None if never_leads else await kubernetes.open_gates(settings.kubeconfig)
 
     async def close() -> None:
@@ -201,22 +205,22 @@ async def follow(
         held=partial(kubernetes.HeldControllers, client) if settings.wake_controllers else None,
         writes_webhooks=mode is WebhookConfigurationMode.KEEP,
         gates=gates,
-        places=_places(client, telemetry) if gates is not None else None,
+        places=_open_place_events(client, telemetry) if gates is not None else None,
         release_rate=settings.release_rate,
         certificates=CertificateController(settings, telemetry, client) if is_kept else None,
         purpose=purpose,
     )
 
 
-def _places(client: "ApiClient", telemetry: Telemetry) -> PlaceEvents:
+def _open_place_events(client: "ApiClient", telemetry: Telemetry) -> PlaceEvents:
     from webhook.adapters import kubernetes  # noqa: PLC0415  as above
 
-    reports, on_result, timing = telemetry.event_reports(), telemetry.metrics.event_sent, kubernetes.PLACE_TIMING
+    reports, on_result, timing = telemetry.build_event_reports(), telemetry.metrics.count_event, kubernetes.PLACE_TIMING
     sender = kubernetes.EventSender(client, socket.gethostname(), reports=reports, on_result=on_result, timing=timing)
     return kubernetes.PodPlaceEvents(sender)
 
 
-def leader_lease(
+def build_leader_lease(
     client: "ApiClient",
     settings: ControllerSettings,
     telemetry: Telemetry,
@@ -230,7 +234,7 @@ def leader_lease(
         client,
         socket.gethostname(),
         is_unique=settings.kubeconfig is None,
-        reports=telemetry.watched("leases"),
+        reports=telemetry.build_watch_reports("leases"),
         on_wait=on_wait,
         notes=notes,
     )
@@ -240,7 +244,7 @@ def report_events(client: "ApiClient", settings: ControllerSettings, telemetry: 
     """Report observations as Events too; return the loop that sends them."""
     from webhook.adapters import kubernetes  # noqa: PLC0415  as above
 
-    reports, on_result = telemetry.event_reports(), telemetry.metrics.event_sent
+    reports, on_result = telemetry.build_event_reports(), telemetry.metrics.count_event
     # A controller denies no requests: its Events are only about Podgate's own documents.
     where = "all namespaces" if isinstance(settings, Settings) else configmap.NAMESPACE
     sender = kubernetes.EventSender(client, socket.gethostname(), reports=reports, on_result=on_result, where=where)
@@ -249,19 +253,19 @@ def report_events(client: "ApiClient", settings: ControllerSettings, telemetry: 
     return sender.run
 
 
-def _alone(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
+def _open_sources_alone(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
     if settings.policy is None:
         raise LookupError("settings without a cluster must name a policy file")
-    purpose = Purpose.serving(alone=True, in_process=settings.store == MEMORY)
+    purpose = Purpose.from_setup(alone=True, in_process=settings.store == MEMORY)
 
     async def nothing() -> None:
         """Do nothing: there is no client."""
 
     if settings.overrides is not None:
-        overrides = overrides_file(settings.overrides, telemetry)
+        overrides = open_overrides_file(settings.overrides, telemetry)
     else:
         overrides = OverridesSource(ActiveOverrides(telemetry.observer, WallClock()), nothing, ())
-    current = CurrentPolicy(telemetry.observer, clock, PolicyProcess(), purpose, active_policy(overrides, clock))
+    current = PolicyReceiver(telemetry.observer, clock, PolicyProcess(), purpose, build_active_policy(overrides, clock))
     source = PolicyFile(settings.policy, current)
     current.refresh_source = source.refresh
     loops = source.run, *overrides.loops

@@ -12,22 +12,22 @@ import uvloop
 
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.metrics import CONTENT_TYPE
-from webhook.app.cluster import Sources, follow, leader_lease, report_events
-from webhook.app.controller_loops import controller
-from webhook.app.store import place_of
-from webhook.app.supervision import Loop, ReadinessLog, run_forever, stop_signals
+from webhook.app.cluster import Sources, build_leader_lease, follow, report_events
+from webhook.app.controller_loops import build_controller
+from webhook.app.store import find_store_place
+from webhook.app.supervision import Loop, ReadinessLog, run_forever, watch_stop_signals
 from webhook.app.telemetry import Telemetry
 from webhook.controller import Controller
 from webhook.core.document import Purpose
-from webhook.core.reporting.status import ControllerStatus, controller_document
+from webhook.core.reporting.status import ControllerStatus, render_controller_status
 from webhook.core.reporting.status_parts import StoreStatus
 from webhook.errors import UserError
 from webhook.fallback.breaker_ticker import LATE_US
 from webhook.ports import Clock
-from webhook.server.plain.health import plain_handler
-from webhook.server.plain.queue import queue_page
+from webhook.server.plain.health import build_plain_handler
+from webhook.server.plain.queue import build_queue_page
 from webhook.server.server import PlainServer
-from webhook.settings import MEMORY, ControllerSettings, ListenAddress, in_cluster
+from webhook.settings import MEMORY, ControllerSettings, ListenAddress, is_in_cluster
 from webhook.support.event_loop import EventLoop
 from webhook.support.single_flight import SingleFlight
 
@@ -55,13 +55,13 @@ class ControllerProcess:
         self._sources = sources
         self._events = report_events(client, settings, telemetry)
         self._store = _open_store(settings, telemetry, clock)
-        self._lease = leader_lease(client, settings, telemetry, self._waits, self._notes)
+        self._lease = build_leader_lease(client, settings, telemetry, self._on_wait, self._build_notes)
         self._controller: Controller | None = None
-        handler = plain_handler(
-            self._unready,
-            {CONTENT_TYPE: SingleFlight(self._metrics).get},
-            SingleFlight(self._status).get,
-            queue_page(lambda: telemetry.queue, lambda: self._lease.obstacle, clock.now_us),
+        handler = build_plain_handler(
+            self._list_unready,
+            {CONTENT_TYPE: SingleFlight(self._render_metrics).get},
+            SingleFlight(self._render_status).get,
+            build_queue_page(lambda: telemetry.queue, lambda: self._lease.obstacle, clock.now_us),
         )
         self._plain = PlainServer(handler, telemetry.observer)
         self._tasks: list[asyncio.Task[None]] = []
@@ -77,17 +77,19 @@ class ControllerProcess:
             self._store.follow,
             self._events,
             self._lead,
-            *self._certificates(),
+            *self._list_certificate_loops(),
         )
         self._tasks = [asyncio.create_task(run_forever(loop, self._logs)) for loop in loops]
         addresses = [str(ListenAddress(*address)) for address in self._plain.listener.addresses]
-        self._logs.said("info", "listening", plain=addresses, not_ready=self._unready())
-        self._tasks.append(asyncio.create_task(run_forever(ReadinessLog(self._unready, self._logs).run, self._logs)))
+        self._logs.write_event("info", "listening", plain=addresses, not_ready=self._list_unready())
+        self._tasks.append(
+            asyncio.create_task(run_forever(ReadinessLog(self._list_unready, self._logs).run, self._logs))
+        )
         await asked.wait()
 
     async def stop(self) -> None:
         """Cancel all loops, release the lease, then close what the last steps needed; telemetry is closed last."""
-        self._logs.said("info", "stopping")
+        self._logs.write_event("info", "stopping")
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -96,10 +98,10 @@ class ControllerProcess:
         await self._sources.close()
         await self._store.close()
         await asyncio.to_thread(self._telemetry.close)
-        self._logs.said("info", "stopped")
+        self._logs.write_event("info", "stopped")
         self._logs.close()
 
-    def _certificates(self) -> tuple[Loop, ...]:
+    def _list_certificate_loops(self) -> tuple[Loop, ...]:
         """Return the loop that maintains certificates. It needs neither policy nor store: new servers wait for it."""
         certificates = self._sources.certificates
         return (partial(certificates.run, lambda: not self._lease.obstacle),) if certificates is not None else ()
@@ -109,14 +111,14 @@ class ControllerProcess:
 
     async def _work(self, found: Mapping[str, str]) -> None:
         """Reconcile until cancelled, resuming the former leader's Pod watch if possible."""
-        from webhook.adapters.kubernetes import WatchedPods, continuity_of  # noqa: PLC0415  it takes long to load
+        from webhook.adapters.kubernetes import WatchedPods, parse_continuity  # noqa: PLC0415  it takes long to load
 
-        resume = continuity_of(found)
-        self._logs.said("info", "leading", resumes=resume is not None)
-        reports = self._telemetry.watched("pods")
+        resume = parse_continuity(found)
+        self._logs.write_event("info", "leading", resumes=resume is not None)
+        reports = self._telemetry.build_watch_reports("pods")
         on_loss = partial(setattr, self._store, "on_loss")
         watch = WatchedPods(self._client, self._clock, reports=reports, resume=resume)
-        self._controller = controller(
+        self._controller = build_controller(
             *(self._sources, watch, self._store, self._store.queue, self._clock, self._telemetry),
             ticks=True,
             on_loss=on_loss,
@@ -125,50 +127,50 @@ class ControllerProcess:
             await self._controller.run()
         finally:
             self._controller = None  # the next leader records its own progress
-            self._telemetry.metrics.ledger.watched(None)
+            self._telemetry.metrics.ledger.set_watched(None)
             self._telemetry.metrics.failing_writes.end()
             for resource in ("pods", "events"):
-                self._telemetry.unwatched(resource)
-            self._logs.said("warning", "no longer leading", reason=self._lease.obstacle or "ending")
+                self._telemetry.forget_watch(resource)
+            self._logs.write_event("warning", "no longer leading", reason=self._lease.obstacle or "ending")
 
-    def _waits(self, reason: str) -> None:
-        self._logs.said("info", "standing by", reason=reason)
+    def _on_wait(self, reason: str) -> None:
+        self._logs.write_event("info", "standing by", reason=reason)
 
-    def _notes(self) -> Mapping[str, str]:
-        from webhook.adapters.kubernetes import annotations  # noqa: PLC0415  as above
+    def _build_notes(self) -> Mapping[str, str]:
+        from webhook.adapters.kubernetes import make_annotations  # noqa: PLC0415  as above
 
-        return annotations(self._controller.continuity() if self._controller is not None else None)
+        return make_annotations(self._controller.continuity() if self._controller is not None else None)
 
-    def _unready(self) -> list[str]:
+    def _list_unready(self) -> list[str]:
         """Return the reasons why this replica is not ready; waiting for the lease is none."""
-        return [*([self._lease.trouble] if self._lease.trouble else []), *self._sources.unready()]
+        return [*([self._lease.trouble] if self._lease.trouble else []), *self._sources.list_unready()]
 
-    async def _metrics(self) -> bytes:
-        self._telemetry.metrics.health.update(ready=not self._unready(), leads=not self._lease.obstacle)
+    async def _render_metrics(self) -> bytes:
+        self._telemetry.metrics.health.update(ready=not self._list_unready(), leads=not self._lease.obstacle)
         return await asyncio.to_thread(self._telemetry.metrics.render)
 
-    async def _status(self) -> bytes:
+    async def _render_status(self) -> bytes:
         sources, certificates = self._sources, self._sources.certificates
         status = ControllerStatus(
             version=VERSION,
             waits_for=self._lease.obstacle,
             source=sources.name,
-            policy=sources.policies.loaded(),
+            policy=sources.policies.get_loaded(),
             loaded_at_us=sources.policies.loaded_at_us,
-            errors=sources.policies.last_errors(),
+            errors=sources.policies.list_errors(),
             store=StoreStatus(
                 "redis",
                 self._telemetry.store_trouble,
                 servers=await self._store.servers(),
-                place=place_of(self._settings.store, self._settings.cluster),
+                place=find_store_place(self._settings.store, self._settings.cluster),
             ),
             watches=self._telemetry.watches,
-            certificates=certificates.shown() if certificates is not None else None,
-            not_ready=self._unready(),
+            certificates=certificates.build_status() if certificates is not None else None,
+            not_ready=self._list_unready(),
             webhooks=self._telemetry.webhooks,
-            queues=queue.depths() if (queue := self._telemetry.queue) is not None else None,
+            queues=queue.list_depths() if (queue := self._telemetry.queue) is not None else None,
         )
-        return msgspec.json.encode(controller_document(status))
+        return msgspec.json.encode(render_controller_status(status))
 
 
 def _open_store(settings: ControllerSettings, telemetry: Telemetry, clock: Clock) -> "RedisStore":
@@ -178,10 +180,10 @@ def _open_store(settings: ControllerSettings, telemetry: Telemetry, clock: Clock
         redis_store.open_transport(settings.store, settings.store_files),
         settings.cluster,
         clock,
-        telemetry.store_reports(),
+        telemetry.build_store_reports(),
         deadline_seconds=_STORE_SECONDS,
         late_us=LATE_US,
-        announcement_reports=telemetry.announcement_reports(),
+        announcement_reports=telemetry.build_announcement_reports(),
     )
 
 
@@ -192,23 +194,23 @@ def run(settings: ControllerSettings) -> None:
             "--store: memory: with --store memory `podgate serve` does this itself",
             "give the --store redis://HOST:6379/0 that the servers share",
         )
-    if settings.kubeconfig is None and not in_cluster(os.environ):
+    if settings.kubeconfig is None and not is_in_cluster(os.environ):
         raise UserError(
             "--kubeconfig: missing, and this is no Pod with a service account's token: there are no Pods to watch",
             "name the kubeconfig of the cluster whose Pods the servers review",
         )
-    uvloop.run(_run(settings), loop_factory=EventLoop)
+    uvloop.run(_lead_until_stopped(settings), loop_factory=EventLoop)
 
 
-async def _run(settings: ControllerSettings) -> None:
+async def _lead_until_stopped(settings: ControllerSettings) -> None:
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
     clock, telemetry = SystemClock(), Telemetry(settings, VERSION)
     client = await kubernetes.connect(settings.kubeconfig)
-    purpose = Purpose.serving(alone=False, in_process=False)
+    purpose = Purpose.from_setup(alone=False, in_process=False)
     sources = await follow(client, settings, telemetry, clock, purpose, keeps_last_good=False)
     controlling = ControllerProcess(settings, telemetry, clock, client, sources)
-    asked, _ = stop_signals()
+    asked, _ = watch_stop_signals()
     try:
         await controlling.run(asked)
     finally:

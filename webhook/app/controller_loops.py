@@ -9,7 +9,7 @@ from webhook.app.cluster import Sources
 from webhook.app.store import Ledger
 from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
-from webhook.app.telemetry.loop_reports import release_reports, service_status_reports, wake_reports
+from webhook.app.telemetry.loop_reports import build_release_reports, build_service_status_reports, build_wake_reports
 from webhook.controller import Controller, ControllerWaker, CounterResets, OverrideEnforcer, ServiceStatusWriter
 from webhook.controller.pod_tracker import PodObserver
 from webhook.controller.release.gated_pods import GatedPods
@@ -27,7 +27,7 @@ _WALL = WallClock()
 """Overrides begin and end by the wall clock; the store's clock may differ from it."""
 
 
-def controller(  # noqa: PLR0913  the parts of the process that it connects
+def build_controller(  # noqa: PLR0913  the parts of the process that it connects
     sources: Sources,
     watch: PodWatch,
     ledger: Ledger,
@@ -43,32 +43,34 @@ def controller(  # noqa: PLR0913  the parts of the process that it connects
     `ticks`: it also advances breakers, as a server does. `on_loss` receives what to call when the store may have lost
     data.
     """
-    in_force = sources.policies.current
-    reports, asked = telemetry.controller_reports(), _asked(sources)
-    beside = [_override_enforcer(sources, ledger, telemetry, in_force).run]
+    in_force = sources.policies.get_current
+    reports, asked = telemetry.build_controller_reports(), _build_reset_finder(sources)
+    beside = [_build_override_enforcer(sources, ledger, telemetry, in_force).run]
     if ticks:
-        beside.append(BreakerTicker(ledger, clock, in_force, telemetry.observer.transitioned).run)
+        beside.append(BreakerTicker(ledger, clock, in_force, telemetry.observer.on_transition).run)
     if sources.board is not None:
         beside.append(
-            ServiceStatusWriter(sources.board, ledger.last_breaker, in_force, service_status_reports(telemetry)).run
+            ServiceStatusWriter(
+                sources.board, ledger.find_last_breaker, in_force, build_service_status_reports(telemetry)
+            ).run
         )
     if sources.webhooks is not None:
-        reported, loaded = _webhook_reports(telemetry), sources.policies.loaded
+        reported, loaded = _build_webhook_reports(telemetry), sources.policies.get_loaded
         writer = WebhookConfigurationWriter(sources.webhooks, loaded, reported, writes=sources.writes_webhooks)
         beside.append(writer.run)
     if sources.held is not None:
-        held = sources.held(reports=telemetry.watched("events"))
-        beside.append(ControllerWaker(held, ledger, in_force, sources.namespaces, wake_reports(telemetry)).run)
-    unjudged = UnjudgedReports(telemetry.metrics.ledger.unjudged, telemetry.observer.not_reviewed)
+        held = sources.held(reports=telemetry.build_watch_reports("events"))
+        beside.append(ControllerWaker(held, ledger, in_force, sources.namespaces, build_wake_reports(telemetry)).run)
+    unjudged = UnjudgedReports(telemetry.metrics.ledger.count_unjudged, telemetry.observer.on_not_reviewed)
     observers: tuple[PodObserver, ...] = (*telemetry.pod_observers, UnjudgedPods(unjudged, _WALL.now_us))
     if sources.gates is not None:
         gated = GatedPods()
         observers = (*observers, gated)
-        parts = gated, ledger, queue, sources.gates, in_force, release_reports(telemetry, sources.places)
+        parts = gated, ledger, queue, sources.gates, in_force, build_release_reports(telemetry, sources.places)
         active, rate = sources.overrides.active, sources.release_rate
-        releasing = ReleaseLoop(*parts, lambda: overrides.released_uids(active.current()), rate=rate)
-        on_loss(releasing.lost)
-        beside.append(_releasing(releasing, telemetry))
+        releasing = ReleaseLoop(*parts, lambda: overrides.list_released_uids(active.get_current()), rate=rate)
+        on_loss(releasing.on_lost)
+        beside.append(_build_release_loop(releasing, telemetry))
         if sources.places is not None:
             beside += [sources.places.run, PlaceReporter(releasing.queue, sources.places).run]
     return Controller(
@@ -79,7 +81,7 @@ def controller(  # noqa: PLR0913  the parts of the process that it connects
     )
 
 
-def _releasing(loop: ReleaseLoop, telemetry: Telemetry) -> Callable[[], Coroutine[Any, Any, None]]:
+def _build_release_loop(loop: ReleaseLoop, telemetry: Telemetry) -> Callable[[], Coroutine[Any, Any, None]]:
     """Return the loop that releases Pods; meanwhile, the status page shows its queues."""
 
     async def run() -> None:
@@ -92,30 +94,30 @@ def _releasing(loop: ReleaseLoop, telemetry: Telemetry) -> Callable[[], Coroutin
     return run
 
 
-def manual_loops(sources: Sources, ledger: Ledger, telemetry: Telemetry) -> tuple[Loop, ...]:
+def build_manual_loops(sources: Sources, ledger: Ledger, telemetry: Telemetry) -> tuple[Loop, ...]:
     """Return the controller's loops that a server runs itself without a cluster."""
-    in_force = sources.policies.current
-    resets = CounterResets(ledger, in_force, _asked(sources))
-    return resets.run, _override_enforcer(sources, ledger, telemetry, in_force).run
+    in_force = sources.policies.get_current
+    resets = CounterResets(ledger, in_force, _build_reset_finder(sources))
+    return resets.run, _build_override_enforcer(sources, ledger, telemetry, in_force).run
 
 
-def _override_enforcer(
+def _build_override_enforcer(
     sources: Sources, ledger: Ledger, telemetry: Telemetry, in_force: Callable[[], CompiledPolicy | None]
 ) -> OverrideEnforcer:
     def asked() -> dict[str, int]:
-        return overrides.breaker_resets(sources.overrides.active.current().all(), _WALL.now_us())
+        return overrides.list_breaker_resets(sources.overrides.active.get_current().list_all(), _WALL.now_us())
 
-    return OverrideEnforcer(ledger, ledger.last_breaker, in_force, asked, telemetry.observer.transitioned)
+    return OverrideEnforcer(ledger, ledger.find_last_breaker, in_force, asked, telemetry.observer.on_transition)
 
 
-def _asked(sources: Sources) -> Callable[[], Iterable[overrides.WindowReset]]:
+def _build_reset_finder(sources: Sources) -> Callable[[], Iterable[overrides.WindowReset]]:
     """Return a function that returns the resets requested by live overrides."""
-    return lambda: overrides.resets(sources.overrides.active.current().all(), _WALL.now_us())
+    return lambda: overrides.list_window_resets(sources.overrides.active.get_current().list_all(), _WALL.now_us())
 
 
-def _webhook_reports(telemetry: Telemetry) -> WebhookConfigurationReports:
+def _build_webhook_reports(telemetry: Telemetry) -> WebhookConfigurationReports:
     """Return the callbacks for the comparison of the webhook configurations with the policy."""
-    metrics, said = telemetry.metrics.webhooks, telemetry.logs.said
+    metrics, said = telemetry.metrics.webhooks, telemetry.logs.write_event
     metrics.begin()
     telemetry.webhooks = WebhooksStatus()
     reported: Sequence[str] | None = None
@@ -125,14 +127,14 @@ def _webhook_reports(telemetry: Telemetry) -> WebhookConfigurationReports:
         telemetry.webhooks = WebhooksStatus(_WALL.now_us(), outdated)
         if outdated != reported:
             reported = outdated
-            telemetry.observer.webhooks_outdated(outdated)
+            telemetry.observer.on_webhooks_outdated(outdated)
 
     def on_written(changed: str) -> None:
-        metrics.written()
+        metrics.count_written()
         said("info", "webhook configuration written", changed=changed)
 
     def on_trouble(reason: str) -> None:
-        metrics.failed()
+        metrics.on_creation_failed()
         telemetry.webhooks = replace(telemetry.webhooks or WebhooksStatus(), error=reason)
         said("warning", "webhook configurations are not compared with the policy", reason=reason)
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from webhook.adapters.logs import Logs
-from webhook.app.supervision import stop_signals
+from webhook.app.supervision import watch_stop_signals
 from webhook.ports import Credentials
 from webhook.support.condition import Condition
 from webhook.support.kubeconfig import Kubeconfig
@@ -34,7 +34,7 @@ async def open_credentials(kubeconfig: Kubeconfig | None) -> AsyncIterator[Crede
 
 async def check_until_signalled(check: Callable[[], Awaitable[NodeCheck]], every_seconds: float) -> None:
     """Check periodically, and log changes and errors, until SIGTERM or SIGINT."""
-    asked, _ = stop_signals()
+    asked, _ = watch_stop_signals()
     checking = asyncio.create_task(_check_periodically(check, every_seconds, Logs()))
     await asked.wait()
     checking.cancel()
@@ -44,11 +44,11 @@ async def check_until_signalled(check: Callable[[], Awaitable[NodeCheck]], every
 async def _check_periodically(check: Callable[[], Awaitable[NodeCheck]], every_seconds: float, logs: Logs) -> None:
     def warn(errors: Iterable[str]) -> None:
         for error in errors:
-            logs.said("warning", error)
+            logs.write_event("warning", error)
 
     failure = Condition[Sequence[str]](
         warn,
-        lambda _: logs.said("info", "recovered"),
+        lambda _: logs.write_event("info", "recovered"),
         on_changed=lambda former, errors: warn(error for error in errors if error not in former),
     )
     while True:
@@ -57,7 +57,7 @@ async def _check_periodically(check: Callable[[], Awaitable[NodeCheck]], every_s
         except Exception as error:  # noqa: BLE001  a defect here must not let the credentials expire
             found = NodeCheck(errors=(f"check failed: {error!r}",))
         for line in found.done:
-            logs.said("info", line)
+            logs.write_event("info", line)
         if found.errors:
             failure.enter(found.errors)
         else:

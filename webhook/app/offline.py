@@ -35,12 +35,12 @@ class Offline:
         self.clock = VirtualClock()
         self.policies = FixedPolicy(loaded, self.clock)
         self.namespaces = FixedNamespaces(namespaces)
-        self._redis = None if store == MEMORY else _redis(store, self.clock)
+        self._redis = None if store == MEMORY else _open_redis(store, self.clock)
         self.store: RedisStore | MemoryStore = self._redis or MemoryStore(self.clock)
         self.interceptor = Interceptor(self.policies, self.store, self.namespaces, Observers())
 
     @asynccontextmanager
-    async def counting(self) -> AsyncIterator[None]:
+    async def use_store(self) -> AsyncIterator[None]:
         """Use the store within this block, and delete its keys afterwards. StoreUnavailableError if Redis fails."""
         if self._redis is None:
             yield
@@ -52,9 +52,9 @@ class Offline:
         finally:
             await self._redis.close()
 
-    def compiled(self, policy_hash: str = "") -> CompiledPolicy:
+    def find_policy(self, policy_hash: str = "") -> CompiledPolicy:
         """Return the policy of a decision, or the current one."""
-        return self.policies.by_hash(policy_hash) or self.policies.current()
+        return self.policies.find_by_hash(policy_hash) or self.policies.get_current()
 
 
 @asynccontextmanager
@@ -62,11 +62,11 @@ async def open_replay(policy: Path, folder: Path, store: str) -> AsyncIterator[R
     """Yield a replay of events from `folder`; UserError for a bad policy."""
     load = partial(load_replay_policy, is_shared=store != MEMORY)
     offline = Offline(load(policy), store=store)
-    async with offline.counting():
+    async with offline.use_store():
         yield Replay(offline, load, folder)
 
 
-def _redis(url: str, clock: VirtualClock) -> "RedisStore":
+def _open_redis(url: str, clock: VirtualClock) -> "RedisStore":
     """Return a Redis store for a cluster with a random name, on virtual time."""
     from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load
 
@@ -74,11 +74,11 @@ def _redis(url: str, clock: VirtualClock) -> "RedisStore":
         redis_store.open_transport(url),
         f"replay-{secrets.token_hex(4)}",
         clock,
-        StoreReports(_nothing, _nothing, _nothing),
+        StoreReports(_ignore, _ignore, _ignore),
         deadline_seconds=_STORE_SECONDS,
         time_us=clock.now_us,
     )
 
 
-def _nothing(*_: StoreFailure) -> None:
+def _ignore(*_: StoreFailure) -> None:
     """Ignore a report: the command shows the error itself."""

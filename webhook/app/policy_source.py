@@ -13,7 +13,7 @@ from webhook.app.telemetry import Telemetry
 from webhook.core.document import Purpose, configmap
 from webhook.policy_in_force.active_overrides import ActiveOverrides
 from webhook.policy_in_force.active_policy import ActivePolicy
-from webhook.policy_in_force.policy_receiver import CurrentPolicy
+from webhook.policy_in_force.policy_receiver import PolicyReceiver
 from webhook.ports import Clock
 from webhook.settings import ProcessSettings
 
@@ -35,19 +35,19 @@ class FollowedPolicy:
     """The policy in force with its overrides. `name` describes its source; `loops` keep both current."""
 
     name: str
-    policies: CurrentPolicy
+    policies: PolicyReceiver
     overrides: OverridesSource
     loops: tuple[Loop, ...]
 
-    def unready(self) -> list[str]:
+    def list_unready(self) -> list[str]:
         """Return the reason why no policy is loaded; empty if one is."""
-        return unready_policy(self.policies)
+        return list_policy_unready(self.policies)
 
 
-def unready_policy(policies: CurrentPolicy) -> list[str]:
-    if policies.current() is not None:
+def list_policy_unready(policies: PolicyReceiver) -> list[str]:
+    if policies.get_current() is not None:
         return []
-    return ["no good policy: " + "; ".join(policies.last_errors())]
+    return ["no good policy: " + "; ".join(policies.list_errors())]
 
 
 def follow_policy(
@@ -63,37 +63,37 @@ def follow_policy(
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
     if settings.overrides is not None:
-        overrides = overrides_file(settings.overrides, telemetry)
+        overrides = open_overrides_file(settings.overrides, telemetry)
     else:
-        overrides = overrides_in(client, telemetry)
-    current = CurrentPolicy(telemetry.observer, clock, PolicyProcess(), purpose, active_policy(overrides, clock))
+        overrides = open_overrides_configmap(client, telemetry)
+    current = PolicyReceiver(telemetry.observer, clock, PolicyProcess(), purpose, build_active_policy(overrides, clock))
     source: PolicyFile | kubernetes.ConfigMapPolicy
     if settings.policy is not None:
         name, source = str(settings.policy), PolicyFile(settings.policy, current)
     else:
         name = f"configmap {configmap.NAMESPACE}/{configmap.NAME}"
-        reports = telemetry.watched("configmaps")
+        reports = telemetry.build_watch_reports("configmaps")
         source = kubernetes.ConfigMapPolicy(client, current, reports=reports, keeps_last_good=keeps_last_good)
     current.refresh_source = source.refresh
     return FollowedPolicy(name, current, overrides, (source.run, *overrides.loops))
 
 
-def overrides_in(client: "ApiClient", telemetry: Telemetry) -> OverridesSource:
+def open_overrides_configmap(client: "ApiClient", telemetry: Telemetry) -> OverridesSource:
     from webhook.adapters import kubernetes  # noqa: PLC0415  as above
 
     place = f"configmap {configmap.NAMESPACE}/{configmap.OVERRIDES}"
     active = ActiveOverrides(telemetry.observer, WallClock(), place)
-    source = kubernetes.ConfigMapOverrides(client, active, reports=telemetry.watched("overrides"))
+    source = kubernetes.ConfigMapOverrides(client, active, reports=telemetry.build_watch_reports("overrides"))
     return OverridesSource(active, source.refresh, (source.run, active.run))
 
 
-def overrides_file(path: Path, telemetry: Telemetry) -> OverridesSource:
+def open_overrides_file(path: Path, telemetry: Telemetry) -> OverridesSource:
     active = ActiveOverrides(telemetry.observer, WallClock(), str(path))
     source = OverridesFile(path, active)
     return OverridesSource(active, source.refresh, (source.run, active.run))
 
 
-def active_policy(overrides: OverridesSource, clock: Clock) -> ActivePolicy:
+def build_active_policy(overrides: OverridesSource, clock: Clock) -> ActivePolicy:
     active = ActivePolicy(overrides.active, clock)
     overrides.active.prepare = active.prepare
     return active

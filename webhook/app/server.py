@@ -13,14 +13,14 @@ from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.app.callers import open_callers
 from webhook.app.client_identity import open_client_authentication
 from webhook.app.cluster import Sources, open_sources
-from webhook.app.controller_loops import controller, manual_loops
+from webhook.app.controller_loops import build_controller, build_manual_loops
 from webhook.app.decisions import open_decisions
 from webhook.app.serving_tls import open_tls
 from webhook.app.status_page import StatusPage
 from webhook.app.store import open_store
-from webhook.app.supervision import Loop, ReadinessLog, run_forever, stop_signals
+from webhook.app.supervision import Loop, ReadinessLog, run_forever, watch_stop_signals
 from webhook.app.telemetry import Telemetry
-from webhook.app.telemetry.loop_reports import overload_monitor
+from webhook.app.telemetry.loop_reports import build_overload_monitor
 from webhook.authentication.peer_recheck import PeerRecheck
 from webhook.errors import UserError
 from webhook.fallback.admission_queue import AdmissionQueue
@@ -34,13 +34,13 @@ from webhook.server.call_endpoint import CallEndpoint, CallLimits
 from webhook.server.connection_table import ConnectionGuard, ConnectionLimits, ConnectionTable
 from webhook.server.http_messages import Handler
 from webhook.server.listener import Listener
-from webhook.server.plain.health import plain_handler
-from webhook.server.plain.queue import queue_page
-from webhook.server.routes import admission_routes
+from webhook.server.plain.health import build_plain_handler
+from webhook.server.plain.queue import build_queue_page
+from webhook.server.routes import build_admission_routes
 from webhook.server.server import Server, ServerTimeouts
 from webhook.settings import MEMORY, ClientIdentity, ListenAddress, Settings
 from webhook.support.event_loop import EventLoop
-from webhook.support.process_memory import giving_back
+from webhook.support.process_memory import build_trim_loops
 
 VERSION = version("podgate")
 _DRAINING = "draining"
@@ -68,7 +68,7 @@ class ServerProcess:
         self._tls = open_tls(settings, telemetry)
         self._store = open_store(settings, telemetry, clock, sources.servers)
         counters, book_later = self._store.counters, self._store.book_later
-        self._overload = monitor = overload_monitor(settings, telemetry, clock)
+        self._overload = monitor = build_overload_monitor(settings, telemetry, clock)
         queue = AdmissionQueue(counters, self._store.queue, clock, monitor) if not sources.is_alone else None
         self._interceptor = Interceptor(
             *(sources.policies, counters, sources.namespaces, observer, book_later, telemetry.sample),
@@ -78,17 +78,17 @@ class ServerProcess:
         is_reduced = settings.client_identity is ClientIdentity.REDUCED
         self._callers = None if is_reduced else open_callers(settings, telemetry, clock, sources)
         self._authentication = open_client_authentication(settings, telemetry, self._callers)
-        telemetry.metrics.reduced_mode(on=is_reduced)
+        telemetry.metrics.set_reduced_mode(on=is_reduced)
         limits = CallLimits(settings.max_body_bytes, settings.body_timeout_seconds, settings.max_in_flight)
-        reviewer = PolicyWebhook(observer, PolicyProcess(), sources.policies.loaded, WallClock(), sources.purpose)
-        outcome_reports = telemetry.outcome_reports()
+        reviewer = PolicyWebhook(observer, PolicyProcess(), sources.policies.get_loaded, WallClock(), sources.purpose)
+        outcome_reports = telemetry.build_outcome_reports()
         self._outcomes = OutcomeAggregator(counters, clock, observer, outcome_reports)
-        receiver = OutcomeEndpoint(self._sources.policies.current, self._outcomes, clock, outcome_reports)
-        self._guard = self._connection_guard()
-        routes = admission_routes(self._interceptor, reviewer, receiver)
+        receiver = OutcomeEndpoint(self._sources.policies.get_current, self._outcomes, clock, outcome_reports)
+        self._guard = self._build_guard()
+        routes = build_admission_routes(self._interceptor, reviewer, receiver)
         endpoint = CallEndpoint(routes, self._authentication.strategy, self._guard, observer, limits)
         telemetry.metrics.watch_in_flight(lambda: endpoint.in_flight)
-        telemetry.watch_namespaces(sources.namespaces.labels)
+        telemetry.watch_namespaces(sources.namespaces.find_labels)
         self._decisions = open_decisions(telemetry, sources, self._store)
         self._shown = shown = StatusPage(
             version=VERSION,
@@ -98,34 +98,36 @@ class ServerProcess:
             interceptor=self._interceptor,
             telemetry=telemetry,
             tls=self._tls,
-            obstacles=self._obstacles,
+            obstacles=self._list_obstacles,
             authentication=self._authentication,
             decisions=self._decisions.status,
             overload=monitor,
         )
-        pages = plain_handler(shown.unready, shown.metrics, shown.status, self._queue(), self._authentication.warning)
+        pages = build_plain_handler(
+            shown.list_unready, shown.metrics, shown.status, self._build_queue_page(), self._authentication.warning
+        )
         self.server = Server(
             endpoint,
             self._guard,
-            observer.after_reviews(pages),
-            observer.after_reviews(self._decisions.handler),
+            observer.wrap_after_reviews(pages),
+            observer.wrap_after_reviews(self._decisions.handler),
             observer,
             ServerTimeouts(settings.keep_alive_seconds, settings.drain_seconds, settings.grace_seconds),
         )
-        self._readiness = ReadinessLog(shown.unready, self._logs, leaving=_DRAINING)
+        self._readiness = ReadinessLog(shown.list_unready, self._logs, leaving=_DRAINING)
         self._tasks: list[asyncio.Task[None]] = []
 
-    def _queue(self) -> Handler:
+    def _build_queue_page(self) -> Handler:
         """Return the page of waiting Pods, which are known where they are released: here with counters in memory."""
         lease = self._sources.lease
         elsewhere = "Pods wait only in a cluster" if self._sources.is_alone else _CONTROLLER_LEADS
-        return queue_page(
+        return build_queue_page(
             lambda: self._telemetry.queue,
             lambda: elsewhere if lease is None else lease.obstacle,
             self._clock.now_us,
         )
 
-    def _connection_guard(self) -> ConnectionGuard:
+    def _build_guard(self) -> ConnectionGuard:
         settings, tls = self._settings, self._tls.files
         limits = ConnectionLimits(
             settings.max_connections,
@@ -142,10 +144,13 @@ class ServerProcess:
         await asyncio.gather(self._sources.policies.refresh(), self._sources.overrides.refresh())
         plain = self._settings.plain_listen
         await self.server.plain.start(plain.host, plain.port)
-        if missing := await self._decision_port():
-            self._logs.said("error", "decisions are not served", reason=missing)
+        if missing := await self._open_decision_port():
+            self._logs.write_event("error", "decisions are not served", reason=missing)
         ticking = BreakerTicker(
-            self._store.counters, self._clock, self._sources.policies.current, self._telemetry.observer.transitioned
+            self._store.counters,
+            self._clock,
+            self._sources.policies.get_current,
+            self._telemetry.observer.on_transition,
         )
         loops: tuple[Loop, ...] = (
             *self._sources.loops,
@@ -153,7 +158,7 @@ class ServerProcess:
             *(self._callers.loops if self._callers is not None else ()),
             *self._authentication.loops,
             *self._tls.loops,
-            *giving_back(),
+            *build_trim_loops(),
             *self._decisions.loops,
             self._await_decision_port,
             self._outcomes.run,
@@ -162,7 +167,7 @@ class ServerProcess:
         )
         self._tasks = [asyncio.create_task(run_forever(loop, self._logs)) for loop in loops]
 
-    async def _decision_port(self) -> str:
+    async def _open_decision_port(self) -> str:
         """Serve decisions; return why that failed, "" if it succeeded."""
         listen = self._settings.decision_listen
         try:
@@ -175,45 +180,45 @@ class ServerProcess:
         """Try again while another process has the decision port. Admissions continue without it."""
         while not self.server.decisions.addresses:
             await asyncio.sleep(_PORT_SECONDS)
-            if not await self._decision_port():
-                self._logs.said("info", "decisions are served", decisions=_addresses(self.server.decisions))
+            if not await self._open_decision_port():
+                self._logs.write_event("info", "decisions are served", decisions=_list_addresses(self.server.decisions))
         await asyncio.Event().wait()
 
     async def serve(self, asked: asyncio.Event) -> None:
         """Serve admission requests until `asked` is set. UserError: another server with in-memory counters runs."""
-        serving, ending = asyncio.create_task(self._serve()), asyncio.create_task(asked.wait())
+        serving, ending = asyncio.create_task(self._run_admission()), asyncio.create_task(asked.wait())
         await asyncio.wait((serving, ending), return_when=asyncio.FIRST_COMPLETED)
         for task in (serving, ending):
             task.cancel()
         [outcome, _] = await asyncio.gather(serving, ending, return_exceptions=True)
         if isinstance(outcome, Exception):
-            self._logs.said("error", "exiting", reason=str(outcome))
+            self._logs.write_event("error", "exiting", reason=str(outcome))
             raise outcome
 
-    async def _serve(self) -> None:
+    async def _run_admission(self) -> None:
         lease = self._sources.lease
         if lease is not None:
             await lease.take(_LEASE_PATIENCE_SECONDS, _LEASE_REMEDY)
         listen = self._settings.listen
         await self.server.admission.start(listen.host, listen.port)
-        self._logs.said(
+        self._logs.write_event(
             "info",
             "listening",
-            admission=_addresses(self.server.admission),
-            plain=_addresses(self.server.plain),
-            decisions=_addresses(self.server.decisions),
-            not_ready=self._shown.unready(),
+            admission=_list_addresses(self.server.admission),
+            plain=_list_addresses(self.server.plain),
+            decisions=_list_addresses(self.server.decisions),
+            not_ready=self._shown.list_unready(),
         )
         self._tasks.append(asyncio.create_task(run_forever(self._readiness.run, self._logs)))
         self._begin_to_reconcile()
         if self._authentication.warning:
-            self._logs.said(
+            self._logs.write_event(
                 "warning",
                 f"{self._authentication.warning}: any client that reaches this port and knows the path is accepted",
             )
         if self._settings.store == MEMORY:
             unseen = "" if lease is not None else "; without a cluster it cannot see whether other servers count too"
-            self._logs.said("warning", f"counters are in memory and are lost when this process ends{unseen}")
+            self._logs.write_event("warning", f"counters are in memory and are lost when this process ends{unseen}")
         await (lease.keep(_LEASE_REMEDY) if lease is not None else asyncio.Event().wait())
 
     def _begin_to_reconcile(self) -> None:
@@ -221,19 +226,19 @@ class ServerProcess:
         pods, ledger, loops = self._sources.pods, self._store.ledger, tuple[Loop, ...]()
         if pods is not None:
             queue = self._store.queue
-            loops = (controller(self._sources, pods, ledger, queue, self._clock, self._telemetry).run,)
+            loops = (build_controller(self._sources, pods, ledger, queue, self._clock, self._telemetry).run,)
         elif self._sources.is_alone:
-            loops = manual_loops(self._sources, ledger, self._telemetry)
+            loops = build_manual_loops(self._sources, ledger, self._telemetry)
         lease, certificates = self._sources.lease, self._sources.certificates
         if lease is not None and certificates is not None:
             loops = (*loops, partial(certificates.run, lambda: not lease.obstacle))
         self._tasks += [asyncio.create_task(run_forever(loop, self._logs)) for loop in loops]
 
-    def _obstacles(self) -> list[str]:
+    def _list_obstacles(self) -> list[str]:
         """Return the reasons not to be ready: no lease, draining, or unverifiable tokens of the API server."""
         lease = self._sources.lease
         leaving = [_DRAINING] if self._guard.is_draining else []
-        unknown = self._callers.unready() if self._callers is not None else []
+        unknown = self._callers.list_unready() if self._callers is not None else []
         return [*([lease.obstacle] if lease is not None and lease.obstacle else []), *leaving, *unknown]
 
     async def stop(self, hurry: asyncio.Event) -> None:
@@ -241,7 +246,7 @@ class ServerProcess:
 
         The lease is released first: the next server starts with empty counters in any case.
         """
-        self._logs.said("info", "draining")
+        self._logs.write_event("info", "draining")
         if self._sources.lease is not None:
             await asyncio.gather(self._sources.lease.release(), self.server.stop(hurry))
         else:
@@ -256,23 +261,23 @@ class ServerProcess:
         await self._sources.close()
         await self._store.close()
         await asyncio.to_thread(self._telemetry.close)
-        self._logs.said("info", "stopped")
+        self._logs.write_event("info", "stopped")
         self._logs.close()
 
 
-def _addresses(listener: Listener) -> list[str]:
+def _list_addresses(listener: Listener) -> list[str]:
     return [str(ListenAddress(*address)) for address in listener.addresses]
 
 
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; a second one ends the drain at once."""
     sys.setswitchinterval(_SWITCH_SECONDS)
-    uvloop.run(_serve(settings), loop_factory=EventLoop)
+    uvloop.run(_serve_until_stopped(settings), loop_factory=EventLoop)
 
 
-async def _serve(settings: Settings) -> None:
-    _want_fast_parser()
-    asked, asked_again = stop_signals()
+async def _serve_until_stopped(settings: Settings) -> None:
+    _require_compiled_parser()
+    asked, asked_again = watch_stop_signals()
     clock, telemetry = SystemClock(), Telemetry(settings, VERSION)
     sources = await open_sources(settings, telemetry, clock)
     try:
@@ -287,7 +292,7 @@ async def _serve(settings: Settings) -> None:
         await podgate.stop(asked_again)
 
 
-def _want_fast_parser() -> None:
+def _require_compiled_parser() -> None:
     """Reject aiohttp's pure Python parser: it is much slower, and accepts malformed HTTP."""
     if find_spec("aiohttp._http_parser") is None:
         raise UserError("aiohttp has no compiled HTTP parser here", "install aiohttp from a wheel")

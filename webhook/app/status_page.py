@@ -16,16 +16,16 @@ from webhook.app.store import StoreBackend
 from webhook.app.telemetry import Telemetry
 from webhook.core import breaker
 from webhook.core.quota import CounterPlan, ServiceSnapshot
-from webhook.core.reporting.status import OverridesStatus, ServerStatus, server_document
-from webhook.core.reporting.status_parts import DecisionsStatus, OverloadStatus, StoreStatus, guarded
+from webhook.core.reporting.status import OverridesStatus, ServerStatus, render_server_status
+from webhook.core.reporting.status_parts import DecisionsStatus, OverloadStatus, StoreStatus, count_guarded
 from webhook.errors import StoreUnavailableError
 from webhook.fallback.overload_monitor import OverloadMonitor
 from webhook.interceptor import Interceptor
 from webhook.ports import Clock, CounterStore
-from webhook.support.process_memory import paused
+from webhook.support.process_memory import pause_collection
 from webhook.support.single_flight import SingleFlight
 
-AT_A_TIME = 50
+SERVICES_PER_TURN_MAX = 50
 """Services read per turn of the event loop. More would delay reviews: docs/design/event-loop.md."""
 
 
@@ -65,15 +65,15 @@ class StatusPage:
             for content_type in (CONTENT_TYPE, OPENMETRICS)
         }
         """Renderers by content type."""
-        self.status = SingleFlight(self._status).get
+        self.status = SingleFlight(self._render_status).get
 
-    def unready(self) -> list[str]:
+    def list_unready(self) -> list[str]:
         """Return the reasons why this server should get no requests."""
-        of_tls = self._tls.unready()
-        return [*self._obstacles(), *of_tls, *self._authentication.unready(), *self._sources.unready()]
+        of_tls = self._tls.list_unready()
+        return [*self._obstacles(), *of_tls, *self._authentication.list_unready(), *self._sources.list_unready()]
 
-    async def _status(self) -> bytes:
-        compiled = self._sources.policies.current()
+    async def _render_status(self) -> bytes:
+        compiled = self._sources.policies.get_current()
         status = ServerStatus(
             version=self._version,
             now_us=self._clock.now_us(),
@@ -82,12 +82,12 @@ class StatusPage:
             source=self._sources.name,
             policy=compiled.loaded if compiled else None,
             loaded_at_us=self._policies.loaded_at_us,
-            errors=self._policies.last_errors(),
+            errors=self._policies.list_errors(),
             overrides=OverridesStatus(
-                self._overrides.source, self._overrides.last_errors(), self._overrides.current().entries
+                self._overrides.source, self._overrides.list_errors(), self._overrides.get_current().entries
             ),
             plans=compiled.plans if compiled else {},
-            snapshots=await self._snapshots(),
+            snapshots=await self._read_snapshots(),
             store=StoreStatus(
                 self._store.kind,
                 self._telemetry.store_trouble,
@@ -97,55 +97,57 @@ class StatusPage:
             ),
             replicas=self._telemetry.replicas,
             watches=dict(self._telemetry.watches),
-            certificates={name: int(at) * 1_000_000 for name, at in self._certificates().items()},
+            certificates={name: int(at) * 1_000_000 for name, at in self._read_expiry_seconds().items()},
             files=dict(self._telemetry.files),
             client_identity=self._authentication.mode,
-            not_ready=self.unready(),
+            not_ready=self.list_unready(),
             webhooks=self._telemetry.webhooks,
             decisions=self._decisions(),
-            queues=queue.depths() if (queue := self._telemetry.queue) is not None else None,
+            queues=queue.list_depths() if (queue := self._telemetry.queue) is not None else None,
             overload=OverloadStatus(self._overload.causes, self._overload.since_us, self._overload.gated),
         )
-        return await asyncio.to_thread(_rendered, status)  # reviews must not wait for it
+        return await asyncio.to_thread(_encode_status, status)  # reviews must not wait for it
 
     async def _render(self, content_type: str) -> bytes:
-        snapshots, compiled = await self._snapshots(), self._sources.policies.current()
-        self._metrics.update(snapshots, guarded(compiled.plans.values(), snapshots) if compiled else None)
-        self._metrics.certificates(self._certificates())
+        snapshots, compiled = await self._read_snapshots(), self._sources.policies.get_current()
+        self._metrics.update(snapshots, count_guarded(compiled.plans.values(), snapshots) if compiled else None)
+        self._metrics.set_certificates(self._read_expiry_seconds())
         lease = self._sources.lease
-        self._metrics.health.update(ready=not self.unready(), leads=None if lease is None else not lease.obstacle)
+        self._metrics.health.update(ready=not self.list_unready(), leads=None if lease is None else not lease.obstacle)
         return await asyncio.to_thread(self._metrics.render, content_type)  # reviews must not wait for it
 
-    def _certificates(self) -> dict[str, float]:
-        return {**self._tls.expiry_seconds(), **self._authentication.expiry_seconds()}
+    def _read_expiry_seconds(self) -> dict[str, float]:
+        return {**self._tls.read_expiry_seconds(), **self._authentication.read_expiry_seconds()}
 
-    async def _snapshots(self) -> dict[str, ServiceSnapshot]:
-        compiled = self._sources.policies.current()
-        return await snapshots(self._store.counters, self._clock, compiled.plans) if compiled is not None else {}
-
-
-def _rendered(status: ServerStatus) -> bytes:
-    with paused():
-        return msgspec.json.encode(server_document(status))
+    async def _read_snapshots(self) -> dict[str, ServiceSnapshot]:
+        compiled = self._sources.policies.get_current()
+        return await read_snapshots(self._store.counters, self._clock, compiled.plans) if compiled is not None else {}
 
 
-async def snapshots(
+def _encode_status(status: ServerStatus) -> bytes:
+    with pause_collection():
+        return msgspec.json.encode(render_server_status(status))
+
+
+async def read_snapshots(
     counters: CounterStore, clock: Clock, plans: Mapping[str, CounterPlan]
 ) -> dict[str, ServiceSnapshot]:
     """Return the snapshots of services, read a few at a time. An unknown service has none."""
     found: dict[str, ServiceSnapshot] = {}
     listed = list(plans)
-    for names in (listed[first : first + AT_A_TIME] for first in range(0, len(listed), AT_A_TIME)):
-        of_these = await asyncio.gather(*(_snapshot(counters, clock, plans[name]) for name in names))
+    for names in (
+        listed[first : first + SERVICES_PER_TURN_MAX] for first in range(0, len(listed), SERVICES_PER_TURN_MAX)
+    ):
+        of_these = await asyncio.gather(*(_read_snapshot(counters, clock, plans[name]) for name in names))
         found.update((name, view) for name, view in zip(names, of_these, strict=True) if view is not None)
     return found
 
 
-async def _snapshot(counters: CounterStore, clock: Clock, plan: CounterPlan) -> ServiceSnapshot | None:
+async def _read_snapshot(counters: CounterStore, clock: Clock, plan: CounterPlan) -> ServiceSnapshot | None:
     """Return a service's snapshot; if the store is unavailable, only the breaker as last known to this server."""
     with suppress(StoreUnavailableError):
         return await counters.snapshot(plan)
-    view, now_us = counters.last_breaker(plan), clock.now_us()
+    view, now_us = counters.find_last_breaker(plan), clock.now_us()
     if view is None or plan.breaker is None:
         return None
     record = breaker.from_view(plan.service, plan.breaker, view)

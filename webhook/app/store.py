@@ -28,7 +28,7 @@ class Ledger(CounterStore, PodLedger, BreakerLedger, Protocol):
     """All operations of a store, without the fallback: for the controller."""
 
 
-async def _no_servers() -> StoreServers:
+async def _read_no_servers() -> StoreServers:
     """Return no server: the counters are in this process."""
     return StoreServers()
 
@@ -45,7 +45,7 @@ class StoreBackend:
     loops: tuple[Loop, ...] = ()
     book_later: Callable[[Acquire], None] = lambda _: None
     """Receives each Pod that is admitted uncounted; a store in this process always answers."""
-    servers: Callable[[], Awaitable[StoreServers]] = _no_servers
+    servers: Callable[[], Awaitable[StoreServers]] = _read_no_servers
     decisions: SharedDecisions | None = None
     """Decision records of all replicas; None if each has only its own."""
     place: StorePlace = _NOWHERE
@@ -61,7 +61,7 @@ def open_store(
     if settings.store == MEMORY:
         memory = MemoryStore(clock, late_us=LATE_US)
         place = StorePlace(settings.cluster)
-        return StoreBackend(MEMORY, memory, _nothing, memory, MemoryQueueIndex(clock), place=place)
+        return StoreBackend(MEMORY, memory, _close_nothing, memory, MemoryQueueIndex(clock), place=place)
     from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load
 
     transport = redis_store.open_transport(settings.store, settings.store_files)
@@ -71,22 +71,22 @@ def open_store(
         transport,
         settings.cluster,
         clock,
-        telemetry.store_reports(),
+        telemetry.build_store_reports(),
         deadline_seconds=settings.store_deadline_seconds,
         late_us=LATE_US,
-        announcement_reports=telemetry.announcement_reports(),
+        announcement_reports=telemetry.build_announcement_reports(),
     )
-    reports = telemetry.fallback_reports()
+    reports = telemetry.build_fallback_reports()
     replicas = ReplicaAssignment(
         settings.replicas or 1, settings.ordinal, "default" if settings.replicas is None else "settings"
     )
     fallback = StoreFallback(redis, clock, reports, replicas=replicas.count, ordinal=replicas.ordinal, late_us=LATE_US)
-    telemetry.shared_by(replicas)
-    redis.on_loss, redis.on_missed, redis.settled.owes = fallback.lost, fallback.missed, fallback.owes
+    telemetry.set_replicas(replicas)
+    redis.on_loss, redis.on_missed, redis.settled.owes = fallback.on_loss, fallback.on_missed, fallback.owes
 
     def on_count(count: int, ordinal: int) -> None:
         fallback.set_replicas(count, ordinal)
-        telemetry.shared_by(ReplicaAssignment(count, ordinal, "leases"))
+        telemetry.set_replicas(ReplicaAssignment(count, ordinal, "leases"))
 
     if servers is not None:
         servers.on_count = on_count
@@ -107,14 +107,14 @@ def open_store(
         book_later=fallback.book_later,
         servers=redis.servers,
         decisions=decisions,
-        place=place_of(settings.store, settings.cluster),
+        place=find_store_place(settings.store, settings.cluster),
     )
 
 
-def place_of(store: str, cluster: str) -> StorePlace:
+def find_store_place(store: str, cluster: str) -> StorePlace:
     """Return where the counters of a valid Redis URL are."""
     return StorePlace(cluster, StoreUrl.parse(store).database)
 
 
-async def _nothing() -> None:
+async def _close_nothing() -> None:
     """Do nothing: there is no connection."""

@@ -19,11 +19,11 @@ async def run_forever(loop: Loop, logs: Logs) -> None:
         try:
             await loop()
         except Exception as error:  # noqa: BLE001  any defect
-            logs.said("error", "a background task failed and is restarted", reason=repr(error))
+            logs.write_event("error", "a background task failed and is restarted", reason=repr(error))
             await asyncio.sleep(_AGAIN_SECONDS)
 
 
-def stop_signals() -> tuple[asyncio.Event, asyncio.Event]:
+def watch_stop_signals() -> tuple[asyncio.Event, asyncio.Event]:
     """Return an event set by SIGTERM or SIGINT, and one set by a second signal."""
     asked, asked_again = asyncio.Event(), asyncio.Event()
 
@@ -45,7 +45,7 @@ class ReadinessLog:
         self._leaving = leaving
         self._not_ready = Condition[tuple[str, ...]](
             self._log_reasons,
-            lambda _: logs.said("info", "ready again"),
+            lambda _: logs.write_event("info", "ready again"),
             on_changed=lambda _, reasons: self._log_reasons(reasons),
         )
 
@@ -65,4 +65,4 @@ class ReadinessLog:
             self._not_ready.leave()
 
     def _log_reasons(self, reasons: tuple[str, ...]) -> None:
-        self._logs.said("error", "not ready", reasons=list(reasons))
+        self._logs.write_event("error", "not ready", reasons=list(reasons))

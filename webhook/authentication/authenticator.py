@@ -9,7 +9,7 @@ from hashlib import sha256
 from webhook.authentication.certificate_identity import CertificateIdentity, read_certificate
 from webhook.authentication.identities import CertificateField, ClientIdSource, Identities, Identity, Role
 from webhook.authentication.jwt import (
-    LEEWAY_MAX_SECONDS,
+    LEEWAY_SECONDS_MAX,
     Binding,
     Claims,
     TokenRules,
@@ -20,7 +20,7 @@ from webhook.core.lru_cache import LruCache
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import Caller, Clock, CurrentValue, TokenKeys, TokenRevocations
 
-_CACHED_MAX_SECONDS = 60
+_CACHED_SECONDS_MAX = 60
 _CERTIFICATES_MAX = 512
 _TOKENS_MAX = 32
 """Per certificate: a client that sends more tokens displaces only its own."""
@@ -38,15 +38,15 @@ class TokenLimits:
     binding: Binding = Binding.IF_PRESENT
 
     def __post_init__(self) -> None:
-        if not 0 <= self.leeway_seconds <= LEEWAY_MAX_SECONDS:
+        if not 0 <= self.leeway_seconds <= LEEWAY_SECONDS_MAX:
             raise UserError(
                 f"a token leeway of {self.leeway_seconds:g} s",
-                f"choose at most {LEEWAY_MAX_SECONDS} s, and set the clocks right",
+                f"choose at most {LEEWAY_SECONDS_MAX} s, and set the clocks right",
             )
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerifiedToken:
     """A token that was verified at `since_us`; the result is valid until `until_us`, unless the token is denied.
 
     Neither the token nor the certificate expires within that time.
@@ -59,7 +59,7 @@ class Verified:
     generations: tuple[int, int]
     """Generations of the keys and identities with which it was verified."""
 
-    def at_most_until(self, seconds: float) -> "Verified":
+    def limit_until(self, seconds: float) -> "VerifiedToken":
         """Return a copy that is valid at most until `seconds` since the Unix epoch."""
         return self if self.until_us <= seconds * _US else replace(self, until_us=seconds * _US)
 
@@ -69,7 +69,7 @@ class _Holder:
     """A certificate, and the valid tokens recently used with it, by the Authorization header."""
 
     certificate: CertificateIdentity
-    verified: LruCache[str, Verified] = field(default_factory=lambda: LruCache(_TOKENS_MAX))
+    verified: LruCache[str, VerifiedToken] = field(default_factory=lambda: LruCache(_TOKENS_MAX))
 
 
 class Authenticator:
@@ -102,29 +102,29 @@ class Authenticator:
 
         `authorization` holds every Authorization header of the request; more than one is an error.
         """
-        return self.verified(certificate_der, authorization).caller
+        return self.identify(certificate_der, authorization).caller
 
-    def verified(self, certificate_der: bytes | None, authorization: Sequence[str]) -> Verified:
+    def identify(self, certificate_der: bytes | None, authorization: Sequence[str]) -> VerifiedToken:
         """Return the caller and how long the result is valid; raises the errors of `authenticate`."""
         now_us = self._clock.now_us()
         if not certificate_der:
             refuse(AuthFailure.NO_CERTIFICATE, "the connection has no client certificate")
         if (self._keys.generation, self._identities.generation) != self._generations:
-            self._forget()
-        holder = self._holders.get(certificate_der) or self._new_holder(certificate_der)
+            self._clear_tokens()
+        holder = self._holders.get(certificate_der) or self._add_holder(certificate_der)
         certificate = holder.certificate
         if now_us >= certificate.expires_at_seconds * _US:
             refuse(AuthFailure.CERTIFICATE_EXPIRED, f"{certificate.name!r} expired while its connection was open")
         known = holder.verified.get(authorization[0]) if len(authorization) == 1 else None
         # If it is earlier than `since_us`, the clock was set back: verify the token again.
         if known is None or not known.since_us <= now_us < known.until_us:
-            known = self._verify(_bearer(authorization), certificate, now_us)
+            known = self._verify_token(_parse_bearer(authorization), certificate, now_us)
             holder.verified.keep(authorization[0], known)
         if self._is_denied(known, now_us):
             refuse(AuthFailure.DENIED, f"iss {known.caller.issuer!r}, jti {known.jti!r} is denied")
         return known
 
-    def still_holds(self, known: Verified) -> bool:
+    def still_holds(self, known: VerifiedToken) -> bool:
         """Return whether `identify` would return the same: nothing has changed, and nothing has expired."""
         now_us = self._clock.now_us()
         if not known.since_us <= now_us < known.until_us:
@@ -133,7 +133,7 @@ class Authenticator:
             return False
         return self._denials is None or not self._is_denied(known, now_us)
 
-    def _is_denied(self, known: Verified, now_us: int) -> bool:
+    def _is_denied(self, known: VerifiedToken, now_us: int) -> bool:
         if self._denials is None or known.jti is None:
             return False
         return self._denials.is_revoked(known.caller.issuer, known.jti, now_us)
@@ -142,7 +142,7 @@ class Authenticator:
         """Fetch the keys, unless that was done just now; return whether there are new ones."""
         return await self._keys.refetch()
 
-    def _forget(self) -> None:
+    def _clear_tokens(self) -> None:
         """Clear the cached tokens: the keys or identities have changed."""
         self._generations = (self._keys.generation, self._identities.generation)
         for holder in self._holders.values():
@@ -156,12 +156,12 @@ class Authenticator:
             leeway_seconds=self._limits.leeway_seconds,
         )
 
-    def _new_holder(self, der: bytes) -> _Holder:
+    def _add_holder(self, der: bytes) -> _Holder:
         holder = _Holder(read_certificate(der, sha256(der).digest()))
         self._holders.keep(der, holder)
         return holder
 
-    def _verify(self, token: str, certificate: CertificateIdentity, now_us: int) -> Verified:
+    def _verify_token(self, token: str, certificate: CertificateIdentity, now_us: int) -> VerifiedToken:
         try:
             claims = verify(token, self._keys, self._rules, now_us / _US)
         except AuthenticationError as error:
@@ -169,16 +169,16 @@ class Authenticator:
             detail = f"{error.detail}, from the certificate {certificate.name!r}"
             raise type(error)(error.reason, detail, error.status) from None
         self._check_binding(claims, certificate)
-        caller = self._caller(certificate, claims)
+        caller = self._find_caller(certificate, claims)
         token_until_us = (claims.expires_at_seconds + self._limits.leeway_seconds) * _US
-        until_us = min(token_until_us, certificate.expires_at_seconds * _US, now_us + _CACHED_MAX_SECONDS * _US)
-        return Verified(caller, claims.jti, now_us, until_us, self._generations)
+        until_us = min(token_until_us, certificate.expires_at_seconds * _US, now_us + _CACHED_SECONDS_MAX * _US)
+        return VerifiedToken(caller, claims.jti, now_us, until_us, self._generations)
 
-    def _caller(self, certificate: CertificateIdentity, claims: Claims) -> Caller:
+    def _find_caller(self, certificate: CertificateIdentity, claims: Claims) -> Caller:
         """Return the caller of the first matching identity: the order in the file is the precedence."""
         for identity in self._identities.value.callers:
-            if _fits(identity, certificate, claims):
-                client_id = _client_id(identity, certificate, claims)
+            if _matches_identity(identity, certificate, claims):
+                client_id = _read_client_id(identity, certificate, claims)
                 expiry = claims.expires_at_seconds, int(certificate.expires_at_seconds)
                 return Caller(identity.role, client_id, claims.issuer, claims.subject, certificate.name, *expiry)
         raise AuthenticationError(
@@ -214,7 +214,7 @@ def require_role(caller: Caller, role: Role) -> None:
         )
 
 
-def _bearer(authorization: Sequence[str]) -> str:
+def _parse_bearer(authorization: Sequence[str]) -> str:
     if not authorization:
         refuse(AuthFailure.NO_TOKEN, "no Authorization header")
     if len(authorization) > 1:
@@ -227,15 +227,15 @@ def _bearer(authorization: Sequence[str]) -> str:
     return token
 
 
-def _fits(identity: Identity, certificate: CertificateIdentity, claims: Claims) -> bool:
+def _matches_identity(identity: Identity, certificate: CertificateIdentity, claims: Claims) -> bool:
     if identity.issuer not in {None, claims.issuer} or identity.audience != claims.audience:
         return False
     is_issuer = identity.certificate_field is CertificateField.COMMON_NAME_IS_ISSUER
-    named = certificate.bears(identity.certificate_field, claims.issuer if is_issuer else identity.certificate_name)
-    return named and identity.subject_fits(claims.subject)
+    named = certificate.has_name(identity.certificate_field, claims.issuer if is_issuer else identity.certificate_name)
+    return named and identity.matches_subject(claims.subject)
 
 
-def _client_id(identity: Identity, certificate: CertificateIdentity, claims: Claims) -> str:
+def _read_client_id(identity: Identity, certificate: CertificateIdentity, claims: Claims) -> str:
     match identity.client_id_source:
         case ClientIdSource.SUBJECT:
             value = claims.subject

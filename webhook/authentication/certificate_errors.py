@@ -26,24 +26,24 @@ _NAMES = {
 _SEQUENCE, _EXTENSIONS = 0x30, 0xA3
 
 
-def malformed_extension(certificate: x509.Certificate) -> str | None:
+def find_malformed_extension(certificate: x509.Certificate) -> str | None:
     """Return the fault of the first extension that cannot be read, with its name; None if all can."""
     try:
         certificate.extensions  # noqa: B018  it reads them
     except UNREADABLE as error:
-        return _named(certificate) or f"its extensions cannot be read: {error}"
+        return _name_malformed_extension(certificate) or f"its extensions cannot be read: {error}"
     return None
 
 
-def fault_of_ca(certificate: x509.Certificate) -> str | None:
+def find_ca_fault(certificate: x509.Certificate) -> str | None:
     """Return a malformed extension, or that OpenSSL knows no CA in it: OpenSSL reads more extensions."""
-    fault = malformed_extension(certificate)
-    if fault is None and not _is_ca_of_openssl(certificate.public_bytes(Encoding.DER)):
+    fault = find_malformed_extension(certificate)
+    if fault is None and not _is_ca_for_openssl(certificate.public_bytes(Encoding.DER)):
         return "is no CA for OpenSSL: one of its extensions is malformed"
     return fault
 
 
-def _is_ca_of_openssl(der: bytes) -> bool:
+def _is_ca_for_openssl(der: bytes) -> bool:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_verify_locations(cadata=der)
@@ -56,39 +56,39 @@ def _is_ca_of_openssl(der: bytes) -> bool:
     return False
 
 
-def _named(certificate: x509.Certificate) -> str | None:
+def _name_malformed_extension(certificate: x509.Certificate) -> str | None:
     """Read each extension in a certificate that has no other, and return the first fault."""
-    tbs, *signature = _parts(certificate.public_bytes(Encoding.DER))
-    fields = _parts(tbs)
+    tbs, *signature = _split_sequence(certificate.public_bytes(Encoding.DER))
+    fields = _split_sequence(tbs)
     kept = [field for field in fields if field[0] != _EXTENSIONS]
     for field in fields[len(kept) :]:
-        for extension in _parts(_content(field)):
-            alone = _wrapped(_EXTENSIONS, _wrapped(_SEQUENCE, extension))
-            der = _wrapped(_SEQUENCE, _wrapped(_SEQUENCE, *kept, alone), *signature)
+        for extension in _split_sequence(_read_content(field)):
+            alone = _encode_element(_EXTENSIONS, _encode_element(_SEQUENCE, extension))
+            der = _encode_element(_SEQUENCE, _encode_element(_SEQUENCE, *kept, alone), *signature)
             try:
                 x509.load_der_x509_certificate(der).extensions  # noqa: B018  as above
             except UNREADABLE as error:
-                oid = ".".join(map(str, _arcs(_content(_parts(extension)[0]))))
+                oid = ".".join(map(str, _decode_oid(_read_content(_split_sequence(extension)[0]))))
                 return f"its extension {_NAMES.get(oid, oid)} is malformed: {error}"
     return None
 
 
-def _parts(der: bytes) -> list[bytes]:
+def _split_sequence(der: bytes) -> list[bytes]:
     """Return the elements of a DER sequence, whole."""
-    content, parts = _content(der), []
+    content, parts = _read_content(der), []
     while content:
-        start, length = _length(content)
+        start, length = _read_length(content)
         parts.append(content[: start + length])
         content = content[start + length :]
     return parts
 
 
-def _content(der: bytes) -> bytes:
-    start, length = _length(der)
+def _read_content(der: bytes) -> bytes:
+    start, length = _read_length(der)
     return der[start : start + length]
 
 
-def _length(der: bytes) -> tuple[int, int]:
+def _read_length(der: bytes) -> tuple[int, int]:
     """Return where the content of the first element begins, and its length."""
     if der[1] < 0x80:  # noqa: PLR2004  DER: the length itself, else the number of its bytes
         return 2, der[1]
@@ -96,7 +96,7 @@ def _length(der: bytes) -> tuple[int, int]:
     return start, int.from_bytes(der[2:start])
 
 
-def _wrapped(tag: int, *parts: bytes) -> bytes:
+def _encode_element(tag: int, *parts: bytes) -> bytes:
     content = b"".join(parts)
     size = len(content)
     if size < 0x80:  # noqa: PLR2004  as above
@@ -105,7 +105,7 @@ def _wrapped(tag: int, *parts: bytes) -> bytes:
     return bytes((tag, 0x80 | len(digits))) + digits + content
 
 
-def _arcs(oid: bytes) -> Iterator[int]:
+def _decode_oid(oid: bytes) -> Iterator[int]:
     number, is_first = 0, True
     for byte in oid:
         number = number << 7 | byte & 0x7F

@@ -30,7 +30,7 @@ class CertificateIdentity:
         """Name for display."""
         return self.spiffe_id or self.common_name or ", ".join(sorted(self.dns_names))
 
-    def bears(self, field: CertificateField, name: str) -> bool:
+    def has_name(self, field: CertificateField, name: str) -> bool:
         """Return whether `name` is in that field. For commonNameIsIssuer, `name` is the token's issuer."""
         match field:
             case CertificateField.COMMON_NAME | CertificateField.COMMON_NAME_IS_ISSUER:
@@ -46,7 +46,7 @@ def read_certificate(der: bytes, digest: bytes) -> CertificateIdentity:
     try:
         certificate = x509.load_der_x509_certificate(der)
         common_names = [str(name.value) for name in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-        uris, dns_names = _alternative_names(certificate)
+        uris, dns_names = _read_alternative_names(certificate)
     except UNREADABLE as error:
         refuse(AuthFailure.CERTIFICATE_AMBIGUOUS, f"cannot be read: {error}")
     spiffe_ids = [uri for uri in uris if uri.startswith(SPIFFE)]
@@ -63,7 +63,7 @@ def read_certificate(der: bytes, digest: bytes) -> CertificateIdentity:
     )
 
 
-def _alternative_names(certificate: x509.Certificate) -> tuple[list[str], list[str]]:
+def _read_alternative_names(certificate: x509.Certificate) -> tuple[list[str], list[str]]:
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:

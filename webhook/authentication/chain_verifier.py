@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.verification import Criticality, ExtensionPolicy, Policy, PolicyBuilder, Store, VerificationError
 
 from webhook.authentication.certificate_identity import UNREADABLE
-from webhook.authentication.client_leaf import fault_of_leaf
+from webhook.authentication.client_leaf import find_leaf_fault
 
 _DEPTH_MAX = 4
 _CACHED_MAX = 1024
@@ -20,9 +20,9 @@ class ForeignCertificateError(Exception):
     """A certificate that does not verify against the CAs; the message says why, for the log."""
 
 
-def obstacle(authority: x509.Certificate) -> str | None:
+def find_obstacle(authority: x509.Certificate) -> str | None:
     """Return why no certificate of this CA can ever be verified; None if one can."""
-    if (fault := _fault_of_key(authority.public_key())) is not None:
+    if (fault := _find_key_fault(authority.public_key())) is not None:
         return fault
     verifier = (
         PolicyBuilder()
@@ -38,7 +38,7 @@ def obstacle(authority: x509.Certificate) -> str | None:
     return None
 
 
-def _fault_of_key(key: object) -> str | None:
+def _find_key_fault(key: object) -> str | None:
     match key:
         case rsa.RSAPublicKey():
             return None  # weak ones are rejected earlier, by `client_ca.parse_authorities`
@@ -66,7 +66,7 @@ class ClientChainVerifier:
         known = self._until_seconds.get(der)
         if known is not None and known[0] <= now_seconds < known[1]:
             return
-        chain = self._verified(der, now_seconds)
+        chain = self._verify_chain(der, now_seconds)
         if len(self._until_seconds) >= _CACHED_MAX:
             del self._until_seconds[next(iter(self._until_seconds))]
         self._until_seconds[der] = (
@@ -74,7 +74,7 @@ class ClientChainVerifier:
             min(certificate.not_valid_after_utc.timestamp() for certificate in chain),
         )
 
-    def _verified(self, der: bytes, now_seconds: float) -> list[x509.Certificate]:
+    def _verify_chain(self, der: bytes, now_seconds: float) -> list[x509.Certificate]:
         verifier = (
             PolicyBuilder()
             .store(self._store)
@@ -85,19 +85,19 @@ class ClientChainVerifier:
         )
         try:
             leaf = x509.load_der_x509_certificate(der)
-            if (fault := fault_of_leaf(leaf)) is not None:
+            if (fault := find_leaf_fault(leaf)) is not None:
                 raise ForeignCertificateError(fault)
             return verifier.verify(leaf, list(self._authorities)).chain
         except (VerificationError, UnsupportedAlgorithm, *UNREADABLE) as error:
             raise ForeignCertificateError(" ".join(str(error).split())) from None
 
 
-def _is_ca(_: Policy, __: x509.Certificate, constraints: x509.BasicConstraints | None) -> None:
+def _require_ca(_: Policy, __: x509.Certificate, constraints: x509.BasicConstraints | None) -> None:
     if constraints is None or not constraints.ca:
         raise ValueError("its issuer is no CA")
 
 
-def _signs_certificates(_: Policy, __: x509.Certificate, usage: x509.KeyUsage | None) -> None:
+def _require_certificate_signing(_: Policy, __: x509.Certificate, usage: x509.KeyUsage | None) -> None:
     if usage is not None and not usage.key_cert_sign:
         raise ValueError("its issuer is not made to sign certificates (no key usage keyCertSign)")
 
@@ -105,6 +105,6 @@ def _signs_certificates(_: Policy, __: x509.Certificate, usage: x509.KeyUsage | 
 _LEAF_POLICY = ExtensionPolicy.permit_all()
 _CA_POLICY = (
     ExtensionPolicy.permit_all()
-    .require_present(x509.BasicConstraints, Criticality.AGNOSTIC, _is_ca)
-    .may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _signs_certificates)
+    .require_present(x509.BasicConstraints, Criticality.AGNOSTIC, _require_ca)
+    .may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _require_certificate_signing)
 )

@@ -7,17 +7,17 @@ from typing import TypeVar
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 
-from webhook.authentication.certificate_errors import fault_of_ca, malformed_extension
+from webhook.authentication.certificate_errors import find_ca_fault, find_malformed_extension
 from webhook.authentication.certificate_identity import UNREADABLE
-from webhook.authentication.certificates.weak_rsa_keys import weakness
+from webhook.authentication.certificates.weak_rsa_keys import find_weakness
 from webhook.errors import UserError
 
 _REMEDY = "give the CA that issues the clients' certificates, not one of these"
-ANEW = "issue it anew with valid extensions"
+REISSUE_REMEDY = "issue it anew with valid extensions"
 _Extension = TypeVar("_Extension", bound=x509.ExtensionType)
 
 
-def certificates_of(path: Path, content: bytes) -> list[x509.Certificate]:
+def parse_certificates(path: Path, content: bytes) -> list[x509.Certificate]:
     """Return all certificates of a PEM file; UserError if there is none, or if one cannot be read."""
     try:
         return x509.load_pem_x509_certificates(content)
@@ -25,39 +25,41 @@ def certificates_of(path: Path, content: bytes) -> list[x509.Certificate]:
         raise UserError(f"{path}: holds no certificate in PEM", "give a file with BEGIN CERTIFICATE blocks") from None
 
 
-def authorities_of(path: Path, content: bytes, *, may_have_expired: bool) -> list[x509.Certificate]:
+def parse_authorities(path: Path, content: bytes, *, may_have_expired: bool) -> list[x509.Certificate]:
     """Return all CAs of a PEM file; UserError if one is not a CA, or if all have expired and must not have."""
-    authorities = certificates_of(path, content)
+    authorities = parse_certificates(path, content)
     for number, authority in enumerate(authorities, 1):
-        if (malformed := malformed_extension(authority)) is not None:
-            raise UserError(f"{path}: certificate {number} in it, {_subject(authority)}: {malformed}", ANEW)
+        if (malformed := find_malformed_extension(authority)) is not None:
+            raise UserError(
+                f"{path}: certificate {number} in it, {_format_subject(authority)}: {malformed}", REISSUE_REMEDY
+            )
         try:
-            fault = _fault(authority) or fault_of_ca(authority)
+            fault = _find_fault(authority) or find_ca_fault(authority)
         except (UnsupportedAlgorithm, *UNREADABLE) as error:
             raise UserError(f"{path}: certificate {number} in it cannot be read: {error}", _REMEDY) from None
         if fault is not None:
-            raise UserError(f"{path}: {_subject(authority)} {fault}", _REMEDY)
+            raise UserError(f"{path}: {_format_subject(authority)} {fault}", _REMEDY)
     now = datetime.now(UTC)
     if not may_have_expired and all(authority.not_valid_after_utc <= now for authority in authorities):
         raise UserError(f"{path}: all its CAs have expired, so no client can be authenticated", "give a current CA")
     return authorities
 
 
-def _subject(certificate: x509.Certificate) -> str:
+def _format_subject(certificate: x509.Certificate) -> str:
     return certificate.subject.rfc4514_string() or "without a subject"
 
 
-def _fault(certificate: x509.Certificate) -> str | None:
+def _find_fault(certificate: x509.Certificate) -> str | None:
     key = certificate.public_key()  # raises for unknown kinds
-    constraints, usage = extension(certificate, x509.BasicConstraints), extension(certificate, x509.KeyUsage)
+    constraints, usage = find_extension(certificate, x509.BasicConstraints), find_extension(certificate, x509.KeyUsage)
     if constraints is None or not constraints.ca:
         return "is not a CA certificate"
     if usage is not None and not usage.key_cert_sign:
         return "is not made to sign certificates (no key usage keyCertSign)"
-    return f"has {weak}" if (weak := weakness(key)) is not None else None
+    return f"has {weak}" if (weak := find_weakness(key)) is not None else None
 
 
-def extension(certificate: x509.Certificate, kind: type[_Extension]) -> _Extension | None:
+def find_extension(certificate: x509.Certificate, kind: type[_Extension]) -> _Extension | None:
     """Return the value of a certificate's extension; None if it lacks that."""
     try:
         return certificate.extensions.get_extension_for_class(kind).value

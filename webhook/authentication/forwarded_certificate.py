@@ -7,18 +7,18 @@ from pathlib import Path
 
 from webhook.authentication.authenticator import Authenticator
 from webhook.authentication.certificate_identity import CertificateIdentity, read_certificate
-from webhook.authentication.chain_verifier import ClientChainVerifier, ForeignCertificateError, obstacle
-from webhook.authentication.client_ca import authorities_of
+from webhook.authentication.chain_verifier import ClientChainVerifier, ForeignCertificateError, find_obstacle
+from webhook.authentication.client_ca import parse_authorities
 from webhook.authentication.identities import Identities
 from webhook.authentication.reasons import AuthFailure
 from webhook.authentication.strategies import (
     AUTHORIZATION,
     FORWARDED_CERTIFICATE,
-    Authenticated,
+    AuthenticatedCall,
     AuthenticationStrategy,
     Headers,
 )
-from webhook.authentication.xfcc import forwarded_certificate
+from webhook.authentication.xfcc import parse_forwarded_certificate
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import Clock, CurrentValue
 from webhook.support.watched_file import WatchedFile
@@ -38,7 +38,7 @@ class ForwardedCaFile(WatchedFile[ClientChainVerifier]):
 
         def parse(contents: tuple[bytes, ...]) -> ClientChainVerifier:
             nonlocal is_start
-            chains = _chains(path, contents[0], may_have_expired=is_start)
+            chains = _build_verifier(path, contents[0], may_have_expired=is_start)
             is_start = False
             return chains
 
@@ -63,17 +63,17 @@ class ForwardedCertificateStrategy(AuthenticationStrategy):
         self._authorities = authorities
         self._clock = clock
 
-    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> Authenticated:
+    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> AuthenticatedCall:
         now_seconds = self._clock.now_us() / _US
         self._check_hop(peer_der, now_seconds)
-        der = forwarded_certificate(headers.getall(FORWARDED_CERTIFICATE, []))
+        der = parse_forwarded_certificate(headers.getall(FORWARDED_CERTIFICATE, []))
         try:
             self._authorities.value.check(der, now_seconds)
         except ForeignCertificateError as error:
             raise AuthenticationError(AuthFailure.FORWARDED_FOREIGN, f"the forwarded certificate: {error}") from None
-        if self._is_proxy(_names(der)):
+        if self._is_proxy(_read_identity(der)):
             raise AuthenticationError(AuthFailure.NOT_A_PROXY, "a proxy was forwarded as a caller", status=403)
-        return Authenticated(self._authenticator.authenticate(der, headers.getall(AUTHORIZATION, ())), path)
+        return AuthenticatedCall(self._authenticator.authenticate(der, headers.getall(AUTHORIZATION, ())), path)
 
     async def refetch_keys(self) -> bool:
         return await self._authenticator.refetch_keys()
@@ -81,7 +81,7 @@ class ForwardedCertificateStrategy(AuthenticationStrategy):
     def _check_hop(self, peer_der: bytes | None, now_seconds: float) -> None:
         if not peer_der:
             raise AuthenticationError(AuthFailure.NO_CERTIFICATE, "the connection has no client certificate")
-        hop = _names(peer_der)
+        hop = _read_identity(peer_der)
         if not self._is_proxy(hop):
             raise AuthenticationError(
                 AuthFailure.NOT_A_PROXY, f"{hop.name!r} is not on the list of proxies", status=403
@@ -93,19 +93,19 @@ class ForwardedCertificateStrategy(AuthenticationStrategy):
 
     def _is_proxy(self, certificate: CertificateIdentity) -> bool:
         proxies = self._identities.value.proxies
-        return any(certificate.bears(proxy.certificate_field, proxy.certificate_name) for proxy in proxies)
+        return any(certificate.has_name(proxy.certificate_field, proxy.certificate_name) for proxy in proxies)
 
 
 @lru_cache(maxsize=1024)
-def _names(der: bytes) -> CertificateIdentity:
+def _read_identity(der: bytes) -> CertificateIdentity:
     """Return the identity in a certificate, cached. Only certificates with a verified chain are passed."""
     return read_certificate(der, sha256(der).digest())
 
 
-def _chains(path: Path, content: bytes, *, may_have_expired: bool) -> ClientChainVerifier:
-    authorities = authorities_of(path, content, may_have_expired=may_have_expired)
+def _build_verifier(path: Path, content: bytes, *, may_have_expired: bool) -> ClientChainVerifier:
+    authorities = parse_authorities(path, content, may_have_expired=may_have_expired)
     for authority in authorities:
-        if (found := obstacle(authority)) is not None:
+        if (found := find_obstacle(authority)) is not None:
             raise UserError(
                 f"{path}: {authority.subject.rfc4514_string()} cannot verify certificates behind a proxy: {found}",
                 "give one with a P-256, P-384, P-521 or RSA (2048 bits or more) key and no critical extensions "

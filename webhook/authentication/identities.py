@@ -56,7 +56,7 @@ class Identity:
     client_id_source: ClientIdSource
     client_id_claim: str = ""
 
-    def subject_fits(self, subject: str) -> bool:
+    def matches_subject(self, subject: str) -> bool:
         if self.subject.endswith("*"):
             return subject.startswith(self.subject[:-1])
         return subject == self.subject

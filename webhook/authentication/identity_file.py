@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from webhook.authentication.documents import document_errors, read_list
+from webhook.authentication.documents import convert_document_errors, read_list
 from webhook.authentication.identities import (
     SPIFFE,
     CertificateField,
@@ -17,21 +17,21 @@ from webhook.authentication.identities import (
     Proxy,
     Role,
 )
-from webhook.core.document.schema_problems import schema_problems
-from webhook.core.document.yaml.document_kind import DocumentKind, mark_of
+from webhook.core.document.schema_problems import find_schema_problems
+from webhook.core.document.yaml.document_kind import DocumentKind, build_mark
 from webhook.core.document.yaml.nodes import Node
-from webhook.core.document.yaml.parts import DocumentPart, InvalidPaths, converted, until_invalid
+from webhook.core.document.yaml.parts import DocumentPart, InvalidPaths, convert, stop_at_invalid
 from webhook.core.document.yaml.problems import DocumentError, Problem
 from webhook.errors import UserError
 from webhook.support.watched_file import WatchedFile
 
 _FILE_BYTES_MAX = 256 * 1024
-_A_ROLE = mark_of("role", r"\s*[\"']?(apiserver|reporter|proxy)\b").pattern
+_ROLE_PATTERN = build_mark("role", r"\s*[\"']?(apiserver|reporter|proxy)\b").pattern
 _REMEDY = "give entries such as {role: apiserver, certificate: ..., issuer: ..., audience: ..., subject: ...}"
 _KIND = DocumentKind(
     "a list of identities",
     # An entry that lacks its certificate is recognized by its role.
-    (mark_of("role"), re.compile(f"{_A_ROLE}|{mark_of('certificate').pattern}", re.MULTILINE)),
+    (build_mark("role"), re.compile(f"{_ROLE_PATTERN}|{build_mark('certificate').pattern}", re.MULTILINE)),
     "it lacks role or certificate",
     _REMEDY,
 )
@@ -109,20 +109,20 @@ def _check_roles(identities: Identities, name: str, *, behind_proxy: bool) -> No
 
 def parse_identities(content: bytes, name: str) -> Identities:
     """Parse the document; UserError lists every problem, one per line."""
-    with document_errors(name, content, _KIND):
+    with convert_document_errors(name, content, _KIND):
         root, problems = read_list(content, _REMEDY)
         assert isinstance(root.value, list)  # noqa: S101  read_list has checked it
         if not root.value:
-            problems.append(root.problem("no identity", _REMEDY))
+            problems.append(root.build_problem("no identity", _REMEDY))
         found: dict[Identity | Proxy, Node] = {}
         for entry in root.value:
-            wrong = list(_problems_of(entry))
+            wrong = list(_find_problems(entry))
             problems += wrong
             if not wrong and not problems:
-                first = found.setdefault(_identity_of(entry), entry)
+                first = found.setdefault(_build_identity(entry), entry)
                 if first is not entry:
                     problems.append(
-                        entry.problem(f"the same identity as in line {first.line}", "remove one of the two")
+                        entry.build_problem(f"the same identity as in line {first.line}", "remove one of the two")
                     )
         if problems:
             raise DocumentError(problems)
@@ -134,62 +134,62 @@ def _is_proxy(entry: Node) -> bool:
     return isinstance(entry.value, dict) and "role" in entry.value and entry.value["role"].value == _PROXY
 
 
-def _problems_of(entry: Node) -> Iterator[Problem]:
+def _find_problems(entry: Node) -> Iterator[Problem]:
     if not isinstance(entry.value, dict):
-        yield entry.problem("not a mapping", _REMEDY)
+        yield entry.build_problem("not a mapping", _REMEDY)
         return
     is_proxy = _is_proxy(entry)
-    found = list(schema_problems(entry, _ProxyEntry if is_proxy else _CallerEntry))
+    found = list(find_schema_problems(entry, _ProxyEntry if is_proxy else _CallerEntry))
     yield from (mistake.problem for mistake in found)
     part = DocumentPart(entry, (), InvalidPaths(path for mistake in found for path in mistake.wrong))
-    rules = (_certificate_of_a_proxy,) if is_proxy else (_issuer_is_known, _star_is_last, _one_client_id)
-    for rule in (_one_certificate_name, *rules):
-        yield from until_invalid(rule(part))
+    rules = (_check_proxy_certificate,) if is_proxy else (_check_issuer, _check_star, _check_client_id)
+    for rule in (_check_certificate_name, *rules):
+        yield from stop_at_invalid(rule(part))
 
 
-def _only(part: DocumentPart | None, names: str) -> Iterator[Problem]:
+def _check_one_field(part: DocumentPart | None, names: str) -> Iterator[Problem]:
     if part is not None and isinstance(part.node.value, dict) and len(part.node.value) != 1:
-        yield part.wrong(f"{len(part.node.value)} fields", f"write exactly one of {names}")
+        yield part.report(f"{len(part.node.value)} fields", f"write exactly one of {names}")
 
 
-def _one_certificate_name(entry: DocumentPart) -> Iterator[Problem]:
+def _check_certificate_name(entry: DocumentPart) -> Iterator[Problem]:
     certificate = entry.get("certificate")
-    yield from _only(certificate, ", ".join(CertificateField))
+    yield from _check_one_field(certificate, ", ".join(CertificateField))
     names = certificate.fields() if certificate is not None else {}
     if (flag := names.get(CertificateField.COMMON_NAME_IS_ISSUER)) is not None and flag.node.value is not True:
-        yield flag.wrong("can only be true", "write true, or leave it out")
+        yield flag.report("can only be true", "write true, or leave it out")
     if (uri := names.get(CertificateField.URI)) is not None and not uri.node.text.startswith(SPIFFE):
-        yield uri.wrong("not a SPIFFE ID", f"write one that begins with {SPIFFE}")
+        yield uri.report("not a SPIFFE ID", f"write one that begins with {SPIFFE}")
     if (dns_name := names.get(CertificateField.DNS_NAME)) is not None and "*" in dns_name.node.text:
-        yield dns_name.wrong("a wildcard", "write one whole name")
+        yield dns_name.report("a wildcard", "write one whole name")
 
 
-def _certificate_of_a_proxy(entry: DocumentPart) -> Iterator[Problem]:
+def _check_proxy_certificate(entry: DocumentPart) -> Iterator[Problem]:
     if (flag := entry.get("certificate", CertificateField.COMMON_NAME_IS_ISSUER)) is not None:
-        yield flag.wrong_field("a proxy has no token, and so no issuer", "write the name of its certificate")
+        yield flag.report_field("a proxy has no token, and so no issuer", "write the name of its certificate")
 
 
-def _issuer_is_known(entry: DocumentPart) -> Iterator[Problem]:
+def _check_issuer(entry: DocumentPart) -> Iterator[Problem]:
     if entry.get("issuer") is None and entry.get("certificate", CertificateField.COMMON_NAME_IS_ISSUER) is None:
-        yield entry.lacks("issuer", "required", "add issuer, or certificate: {commonNameIsIssuer: true}")
+        yield entry.report_missing("issuer", "required", "add issuer, or certificate: {commonNameIsIssuer: true}")
 
 
-def _star_is_last(entry: DocumentPart) -> Iterator[Problem]:
+def _check_star(entry: DocumentPart) -> Iterator[Problem]:
     subject = entry.get("subject")
     if subject is not None and "*" in subject.node.text[:-1]:
-        yield subject.wrong("a `*` that is not the last character", "write `*` once, at the end, for any remainder")
+        yield subject.report("a `*` that is not the last character", "write `*` once, at the end, for any remainder")
 
 
-def _one_client_id(entry: DocumentPart) -> Iterator[Problem]:
-    yield from _only(entry.get("clientId"), "claim, from")
+def _check_client_id(entry: DocumentPart) -> Iterator[Problem]:
+    yield from _check_one_field(entry.get("clientId"), "claim, from")
 
 
-def _identity_of(entry: Node) -> Identity | Proxy:
+def _build_identity(entry: Node) -> Identity | Proxy:
     """Return a checked entry as its identity."""
     if _is_proxy(entry):
-        return Proxy(*_certificate_name(converted(entry, _ProxyEntry).certificate))
-    caller = converted(entry, _CallerEntry)
-    certificate_field, name = _certificate_name(caller.certificate)
+        return Proxy(*_find_certificate_name(convert(entry, _ProxyEntry).certificate))
+    caller = convert(entry, _CallerEntry)
+    certificate_field, name = _find_certificate_name(caller.certificate)
     client_id = caller.client_id or _ClientId()
     source = ClientIdSource.CLAIM if client_id.claim else ClientIdSource(client_id.source or ClientIdSource.SUBJECT)
     return Identity(
@@ -204,7 +204,7 @@ def _identity_of(entry: Node) -> Identity | Proxy:
     )
 
 
-def _certificate_name(certificate: _Certificate) -> tuple[CertificateField, str]:
+def _find_certificate_name(certificate: _Certificate) -> tuple[CertificateField, str]:
     if certificate.common_name is not None:
         return CertificateField.COMMON_NAME, certificate.common_name
     if certificate.uri is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from webhook.authentication.jwks import REMEDY, KeySet, claimed_by, read_key_set
+from webhook.authentication.jwks import REMEDY, KeySet, list_issuers, read_key_set
 from webhook.errors import UserError
 from webhook.ports import KEY_SET_BYTES_MAX, TokenKey
 from webhook.support.watched_file import WatchedFile
@@ -20,10 +20,10 @@ class JwksFile(WatchedFile[KeySet]):
 
         def read(wrong: str | None) -> None:
             # An issuer whose compromised key was removed must not become available to other key sources.
-            self.claimed = {*self.claimed, *claimed_by(self.keys)}
+            self.claimed = {*self.claimed, *list_issuers(self.keys)}
             on_reading(wrong)
 
-        super().__init__([path], KEY_SET_BYTES_MAX, lambda contents: _faultless(contents[0], str(path)), read)
+        super().__init__([path], KEY_SET_BYTES_MAX, lambda contents: _parse_faultless(contents[0], str(path)), read)
 
     @property
     def keys(self) -> Mapping[str, TokenKey]:
@@ -37,7 +37,7 @@ class JwksFile(WatchedFile[KeySet]):
         """Do nothing: the file is polled every few seconds."""
 
 
-def _faultless(content: bytes, name: str) -> KeySet:
+def _parse_faultless(content: bytes, name: str) -> KeySet:
     found = read_key_set(content, name, may_bind=True)
     if found.faults:
         raise UserError("\n".join(found.faults), REMEDY)

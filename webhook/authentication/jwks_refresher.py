@@ -5,7 +5,7 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from webhook.authentication.jwks import claimed_by
+from webhook.authentication.jwks import list_issuers
 from webhook.errors import UserError
 from webhook.ports import Clock, TokenKey
 from webhook.support.backoff import Backoff
@@ -102,12 +102,14 @@ class JwksRefresher:
 
     def _expire(self) -> None:
         """Drop keys that are too old. Called on every access, since a timer may be late."""
-        if self._keys and any(now_us >= end_us for now_us, end_us in zip(self._now_us(), self._end_us, strict=True)):
+        if self._keys and any(
+            now_us >= end_us for now_us, end_us in zip(self._read_clocks_us(), self._end_us, strict=True)
+        ):
             self._replace({})
             self.trouble = self.trouble or "the last ones are too old"
             self._reports.on_ended(self.trouble)
 
-    def _now_us(self) -> tuple[int, ...]:
+    def _read_clocks_us(self) -> tuple[int, ...]:
         return tuple(clock.now_us() for clock in self._clocks)
 
     async def run(self) -> None:
@@ -115,7 +117,7 @@ class JwksRefresher:
         try:
             while True:
                 is_good = await asyncio.shield(self._fetch_once())
-                await asyncio.sleep(self._pause_seconds(is_good=is_good))
+                await asyncio.sleep(self._choose_pause_seconds(is_good=is_good))
         finally:
             if self._fetching is not None:
                 self._fetching.cancel()
@@ -133,30 +135,30 @@ class JwksRefresher:
     def _fetch_once(self) -> asyncio.Task[bool]:
         """Return the running fetch, or start one."""
         if self._fetching is None or self._fetching.done():
-            self._fetching = asyncio.create_task(self._fetched(), name=f"fetch-keys-{self.name}")
+            self._fetching = asyncio.create_task(self._run_fetch(), name=f"fetch-keys-{self.name}")
         return self._fetching
 
-    async def _fetched(self) -> bool:
-        asked_at_us = self._now_us()
+    async def _run_fetch(self) -> bool:
+        asked_at_us = self._read_clocks_us()
         try:
             async with asyncio.timeout(self._pace.fetch_seconds):
                 found = await self._fetch()
         except TimeoutError:
-            self._failed(f"no answer within {self._pace.fetch_seconds:g} s")
+            self._on_failed(f"no answer within {self._pace.fetch_seconds:g} s")
             return False
         except UserError as error:
-            self._failed(str(error))
+            self._on_failed(str(error))
             return False
         finally:
             self._next_look_us = self._clock.now_us() + int(self._pace.cool_down_seconds * _US)
-        self.claimed, self.may_claim = {*self.claimed, *claimed_by(found)}, False
+        self.claimed, self.may_claim = {*self.claimed, *list_issuers(found)}, False
         self._end_us = tuple(at_us + self._stale_max_us for at_us in asked_at_us)
         self._replace(found)
         self.trouble = ""
         self._reports.on_fetched()
         return True
 
-    def _failed(self, reason: str) -> None:
+    def _on_failed(self, reason: str) -> None:
         self.trouble = reason
         self._reports.on_failed(reason)
         self._expire()
@@ -166,7 +168,7 @@ class JwksRefresher:
             self._keys = keys
             self._generation += 1
 
-    def _pause_seconds(self, *, is_good: bool) -> float:
+    def _choose_pause_seconds(self, *, is_good: bool) -> float:
         """Return the delay until the next fetch."""
         if not is_good:
             return self._backoff.next_seconds()

@@ -23,7 +23,7 @@ _TEXT_LENGTH_MAX = 512
 """For iss, aud, sub and jti, which are written to logs and audit annotations."""
 _SHOWN_LENGTH_MAX = 80
 """For unverified values of a token that are logged."""
-LEEWAY_MAX_SECONDS = 30
+LEEWAY_SECONDS_MAX = 30
 _SECONDS_MAX = 2**40  # some 35,000 years: more is an error
 # x5t names a certificate and is ignored; identity providers send it.
 _HEADER_KEYS = frozenset({"alg", "kid", "typ", "x5t"})
@@ -70,12 +70,12 @@ class KeyNotFoundError(AuthenticationError):
 
 def verify(token: str, keys: TokenKeys, rules: TokenRules, now_seconds: float) -> Claims:
     """Return the claims of a valid token; AuthenticationError for any other."""
-    candidates = _candidates(_header(token), keys)
-    payload, signers = _signed(token, candidates)
-    claims = _json_object(payload, AuthFailure.CLAIMS)
+    candidates = _find_candidates(_decode_header(token), keys)
+    payload, signers = _verify_signature(token, candidates)
+    claims = _parse_object(payload, AuthFailure.CLAIMS)
     expires_at_seconds = _check_times(claims, rules, now_seconds)
-    issuer, audience, subject = (_text(claims, "iss"), _audience(claims), _text(claims, "sub"))
-    jti = _text(claims, "jti") if "jti" in claims else None
+    issuer, audience, subject = (_read_text(claims, "iss"), _read_audience(claims), _read_text(claims, "sub"))
+    jti = _read_text(claims, "jti") if "jti" in claims else None
     if rules.issuers is not None and issuer not in rules.issuers:
         refuse(AuthFailure.ISSUER, f"iss {issuer!r} is in no identity")
     if audience not in rules.audiences:
@@ -85,19 +85,19 @@ def verify(token: str, keys: TokenKeys, rules: TokenRules, now_seconds: float) -
     return Claims(issuer, audience, subject, jti, expires_at_seconds, claims)
 
 
-def _header(token: str) -> dict[str, Any]:
+def _decode_header(token: str) -> dict[str, Any]:
     if len(token) > _TOKEN_BYTES_MAX:
         refuse(AuthFailure.TOKEN_MALFORMED, f"{len(token)} characters, at most {_TOKEN_BYTES_MAX}")
     segments = token.split(".")
     if len(segments) != 3:  # noqa: PLR2004 - header, payload, signature
         refuse(AuthFailure.TOKEN_MALFORMED, f"{len(segments)} segments, not 3")
-    header, *_ = [_decoded(segment) for segment in segments]
+    header, *_ = [_decode_segment(segment) for segment in segments]
     if len(header) > _HEADER_BYTES_MAX:
         refuse(AuthFailure.TOKEN_MALFORMED, f"a header of {len(header)} bytes, at most {_HEADER_BYTES_MAX}")
-    return _json_object(header, AuthFailure.TOKEN_MALFORMED)
+    return _parse_object(header, AuthFailure.TOKEN_MALFORMED)
 
 
-def _decoded(segment: str) -> bytes:
+def _decode_segment(segment: str) -> bytes:
     """Decode strict base64url: no padding, no other alphabet, no stray bits, so that a token has one encoding."""
     try:
         raw = base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
@@ -108,17 +108,17 @@ def _decoded(segment: str) -> bytes:
     return raw
 
 
-def _candidates(header: dict[str, Any], keys: TokenKeys) -> Sequence[TokenKey]:
+def _find_candidates(header: dict[str, Any], keys: TokenKeys) -> Sequence[TokenKey]:
     """Return the keys that the token may be signed with, at most one per source."""
     if surplus := sorted(header.keys() - _HEADER_KEYS):
-        refuse(AuthFailure.HEADER, f"header parameters {_shown(surplus)} are not accepted")
+        refuse(AuthFailure.HEADER, f"header parameters {_quote(surplus)} are not accepted")
     if str(header.get("typ", "JWT")).lower() not in _TYPES:
-        refuse(AuthFailure.HEADER, f"typ {_shown(header['typ'])} is no access token")
+        refuse(AuthFailure.HEADER, f"typ {_quote(header['typ'])} is no access token")
     algorithm, kid = header.get("alg"), header.get("kid")
     if algorithm not in ALGORITHMS:
-        refuse(AuthFailure.ALGORITHM, f"alg {_shown(algorithm)} is not among {', '.join(ALGORITHMS)}")
+        refuse(AuthFailure.ALGORITHM, f"alg {_quote(algorithm)} is not among {', '.join(ALGORITHMS)}")
     if not isinstance(kid, str) or not KID.fullmatch(kid):
-        refuse(AuthFailure.UNKNOWN_KEY, f"kid {_shown(kid)} is no key id")
+        refuse(AuthFailure.UNKNOWN_KEY, f"kid {_quote(kid)} is no key id")
     found = keys.find(kid)
     if not found:
         raise KeyNotFoundError(AuthFailure.UNKNOWN_KEY, f"kid {kid!r} is not in the key set")
@@ -128,7 +128,7 @@ def _candidates(header: dict[str, Any], keys: TokenKeys) -> Sequence[TokenKey]:
     return fits
 
 
-def _signed(token: str, candidates: Sequence[TokenKey]) -> tuple[bytes, Sequence[TokenKey]]:
+def _verify_signature(token: str, candidates: Sequence[TokenKey]) -> tuple[bytes, Sequence[TokenKey]]:
     """Return the payload and those keys that verify its signature."""
     signers, payload, fault = [], b"", ""
     for key in candidates:
@@ -142,10 +142,10 @@ def _signed(token: str, candidates: Sequence[TokenKey]) -> tuple[bytes, Sequence
     return payload, signers
 
 
-def _json_object(raw: bytes, reason: AuthFailure) -> dict[str, Any]:
+def _parse_object(raw: bytes, reason: AuthFailure) -> dict[str, Any]:
     """Parse a JSON object without ambiguities: UTF-8, unique keys, no NaN, no lone surrogates."""
     try:
-        value = json.loads(raw.decode(), object_pairs_hook=_unique, parse_constant=_unique)
+        value = json.loads(raw.decode(), object_pairs_hook=_reject_duplicates, parse_constant=_reject_duplicates)
         json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         refuse(reason, f"not a JSON object: {error}")
@@ -154,7 +154,7 @@ def _json_object(raw: bytes, reason: AuthFailure) -> dict[str, Any]:
     return value
 
 
-def _unique(pairs: list[tuple[str, Any]] | str) -> dict[str, Any]:
+def _reject_duplicates(pairs: list[tuple[str, Any]] | str) -> dict[str, Any]:
     if isinstance(pairs, str):
         raise ValueError(f"{pairs} is no JSON")  # noqa: TRY004 - a value's fault, as json's own are
     members = dict(pairs)
@@ -165,8 +165,8 @@ def _unique(pairs: list[tuple[str, Any]] | str) -> dict[str, Any]:
 
 def _check_times(claims: dict[str, Any], rules: TokenRules, now_seconds: float) -> int:
     """Check exp, iat and nbf; return exp."""
-    expires_at_seconds, issued_at_seconds = _seconds(claims, "exp"), _seconds(claims, "iat")
-    not_before_seconds = _seconds(claims, "nbf") if "nbf" in claims else issued_at_seconds
+    expires_at_seconds, issued_at_seconds = _read_seconds(claims, "exp"), _read_seconds(claims, "iat")
+    not_before_seconds = _read_seconds(claims, "nbf") if "nbf" in claims else issued_at_seconds
     if expires_at_seconds <= now_seconds - rules.leeway_seconds:
         refuse(AuthFailure.EXPIRED, f"exp {expires_at_seconds} is past")
     for name, value in (("iat", issued_at_seconds), ("nbf", not_before_seconds)):
@@ -180,14 +180,14 @@ def _check_times(claims: dict[str, Any], rules: TokenRules, now_seconds: float) 
     return expires_at_seconds
 
 
-def _seconds(claims: dict[str, Any], name: str) -> int:
+def _read_seconds(claims: dict[str, Any], name: str) -> int:
     value = claims.get(name)
     if type(value) is not int or not 0 <= value <= _SECONDS_MAX:  # a bool is an int, too
         refuse(AuthFailure.CLAIMS, f"{name} is missing" if value is None else f"{name} is no plausible whole number")
     return value
 
 
-def _text(claims: dict[str, Any], name: str) -> str:
+def _read_text(claims: dict[str, Any], name: str) -> str:
     value = claims.get(name)
     if not isinstance(value, str) or not 0 < len(value) <= _TEXT_LENGTH_MAX or not value.isprintable():
         refuse(
@@ -196,15 +196,15 @@ def _text(claims: dict[str, Any], name: str) -> str:
     return value
 
 
-def _audience(claims: dict[str, Any]) -> str:
+def _read_audience(claims: dict[str, Any]) -> str:
     """Return the only audience. Kubernetes always writes a list; a token for several could be used elsewhere too."""
     value = claims.get("aud")
     if isinstance(value, list) and value:
         if len(value) > 1:
             refuse(AuthFailure.AUDIENCE, f"{len(value)} audiences, not 1")
-        return _text({"aud": value[0]}, "aud")
-    return _text(claims, "aud")
+        return _read_text({"aud": value[0]}, "aud")
+    return _read_text(claims, "aud")
 
 
-def _shown(value: object) -> str:
+def _quote(value: object) -> str:
     return repr(value)[:_SHOWN_LENGTH_MAX]

@@ -35,11 +35,11 @@ class JwksUnion:
         await asyncio.gather(*(source.refetch() for source in self._sources))
         return self.generation != before
 
-    def counts(self) -> dict[str, int]:
+    def count_keys(self) -> dict[str, int]:
         """Return how many keys each source has."""
         return {source.name: len(source.keys) for source in self._sources}
 
-    def missing_for(self, issuers: Collection[str | None]) -> list[str]:
+    def list_missing(self, issuers: Collection[str | None]) -> list[str]:
         """Return why tokens of these issuers cannot be verified; None means any issuer.
 
         A source without keys matters only if one of these issuers may need it: the server must stay ready for callers

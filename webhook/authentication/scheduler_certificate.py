@@ -6,7 +6,7 @@ from hashlib import sha256
 from webhook.authentication.certificate_identity import CertificateIdentity, read_certificate
 from webhook.authentication.identities import CertificateField, Role
 from webhook.authentication.reasons import AuthFailure, refuse
-from webhook.authentication.strategies import Authenticated, AuthenticationStrategy, Headers, reject_forwarded
+from webhook.authentication.strategies import AuthenticatedCall, AuthenticationStrategy, Headers, reject_forwarded
 from webhook.core.lru_cache import LruCache
 from webhook.ports import Caller, Clock
 
@@ -24,7 +24,7 @@ class CertificateStrategy(AuthenticationStrategy):
         self._clock = clock
         self._known: LruCache[bytes, CertificateIdentity] = LruCache(_CERTIFICATES_MAX)
 
-    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> Authenticated:
+    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> AuthenticatedCall:
         reject_forwarded(headers)
         if not peer_der:
             refuse(AuthFailure.NO_CERTIFICATE, "the connection has no client certificate")
@@ -34,11 +34,11 @@ class CertificateStrategy(AuthenticationStrategy):
             self._known.keep(peer_der, certificate)
         if self._clock.now_us() >= certificate.expires_at_seconds * _US:
             refuse(AuthFailure.CERTIFICATE_EXPIRED, f"{certificate.name!r} expired while its connection was open")
-        if not any(certificate.bears(field, name) for field in _NAMES for name in self._names):
+        if not any(certificate.has_name(field, name) for field in _NAMES for name in self._names):
             detail = f"the certificate {certificate.name!r} is not of a scheduler in --scheduler-names"
             refuse(AuthFailure.IDENTITY_MISMATCH, detail, status=403)
         expiry_seconds = int(certificate.expires_at_seconds)
-        return Authenticated(
+        return AuthenticatedCall(
             Caller(Role.SCHEDULER, certificate.name, "", "", certificate.name, 0, expiry_seconds), path
         )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from webhook.authentication.identities import Role
 from webhook.authentication.reasons import AuthFailure
-from webhook.authentication.strategies import Authenticated, AuthenticationStrategy, Headers
+from webhook.authentication.strategies import AuthenticatedCall, AuthenticationStrategy, Headers
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import Caller, CurrentValue
 from webhook.support.watched_file import WatchedFile
@@ -28,12 +28,12 @@ class SecretPathStrategy(AuthenticationStrategy):
     def __init__(self, digests: CurrentValue[tuple[bytes, ...]]) -> None:
         self._digests = digests
 
-    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> Authenticated:  # noqa: ARG002  part of the protocol; they prove nothing here
+    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> AuthenticatedCall:  # noqa: ARG002  part of the protocol; they prove nothing here
         secret, _, route = path.removeprefix("/").rpartition("/")
         digest = sha256(secret.encode(errors="surrogatepass")).digest()
         if sum(compare_digest(digest, good) for good in self._digests.value) == 0:
             raise AuthenticationError(AuthFailure.PATH, "unknown path", status=404)
-        return Authenticated(_CALLER, f"/{route}")
+        return AuthenticatedCall(_CALLER, f"/{route}")
 
     async def refetch_keys(self) -> bool:
         """Return False: no token is needed."""
@@ -57,7 +57,7 @@ class SecretPathFile(WatchedFile[tuple[bytes, ...]]):
     """SHA-256 of each currently accepted path."""
 
     def __init__(self, path: Path, on_reading: Callable[[str | None], None] = lambda _: None) -> None:
-        super().__init__([path], _FILE_BYTES_MAX, lambda contents: _digests(contents[0], path), on_reading)
+        super().__init__([path], _FILE_BYTES_MAX, lambda contents: _digest_paths(contents[0], path), on_reading)
 
 
 def read_paths(content: bytes, path: Path) -> tuple[str, ...]:
@@ -82,5 +82,5 @@ def read_paths(content: bytes, path: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _digests(content: bytes, path: Path) -> tuple[bytes, ...]:
+def _digest_paths(content: bytes, path: Path) -> tuple[bytes, ...]:
     return tuple(sha256(line.encode()).digest() for line in read_paths(content, path))

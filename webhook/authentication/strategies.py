@@ -4,7 +4,7 @@ from typing import NamedTuple, Protocol
 
 from multidict import CIMultiDictProxy, istr
 
-from webhook.authentication.authenticator import Authenticator, Verified
+from webhook.authentication.authenticator import Authenticator, VerifiedToken
 from webhook.authentication.reasons import AuthFailure, refuse
 from webhook.ports import Caller
 
@@ -14,26 +14,26 @@ AUTHORIZATION = istr("Authorization")
 Headers = CIMultiDictProxy[str]
 
 
-class Authenticated(NamedTuple):
+class AuthenticatedCall(NamedTuple):
     """An authenticated call: its caller, and the path of its route."""
 
     caller: Caller
     path: str
-    verified: Verified | None = None
+    verified: VerifiedToken | None = None
     """Lets `still_holds` check the result again for a later call; None: every call is authenticated in full."""
 
 
 class AuthenticationStrategy(Protocol):
     """Authenticates a call before its body is read, and before the response reveals which paths exist."""
 
-    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> Authenticated:
+    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> AuthenticatedCall:
         """Return the caller and the route's path; AuthenticationError if the caller is unknown.
 
         `peer_der` is the client certificate of the connection in DER, None if it has none.
         """
         ...
 
-    def still_holds(self, verified: Verified) -> bool:  # noqa: ARG002  for strategies that override it
+    def still_holds(self, verified: VerifiedToken) -> bool:  # noqa: ARG002  for strategies that override it
         """Return whether `authenticate` would now return the same for a call with the same header and certificate.
 
         Only a strategy that returns `verified` overrides it.
@@ -58,10 +58,10 @@ class MutualTlsStrategy:
         self._authenticator = authenticator
         self.still_holds = authenticator.still_holds
 
-    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> Authenticated:
+    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> AuthenticatedCall:
         reject_forwarded(headers)
-        verified = self._authenticator.verified(peer_der, headers.getall(AUTHORIZATION, ()))
-        return Authenticated(verified.caller, path, verified)
+        verified = self._authenticator.identify(peer_der, headers.getall(AUTHORIZATION, ()))
+        return AuthenticatedCall(verified.caller, path, verified)
 
     async def refetch_keys(self) -> bool:
         return await self._authenticator.refetch_keys()

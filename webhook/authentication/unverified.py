@@ -23,12 +23,12 @@ def read_token(text: str) -> UnverifiedToken:
     segments = text.strip().split(".")
     if len(segments) != _SEGMENTS or not all(map(_SEGMENT.fullmatch, segments)):
         raise ValueError("it is no JWT")
-    return UnverifiedToken(_object(segments[0]), _object(segments[1]))
+    return UnverifiedToken(_decode_object(segments[0]), _decode_object(segments[1]))
 
 
-def _object(segment: str) -> dict[str, Any]:
+def _decode_object(segment: str) -> dict[str, Any]:
     try:
-        found = json.loads(base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4)), parse_constant=_no_number)
+        found = json.loads(base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4)), parse_constant=_reject_number)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
@@ -36,5 +36,5 @@ def _object(segment: str) -> dict[str, Any]:
     return found
 
 
-def _no_number(text: str) -> None:
+def _reject_number(text: str) -> None:
     raise ValueError(f"{text} is no JSON")

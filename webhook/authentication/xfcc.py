@@ -28,7 +28,7 @@ _PEM = re.compile(r"-----BEGIN CERTIFICATE-----\n([A-Za-z0-9+/=\n]+)\n-----END C
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
-def forwarded_certificate(values: Sequence[str]) -> bytes:
+def parse_forwarded_certificate(values: Sequence[str]) -> bytes:
     """Return the certificate in DER; AuthenticationError if it is missing, ambiguous or malformed.
 
     `values` holds every such header of the request. Exactly one header with exactly one element is accepted.
@@ -40,19 +40,19 @@ def forwarded_certificate(values: Sequence[str]) -> bytes:
     if len(values) > 1:
         _refuse(f"{len(values)} headers")
     pairs: dict[str, str] = {}
-    for key, value in _pairs(values[0]):
+    for key, value in _parse_pairs(values[0]):
         if key in pairs and key in _ONCE:
             _refuse(f"{key!r} is duplicated")
         pairs[key] = value
     if "cert" not in pairs:
         _refuse(f"no Cert among {', '.join(pairs)}: let the proxy send it")
-    der = _der(pairs["cert"])
+    der = _decode_certificate(pairs["cert"])
     if "hash" in pairs:
         _check_hash(pairs["hash"], der)
     return der
 
 
-def _pairs(header: str) -> Iterator[tuple[str, str]]:
+def _parse_pairs(header: str) -> Iterator[tuple[str, str]]:
     """Yield the pairs of the only element, with keys in lower case.
 
     A backslash is rejected: its meaning depends on the proxy (Envoy passes on those of RFC 2253), and under another
@@ -76,7 +76,7 @@ def _pairs(header: str) -> Iterator[tuple[str, str]]:
         _refuse("more than one element: a proxy before the proxy, or a caller, has written an element too")
 
 
-def _der(encoded: str) -> bytes:
+def _decode_certificate(encoded: str) -> bytes:
     """Decode the percent-encoded PEM of exactly one certificate; `+` is literal."""
     pem = re.sub(r"%([0-9A-Fa-f]{2})", lambda found: chr(int(found[1], 16)), encoded)
     found = _PEM.fullmatch(pem)

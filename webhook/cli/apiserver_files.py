@@ -9,14 +9,14 @@ import click
 
 from webhook.app.node_agent import check_until_signalled, open_credentials
 from webhook.cli.options.cluster_options import kubeconfig_options
-from webhook.cli.options.durations import seconds
+from webhook.cli.options.durations import parse_seconds
 from webhook.errors import UserError
 from webhook.node_agent.credential_folder import (
     DEFAULT,
     CredentialFolder,
-    users_of,
+    find_users,
 )
-from webhook.node_agent.credential_renewal import CredentialPlan, file_status, renew
+from webhook.node_agent.credential_renewal import CredentialPlan, list_file_status, renew
 from webhook.support.kubeconfig import Kubeconfig
 
 _SECOND = "Second port of the Service, for the rollover of certificates. 0: none."
@@ -85,8 +85,8 @@ def apiserver_files(  # noqa: PLR0913 - one argument an option
     Each file is replaced atomically, and is readable by its owner only. Invalid credentials are not written. A file
     that was created or changed by others is left alone.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
-    lifetime_seconds, every_seconds = seconds("--token-lifetime", lifetime), seconds("--every", every)
-    renew_after_seconds = None if renew_after is None else int(seconds("--renew-after", renew_after))
+    lifetime_seconds, every_seconds = parse_seconds("--token-lifetime", lifetime), parse_seconds("--every", every)
+    renew_after_seconds = None if renew_after is None else int(parse_seconds("--renew-after", renew_after))
     if lifetime_seconds < _TOKEN_SECONDS_MIN:
         raise UserError(f"--token-lifetime {lifetime}: the API server issues no token for less than 10m", "write 10m")
     if every_seconds > _EVERY_SECONDS_MAX:
@@ -95,11 +95,11 @@ def apiserver_files(  # noqa: PLR0913 - one argument an option
         raise UserError("--once and --check exclude each other", "give one of the two")
     folder = CredentialFolder(out.absolute())
     if check:
-        rows = list(file_status(folder, datetime.now(UTC)))
+        rows = list(list_file_status(folder, datetime.now(UTC)))
         click.echo(json.dumps(rows, indent=2))
         return 0 if all(row["good"] for row in rows) else 1
     token_account = account if issuer == "cluster" else None
-    users = users_of(hosts or (_HOST,), second_port or None)
+    users = find_users(hosts or (_HOST,), second_port or None)
     plan = CredentialPlan(folder, users, secret, token_account, audience, int(lifetime_seconds), renew_after_seconds)
     asyncio.run(_run(plan, kubeconfig, None if once else every_seconds))
     return 0

@@ -6,20 +6,20 @@ from typing import Any
 import click
 
 from webhook.cli.options import override_options
-from webhook.cli.options.command_group import WIDE, CommandGroup, document_text, output_option
+from webhook.cli.options.command_group import WIDE, CommandGroup, format_document, output_option
 from webhook.cli.options.override_options import OverridesLocation, OverrideTerms
 from webhook.cli.options.server_options import (
-    of_server,
+    require_server,
     server_options,
     service_argument,
     show_status,
     watch_option,
 )
 from webhook.commands.pages.status_page import COLOURS
-from webhook.commands.pages.table import table
-from webhook.core.admission.denials import utc
+from webhook.commands.pages.table import format_table
+from webhook.core.admission.denials import format_utc
 from webhook.core.overrides import ManualBreakerState
-from webhook.core.plain_text import printable_document
+from webhook.core.plain_text import escape_document
 from webhook.operations.server_discovery import ServerLocation
 
 _HEADINGS = ("SERVICE", "STATE", "SINCE", "TRIGGERED AT", "SECONDS TO RECOVERY", "REASON")
@@ -33,8 +33,8 @@ def breaker() -> None:
 
 @breaker.command(name="open")
 @service_argument
-@override_options.terms()
-@override_options.location
+@override_options.term_options()
+@override_options.location_options
 def open_(service: str, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:
     """Deny all new Pods of SERVICE for a time, whatever its breaker's own state and its mode in the policy.
 
@@ -51,8 +51,8 @@ def open_(service: str, terms: Callable[[], OverrideTerms], where: OverridesLoca
 
 @breaker.command()
 @service_argument
-@override_options.terms()
-@override_options.location
+@override_options.term_options()
+@override_options.location_options
 def close(service: str, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:
     """Admit Pods of SERVICE for a time, whatever its breaker's own state. Outcomes are ignored meanwhile.
 
@@ -65,15 +65,15 @@ def close(service: str, terms: Callable[[], OverrideTerms], where: OverridesLoca
 
 @breaker.command()
 @service_argument
-@override_options.terms("10m")
-@override_options.location
+@override_options.term_options("10m")
+@override_options.location_options
 def reset(service: str, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:
     """Close SERVICE's breaker once and reset its counters; from then on it works automatically.
 
     This also ends the effect of `open` or `close`. It writes an override, which the controller executes once, and not
     after its end. Exit codes are those of `podgate override`.
     """
-    reset_at = utc(override_options.now_us())
+    reset_at = format_utc(override_options.read_now_us())
     plain = {"service": service, "breaker": ManualBreakerState.AUTOMATIC.value, "resetAt": reset_at}
     override_options.put(where, terms(), plain)
 
@@ -89,26 +89,26 @@ def list_(*, where: ServerLocation, output: str | None, watch: bool) -> None:
 
     Exit code: 0 success, 2 the server cannot be reached.
     """
-    show_status(where, lambda document, name: _breakers(of_server(document, name), output), watch=watch)
+    show_status(where, lambda document, name: _format_breakers(require_server(document, name), output), watch=watch)
 
 
-def _breakers(document: dict[str, Any], output: str | None) -> str:
+def _format_breakers(document: dict[str, Any], output: str | None) -> str:
     found = [service for service in document["services"] if service["breaker"] or not service["known"]]
-    rows = [_row(service) for service in found]
-    text = document_text(rows, output)
+    rows = [_build_row(service) for service in found]
+    text = format_document(rows, output)
     if text is not None:
         return text
     if not rows:
         return "no service has a breaker"
-    rows, found = printable_document(rows), printable_document(found)
-    cells = [tuple(_cell(name, value) for name, value in row.items()) for row in rows]
+    rows, found = escape_document(rows), escape_document(found)
+    cells = [tuple(_format_cell(name, value) for name, value in row.items()) for row in rows]
     if output != WIDE:
-        return "\n".join(table([_HEADINGS, *cells]))
-    wide = [(*row, *_wide(service)) for row, service in zip(cells, found, strict=True)]
-    return "\n".join(table([(*_HEADINGS, *_WIDE_HEADINGS), *wide]))
+        return "\n".join(format_table([_HEADINGS, *cells]))
+    wide = [(*row, *_format_wide_cells(service)) for row, service in zip(cells, found, strict=True)]
+    return "\n".join(format_table([(*_HEADINGS, *_WIDE_HEADINGS), *wide]))
 
 
-def _row(service: dict[str, Any]) -> dict[str, Any]:
+def _build_row(service: dict[str, Any]) -> dict[str, Any]:
     """Return the row of one breaker; null for absent and unknown values."""
     found = service["breaker"] or {}
     state = found.get("state")
@@ -122,13 +122,13 @@ def _row(service: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cell(name: str, value: Any) -> str:
+def _format_cell(name: str, value: Any) -> str:
     if name == "state":
         return click.style(value, fg=COLOURS.get(value)) if value else "unknown"
     return "-" if value is None else str(value)
 
 
-def _wide(service: dict[str, Any]) -> tuple[str, ...]:
+def _format_wide_cells(service: dict[str, Any]) -> tuple[str, ...]:
     found = service["breaker"] or {}
     figures = (found.get(name) for name in ("generation", "openUntil", "trippedBy"))
     return (service["modes"]["breaker"], *("-" if value is None else str(value) for value in figures))

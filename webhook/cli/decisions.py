@@ -9,10 +9,10 @@ import click
 
 from webhook.cli.options import durations
 from webhook.cli.options.cluster_options import kubeconfig_options
-from webhook.cli.options.command_group import WIDE, document_text, output_option
+from webhook.cli.options.command_group import WIDE, format_document, output_option
 from webhook.commands.clients.decision_client import DecisionClient
-from webhook.commands.pages.decisions_page import heading, rows
-from webhook.core.plain_text import printable, printable_json
+from webhook.commands.pages.decisions_page import format_heading, format_rows
+from webhook.core.plain_text import escape_json, escape_line
 from webhook.errors import UserError
 from webhook.operations.decision_port import open_decision_port
 from webhook.operations.server_discovery import ServerLocation
@@ -65,7 +65,7 @@ def decisions(  # noqa: PLR0913  one parameter an option
     Exit code: 0 success, 2 no server can be reached.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
     if since is not None:
-        durations.seconds("--since", since)
+        durations.parse_seconds("--since", since)
     conditions = {
         "service": service or "",
         "namespace": namespace or "",
@@ -78,31 +78,31 @@ def decisions(  # noqa: PLR0913  one parameter an option
             if server is None:
                 click.echo(f"server: {found.name}", err=True)
             client = DecisionClient(found.get, found.name)
-            page = await client.newest(conditions, limit)
+            page = await client.read_newest(conditions, limit)
             if page.error:
-                click.echo(f"warning: {printable(page.error)}", err=True)
+                click.echo(f"warning: {escape_line(page.error)}", err=True)
             oldest_first = page.decisions[::-1]
-            click.echo(_text(oldest_first, output, watch=watch))
+            click.echo(_format_decisions(oldest_first, output, watch=watch))
             if watch:
-                async for decision in client.following(conditions, _report):
-                    click.echo(_line(decision, output))
+                async for decision in client.follow(conditions, _print_error):
+                    click.echo(_format_line(decision, output))
 
     asyncio.run(run())
 
 
-def _text(found: Sequence[dict[str, Any]], output: str | None, *, watch: bool) -> str:
+def _format_decisions(found: Sequence[dict[str, Any]], output: str | None, *, watch: bool) -> str:
     wide = output == WIDE
-    if watch and document_text(found, output) is not None:
-        return "\n".join(_line(decision, output) for decision in found)
-    return document_text(found, output) or "\n".join((heading(wide=wide), *rows(found, wide=wide)))
+    if watch and format_document(found, output) is not None:
+        return "\n".join(_format_line(decision, output) for decision in found)
+    return format_document(found, output) or "\n".join((format_heading(wide=wide), *format_rows(found, wide=wide)))
 
 
-def _line(decision: dict[str, Any], output: str | None) -> str:
-    text = document_text([decision], output)
+def _format_line(decision: dict[str, Any], output: str | None) -> str:
+    text = format_document([decision], output)
     if text is None:
-        return "\n".join(rows([decision], wide=output == WIDE))
-    return text if output == "yaml" else printable_json(json.dumps(decision, ensure_ascii=False))
+        return "\n".join(format_rows([decision], wide=output == WIDE))
+    return text if output == "yaml" else escape_json(json.dumps(decision, ensure_ascii=False))
 
 
-def _report(error: UserError) -> None:
-    click.echo(f"error: {printable(str(error))}", err=True)
+def _print_error(error: UserError) -> None:
+    click.echo(f"error: {escape_line(str(error))}", err=True)

@@ -8,8 +8,8 @@ import click
 
 from webhook.demo import story
 from webhook.errors import UserError
-from webhook.settings import store_of
-from webhook.support.redaction import masked
+from webhook.settings import parse_store
+from webhook.support.redaction import mask
 
 
 @click.command()
@@ -19,8 +19,8 @@ def demo(*, once: bool, redis: str | None) -> None:
     """Demonstrate Podgate on loopback in half a minute: mutual TLS and JWT, rewriting, a quota, a breaker."""
     if redis is not None:
         try:
-            store_of(redis)
+            parse_store(redis)
         except ValueError as error:
-            raise UserError(f"--redis: {masked(redis)!r}", str(error)) from None
+            raise UserError(f"--redis: {mask(redis)!r}", str(error)) from None
     with tempfile.TemporaryDirectory(prefix="podgate-demo-") as folder:
         asyncio.run(story.run(Path(folder), redis, once=once))

@@ -9,12 +9,12 @@ import click
 import msgspec
 
 from webhook.cli.options.cluster_options import kubeconfig_options
-from webhook.cli.options.command_group import document_text, report_option
-from webhook.commands.explain_target import ExplainInputs, ExplainTarget, explain_target
-from webhook.commands.pages.pod_report_page import report_page, unread_text
+from webhook.cli.options.command_group import format_document, report_option
+from webhook.commands.explain_target import ExplainInputs, ExplainTarget, parse_target
+from webhook.commands.pages.pod_report_page import describe_unread, format_report
 from webhook.core.diagnosis import Report
-from webhook.core.kubernetes.timestamps import microseconds
-from webhook.core.plain_text import printable
+from webhook.core.kubernetes.timestamps import parse_microseconds
+from webhook.core.plain_text import escape_line
 from webhook.errors import UserError
 from webhook.operations.pod_explanation import PodExplainer, open_explainer
 from webhook.support.kubeconfig import Kubeconfig
@@ -80,20 +80,20 @@ def explain(  # noqa: PLR0913  one parameter an option
 
     Exit code: 0 explained, 2 bad input, 3 the Pod or some Pods of the workload are denied, 4 nothing is known.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
-    target = explain_target(what, namespace)
-    until_us = None if at is None else _moment(at)
+    target = parse_target(what, namespace)
+    until_us = None if at is None else _parse_time(at)
     inputs = ExplainInputs(target, kubeconfig, server, records, policy, until_us, leader, extender)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
     def text(report: Report) -> str:
-        shown = document_text(msgspec.to_builtins(report), output)
-        return report_page(report, width, with_rules=rules) if shown is None else shown
+        shown = format_document(msgspec.to_builtins(report), output)
+        return format_report(report, width, with_rules=rules) if shown is None else shown
 
     async def run() -> int:
         async with open_explainer(inputs) as explainer:
             report = await explainer.report()
             if report is None and not watch:
-                return _nothing(target, explainer)
+                return _print_nothing_known(target, explainer)
             shown = ""
             while True:
                 now = "" if report is None else text(report)
@@ -108,19 +108,19 @@ def explain(  # noqa: PLR0913  one parameter an option
     return asyncio.run(run())
 
 
-def _nothing(target: ExplainTarget, explainer: PodExplainer) -> int:
+def _print_nothing_known(target: ExplainTarget, explainer: PodExplainer) -> int:
     """Print why nothing is known: an object that cannot be read may still exist."""
     read = {"cluster", "pods", f"{'pod' if target.kind is None else target.kind.shown} {target.name}"}
     object_text = "no such object" if read.isdisjoint(explainer.unread) else "the object cannot be read"
     record_text = "its records cannot be read" if "records" in explainer.unread else "no record of it"
-    click.echo(printable(f"error: nothing is known of {target}: {object_text}, and {record_text}"), err=True)
+    click.echo(escape_line(f"error: nothing is known of {target}: {object_text}, and {record_text}"), err=True)
     for what, reason in explainer.unread.items():
-        click.echo(f"  not read: {unread_text(what, reason)}", err=True)
+        click.echo(f"  not read: {describe_unread(what, reason)}", err=True)
     return _NOTHING_KNOWN
 
 
-def _moment(text: str) -> int:
+def _parse_time(text: str) -> int:
     try:
-        return microseconds(text)
+        return parse_microseconds(text)
     except ValueError as error:
         raise UserError(f"--at: {text!r}: {error}") from None

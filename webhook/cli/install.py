@@ -8,12 +8,12 @@ import click
 
 from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.cli.options.command_group import report_option
-from webhook.cli.options.durations import seconds
-from webhook.cli.options.install_options import InstallOptions, installation
+from webhook.cli.options.durations import parse_seconds
+from webhook.cli.options.install_options import InstallOptions, installation_options
 from webhook.cli.options.install_output import InstallOutput
-from webhook.core.plain_text import printable
+from webhook.core.plain_text import escape_line
 from webhook.errors import UserError
-from webhook.support.input_files import content
+from webhook.support.input_files import read_content
 from webhook.support.kubeconfig import Kubeconfig
 
 _PATH = click.Path(path_type=Path)
@@ -21,7 +21,7 @@ _PATH = click.Path(path_type=Path)
 
 @click.command()
 @click.option("--policy", type=_PATH, help="Policy to begin with.  [default: the live one, else an example that warns]")
-@installation
+@installation_options
 @click.option("--wait", default="5m", show_default=True, help="Longest time to wait for the servers.")
 @click.option("--dry-run", is_flag=True, help="Show what would be created or changed, and change nothing.")
 @click.option(
@@ -63,9 +63,9 @@ def install(
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
     from webhook.operations.installer import InstallTerms  # noqa: PLC0415  --help needs no client
 
-    terms = InstallTerms(dry_run, force_conflicts, seconds("--wait", wait))
+    terms = InstallTerms(dry_run, force_conflicts, parse_seconds("--wait", wait))
     shown = InstallOutput(output, is_dry=dry_run)
-    text = content(policy, "give the path of a policy document").decode() if policy is not None else None
+    text = read_content(policy, "give the path of a policy document").decode() if policy is not None else None
     try:
         proofs = asyncio.run(options.install(where, text, terms, shown))
     except UserError as error:
@@ -80,11 +80,11 @@ def install(
     second = {} if asked is None else {"asked": asked.is_called, "schedulerProof": asked.text}
     shown.finish(called=called.is_called, proof=called.text, remedy=called.remedy, **second)
     if called.is_called:
-        shown.line(f"proven: the API server calls Podgate: {called.text}. For more, run podgate check")
+        shown.print_line(f"proven: the API server calls Podgate: {called.text}. For more, run podgate check")
     if asked is not None and asked.is_called:
-        shown.line(f"proven: podgate-scheduler asks the extender: {asked.text}")
+        shown.print_line(f"proven: podgate-scheduler asks the extender: {asked.text}")
     failed = [proof for proof in (called, asked) if proof is not None and not proof.is_called]
     for proof in failed:
-        click.echo(printable(f"error: {proof.text}: {proof.remedy}"), err=True)
+        click.echo(escape_line(f"error: {proof.text}: {proof.remedy}"), err=True)
     if failed:
         sys.exit(1)

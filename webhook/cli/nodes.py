@@ -8,9 +8,9 @@ import msgspec
 
 from webhook.app.scheduling.extender_ports import ExtenderPorts, open_extenders
 from webhook.cli.options.cluster_options import kubeconfig_options
-from webhook.cli.options.command_group import WIDE, document_text, output_option
-from webhook.cli.options.server_options import shown_again, watch_option
-from webhook.commands.pages.nodes_page import nodes_page
+from webhook.cli.options.command_group import WIDE, format_document, output_option
+from webhook.cli.options.server_options import print_repeatedly, watch_option
+from webhook.commands.pages.nodes_page import format_nodes
 from webhook.core.reporting.node_document import NodeDocument
 from webhook.errors import NoSuchNodeError, UserError
 from webhook.support.kubeconfig import Kubeconfig
@@ -58,15 +58,15 @@ def nodes(
             asked[:] = [name]
         if node is not None and not document.nodes:
             raise NoSuchNodeError(f"no node {node!r} among the {document.count} known", "see `podgate nodes`")
-        page = nodes_page(document, is_wide=output == WIDE)
-        return document_text(msgspec.to_builtins(document), output) or "\n".join(page)
+        page = format_nodes(document, is_wide=output == WIDE)
+        return format_document(msgspec.to_builtins(document), output) or "\n".join(page)
 
-    asyncio.run(shown_again(text, watch=watch))
+    asyncio.run(print_repeatedly(text, watch=watch))
 
 
 async def _read(ports: ExtenderPorts, path: str) -> tuple[str, NodeDocument]:
     """Return the first extender that answers, and its document."""
-    name, body = await ports.first(path)
+    name, body = await ports.read_first(path)
     try:
         return name, msgspec.json.decode(body, type=NodeDocument)
     except msgspec.MsgspecError:

@@ -6,12 +6,12 @@ from typing import Any
 import click
 
 from webhook.cli.options import override_options
-from webhook.cli.options.command_group import document_text, output_option
+from webhook.cli.options.command_group import format_document, output_option
 from webhook.cli.options.override_options import OverridesLocation, OverrideTerms
-from webhook.cli.options.server_options import service_names
-from webhook.commands.pages.table import countdown, table
+from webhook.cli.options.server_options import complete_service_names
+from webhook.commands.pages.table import format_duration, format_table
 from webhook.core.overrides import Override
-from webhook.core.plain_text import printable
+from webhook.core.plain_text import escape_line
 from webhook.core.policy.model import Modes
 from webhook.core.policy_spec import Mode
 from webhook.errors import UserError
@@ -20,7 +20,7 @@ _CONCERNS = Modes.__struct_fields__
 
 
 @click.command()
-@click.argument("service", required=False, shell_complete=service_names)
+@click.argument("service", required=False, shell_complete=complete_service_names)
 @click.option(
     "--quota-factor", metavar="NUMBER", help="Multiply each limit of the service's own windows, such as 0.5 or 3."
 )
@@ -31,11 +31,11 @@ _CONCERNS = Modes.__struct_fields__
     metavar="CONCERN=MODE",
     help=f"Change a mode, such as quota=Audit; repeatable. CONCERN: {', '.join(_CONCERNS)}. MODE: {', '.join(Mode)}.",
 )
-@override_options.terms()
+@override_options.term_options()
 @click.option("--clear", is_flag=True, help="End all overrides in force for the service.")
 @click.option("--list", "listing", is_flag=True, help="List the overrides in force.")
 @output_option()
-@override_options.location
+@override_options.location_options
 def override(  # noqa: PLR0913  one argument an option
     *,
     service: str | None,
@@ -62,14 +62,14 @@ def override(  # noqa: PLR0913  one argument an option
     Exit code: 0 success, 2 bad input, 4 no such service.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
     if listing:
-        _show(override_options.in_force(where), output)
+        _print_overrides(override_options.list_in_force(where), output)
         return
     if service is None:
         raise click.UsageError("Missing argument 'SERVICE', or --list")
     if clear:
         override_options.clear(where, service)
         return
-    changed = override_options.pairs("--mode", modes, "quota=Audit")
+    changed = override_options.parse_pairs("--mode", modes, "quota=Audit")
     plain: dict[str, Any] = {"service": service}
     if quota_factor is not None:
         plain["quotaFactor"] = quota_factor
@@ -80,14 +80,14 @@ def override(  # noqa: PLR0913  one argument an option
     override_options.put(where, terms(), plain)
 
 
-def _show(entries: list[Override], output: str | None) -> None:
-    text = document_text([entry.plain() for entry in entries], output)
+def _print_overrides(entries: list[Override], output: str | None) -> None:
+    text = format_document([entry.encode_plain() for entry in entries], output)
     if text is not None:
         click.echo(text)
         return
-    rows = [(printable(entry.service), _left(entry), printable(str(entry))) for entry in entries]
-    click.echo("\n".join(table([("SERVICE", "LEFT", "OVERRIDE"), *rows])) if rows else "no override is in force")
+    rows = [(escape_line(entry.service), _format_time_left(entry), escape_line(str(entry))) for entry in entries]
+    click.echo("\n".join(format_table([("SERVICE", "LEFT", "OVERRIDE"), *rows])) if rows else "no override is in force")
 
 
-def _left(entry: Override) -> str:
-    return countdown(max(0, -(-(entry.until_us - override_options.now_us()) // 1_000_000)))
+def _format_time_left(entry: Override) -> str:
+    return format_duration(max(0, -(-(entry.until_us - override_options.read_now_us()) // 1_000_000)))

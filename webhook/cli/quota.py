@@ -6,20 +6,20 @@ from typing import Any
 import click
 
 from webhook.cli.options import override_options
-from webhook.cli.options.command_group import CommandGroup, document_text, output_option
+from webhook.cli.options.command_group import CommandGroup, format_document, output_option
 from webhook.cli.options.override_options import OverridesLocation, OverrideTerms
 from webhook.cli.options.server_options import (
-    of_server,
+    require_server,
     server_options,
     service_argument,
     show_status,
     watch_option,
 )
 from webhook.commands.clients.status_client import find_service
-from webhook.commands.pages.status_page import LIMIT, limits, override_text
-from webhook.commands.pages.table import table
-from webhook.core.admission.denials import utc
-from webhook.core.plain_text import printable_document
+from webhook.commands.pages.status_page import LIMIT, build_limit_rows, format_override
+from webhook.commands.pages.table import format_table
+from webhook.core.admission.denials import format_utc
+from webhook.core.plain_text import escape_document
 from webhook.operations.server_discovery import ServerLocation
 
 _SHOWN = ("name", "pool", "scope", "modes", "known", "windows", "standing", "override")
@@ -40,23 +40,25 @@ def show(*, service: str, where: ServerLocation, output: str | None, watch: bool
 
     Exit code: 0 success, 2 the server cannot be reached, 4 it has no such SERVICE.
     """
-    show_status(where, lambda document, name: _quota(of_server(document, name), service, output), watch=watch)
+    show_status(
+        where, lambda document, name: _format_quota(require_server(document, name), service, output), watch=watch
+    )
 
 
-def _quota(document: dict[str, Any], service: str, output: str | None) -> str:
+def _format_quota(document: dict[str, Any], service: str, output: str | None) -> str:
     found = find_service(document, service)
     pool = next((pool for pool in document["pools"] if pool["name"] == found["pool"]), None)
     shown = {key: found[key] for key in _SHOWN if key in found}
-    text = document_text({**shown, "pool": pool}, output)
+    text = format_document({**shown, "pool": pool}, output)
     if text is not None:
         return text
-    found, pool = printable_document(found), printable_document(pool)
-    rows = [*limits(found, found["name"]), *(limits(pool, f"pool {pool['name']}") if pool else ())]
-    lines = list(table([("OF", *LIMIT), *rows]))
+    found, pool = escape_document(found), escape_document(pool)
+    rows = [*build_limit_rows(found, found["name"]), *(build_limit_rows(pool, f"pool {pool['name']}") if pool else ())]
+    lines = list(format_table([("OF", *LIMIT), *rows]))
     if found["modes"]["quota"] != "Enforce":
         lines += ["", f"{found['name']}: quota {found['modes']['quota']}"]
     if found["override"]:
-        lines += ["", override_text(found["name"], found["override"])]
+        lines += ["", format_override(found["name"], found["override"])]
     return "\n".join(lines)
 
 
@@ -71,8 +73,8 @@ def _quota(document: dict[str, Any], service: str, output: str | None) -> str:
     metavar="RESOURCE=AMOUNT",
     help="Amount to add, such as pods=100 or cpu=40; repeatable.",
 )
-@override_options.terms()
-@override_options.location
+@override_options.term_options()
+@override_options.location_options
 def grant(
     service: str, window: str, hard: tuple[str, ...], terms: Callable[[], OverrideTerms], where: OverridesLocation
 ) -> None:
@@ -84,22 +86,22 @@ def grant(
     With --merge, a grant for the same window and resource replaces the former one. Exit codes are those of `podgate
     override`.
     """  # noqa: D301 - the backslash-b keeps click from filling this line
-    amounts = override_options.pairs("--hard", hard, "pods=100")
+    amounts = override_options.parse_pairs("--hard", hard, "pods=100")
     override_options.put(where, terms(), {"service": service, "grant": [{"window": window, "hard": amounts}]})
 
 
 @quota.command()
 @service_argument
 @click.option("--window", metavar="DURATION", help="Reset only this one of the service's own windows.")
-@override_options.terms("10m")
-@override_options.location
+@override_options.term_options("10m")
+@override_options.location_options
 def reset(service: str, window: str | None, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:
     """Reset the counters of SERVICE's own windows once; later Pods are counted as usual.
 
     It writes an override, which the controller executes once, and not after its end. Exit codes are those of `podgate
     override`.
     """
-    wanted: dict[str, Any] = {"at": utc(override_options.now_us())}
+    wanted: dict[str, Any] = {"at": format_utc(override_options.read_now_us())}
     if window is not None:
         wanted["window"] = window
     override_options.put(where, terms(), {"service": service, "quotaReset": wanted})

@@ -10,8 +10,8 @@ import click
 import msgspec
 
 from webhook.app.offline import open_replay
-from webhook.commands.pages.table import table
-from webhook.core.plain_text import printable_json
+from webhook.commands.pages.table import format_table
+from webhook.core.plain_text import escape_json
 from webhook.errors import StoreUnavailableError, UserError
 from webhook.replay.engine import Replay
 from webhook.replay.events import EXAMPLES, read_events
@@ -43,12 +43,12 @@ async def _play(opened: AbstractAsyncContextManager[Replay], lines: BinaryIO, na
     try:
         async with opened as player:
             await _play_lines(player, lines, name, counts)
-            breakers = await player.breakers()
+            breakers = await player.summarize_breakers()
     except StoreUnavailableError as error:
         raise UserError(f"--store: {error}", "give the URL of a reachable Redis, or leave it out") from None
     figures = ", ".join(f"{what} {count}" for what, count in sorted(counts.items()))
     click.echo(f"{counts.total()} events: {figures or 'none'}", err=True)
-    for row in table(breakers) if breakers else ():
+    for row in format_table(breakers) if breakers else ():
         click.echo(row, err=True)
 
 
@@ -60,4 +60,4 @@ async def _play_lines(player: Replay, lines: BinaryIO, name: str, counts: Counte
         except UserError as error:
             raise UserError(f"{name}:{number}: {error}", error.remedy) from None
         counts[str(result.get("decision", event.kind))] += 1
-        click.echo(printable_json(msgspec.json.encode({"at": event.at, **result}).decode()))
+        click.echo(escape_json(msgspec.json.encode({"at": event.at, **result}).decode()))

@@ -10,24 +10,24 @@ from pathlib import Path
 import click
 
 from webhook.app.offline import Offline
-from webhook.cli.options.review_options import Inputs, JudgeBy, asking, judging_by, reading
-from webhook.commands.manifest_files import manifest_files
-from webhook.commands.manifests import KNOWN_KINDS, Subject, subjects
-from webhook.commands.namespace_labels import is_namespace, known_labels, namespace_labels
+from webhook.cli.options.review_options import Inputs, JudgeBy, evaluator_options, input_options, user_options
+from webhook.commands.manifest_files import list_manifest_files
+from webhook.commands.manifests import KNOWN_KINDS, Subject, read_subjects
+from webhook.commands.namespace_labels import is_namespace, merge_labels, read_namespace_labels
 from webhook.commands.pages import explain_view
 from webhook.commands.pages.review_output import FORMS
 from webhook.commands.pages.review_summary import ReviewSummary
 from webhook.commands.policy_argument import load_policy
-from webhook.commands.review_object import Asker, Evaluator, ReviewedObject, judge, rejection
+from webhook.commands.review_object import Asker, Evaluator, ReviewedObject, find_rejection, judge
 from webhook.commands.simulator import ReviewServerError
 from webhook.core.document import Purpose
 from webhook.errors import UserError
 
 
 @click.command()
-@reading
-@judging_by
-@asking
+@input_options
+@evaluator_options
+@user_options
 @click.option(
     "-o",
     "--output",
@@ -47,21 +47,21 @@ def review(*, inputs: Inputs, judge_by: JudgeBy, asker: Asker, form: str, explai
     Exit code: 0 all are allowed, 3 some are denied, 2 bad input. The other objects are reviewed even if one is invalid.
     """
     _refuse_reading_twice((*inputs.paths, judge_by.policy, judge_by.namespaces))
-    return asyncio.run(_review(inputs, judge_by, asker, form, explain=explain))
+    return asyncio.run(_review_objects(inputs, judge_by, asker, form, explain=explain))
 
 
-async def _review(inputs: Inputs, judge_by: JudgeBy, asker: Asker, form: str, *, explain: bool) -> int:
+async def _review_objects(inputs: Inputs, judge_by: JudgeBy, asker: Asker, form: str, *, explain: bool) -> int:
     summary = ReviewSummary()
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     is_another = False
-    async with _evaluator(inputs, judge_by, summary) as (found, evaluator):
-        async for judged in _judged(evaluator, found, asker, summary, with_notes=explain or form == "diff"):
+    async with _open_evaluator(inputs, judge_by, summary) as (found, evaluator):
+        async for judged in _judge_objects(evaluator, found, asker, summary, with_notes=explain or form == "diff"):
             if form == "diff" and is_another:
                 click.echo()
             click.echo(FORMS[form](judged, width), nl=False)
             if explain:
                 # Machine-readable lines stay on stdout alone.
-                stages = explain_view.stages(judged.admission, judged.notes, width)
+                stages = explain_view.format_stages(judged.admission, judged.notes, width)
                 click.echo(stages, nl=False, err=form in {"json", "patch"})
             is_another = True
     if str(summary):
@@ -70,22 +70,22 @@ async def _review(inputs: Inputs, judge_by: JudgeBy, asker: Asker, form: str, *,
 
 
 @asynccontextmanager
-async def _evaluator(
+async def _open_evaluator(
     inputs: Inputs, judge_by: JudgeBy, summary: ReviewSummary
 ) -> AsyncIterator[tuple[list[Subject | UserError], Evaluator]]:
     """Yield the objects, and the evaluator: a policy or a server."""
     if judge_by.server is not None:
-        from webhook.commands.clients.remote_server import remote  # noqa: PLC0415  not needed with a policy
+        from webhook.commands.clients.remote_server import open_remote  # noqa: PLC0415  not needed with a policy
 
-        async with remote(judge_by.server) as interceptor:
-            yield _objects(inputs), Evaluator(interceptor)
+        async with open_remote(judge_by.server) as interceptor:
+            yield _read_objects(inputs), Evaluator(interceptor)
         return
     if judge_by.policy is None:
         raise LookupError("neither a policy nor a server")
-    loaded, labels = load_policy(judge_by.policy, Purpose.REVIEW), namespace_labels(judge_by.namespaces)
-    found = _objects(inputs)
-    offline = Offline(loaded, known_labels(labels, found, summary.wrong))
-    yield found, Evaluator(offline.interceptor, offline.compiled)
+    loaded, labels = load_policy(judge_by.policy, Purpose.REVIEW), read_namespace_labels(judge_by.namespaces)
+    found = _read_objects(inputs)
+    offline = Offline(loaded, merge_labels(labels, found, summary.report_error))
+    yield found, Evaluator(offline.interceptor, offline.find_policy)
 
 
 def _refuse_reading_twice(paths: Sequence[Path | None]) -> None:
@@ -93,18 +93,18 @@ def _refuse_reading_twice(paths: Sequence[Path | None]) -> None:
         raise UserError("-: standard input is named twice", "it can only be read once: put the other in a file")
 
 
-def _objects(inputs: Inputs) -> list[Subject | UserError]:
-    found = list(_found(inputs))
+def _read_objects(inputs: Inputs) -> list[Subject | UserError]:
+    found = list(_read_files(inputs))
     if not found:
         raise UserError(f"{', '.join(map(str, inputs.paths))}: no object in it", f"give one of {KNOWN_KINDS}")
     return found
 
 
-def _found(inputs: Inputs) -> Iterator[Subject | UserError]:
+def _read_files(inputs: Inputs) -> Iterator[Subject | UserError]:
     """Yield the objects of all files; an invalid one does not hide the others."""
-    for path in manifest_files(inputs.paths, recursive=inputs.recursive):
+    for path in list_manifest_files(inputs.paths, recursive=inputs.recursive):
         try:
-            found = [path] if isinstance(path, UserError) else subjects(path, inputs.namespace)
+            found = [path] if isinstance(path, UserError) else read_subjects(path, inputs.namespace)
         except UserError as error:
             found = [error]
         if not found and len(inputs.paths) > 1:
@@ -112,28 +112,28 @@ def _found(inputs: Inputs) -> Iterator[Subject | UserError]:
         yield from found
 
 
-async def _judged(
+async def _judge_objects(
     evaluator: Evaluator, found: list[Subject | UserError], asker: Asker, summary: ReviewSummary, *, with_notes: bool
 ) -> AsyncIterator[ReviewedObject]:
     """Yield the review of each object that makes Pods, and count the others."""
     for subject in found:
         if isinstance(subject, UserError):
-            summary.wrong(subject)
+            summary.report_error(subject)
         elif is_namespace(subject):
-            summary.read()
+            summary.count_namespace()
         elif subject.idle:
-            summary.not_handled()
+            summary.count_not_handled()
             click.echo(f"note: {subject.where}: {subject.name}: not handled by Podgate: {subject.idle}", err=True)
         else:
             try:
                 judged = await judge(evaluator, subject, asker, with_notes=with_notes)
-                wrong = rejection(judged)
+                wrong = find_rejection(judged)
             except ReviewServerError:
                 raise
             except UserError as error:
                 wrong = error
             if wrong is not None:
-                summary.wrong(wrong)
+                summary.report_error(wrong)
             else:
-                summary.judged(judged.admission.validated)
+                summary.count_decision(judged.admission.validated)
                 yield judged

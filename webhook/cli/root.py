@@ -10,9 +10,9 @@ from importlib import import_module
 
 import click
 
-from webhook.core.plain_text import printable_lines
+from webhook.core.plain_text import escape_lines
 from webhook.errors import NoSuchNodeError, NoSuchServiceError, UserError
-from webhook.support.process_memory import put_off
+from webhook.support.process_memory import defer_collection
 
 _COMMANDS = {
     "demo": ("webhook.cli.demo:demo", "demonstrate Podgate on loopback in half a minute, without a cluster"),
@@ -64,7 +64,7 @@ class _LazyGroup(click.Group):
         if name not in _COMMANDS:
             return None
         module, attribute = _COMMANDS[name][0].split(":")
-        with put_off():  # the collector would find nothing: docs/design/start-and-memory.md
+        with defer_collection():  # the collector would find nothing: docs/design/start-and-memory.md
             command: click.Command = getattr(import_module(module), attribute)
         return command
 
@@ -127,5 +127,5 @@ def main() -> None:
 
 
 def _fail(message: str, remedy: str, code: int) -> None:
-    click.echo(printable_lines(f"error: {message}" + (f": {remedy}" if remedy else "")), err=True)
+    click.echo(escape_lines(f"error: {message}" + (f": {remedy}" if remedy else "")), err=True)
     sys.exit(code)

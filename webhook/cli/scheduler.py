@@ -10,19 +10,19 @@ import click
 
 from webhook.cli.options import durations
 from webhook.cli.options.command_group import CommandGroup
-from webhook.cli.options.durations import base_url
-from webhook.commands.pages.yaml_text import as_yaml
+from webhook.cli.options.durations import parse_base_url
+from webhook.commands.pages.yaml_text import format_yaml
 from webhook.core.document.formats import fits
 from webhook.core.scheduling.scheduler_configuration import (
     COMMENTS,
     ExtenderAccess,
     SchedulerOptions,
-    scheduler_configuration,
+    render_scheduler_configuration,
 )
 from webhook.errors import UserError
 
 _FOLDER = "/etc/podgate/scheduler"
-_LONGEST_SECONDS = 30
+_TIMEOUT_SECONDS_MAX = 30
 
 
 @click.group(cls=CommandGroup)
@@ -103,7 +103,7 @@ def config(  # noqa: PLR0913  one parameter an option
 
     Exit code: 0 success, 2 an option cannot be used.
     """
-    url = base_url("--url-prefix", url_prefix)
+    url = parse_base_url("--url-prefix", url_prefix)
     if url.path not in {"", "/"}:
         raise UserError(
             f"--url-prefix {url_prefix!r}: the extender answers at no path {url.path}", "write https://HOST:PORT"
@@ -111,8 +111,8 @@ def config(  # noqa: PLR0913  one parameter an option
     if server_name is not None and not fits(server_name, "dns-subdomain"):
         remedy = "write a DNS name of the extender's certificate, such as podgate-extender.podgate-system.svc"
         raise UserError(f"--server-name {server_name!r}: not a DNS name", remedy)
-    if durations.seconds("--http-timeout", http_timeout) > _LONGEST_SECONDS:
-        reason = f"above {_LONGEST_SECONDS}s: while the extender hangs, each Pod waits twice as long"
+    if durations.parse_seconds("--http-timeout", http_timeout) > _TIMEOUT_SECONDS_MAX:
+        reason = f"above {_TIMEOUT_SECONDS_MAX}s: while the extender hangs, each Pod waits twice as long"
         raise UserError(f"--http-timeout {http_timeout!r}: {reason}", "write for example 1s")
     files = {"--ca-file": ca_file, "--cert-file": cert_file, "--key-file": key_file, "--kubeconfig": kubeconfig}
     for flag, path in files.items():
@@ -120,23 +120,23 @@ def config(  # noqa: PLR0913  one parameter an option
             raise UserError(f"{flag} {path!r}: not an absolute path", f"write one such as {_FOLDER}/tls.crt")
     extender = ExtenderAccess(url_prefix.rstrip("/"), ca_file, cert_file, key_file, server_name)
     options = SchedulerOptions(
-        _names(profiles), _lease(lease), weight, http_timeout, percentage_of_nodes_to_score, kubeconfig
+        _check_names(profiles), _parse_lease(lease), weight, http_timeout, percentage_of_nodes_to_score, kubeconfig
     )
-    document = scheduler_configuration(extender, options)
+    document = render_scheduler_configuration(extender, options)
     if output == "json":
         click.echo(json.dumps(document, indent=2))
     else:
-        click.echo("\n".join(_commented(document)))
+        click.echo("\n".join(_format_lines(document)))
 
 
-def _commented(document: dict[str, Any]) -> Iterator[str]:
+def _format_lines(document: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of the YAML, with the reasons for values as comments."""
-    for line in as_yaml(document).splitlines():
+    for line in format_yaml(document).splitlines():
         comment = COMMENTS.get(line.strip(" -").partition(":")[0])
         yield line if comment is None else f"{line:<42}# {comment}"
 
 
-def _names(profiles: tuple[str, ...]) -> tuple[str, ...]:
+def _check_names(profiles: tuple[str, ...]) -> tuple[str, ...]:
     for name, count in Counter(profiles).items():
         if not fits(name, "dns-subdomain"):
             raise UserError(f"--profile {name!r}: not a name of a scheduler", "write one such as podgate-scheduler")
@@ -145,7 +145,7 @@ def _names(profiles: tuple[str, ...]) -> tuple[str, ...]:
     return profiles
 
 
-def _lease(text: str) -> tuple[str, str] | None:
+def _parse_lease(text: str) -> tuple[str, str] | None:
     if not text:
         return None
     namespace, _, name = text.partition("/")

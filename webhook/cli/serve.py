@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 
 from webhook import settings
-from webhook.cli.options.settings import options_of
+from webhook.cli.options.settings import settings_options
 from webhook.support.kubeconfig import Kubeconfig
-from webhook.support.process_memory import put_off
-from webhook.tls.context import without_default_cas
+from webhook.support.process_memory import defer_collection
+from webhook.tls.context import skip_default_cas
 
 _FILES = {
     "tls_cert": "server.crt",
@@ -33,26 +33,26 @@ _FILES = {
     " --client-ca, --jwks and --identities; --kubeconfig is then by default KUBECONFIG, else ~/.kube/config, and"
     " --webhook-configurations keep",
 )
-@options_of(settings.Settings)
+@settings_options(settings.Settings)
 def serve(*, pki: Path | None, **flags: str | None) -> None:
     """Serve the API server's admission requests over mutual TLS and JWT, until SIGTERM."""
     if pki is not None:
-        flags = {**flags, **_defaults(pki, flags)}
+        flags = {**flags, **_find_defaults(pki, flags)}
     parsed = settings.parse(flags, os.environ)
-    with put_off(), without_default_cas():
+    with defer_collection(), skip_default_cas():
         from webhook.app.server import run  # noqa: PLC0415  --help and a wrong flag need no web server
 
     run(parsed)
 
 
-def _defaults(pki: Path, flags: dict[str, str | None]) -> dict[str, str]:
+def _find_defaults(pki: Path, flags: dict[str, str | None]) -> dict[str, str]:
     """Return the files of a folder for the settings that are not given, and the user's kubeconfig."""
     found = {name: str(pki / file) for name, file in _FILES.items()}
-    if flags["policy"] is None and settings.variable_of("policy") not in os.environ:
+    if flags["policy"] is None and settings.name_variable("policy") not in os.environ:
         found["webhook_configurations"] = str(settings.WebhookConfigurationMode.KEEP)
-        found["kubeconfig"] = str(Kubeconfig.of(os.environ.get("KUBECONFIG")))
+        found["kubeconfig"] = str(Kubeconfig.from_text(os.environ.get("KUBECONFIG")))
     return {
         name: text
         for name, text in found.items()
-        if flags[name] is None and settings.variable_of(name) not in os.environ
+        if flags[name] is None and settings.name_variable(name) not in os.environ
     }

@@ -8,8 +8,8 @@ import click
 import msgspec
 
 from webhook.cli.options import durations
-from webhook.cli.options.command_group import WIDE, document_text, output_option
-from webhook.cli.simulation_page import simulation_page
+from webhook.cli.options.command_group import WIDE, format_document, output_option
+from webhook.cli.simulation_page import format_simulation
 from webhook.commands.policy_argument import load_policy
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose
@@ -20,15 +20,15 @@ from webhook.errors import UserError
 from webhook.replay.scheduling.extender import has_rules
 from webhook.replay.scheduling.nodes import (
     SimulatedNode,
-    generated_nodes,
-    recorded_nodes,
-    running_pods,
-    with_loads,
-    with_zones,
+    add_loads,
+    add_zones,
+    generate_nodes,
+    read_nodes,
+    read_running_pods,
 )
-from webhook.replay.scheduling.pods import PodRecording, ScheduledPod, generated_pods
-from webhook.replay.scheduling.simulation import compared
-from webhook.support.input_files import standard_input
+from webhook.replay.scheduling.pods import PodRecording, ScheduledPod, generate_pods
+from webhook.replay.scheduling.simulation import compare_schedulers
+from webhook.support.input_files import get_standard_input
 
 _NODES_MAX, _PODS_MAX = 5_000, 100_000
 _PATH = click.Path(path_type=Path)
@@ -112,51 +112,51 @@ def simulate(  # noqa: PLR0913  one parameter an option
     Exit code: 0 success, 2 bad input.
     """
     compiled = CompiledPolicy(load_policy(policy, Purpose.SCHEDULE))
-    after_seconds = durations.seconds("--for", after)
+    after_seconds = durations.parse_seconds("--for", after)
     if nodes.isdecimal():
         for flag, file in (("--loads", loads), ("--topologies", topologies), ("--running", running)):
             if file is not None:
                 raise UserError(f"{flag} {file}: needs recorded nodes", "give --nodes FILE, or remove it")
         size = SchedulableNode(
-            "", _amount("--node-cpu", node_cpu, "cpu"), _amount("--node-memory", node_memory, "memory")
+            "", _parse_amount("--node-cpu", node_cpu, "cpu"), _parse_amount("--node-memory", node_memory, "memory")
         )
-        found, on_nodes = generated_nodes(_count("--nodes", nodes, _NODES_MAX), size, *_shares(load))
+        found, on_nodes = generate_nodes(_parse_count("--nodes", nodes, _NODES_MAX), size, *_parse_shares(load))
     else:
-        found, on_nodes = _recorded(Path(nodes), loads, topologies, running)
+        found, on_nodes = _read_recorded_nodes(Path(nodes), loads, topologies, running)
     if pods.isdecimal():
-        count = _count("--pods", pods, _PODS_MAX)
-        every_seconds = 0.0 if every in {"0", "0s"} else durations.seconds("--every", every)
+        count = _parse_count("--pods", pods, _PODS_MAX)
+        every_seconds = 0.0 if every in {"0", "0s"} else durations.parse_seconds("--every", every)
         requests: Amounts = {"cpu": cpu, "memory": memory}
-        _amount("--cpu", cpu, "cpu")
-        _amount("--memory", memory, "memory")
-        created = generated_pods(count, every_seconds, _service(compiled, policy, service), requests, usage)
+        _parse_amount("--cpu", cpu, "cpu")
+        _parse_amount("--memory", memory, "memory")
+        created = generate_pods(count, every_seconds, _choose_service(compiled, policy, service), requests, usage)
     else:
-        only = None if service is None else _service(compiled, policy, service)
-        created = _recorded_pods(Path(pods), PodRecording(compiled, only, usage))
-    result = asyncio.run(compared(compiled, found, on_nodes, created, after_seconds, weight))
-    page = simulation_page(result, is_wide=output == WIDE)
-    click.echo(document_text(msgspec.to_builtins(result), output) or "\n".join(page))
+        only = None if service is None else _choose_service(compiled, policy, service)
+        created = _read_recorded_pods(Path(pods), PodRecording(compiled, only, usage))
+    result = asyncio.run(compare_schedulers(compiled, found, on_nodes, created, after_seconds, weight))
+    page = format_simulation(result, is_wide=output == WIDE)
+    click.echo(format_document(msgspec.to_builtins(result), output) or "\n".join(page))
 
 
-def _recorded(
+def _read_recorded_nodes(
     path: Path, loads: Path | None, topologies: Path | None, running: Path | None
 ) -> tuple[list[SimulatedNode], list[Pod]]:
     if not path.is_file():
         remedy = f"write a number from 1 to {_NODES_MAX}, or give the output of kubectl get nodes -o json"
         raise UserError(f"--nodes {str(path)!r}: neither a number nor a file", remedy)
-    found = recorded_nodes(path)
+    found = read_nodes(path)
     if topologies is not None:
-        found = with_zones(found, topologies)
+        found = add_zones(found, topologies)
     if loads is not None:
-        found = with_loads(found, loads)
+        found = add_loads(found, loads)
     if all(node.load is None for node in found):
         raise UserError(f"--nodes {path}: no node has a load", "give --loads FILE, the output of podgate nodes -o json")
-    return found, [] if running is None else running_pods(running)
+    return found, [] if running is None else read_running_pods(running)
 
 
-def _recorded_pods(path: Path, recorded: PodRecording) -> list[ScheduledPod]:
+def _read_recorded_pods(path: Path, recorded: PodRecording) -> list[ScheduledPod]:
     if str(path) == "-":
-        return recorded.read(standard_input(), "-")
+        return recorded.read(get_standard_input(), "-")
     try:
         lines = path.open("rb")
     except OSError as error:
@@ -165,7 +165,7 @@ def _recorded_pods(path: Path, recorded: PodRecording) -> list[ScheduledPod]:
         return recorded.read(lines, str(path))
 
 
-def _service(policy: CompiledPolicy, path: Path, named: str | None) -> str:
+def _choose_service(policy: CompiledPolicy, path: Path, named: str | None) -> str:
     """Return the service of generated Pods: one on whose Pods the extender acts."""
     acted = [name for name in policy.services if has_rules(policy, name)]
     if named is None and len(acted) == 1:
@@ -179,16 +179,16 @@ def _service(policy: CompiledPolicy, path: Path, named: str | None) -> str:
     raise UserError(f"--service {named!r}: {what}", f"services with scheduling: {listed}")
 
 
-def _count(flag: str, text: str, highest: int) -> int:
+def _parse_count(flag: str, text: str, highest: int) -> int:
     if len(text) > len(str(highest)) or not 1 <= int(text) <= highest:
         raise UserError(f"{flag} {text}: not from 1 to {highest}", f"write a number from 1 to {highest}, or a file")
     return int(text)
 
 
-def _amount(flag: str, text: str, resource: str) -> float:
+def _parse_amount(flag: str, text: str, resource: str) -> float:
     """Return millicores or bytes."""
     try:
-        found = pod_requests.nano(text)
+        found = pod_requests.parse_nano(text)
     except ValueError as error:
         raise UserError(f"{flag} {text!r}: {error}") from None
     if not found and flag in {"--node-cpu", "--node-memory"}:
@@ -196,7 +196,7 @@ def _amount(flag: str, text: str, resource: str) -> float:
     return found / (pod_requests.NANO // 1000 if resource == "cpu" else pod_requests.NANO)
 
 
-def _shares(text: str) -> tuple[float, float]:
+def _parse_shares(text: str) -> tuple[float, float]:
     found = _SHARES.fullmatch(text)
     lowest, highest = (float(found[1]), float(found[2])) if found else (1.0, 0.0)
     if not 0 <= lowest <= highest <= 1:

@@ -4,16 +4,22 @@ from typing import Any
 
 import click
 
-from webhook.cli.options.command_group import document_text, output_option
-from webhook.cli.options.server_options import of_server, server_options, service_names, show_status, watch_option
-from webhook.commands.clients.status_client import of_service
-from webhook.commands.pages.status_page import controller_page, page
+from webhook.cli.options.command_group import format_document, output_option
+from webhook.cli.options.server_options import (
+    complete_service_names,
+    require_server,
+    server_options,
+    show_status,
+    watch_option,
+)
+from webhook.commands.clients.status_client import select_service
+from webhook.commands.pages.status_page import format_controller, format_status
 from webhook.core.reporting.status import CONTROLLER
 from webhook.operations.server_discovery import ServerLocation
 
 
 @click.command()
-@click.argument("service", required=False, shell_complete=service_names)
+@click.argument("service", required=False, shell_complete=complete_service_names)
 @server_options
 @output_option()
 @watch_option
@@ -31,8 +37,8 @@ def status(*, service: str | None, where: ServerLocation, output: str | None, wa
     def text(document: dict[str, Any], name: str) -> str:
         is_controller = document.get("role") == CONTROLLER
         if service is not None:
-            document = of_service(of_server(document, name), service)
-        lines = controller_page if is_controller else page
-        return document_text(document, output) or "\n".join(lines(document))
+            document = select_service(require_server(document, name), service)
+        lines = format_controller if is_controller else format_status
+        return format_document(document, output) or "\n".join(lines(document))
 
     show_status(where, text, watch=watch)

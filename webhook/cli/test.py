@@ -8,17 +8,23 @@ from pathlib import Path
 import click
 
 from webhook.app.offline import Offline
-from webhook.cli.options.command_group import document_text, report_option
+from webhook.cli.options.command_group import format_document, report_option
 from webhook.commands.manifests import Subject
-from webhook.commands.namespace_labels import namespace_labels
+from webhook.commands.namespace_labels import read_namespace_labels
 from webhook.commands.policy_argument import load_policy
 from webhook.commands.review_object import Asker, Evaluator, ReviewedObject, judge
 from webhook.core.document import Purpose
 from webhook.errors import UserError
 from webhook.policy_tests.case_files import ReadFiles
 from webhook.policy_tests.case_objects import CaseObjects
-from webhook.policy_tests.first_case import first_test
-from webhook.policy_tests.results import exit_code, junit, result_document, result_lines, summary
+from webhook.policy_tests.first_case import build_first_test
+from webhook.policy_tests.results import (
+    build_result_document,
+    compute_exit_code,
+    format_junit,
+    format_result,
+    format_summary,
+)
 from webhook.policy_tests.runner import CaseResult, CaseRunner
 
 _PATH = click.Path(path_type=Path)
@@ -74,7 +80,7 @@ def test(
         raise UserError(f"--run: {pattern!r}: {error}", "give a regular expression") from None
     code, read = _run(paths, wanted, report, output)
     while watch:
-        while not read.changed():  # files are polled
+        while not read.has_changed():  # files are polled
             time.sleep(_AGAIN_SECONDS)
         click.echo(err=True)
         code, read = _run(paths, wanted, report, output)
@@ -87,15 +93,15 @@ def _run(paths: tuple[Path, ...], wanted: re.Pattern[str], report: Path | None, 
     results: list[CaseResult] = []
     for result in CaseRunner(Offline, read).run(paths, lambda name: wanted.search(name) is not None):
         results.append(result)
-        text = document_text(result_document(result), output, indent=None)
+        text = format_document(build_result_document(result), output, indent=None)
         separator = "---\n" if output == "yaml" else ""
-        click.echo("\n".join(result_lines(result)) if text is None else separator + text)
+        click.echo("\n".join(format_result(result)) if text is None else separator + text)
     if not results:
         raise UserError(f"--run: {wanted.pattern!r}: no case has such a name", "give another regular expression")
     if report is not None:
-        _write(report, junit(results))
-    click.echo(summary(results), err=True)
-    return exit_code(results), read
+        _write(report, format_junit(results))
+    click.echo(format_summary(results), err=True)
+    return compute_exit_code(results), read
 
 
 def _write(path: Path, text: bytes) -> None:
@@ -113,13 +119,13 @@ def _write_first(manifest: Path, policy: Path | None, namespaces: Path | None, t
         raise click.UsageError("--init writes one file")
     if to and to[0].exists():
         raise UserError(f"{to[0]}: exists", "give the name of a new file")
-    labels = namespace_labels(namespaces)
+    labels = read_namespace_labels(namespaces)
     objects = CaseObjects(Path(), ReadFiles())
-    found, known = objects.all_of([str(manifest)], "default", labels)
+    found, known = objects.read_all([str(manifest)], "default", labels)
     offline = Offline(load_policy(policy, Purpose.REVIEW), known)
-    judged = asyncio.run(_judged(offline, found))
+    judged = asyncio.run(_judge_subjects(offline, found))
     folder = to[0].parent if to else Path()
-    text = first_test(judged, manifest, policy, folder, known if len(judged) > 1 else labels)
+    text = build_first_test(judged, manifest, policy, folder, known if len(judged) > 1 else labels)
     if to:
         _write(to[0], text.encode())
         click.echo(f"wrote {to[0]}: run it with podgate test {to[0]}", err=True)
@@ -128,6 +134,6 @@ def _write_first(manifest: Path, policy: Path | None, namespaces: Path | None, t
     return 0
 
 
-async def _judged(offline: Offline, found: list[Subject]) -> list[ReviewedObject]:
-    evaluator = Evaluator(offline.interceptor, offline.compiled)
+async def _judge_subjects(offline: Offline, found: list[Subject]) -> list[ReviewedObject]:
+    evaluator = Evaluator(offline.interceptor, offline.find_policy)
     return [await judge(evaluator, subject, Asker(), with_notes=False) for subject in found]

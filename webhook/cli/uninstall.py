@@ -7,7 +7,7 @@ import click
 
 from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.cli.options.command_group import report_option
-from webhook.cli.options.durations import seconds
+from webhook.cli.options.durations import parse_seconds
 from webhook.cli.options.install_output import InstallOutput
 from webhook.core.installation.diagnosis import FLAG, FOLDER
 from webhook.core.installation.record import SCHEDULER
@@ -62,32 +62,36 @@ def uninstall(  # noqa: PLR0913  one argument an option
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
     from webhook.operations.uninstaller import UninstallTerms, delete_keys, uninstall  # noqa: PLC0415  loads slowly
 
-    terms = UninstallTerms(dry_run, keep_namespace, keep_policy, seconds("--wait", wait))
+    terms = UninstallTerms(dry_run, keep_namespace, keep_policy, parse_seconds("--wait", wait))
     shown = InstallOutput(output, is_dry=dry_run)
     left = asyncio.run(uninstall(where, terms, shown))
     keys = asyncio.run(delete_keys(redis, name, redis_password_file)) if redis is not None and not dry_run else None
     if redis is not None:
         counted, suffix = ("", " (dry run)") if keys is None else (f"{keys} ", "")
-        shown.line(f"{counted}keys of cluster {name!r} deleted in Redis{suffix}")
+        shown.print_line(f"{counted}keys of cluster {name!r} deleted in Redis{suffix}")
     if not shown.is_empty and left.flagged_nodes:
-        shown.line(f"kube-apiserver on {', '.join(left.flagged_nodes)} still reads Podgate's files: {_FLAG_FIRST}")
+        shown.print_line(
+            f"kube-apiserver on {', '.join(left.flagged_nodes)} still reads Podgate's files: {_FLAG_FIRST}"
+        )
     elif not shown.is_empty:
-        shown.line(f"if kube-apiserver has {FLAG} for Podgate: {_FLAG_FIRST}")
+        shown.print_line(f"if kube-apiserver has {FLAG} for Podgate: {_FLAG_FIRST}")
     if left.released:
-        shown.line(f"{left.released} waiting Pods released{' (dry run)' if dry_run else ''}")
+        shown.print_line(f"{left.released} waiting Pods released{' (dry run)' if dry_run else ''}")
     if left.unscheduled and not shown.is_empty:
-        shown.line(f"{left.unscheduled} Pods wait for {SCHEDULER}, which no longer runs. To have them created again:")
-        shown.line(f"  {UNSCHEDULED}")
+        shown.print_line(
+            f"{left.unscheduled} Pods wait for {SCHEDULER}, which no longer runs. To have them created again:"
+        )
+        shown.print_line(f"  {UNSCHEDULED}")
     if left.server_url:
-        shown.line(f"stop the server at {left.server_url}: nothing calls it any more")
+        shown.print_line(f"stop the server at {left.server_url}: nothing calls it any more")
     if left.pods:
-        shown.line(
+        shown.print_line(
             f"{left.pods} Pods have Podgate's label and annotation, which no longer have any effect. To remove them:"
         )
         for command in PODS_LEFT:
-            shown.line(f"  {command}")
+            shown.print_line(f"  {command}")
     if shown.is_empty:
-        shown.line("nothing of Podgate is in this cluster")
+        shown.print_line("nothing of Podgate is in this cluster")
     shown.finish(
         pods=left.pods,
         released=left.released,

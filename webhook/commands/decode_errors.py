@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from webhook.core.container_resources.container_plan import LONGEST_NAME
-from webhook.core.kubernetes.pod_requests import cut
+from webhook.core.container_resources.container_plan import NAME_CHARACTERS_MAX
+from webhook.core.kubernetes.pod_requests import shorten
 from webhook.support import sanitize
 
 _ERROR = re.compile(r"(?P<where>AdmissionReview(?:\.\w+)*): (?P<objection>.*)", re.DOTALL)
@@ -44,36 +44,36 @@ class DecodeError(NamedTuple):
     remedy: str = "fix it"
 
 
-def of_review(error: str, review: Mapping[str, Any]) -> DecodeError:
+def explain_review_error(error: str, review: Mapping[str, Any]) -> DecodeError:
     """Return the error of an AdmissionReview."""
     found = _ERROR.fullmatch(error)
     if found is None:
         return DecodeError(error)
-    return _complaint(found["where"].split(".")[1:], found["objection"], review, {})
+    return _explain(found["where"].split(".")[1:], found["objection"], review, {})
 
 
-def of_pod(error: str, pod: Mapping[str, Any], rename: Mapping[str, str]) -> DecodeError:
+def explain_pod_error(error: str, pod: Mapping[str, Any], rename: Mapping[str, str]) -> DecodeError:
     """Return the error of a Pod; `rename` maps its first fields to those of the object that it is created from."""
     found = _ERROR.fullmatch(error)
     if found is None:
         return DecodeError(error)
-    return _complaint(found["where"].split(".")[_DEPTH_OF_POD:], found["objection"], pod, rename)
+    return _explain(found["where"].split(".")[_DEPTH_OF_POD:], found["objection"], pod, rename)
 
 
-def _complaint(where: Sequence[str], objection: str, document: Any, rename: Mapping[str, str]) -> DecodeError:
+def _explain(where: Sequence[str], objection: str, document: Any, rename: Mapping[str, str]) -> DecodeError:
     found = _OBJECTION.fullmatch(objection)
     what, path = (found["what"], found["path"] or "") if found else (objection, "")
     types, missing = _TYPES.match(what), _MISSING.match(what)
     wanted = types["wanted"].split(" | ") if types else []
-    field, value = _located(document, where, path, wanted)
-    named = _named(field, rename)
+    field, value = _locate(document, where, path, wanted)
+    named = _format_field(field, rename)
     if missing is not None:
-        return DecodeError(f"{_named([*field, missing['field']], rename)} is missing", "give the whole object")
+        return DecodeError(f"{_format_field([*field, missing['field']], rename)} is missing", "give the whole object")
     if types is None:
         plain = DecodeError(f"{named}: {objection}" if named else objection)
-        return _amount(objection, where, document, rename) or plain
+        return _explain_amount(objection, where, document, rename) or plain
     needed = [name for name in wanted if name != "null"] or wanted
-    shown = sanitize.value(value)
+    shown = sanitize.quote_value(value)
     if {"int", "float", "str"} <= set(needed):
         return DecodeError(f"{named}: {shown}: expected an amount", _AMOUNT_EXAMPLE)
     expected = " or ".join(_WORDS.get(name, name) for name in needed)
@@ -83,13 +83,15 @@ def _complaint(where: Sequence[str], objection: str, document: Any, rename: Mapp
     return DecodeError(text, "fix its type")
 
 
-def _amount(objection: str, where: Sequence[str], document: Any, rename: Mapping[str, str]) -> DecodeError | None:
+def _explain_amount(
+    objection: str, where: Sequence[str], document: Any, rename: Mapping[str, str]
+) -> DecodeError | None:
     """Return the error of an amount that could not be parsed; None for any other error."""
     found = _AMOUNT.fullmatch(objection)
     if found is None:
         return None
     remedy = found["remedy"] or "write a number from 0"
-    _, spec = _located(document, where, "", ())
+    _, spec = _locate(document, where, "", ())
     owners = [
         ((field, index), container) for field in _CONTAINERS for index, container in enumerate(spec.get(field) or ())
     ]
@@ -98,22 +100,22 @@ def _amount(objection: str, where: Sequence[str], document: Any, rename: Mapping
             field = ("overhead",) if not side else ("resources", side)
             name = found["name"] or found["summed"]
             is_it = found["side"] is None or (
-                side == found["side"] and str(owner.get("name"))[:LONGEST_NAME] == found["container"]
+                side == found["side"] and str(owner.get("name"))[:NAME_CHARACTERS_MAX] == found["container"]
             )
             amount = (amounts or {}).get(name)
-            if is_it and amount is not None and repr(cut(str(amount))) == found["value"]:
-                named = _named([*where, *place, *field, name], rename)
+            if is_it and amount is not None and repr(shorten(str(amount))) == found["value"]:
+                named = _format_field([*where, *place, *field, name], rename)
                 return DecodeError(f"{named}: {found['value']}: {found['why']}", remedy)
     return None
 
 
-def _located(document: Any, where: Sequence[str], path: str, wanted: Sequence[str]) -> tuple[list[str | int], Any]:
+def _locate(document: Any, where: Sequence[str], path: str, wanted: Sequence[str]) -> tuple[list[str | int], Any]:
     """Return the field at a path and its value; in a map, the first value of a wrong type."""
     field: list[str | int] = []
     for name, index in [*((name, "") for name in where), *_STEP.findall(path)]:
         step: str | int = name
         if index:
-            step = _misfit(document, wanted) if index == "..." else int(index)
+            step = _find_misfit(document, wanted) if index == "..." else int(index)
         field.append(step)
         try:
             document = document[step]
@@ -122,7 +124,7 @@ def _located(document: Any, where: Sequence[str], path: str, wanted: Sequence[st
     return field, document
 
 
-def _misfit(values: Any, wanted: Sequence[str]) -> str:
+def _find_misfit(values: Any, wanted: Sequence[str]) -> str:
     types = tuple(_PYTHON[name] for name in wanted if name in _PYTHON)
     misfits = (
         key
@@ -132,7 +134,7 @@ def _misfit(values: Any, wanted: Sequence[str]) -> str:
     return next(misfits, "*")
 
 
-def _named(field: Field, rename: Mapping[str, str]) -> str:
+def _format_field(field: Field, rename: Mapping[str, str]) -> str:
     """Return a field as Kubernetes writes it: `spec.tolerations[1].key`, `metadata.labels[app]`."""
     text = ""
     for place, step in enumerate(field):
@@ -140,4 +142,4 @@ def _named(field: Field, rename: Mapping[str, str]) -> str:
             text = rename.get(str(step), str(step))
         else:
             text += f"[{step}]" if isinstance(step, int) or field[place - 1] in _MAPS else f".{step}"
-    return sanitize.printable(text)
+    return sanitize.escape_line(text)

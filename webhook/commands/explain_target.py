@@ -42,7 +42,7 @@ class ExplainTarget(Struct, frozen=True):
         return f"{'pod' if self.kind is None else self.kind.shown} {self.namespace}/{self.name}"
 
 
-def explain_target(words: Sequence[str], namespace: str) -> ExplainTarget:
+def parse_target(words: Sequence[str], namespace: str) -> ExplainTarget:
     """Parse the arguments as kubectl does; `namespace` applies to a name without one. UserError: not understood."""
     if len(words) == 1 and _UID.fullmatch(words[0]):
         return ExplainTarget(uid=words[0])

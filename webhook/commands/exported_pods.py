@@ -10,36 +10,38 @@ from webhook.support import sanitize
 _MAKERS = {source.kind: source for source in WORKLOAD_KINDS if not source.maker}
 
 
-class Exported(NamedTuple):
+class PodOrigin(NamedTuple):
     """The user that created a Pod, "" if unknown, and a hint for the reader."""
 
     user: str
     hint: str
 
 
-def exported(pod: Mapping[str, Any]) -> Exported | None:
+def find_origin(pod: Mapping[str, Any]) -> PodOrigin | None:
     """Return the origin of a Pod with fields that only a cluster writes; None for a hand-written one."""
-    metadata, spec = _mapping(pod.get("metadata")), _mapping(pod.get("spec"))
+    metadata, spec = _read_mapping(pod.get("metadata")), _read_mapping(pod.get("spec"))
     if not (metadata.get("uid") or metadata.get("managedFields") or pod.get("status")):
         return None
     node = spec.get("nodeName")
-    if MIRROR_ANNOTATION in _mapping(metadata.get("annotations")) and isinstance(node, str) and node:
-        shown = sanitize.printable(node)
+    if MIRROR_ANNOTATION in _read_mapping(metadata.get("annotations")) and isinstance(node, str) and node:
+        shown = sanitize.escape_line(node)
         hint = f"a mirror Pod, made by the kubelet of node {shown} from a file: reviewed as requested by the kubelet"
-        return Exported(f"system:node:{node}", hint)
+        return PodOrigin(f"system:node:{node}", hint)
     owners = metadata.get("ownerReferences")
     for owner in owners if isinstance(owners, list) else ():
-        source = _MAKERS.get(str(_mapping(owner).get("kind")))
+        source = _MAKERS.get(str(_read_mapping(owner).get("kind")))
         if source is not None and owner.get("controller") is True:
-            name, namespace = (sanitize.printable(str(text)) for text in (owner.get("name"), metadata.get("namespace")))
-            return Exported(
+            name, namespace = (
+                sanitize.escape_line(str(text)) for text in (owner.get("name"), metadata.get("namespace"))
+            )
+            return PodOrigin(
                 source.controller,
                 f"read from a cluster, made by {source.kind} {name}: reviewed as requested by its controller."
                 f" Review what it is made from: kubectl -n {namespace} get {source.shown} {name} -o yaml"
                 " | podgate review -",
             )
-    return Exported("", "read from a cluster: reviewed as a new Pod")
+    return PodOrigin("", "read from a cluster: reviewed as a new Pod")
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _read_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}

@@ -12,7 +12,7 @@ _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 _KUSTOMIZATIONS = frozenset({"kustomization.yaml", "kustomization.yml"})
 
 
-def manifest_files(given: Sequence[Path], *, recursive: bool) -> Iterator[Path | UserError]:
+def list_manifest_files(given: Sequence[Path], *, recursive: bool) -> Iterator[Path | UserError]:
     """Yield the files to read, in order; a UserError for a folder without any.
 
     In a folder, files that end in .yaml, .yml or .json are read, as kubectl does.
@@ -22,7 +22,7 @@ def manifest_files(given: Sequence[Path], *, recursive: bool) -> Iterator[Path |
             yield path
             continue
         try:
-            found = list(_within(path, recursive=recursive))
+            found = list(_walk_folder(path, recursive=recursive))
         except OSError as error:
             yield UserError(f"{error.filename}: cannot be read: {error.strerror}", "give a readable folder")
             continue
@@ -32,7 +32,7 @@ def manifest_files(given: Sequence[Path], *, recursive: bool) -> Iterator[Path |
             yield UserError(f"{path}: no .yaml, .yml or .json file in it", f"give a folder with manifests{deeper}")
 
 
-def _within(folder: Path, *, recursive: bool) -> Iterator[Path]:
+def _walk_folder(folder: Path, *, recursive: bool) -> Iterator[Path]:
     for place, folders, names in os.walk(folder, onerror=_refuse):
         folders[:] = sorted(folders) if recursive else []
         for name in sorted(names):

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from webhook.commands.exported_pods import Exported, exported
+from webhook.commands.exported_pods import PodOrigin, find_origin
 from webhook.commands.simulator import USER
 from webhook.core.kubernetes.controllers import WORKLOAD_KINDS, WorkloadKind
 from webhook.core.workloads import simulate
 from webhook.errors import UserError
 from webhook.support import sanitize
-from webhook.support.input_files import documents
+from webhook.support.input_files import read_documents
 
 _SOURCES = {source.kind: source for source in WORKLOAD_KINDS}
 KNOWN_KINDS = ", ".join(["Pod", *_SOURCES, "PodTemplate", "List", "AdmissionReview"])
@@ -62,77 +62,82 @@ class _Place(NamedTuple):
     file: str
     at: str = ""
 
-    def within(self, step: str) -> "_Place":
+    def add_step(self, step: str) -> "_Place":
         return _Place(self.file, ": ".join(filter(None, (self.at, step))))
 
     def __str__(self) -> str:
         return ": ".join(filter(None, self))
 
 
-def subjects(path: Path, namespace: str) -> list[Subject | UserError]:
+def read_subjects(path: Path, namespace: str) -> list[Subject | UserError]:
     """Return each object of a file as it would reach the webhook, or its error.
 
     `namespace` is the default. UserError: the file cannot be read.
     """
-    present = [(index, document) for index, document in enumerate(documents(path), 1) if document is not None]
+    present = [(index, document) for index, document in enumerate(read_documents(path), 1) if document is not None]
     whole = _Place(str(path))
     return [
         subject
         for index, document in present
-        for subject in _each(document, whole.within(f"document {index}") if len(present) > 1 else whole, namespace)
+        for subject in _parse_each(
+            document, whole.add_step(f"document {index}") if len(present) > 1 else whole, namespace
+        )
     ]
 
 
-def subjects_within(document: Any, file: str, at: str, namespace: str) -> list[Subject | UserError]:
+def parse_subjects(document: Any, file: str, at: str, namespace: str) -> list[Subject | UserError]:
     """Return each object of a document in a file, or its error; `at` is the document's position in the file."""
-    return list(_each(document, _Place(file, at), namespace))
+    return list(_parse_each(document, _Place(file, at), namespace))
 
 
-def _each(document: Any, where: _Place, namespace: str) -> Iterator[Subject | UserError]:
+def _parse_each(document: Any, where: _Place, namespace: str) -> Iterator[Subject | UserError]:
     """Yield the objects of a document; an invalid one does not hide the others."""
     kind = document.get("kind") if isinstance(document, dict) else None
     if not isinstance(kind, str) or not kind:
         yield UserError(f"{where}: an object without a kind", f"give one of {KNOWN_KINDS}")
     elif not kind.endswith("List"):
         try:
-            yield _subject(document, kind, where, namespace)
+            yield _parse_subject(document, kind, where, namespace)
         except UserError as error:
             yield error
     elif not isinstance(document.get("items") or [], list):
         yield UserError(
-            f"{where}: {kind}: items: {sanitize.value(document['items'])}: expected a list", "give a list of objects"
+            f"{where}: {kind}: items: {sanitize.quote_value(document['items'])}: expected a list",
+            "give a list of objects",
         )
     else:
         for index, item in enumerate(document.get("items") or []):
             # `kubectl get -o json` leaves out the kind of a typed list's items.
             is_typed = isinstance(item, dict) and "kind" not in item and kind != "List"
             of_kind = {"apiVersion": document.get("apiVersion"), "kind": kind.removesuffix("List")}
-            yield from _each({**of_kind, **item} if is_typed else item, where.within(f"items[{index}]"), namespace)
+            yield from _parse_each(
+                {**of_kind, **item} if is_typed else item, where.add_step(f"items[{index}]"), namespace
+            )
 
 
-def _subject(document: Mapping[str, Any], kind: str, where: _Place, default_namespace: str) -> Subject:
+def _parse_subject(document: Mapping[str, Any], kind: str, where: _Place, default_namespace: str) -> Subject:
     if kind == "AdmissionReview":
-        return _recorded(dict(document), where)
+        return _parse_review(dict(document), where)
     _refuse_former_version(kind, document.get("apiVersion"), where)
-    idle = _idle(kind, document.get("apiVersion"))
-    metadata = document.get("metadata") if idle else mapping(document, ("metadata",), f"{where}: {kind}")
+    idle = _find_idle_reason(kind, document.get("apiVersion"))
+    metadata = document.get("metadata") if idle else read_mapping(document, ("metadata",), f"{where}: {kind}")
     words = metadata if isinstance(metadata, Mapping) else {}
     namespace, own_name, generate_name = (
-        str(words.get(key) or "") if idle else _text(words, key, f"{where}: {kind}")
+        str(words.get(key) or "") if idle else _read_text(words, key, f"{where}: {kind}")
         for key in ("namespace", "name", "generateName")
     )
     if not idle:  # other kinds may have no namespace
         namespace = namespace or default_namespace
-    shown = sanitize.printable(own_name or generate_name)
-    subject = Subject(*where, sanitize.printable(kind), shown, namespace, document)
+    shown = sanitize.escape_line(own_name or generate_name)
+    subject = Subject(*where, sanitize.escape_line(kind), shown, namespace, document)
     if idle:
         return replace(subject, idle=idle)
     if kind == "Pod":
-        origin = exported(document) or Exported("", "")
+        origin = find_origin(document) or PodOrigin("", "")
         return replace(subject, pod=dict(document), user=origin.user or USER, hint=origin.hint)
     source = _SOURCES.get(kind)
     at = source.template_at if source else ("template",)
-    template = _template(document, at, f"{where}: {subject.name}")
+    template = _read_template(document, at, f"{where}: {subject.name}")
     if source is None:
         metadata = {**(template.get("metadata") or {}), "generateName": f"{own_name}-"}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
@@ -144,11 +149,11 @@ def _subject(document: Mapping[str, Any], kind: str, where: _Place, default_name
     return replace(subject, pod=pod, user=source.controller, template_at=at, workload=workload, source=source)
 
 
-def _template(document: Mapping[str, Any], path: tuple[str, ...], where: str) -> Mapping[str, Any]:
-    template = mapping(document, path, where)
+def _read_template(document: Mapping[str, Any], path: tuple[str, ...], where: str) -> Mapping[str, Any]:
+    template = read_mapping(document, path, where)
     whole = {".".join(path): template}
     for part in ("metadata", "spec") if template.get("metadata") is not None else ("spec",):
-        mapping(whole, (*whole, part), where)
+        read_mapping(whole, (*whole, part), where)
     return template
 
 
@@ -158,43 +163,43 @@ def _refuse_former_version(kind: str, api_version: Any, where: _Place) -> None:
         return
     served = _SOURCES[kind].api_version if kind in _SOURCES else "v1"
     if api_version != served:
-        shown = sanitize.printable(str(api_version))
+        shown = sanitize.escape_line(str(api_version))
         raise UserError(f"{where}: {kind}: apiVersion: {shown}: no API server serves it", f"write {served}")
 
 
-def _idle(kind: str, api_version: Any) -> str:
+def _find_idle_reason(kind: str, api_version: Any) -> str:
     """Return why no Pod is created from a kind, "" if a Pod is. Other API groups have a Job, too."""
     group, _, version = str(api_version or "").rpartition("/")
     if kind in {"Pod", "PodTemplate", *_SOURCES}:
         is_known = not version or group == (_SOURCES[kind].group if kind in _SOURCES else "")
-        return "" if is_known else f"apiVersion {sanitize.printable(str(api_version))} is not Kubernetes' own"
+        return "" if is_known else f"apiVersion {sanitize.escape_line(str(api_version))} is not Kubernetes' own"
     is_built_in = "." not in group or group.endswith(".k8s.io")
     return "makes no Pods" if is_built_in else "not one of Kubernetes' own kinds"
 
 
-def _recorded(review: dict[str, Any], where: _Place) -> Subject:
+def _parse_review(review: dict[str, Any], where: _Place) -> Subject:
     request = review.get("request")
     asked = request if isinstance(request, dict) else {}
     pod, uid = asked.get("object"), asked.get("uid")
-    subject = Subject(*where, "AdmissionReview", "" if uid is None else sanitize.printable(str(uid)), document=review)
+    subject = Subject(*where, "AdmissionReview", "" if uid is None else sanitize.escape_line(str(uid)), document=review)
     namespace = str(asked.get("namespace", ""))
     return replace(subject, namespace=namespace, pod=pod if isinstance(pod, dict) else {}, review=review)
 
 
-def mapping(document: Any, path: tuple[str, ...], where: str) -> Mapping[str, Any]:
+def read_mapping(document: Any, path: tuple[str, ...], where: str) -> Mapping[str, Any]:
     """Return the mapping at `path`."""
     found: Mapping[str, Any] = document if isinstance(document, Mapping) else {}
     for depth, key in enumerate(path, 1):
         value = found.get(key)
         if not isinstance(value, Mapping):
-            wrong = " is missing" if value is None else f": {sanitize.value(value)}: expected a mapping"
+            wrong = " is missing" if value is None else f": {sanitize.quote_value(value)}: expected a mapping"
             raise UserError(f"{where}: {'.'.join(path[:depth])}{wrong}", "give the whole object")
         found = value
     return found
 
 
-def _text(metadata: Mapping[str, Any], key: str, where: str) -> str:
+def _read_text(metadata: Mapping[str, Any], key: str, where: str) -> str:
     value = metadata.get(key)
     if value is not None and not isinstance(value, str):
-        raise UserError(f"{where}: metadata.{key}: {sanitize.value(value)}: expected a string", "give it as text")
+        raise UserError(f"{where}: metadata.{key}: {sanitize.quote_value(value)}: expected a string", "give it as text")
     return value or ""

@@ -5,12 +5,12 @@ from pathlib import Path
 from webhook.core.document import DocumentError, Purpose, load
 from webhook.core.policy.model import LoadedPolicy
 from webhook.errors import UserError
-from webhook.support.input_files import content
+from webhook.support.input_files import read_content
 
 
 def load_policy(path: Path, purpose: Purpose) -> LoadedPolicy:
     """Return the policy in a file; UserError lists every mistake in it."""
-    return load_document(str(path), content(path, "give the path of a policy document"), purpose)
+    return load_document(str(path), read_content(path, "give the path of a policy document"), purpose)
 
 
 def load_document(name: str, raw: bytes, purpose: Purpose) -> LoadedPolicy:
@@ -25,4 +25,4 @@ def load_document(name: str, raw: bytes, purpose: Purpose) -> LoadedPolicy:
 
 def read_document(path: str) -> bytes:
     """Return a policy document, `-` being standard input; UserError if it cannot be read."""
-    return content(Path(path), "give the path of a policy document, or - for standard input")
+    return read_content(Path(path), "give the path of a policy document, or - for standard input")

@@ -8,23 +8,23 @@ from msgspec.structs import replace
 
 from webhook.commands import decode_errors
 from webhook.commands.manifests import Subject
-from webhook.commands.rewritten_manifest import committed
+from webhook.commands.rewritten_manifest import rewrite_manifest
 from webhook.commands.simulator import (
     USER,
     Admission,
     Ask,
     Reviewer,
-    admission_review,
     admit,
-    as_sent_to_mutate,
-    patched,
-    with_priority,
-    workload_review,
+    apply_patch,
+    build_admission_review,
+    build_workload_review,
+    prepare_for_mutate,
+    set_priority,
 )
 from webhook.core.admission.decision import Decision, Half, Verdict
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.admission_request import BadReviewError
-from webhook.core.pods.object_checks import ObjectFault, pod_faults, selector_faults
+from webhook.core.pods.object_checks import ObjectFault, check_pod, check_selector
 from webhook.core.rule_notes import Note, explain
 from webhook.errors import UserError
 from webhook.interceptor import UnknownNamespaceError
@@ -39,7 +39,7 @@ class Asker(NamedTuple):
     username: str | None = None
     groups: tuple[str, ...] = ()
 
-    def ask(self, subject: Subject) -> Ask:
+    def build_ask(self, subject: Subject) -> Ask:
         """Return the request that creates the Pod of an object."""
         is_own = self.username is not None and not subject.template_at
         user, groups = (self.username, self.groups) if is_own else (subject.user, ())
@@ -71,37 +71,37 @@ async def judge(evaluator: Evaluator, subject: Subject, asker: Asker, *, with_no
     """
     try:
         if subject.review is not None:
-            before, admission = subject.pod, await _recorded(evaluator, subject.review)
+            before, admission = subject.pod, await _review_recorded(evaluator, subject.review)
             rewritten = admission.pod
         else:
-            ask = asker.ask(subject)
-            before, admission = as_sent_to_mutate(ask), await admit(evaluator.interceptor, ask)
-            undecided = await _undecided(evaluator, subject)
+            ask = asker.build_ask(subject)
+            before, admission = prepare_for_mutate(ask), await admit(evaluator.interceptor, ask)
+            undecided = await _find_undecided(evaluator, subject)
             if undecided is not None:
                 admission = Admission(replace(undecided, half=Half.MUTATE, steps=()), undecided, before)
-            rewritten = await _committed(evaluator, subject, asker, admission.mutated)
+            rewritten = await _rewrite_document(evaluator, subject, asker, admission.mutated)
     except BadReviewError as error:
-        wrong = _complaint(str(error), subject)
+        wrong = _explain_error(str(error), subject)
         raise UserError(f"{subject.where}: {subject.name}: {wrong.text}", wrong.remedy) from None
     except UnknownNamespaceError:
         raise UserError(
             f"the policy needs the labels of Namespace {subject.namespace!r}, which are not known here",
             "give them with --namespaces FILE (kubectl get namespaces -o yaml), in a test as namespaceLabels",
         ) from None
-    notes = _notes(evaluator, before, admission.mutated) if with_notes else ()
+    notes = _build_notes(evaluator, before, admission.mutated) if with_notes else ()
     return ReviewedObject(subject, before, admission, notes, rewritten)
 
 
-def rejection(judged: ReviewedObject) -> UserError | None:
+def find_rejection(judged: ReviewedObject) -> UserError | None:
     """Return why the API server would reject the object or its rewritten Pod; None if no reason is known."""
     subject = judged.subject
     if subject.review is not None:
         return None
-    faults = list(_object_faults(subject))
+    faults = list(_find_object_faults(subject))
     whose = f"{subject.where}: {subject.name}"
     if not faults:  # the API server checks the Pod between the two halves
-        faults = list(pod_faults(judged.admission.pod.get("spec")))
-        whose += " as rewritten" if subject.template_at or not any(pod_faults(subject.pod.get("spec"))) else ""
+        faults = list(check_pod(judged.admission.pod.get("spec")))
+        whose += " as rewritten" if subject.template_at or not any(check_pod(subject.pod.get("spec"))) else ""
     if not faults:
         return None
     return UserError(
@@ -109,66 +109,66 @@ def rejection(judged: ReviewedObject) -> UserError | None:
     )
 
 
-def _object_faults(subject: Subject) -> Iterator[ObjectFault]:
+def _find_object_faults(subject: Subject) -> Iterator[ObjectFault]:
     """Yield the faults of the object as it is written."""
     if not subject.template_at:
         return
     template: Any = subject.document
     for step in subject.template_at:
         template = template[step]
-    yield from pod_faults(template.get("spec"), f"{'.'.join(subject.template_at)}.spec")
+    yield from check_pod(template.get("spec"), f"{'.'.join(subject.template_at)}.spec")
     if subject.source is not None and subject.source.group == "apps":
-        yield from selector_faults(subject.document["spec"].get("selector"), template)
+        yield from check_selector(subject.document["spec"].get("selector"), template)
 
 
-async def _committed(evaluator: Evaluator, subject: Subject, asker: Asker, mutated: Decision) -> dict[str, Any]:
+async def _rewrite_document(evaluator: Evaluator, subject: Subject, asker: Asker, mutated: Decision) -> dict[str, Any]:
     """Return the rewritten object of the file, without what its controller adds to a Pod."""
     holder: Any = subject.document
     for step in subject.template_at:
         holder = holder[step]
     if mutated.patch and holder["spec"] != subject.pod["spec"]:
-        ask = asker.ask(replace(subject, pod={**subject.pod, "spec": holder["spec"]}))
-        review = admission_review(ask, as_sent_to_mutate(ask), Half.MUTATE)
+        ask = asker.build_ask(replace(subject, pod={**subject.pod, "spec": holder["spec"]}))
+        review = build_admission_review(ask, prepare_for_mutate(ask), Half.MUTATE)
         mutated = (await evaluator.interceptor.review(Half.MUTATE, msgspec.json.encode(review))).decision
     is_ours = mutated.service is not None or mutated.patch
-    return committed(subject.document, subject.template_at, mutated.patch) if is_ours else dict(subject.document)
+    return rewrite_manifest(subject.document, subject.template_at, mutated.patch) if is_ours else dict(subject.document)
 
 
-async def _undecided(evaluator: Evaluator, subject: Subject) -> Decision | None:
+async def _find_undecided(evaluator: Evaluator, subject: Subject) -> Decision | None:
     """Return the decision about the workload if its Pods may get different decisions, else None."""
     if subject.workload is None or subject.source is None:
         return None
-    body = msgspec.json.encode(workload_review(subject.workload, subject.source, subject.namespace))
+    body = msgspec.json.encode(build_workload_review(subject.workload, subject.source, subject.namespace))
     decision = (await evaluator.interceptor.review(Half.VALIDATE, body)).decision
     return decision if decision.verdict is Verdict.DEPENDS else None
 
 
-async def _recorded(evaluator: Evaluator, recorded: dict[str, Any]) -> Admission:
+async def _review_recorded(evaluator: Evaluator, recorded: dict[str, Any]) -> Admission:
     """Review an AdmissionReview as recorded; the validating half receives the rewritten object."""
     asked = recorded.get("request")
     dry = {**recorded, "request": {**asked, "dryRun": True}} if isinstance(asked, dict) else recorded
     mutated = await evaluator.interceptor.review(Half.MUTATE, msgspec.json.encode(dry))
     request = recorded["request"]
     given = request.get("object")
-    after = patched(given, msgspec.json.decode(mutated.body)["response"]) if isinstance(given, dict) else given
+    after = apply_patch(given, msgspec.json.decode(mutated.body)["response"]) if isinstance(given, dict) else given
     if request["operation"] == "CREATE" and isinstance(after, dict) and isinstance(after.get("metadata"), dict):
         metadata = after["metadata"]
         after = {**after, "metadata": {**metadata, "uid": metadata.get("uid", UID)}}
-    stored = with_priority(after) if isinstance(after, dict) else after
+    stored = set_priority(after) if isinstance(after, dict) else after
     again = {**recorded, "request": {**request, "object": stored, "dryRun": True}}
     validated = await evaluator.interceptor.review(Half.VALIDATE, msgspec.json.encode(again))
     is_pod = isinstance(after, dict) and request["resource"].get("resource") == "pods"
     return Admission(mutated.decision, validated.decision, after if is_pod else {})
 
 
-def _complaint(error: str, subject: Subject) -> decode_errors.DecodeError:
+def _explain_error(error: str, subject: Subject) -> decode_errors.DecodeError:
     if subject.review is not None:
-        return decode_errors.of_review(error, subject.review)
+        return decode_errors.explain_review_error(error, subject.review)
     at = "".join(f"{step}." for step in subject.template_at)
-    return decode_errors.of_pod(error, subject.pod, {name: at + name for name in ("metadata", "spec")})
+    return decode_errors.explain_pod_error(error, subject.pod, {name: at + name for name in ("metadata", "spec")})
 
 
-def _notes(evaluator: Evaluator, before: dict[str, Any], mutated: Decision) -> tuple[Note, ...]:
+def _build_notes(evaluator: Evaluator, before: dict[str, Any], mutated: Decision) -> tuple[Note, ...]:
     """Return a note for each entry of the policy, if it was evaluated at all."""
     is_new = mutated.call.operation == "CREATE" and not mutated.call.sub_resource and not mutated.workload
     if mutated.service is None or not is_new or evaluator.policy is None:

@@ -19,7 +19,9 @@ _SPEC = "/spec/"
 _OWN = (("labels", SERVICE_LABEL), ("annotations", HASH_ANNOTATION))
 
 
-def committed(document: Mapping[str, Any], at: tuple[str, ...], patch: Iterable[PatchOperation]) -> dict[str, Any]:
+def rewrite_manifest(
+    document: Mapping[str, Any], at: tuple[str, ...], patch: Iterable[PatchOperation]
+) -> dict[str, Any]:
     """Return a manifest with the patch of a Pod applied to the Pod or template at the path `at`."""
     result = copy.deepcopy(dict(document))
     holder: dict[str, Any] = result
@@ -30,11 +32,11 @@ def committed(document: Mapping[str, Any], at: tuple[str, ...], patch: Iterable[
     )
     jsonpatch.apply_patch(holder, operations, in_place=True)
     for field, key in _OWN:
-        _take_out(holder.get("metadata"), field, key)
+        _remove_entry(holder.get("metadata"), field, key)
     return result
 
 
-def _take_out(metadata: Any, field: str, key: str) -> None:
+def _remove_entry(metadata: Any, field: str, key: str) -> None:
     entries = metadata.get(field) if isinstance(metadata, dict) else None
     if isinstance(entries, dict) and key in entries:
         del entries[key]

@@ -54,7 +54,7 @@ class Admission:
     pod: dict[str, Any] = field(default_factory=dict)
 
 
-def admission_review(ask: Ask, pod: Mapping[str, Any], half: Half) -> dict[str, Any]:
+def build_admission_review(ask: Ask, pod: Mapping[str, Any], half: Half) -> dict[str, Any]:
     """Return the AdmissionReview that the API server would send to one half about `pod`."""
     metadata = pod.get("metadata", {})
     name = metadata.get("name")
@@ -66,7 +66,7 @@ def admission_review(ask: Ask, pod: Mapping[str, Any], half: Half) -> dict[str, 
         "requestResource": {"group": "", "version": "v1", "resource": "pods"},
         "namespace": ask.namespace,
         "operation": ask.operation,
-        "userInfo": {"username": ask.user, "groups": _groups(ask)},
+        "userInfo": {"username": ask.user, "groups": _list_groups(ask)},
         "object": pod,
         "oldObject": ask.old_pod,
         "dryRun": ask.dry_run,
@@ -79,7 +79,7 @@ def admission_review(ask: Ask, pod: Mapping[str, Any], half: Half) -> dict[str, 
     return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
 
 
-def _groups(ask: Ask) -> list[str]:
+def _list_groups(ask: Ask) -> list[str]:
     """Return the user's groups, as impersonation sets them."""
     own = ask.groups
     if not own and ask.user.startswith(_SERVICE_ACCOUNT):
@@ -87,7 +87,7 @@ def _groups(ask: Ask) -> list[str]:
     return list(dict.fromkeys((*own, "system:authenticated")))
 
 
-def workload_review(workload: Mapping[str, Any], source: WorkloadKind, namespace: str) -> dict[str, Any]:
+def build_workload_review(workload: Mapping[str, Any], source: WorkloadKind, namespace: str) -> dict[str, Any]:
     """Return the AdmissionReview that the API server would send about a workload object in a dry run of its CREATE."""
     resource = {"group": source.group, "version": "v1", "resource": source.resource}
     request = {
@@ -102,7 +102,7 @@ def workload_review(workload: Mapping[str, Any], source: WorkloadKind, namespace
     return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
 
 
-def as_sent_to_mutate(ask: Ask) -> dict[str, Any]:
+def prepare_for_mutate(ask: Ask) -> dict[str, Any]:
     """Return the Pod as in the mutating call."""
     pod = _copied(ask.pod)
     given = pod.get("metadata")
@@ -122,7 +122,7 @@ def _was_bound(pod: Mapping[str, Any]) -> bool:
     return isinstance(spec, dict) and isinstance(status, dict) and bool(status.get("phase"))
 
 
-def as_sent_to_validate(ask: Ask, pod: Mapping[str, Any]) -> dict[str, Any]:
+def prepare_for_validate(ask: Ask, pod: Mapping[str, Any]) -> dict[str, Any]:
     """Return the Pod as in the validating call: with its uid, and the generated name."""
     metadata = {**pod["metadata"], "uid": ask.uid}
     if not metadata.get("name") and metadata.get("generateName"):
@@ -130,7 +130,7 @@ def as_sent_to_validate(ask: Ask, pod: Mapping[str, Any]) -> dict[str, Any]:
     return {**pod, "metadata": metadata}
 
 
-def with_priority(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+def set_priority(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a Pod as after the Priority admission plugin: a priority class gets 0, as its real value is unknown."""
     spec = pod.get("spec")
     if not isinstance(spec, dict) or not spec.get("priorityClassName") or spec.get("priority") is not None:
@@ -138,14 +138,14 @@ def with_priority(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**pod, "spec": {**spec, "priority": 0}}
 
 
-def in_words(error: BadReviewError) -> str:
+def format_error(error: BadReviewError) -> str:
     """Return the error with paths in the Pod instead of the AdmissionReview."""
     return (
         str(error).replace(f"{_OBJECT}:", "pod:").replace(f"{_OBJECT}.", "pod.").replace(f"{_OLD_OBJECT}:", "oldPod:")
     )
 
 
-def patched(pod: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:
+def apply_patch(pod: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:
     """Return `pod` with the patch of an AdmissionReview's response applied."""
     encoded = response.get("patch")
     if encoded is None:
@@ -174,17 +174,17 @@ class Reviewer(Protocol):
 async def admit(interceptor: Reviewer, ask: Ask) -> Admission:
     """Call both halves in turn, as the API server does."""
     try:
-        return await _admit(interceptor, ask)
+        return await _call_halves(interceptor, ask)
     except RecursionError:
         raise BadReviewError(f"{_OBJECT}: nested too deeply") from None
 
 
-async def _admit(interceptor: Reviewer, ask: Ask) -> Admission:
-    before = as_sent_to_mutate(ask)
-    mutated = await _call(interceptor, Half.MUTATE, admission_review(ask, before, Half.MUTATE))
+async def _call_halves(interceptor: Reviewer, ask: Ask) -> Admission:
+    before = prepare_for_mutate(ask)
+    mutated = await _call(interceptor, Half.MUTATE, build_admission_review(ask, before, Half.MUTATE))
     response = msgspec.json.decode(mutated.body)["response"]
-    after = as_sent_to_validate(ask, patched(before, response))
-    validated = await _call(interceptor, Half.VALIDATE, admission_review(ask, with_priority(after), Half.VALIDATE))
+    after = prepare_for_validate(ask, apply_patch(before, response))
+    validated = await _call(interceptor, Half.VALIDATE, build_admission_review(ask, set_priority(after), Half.VALIDATE))
     return Admission(mutated.decision, validated.decision, after)
 
 

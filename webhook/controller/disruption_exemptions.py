@@ -7,12 +7,12 @@ from webhook.controller.reports import ControllerReports, ControllerTiming
 from webhook.controller.retry_schedule import RetrySchedule
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.pods.ownership import Owned
-from webhook.core.pods.start_outcome import disrupted_us, replacing
+from webhook.core.pods.ownership import OwnedPod
+from webhook.core.pods.start_outcome import find_disruption_us, find_replacing_source
 from webhook.errors import StoreUnavailableError
 from webhook.ports import BreakerLedger, Clock
 
-AGAIN_US = 300_000_000
+RENEWAL_US = 300_000_000
 """A source that keeps losing Pods is exempted again after this time, before the exemption in the store expires."""
 
 SOURCES_MAX = 10_000
@@ -41,32 +41,32 @@ class DisruptionExemptions:
         self._added = asyncio.Event()
         self._retries = RetrySchedule(timing)
 
-    def begin(self, compiled: CompiledPolicy | None) -> None:
+    def on_list_begun(self, compiled: CompiledPolicy | None) -> None:
         plans = compiled.plans.values() if compiled is not None else ()
         self._services = frozenset(plan.service for plan in plans if plan.breaker and plan.breaker.quota)
 
-    def listed(self, pod: Pod, found: Owned | None) -> None:
-        lost_us = disrupted_us(pod)
+    def on_listed(self, pod: Pod, found: OwnedPod | None) -> None:
+        lost_us = find_disruption_us(pod)
         if lost_us is not None:  # a disruption without a time counts as long past
-            self._lost(pod, found, lost_us)
+            self._note_disruption(pod, found, lost_us)
 
-    def complete(self) -> None:
+    def on_list_complete(self) -> None:
         """Do nothing: each Pod of a list is judged by itself."""
 
-    def changed(self, pod: Pod, found: Owned | None) -> None:
-        lost_us = disrupted_us(pod)
+    def on_changed(self, pod: Pod, found: OwnedPod | None) -> None:
+        lost_us = find_disruption_us(pod)
         if lost_us is not None:
-            self._lost(pod, found, lost_us or self._clock.now_us())
+            self._note_disruption(pod, found, lost_us or self._clock.now_us())
 
-    def gone(self, uid: str) -> None:
+    def on_deleted(self, uid: str) -> None:
         """Do nothing: a disrupted Pod has its condition before it is deleted."""
 
-    def _lost(self, pod: Pod, found: Owned | None, lost_us: int) -> None:
-        source, now_us = replacing(pod), self._clock.now_us()
-        if source is None or found is None or found.service not in self._services or now_us - lost_us >= AGAIN_US:
+    def _note_disruption(self, pod: Pod, found: OwnedPod | None, lost_us: int) -> None:
+        source, now_us = find_replacing_source(pod), self._clock.now_us()
+        if source is None or found is None or found.service not in self._services or now_us - lost_us >= RENEWAL_US:
             return
         key = found.service, source
-        if now_us - self._suppressed_us.get(key, -AGAIN_US) < AGAIN_US:
+        if now_us - self._suppressed_us.get(key, -RENEWAL_US) < RENEWAL_US:
             return
         if len(self._suppressed_us) >= SOURCES_MAX:
             self._suppressed_us.clear()
@@ -84,10 +84,10 @@ class DisruptionExemptions:
     async def send(self) -> bool:
         """Send the exemptions of each service that is due; False if there are none."""
         due = [service for service in self._waiting if self._retries.is_due(service)]
-        await asyncio.gather(*(self._send(service) for service in due))
+        await asyncio.gather(*(self._send_service(service) for service in due))
         return bool(due)
 
-    async def _send(self, service: str) -> None:
+    async def _send_service(self, service: str) -> None:
         compiled, sources = self._policy(), self._waiting.pop(service)
         plan = compiled.plans.get(service) if compiled is not None else None
         if plan is None:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from webhook.controller.pod_tracker import PodTracker
 from webhook.controller.reports import ControllerReports, ControllerTiming
 from webhook.controller.sighting_sender import SightingSender
-from webhook.core.pods.ownership import NOT_LIVE_US, Owned
+from webhook.core.pods.ownership import NOT_LIVE_US, OwnedPod
 from webhook.core.quota import CounterPlan
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, PodLedger
 
-_SENT_POLLS = 50
+_SENT_POLLS_MAX = 50
 _SECOND_US = 1_000_000
 
 
@@ -50,13 +50,13 @@ class DriftRepair:
         """Repair each service that is due."""
         if self._tracker.listed_turn is None:
             return
-        plans = self.plans()
+        plans = self.list_plans()
         services = {plan.service for plan in plans}
         self._repaired = {service: repaired for service, repaired in self._repaired.items() if service in services}
         self._suspects = {service: uids for service, uids in self._suspects.items() if service in services}
         await self.repair([plan for plan in plans if self._is_due(plan, self._tracker.listed_turn)])
 
-    def plans(self) -> Sequence[CounterPlan]:
+    def list_plans(self) -> Sequence[CounterPlan]:
         """Return the services with limits on live Pods."""
         compiled = self._tracker.compiled
         return [] if compiled is None else [plan for plan in compiled.plans.values() if plan.standing is not None]
@@ -64,13 +64,13 @@ class DriftRepair:
     async def repair(self, plans: Sequence[CounterPlan]) -> None:
         """Repair these services, after a complete list. A surplus is corrected if the next repair finds it as well."""
         listed = self._tracker.listed_turn
-        live = self._live({plan.service for plan in plans}) if plans else {}
+        live = self._list_live({plan.service for plan in plans}) if plans else {}
         for plan in plans:
             pause_seconds = self._timing.repair_seconds
             try:
                 await self._repair_service(plan, live[plan.service])
             except StoreUnavailableError:  # already reported
-                pause_seconds = self._timing.longest_retry_seconds
+                pause_seconds = self._timing.retry_seconds_max
             self._repaired[plan.service] = listed, self._clock.now_us() + round(pause_seconds * _SECOND_US)
 
     def _is_due(self, plan: CounterPlan, listed: int) -> bool:
@@ -78,37 +78,39 @@ class DriftRepair:
         is_new = before != listed and self._pending.is_sent(listed, plan.service)
         return is_new or (before is not None and self._clock.now_us() >= due_us)
 
-    async def _repair_service(self, plan: CounterPlan, live: Mapping[str, Owned]) -> None:
-        standing = {uid: scope for scope in await self._ledger.scopes(plan) for uid in await self._all(plan, scope)}
+    async def _repair_service(self, plan: CounterPlan, live: Mapping[str, OwnedPod]) -> None:
+        standing = {
+            uid: scope for scope in await self._ledger.list_scopes(plan) for uid in await self._list_uids(plan, scope)
+        }
         drift = self._compare(plan, live, standing)
         self._reports.on_drift(plan.service, drift)
         if not drift or await self._wait_until_sent(plan):
             await self._ledger.mark_complete(plan, sorted({plan.scope_of(pod.namespace) for pod in live.values()}))
 
-    async def _all(self, plan: CounterPlan, scope: str) -> list[str]:
-        uids, after = await self._ledger.live(plan, scope)
+    async def _list_uids(self, plan: CounterPlan, scope: str) -> list[str]:
+        uids, after = await self._ledger.list_live(plan, scope)
         found = list(uids)
         while after:
-            uids, after = await self._ledger.live(plan, scope, after)
+            uids, after = await self._ledger.list_live(plan, scope, after)
             found += uids
         return found
 
-    def _live(self, services: set[str]) -> dict[str, dict[str, Owned]]:
+    def _list_live(self, services: set[str]) -> dict[str, dict[str, OwnedPod]]:
         """Return, by service, the live Pods whose state the store has received."""
         now_us = self._clock.now_us()
-        found: dict[str, dict[str, Owned]] = {service: {} for service in services}
+        found: dict[str, dict[str, OwnedPod]] = {service: {} for service in services}
         for uid, pod in self._tracker.index:
-            if pod.service in found and pod.lives(now_us) and uid not in self._unknown:
+            if pod.service in found and pod.is_live(now_us) and uid not in self._unknown:
                 found[pod.service][uid] = pod
         for service, pods in found.items():
-            for uid in self._pending.uids(service):
+            for uid in self._pending.list_uids(service):
                 pods.pop(uid, None)
         return found
 
-    def _compare(self, plan: CounterPlan, live: Mapping[str, Owned], standing: Mapping[str, str]) -> int:
+    def _compare(self, plan: CounterPlan, live: Mapping[str, OwnedPod], standing: Mapping[str, str]) -> int:
         """Enqueue what differs; return the number of differing Pods. Pods still to be sent do not count."""
         service, now_us = plan.service, self._clock.now_us()
-        underway = set(self._pending.uids(service))
+        underway = set(self._pending.list_uids(service))
         missing = [
             uid for uid in live if uid not in standing and uid not in underway and self._lives(uid, plan, now_us)
         ]
@@ -119,7 +121,7 @@ class DriftRepair:
         surplus = suspects & self._suspects.get(service, set())
         self._suspects[service] = suspects
         for uid in surplus:
-            self._tracker.enqueue(uid, _gone_pod(service, standing[uid]))
+            self._tracker.enqueue(uid, _make_deleted_pod(service, standing[uid]))
         return len(missing) + len(surplus)
 
     def _is_gone(self, uid: str, service: str) -> bool:
@@ -132,18 +134,18 @@ class DriftRepair:
 
     def _lives(self, uid: str, plan: CounterPlan, now_us: int) -> bool:
         pod = self._tracker.index.get(uid)
-        return pod is not None and pod.service == plan.service and pod.lives(now_us)
+        return pod is not None and pod.service == plan.service and pod.is_live(now_us)
 
     async def _wait_until_sent(self, plan: CounterPlan) -> bool:
         """Wait until all that is pending for a service has been sent; False if that takes too long."""
         turn = self._pending.turn
-        for _ in range(_SENT_POLLS):
+        for _ in range(_SENT_POLLS_MAX):
             if self._pending.is_sent(turn, plan.service):
                 return True
-            await asyncio.sleep(self._timing.round_seconds / _SENT_POLLS)
+            await asyncio.sleep(self._timing.round_seconds / _SENT_POLLS_MAX)
         return False
 
 
-def _gone_pod(service: str, scope: str) -> Owned:
+def _make_deleted_pod(service: str, scope: str) -> OwnedPod:
     """Return a Pod that is not live, and of which only the service and scope are known."""
-    return Owned(service, scope, "", {}, NOT_LIVE_US, 0, is_sure=True, is_labelled=False)
+    return OwnedPod(service, scope, "", {}, NOT_LIVE_US, 0, is_sure=True, is_labelled=False)

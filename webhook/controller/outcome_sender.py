@@ -17,8 +17,8 @@ from webhook.ports import BreakerLedger, Clock
 OUTCOMES_MAX = 10_000
 """Beyond this number the oldest outcome is dropped: it would be too old to count."""
 
-_BATCH = 64
-_SERVICES_AT_ONCE = 8
+_BATCH_MAX = 64
+_CONCURRENT_SERVICES_MAX = 8
 
 
 class _Item(NamedTuple):
@@ -69,11 +69,11 @@ class StartOutcomeSender:
     async def send(self) -> bool:
         """Send one batch for each service that is due; False if there is none."""
         due = [service for service in self._waiting if self._retries.is_due(service)]
-        gate = asyncio.Semaphore(_SERVICES_AT_ONCE)
-        await asyncio.gather(*(self._send(service, gate) for service in due))
+        gate = asyncio.Semaphore(_CONCURRENT_SERVICES_MAX)
+        await asyncio.gather(*(self._send_batch(service, gate) for service in due))
         return bool(due)
 
-    async def _send(self, service: str, gate: asyncio.Semaphore) -> None:
+    async def _send_batch(self, service: str, gate: asyncio.Semaphore) -> None:
         compiled = self._policy()
         plan = compiled.plans.get(service) if compiled is not None else None
         if plan is None or plan.breaker is None:
@@ -81,7 +81,7 @@ class StartOutcomeSender:
             return
         async with gate:
             items = self._waiting.get(service, {})
-            batch = dict(islice(items.items(), _BATCH))
+            batch = dict(islice(items.items(), _BATCH_MAX))
             now_us = self._clock.now_us()
             starts = [
                 Start(uid, item.result is StartResult.OK, item.latency_us, max(0, now_us - item.at_us))
@@ -90,7 +90,7 @@ class StartOutcomeSender:
             # From here on the store may have received it, even if the answer is lost.
             items.update({uid: item._replace(is_tried=True) for uid, item in batch.items() if uid in items})
             try:
-                settlements, transitions = await self._ledger.started(plan, starts)
+                settlements, transitions = await self._ledger.record_starts(plan, starts)
             except StoreUnavailableError:
                 self._retries.postpone(service)
                 return

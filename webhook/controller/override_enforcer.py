@@ -45,9 +45,9 @@ class OverrideEnforcer:
         if compiled is None:
             return
         resets = self._resets()
-        await self._apply(tuple(self._affected(compiled.plans.values(), resets)), resets)
+        await self._apply(tuple(self._list_affected(compiled.plans.values(), resets)), resets)
 
-    def _affected(self, plans: Iterable[CounterPlan], resets: Mapping[str, int]) -> Iterable[CounterPlan]:
+    def _list_affected(self, plans: Iterable[CounterPlan], resets: Mapping[str, int]) -> Iterable[CounterPlan]:
         for plan in plans:
             if plan.breaker is None:
                 continue

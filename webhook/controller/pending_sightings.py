@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from webhook.core.pods.ownership import Owned
+from webhook.core.pods.ownership import OwnedPod
 
 SIGHTINGS_MAX = 100_000
 """Beyond this number the oldest is dropped: a Pod that exists is sent again later, a deleted one is not."""
@@ -17,7 +17,7 @@ class PendingSighting(NamedTuple):
     A watch that resumes from that version delivers the Pod again.
     """
 
-    found: Owned
+    found: OwnedPod
     version: int
     turn: int
 
@@ -39,7 +39,7 @@ class PendingSightings:
     def holds(self, service: str, uid: str) -> bool:
         return uid in self._waiting.get(service, ()) or uid in self._in_flight.get(service, ())
 
-    def uids(self, service: str) -> list[str]:
+    def list_uids(self, service: str) -> list[str]:
         return [*self._waiting.get(service, ()), *self._in_flight.get(service, ())]
 
     @property
@@ -52,7 +52,7 @@ class PendingSightings:
         """Number of additions so far."""
         return self._turn
 
-    def put(self, service: str, uid: str, found: Owned, version: int) -> bool:
+    def put(self, service: str, uid: str, found: OwnedPod, version: int) -> bool:
         """Set a Pod's newest state; False if another Pod was dropped for it."""
         items = self._waiting.setdefault(service, {})
         before = items.get(uid)
@@ -98,13 +98,13 @@ class PendingSightings:
 
     def resume_version(self, version: int) -> int:
         """Return the version from which another watch misses nothing; `version` is what this watch has reached."""
-        return min((item.version for item in self._items()), default=version)
+        return min((item.version for item in self._list_items()), default=version)
 
     def is_sent(self, turn: int, service: str) -> bool:
         """Return whether all that was added for a service up to a turn has been sent."""
-        return all(item.turn > turn for item in self._items(service))
+        return all(item.turn > turn for item in self._list_items(service))
 
-    def _items(self, service: str | None = None) -> Iterator[PendingSighting]:
+    def _list_items(self, service: str | None = None) -> Iterator[PendingSighting]:
         for items in (self._waiting, self._in_flight):
             for name, by_uid in items.items():
                 if service in {None, name}:

@@ -13,7 +13,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.pods import ownership
-from webhook.core.pods.ownership import FOREVER_US, Owned
+from webhook.core.pods.ownership import FOREVER_US, OwnedPod
 from webhook.core.policy.model import Service
 from webhook.ports import Clock, Continuity, NamespaceLabels
 
@@ -23,23 +23,23 @@ _NO_LABELS: Mapping[str, str] = {}
 class PodObserver(Protocol):
     """Further receiver of the watch's Pods. It is called for every Pod, so it must be fast."""
 
-    def begin(self, compiled: CompiledPolicy | None) -> None:
+    def on_list_begun(self, compiled: CompiledPolicy | None) -> None:
         """Start a list under a policy."""
         ...
 
-    def listed(self, pod: Pod, found: Owned | None) -> None:
+    def on_listed(self, pod: Pod, found: OwnedPod | None) -> None:
         """Handle a Pod of a list."""
         ...
 
-    def complete(self) -> None:
+    def on_list_complete(self) -> None:
         """End the list; `on_deleted` was called for earlier Pods that are not in it."""
         ...
 
-    def changed(self, pod: Pod, found: Owned | None) -> None:
+    def on_changed(self, pod: Pod, found: OwnedPod | None) -> None:
         """Handle a created or changed Pod."""
         ...
 
-    def gone(self, uid: str) -> None:
+    def on_deleted(self, uid: str) -> None:
         """Handle a deletion."""
         ...
 
@@ -78,43 +78,43 @@ class PodTracker:
         self._ahead_of_watch: dict[str, int] = {}
         """Versions at which a direct lookup returned Pods; the watch may not have reached them yet."""
 
-    async def begin(self) -> None:
+    async def on_list_begun(self) -> None:
         compiled = self._policy()
         if compiled is not self.compiled:
             self.compiled, self.listed_turn = compiled, None
         self._labels.clear()
         self._bare.clear()
         self._ignored_labels, self._ignored_labels_before = set(), self._ignored_labels
-        self.index.begin()
+        self.index.begin_list()
         for observer in self._observers:
-            observer.begin(self.compiled)
+            observer.on_list_begun(self.compiled)
 
-    async def listed(self, pods: Sequence[Pod]) -> None:
+    async def on_listed(self, pods: Sequence[Pod]) -> None:
         for pod in pods:
             found = await self._find_known_owner(pod)
-            self._take(pod, found)
+            self._track(pod, found)
             for observer in self._observers:
-                observer.listed(pod, found)
+                observer.on_listed(pod, found)
 
-    async def complete(self) -> None:
-        for uid in self.index.unlisted():
-            self._gone(uid, None)
+    async def on_list_complete(self) -> None:
+        for uid in self.index.take_unlisted():
+            self._track_deletion(uid, None)
         for observer in self._observers:
-            observer.complete()
+            observer.on_list_complete()
         self._ahead_of_watch.clear()
         self.listed_turn = self.pending.turn
 
-    async def changed(self, pod: Pod, *, gone: bool) -> None:
+    async def on_changed(self, pod: Pod, *, gone: bool) -> None:
         uid, found = pod.metadata.uid, await self._find_known_owner(pod)
         if gone:
             self._ignored_labels.discard(uid)
-            self._gone(uid, found)
+            self._track_deletion(uid, found)
             return
-        self._take(pod, found)
+        self._track(pod, found)
         for observer in self._observers:
-            observer.changed(pod, found)
+            observer.on_changed(pod, found)
 
-    def _take(self, pod: Pod, found: Owned | None) -> None:
+    def _track(self, pod: Pod, found: OwnedPod | None) -> None:
         uid = pod.metadata.uid
         self._ahead_of_watch.pop(uid, None)
         if ownership.ignores_label(pod, found) and uid not in self._ignored_labels:
@@ -127,12 +127,12 @@ class PodTracker:
         if found is not None and 0 <= found.ends_at_us < FOREVER_US and found != change.before:
             heapq.heappush(self._ends, (found.ends_at_us, uid))
 
-    def _note_bare(self, pod: Pod, found: Owned | None) -> None:
+    def _note_bare(self, pod: Pod, found: OwnedPod | None) -> None:
         uid, namespace = pod.metadata.uid, pod.metadata.namespace
         self._bare.pop(uid, None)
         is_bare = found is None and SERVICE_LABEL not in pod.labels
-        if is_bare and self.compiled is not None and self.compiled.matcher.candidates(namespace):
-            self._bare[uid] = namespace, ownership.ends_at_us(pod)
+        if is_bare and self.compiled is not None and self.compiled.matcher.list_candidates(namespace):
+            self._bare[uid] = namespace, ownership.compute_end_us(pod)
 
     def may_have_lost_label(self, uid: str, service: Service) -> bool:
         """Return whether a Pod lives that no service owns, and that `service` may have owned before it was relabelled.
@@ -145,36 +145,36 @@ class PodTracker:
         labels = self._labels.get(namespace) or _NO_LABELS
         return self.compiled.matcher.may_own(service, namespace, labels)
 
-    async def passed(self, pod: Pod) -> None:
+    async def on_passed(self, pod: Pod) -> None:
         if self.index.get(pod.metadata.uid) is None:
-            self._gone(pod.metadata.uid, await self.find_owner(pod))
+            self._track_deletion(pod.metadata.uid, await self.find_owner(pod))
 
-    async def _find_known_owner(self, pod: Pod) -> Owned | None:
+    async def _find_known_owner(self, pod: Pod) -> OwnedPod | None:
         """Return a Pod with its service; one that is known stays with its service if it loses its label."""
         found, before = await self.find_owner(pod), self.index.get(pod.metadata.uid)
         if before is None or self.compiled is None:
             return found
-        return ownership.as_known(pod, before, found, self.compiled)
+        return ownership.update_known(pod, before, found, self.compiled)
 
-    async def find_owner(self, pod: Pod) -> Owned | None:
+    async def find_owner(self, pod: Pod) -> OwnedPod | None:
         """Return a Pod with its service, None where it has none; an unknown Namespace is looked up once."""
         compiled, namespace = self.compiled, pod.metadata.namespace
         if compiled is None:
             return None
         if namespace not in self._labels:
-            labels = self._namespaces.labels(namespace)
+            labels = self._namespaces.find_labels(namespace)
             if labels is None and compiled.matcher.needs_labels(namespace):
-                labels = await self._namespaces.lookup(namespace)
+                labels = await self._namespaces.look_up_labels(namespace)
             self._labels[namespace] = labels
-        return ownership.owned(pod, compiled, self._labels[namespace] or _NO_LABELS)
+        return ownership.find_ownership(pod, compiled, self._labels[namespace] or _NO_LABELS)
 
-    def enqueue(self, uid: str, found: Owned) -> None:
+    def enqueue(self, uid: str, found: OwnedPod) -> None:
         """Queue a Pod's state for the store."""
         reached = self._continuity()
         if not self.pending.put(found.service, uid, found, reached.version if reached is not None else 0):
             self.index.forget_before(self._clock.now_us())
 
-    def enqueue_from_lookup(self, uid: str, found: Owned, version: int) -> None:
+    def enqueue_from_lookup(self, uid: str, found: OwnedPod, version: int) -> None:
         """Queue a Pod that a direct lookup returned at a version."""
         self._ahead_of_watch[uid] = version
         self.enqueue(uid, found)
@@ -206,27 +206,27 @@ class PodTracker:
                 return True
             self.compiled = compiled  # compiled again from the same document
         return any(
-            self._namespaces.labels(namespace) != labels
+            self._namespaces.find_labels(namespace) != labels
             for namespace, labels in self._labels.items()
             if compiled.matcher.needs_labels(namespace)
         )
 
-    def _gone(self, uid: str, last: Owned | None) -> None:
+    def _track_deletion(self, uid: str, last: OwnedPod | None) -> None:
         self._ahead_of_watch.pop(uid, None)
         self._bare.pop(uid, None)
         for observer in self._observers:
-            observer.gone(uid)
-        self._enqueue_change(uid, self.index.remove(uid, last, self._clock.now_us()))
+            observer.on_deleted(uid)
+        self._enqueue_change(uid, self.index.mark_deleted(uid, last, self._clock.now_us()))
 
     def _enqueue_change(self, uid: str, change: PodChange) -> None:
         before, after = change
         if before is not None and (after is None or after.service != before.service):
             # Its charge remains; with created_at_us 0 the former service is not charged again.
-            self._enqueue_if_due(uid, replace(ownership.ended(before), created_at_us=0))
+            self._enqueue_if_due(uid, replace(ownership.mark_ended(before), created_at_us=0))
         if after is not None and after != before:
             self._enqueue_if_due(uid, after)
 
-    def _enqueue_if_due(self, uid: str, found: Owned) -> None:
+    def _enqueue_if_due(self, uid: str, found: OwnedPod) -> None:
         """Queue a Pod, unless the store neither tracks its service's live Pods nor remembers its charge."""
         plan = self.compiled.plans.get(found.service) if self.compiled is not None else None
         if plan is None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from webhook.controller.pod_tracker import PodTracker
 from webhook.controller.reports import NAME_TAKEN, NEVER_CREATED, ControllerReports, ControllerTiming
 from webhook.controller.sighting_sender import SightingSender
-from webhook.core.pods.ownership import Owned
+from webhook.core.pods.ownership import OwnedPod
 from webhook.core.quota import CounterPlan, UnseenPod
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, PodLedger, PodWatch
@@ -65,25 +65,25 @@ class Refunds:
             return 0  # existing Pods are not known yet
         tags = {plan.tag: plan for plan in compiled.plans.values()}
         self._absences = {tag: absences for tag, absences in self._absences.items() if tag in tags}
-        remaining, self._first = self._timing.lookups_per_round, self._first + 1
+        remaining, self._first = self._timing.lookups_per_round_max, self._first + 1
         first = self._first % len(tags)  # rotate which tag is first
         for plan in (*tags.values(), *tags.values())[first : first + len(tags)]:
             try:
-                remaining -= await self._of_tag(plan, remaining)
+                remaining -= await self._refund_tag(plan, remaining)
             except StoreUnavailableError:
                 continue  # already reported; the next round retries
         return len(tags)
 
-    async def _of_tag(self, plan: CounterPlan, looks_max: int) -> int:
+    async def _refund_tag(self, plan: CounterPlan, looks_max: int) -> int:
         """Process one tag; return the number of lookups."""
         age_us = int(self._timing.overdue_seconds * _SECOND_US)
-        waiting = await self._ledger.overdue(plan, age_us, self._timing.overdue_max)
+        waiting = await self._ledger.list_overdue(plan, age_us, self._timing.overdue_max)
         known = self._absences.pop(plan.tag, {})
         absences = self._absences[plan.tag] = {pod.uid: known[pod.uid] for pod in waiting if pod.uid in known}
         await self._give_up(plan, [pod for pod in waiting if not self._is_seen(pod) and not self._is_provable(pod)])
-        await self._see(plan, [pod.uid for pod in waiting if self._is_seen(pod)])
+        await self._resend_seen(plan, [pod.uid for pod in waiting if self._is_seen(pod)])
         asked = [pod for pod in waiting if pod.uid not in absences and self._may_be_absent(pod)][:looks_max]
-        gate = asyncio.Semaphore(self._timing.looks_at_once)
+        gate = asyncio.Semaphore(self._timing.concurrent_lookups_max)
         await asyncio.gather(*(self._look_up(plan, pod, gate) for pod in asked))
         for pod in waiting:
             absence, reached = absences.get(pod.uid), self._watch.continuity
@@ -114,19 +114,19 @@ class Refunds:
             for pod in unproven:
                 self._reports.on_unproven(pod.service or plan.service)
 
-    async def _see(self, plan: CounterPlan, uids: Sequence[str]) -> None:
+    async def _resend_seen(self, plan: CounterPlan, uids: Sequence[str]) -> None:
         """Send existing Pods again; let the store forget those that are deleted or another service's."""
         forgotten = []
         for uid in uids:
             found = self._tracker.index.get(uid)
-            if found is not None and self._is_of(found, plan) and uid not in self._unknown:
+            if found is not None and self._is_charged_by(found, plan) and uid not in self._unknown:
                 self._tracker.enqueue(uid, found)
             elif uid not in self._tracker.pending:
                 forgotten.append(uid)
         if forgotten:
             await self._ledger.stop_waiting(plan, forgotten)
 
-    def _is_of(self, found: Owned, plan: CounterPlan) -> bool:
+    def _is_charged_by(self, found: OwnedPod, plan: CounterPlan) -> bool:
         compiled = self._tracker.compiled
         of = compiled.plans.get(found.service) if compiled is not None else None
         return of is not None and of.tag == plan.tag
@@ -142,7 +142,7 @@ class Refunds:
             self._absences[plan.tag][pod.uid] = Absence(found.version, cause)
             return
         owned = await self._tracker.find_owner(found.pod)
-        if owned is not None and self._is_of(owned, plan):
+        if owned is not None and self._is_charged_by(owned, plan):
             self._tracker.enqueue_from_lookup(pod.uid, owned, found.version)
         else:
             await self._ledger.stop_waiting(plan, [pod.uid])

@@ -53,11 +53,11 @@ class ControllerTiming:
     """Largest assumed difference between the clocks of the store, this leader and the former one."""
     repair_seconds: float = 60.0
     first_retry_seconds: float = 0.5
-    longest_retry_seconds: float = 10.0
+    retry_seconds_max: float = 10.0
     """Retry delays after the store did not answer for a service."""
     overdue_max: int = 1000
     """Overdue Pods per tag and round."""
     tag_seconds: float = 0.01
     """Limits queries for overdue Pods to 100 tags per second."""
-    lookups_per_round: int = 50
-    looks_at_once: int = 8
+    lookups_per_round_max: int = 50
+    concurrent_lookups_max: int = 8

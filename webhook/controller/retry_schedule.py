@@ -23,7 +23,7 @@ class RetrySchedule:
         timing = self._timing
         backoff = self._backoffs.get(service)
         if backoff is None:
-            backoff = self._backoffs[service] = Backoff(timing.first_retry_seconds, timing.longest_retry_seconds)
+            backoff = self._backoffs[service] = Backoff(timing.first_retry_seconds, timing.retry_seconds_max)
         self._due_seconds[service] = asyncio.get_running_loop().time() + backoff.next_seconds()
 
     def reset(self, service: str) -> None:

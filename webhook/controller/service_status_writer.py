@@ -8,7 +8,7 @@ from typing import Any
 from webhook.core.breaker import BreakerView
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.quota import CounterPlan
-from webhook.core.reporting.status_parts import service_status
+from webhook.core.reporting.status_parts import render_service_status
 from webhook.errors import ServiceStatusError, ServiceStatusNotInstalledError
 from webhook.ports import ServiceStatusClient
 from webhook.support.backoff import Backoff
@@ -37,7 +37,7 @@ class ServiceStatusTiming:
     read_seconds: float = 300.0
     """Interval between two reads of all objects, and between two attempts while the kind is not installed."""
     first_pause_seconds: float = 1.0
-    longest_pause_seconds: float = 60.0
+    pause_seconds_max: float = 60.0
     """Delays after failures: doubled from the first up to the longest."""
 
 
@@ -66,8 +66,10 @@ class ServiceStatusWriter:
         """Services whose object is to be written or deleted, the longest waiting first."""
         self._made: dict[str, tuple[CounterPlan, BreakerView, Mapping[str, Any]]] = {}
         """Status made from a plan and view, by service."""
-        self._obstacle = Condition[_Obstacle](self._entered, self._left, on_changed=self._changed, key=_key)
-        self._backoff = Backoff(timing.first_pause_seconds, timing.longest_pause_seconds, jitter=0)
+        self._obstacle = Condition[_Obstacle](
+            self._on_entered, self._on_left, on_changed=self._on_changed, key=_make_key
+        )
+        self._backoff = Backoff(timing.first_pause_seconds, timing.pause_seconds_max, jitter=0)
 
     async def run(self) -> None:
         """Write changes until cancelled."""
@@ -98,7 +100,7 @@ class ServiceStatusWriter:
         if self._read_at_seconds is None or now_seconds - self._read_at_seconds >= self._timing.read_seconds:
             self._written = dict(await self._client.read())
             self._read_at_seconds = now_seconds
-        wanted = self._wanted(compiled)
+        wanted = self._compute_wanted(compiled)
         changed = [service for service, status in wanted.items() if self._written.get(service) != status]
         gone = [service for service in self._written if service not in compiled.plans]
         self._waiting = {service: None for service in self._waiting if service in {*changed, *gone}}
@@ -107,7 +109,7 @@ class ServiceStatusWriter:
             del self._waiting[service]  # after a failure it waits behind the others
             await self._put(service, wanted.get(service))
 
-    def _wanted(self, compiled: CompiledPolicy) -> _Statuses:
+    def _compute_wanted(self, compiled: CompiledPolicy) -> _Statuses:
         """Return the wanted status by service; without a service whose breaker is not known yet: its object stays."""
         wanted: _Statuses = {}
         for service, plan in compiled.plans.items():
@@ -115,14 +117,14 @@ class ServiceStatusWriter:
             if plan.breaker is None:
                 wanted[service] = {}
             elif view is not None:
-                wanted[service] = self._status(plan, view)
+                wanted[service] = self._make_status(plan, view)
         return wanted
 
-    def _status(self, plan: CounterPlan, view: BreakerView) -> Mapping[str, Any]:
+    def _make_status(self, plan: CounterPlan, view: BreakerView) -> Mapping[str, Any]:
         """Return the status, built again only after a change: all services are compared each second."""
         made = self._made.get(plan.service)
         if made is None or made[0] is not plan or made[1] != view:
-            made = self._made[plan.service] = plan, view, service_status(plan, view)
+            made = self._made[plan.service] = plan, view, render_service_status(plan, view)
         return made[2]
 
     async def _put(self, service: str, status: Mapping[str, Any] | None) -> None:
@@ -134,23 +136,23 @@ class ServiceStatusWriter:
             await self._client.write(service, status)
             self._written[service] = status
 
-    def _entered(self, obstacle: _Obstacle) -> None:
+    def _on_entered(self, obstacle: _Obstacle) -> None:
         report = self._reports.on_absent if _is_absence(obstacle) else self._reports.on_trouble
         report(str(obstacle))
 
-    def _left(self, obstacle: _Obstacle) -> None:
+    def _on_left(self, obstacle: _Obstacle) -> None:
         if not _is_absence(obstacle):
             self._reports.on_over(str(obstacle))
 
-    def _changed(self, former: _Obstacle, new: _Obstacle) -> None:
+    def _on_changed(self, former: _Obstacle, new: _Obstacle) -> None:
         if not _is_absence(new):  # without the kind nothing is written, although the failure has ended
-            self._left(former)
-        self._entered(new)
+            self._on_left(former)
+        self._on_entered(new)
 
 
 def _is_absence(obstacle: _Obstacle) -> bool:
     return isinstance(obstacle, ServiceStatusNotInstalledError)
 
 
-def _key(obstacle: _Obstacle) -> object:
+def _make_key(obstacle: _Obstacle) -> object:
     return _is_absence(obstacle) or str(obstacle)

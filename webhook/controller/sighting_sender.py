@@ -11,8 +11,8 @@ from webhook.core.quota import CounterPlan, Seen
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, PodLedger
 
-_BATCH = 64
-_SERVICES_AT_ONCE = 8
+_BATCH_MAX = 64
+_CONCURRENT_SERVICES_MAX = 8
 
 
 class SightingSender:
@@ -46,20 +46,20 @@ class SightingSender:
     async def send(self) -> bool:
         """Send one batch for each service that is due; False if there is none."""
         due = [service for service in self._pending.services if self._retries.is_due(service)]
-        gate = asyncio.Semaphore(_SERVICES_AT_ONCE)
-        await asyncio.gather(*(self._send(service, gate) for service in due))
+        gate = asyncio.Semaphore(_CONCURRENT_SERVICES_MAX)
+        await asyncio.gather(*(self._send_batch(service, gate) for service in due))
         return bool(due)
 
-    async def _send(self, service: str, gate: asyncio.Semaphore) -> None:
+    async def _send_batch(self, service: str, gate: asyncio.Semaphore) -> None:
         compiled = self._tracker.compiled
         plan = compiled.plans.get(service) if compiled is not None else None
         if plan is None:
             self._pending.drop(service)
             return
         async with gate:
-            batch = self._pending.take(service, _BATCH)
+            batch = self._pending.take(service, _BATCH_MAX)
             now_us = self._clock.now_us()
-            sightings = [item.found.sighting(uid, plan, now_us) for uid, item in batch.items()]
+            sightings = [item.found.build_sighting(uid, plan, now_us) for uid, item in batch.items()]
             try:
                 seen = await self._ledger.observe(plan, sightings)
             except StoreUnavailableError:
@@ -71,15 +71,15 @@ class SightingSender:
                 raise
         self._retries.reset(service)
         self._pending.acknowledge(service)
-        self._take(plan, batch, seen)
+        self._take_answers(plan, batch, seen)
 
-    def _take(self, plan: CounterPlan, batch: Mapping[str, PendingSighting], answers: Sequence[Seen]) -> None:
+    def _take_answers(self, plan: CounterPlan, batch: Mapping[str, PendingSighting], answers: Sequence[Seen]) -> None:
         for (uid, item), seen in zip(batch.items(), answers, strict=True):
             if seen.charged and not plan.counts_nothing:
                 self._reports.on_charged_afterwards(plan.service)
             if seen.raised:
                 self._reports.on_raised(plan.service)
-            if not seen.ignored or not item.found.lives(self._clock.now_us()):
+            if not seen.ignored or not item.found.is_live(self._clock.now_us()):
                 self.unknown.discard(uid)
             elif uid not in self.unknown:
                 self.unknown.add(uid)

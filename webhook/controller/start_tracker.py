@@ -15,8 +15,8 @@ from webhook.controller.outcome_sender import StartOutcomeSender
 from webhook.controller.reports import OVERFLOW, ControllerReports, ControllerTiming
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.pods.ownership import Owned
-from webhook.core.pods.start_outcome import StartOutcome, cause, created_us, ended, is_gated
+from webhook.core.pods.ownership import OwnedPod
+from webhook.core.pods.start_outcome import StartOutcome, find_cause, is_gated, judge_start, read_created_us
 from webhook.core.policy_spec import OutcomeSource
 from webhook.ports import Clock, PodWatch
 
@@ -61,8 +61,8 @@ class StartTracker:
 
     # --- events of the watch ---
 
-    def begin(self, compiled: CompiledPolicy | None) -> None:
-        deadlines_us = _deadlines_us(compiled)
+    def on_list_begun(self, compiled: CompiledPolicy | None) -> None:
+        deadlines_us = _list_deadlines_us(compiled)
         if deadlines_us == self._deadlines_us:
             return
         self._deadlines_us = deadlines_us
@@ -71,21 +71,21 @@ class StartTracker:
         for uid, pod in self._pods.items():
             self._wait_for(uid, pod)
 
-    def listed(self, pod: Pod, found: Owned | None) -> None:
+    def on_listed(self, pod: Pod, found: OwnedPod | None) -> None:
         self._update(pod, found, is_listed=True)
 
-    def complete(self) -> None:
+    def on_list_complete(self) -> None:
         """Do nothing: each Pod of a list is judged by itself."""
 
-    def changed(self, pod: Pod, found: Owned | None) -> None:
+    def on_changed(self, pod: Pod, found: OwnedPod | None) -> None:
         self._update(pod, found, is_listed=False)
 
-    def gone(self, uid: str) -> None:
+    def on_deleted(self, uid: str) -> None:
         self._pods.pop(uid, None)
 
-    def _update(self, pod: Pod, found: Owned | None, *, is_listed: bool) -> None:
+    def _update(self, pod: Pod, found: OwnedPod | None, *, is_listed: bool) -> None:
         uid = pod.metadata.uid
-        start = self._start_of(pod, found)
+        start = self._find_start(pod, found)
         if start is None or start.is_settled:
             return
         if not start.since_us:
@@ -93,13 +93,13 @@ class StartTracker:
                 return
             start.since_us = self._clock.now_us()
             self._wait_for(uid, start)
-        result = ended(pod, start.since_us, self._deadlines_us[start.service], self._clock.now_us())
+        result = judge_start(pod, start.since_us, self._deadlines_us[start.service], self._clock.now_us())
         if result is not None and is_listed:
             start.is_settled = True
         elif result is not None:
             self._settle(uid, start, result)
 
-    def _start_of(self, pod: Pod, found: Owned | None) -> _Start | None:
+    def _find_start(self, pod: Pod, found: OwnedPod | None) -> _Start | None:
         """Return a Pod's start; None where no breaker uses it, or it began too long ago."""
         uid = pod.metadata.uid
         if found is None or found.service not in self._deadlines_us:
@@ -113,9 +113,9 @@ class StartTracker:
             self._wait_for(uid, start)
         return start
 
-    def _track(self, pod: Pod, found: Owned) -> _Start | None:
+    def _track(self, pod: Pod, found: OwnedPod) -> _Start | None:
         # A Pod without a creation time, which no API server sends, counts as too old.
-        since_us = 0 if is_gated(pod) else created_us(pod) or 1
+        since_us = 0 if is_gated(pod) else read_created_us(pod) or 1
         if since_us and self._clock.now_us() - since_us >= self._deadlines_us[found.service]:
             return None
         if len(self._pods) >= STARTS_MAX:
@@ -140,8 +140,8 @@ class StartTracker:
 
     async def round(self) -> None:
         """Look up Pods whose deadline has passed, oldest first, within the bounds of one round."""
-        gate = asyncio.Semaphore(self._timing.looks_at_once)
-        await asyncio.gather(*(self._look_up(uid, start, gate) for uid, start in self._overdue()))
+        gate = asyncio.Semaphore(self._timing.concurrent_lookups_max)
+        await asyncio.gather(*(self._look_up(uid, start, gate) for uid, start in self._take_overdue()))
 
     def _wait_for(self, uid: str, start: _Start) -> None:
         if start.since_us:
@@ -151,10 +151,10 @@ class StartTracker:
         start.due_us = due_us
         heapq.heappush(self._due, (due_us, uid))
 
-    def _overdue(self) -> list[tuple[str, _Start]]:
+    def _take_overdue(self) -> list[tuple[str, _Start]]:
         now_us = self._clock.now_us()
         found: list[tuple[str, _Start]] = []
-        while self._due and self._due[0][0] < now_us and len(found) < self._timing.lookups_per_round:
+        while self._due and self._due[0][0] < now_us and len(found) < self._timing.lookups_per_round_max:
             due_us, uid = heapq.heappop(self._due)
             start = self._pods.get(uid)
             if start is None or start.due_us != due_us:
@@ -175,19 +175,19 @@ class StartTracker:
         if start.is_settled:
             del self._pods[uid]
         elif found is None:
-            self._wait_until(self._clock.now_us() + int(self._timing.longest_retry_seconds * 1_000_000), uid, start)
+            self._wait_until(self._clock.now_us() + int(self._timing.retry_seconds_max * 1_000_000), uid, start)
         else:
             del self._pods[uid]
             if found.pod is not None and found.pod.metadata.uid == uid:
-                self._settle(uid, start, self._verdict(found.pod, start))
+                self._settle(uid, start, self._judge(found.pod, start))
 
-    def _verdict(self, pod: Pod, start: _Start) -> StartOutcome:
+    def _judge(self, pod: Pod, start: _Start) -> StartOutcome:
         now_us = self._clock.now_us()
-        in_time = ended(pod, start.since_us, self._deadlines_us[start.service], now_us)
-        return in_time or StartOutcome(cause(pod), now_us - start.since_us)
+        in_time = judge_start(pod, start.since_us, self._deadlines_us[start.service], now_us)
+        return in_time or StartOutcome(find_cause(pod), now_us - start.since_us)
 
 
-def _deadlines_us(compiled: CompiledPolicy | None) -> dict[str, int]:
+def _list_deadlines_us(compiled: CompiledPolicy | None) -> dict[str, int]:
     """Return startDeadline of each service whose breaker uses start outcomes."""
     found = {}
     for name, service in compiled.services.items() if compiled is not None else ():

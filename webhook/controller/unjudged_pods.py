@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.pods.ownership import Owned
+from webhook.core.pods.ownership import OwnedPod
 
 _GRACE_US = 10_000_000
 """After a change of the policy: servers and webhook configurations follow within seconds."""
@@ -39,17 +39,17 @@ class UnjudgedPods:
         self._told_us: dict[str, int] = {}
         """When `on_service` was called last, by service."""
 
-    def begin(self, compiled: CompiledPolicy | None) -> None:
+    def on_list_begun(self, compiled: CompiledPolicy | None) -> None:
         if compiled is not self._compiled:
             self._compiled, self._since_us = compiled, self._now_us() + _GRACE_US
 
-    def listed(self, pod: Pod, found: Owned | None) -> None:
-        self.changed(pod, found)
+    def on_listed(self, pod: Pod, found: OwnedPod | None) -> None:
+        self.on_changed(pod, found)
 
-    def complete(self) -> None:
+    def on_list_complete(self) -> None:
         """Do nothing: each Pod of a list is judged by itself."""
 
-    def changed(self, pod: Pod, found: Owned | None) -> None:
+    def on_changed(self, pod: Pod, found: OwnedPod | None) -> None:
         if found is None or found.is_labelled or not found.is_sure or found.created_at_us < self._since_us:
             return
         uid, service = pod.metadata.uid, found.service
@@ -62,8 +62,8 @@ class UnjudgedPods:
             self._told_us[service] = now_us
             self._reports.on_service(service, f"{found.namespace}/{found.name}")
 
-    def gone(self, uid: str) -> None:
+    def on_deleted(self, uid: str) -> None:
         self._reported.discard(uid)
 
     def _is_disabled(self, service: str) -> bool:
-        return self._compiled is None or self._compiled.services[service].modes.all_disabled()
+        return self._compiled is None or self._compiled.services[service].modes.is_all_disabled()

@@ -12,7 +12,7 @@ from webhook.core.policy.matching import Matcher
 from webhook.core.policy.model import LoadedPolicy, Policy, Service
 from webhook.core.policy_spec import Mode, WhenOpen
 from webhook.core.quota import CounterPlan
-from webhook.core.quota.pod_cost import counted
+from webhook.core.quota.pod_cost import list_counted
 
 _POD_RESULTS_MAX = 1024
 """Two entries for each kind of new Pod: as its controller sends it, and as it was rewritten."""
@@ -49,25 +49,25 @@ class CompiledPolicy:
         self.counted: Mapping[str, tuple[str, ...]] = {name: part.counted for name, part in parts.items()}
         self.overrides = loaded.overrides
 
-    def in_namespace(self, service: Service, namespace_labels: Mapping[str, str]) -> Service:
+    def resolve_service(self, service: Service, namespace_labels: Mapping[str, str]) -> Service:
         """Return a service with the Namespace labels that it reads replaced by their values."""
         if not service.namespace_keys:
             return service
         key = service.name, tuple(namespace_labels.get(label) for label in service.namespace_keys)
         found = self._in_namespaces.get(key)
         if found is None:
-            found = service.in_namespace(namespace_labels)
+            found = service.resolve_namespace(namespace_labels)
             self._in_namespaces.keep(key, found)
         return found
 
-    def named_by_label(self, pod: Pod) -> Service | None:
+    def find_by_label(self, pod: Pod) -> Service | None:
         """Return the service that a Pod's label names; a tenant may have written the label."""
         labels = pod.metadata.labels
         return self.services.get(labels.get(SERVICE_LABEL, "")) if labels else None
 
-    def owner_by_label(self, pod: Pod, namespace: str, namespace_labels: Mapping[str, str]) -> Service | None:
+    def find_owner_by_label(self, pod: Pod, namespace: str, namespace_labels: Mapping[str, str]) -> Service | None:
         """Return the service that a Pod's label names, if that service may own Pods in the namespace."""
-        service = self.named_by_label(pod)
+        service = self.find_by_label(pod)
         if service is None or not self.matcher.may_own(service, namespace, namespace_labels):
             return None
         return service
@@ -76,13 +76,13 @@ class CompiledPolicy:
 def compile_services(loaded: LoadedPolicy, only: Collection[str] | None = None) -> Iterator[CompiledService]:
     """Yield the compiled services of a policy, all or `only` these; the caller may pause between two of them."""
     pools = {pool.name: pool for pool in loaded.policy.pools}
-    open_max = breakers_open_max(loaded.policy)
+    open_max = compute_breakers_open_max(loaded.policy)
     classes = sorted(loaded.policy.sla_classes, key=lambda sla_class: -sla_class.priority)
     ranks = {sla_class.name: rank for rank, sla_class in enumerate(classes)}
     for service in loaded.policy.services:
         if only is not None and service.name not in only:
             continue
-        plan = CounterPlan.of(
+        plan = CounterPlan.from_service(
             service,
             pools.get(service.pool or ""),
             open_max=open_max if _may_refuse(service) else None,
@@ -92,18 +92,20 @@ def compile_services(loaded: LoadedPolicy, only: Collection[str] | None = None) 
         )
         # Computed here and cached on the service, so that no review computes them.
         _ = service.placement_plan, service.degraded_placement_plan, service.range_plan, service.namespace_keys
-        yield CompiledService(service, plan, counted(plan))
+        yield CompiledService(service, plan, list_counted(plan))
 
 
-def changed_services(base: CompiledPolicy, loaded: LoadedPolicy, named: Collection[str]) -> set[str]:
+def find_changed_services(base: CompiledPolicy, loaded: LoadedPolicy, named: Collection[str]) -> set[str]:
     """Return the services of `base` that differ in `loaded`, which is `base` with overrides of the `named` services."""
     changed = {name for name in named if name in base.services}
-    if breakers_open_max(loaded.policy) != breakers_open_max(base.policy):
+    if compute_breakers_open_max(loaded.policy) != compute_breakers_open_max(base.policy):
         changed.update(name for name, part in base.parts.items() if part.plan.breaker is not None)
     return changed
 
 
-def with_changed(base: CompiledPolicy, loaded: LoadedPolicy, changed: Mapping[str, CompiledService]) -> CompiledPolicy:
+def replace_services(
+    base: CompiledPolicy, loaded: LoadedPolicy, changed: Mapping[str, CompiledService]
+) -> CompiledPolicy:
     """Return `base` with the `changed` services replaced by those of `loaded`."""
     if not changed:
         return base
@@ -112,10 +114,10 @@ def with_changed(base: CompiledPolicy, loaded: LoadedPolicy, changed: Mapping[st
     return CompiledPolicy(replace(loaded, policy=policy), parts)
 
 
-def breakers_open_max(policy: Policy) -> int | None:
+def compute_breakers_open_max(policy: Policy) -> int | None:
     """Return how many breakers may be open at one time by breakerGuard; None without it. Every plan contains it."""
     guard = policy.breaker_guard
-    return None if guard is None else guard.open_max(sum(map(_may_refuse, policy.services)))
+    return None if guard is None else guard.compute_open_max(sum(map(_may_refuse, policy.services)))
 
 
 def _may_refuse(service: Service) -> bool:

@@ -67,7 +67,7 @@ class OverloadDetector:
         """Whether reviews exceed their limits, so that Pods are gated. An unavailable store alone does not count."""
         return OverloadCause.LATENCY in self.causes or OverloadCause.FAILURES in self.causes
 
-    def reviewed(self, duration_ns: int, *, has_failed: bool) -> None:
+    def count_review(self, duration_ns: int, *, has_failed: bool) -> None:
         """Count the review of a judged Pod; `passed` counts those that neither failed nor were too slow."""
         current = self._window.current
         current.reviews += 1
@@ -89,10 +89,10 @@ class OverloadDetector:
         """End a slice; return whether the causes have changed. `store_trouble`: why the store does not respond."""
         self._window.current.reviews += self.passed
         self.passed = 0
-        self._window.next()
+        self._window.end_slice()
         self._unprobed_slices += 1
         was = self.causes
-        excess = self._excess(store_trouble)
+        excess = self._find_excess(store_trouble)
         if excess:
             self._calm_since_us = None
             self._enter(excess, now_us)
@@ -100,15 +100,17 @@ class OverloadDetector:
             self._leave_if_calm(now_us)
         return self.causes.keys() != was.keys()
 
-    def _excess(self, store_trouble: str) -> dict[OverloadCause, str]:
+    def _find_excess(self, store_trouble: str) -> dict[OverloadCause, str]:
         found = {
-            OverloadCause.LATENCY: self._window.excess_latency(self._least(OverloadCause.LATENCY)),
-            OverloadCause.FAILURES: self._window.excess_failures(self._least(OverloadCause.FAILURES)),
+            OverloadCause.LATENCY: self._window.describe_excess_latency(self._compute_bad_min(OverloadCause.LATENCY)),
+            OverloadCause.FAILURES: self._window.describe_excess_failures(
+                self._compute_bad_min(OverloadCause.FAILURES)
+            ),
             OverloadCause.STORE: f"the store does not respond: {store_trouble}" if store_trouble else "",
         }
         return {cause: text for cause, text in found.items() if text}
 
-    def _least(self, cause: OverloadCause) -> int:
+    def _compute_bad_min(self, cause: OverloadCause) -> int:
         """Return the minimum number of bad reviews: one during an overload, in which few reviews are measured."""
         return 1 if cause in self.causes else self._limits.bad_min
 
@@ -151,14 +153,14 @@ class ReviewSlice:
 
 
 class ReviewWindow:
-    """The last `slices` slices, and the current slice, which `next` ends."""
+    """The last `slices` slices, and the current slice, which `end_slice` ends."""
 
     def __init__(self, limits: OverloadLimits, slices: int) -> None:
         self._limits = limits
         self._ended: deque[ReviewSlice] = deque(maxlen=slices)
         self.current = ReviewSlice()
 
-    def next(self) -> None:
+    def end_slice(self) -> None:
         """End the current slice."""
         self._ended.append(self.current)
         self.current = ReviewSlice()
@@ -172,24 +174,25 @@ class ReviewWindow:
         """Whether Pods were gated, and no review was measured."""
         return not self.reviews and any(part.gated for part in self._ended)
 
-    def excess_latency(self, least: int) -> str:
+    def describe_excess_latency(self, least: int) -> str:
         """Return how far the P99 is above its limit; "" if it is not, or for fewer than `least` slow reviews."""
         slow_ns = sorted(duration for part in self._ended for duration in part.slow_ns)
         reviews, limits = self.reviews, self._limits
         if len(slow_ns) < least or 100 * len(slow_ns) <= _SLOW_PERCENT * reviews:
             return ""
         p99_ns = slow_ns[-1 - _SLOW_PERCENT * reviews // 100]
-        return f"P99 of reviews {_shown(p99_ns)} above {_shown(limits.p99_ns)} over {_shown(limits.window_us * 1000)}"
+        p99, limit, window = (_format_duration(ns) for ns in (p99_ns, limits.p99_ns, limits.window_us * 1000))
+        return f"P99 of reviews {p99} above {limit} over {window}"
 
-    def excess_failures(self, least: int) -> str:
+    def describe_excess_failures(self, least: int) -> str:
         """Return how far the failures are above their limit; "" if they are not, or fewer than `least`."""
         failed, reviews, limits = sum(part.failed for part in self._ended), self.reviews, self._limits
         if failed < least or failed <= limits.failure_share * reviews:
             return ""
         share = f"{100 * failed / reviews:.3g} % of reviews failed"
-        return f"{share}, above {100 * limits.failure_share:g} %, over {_shown(limits.window_us * 1000)}"
+        return f"{share}, above {100 * limits.failure_share:g} %, over {_format_duration(limits.window_us * 1000)}"
 
 
-def _shown(duration_ns: int) -> str:
+def _format_duration(duration_ns: int) -> str:
     """Return a duration as text, such as 1.2 s or 800 ms."""
     return f"{duration_ns / _SECOND_NS:.3g} s" if duration_ns >= _SECOND_NS else f"{duration_ns / 1e6:.3g} ms"

@@ -33,25 +33,25 @@ NO_PATCH = Patch()
 
 
 @lru_cache(maxsize=8192)
-def pointer(*tokens: str | int) -> str:
+def format_pointer(*tokens: str | int) -> str:
     """Return the JSON Pointer (RFC 6901) of `tokens`."""
     return "".join(f"/{str(token).replace('~', '~0').replace('/', '~1')}" for token in tokens)
 
 
 def add(value: Any, *path: str | int) -> PatchOperation:
-    return PatchOperation("add", pointer(*path), value)
+    return PatchOperation("add", format_pointer(*path), value)
 
 
 def replace(value: Any, *path: str | int) -> PatchOperation:
-    return PatchOperation("replace", pointer(*path), value)
+    return PatchOperation("replace", format_pointer(*path), value)
 
 
 def remove(*path: str | int) -> PatchOperation:
-    return PatchOperation("remove", pointer(*path))
+    return PatchOperation("remove", format_pointer(*path))
 
 
 def copy(source: str, *path: str | int) -> PatchOperation:
-    return PatchOperation("copy", pointer(*path), source=source)
+    return PatchOperation("copy", format_pointer(*path), source=source)
 
 
 def append(values: Sequence[Any], existing: Sized | None, *path: str | int) -> list[PatchOperation]:
@@ -67,13 +67,13 @@ def apply(operations: Iterable[PatchOperation], document: Any) -> None:
     Values are copied: patches share the values of a policy's plan.
     """
     for operation in operations:
-        parent, token = _place(document, operation.path)
+        parent, token = _find_place(document, operation.path)
         if operation.op == "remove":
             del parent[token]
             continue
         value = operation.value
         if isinstance(operation.source, str):
-            holder, key = _place(document, operation.source)
+            holder, key = _find_place(document, operation.source)
             value = holder[key]
         value = msgspec.json.decode(msgspec.json.encode(value))
         if operation.op != "replace" and isinstance(parent, list):
@@ -82,9 +82,9 @@ def apply(operations: Iterable[PatchOperation], document: Any) -> None:
             parent[token] = value
 
 
-def _place(document: Any, path: str) -> tuple[Any, Any]:
+def _find_place(document: Any, path: str) -> tuple[Any, Any]:
     """Return the map or list that a pointer ends in, and the key or index in it; `-` is the end of a list."""
-    *parents, last = tokens_of(path)
+    *parents, last = parse_pointer(path)
     for token in parents:
         document = document[int(token) if isinstance(document, list) else token]
     if not isinstance(document, list):
@@ -93,7 +93,7 @@ def _place(document: Any, path: str) -> tuple[Any, Any]:
 
 
 @lru_cache(maxsize=8192)
-def tokens_of(path: str) -> tuple[str, ...]:
+def parse_pointer(path: str) -> tuple[str, ...]:
     return tuple(token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:])
 
 

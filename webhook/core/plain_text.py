@@ -14,72 +14,74 @@ _RUN = re.compile(r"[^\n -~]+")
 """Characters other than printable ASCII and line breaks; large documents have few of them."""
 
 
-def printable(text: str) -> str:
+def escape_line(text: str) -> str:
     """Return a text on one line, with each unprintable character escaped."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escape_character(c) for c in text)
 
 
-def printable_lines(text: str) -> str:
+def escape_lines(text: str) -> str:
     """Return a text of several lines, with the unprintable characters of each escaped."""
-    return "\n".join(map(printable, text.split("\n")))
+    return "\n".join(map(escape_line, text.split("\n")))
 
 
-def printable_document(value: _T) -> _T:
+def escape_document(value: _T) -> _T:
     """Return a document with all its texts escaped, keys included, so that a page needs to do it only once."""
-    return cast("_T", _cleaned(value))
+    return cast("_T", _escape_values(value))
 
 
-def _cleaned(value: Any) -> Any:
+def _escape_values(value: Any) -> Any:
     match value:
         case str():
-            value = printable(value)
+            value = escape_line(value)
         case dict():
-            value = {_cleaned(key): _cleaned(inner) for key, inner in value.items()}
+            value = {_escape_values(key): _escape_values(inner) for key, inner in value.items()}
         case list():
-            value = [_cleaned(inner) for inner in value]
+            value = [_escape_values(inner) for inner in value]
         case tuple():
-            parts = map(_cleaned, value)
+            parts = map(_escape_values, value)
             value = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)  # a NamedTuple has fields
         case Struct():
-            value = structs.replace(value, **{name: _cleaned(getattr(value, name)) for name in value.__struct_fields__})
+            value = structs.replace(
+                value, **{name: _escape_values(getattr(value, name)) for name in value.__struct_fields__}
+            )
         case _ if is_dataclass(value) and not isinstance(value, type):
             names = [item.name for item in fields(value) if item.init]
-            value = replace(value, **{name: _cleaned(getattr(value, name)) for name in names})
+            value = replace(value, **{name: _escape_values(getattr(value, name)) for name in names})
     return value
 
 
-def printable_json(text: str) -> str:
+def escape_json(text: str) -> str:
     """Return JSON of the same meaning, with each unprintable character in its texts escaped."""
     if text.isascii() and _DELETE not in text:  # JSON encoders escape the other control characters
         return text
-    return _RUN.sub(partial(_escaped, _json_escape), text)
+    return _RUN.sub(partial(_escape_match, _escape_json_character), text)
 
 
-def printable_yaml(text: str) -> str:
+def escape_yaml(text: str) -> str:
     """Return YAML with each unprintable character escaped; texts with such characters must be in double quotes."""
-    return _RUN.sub(partial(_escaped, _yaml_escape), text)
+    return _RUN.sub(partial(_escape_match, _escape_yaml_character), text)
 
 
-def _escaped(escape: Callable[[str], str], run: re.Match[str]) -> str:
-    return _escaped_run(escape, run[0])
+def _escape_match(escape: Callable[[str], str], run: re.Match[str]) -> str:
+    return _escape_run(escape, run[0])
 
 
 @lru_cache(maxsize=1024)  # the records of a page repeat their names
-def _escaped_run(escape: Callable[[str], str], found: str) -> str:
+def _escape_run(escape: Callable[[str], str], found: str) -> str:
     return found if found.isprintable() else "".join(c if c.isprintable() else escape(c) for c in found)
 
 
-def _escape(character: str) -> str:
+def _escape_character(character: str) -> str:
     code = ord(character)
-    return f"\\x{code:02x}" if code <= 0xFF else _yaml_escape(character)  # noqa: PLR2004  two digits
+    return f"\\x{code:02x}" if code <= 0xFF else _escape_yaml_character(character)  # noqa: PLR2004  two digits
 
 
-def _yaml_escape(character: str) -> str:
+def _escape_yaml_character(character: str) -> str:
     code = ord(character)
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004  four digits
 
 
-def _json_escape(character: str) -> str:
+def _escape_json_character(character: str) -> str:
     """Return the JSON escape; a character beyond four digits takes two parts."""
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

@@ -6,18 +6,18 @@ import msgspec
 from msgspec import Struct
 
 from webhook.core.admission.decision import Decision
-from webhook.core.admission.pod_results import template_key
+from webhook.core.admission.pod_results import encode_template_key
 from webhook.core.admission.review import Request
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
 from webhook.core.lru_cache import LruCache
-from webhook.core.placement import recorded_managers
-from webhook.core.reporting.decision_record import controller_of
-from webhook.core.reporting.packed_record import group_of, packed_own, shared_values
-from webhook.core.reporting.pod_record import recorded_template
-from webhook.core.reporting.record_codec import POD_MAX_BYTES, EncodedRecord
+from webhook.core.placement import reduce_managers
+from webhook.core.reporting.decision_record import find_controller
+from webhook.core.reporting.packed_record import pack_group, pack_own, shared_values
+from webhook.core.reporting.pod_record import record_template
+from webhook.core.reporting.record_codec import POD_BYTES_MAX, EncodedRecord
 from webhook.ports import Review
 
-_KEPT = 512
+_KEPT_MAX = 512
 _to_json = msgspec.json.Encoder().encode
 
 
@@ -39,21 +39,22 @@ class RecordEncoder:
     def __init__(self, replica: str) -> None:
         self._replica = replica
         self._last_ms = self._number = 0
-        self._shared: LruCache[object, _Shared] = LruCache(_KEPT)
-        self._pods: LruCache[object, bytes] = LruCache(_KEPT)
+        self._shared: LruCache[object, _Shared] = LruCache(_KEPT_MAX)
+        self._pods: LruCache[object, bytes] = LruCache(_KEPT_MAX)
         """Kept separately: denials of one Pod's siblings may all have different messages."""
 
     def encode(self, review: Review, request: Request, labels: Mapping[str, str] | None = None) -> EncodedRecord:
         """Return the record of a review of `request`; `labels` are those of its Namespace."""
         decision, stages = review.decision, review.stages
         asked, receipt = decision.charge.asked, decision.charge.receipt
-        own = self._own(review, request)
-        key = _shared_key(decision, request, stages)
+        own = self._encode_own(review, request)
+        key = _build_shared_key(decision, request, stages)
         if key is None:
-            group, pod, old_pod = _group(decision, request, stages, labels), b"", b""
+            group, pod, old_pod = _encode_group(decision, request, stages, labels), b"", b""
             if request.excess is None:
                 pod, old_pod = (
-                    _encoded(version, decision.inputs.annotations_read) for version in (request.pod, request.old_pod)
+                    _encode_template(version, decision.inputs.annotations_read)
+                    for version in (request.pod, request.old_pod)
                 )
             return EncodedRecord(
                 own, group, pod, old_pod, asked, receipt, len(own) + len(group) + len(pod) + len(old_pod)
@@ -61,11 +62,14 @@ class RecordEncoder:
         shared = self._shared.peek(key)
         if shared is not None and (shared.labels is labels or shared.labels == labels):
             return EncodedRecord(own, shared.group, shared.pod, b"", asked, receipt, len(own))
-        group, pod = _group(decision, request, stages, labels), self._pod(key[:_OF_POD], decision, request)
+        group, pod = (
+            _encode_group(decision, request, stages, labels),
+            self._encode_pod(key[:_POD_KEY_LENGTH], decision, request),
+        )
         self._shared.keep(key, _Shared(group, pod, labels))
         return EncodedRecord(own, group, pod, b"", asked, receipt, len(own) + len(group) + len(pod))
 
-    def _own(self, review: Review, request: Request) -> bytes:
+    def _encode_own(self, review: Review, request: Request) -> bytes:
         """Return the encoded part that no other record shares."""
         at_ns = review.started_ns + review.duration_ns
         at_ms = at_ns // 1_000_000
@@ -76,7 +80,7 @@ class RecordEncoder:
         decision, pod, trace = review.decision, request.pod, review.trace
         receipt = decision.charge.receipt
         view = None if receipt is None else receipt.breaker
-        return packed_own(
+        return pack_own(
             (
                 self._last_ms,
                 self._number,
@@ -90,15 +94,15 @@ class RecordEncoder:
             )
         )
 
-    def _pod(self, key: object, decision: Decision, request: Request) -> bytes:
+    def _encode_pod(self, key: object, decision: Decision, request: Request) -> bytes:
         pod = self._pods.get(key)
         if pod is None:
-            pod = _encoded(request.pod, decision.inputs.annotations_read)
+            pod = _encode_template(request.pod, decision.inputs.annotations_read)
             self._pods.keep(key, pod)
         return pod
 
 
-def _shared_key(decision: Decision, request: Request, stages: tuple[str, ...]) -> tuple[object, ...] | None:
+def _build_shared_key(decision: Decision, request: Request, stages: tuple[str, ...]) -> tuple[object, ...] | None:
     """Return the inputs of the shared parts, except labels of the Namespace; None if they are not shared.
 
     The first items determine the recorded Pod. It is one flat tuple because all of it is hashed for each record.
@@ -106,8 +110,8 @@ def _shared_key(decision: Decision, request: Request, stages: tuple[str, ...]) -
     pod = request.pod
     if pod is None or request.excess is not None or request.old_pod is not None:
         return None
-    key = decision.inputs.pod_key or template_key(pod)
-    if key is None or len(key) > POD_MAX_BYTES:
+    key = decision.inputs.pod_key or encode_template_key(pod)
+    if key is None or len(key) > POD_BYTES_MAX:
         return None
     metadata, names = pod.metadata, decision.inputs.annotations_read
     annotations, owners = metadata.annotations, metadata.owner_references
@@ -118,22 +122,24 @@ def _shared_key(decision: Decision, request: Request, stages: tuple[str, ...]) -
         annotations is not None and MIRROR_ANNOTATION in annotations,
         names,
         tuple([pod.annotations.get(name) for name in names]) if names else (),
-        bytes(recorded_managers(metadata)) if pod.spec.priority_class_name else b"",
+        bytes(reduce_managers(metadata)) if pod.spec.priority_class_name else b"",
         stages,
     )
     return of_pod + shared_values(decision)
 
 
-_OF_POD = 7
+_POD_KEY_LENGTH = 7
 
 
-def _group(decision: Decision, request: Request, stages: tuple[str, ...], labels: Mapping[str, str] | None) -> bytes:
-    owner = None if request.pod is None else controller_of(request.pod)
-    return group_of(decision, stages, owner, labels)
+def _encode_group(
+    decision: Decision, request: Request, stages: tuple[str, ...], labels: Mapping[str, str] | None
+) -> bytes:
+    owner = None if request.pod is None else find_controller(request.pod)
+    return pack_group(decision, stages, owner, labels)
 
 
-def _encoded(pod: Pod | None, annotations: Collection[str]) -> bytes:
+def _encode_template(pod: Pod | None, annotations: Collection[str]) -> bytes:
     if pod is None:
         return b""
-    encoded = _to_json(recorded_template(pod, annotations))
-    return encoded if len(encoded) <= POD_MAX_BYTES else b""
+    encoded = _to_json(record_template(pod, annotations))
+    return encoded if len(encoded) <= POD_BYTES_MAX else b""

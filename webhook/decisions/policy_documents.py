@@ -9,7 +9,7 @@ from webhook.core.lru_cache import LruCache
 from webhook.errors import CheckFailedError, NoPolicyError, StoreUnavailableError
 from webhook.ports import PolicyCheck
 
-_KEPT = 4
+_POLICIES_MAX = 4
 
 
 class CompiledPolicies:
@@ -19,7 +19,7 @@ class CompiledPolicies:
         """Create it. `document` returns a policy document by its hash, or raises StoreUnavailableError."""
         self._document = document
         self._check = check
-        self._kept: LruCache[str, CompiledPolicy] = LruCache(_KEPT)
+        self._kept: LruCache[str, CompiledPolicy] = LruCache(_POLICIES_MAX)
         self._compiling = asyncio.Lock()
 
     async def get(self, policy_hash: str) -> CompiledPolicy:
@@ -27,11 +27,11 @@ class CompiledPolicies:
         async with self._compiling:
             found = self._kept.get(policy_hash)
             if found is None:
-                found = await self._compiled(policy_hash)
+                found = await self._compile(policy_hash)
                 self._kept.keep(policy_hash, found)
             return found
 
-    async def _compiled(self, policy_hash: str) -> CompiledPolicy:
+    async def _compile(self, policy_hash: str) -> CompiledPolicy:
         try:
             raw = await self._document(policy_hash)
             if raw is None:
@@ -43,7 +43,7 @@ class CompiledPolicies:
 
 
 DOCUMENTS_MAX = 20
-BYTES_MAX = 8 << 20
+DOCUMENTS_BYTES_MAX = 8 << 20
 
 
 class PolicyDocuments:
@@ -58,7 +58,7 @@ class PolicyDocuments:
         self._kept.pop(policy_hash, None)
         self._kept[policy_hash] = document
         while len(self._kept) > 1 and (
-            len(self._kept) > DOCUMENTS_MAX or sum(map(len, self._kept.values())) > BYTES_MAX
+            len(self._kept) > DOCUMENTS_MAX or sum(map(len, self._kept.values())) > DOCUMENTS_BYTES_MAX
         ):
             del self._kept[next(iter(self._kept))]
         self.on_document()
@@ -66,6 +66,6 @@ class PolicyDocuments:
     def get(self, policy_hash: str) -> bytes | None:
         return self._kept.get(policy_hash)
 
-    def hashes(self) -> tuple[str, ...]:
+    def list_hashes(self) -> tuple[str, ...]:
         """Return the hashes, oldest first."""
         return tuple(self._kept)

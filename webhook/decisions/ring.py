@@ -9,13 +9,13 @@ from webhook.decisions.encoder import RecordEncoder
 from webhook.ports import PartialObserver, Review
 
 RECORDS_MAX = 10_000
-BYTES_MAX = 12 << 20
-PER_SECOND_MAX = 1000
-BURST_MAX = 1000
+RECORDS_BYTES_MAX = 12 << 20
+RECORDS_PER_SECOND_MAX = 1000
+BURST_RECORDS_MAX = 1000
 """Sustained rate of records, and their number in a burst: further reviews are not recorded, so a flood costs little."""
 
-_APART_NS = 1_000_000_000 // PER_SECOND_MAX
-_CLOCK_SET_BACK_NS = 2 * BURST_MAX * _APART_NS
+_APART_NS = 1_000_000_000 // RECORDS_PER_SECOND_MAX
+_CLOCK_SET_BACK_NS = 2 * BURST_RECORDS_MAX * _APART_NS
 """Records come this much before they are due only if the clock was set back."""
 
 _NOT_HANDLED = frozenset({Verdict.UNMATCHED, Verdict.EXEMPT})
@@ -38,7 +38,7 @@ class DecisionRing(PartialObserver):
         self._records: deque[EncodedRecord] = deque()
         self._bytes = 0
         self._encoder = RecordEncoder(replica)
-        self._ahead_max_ns = (BURST_MAX - 1) * _APART_NS
+        self._ahead_max_ns = (BURST_RECORDS_MAX - 1) * _APART_NS
         self._due_ns = 0
         """When the next record is due at the sustained rate. It may come earlier by a burst."""
 
@@ -49,7 +49,7 @@ class DecisionRing(PartialObserver):
         """Yield the records that are kept now, even if others are added meanwhile."""
         return reversed(tuple(self._records))
 
-    def reviewed(self, review: Review) -> None:
+    def on_reviewed(self, review: Review) -> None:
         decision = review.decision
         if decision.verdict in _NOT_HANDLED and decision.half is Half.MUTATE:
             return  # the validating half records such a Pod: one record is enough where nothing is decided
@@ -70,7 +70,7 @@ class DecisionRing(PartialObserver):
         records = self._records
         records.append(kept)
         self._bytes += kept.size
-        while len(records) > self._records_max or self._bytes > BYTES_MAX:
+        while len(records) > self._records_max or self._bytes > RECORDS_BYTES_MAX:
             self._bytes -= records.popleft().size
         if self.on_record is not None:
             self.on_record(kept)

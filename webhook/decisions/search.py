@@ -8,16 +8,16 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from webhook.core.reporting.decision_query import DecisionQuery, milliseconds_of
+from webhook.core.reporting.decision_query import DecisionQuery, parse_milliseconds
 from webhook.core.reporting.decision_record import DecisionRecord
-from webhook.core.reporting.record_codec import EncodedRecord, head_of_shared, record_of_shared
+from webhook.core.reporting.record_codec import EncodedRecord, decode_shared_head, decode_shared_record
 from webhook.decisions.policy_documents import PolicyDocuments
 from webhook.errors import StoreUnavailableError
 from webhook.ports import SharedDecisions, SharedPage
 
-_AT_ONCE = 100
+_TURN_RECORDS_MAX = 100
 """Records that are read per turn of the event loop. More would delay reviews."""
-_PAGE = 200
+_PAGE_RECORDS_MAX = 200
 _SECONDS_MAX = 3.0
 _LATE_MS = 60_000
 """Records are written to the store within this time, unless it did not answer for longer."""
@@ -81,12 +81,12 @@ class DecisionSearch:
         """Return a policy document. StoreUnavailableError: it may be in the store, which does not answer."""
         found = self._documents.get(policy_hash)
         if found is None and self._shared is not None:
-            found = await self._shared.policy(policy_hash)
+            found = await self._shared.read_policy(policy_hash)
         return found
 
     async def _find_own(self, query: DecisionQuery, found: dict[str, _Read]) -> None:
         for read, record in enumerate(self._ring.newest_first(), 1):
-            if read % _AT_ONCE == 0:
+            if read % _TURN_RECORDS_MAX == 0:
                 await asyncio.sleep(0)
             if query.matches(head := record.head):
                 found[head.own.id] = record.read
@@ -95,28 +95,28 @@ class DecisionSearch:
 
     async def _find_shared(self, shared: SharedDecisions, query: DecisionQuery, found: dict[str, _Read]) -> str:
         """Add matching records until no older one can be among the newest; return why it stopped earlier, else ""."""
-        begin = str(milliseconds_of(query.before) + _LATE_MS) if query.before else ""
+        begin = str(parse_milliseconds(query.before) + _LATE_MS) if query.before else ""
         ends_at = self._now() + _SECONDS_MAX
         while True:
-            page = await shared.page(begin, _PAGE)
-            found.update(_matching(query, page))
+            page = await shared.read_page(begin, _PAGE_RECORDS_MAX)
+            found.update(_find_matching(query, page))
             await asyncio.sleep(0)
             if page.next_page is None:
                 return ""
             # A record is older than its writing, except for differences between clocks.
             written_ms = page.records[-1].written_ms + _AHEAD_MS
-            if written_ms < max(query.since_ms, _oldest_wanted_ms(found, query.limit)):
+            if written_ms < max(query.since_ms, _find_oldest_wanted_ms(found, query.limit)):
                 return ""
             if self._now() > ends_at:
                 return f"not all decisions were read within {_SECONDS_MAX:g} s: ask for fewer, or later ones"
             begin = page.next_page
 
 
-def _matching(query: DecisionQuery, page: SharedPage) -> Iterator[tuple[str, _Read]]:
+def _find_matching(query: DecisionQuery, page: SharedPage) -> Iterator[tuple[str, _Read]]:
     for shared in page.records:
         with suppress(msgspec.MsgspecError):  # written by another version, or by another program
-            if query.matches(head := head_of_shared(shared.record)):
-                yield head.own.id, partial(record_of_shared, shared.record)
+            if query.matches(head := decode_shared_head(shared.record)):
+                yield head.own.id, partial(decode_shared_record, shared.record)
 
 
 async def _read_all(found: Iterable[_Read]) -> list[DecisionRecord]:
@@ -124,11 +124,11 @@ async def _read_all(found: Iterable[_Read]) -> list[DecisionRecord]:
     for number, read in enumerate(found, 1):
         with suppress(ValueError):  # MsgspecError is one, too
             records.append(read())
-        if number % _AT_ONCE == 0:
+        if number % _TURN_RECORDS_MAX == 0:
             await asyncio.sleep(0)
     return records
 
 
-def _oldest_wanted_ms(found: Iterable[str], limit: int) -> int:
+def _find_oldest_wanted_ms(found: Iterable[str], limit: int) -> int:
     newest = sorted(found, reverse=True)
-    return milliseconds_of(newest[limit - 1]) if len(newest) >= limit else 0
+    return parse_milliseconds(newest[limit - 1]) if len(newest) >= limit else 0

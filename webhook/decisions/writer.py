@@ -13,11 +13,11 @@ from webhook.support.condition import Condition
 
 WAITING_MAX = 10_000
 """Limit of waiting records, for instance while the store does not answer; further ones are dropped."""
-_AT_ONCE = 100
+_BATCH_RECORDS_MAX = 100
 _PAUSE_SECONDS = 0.25
 _BATCH_SECONDS = 0.1
 """Pause between full batches: it bounds the cost of a flood of records here and in Redis."""
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 5.0
+_FIRST_PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.5, 5.0
 _LAST_SECONDS = 2.0
 _REFRESH_SECONDS = 600.0
 """How often policy documents are written again: they expire in the store, and it may lose them."""
@@ -38,7 +38,7 @@ class DecisionWriter:
             lambda failure: reports.on_over(str(failure)),
             key=lambda failure: failure.fault,
         )
-        self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+        self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _PAUSE_SECONDS_MAX)
         self.error = ""
         """Why nothing is written now; a missing right stays the reason until a record is written."""
         self._is_forbidden = False
@@ -49,7 +49,7 @@ class DecisionWriter:
         else:
             self._dropped += 1
 
-    def counts(self) -> Mapping[str, int]:
+    def count_records(self) -> Mapping[str, int]:
         """Return the number of records by result: written or dropped."""
         return {"written": self._written, "dropped": self._dropped}
 
@@ -88,7 +88,7 @@ class DecisionWriter:
         return True
 
     async def _write_batch(self) -> None:
-        count = min(len(self._waiting), _AT_ONCE)
+        count = min(len(self._waiting), _BATCH_RECORDS_MAX)
         batch = [self._waiting[index] for index in range(count)]
         try:
             await self._shared.append([record.shared for record in batch])
@@ -108,7 +108,7 @@ class DecisionWriter:
 
     async def _write_documents(self) -> None:
         now = asyncio.get_running_loop().time()
-        for policy_hash in self._documents.hashes():
+        for policy_hash in self._documents.list_hashes():
             document = self._documents.get(policy_hash)
             if document is not None and now - self._stored.get(policy_hash, -_REFRESH_SECONDS) >= _REFRESH_SECONDS:
                 await self._shared.keep_policy(policy_hash, document)

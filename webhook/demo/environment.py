@@ -18,17 +18,17 @@ import msgspec
 
 from certs import (
     Authority,
-    key_pem,
-    key_set,
+    build_jwk,
+    encode_key,
+    format_key_set,
+    list_server_names,
     new_key,
-    public_jwk,
-    server_names,
     sign,
     write,
     write_key_pair,
 )
 from webhook.errors import UserError
-from webhook.settings import ENVIRONMENT_PREFIX, variable_of
+from webhook.settings import ENVIRONMENT_PREFIX, name_variable
 
 _LAST_LINES = 10
 _NAME = "podgate.podgate-system.svc"
@@ -54,7 +54,7 @@ _FILES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningServer:
     """A running server, and the addresses of its two ports."""
 
     process: asyncio.subprocess.Process
@@ -66,12 +66,12 @@ def make_files(folder: Path) -> None:
     """Write a CA, certificates, a signing key with its JWKS, a token, identities and the policy."""
     authority = Authority.create("podgate-demo-ca")
     write_key_pair(authority.key_pair, folder / "ca.crt", folder / "ca.key")
-    serving = authority.issue_server(_NAME, (*server_names(_NAME), *server_names("127.0.0.1")))
+    serving = authority.issue_server(_NAME, (*list_server_names(_NAME), *list_server_names("127.0.0.1")))
     write_key_pair(serving, folder / "server.crt", folder / "server.key")
     write_key_pair(authority.issue_client(_CALLER), folder / "client.crt", folder / "client.key")
     key = new_key("ES256")
-    write(folder / "token.key", key_pem(key), secret=True)
-    write(folder / "jwks.json", key_set([public_jwk(key.public_key())]).encode(), secret=False)
+    write(folder / "token.key", encode_key(key), secret=True)
+    write(folder / "jwks.json", format_key_set([build_jwk(key.public_key())]).encode(), secret=False)
     now = int(time.time())
     claims = {"iss": _ISSUER, "aud": "podgate", "sub": _CALLER, "client_id": "demo", "iat": now, "exp": now + 12 * 3600}
     write(folder / "token", sign(key, claims).encode(), secret=True)
@@ -80,7 +80,7 @@ def make_files(folder: Path) -> None:
 
 
 @contextlib.asynccontextmanager
-async def server(folder: Path, redis: str | None) -> AsyncIterator[Running]:
+async def run_server(folder: Path, redis: str | None) -> AsyncIterator[RunningServer]:
     """Run `podgate serve` on free loopback ports until the block ends; its log goes to `server.log`."""
     arguments = [word for flag, name in _FILES.items() for word in (flag, str(folder / name))]
     arguments += ["--listen", "127.0.0.1:0", "--plain-listen", "127.0.0.1:0", "--decision-listen", "127.0.0.1:0"]
@@ -93,35 +93,35 @@ async def server(folder: Path, redis: str | None) -> AsyncIterator[Running]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
     if redis is not None:
         # Not an argument, which all users can see: the URL may have a password.
-        environment[variable_of("store")] = redis
+        environment[name_variable("store")] = redis
     with log.open("wb") as stream:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "webhook", "serve", *arguments, stdout=stream, stderr=stream, env=environment
         )
     try:
-        yield await _listening(process, log)
+        yield await _wait_until_listening(process, log)
     finally:
         if process.returncode is None:
             process.terminate()
             await process.wait()
 
 
-async def _listening(process: asyncio.subprocess.Process, log: Path) -> Running:
+async def _wait_until_listening(process: asyncio.subprocess.Process, log: Path) -> RunningServer:
     """Wait for the log line with the server's addresses."""
     while process.returncode is None:
-        entry = _said(log, "listening")
+        entry = _find_log_line(log, "listening")
         if entry is not None:
-            return Running(process, entry["admission"][0], entry["plain"][0])
+            return RunningServer(process, entry["admission"][0], entry["plain"][0])
         await asyncio.sleep(0.05)
-    raise UserError(f"the server did not start: {last_words(log)}")
+    raise UserError(f"the server did not start: {read_last_words(log)}")
 
 
-def last_words(log: Path) -> str:
+def read_last_words(log: Path) -> str:
     """Return the end of a server's log, whose file is deleted with the demo's folder."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-_LAST_LINES:]) or "it said nothing"
 
 
-def _said(log: Path, message: str) -> dict[str, Any] | None:
+def _find_log_line(log: Path, message: str) -> dict[str, Any] | None:
     """Return the first entry of the log with this message; None if there is none."""
     for line in log.read_bytes().splitlines():
         with contextlib.suppress(msgspec.DecodeError):
@@ -134,7 +134,7 @@ def _said(log: Path, message: str) -> dict[str, Any] | None:
 class ApiServer:
     """Calls the webhook as kube-apiserver does: client certificate, bearer token, HTTP/1.1, `?timeout=10s`."""
 
-    def __init__(self, folder: Path, running: Running) -> None:
+    def __init__(self, folder: Path, running: RunningServer) -> None:
         self._running = running
         self._token = (folder / "token").read_text()
         self._session = aiohttp.ClientSession(headers={"User-Agent": "kube-apiserver-admission"})
@@ -167,15 +167,15 @@ class ApiServer:
         ) as response:
             return response.status, await response.read()
 
-    async def service(self) -> dict[str, Any]:
-        service: dict[str, Any] = (await self.status())["services"][0]
+    async def get_service(self) -> dict[str, Any]:
+        service: dict[str, Any] = (await self.get_status())["services"][0]
         return service
 
-    async def status(self) -> dict[str, Any]:
+    async def get_status(self) -> dict[str, Any]:
         async with self._session.get(f"http://{self._running.plain}/status") as response:
             status: dict[str, Any] = await response.json()
             return status
 
-    async def metrics(self) -> str:
+    async def get_metrics(self) -> str:
         async with self._session.get(f"http://{self._running.plain}/metrics") as response:
             return await response.text()

@@ -10,10 +10,16 @@ from typing import Any
 import aiohttp
 import click
 
-from webhook.commands.pages.yaml_page import as_diff
-from webhook.commands.simulator import Ask, admission_review, as_sent_to_mutate, as_sent_to_validate, patched
+from webhook.commands.pages.yaml_page import format_diff
+from webhook.commands.simulator import (
+    Ask,
+    apply_patch,
+    build_admission_review,
+    prepare_for_mutate,
+    prepare_for_validate,
+)
 from webhook.core.admission.decision import Half
-from webhook.demo.environment import ApiServer, Running, last_words, make_files, server
+from webhook.demo.environment import ApiServer, RunningServer, make_files, read_last_words, run_server
 from webhook.errors import UserError
 
 _PODS_A_WINDOW = 3  # as in demo_policy.yaml
@@ -43,23 +49,23 @@ async def run(folder: Path, redis: str | None, *, once: bool) -> None:
     make_files(folder)
     _end_on_signals()
     try:
-        async with server(folder, redis) as running:
+        async with run_server(folder, redis) as running:
             api = ApiServer(folder, running)
             try:
-                await _live(Story(folder, running, api), running, once=once)
+                await _run_story(Story(folder, running, api), running, once=once)
             except aiohttp.ClientError as error:
-                raise UserError(f"the server ended: {error}\n{last_words(folder / 'server.log')}") from None
+                raise UserError(f"the server ended: {error}\n{read_last_words(folder / 'server.log')}") from None
             finally:
                 await api.close()
     except asyncio.CancelledError:
         click.echo("\nThe server has drained and gone.")
 
 
-async def _live(story: "Story", running: Running, *, once: bool) -> None:
+async def _run_story(story: "Story", running: RunningServer, *, once: bool) -> None:
     await story.run()
     if once:
         return
-    story.what_next()
+    story.print_next_steps()
     # Ctrl-C in a terminal reaches the server too, which then exits with 0; any other end is an error.
     if await running.process.wait() != 0:
         raise aiohttp.ClientConnectionError(f"it ended with {running.process.returncode}")
@@ -79,86 +85,86 @@ def _end_on_signals() -> None:
 class Story:
     """The scenes of the demo, in order."""
 
-    def __init__(self, folder: Path, running: Running, api: ApiServer) -> None:
+    def __init__(self, folder: Path, running: RunningServer, api: ApiServer) -> None:
         self._folder = folder
         self._running = running
         self._api = api
 
     async def run(self) -> None:
-        await self._who_may_call()
-        await self._rewriting()
-        await self._quota()
-        await self._breaker()
+        await self._show_callers()
+        await self._show_rewriting()
+        await self._show_quota()
+        await self._show_breaker()
 
-    async def _who_may_call(self) -> None:
-        _title("A real server, called as an API server calls it")
-        _say(f"podgate serve answers on https://{self._running.admission} (TLS 1.3, client certificates, JWT)")
-        await self._store()
-        _say(f"keys, certificates, policy and log are in {self._folder} while it is up")
-        review = admission_review(self._ask(), as_sent_to_mutate(self._ask()), Half.MUTATE)
+    async def _show_callers(self) -> None:
+        _print_title("A real server, called as an API server calls it")
+        _print_line(f"podgate serve answers on https://{self._running.admission} (TLS 1.3, client certificates, JWT)")
+        await self._check_store()
+        _print_line(f"keys, certificates, policy and log are in {self._folder} while it is up")
+        review = build_admission_review(self._build_ask(), prepare_for_mutate(self._build_ask()), Half.MUTATE)
         try:
             await self._api.post("/mutate", review, certificate=False)
-            _fact("without a client certificate: answered", holds=False)
+            _print_fact("without a client certificate: answered", holds=False)
         except aiohttp.ClientError:
-            _fact("without a client certificate: no TLS connection", holds=True)
+            _print_fact("without a client certificate: no TLS connection", holds=True)
         for caller, token in (("without a token", ""), ("with a token of alg none", "eyJhbGciOiJub25lIn0.e30.")):
             status, _ = await self._api.post("/mutate", review, token=token)
-            _fact(f"with the certificate, {caller}: {status}", holds=status == HTTPStatus.UNAUTHORIZED)
+            _print_fact(f"with the certificate, {caller}: {status}", holds=status == HTTPStatus.UNAUTHORIZED)
 
-    async def _rewriting(self) -> None:
-        _title("Rewriting: a Pod of payment-api, as its user wrote it, gets its service's placement")
-        ask = self._ask()
-        answer = await self._api.send("/mutate", admission_review(ask, as_sent_to_mutate(ask), Half.MUTATE))
-        before = as_sent_to_mutate(ask)
-        after = patched(before, answer)
-        for line in as_diff(before, after, "Pod payments/payment-api-7d4b9c-*").splitlines():
-            _say(line)
-        again = await self._api.send("/mutate", admission_review(ask, after, Half.MUTATE))
+    async def _show_rewriting(self) -> None:
+        _print_title("Rewriting: a Pod of payment-api, as its user wrote it, gets its service's placement")
+        ask = self._build_ask()
+        answer = await self._api.send("/mutate", build_admission_review(ask, prepare_for_mutate(ask), Half.MUTATE))
+        before = prepare_for_mutate(ask)
+        after = apply_patch(before, answer)
+        for line in format_diff(before, after, "Pod payments/payment-api-7d4b9c-*").splitlines():
+            _print_line(line)
+        again = await self._api.send("/mutate", build_admission_review(ask, after, Half.MUTATE))
         is_stable = "patch" not in again
-        _fact(f"asked again with the result: {'no further patch' if is_stable else again}", holds=is_stable)
+        _print_fact(f"asked again with the result: {'no further patch' if is_stable else again}", holds=is_stable)
 
-    async def _store(self) -> None:
-        store = (await self._api.status())["store"]
+    async def _check_store(self) -> None:
+        store = (await self._api.get_status())["store"]
         if not store["healthy"]:
             raise UserError(f"--redis: {store['error']}", "give the URL of a Redis that answers, or leave it out")
-        _say(f"counters are in {'this process' if store['kind'] == 'memory' else 'Redis, for all replicas'}")
+        _print_line(f"counters are in {'this process' if store['kind'] == 'memory' else 'Redis, for all replicas'}")
 
-    async def _quota(self) -> None:
-        _title("Quota: never more than 3 Pods (or 2 CPUs) in any 8 seconds")
+    async def _show_quota(self) -> None:
+        _print_title("Quota: never more than 3 Pods (or 2 CPUs) in any 8 seconds")
         admitted = 0
-        while await self._create():
+        while await self._create_pod():
             admitted += 1
-        _fact(f"{admitted} were admitted", holds=admitted == _PODS_A_WINDOW)
-        await self._room("the window slides (a place is free after 8s, and at most 1/64 of it more)")
-        _fact("there is room again", holds=await self._create())
+        _print_fact(f"{admitted} were admitted", holds=admitted == _PODS_A_WINDOW)
+        await self._wait_for_room("the window slides (a place is free after 8s, and at most 1/64 of it more)")
+        _print_fact("there is room again", holds=await self._create_pod())
 
-    async def _breaker(self) -> None:
-        _title("Breaker: three denials by quota within a minute open it; then all Pods are denied for 6 seconds")
-        while (await self._api.service())["breaker"]["state"] == "CLOSED":
-            await self._create()
-        await self._create()
+    async def _show_breaker(self) -> None:
+        _print_title("Breaker: three denials by quota within a minute open it; then all Pods are denied for 6 seconds")
+        while (await self._api.get_service())["breaker"]["state"] == "CLOSED":
+            await self._create_pod()
+        await self._create_pod()
         last = ""
         while last != "HALF_OPEN":
-            breaker = (await self._api.service())["breaker"]
+            breaker = (await self._api.get_service())["breaker"]
             last = breaker["state"]
             left = f" for {breaker['openRemainingSeconds']}s more" if last == "OPEN" else ""
-            _say(f"{last}{left}: {breaker['reason']}")
+            _print_line(f"{last}{left}: {breaker['reason']}")
             await asyncio.sleep(1)
-        _say("two probes are admitted; each succeeds when its Pod is admitted and charged")
+        _print_line("two probes are admitted; each succeeds when its Pod is admitted and charged")
         for _ in range(2):
-            await self._room("a probe needs room in the quota, too")
-            await self._create()
-        breaker = (await self._api.service())["breaker"]
-        _fact(f"{breaker['state']}: {breaker['reason']}", holds=breaker["state"] == "CLOSED")
-        _title("Its metrics")
-        for line in (await self._api.metrics()).splitlines():
+            await self._wait_for_room("a probe needs room in the quota, too")
+            await self._create_pod()
+        breaker = (await self._api.get_service())["breaker"]
+        _print_fact(f"{breaker['state']}: {breaker['reason']}", holds=breaker["state"] == "CLOSED")
+        _print_title("Its metrics")
+        for line in (await self._api.get_metrics()).splitlines():
             shown = line.startswith(("podgate_breaker_transitions", "podgate_breaker_state", "podgate_quota_denied"))
             if shown and not ("_total{" in line and line.endswith(" 0.0")):  # counters that are still 0
-                _say(line)
+                _print_line(line)
 
-    def what_next(self) -> None:
+    def print_next_steps(self) -> None:
         plain = f"http://{self._running.plain}"
-        _title("The server stays up. Try in another terminal (Ctrl-C ends it)")
+        _print_title("The server stays up. Try in another terminal (Ctrl-C ends it)")
         for command in (
             f".venv/bin/podgate status --server {plain}",
             f"curl -s {plain}/metrics | grep podgate_breaker",
@@ -166,42 +172,42 @@ class Story:
             f"tail -f {self._folder}/server.log",
             f".venv/bin/podgate policy lint {self._folder}/policy.yaml",
         ):
-            _say(command)
+            _print_line(command)
 
-    def _ask(self) -> Ask:
+    def _build_ask(self) -> Ask:
         user = "system:serviceaccount:kube-system:replicaset-controller"
         return Ask(_POD, "payments", str(uuid.uuid4()), user)
 
-    async def _room(self, why: str) -> None:
+    async def _wait_for_room(self, why: str) -> None:
         """Wait until the quota admits one more Pod."""
-        while free := (await self._api.service())["windows"][0]["nextFreeSeconds"]:
-            _say(f"{why}: {free}s ...")
+        while free := (await self._api.get_service())["windows"][0]["nextFreeSeconds"]:
+            _print_line(f"{why}: {free}s ...")
             await asyncio.sleep(free)
 
-    async def _create(self) -> bool:
+    async def _create_pod(self) -> bool:
         """Create one Pod as the API server would, through both halves; print and return whether it was admitted."""
-        ask = self._ask()
-        mutated = await self._api.send("/mutate", admission_review(ask, as_sent_to_mutate(ask), Half.MUTATE))
-        pod = as_sent_to_validate(ask, patched(as_sent_to_mutate(ask), mutated))
-        answer = await self._api.send("/validate", admission_review(ask, pod, Half.VALIDATE))
+        ask = self._build_ask()
+        mutated = await self._api.send("/mutate", build_admission_review(ask, prepare_for_mutate(ask), Half.MUTATE))
+        pod = prepare_for_validate(ask, apply_patch(prepare_for_mutate(ask), mutated))
+        answer = await self._api.send("/validate", build_admission_review(ask, pod, Half.VALIDATE))
         if answer["allowed"]:
-            _say("Pod admitted", good=True)
+            _print_line("Pod admitted", good=True)
         else:
-            _say(f"Pod denied: {answer['status']['code']} {answer['status']['message']}", good=False)
+            _print_line(f"Pod denied: {answer['status']['code']} {answer['status']['message']}", good=False)
         return bool(answer["allowed"])
 
 
-def _title(text: str) -> None:
+def _print_title(text: str) -> None:
     click.secho(f"\n{text}", bold=True)
 
 
-def _fact(text: str, *, holds: bool) -> None:
+def _print_fact(text: str, *, holds: bool) -> None:
     """Print an observation; UserError if it is not as expected."""
-    _say(text, good=holds)
+    _print_line(text, good=holds)
     if not holds:
         raise UserError(f"unexpected: {text}", "please report it")
 
 
-def _say(text: str, *, good: bool | None = None) -> None:
+def _print_line(text: str, *, good: bool | None = None) -> None:
     mark = {None: "  ", True: click.style("ok", fg="green"), False: click.style("--", fg="yellow")}[good]
     click.echo(f"  {mark} {text}")

@@ -17,7 +17,7 @@ from webhook.support.slices import slices
 SETTLE_SECONDS = 1.0
 """How often the rows are computed between two refreshes: assumed load fades, and unconfirmed Pods are dropped."""
 _STARTING_SECONDS = 0.05
-_SLICE = 50
+_SLICE_MAX = 50
 """Nodes whose rows are computed in one turn of the event loop. More would delay calls."""
 _US = 1_000_000
 
@@ -95,12 +95,12 @@ class LoadRefresher:
             await self._close()
 
     async def _settle(self) -> None:
-        async for nodes in slices(self._table.nodes(), _SLICE):
+        async for nodes in slices(self._table.list_nodes(), _SLICE_MAX):
             self._table.settle(nodes)
 
     async def _configure(self, nodes: Nodes | None) -> None:
         await self._close()
-        named = [] if nodes is None else names_of(nodes.sources)
+        named = [] if nodes is None else name_sources(nodes.sources)
         opened = [(name, self._open_source(name, source, nodes)) for name, source in named if nodes is not None]
         self._sources = [
             _Source(loads, Condition(self._reports.on_trouble, self._reports.on_over))
@@ -114,7 +114,7 @@ class LoadRefresher:
         started_seconds, name, trouble = perf_counter(), source.loads.name, source.trouble
         try:
             loads = await source.loads.measure(self._now_seconds())
-            unknown = self._table.measured(name, loads)
+            unknown = self._table.take_measurements(name, loads)
         except Exception as error:  # noqa: BLE001  a defect in reading one source must not end the others
             self._reports.on_failed(name)
             trouble.enter(str(error) if isinstance(error, LoadSourceError) else repr(error))
@@ -136,7 +136,7 @@ class LoadRefresher:
         await asyncio.gather(*(source.loads.close() for source in sources))
 
 
-def names_of(sources: Sequence[LoadSource]) -> list[tuple[str, LoadSource]]:
+def name_sources(sources: Sequence[LoadSource]) -> list[tuple[str, LoadSource]]:
     """Return the sources by name; of several Prometheus servers the second one is prometheus-2."""
     found: list[tuple[str, LoadSource]] = []
     servers = 0

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec.nodes import Nodes
 from webhook.core.policy_spec.scheduling import Estimate
-from webhook.core.scheduling.assumed_load import NO_LOAD, AssumedLoad, PodLoad, expected_load
+from webhook.core.scheduling.assumed_load import NO_LOAD, AssumedLoad, PodLoad, estimate_load
 from webhook.core.scheduling.candidate_nodes import CandidateNodes
-from webhook.core.scheduling.node_load import REQUESTS, Decay, NodeLoad, freshest, frozen, hotter
+from webhook.core.scheduling.node_load import REQUESTS, Decay, NodeLoad, choose_freshest, keep_last_known, merge_hotter
 from webhook.core.scheduling.node_table import NodeRow, NodeRows
-from webhook.core.scheduling.numa import taken_by
+from webhook.core.scheduling.numa import compute_zone_share
 from webhook.extender.node_index import IndexReports, NodeIndex
 from webhook.extender.numa_index import NumaIndex
 
@@ -40,7 +40,7 @@ class LoadTable:
         """The newest load of each node by source, in the order of the ladder."""
         self._assumed = AssumedLoad(Decay(1.0, 1.0), 0.0)
         self._candidates = CandidateNodes()
-        self.index = NodeIndex(IndexReports(self._renew, self._hosted, self._gone), now_seconds)
+        self.index = NodeIndex(IndexReports(self._renew, self._on_hosted, self._on_gone), now_seconds)
         self.numa = NumaIndex(now_seconds, self._renew)
         self.node_rows = NodeRows()
 
@@ -52,64 +52,64 @@ class LoadTable:
             every_seconds, window_seconds = nodes.decay.every.us / _US, nodes.window.us / _US
             self._assumed.configure(Decay(nodes.decay.factor, every_seconds), window_seconds)
 
-    def measured(self, source: str, loads: Mapping[str, NodeLoad]) -> int:
+    def take_measurements(self, source: str, loads: Mapping[str, NodeLoad]) -> int:
         """Enter what a source measured; return how many of its names belong to no Node. `settle` must follow."""
         now_seconds, unknown = self._now_seconds(), 0
         known: dict[str, NodeLoad] = {}
         for alias, load in loads.items():
-            name = self.index.name_of(alias)
+            name = self.index.find_name(alias)
             if name is None:
                 unknown += 1
                 continue
             before = known.get(name)
-            found = load if before is None else hotter(before, load)
+            found = load if before is None else merge_hotter(before, load)
             # A time in the future, by a clock that is wrong, would keep old data fresh.
             is_ahead = found.measured_at_seconds > now_seconds
             known[name] = replace(found, measured_at_seconds=now_seconds) if is_ahead else found
         if source in self._reports:
-            self._reports[source] = frozen(self._reports[source], known)
+            self._reports[source] = keep_last_known(self._reports[source], known)
         return unknown
 
     @property
     def rows(self) -> Mapping[str, NodeRow]:
         return self.node_rows.by_name
 
-    def nodes(self) -> set[str]:
+    def list_nodes(self) -> set[str]:
         """Return the names of all nodes to `settle`: those that have a row, and those with assumed load."""
-        return {*self.index.names(), *self._assumed.nodes()}
+        return {*self.index.list_names(), *self._assumed.list_nodes()}
 
     def settle(self, nodes: Iterable[str]) -> None:
         """Compute the rows of these nodes as of now."""
         for node in nodes:
             self._renew(node)
 
-    def nodes_by_source(self) -> dict[str, int]:
+    def count_nodes_by_source(self) -> dict[str, int]:
         """Return how many nodes have their load from each source, and of how many it is unknown."""
         counts = dict.fromkeys((*self._reports, UNKNOWN), 0)
         for row in self.rows.values():
             counts[UNKNOWN if row.load is None else row.load.source] += 1
         return counts
 
-    def assumed_pods(self) -> Mapping[str, int]:
+    def count_assumed_pods(self) -> Mapping[str, int]:
         """Return how many Pods of each node have an assumed load, in part or whole; nodes without are left out."""
-        return self._assumed.counts()
+        return self._assumed.count_pods()
 
-    def candidates(self) -> Mapping[str, NodeRow]:
+    def compute_candidate_rows(self) -> Mapping[str, NodeRow]:
         """Return the rows of nodes on which Pods may be that were assigned to others, as if these Pods were there."""
-        return self._candidates.rows(self.rows, self._now_seconds()) if self._candidates else {}
+        return self._candidates.compute_rows(self.rows, self._now_seconds()) if self._candidates else {}
 
     def assign(self, pod: Pod, load: PodLoad, settle_seconds: float, node: str, others: Sequence[str] = ()) -> None:
         """Assume that a Pod and its load go to a node, until the watch shows where it is.
 
         `others` are its next best nodes.
         """
-        uid, now_seconds, zoned = pod.metadata.uid, self._now_seconds(), taken_by(pod)
+        uid, now_seconds, zoned = pod.metadata.uid, self._now_seconds(), compute_zone_share(pod)
         before = self._assumed.assign(uid, node, load, now_seconds, settle_seconds)
         if zoned is not None:
             self.numa.assign(uid, zoned, node)
         if others:
             self._candidates.add(uid, others, load, zoned, now_seconds)
-        self._moved(before, node)
+        self._renew_both(before, node)
 
     def withdraw(self, pod: Pod) -> None:
         """Drop the assumed node of a Pod: the scheduler places it again."""
@@ -120,40 +120,40 @@ class LoadTable:
         if node is not None:
             self._renew(node)
 
-    def _hosted(self, uid: str, pod: Pod, since_seconds: float) -> None:
+    def _on_hosted(self, uid: str, pod: Pod, since_seconds: float) -> None:
         estimate, node = self._estimates(pod), pod.spec.node_name or ""
         settle_seconds = estimate.settle.us / _US
         self._candidates.remove(uid)
-        before = self._assumed.confirm(uid, node, expected_load(pod, estimate), since_seconds, settle_seconds)
-        self.numa.hosted(uid, pod, node, since_seconds)
-        self._moved(before, node)
+        before = self._assumed.confirm(uid, node, estimate_load(pod, estimate), since_seconds, settle_seconds)
+        self.numa.confirm(uid, pod, node, since_seconds)
+        self._renew_both(before, node)
         self._on_bound(uid, node, since_seconds)
 
-    def _gone(self, uid: str, node: str) -> None:
+    def _on_gone(self, uid: str, node: str) -> None:
         self._assumed.remove(uid)
-        self.numa.gone(uid)
+        self.numa.release(uid)
         self._renew(node)
 
-    def _moved(self, before: str | None, node: str) -> None:
+    def _renew_both(self, before: str | None, node: str) -> None:
         if before is not None:
             self._renew(before)
         self._renew(node)
 
     def _renew(self, name: str) -> None:
         now_seconds = self._now_seconds()
-        assumed, node = self._assumed.of(name, now_seconds), self.index.node(name)
+        assumed, node = self._assumed.sum_load(name, now_seconds), self.index.find_node(name)
         if node is None:
             self.node_rows.drop(name)
             for loads in self._reports.values():
                 loads.pop(name, None)
             return
-        zones = self.numa.of(name)
-        load = freshest(self._reports.values(), name, now_seconds, self._stale_after_seconds)
+        zones = self.numa.find_zones(name)
+        load = choose_freshest(self._reports.values(), name, now_seconds, self._stale_after_seconds)
         if load is None:
             assumed = NO_LOAD
             if REQUESTS in self._reports:
-                load = NodeLoad(REQUESTS, now_seconds, *self.index.requested(name))
+                load = NodeLoad(REQUESTS, now_seconds, *self.index.sum_requests(name))
         row = self.rows.get(name)
         is_same = row is not None and row.node is node and row.load is load and row.numa is zones
         if row is None or not is_same or row.assumed != assumed:
-            self.node_rows.put(NodeRow.of(node, load, assumed, zones))
+            self.node_rows.put(NodeRow.from_node(node, load, assumed, zones))

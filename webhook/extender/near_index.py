@@ -52,7 +52,7 @@ class NearIndex:
             for service in [name for name in kept if name not in services]:
                 del kept[service]
 
-    def of(self, namespace: str, service: str, near: Near, pods: Iterable[HostedPod]) -> Nearness:
+    def find_nearness(self, namespace: str, service: str, near: Near, pods: Iterable[HostedPod]) -> Nearness:
         """Return the nearness of nodes. `pods` are all Pods on nodes; read only if these rules are new."""
         found = self._kept.get(namespace, {}).get(service)
         if found is None or found.near != near:
@@ -64,19 +64,19 @@ class NearIndex:
                     self._count(found, pod, 1)
         return found.nearness
 
-    def pod_added(self, pod: HostedPod) -> None:
+    def add_pod(self, pod: HostedPod) -> None:
         for found in self._kept.get(pod.namespace, {}).values():
             self._count(found, pod, 1)
 
-    def pod_removed(self, pod: HostedPod) -> None:
+    def remove_pod(self, pod: HostedPod) -> None:
         for found in self._kept.get(pod.namespace, {}).values():
             self._count(found, pod, -1)
 
-    def node_changed(self, name: str, before: Labels | None, after: Labels | None) -> None:
+    def relabel_node(self, name: str, before: Labels | None, after: Labels | None) -> None:
         """Apply the new labels of a node; None: there is no such node."""
         for services in self._kept.values():
             for found in services.values():
-                found.nearness.relabelled(name)
+                found.nearness.forget_node(name)
                 if name in found.by_node:
                     if before is not None:
                         found.nearness.remove(before)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from webhook.core.kubernetes import pod_requests
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.policy_spec.scheduling import Near
 from webhook.core.scheduling.node_table import KnownNode, SchedulableNode
 from webhook.core.scheduling.topology import Nearness
@@ -48,15 +48,15 @@ class NodeIndex:
     def is_complete(self) -> bool:
         return self._has_nodes and self._has_pods
 
-    def names(self) -> KeysView[str]:
+    def list_names(self) -> KeysView[str]:
         """Return the names of all Nodes."""
         return self._nodes.keys()
 
-    def node(self, name: str) -> SchedulableNode | None:
+    def find_node(self, name: str) -> SchedulableNode | None:
         known = self._nodes.get(name)
         return None if known is None else known.node
 
-    def name_of(self, name: str) -> str | None:
+    def find_name(self, name: str) -> str | None:
         """Return the Node that a source of load calls by this name or address, None if there is none."""
         if name in self._nodes:
             return name
@@ -64,14 +64,14 @@ class NodeIndex:
             self._aliases = {alias: known.node.name for known in self._nodes.values() for alias in known.addresses}
         return self._aliases.get(name)
 
-    def requested(self, node: str) -> tuple[float, float]:
+    def sum_requests(self, node: str) -> tuple[float, float]:
         """Return millicores and bytes that the Pods on a node request."""
         cpu, memory = self._requested.get(node, (0, 0))
         return cpu / _MILLI, memory / pod_requests.NANO
 
-    def nearness(self, namespace: str, service: str, near: Near) -> Nearness:
+    def find_nearness(self, namespace: str, service: str, near: Near) -> Nearness:
         """Return how near nodes are to the Pods of a namespace that a service wants to be near to."""
-        return self._near.of(namespace, service, near, self._pods.values())
+        return self._near.find_nearness(namespace, service, near, self._pods.values())
 
     def keep_nearness(self, services: Container[str]) -> None:
         """Forget what other services want to be near to."""
@@ -79,7 +79,7 @@ class NodeIndex:
 
     # Events of the watch on Nodes.
 
-    def nodes_listed(self, nodes: Iterable[KnownNode]) -> None:
+    def on_nodes_listed(self, nodes: Iterable[KnownNode]) -> None:
         listed = {known.node.name: known for known in nodes}
         for name in self._nodes.keys() - listed.keys():
             self._change(name, None)
@@ -87,7 +87,7 @@ class NodeIndex:
             self._change(name, known)
         self._has_nodes = True
 
-    def node_changed(self, known: KnownNode, *, gone: bool) -> None:
+    def on_node_changed(self, known: KnownNode, *, gone: bool) -> None:
         self._change(known.node.name, None if gone else known)
 
     def _change(self, name: str, known: KnownNode | None) -> None:
@@ -98,32 +98,32 @@ class NodeIndex:
             self._aliases = None
         labels = [None if version is None else version.node.labels for version in (before, known)]
         if labels[0] != labels[1]:  # most changes are of a Node's status
-            self._near.node_changed(name, *labels)
+            self._near.relabel_node(name, *labels)
         self._reports.on_node(name)
 
     # Events of the watch on Pods: a `PodEventHandler`.
 
-    async def begin(self) -> None:
+    async def on_list_begun(self) -> None:
         self._listed = set()
 
-    async def listed(self, pods: Sequence[Pod]) -> None:
+    async def on_listed(self, pods: Sequence[Pod]) -> None:
         for pod in pods:
             self._listed.add(pod.metadata.uid)
             self._take(pod)
 
-    async def complete(self) -> None:
+    async def on_list_complete(self) -> None:
         for uid in self._pods.keys() - self._listed:
             self._drop(uid)
         self._listed = set()
         self._has_pods = True
 
-    async def changed(self, pod: Pod, *, gone: bool) -> None:
+    async def on_changed(self, pod: Pod, *, gone: bool) -> None:
         if gone:
             self._drop(pod.metadata.uid)
         else:
             self._take(pod)
 
-    async def passed(self, pod: Pod) -> None:
+    async def on_passed(self, pod: Pod) -> None:
         """Ignore an earlier state: the list has a newer one."""
 
     def _take(self, pod: Pod) -> None:
@@ -135,24 +135,24 @@ class NodeIndex:
         known = self._pods.get(uid)
         if known is not None:
             if known.labels != pod.labels:
-                self._near.pod_removed(known)
+                self._near.remove_pod(known)
                 self._pods[uid] = relabelled = replace(known, labels=pod.labels)
-                self._near.pod_added(relabelled)
+                self._near.add_pod(relabelled)
             return
-        requested = [pod_requests.total(pod, "requests", name) for name in ("cpu", "memory")]
+        requested = [pod_requests.compute_total(pod, "requests", name) for name in ("cpu", "memory")]
         self._pods[uid] = hosted = HostedPod(node, pod.metadata.namespace, pod.labels, *requested)
-        self._near.pod_added(hosted)
-        self._request(hosted, 1)
-        self._reports.on_hosted(uid, pod, _scheduled_seconds(pod) or self._now_seconds())
+        self._near.add_pod(hosted)
+        self._add_requests(hosted, 1)
+        self._reports.on_hosted(uid, pod, _parse_scheduled_seconds(pod) or self._now_seconds())
 
     def _drop(self, uid: str) -> None:
         known = self._pods.pop(uid, None)
         if known is not None:
-            self._near.pod_removed(known)
-            self._request(known, -1)
+            self._near.remove_pod(known)
+            self._add_requests(known, -1)
             self._reports.on_gone(uid, known.node)
 
-    def _request(self, pod: HostedPod, count: int) -> None:
+    def _add_requests(self, pod: HostedPod, count: int) -> None:
         """Add a Pod to what its node's Pods request, or subtract it. The sums are exact: they are whole numbers."""
         cpu, memory = self._requested.pop(pod.node, (0, 0))
         sums = cpu + count * pod.requested_cpu, memory + count * pod.requested_memory
@@ -160,9 +160,9 @@ class NodeIndex:
             self._requested[pod.node] = sums
 
 
-def _scheduled_seconds(pod: Pod) -> float | None:
+def _parse_scheduled_seconds(pod: Pod) -> float | None:
     """Return when a Pod was assigned to its node, None if its status does not say that."""
     for condition in pod.status.conditions or ():
         if condition.type == _SCHEDULED and condition.status == "True" and condition.last_transition_time:
-            return microseconds(condition.last_transition_time) / 1_000_000
+            return parse_microseconds(condition.last_transition_time) / 1_000_000
     return None

@@ -6,7 +6,7 @@ from math import inf
 
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.scheduling.assumed_load import CONFIRMED_SECONDS
-from webhook.core.scheduling.numa import Amounts, NumaZones, taken_by
+from webhook.core.scheduling.numa import Amounts, NumaZones, compute_zone_share
 
 
 class _Reservations:
@@ -29,7 +29,7 @@ class _Reservations:
         self.taken.subtract(self.pods.pop(uid))
         self.tentative.pop(uid, None)
 
-    def over(self, now_seconds: float) -> list[str]:
+    def list_expired(self, now_seconds: float) -> list[str]:
         """Return the Pods for which the time is over."""
         return [uid for uid, until_seconds in self.tentative.items() if now_seconds > until_seconds]
 
@@ -52,7 +52,7 @@ class NumaIndex:
         self._left: dict[str, tuple[NumaZones, float]] = {}
         """What is left of the zones of nodes with reservations, until a reservation ends; absent after a change."""
 
-    def of(self, node: str) -> NumaZones | None:
+    def find_zones(self, node: str) -> NumaZones | None:
         """Return what is available in the zones of a node, None if it binds no Pods to zones."""
         found = self._reported.get(node)
         if found is None:
@@ -62,19 +62,19 @@ class NumaIndex:
             return found[0]
         left, now_seconds = self._left.get(node), self._now_seconds()
         if left is None or now_seconds > left[1]:
-            for uid in reserved.over(now_seconds):
-                self.gone(uid)
+            for uid in reserved.list_expired(now_seconds):
+                self.release(uid)
             until_seconds = min(reserved.tentative.values(), default=inf)
-            left = self._left[node] = found[0].less(reserved.taken), until_seconds
+            left = self._left[node] = found[0].subtract(reserved.taken), until_seconds
         return left[0]
 
-    def numa_listed(self, zones: Mapping[str, NumaZones]) -> None:
+    def on_numa_listed(self, zones: Mapping[str, NumaZones]) -> None:
         for node in self._reported.keys() - zones.keys():
-            self.numa_changed(node, None)
+            self.on_numa_changed(node, None)
         for node, found in zones.items():
-            self.numa_changed(node, found)
+            self.on_numa_changed(node, found)
 
-    def numa_changed(self, node: str, zones: NumaZones | None) -> None:
+    def on_numa_changed(self, node: str, zones: NumaZones | None) -> None:
         self._left.pop(node, None)
         reserved = self._reserved.pop(node, None)
         for uid in () if reserved is None else reserved.pods:
@@ -93,18 +93,18 @@ class NumaIndex:
     def withdraw(self, uid: str) -> None:
         """End the reservation of a Pod that the watch has not shown on its node."""
         if self._is_tentative(uid):
-            self.gone(uid)
+            self.release(uid)
 
-    def hosted(self, uid: str, pod: Pod, node: str, since_seconds: float) -> None:
+    def confirm(self, uid: str, pod: Pod, node: str, since_seconds: float) -> None:
         """Reserve for a Pod that was assigned to a node after its last report."""
-        self.gone(uid)
+        self.release(uid)
         reported = self._reported.get(node)
         if reported is not None and since_seconds >= int(reported[1]):
-            taken = taken_by(pod)
+            taken = compute_zone_share(pod)
             if taken is not None:
                 self._reserve(uid, taken, node, None)
 
-    def gone(self, uid: str) -> None:
+    def release(self, uid: str) -> None:
         node = self._node_of.pop(uid, None)
         if node is not None:
             reserved = self._reserved[node]
@@ -118,7 +118,7 @@ class NumaIndex:
         return node is not None and uid in self._reserved[node].tentative
 
     def _reserve(self, uid: str, taken: Amounts, node: str, until_seconds: float | None) -> None:
-        self.gone(uid)
+        self.release(uid)
         if node in self._reported:
             self._node_of[uid] = node
             self._left.pop(node, None)

@@ -23,27 +23,27 @@ class SchedulingRecords:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def filtered(self, pod: Pod, service: ServiceRules, attempt: FilterAttempt) -> None:
-        known = self._known(pod, service, attempt.at)
+    def on_filtered(self, pod: Pod, service: ServiceRules, attempt: FilterAttempt) -> None:
+        known = self._find_record(pod, service, attempt.at)
         self._keep(replace(known, attempts=known.attempts + 1, filter=attempt))
 
-    def scored(self, pod: Pod, service: ServiceRules, attempt: ScoreAttempt) -> None:
-        self._keep(replace(self._known(pod, service, attempt.at), score=attempt))
+    def on_scored(self, pod: Pod, service: ServiceRules, attempt: ScoreAttempt) -> None:
+        self._keep(replace(self._find_record(pod, service, attempt.at), score=attempt))
 
-    def preempted(self, pod: Pod, service: ServiceRules, attempt: PreemptAttempt) -> None:
-        self._keep(replace(self._known(pod, service, attempt.at), preempt=attempt))
+    def on_preempted(self, pod: Pod, service: ServiceRules, attempt: PreemptAttempt) -> None:
+        self._keep(replace(self._find_record(pod, service, attempt.at), preempt=attempt))
 
-    def bound(self, uid: str, node: str, at_seconds: float) -> None:
+    def on_bound(self, uid: str, node: str, at_seconds: float) -> None:
         """Record the node of a Pod, if its record is kept."""
         known = self._kept.get(uid)
         if known is not None:
             self._keep(replace(known, node=node, node_at=datetime.fromtimestamp(at_seconds, UTC)))
 
-    def newest_first(self) -> Iterator[SchedulingRecord]:
+    def list_newest_first(self) -> Iterator[SchedulingRecord]:
         """Yield the records, the most recently used first."""
         return reversed(tuple(self._kept.values()))
 
-    def _known(self, pod: Pod, service: ServiceRules, at: datetime) -> SchedulingRecord:
+    def _find_record(self, pod: Pod, service: ServiceRules, at: datetime) -> SchedulingRecord:
         """Return the record of a Pod, new or as it was, at the time of its newest call."""
         found, known = pod.metadata, self._kept.get(pod.metadata.uid)
         if known is None:

@@ -11,15 +11,15 @@ from webhook.support.condition import Condition
 from webhook.support.slices import slices
 
 _ROUND_SECONDS = 1.0
-_BETWEEN_SECONDS = 5.0
+_INTERVAL_SECONDS_MIN = 5.0
 """Shortest time between two wakes: each makes the scheduler try all waiting Pods."""
 
 
 class WakeObserver(Protocol):
     """Observer of attempts to wake kube-scheduler."""
 
-    def woken(self) -> None: ...
-    def wake_failed(self) -> None: ...
+    def on_woken(self) -> None: ...
+    def on_wake_failed(self) -> None: ...
 
 
 class WakeLoop:
@@ -49,15 +49,15 @@ class WakeLoop:
                 await self._scheduler.wake()
             except SchedulerWakeError as error:
                 self._trouble.enter(str(error))
-                self._observer.wake_failed()
+                self._observer.on_wake_failed()
             else:
                 self._trouble.leave()
-                self._observer.woken()
-            await asyncio.sleep(_BETWEEN_SECONDS)
+                self._observer.on_woken()
+            await asyncio.sleep(_INTERVAL_SECONDS_MIN)
 
     async def _take_fitting(self) -> bool:
         """Return whether a refused Pod fits somewhere now; such Pods are forgotten."""
         fitting = False
-        async for [kind] in slices(self._refused.kinds(), 1):
+        async for [kind] in slices(self._refused.list_kinds(), 1):
             fitting |= self._refused.take_if_fitting(kind, self._table.rows)
         return fitting

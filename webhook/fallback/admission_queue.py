@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from webhook.core.admission.queueing import obstacle
+from webhook.core.admission.queueing import find_obstacle
 from webhook.core.quota import Acquire, Cost, CounterPlan
 from webhook.errors import StoreUnavailableError
 from webhook.fallback.overload_monitor import OverloadMonitor
@@ -33,10 +33,10 @@ class AdmissionQueue:
         self._expected: dict[str, deque[tuple[int, Cost]]] = {}
         self._unregistered = Counter[tuple[str, str]]()
 
-    def overload(self, plan: CounterPlan) -> str:
-        return self._monitor.reason_to_gate() if plan.queue is not None and plan.queue.on_overload else ""
+    def find_overload(self, plan: CounterPlan) -> str:
+        return self._monitor.find_reason_to_gate() if plan.queue is not None and plan.queue.on_overload else ""
 
-    async def reason_to_wait(self, asked: Acquire, *, is_dry_run: bool) -> str:
+    async def find_reason_to_wait(self, asked: Acquire, *, is_dry_run: bool) -> str:
         plan = asked.plan
         if plan.queue is not None and plan.queue.pause is not None:
             return "the queue is paused"
@@ -46,9 +46,9 @@ class AdmissionQueue:
             return ""
         if count := await self._index.count(plan):
             return f"{count} Pods of the service wait"
-        expected = self._expected_of(plan.service)
-        cost = _sum(asked.cost, *(cost for _, cost in expected))
-        reason = obstacle(plan, await self._store.acquire(replace(asked, peek=True, cost=cost)))
+        expected = self._list_expected(plan.service)
+        cost = _sum_costs(asked.cost, *(cost for _, cost in expected))
+        reason = find_obstacle(plan, await self._store.acquire(replace(asked, peek=True, cost=cost)))
         if not reason and not is_dry_run:
             expected.append((self._clock.now_us() + _EXPECTED_US, asked.cost))
         return reason
@@ -66,14 +66,14 @@ class AdmissionQueue:
         self._unregistered[plan.key] += 1
         return self._unregistered[plan.key] <= plan.waiting_max
 
-    def _expected_of(self, service: str) -> deque[tuple[int, Cost]]:
+    def _list_expected(self, service: str) -> deque[tuple[int, Cost]]:
         expected, now_us = self._expected.setdefault(service, deque()), self._clock.now_us()
         while expected and expected[0][0] <= now_us:
             expected.popleft()
         return expected
 
 
-def _sum(*costs: Cost) -> Mapping[str, int]:
+def _sum_costs(*costs: Cost) -> Mapping[str, int]:
     total: dict[str, int] = {}
     for cost in costs:
         for resource, amount in cost.items():

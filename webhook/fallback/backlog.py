@@ -10,7 +10,7 @@ from webhook.core.quota import Acquire, Booking, CounterPlan
 DEBTS_MAX = 100_000
 """It bounds memory. Beyond it the oldest entries are dropped: they are the first to leave their windows."""
 
-BOOKED_AT_ONCE = 64
+BOOKINGS_PER_CALL_MAX = 64
 
 ServiceKey = tuple[str, str]
 """A service: its tag and its name."""
@@ -63,7 +63,7 @@ class Backlog:
     def __len__(self) -> int:
         return self._count
 
-    def keys(self) -> Collection[ServiceKey]:
+    def list_keys(self) -> Collection[ServiceKey]:
         """Return the services that have entries."""
         return self._owed.keys()
 
@@ -96,11 +96,11 @@ class Backlog:
         """Remove an entry that was booked."""
         self._take(debt.request.plan.key, debt.name)
 
-    def oldest(self, key: ServiceKey) -> list[BacklogEntry]:
+    def list_oldest(self, key: ServiceKey) -> list[BacklogEntry]:
         """Return the entries to book next, all of one plan, cause and kind, for one call."""
         found: list[BacklogEntry] = []
         for debt in self._owed.get(key, {}).values():
-            if len(found) == BOOKED_AT_ONCE or (found and _batch_of(debt) != _batch_of(found[0])):
+            if len(found) == BOOKINGS_PER_CALL_MAX or (found and _find_batch(debt) != _find_batch(found[0])):
                 break
             found.append(debt)
         return found
@@ -121,5 +121,5 @@ class Backlog:
         return debt
 
 
-def _batch_of(debt: BacklogEntry) -> tuple[int, BookingCause, bool]:
+def _find_batch(debt: BacklogEntry) -> tuple[int, BookingCause, bool]:
     return id(debt.request.plan), debt.cause, debt.is_resize

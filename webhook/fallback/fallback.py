@@ -1,7 +1,7 @@
 """StoreFallback: a counter store that keeps answering while the shared store is unavailable, and reconciles afterwards.
 
-`webhook/app/store.py` sets three callbacks of the shared store: `on_loss` calls `lost`, `on_missed` calls `missed`, and
-`settled.owes` calls `owes`. So a call of the shared store can call this object before it returns.
+`webhook/app/store.py` sets three callbacks of the shared store: `on_loss` and `on_missed` call the methods of these
+names, and `settled.owes` calls `owes`. So a call of the shared store can call this object before it returns.
 
 Limits: an Acquire without an answer may still be carried out by a store that returns after this replica has ended, and
 its withdrawal may be lost with the store. Such a charge leaves with its window, or the controller refunds it.
@@ -46,7 +46,7 @@ class StoreFallback:
         self._reports = reports
         self._denied = DenyCache()
         self._share = ReplicaShare(inner, clock, replicas, ordinal)
-        self._breakers = LocalBreakers(inner.last_breaker, replicas, late_us)
+        self._breakers = LocalBreakers(inner.find_last_breaker, replicas, late_us)
         self._reconciler = Reconciler(
             inner, self._share, self._breakers, reports, timing or ReconcilerTiming(), self._on_withdrawn
         )
@@ -137,20 +137,20 @@ class StoreFallback:
                 raise
             return moves
 
-    def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
+    def find_known_breaker(self, plan: CounterPlan) -> BreakerView | None:
         if self._breakers.records and (local := self._breakers.view(plan, self.now_us())) is not None:
             return local
-        return self._inner.known_breaker(plan)
+        return self._inner.find_known_breaker(plan)
 
-    def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
+    def find_last_breaker(self, plan: CounterPlan) -> BreakerView | None:
         if self._breakers.records and (local := self._breakers.view(plan, self.now_us())) is not None:
             return local
-        return self._inner.last_breaker(plan)
+        return self._inner.find_last_breaker(plan)
 
     def now_us(self) -> int:
         return self._inner.now_us()
 
-    def lost(self) -> None:
+    def on_loss(self) -> None:
         """Re-submit the last minute's charges: the store may have lost writes that it acknowledged."""
         self._reports.on_loss()
         recent, current = self._outage.rebook_recent(), {plan.key: plan for plan in self._plans}
@@ -158,7 +158,7 @@ class StoreFallback:
             if plan.limits:
                 self._reconciler.begin_fallback(plan)  # other replicas may have lost something, too
 
-    def missed(self, plan: CounterPlan) -> None:
+    def on_missed(self, plan: CounterPlan) -> None:
         """Start the fallback of a service that the store did not answer for: other replicas may admit without it."""
         if plan.limits and self._share.others:
             self._reconciler.begin_fallback(plan)
@@ -177,19 +177,19 @@ class StoreFallback:
 
     async def _judge_here(self, request: Acquire, now_us: int) -> tuple[Receipt | None, Receipt | None]:
         """Judge a Pod before the store is asked: return the answer if it need not be, and this replica's share."""
-        if (booked := self._if_in_backlog(request)) is not None:
+        if (booked := self._find_in_backlog(request)) is not None:
             return booked, None
         cached = self._denied.find(request, now_us)
         if cached is not None:
-            return await self._if_known(request) or self._from_cache(request.plan, cached), None
+            return await self._find_known(request) or self._report_cached(request.plan, cached), None
         share = self._acquire_share(request, now_us)
         if share is not None and share.refused is not None:
-            return await self._if_known(request) or share, None
+            return await self._find_known(request) or share, None
         return None, share
 
     def _compare(self, request: Acquire, receipt: Receipt, share: Receipt | None, counted_at_us: int) -> Receipt:
         """Return the answer for a Pod that the store judged while it may lack admissions."""
-        booked = self._if_in_backlog(request)  # the answer revealed a loss that includes this Pod
+        booked = self._find_in_backlog(request)  # the answer revealed a loss that includes this Pod
         if booked is not None or receipt.refused is not None or receipt.repeated:
             self._release_share(request, share, counted_at_us)
         elif share is None:
@@ -216,7 +216,7 @@ class StoreFallback:
         if share is not None and share.charged:
             self._share.release(request, counted_at_us)
 
-    async def _if_known(self, request: Acquire) -> Receipt | None:
+    async def _find_known(self, request: Acquire) -> Receipt | None:
         """Return the answer for a Pod that any replica has admitted already; None for one that may be denied."""
         try:
             known = request.resize_from is None and await self._inner.knows(request)
@@ -224,18 +224,18 @@ class StoreFallback:
             raise NoStoreAnswerError(*error.failure, sent=False) from error  # a query: it charges nothing later
         # During the query a loss may have been noticed.
         if not known:
-            return self._if_in_backlog(request)
+            return self._find_in_backlog(request)
         answer = Receipt(self.now_us(), repeated=True)
         self._remember(request, answer)
         self._reconciler.keep_charge(request.plan, request.uid)
         return answer
 
-    def _if_in_backlog(self, request: Acquire) -> Receipt | None:
+    def _find_in_backlog(self, request: Acquire) -> Receipt | None:
         """Return the answer for a Pod that this replica has admitted and the store does not know yet."""
         is_owed = request.resize_from is None and self._reconciler.owes(request.plan, request.uid)
         return Receipt(self.now_us(), repeated=True, local=True) if is_owed else None
 
-    def _from_cache(self, plan: CounterPlan, cached: Receipt) -> Receipt:
+    def _report_cached(self, plan: CounterPlan, cached: Receipt) -> Receipt:
         self._reports.on_cached(plan.service)
         return cached
 

@@ -48,7 +48,7 @@ class LocalBreakers:
     def __init__(self, last: Callable[[CounterPlan], BreakerView | None], replicas: int, late_us: int) -> None:
         self._last = last
         self._replicas = replicas
-        self._environment = BreakerEnvironment(late_us, self._opened)
+        self._environment = BreakerEnvironment(late_us, self._count_open)
         self._guarded: tuple[CounterPlan, ...] = ()
         """Plans whose breakers breakerGuard counts."""
         self.records: dict[ServiceKey, _LocalBreaker] = {}
@@ -64,17 +64,17 @@ class LocalBreakers:
         breaker = request.plan.breaker
         if breaker is None:
             return None
-        record = self._moved(request.plan, now_us)
-        mine = self._mine(breaker)
-        admits = machine.admits(record, mine, now_us, request.event_source, self._environment)
-        return LocalBreakerDecision(admits or breaker.degrades, machine.shown(record, mine, now_us))
+        record = self._advance(request.plan, now_us)
+        mine = self._divide_probes(breaker)
+        admits = machine.can_admit(record, mine, now_us, request.event_source, self._environment)
+        return LocalBreakerDecision(admits or breaker.degrades, machine.build_view(record, mine, now_us))
 
-    def admitted(self, request: Acquire, now_us: int) -> None:
+    def lease_probe(self, request: Acquire, now_us: int) -> None:
         """Make an admitted Pod a probe, if the breaker needs one."""
         breaker = request.plan.breaker
         if breaker is not None:
-            record, uid, source = self._moved(request.plan, now_us), request.uid, request.event_source
-            step = machine.take_probe(record, self._mine(breaker), now_us, uid, source, self._environment)
+            record, uid, source = self._advance(request.plan, now_us), request.uid, request.event_source
+            step = machine.take_probe(record, self._divide_probes(breaker), now_us, uid, source, self._environment)
             self._keep(request.plan, step)
 
     def give_back(self, plan: CounterPlan, uid: str, now_us: int) -> None:
@@ -88,9 +88,9 @@ class LocalBreakers:
         """Count outcomes. The sources of failures are not known here."""
         if plan.breaker is None:
             return
-        mine = self._mine(plan.breaker)
+        mine = self._divide_probes(plan.breaker)
         for reported in outcomes:
-            record = self._moved(plan, now_us)
+            record = self._advance(plan, now_us)
             self._keep(plan, machine.record_outcomes(record, mine, now_us, reported, environment=self._environment))
 
     def pass_time(self, plans: Sequence[CounterPlan], now_us: int) -> None:
@@ -99,21 +99,23 @@ class LocalBreakers:
         named = {plan.key: plan for plan in plans if plan.breaker is not None}
         self.records = {key: known for key, known in self.records.items() if key in named}
         for key in self.records:
-            self._moved(named[key], now_us)
+            self._advance(named[key], now_us)
 
     def view(self, plan: CounterPlan, now_us: int) -> BreakerView | None:
         """Return the local view of a breaker; None if the store's takes precedence."""
-        known = self._known(plan)
+        known = self._find(plan)
         if known is None or plan.breaker is None:
             return None
-        return known.account(machine.view(known.record, self._mine(plan.breaker), now_us, self._environment))
+        return known.account(machine.view(known.record, self._divide_probes(plan.breaker), now_us, self._environment))
 
     async def propose_to(self, store: CounterStore, key: ServiceKey) -> None:
         """Propose the local state of a breaker to the store, and forget it: the store's holds from then on."""
         known = self.records.get(key)
         if known is None or known.plan.breaker is None:
             return
-        unforced = replace(self._mine(known.plan.breaker), forcing=None)  # overrides are the controller's to apply
+        unforced = replace(
+            self._divide_probes(known.plan.breaker), forcing=None
+        )  # overrides are the controller's to apply
         view = machine.view(known.record, unforced, store.now_us(), self._environment)
         await store.propose(known.plan, known.account(view))
         self.records.pop(key, None)
@@ -123,39 +125,39 @@ class LocalBreakers:
         moves, self._moves = tuple(self._moves), []
         return moves
 
-    def _opened(self) -> int:
+    def _count_open(self) -> int:
         """Count the open breakers that breakerGuard counts, by their newest state here or in the store."""
-        return sum([state is not None and state.is_tripped for state in map(self._state, self._guarded)])
+        return sum([state is not None and state.is_tripped for state in map(self._find_state, self._guarded)])
 
-    def _state(self, plan: CounterPlan) -> State | None:
-        known, last = self._known(plan), self._last(plan)
+    def _find_state(self, plan: CounterPlan) -> State | None:
+        known, last = self._find(plan), self._last(plan)
         if known is not None:
             return known.record.state
         return None if last is None else last.state
 
-    def _known(self, plan: CounterPlan) -> _LocalBreaker | None:
+    def _find(self, plan: CounterPlan) -> _LocalBreaker | None:
         """Return the local breaker; None if there is none, or if a newer state from the store takes precedence."""
         known, last = self.records.get(plan.key), self._last(plan)
         if known is None or plan.breaker is None or last is None or last.decided <= known.fork:
             return known
-        here = known.account(machine.shown(known.record, replace(plan.breaker, forcing=None), 0))
-        return known if machine.holds(here, machine.from_view(plan.service, plan.breaker, last)) else None
+        here = known.account(machine.build_view(known.record, replace(plan.breaker, forcing=None), 0))
+        return known if machine.is_winning(here, machine.from_view(plan.service, plan.breaker, last)) else None
 
-    def _mine(self, plan: BreakerPlan) -> BreakerPlan:
+    def _divide_probes(self, plan: BreakerPlan) -> BreakerPlan:
         """Return a plan with this replica's part of the probes."""
         return replace(plan, probes=-(-plan.probes // self._replicas))
 
-    def _moved(self, plan: CounterPlan, now_us: int) -> Record:
+    def _advance(self, plan: CounterPlan, now_us: int) -> Record:
         """Return the record at `now_us`; created from the last known state if there is none."""
         breaker = plan.breaker
         assert breaker is not None  # noqa: S101  every caller has checked it
-        known = self._known(plan)
+        known = self._find(plan)
         if known is None:
-            record = self._begun(plan, breaker, now_us)
+            record = self._begin(plan, breaker, now_us)
             self.records[plan.key] = known = _LocalBreaker(plan, record, record.decided)
-        return self._keep(plan, machine.advance(known.record, self._mine(breaker), now_us, self._environment))
+        return self._keep(plan, machine.advance(known.record, self._divide_probes(breaker), now_us, self._environment))
 
-    def _begun(self, plan: CounterPlan, breaker: BreakerPlan, now_us: int) -> Record:
+    def _begin(self, plan: CounterPlan, breaker: BreakerPlan, now_us: int) -> Record:
         """Continue from the last known state; probes under way hold their places until they time out.
 
         A forced state is taken from the plan alone: during an outage the store cannot record that an override ended.

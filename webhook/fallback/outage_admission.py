@@ -34,7 +34,7 @@ class OutageAdmission:
         """Judge a Pod after the store failed with `error`; StoreUnavailableError if the caller must decide."""
         plan, now_us = request.plan, self._clock.now_us()
         self._reconciler.begin_fallback(plan)
-        if self.recent.admitted(request):
+        if self.recent.has_admitted(request):
             self._reconciler.keep_charge(plan, request.uid)
             return Receipt(self._store.now_us(), repeated=True, local=True)
         if isinstance(error, NoStoreAnswerError) and error.sent:
@@ -49,7 +49,7 @@ class OutageAdmission:
         receipt = self._share.acquire(request, now_us)
         if receipt.refused is None:
             self.book_later(request, now_us)
-        return receipt if decision is None else self._with_breaker(receipt, request, decision)
+        return receipt if decision is None else self._add_breaker(receipt, request, decision)
 
     def book_later(self, request: Acquire, counted_at_us: int | None = None) -> None:
         """Add an admission to the backlog; `counted_at_us` is when the share counted it, if it did."""
@@ -58,7 +58,7 @@ class OutageAdmission:
         at_us = self._store.now_us()
         if request.resize_from is None:
             if request.uid not in self.recent:
-                self._breakers.admitted(request, at_us)
+                self._breakers.lease_probe(request, at_us)
             self._reconciler.keep_charge(request.plan, request.uid)
             self.recent.add(request, at_us)
         self._reconciler.add(BacklogEntry(request, at_us, counted_at_us, BookingCause.AWAY))
@@ -71,12 +71,12 @@ class OutageAdmission:
     def rebook_recent(self) -> dict[ServiceKey, CounterPlan]:
         """Add the last minute's admissions to the backlog: the store may have lost them. Return their plans, by key."""
         plans: dict[ServiceKey, CounterPlan] = {}
-        for request, at_us in self.recent.all():
+        for request, at_us in self.recent.list_all():
             plans.setdefault(request.plan.key, request.plan)
             self._reconciler.add(BacklogEntry(request, at_us, None, BookingCause.LOSS))
         return plans
 
-    def _with_breaker(self, receipt: Receipt, request: Acquire, decision: LocalBreakerDecision) -> Receipt:
+    def _add_breaker(self, receipt: Receipt, request: Acquire, decision: LocalBreakerDecision) -> Receipt:
         """Add the breaker's view, and its denial if it only warns."""
         denials = () if decision.admits else (DeniedBy.BREAKER,)
         return replace(

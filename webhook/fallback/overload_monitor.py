@@ -49,13 +49,13 @@ class OverloadMonitor(PartialObserver):
         """Whether Pods are to be gated because of the reviews, whatever the store does."""
         return self._detector.is_busy
 
-    def reason_to_gate(self) -> str:
+    def find_reason_to_gate(self) -> str:
         """Return why a Pod that may be gated is not judged; "" without an overload, and for a probe."""
         if not self.is_busy or self._detector.takes_probe():
             return ""
         return "; ".join(self.causes.values())
 
-    def reviewed(self, review: Review) -> None:
+    def on_reviewed(self, review: Review) -> None:
         decision = review.decision
         if decision.deviation.overload:
             self.gated += decision.half is Half.MUTATE and not decision.call.dry_run
@@ -65,13 +65,13 @@ class OverloadMonitor(PartialObserver):
             has_failed = decision.charge.uncounted or any(
                 found.code is Code.STORE_UNAVAILABLE for found in decision.findings
             )
-            self._detector.reviewed(review.duration_ns, has_failed=has_failed)
+            self._detector.count_review(review.duration_ns, has_failed=has_failed)
         else:
             self._detector.passed += 1
 
-    def refused(self, reason: str, detail: str) -> None:  # noqa: ARG002  the detail is for the log
+    def on_refused(self, reason: str, detail: str) -> None:  # noqa: ARG002  the detail is for the log
         if reason in _FAILURES:
-            self._detector.reviewed(0, has_failed=True)
+            self._detector.count_review(0, has_failed=True)
 
     async def run(self) -> None:
         """Evaluate until cancelled."""

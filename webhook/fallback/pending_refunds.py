@@ -12,7 +12,7 @@ from webhook.ports import SharedStore
 PENDING_MAX = 10_000
 """Per service; a wrong charge beyond it is refunded by the controller, or leaves with its window."""
 
-_AT_ONCE = 64
+_REFUNDS_PER_ROUND_MAX = 64
 
 
 class _Pending(NamedTuple):
@@ -47,7 +47,7 @@ class PendingRefunds:
     def __bool__(self) -> bool:
         return bool(self._pending or self._tasks)
 
-    def keys(self) -> Collection[ServiceKey]:
+    def list_keys(self) -> Collection[ServiceKey]:
         """Return the services that have pending refunds."""
         return self._pending.keys()
 
@@ -84,7 +84,9 @@ class PendingRefunds:
         if not pending:
             self._pending.pop(key, None)
             return False
-        due = [refund for refund in pending.values() if refund.due is not None and refund.due <= now][:_AT_ONCE]
+        due = [refund for refund in pending.values() if refund.due is not None and refund.due <= now][
+            :_REFUNDS_PER_ROUND_MAX
+        ]
         for uid, refund in pending.items():
             if refund.due is None:
                 pending[uid] = refund._replace(due=now + self._delay_seconds)

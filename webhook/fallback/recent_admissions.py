@@ -48,7 +48,7 @@ class _Page(NamedTuple):
     size: int
 
     @classmethod
-    def of(cls, admissions: Mapping[str, _Admission | None]) -> "_Page":
+    def from_admissions(cls, admissions: Mapping[str, _Admission | None]) -> "_Page":
         """Pack admissions by uid."""
         times_us = [admission[1] for admission in admissions.values() if admission is not None] or [0]
         base_us, shared = times_us[0], list[_Shared]()
@@ -64,7 +64,7 @@ class _Page(NamedTuple):
             rows[request.uid] = position, request.name, at_us - base_us
         return cls(base_us, max(times_us), shared, _encode(rows), len(rows))
 
-    def admission(self, uid: str, row: _Row) -> _Admission:
+    def unpack(self, uid: str, row: _Row) -> _Admission:
         """Return an admission again; its request has no source."""
         position, name, age_us = row
         plan, namespace, cost = self.shared[position]
@@ -93,7 +93,7 @@ class RecentAdmissions:
     def __contains__(self, uid: str) -> bool:
         return self._find(uid) is not None
 
-    def admitted(self, request: Acquire) -> bool:
+    def has_admitted(self, request: Acquire) -> bool:
         """Return whether a Pod was admitted as it is now: of the same service, at the same cost. No resize is."""
         found = self._find(request.uid) if request.resize_from is None else None
         if found is None:
@@ -137,26 +137,26 @@ class RecentAdmissions:
                 uid: found for uid, found in self._open.items() if found is not None and self._counts(found[1])
             }
 
-    def all(self) -> Iterator[tuple[Acquire, int]]:
+    def list_all(self) -> Iterator[tuple[Acquire, int]]:
         """Yield the admissions with their time by the store's clock; most have no source."""
         last: dict[str, _Admission | None] = {}
-        for page, rows in self._pages():
+        for page, rows in self._list_pages():
             for uid, row in rows.items():
-                last[uid] = None if row is None else page.admission(uid, row)
+                last[uid] = None if row is None else page.unpack(uid, row)
         last.update(self._open)
         yield from (found for found in last.values() if found is not None and self._counts(found[1]))
 
     def _find(self, uid: str) -> _Admission | None:
-        found = self._confirmed.get(uid) or self._charged(uid)
+        found = self._confirmed.get(uid) or self._find_charged(uid)
         return found if found is not None and self._counts(found[1]) else None
 
-    def _charged(self, uid: str) -> _Admission | None:
+    def _find_charged(self, uid: str) -> _Admission | None:
         if uid in self._open:
             return self._open[uid]
-        for page, rows in reversed(self._pages()):
+        for page, rows in reversed(self._list_pages()):
             if uid in rows:
                 row = rows[uid]
-                return None if row is None else page.admission(uid, row)
+                return None if row is None else page.unpack(uid, row)
         return None
 
     def _counts(self, at_us: int) -> bool:
@@ -164,7 +164,7 @@ class RecentAdmissions:
 
     def _pack(self) -> None:
         """Pack the newest admissions as a page, and drop the oldest ones if there is no room for another page."""
-        page = _Page.of(self._open)
+        page = _Page.from_admissions(self._open)
         self._open = {}
         if self._read is not None:
             self._read.append(_decode(page.packed))
@@ -178,7 +178,7 @@ class RecentAdmissions:
         if self._read is not None:
             self._read.popleft()
 
-    def _pages(self) -> Sequence[tuple[_Page, _Rows]]:
+    def _list_pages(self) -> Sequence[tuple[_Page, _Rows]]:
         """Return the packed pages with their rows, the oldest first."""
         self._was_read = True
         if self._read is None:

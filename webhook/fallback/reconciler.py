@@ -27,7 +27,7 @@ from webhook.fallback.replica_sync import ReplicaSync
 from webhook.ports import SharedStore
 from webhook.support.backoff import Backoff
 
-_SERVICES_AT_ONCE = 64
+_SERVICES_PER_STEP_MAX = 64
 _CLOSE_SECONDS = 5.0
 _FAILURE_MODE = "failureMode"
 """The rule of a service that has no quota."""
@@ -156,7 +156,7 @@ class Reconciler:
                 for key in [*self._fallbacks]:
                     with suppress(StoreUnavailableError):
                         await self._breakers.propose_to(self._store, key)
-                while self._backlog and await self._round():
+                while self._backlog and await self._run_round():
                     pass
                 await self._refunds.finish()
         except TimeoutError:
@@ -174,7 +174,7 @@ class Reconciler:
         try:
             while self._fallbacks or self._backlog or self._refunds:
                 await asyncio.sleep(delay_seconds)
-                if await self._round():
+                if await self._run_round():
                     backoff.reset()
                     delay_seconds = self._timing.between_seconds
                 else:
@@ -182,18 +182,18 @@ class Reconciler:
         finally:
             self._task, self.is_active = None, False
 
-    async def _round(self) -> bool:
+    async def _run_round(self) -> bool:
         """Go once through all services; return whether anything was booked, refunded or settled.
 
         The round ends early if the store answers for none of many services: it is unavailable.
         """
-        keys = [*{*self._fallbacks, *self._backlog.keys(), *self._refunds.keys()}]
+        keys = [*{*self._fallbacks, *self._backlog.list_keys(), *self._refunds.list_keys()}]
         random.shuffle(keys)  # so that each service gets its turn even if the store answers for only some
         progress = False
-        for first in range(0, len(keys), _SERVICES_AT_ONCE):
-            results = await asyncio.gather(*(self._settle(key) for key in keys[first : first + _SERVICES_AT_ONCE]))
+        for first in range(0, len(keys), _SERVICES_PER_STEP_MAX):
+            results = await asyncio.gather(*(self._settle(key) for key in keys[first : first + _SERVICES_PER_STEP_MAX]))
             progress |= any(results)
-            if len(results) == _SERVICES_AT_ONCE and all(result is None for result in results):
+            if len(results) == _SERVICES_PER_STEP_MAX and all(result is None for result in results):
                 break
         return progress
 
@@ -201,7 +201,7 @@ class Reconciler:
         """Do a service's next step; return whether that was progress, None if there was no answer."""
         try:
             await self._breakers.propose_to(self._store, key)
-            entries = self._backlog.oldest(key)
+            entries = self._backlog.list_oldest(key)
             if entries:
                 await self._book(key, entries)
                 return True
@@ -216,7 +216,7 @@ class Reconciler:
         plan, rule = fallback = self._fallbacks[key]
         if plan.limits and self._backlog.has_tag(plan.tag):
             return False
-        if plan.limits and not await self._replicas.have_settled(plan):
+        if plan.limits and not await self._replicas.has_settled(plan):
             return await self._refunds.send_due(key)  # the store is back: this needs no other replica
         await self._share.refresh(plan)
         if self._backlog.has_tag(plan.tag) or self._fallbacks[key] is not fallback:

@@ -41,7 +41,7 @@ class ReplicaShare:
         """Take all figures of a service."""
         now_us = self._clock.now_us()
         for scope, uses in (snapshot.uses or {"": ()}).items():  # counted per namespace, and nothing counted yet
-            self._ledger.record_reply(plan, scope, _used(plan, (*uses, *snapshot.pool)), now_us)
+            self._ledger.record_reply(plan, scope, _list_used(plan, (*uses, *snapshot.pool)), now_us)
 
     async def refresh(self, plan: CounterPlan) -> None:
         """Take all figures of a service from the store."""
@@ -56,7 +56,7 @@ class ReplicaShare:
         self._ledger.sweep(self._clock.now_us())
 
 
-def _used(plan: CounterPlan, uses: Sequence[Use]) -> tuple[int, ...]:
+def _list_used(plan: CounterPlan, uses: Sequence[Use]) -> tuple[int, ...]:
     """Return the used amount of each of the plan's limits, in their order; 0 for a limit that `uses` lacks."""
     by_holder = {of: iter([use.used for use in uses if use.of is of]) for of in Holder}
     return tuple(next(by_holder[of], 0) for of, _, _ in plan.limits)

@@ -29,7 +29,7 @@ class ReplicaSync:
         """Wait for all of them again: this replica has a backlog, or the store was unavailable again."""
         self._waits.pop(tag, None)
 
-    async def have_settled(self, plan: CounterPlan) -> bool:
+    async def has_settled(self, plan: CounterPlan) -> bool:
         """Return whether the others have shown since the wait began that they owe nothing, or the time is up."""
         count = self._count()
         if not count:
@@ -39,7 +39,7 @@ class ReplicaSync:
         if wait is None:
             wait = self._waits[plan.tag] = _Wait(now())
         try:
-            settled = await self._store.others_settled(plan, afresh=afresh)
+            settled = await self._store.count_settled_replicas(plan, afresh=afresh)
         except StoreUnavailableError:
             self.restart(plan.tag)  # they may owe something by now
             raise

@@ -9,9 +9,9 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
-from certs import PrivateKey, signed_by
+from certs import PrivateKey, is_signed_by
 from webhook.authentication.certificate_identity import UNREADABLE
-from webhook.authentication.client_leaf import fault_of_leaf
+from webhook.authentication.client_leaf import find_leaf_fault
 from webhook.authentication.unverified import read_token
 from webhook.errors import UserError
 
@@ -35,34 +35,34 @@ class Token:
         return self.expires_at_seconds - self.issued_at_seconds
 
 
-def pair(secret: Mapping[str, bytes], place: str, now: datetime) -> bytes:
+def encode_pair(secret: Mapping[str, bytes], place: str, now: datetime) -> bytes:
     """Return certificate and key as one PEM text; UserError if Podgate would reject them now."""
-    chain = _chain(secret, "tls.crt", place)
-    leaf, key = chain[0], _key(secret, place)
+    chain = _load_chain(secret, "tls.crt", place)
+    leaf, key = chain[0], _load_key(secret, place)
     if leaf.public_key() != key.public_key():
         raise UserError(f"{place}: tls.crt and tls.key do not match", _ISSUE)
     if not leaf.not_valid_before_utc <= now < leaf.not_valid_after_utc:
         lives = f"{leaf.not_valid_before_utc:%Y-%m-%dT%H:%M:%SZ} to {leaf.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
         raise UserError(f"{place}: tls.crt: valid from {lives}, not now", _ISSUE)
-    if (fault := _fault_of(leaf)) is not None:
+    if (fault := _find_fault(leaf)) is not None:
         raise UserError(f"{place}: tls.crt: {fault}", _ISSUE)
-    if secret.get("ca.crt") and not any(signed_by(leaf, ca) for ca in _chain(secret, "ca.crt", place)):
+    if secret.get("ca.crt") and not any(is_signed_by(leaf, ca) for ca in _load_chain(secret, "ca.crt", place)):
         issuer = leaf.issuer.rfc4514_string()
         raise UserError(f"{place}: tls.crt: signed by {issuer}, which is not among the CAs in its ca.crt", _ISSUE)
     certificates = b"".join(certificate.public_bytes(Encoding.PEM) for certificate in chain)
     return certificates + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def for_port(key: str, secret: Mapping[str, bytes], place: str, now: datetime) -> bytes:
+def encode_port_pair(key: str, secret: Mapping[str, bytes], place: str, now: datetime) -> bytes:
     """Return the pair under a key of the Secret; the newest pair if it is missing, invalid or about to expire."""
     stored = None
     if (pem := secret.get(key)) is not None:
         with contextlib.suppress(UserError):
-            stored = pair({**secret, "tls.crt": pem, "tls.key": pem}, place, now)
+            stored = encode_pair({**secret, "tls.crt": pem, "tls.key": pem}, place, now)
     if stored is not None and _has_life_left(stored, now):
         return stored
     try:
-        return pair(secret, place, now)
+        return encode_pair(secret, place, now)
     except UserError:
         if stored is None:
             raise
@@ -76,12 +76,12 @@ def _has_life_left(pem: bytes, now: datetime) -> bool:
     return ends - now > (ends - begins) / _LITTLE_SHARE
 
 
-def expiry_of(pem: bytes) -> datetime:
+def find_expiry(pem: bytes) -> datetime:
     """Return the expiry of the first certificate of a PEM text; ValueError if there is none."""
     return x509.load_pem_x509_certificates(pem)[0].not_valid_after_utc
 
 
-def token_of(text: str) -> Token:
+def parse_token(text: str) -> Token:
     """Parse a JWT's claims, unverified; ValueError if it is invalid."""
     claims = read_token(text).claims
     try:
@@ -92,10 +92,10 @@ def token_of(text: str) -> Token:
         raise ValueError("not a JWT with aud, sub, iat and exp") from None
 
 
-def token(text: bytes | str, audience: str, place: str, now: datetime) -> Token:
+def check_token(text: bytes | str, audience: str, place: str, now: datetime) -> Token:
     """Return the parsed token; UserError if Podgate would reject it now."""
     try:
-        found = token_of(text if isinstance(text, str) else text.decode("ascii"))
+        found = parse_token(text if isinstance(text, str) else text.decode("ascii"))
     except ValueError as error:  # includes UnicodeDecodeError, whose text would show the token
         said = "not text" if isinstance(error, UnicodeDecodeError) else str(error)
         raise UserError(f"{place}: {said}", "replace it with a token") from None
@@ -107,23 +107,23 @@ def token(text: bytes | str, audience: str, place: str, now: datetime) -> Token:
     return found
 
 
-def _chain(secret: Mapping[str, bytes], key: str, place: str) -> list[x509.Certificate]:
+def _load_chain(secret: Mapping[str, bytes], key: str, place: str) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(secret.get(key, b""))
     except ValueError:
         raise UserError(f"{place}: {key}: holds no certificate in PEM", _ISSUE) from None
 
 
-def _key(secret: Mapping[str, bytes], place: str) -> PrivateKey:
+def _load_key(secret: Mapping[str, bytes], place: str) -> PrivateKey:
     try:
         return load_pem_private_key(secret.get("tls.key", b""), password=None)  # type: ignore[return-value]  # compared next
     except (ValueError, TypeError):
         raise UserError(f"{place}: tls.key: holds no private key in PEM without a passphrase", _ISSUE) from None
 
 
-def _fault_of(leaf: x509.Certificate) -> str | None:
+def _find_fault(leaf: x509.Certificate) -> str | None:
     """Return why Podgate would reject it as a client certificate."""
     try:
-        return fault_of_leaf(leaf)
+        return find_leaf_fault(leaf)
     except (UnsupportedAlgorithm, *UNREADABLE):
         return "cannot be read"

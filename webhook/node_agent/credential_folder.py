@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from certs import folder_lock, write
+from certs import lock_folder, write
 from webhook.errors import UserError
-from webhook.support.input_files import bounded
-from webhook.support.redaction import masked
+from webhook.support.input_files import read_bounded
+from webhook.support.redaction import mask
 
 CONFIGURATION, KUBECONFIG, TOKEN = "admission-configuration.yaml", "kubeconfig.yaml", "token"
 IDENTITIES = IDENTITY, SECOND = "kube-apiserver.pem", "kube-apiserver-2.pem"
@@ -55,7 +55,7 @@ _USER = """\
 """
 
 
-def texts(folder: Path, users: Mapping[str, str]) -> dict[str, str]:
+def render_static_files(folder: Path, users: Mapping[str, str]) -> dict[str, str]:
     """Return the two static files: the admission configuration and the kubeconfig.
 
     `users` has the file of each user's certificate, by the user's name.
@@ -78,7 +78,7 @@ class CredentialFolder:
     def read(self, name: str) -> bytes | None:
         try:
             with (self.path / name).open("rb") as stream:
-                return bounded(stream, self.path / name)
+                return read_bounded(stream, self.path / name)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -88,35 +88,35 @@ class CredentialFolder:
         """Write `content`, readable by its owner only; return whether it changed. UserError: others changed it."""
         if self.read(name) == content:
             return False
-        with self._alone():
+        with self._lock():
             return self._replace(name, content)
 
     def _replace(self, name: str, content: bytes) -> bool:
         before = self.read(name)
         if before == content:
             return False
-        ledger = self._ledger()
-        if before is not None and _digest(before) not in ledger.get(name, ()):
+        ledger = self._read_ledger()
+        if before is not None and _compute_digest(before) not in ledger.get(name, ()):
             raise UserError(
                 f"{self.path / name}: changed since it was written: left alone",
                 "move it away, and it is written again",
             )
         self._claim()
-        ledger[name] = [_digest(text) for text in (content, before) if text is not None]
+        ledger[name] = [_compute_digest(text) for text in (content, before) if text is not None]
         write(self.path / _LEDGER, json.dumps(ledger, indent=2).encode() + b"\n", secret=True, replace=True)
         write(self.path / name, content, secret=True, replace=True)
         return True
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _lock(self) -> Iterator[None]:
         try:
             self.path.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
         except OSError as error:
-            raise self._refused(error) from None
-        with folder_lock(self.path):
+            raise self._describe_refusal(error) from None
+        with lock_folder(self.path):
             yield
 
-    def _ledger(self) -> dict[str, list[str]]:
+    def _read_ledger(self) -> dict[str, list[str]]:
         try:
             found = json.loads(self.read(_LEDGER) or b"{}")
         except ValueError:
@@ -134,13 +134,13 @@ class CredentialFolder:
                 if _DRAFT.fullmatch(path.name):
                     path.unlink(missing_ok=True)
         except OSError as error:
-            raise self._refused(error) from None
+            raise self._describe_refusal(error) from None
 
-    def _refused(self, error: OSError) -> UserError:
+    def _describe_refusal(self, error: OSError) -> UserError:
         return UserError(f"{self.path}: {error.strerror}", "run this as root, or name another --out")
 
 
-def _digest(content: bytes) -> str:
+def _compute_digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
@@ -150,12 +150,12 @@ _HOST = re.compile(rf"(?P<name>{_LABEL}(\.{_LABEL})*(?=:|$)|\[[0-9A-Fa-f:.]+\](?
 _PORT_DEFAULT, _PORT_MAX = 443, 65535
 
 
-def users_of(hosts: Sequence[str], second_port: int | None) -> Mapping[str, str]:
+def find_users(hosts: Sequence[str], second_port: int | None) -> Mapping[str, str]:
     """Return the certificate file of each user, by user name; UserError names an invalid --webhook.
 
     `hosts` are HOST or HOST:PORT, as a webhook's Service or URL has them; None: that Service has one port.
     """
-    targets = [_target(host) for host in hosts]
+    targets = [_parse_target(host) for host in hosts]
     users = [(host, target, IDENTITY) for host, target in zip(hosts, targets, strict=True)]
     if second_port is not None:
         users += [(f"{name}:{second_port}", (name, second_port), SECOND) for name, _ in targets]
@@ -168,12 +168,12 @@ def users_of(hosts: Sequence[str], second_port: int | None) -> Mapping[str, str]
     return {user: identity for user, _, identity in users}
 
 
-def _target(host: str) -> tuple[str, int]:
+def _parse_target(host: str) -> tuple[str, int]:
     found = _HOST.fullmatch(host)
     port = int(found["port"] or _PORT_DEFAULT) if found else 0
     if found is None or port > _PORT_MAX:
         raise UserError(
-            f"--webhook {masked(host)!r}: not a host and port of a webhook",
+            f"--webhook {mask(host)!r}: not a host and port of a webhook",
             "write HOST or HOST:PORT, such as podgate.podgate-system.svc, without https:// and path",
         )
     return found["name"], port

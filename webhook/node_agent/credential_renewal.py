@@ -17,7 +17,7 @@ from webhook.node_agent.credential_folder import (
     KUBECONFIG,
     TOKEN,
     CredentialFolder,
-    texts,
+    render_static_files,
 )
 from webhook.ports import Credentials
 
@@ -61,7 +61,7 @@ class _Changes:
             self.done.append(f"{self._folder.path / name}: written{until}")
 
     @contextmanager
-    def noting_errors(self) -> Iterator[None]:
+    def note_errors(self) -> Iterator[None]:
         """Note the error of a step, and continue with the others."""
         try:
             yield
@@ -72,44 +72,44 @@ class _Changes:
 async def renew(plan: CredentialPlan, credentials: Credentials, now: datetime) -> NodeCheck:
     """Update every file that is due and can be updated."""
     changes = _Changes(plan.folder)
-    for name, text in texts(plan.folder.path, plan.users).items():
-        with changes.noting_errors():
+    for name, text in render_static_files(plan.folder.path, plan.users).items():
+        with changes.note_errors():
             changes.put(name, text.encode())
     place = f"secret podgate-system/{plan.secret}"
     secret: dict[str, bytes] = {}
-    with changes.noting_errors():
-        secret = await credentials.secret(plan.secret)
+    with changes.note_errors():
+        secret = await credentials.read_secret(plan.secret)
         for name, key in zip(plan.identities, _PORT_KEYS, strict=False):
-            with changes.noting_errors():
-                pem = credential_check.for_port(key, secret, place, now)
-                changes.put(name, pem, credential_check.expiry_of(pem))
+            with changes.note_errors():
+                pem = credential_check.encode_port_pair(key, secret, place, now)
+                changes.put(name, pem, credential_check.find_expiry(pem))
     if plan.account is not None or secret:  # otherwise an error has been noted already
-        with changes.noting_errors():
-            token = await _token(plan, credentials, secret, place, now)
+        with changes.note_errors():
+            token = await _request_token(plan, credentials, secret, place, now)
             if token is not None:
                 ends = datetime.fromtimestamp(token.expires_at_seconds, UTC)
                 changes.put(TOKEN, token.text.encode() + b"\n", ends)
     return NodeCheck(changes.done, tuple(dict.fromkeys(changes.errors)))
 
 
-async def _token(
+async def _request_token(
     plan: CredentialPlan, credentials: Credentials, secret: dict[str, bytes], place: str, now: datetime
 ) -> credential_check.Token | None:
     """Return the token to write; None if the existing one need not be replaced."""
     if plan.account is None:
         if "token" not in secret:
             raise UserError(f"{place}: holds no token", "give --token cluster, or have the controller issue tokens")
-        return credential_check.token(secret["token"], plan.audience, f"{place}: token", now)
-    before = _written(plan)
+        return credential_check.check_token(secret["token"], plan.audience, f"{place}: token", now)
+    before = _read_token(plan)
     if before is not None and not _is_due(before, plan, now):
         return None
-    text = await credentials.token(plan.account, plan.audience, plan.lifetime_seconds)
-    return credential_check.token(text, plan.audience, f"the token of {plan.account}", now)
+    text = await credentials.request_token(plan.account, plan.audience, plan.lifetime_seconds)
+    return credential_check.check_token(text, plan.audience, f"the token of {plan.account}", now)
 
 
-def _written(plan: CredentialPlan) -> credential_check.Token | None:
+def _read_token(plan: CredentialPlan) -> credential_check.Token | None:
     try:
-        return credential_check.token_of((plan.folder.read(TOKEN) or b"").decode("ascii"))
+        return credential_check.parse_token((plan.folder.read(TOKEN) or b"").decode("ascii"))
     except ValueError:
         return None
 
@@ -127,14 +127,14 @@ def _is_due(token: credential_check.Token, plan: CredentialPlan, now: datetime) 
 _IDENTITY_LEFT_MIN_SECONDS = 300  # kube-apiserver's interval for reloading a certificate
 
 
-def file_status(folder: CredentialFolder, now: datetime) -> Iterator[dict[str, Any]]:
+def list_file_status(folder: CredentialFolder, now: datetime) -> Iterator[dict[str, Any]]:
     """Yield a row for each file: `file`, `good`, and for credentials `validUntil`."""
     for name in (CONFIGURATION, KUBECONFIG):
         yield {"file": str(folder.path / name), "good": folder.read(name) is not None}
     identities = [name for name in IDENTITIES if name == IDENTITY or folder.read(name) is not None]
     least = {**dict.fromkeys(identities, _IDENTITY_LEFT_MIN_SECONDS), TOKEN: TOKEN_LEFT_MIN_SECONDS}
     for name, left_min_seconds in least.items():
-        end = _end(name, folder.read(name) or b"")
+        end = _find_end(name, folder.read(name) or b"")
         yield {
             "file": str(folder.path / name),
             "good": end is not None and (end - now).total_seconds() > left_min_seconds,
@@ -142,10 +142,10 @@ def file_status(folder: CredentialFolder, now: datetime) -> Iterator[dict[str, A
         }
 
 
-def _end(name: str, content: bytes) -> datetime | None:
+def _find_end(name: str, content: bytes) -> datetime | None:
     try:
         if name in IDENTITIES:
-            return credential_check.expiry_of(content)
-        return datetime.fromtimestamp(credential_check.token_of(content.decode("ascii")).expires_at_seconds, UTC)
+            return credential_check.find_expiry(content)
+        return datetime.fromtimestamp(credential_check.parse_token(content.decode("ascii")).expires_at_seconds, UTC)
     except ValueError:
         return None

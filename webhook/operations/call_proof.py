@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from webhook.core.document import configmap
 from webhook.core.installation import plan, probe
-from webhook.core.installation.diagnosis import remedy
+from webhook.core.installation.diagnosis import find_remedy
 from webhook.core.installation.objects import ObjectReference
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.webhook_configurations import ClientConfig
@@ -50,21 +50,21 @@ class CallProver:
 
     async def prove(self, patience_seconds: float) -> CallProof:
         """Try until the API server has observed the configurations, at most for some time."""
-        pod = probe.pod_probe(self._policy.policy, await self._namespaces())
+        pod = probe.find_pod_probe(self._policy.policy, await self._list_namespaces())
         end_seconds = asyncio.get_running_loop().time() + patience_seconds
         while True:
-            is_policy_checked = await self._denies_broken_policy()
-            seen = await self._pod_evidence(pod) if pod is not None else ""
+            is_policy_checked = await self._is_broken_policy_denied()
+            seen = await self._find_pod_evidence(pod) if pod is not None else ""
             if seen:
                 return CallProof(is_called=True, text=seen)
             if is_policy_checked and pod is None:
                 seen = "a broken policy was denied in a dry run. No Pod was tried: no namespace of a service exists yet"
                 return CallProof(is_called=True, text=seen)
             if asyncio.get_running_loop().time() >= end_seconds:
-                return await self._failure(pod, is_policy_checked=is_policy_checked)
+                return await self._describe_failure(pod, is_policy_checked=is_policy_checked)
             await asyncio.sleep(_POLL_SECONDS)
 
-    async def _namespaces(self) -> Mapping[str, Mapping[str, str]]:
+    async def _list_namespaces(self) -> Mapping[str, Mapping[str, str]]:
         """Return the labels of each namespace that is not being deleted."""
         items = await self._cluster.items(_NAMESPACES)
         active = [
@@ -74,54 +74,54 @@ class CallProver:
         ]
         return {metadata["name"]: metadata.get("labels") or {} for metadata in active}
 
-    async def _denies_broken_policy(self) -> bool:
+    async def _is_broken_policy_denied(self) -> bool:
         answer = await self._cluster.attempt("PATCH", plan.POLICY.path, probe.BROKEN_POLICY)
         return isinstance(answer, str) and probe.is_denied_by_podgate(answer)
 
-    async def _pod_evidence(self, pod: probe.PodProbe) -> str:
+    async def _find_pod_evidence(self, pod: probe.PodProbe) -> str:
         """Return how a dry-run Pod shows that Podgate was called; "" if it does not."""
         answer = await self._cluster.attempt("POST", pod.reference.collection, pod.pod)
         where = f"a Pod of service {pod.service} in namespace {pod.reference.namespace}"
         if isinstance(answer, str):
-            self._reason = self._shown(probe.failed_call(answer))
+            self._reason = self._hide_secret(probe.find_failed_call(answer))
             return f"{where} was denied in a dry run" if probe.is_denied_by_podgate(answer) else ""
         return f"{where} came back rewritten from a dry run" if pod.is_rewritten(answer) else ""
 
-    async def _failure(self, pod: probe.PodProbe | None, *, is_policy_checked: bool) -> CallProof:
+    async def _describe_failure(self, pod: probe.PodProbe | None, *, is_policy_checked: bool) -> CallProof:
         tried = "a broken policy was admitted in a dry run"
         if pod is not None:
             how = "was denied" if self._reason else "came back without its label"
             tried = f"a Pod of service {pod.service} in namespace {pod.reference.namespace} {how}"
-        reason = self._reason or await self._found_reason()
+        reason = self._reason or await self._find_reason()
         if is_policy_checked:
             tried += ", although a broken policy was denied"
         words = f"; it says: {reason}" if reason else ""
         text = f"the API server does not call Podgate: {tried}{words}"
-        return CallProof(is_called=False, text=text, remedy=remedy(reason))
+        return CallProof(is_called=False, text=text, remedy=find_remedy(reason))
 
-    async def _found_reason(self) -> str:
+    async def _find_reason(self) -> str:
         """Return why calls fail, in the API server's words; "" if it reports no failure."""
-        webhooks = probe.closed_webhooks(self._client)
+        webhooks = probe.build_closed_webhooks(self._client)
         await self._delete(webhooks)  # left over by a process that was killed
-        pod = probe.probe_pod(configmap.NAMESPACE, {})
+        pod = probe.build_probe_pod(configmap.NAMESPACE, {})
         pod["spec"]["serviceAccountName"] = "podgate"
         end_seconds = asyncio.get_running_loop().time() + _DIAGNOSIS_SECONDS
         try:
             for webhook in webhooks:
                 await self._cluster.create(webhook)
             while asyncio.get_running_loop().time() < end_seconds:
-                answer = await self._cluster.attempt("POST", ObjectReference.of(pod).collection, pod)
-                if isinstance(answer, str) and (reason := probe.failed_call(answer)):
-                    return self._shown(reason)
+                answer = await self._cluster.attempt("POST", ObjectReference.from_document(pod).collection, pod)
+                if isinstance(answer, str) and (reason := probe.find_failed_call(answer)):
+                    return self._hide_secret(reason)
                 await asyncio.sleep(_POLL_SECONDS)
         finally:
             await self._delete(webhooks)
         return ""
 
-    def _shown(self, reason: str) -> str:
+    def _hide_secret(self, reason: str) -> str:
         """Hide the secret path of reduced mode in an error of the API server."""
         return reason.replace(self._client.secret, "<path>") if self._client.secret else reason
 
     async def _delete(self, webhooks: tuple[dict[str, object], ...]) -> None:
         for webhook in webhooks:
-            await self._cluster.delete(ObjectReference.of(webhook))
+            await self._cluster.delete(ObjectReference.from_document(webhook))

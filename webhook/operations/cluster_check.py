@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from webhook.app.scheduling.extender_ports import open_extenders
-from webhook.commands.clients.status_client import parsed
+from webhook.commands.clients.status_client import parse_status
 from webhook.core.checks import ClusterFacts
 from webhook.core.checks.calls import is_conclusive, probes_of
 from webhook.core.checks.facts import ProbeFact
-from webhook.core.checks.rights import expected_rights
+from webhook.core.checks.rights import list_expected_rights
 from webhook.core.checks.webhooks import webhooks_of
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.installation.probe import PodProbe
@@ -23,7 +23,7 @@ from webhook.core.reporting.node_document import NodeDocument
 from webhook.core.reporting.status import CONTROLLER
 from webhook.errors import UserError
 from webhook.operations.server_discovery import FoundServer, NoServerError, ServerLocation, open_server
-from webhook.operations.shipped_manifests import manifest_files
+from webhook.operations.shipped_manifests import read_manifest_files
 
 CONTROLLER_APP = "podgate-controller"
 PLAIN_PORT = 8081
@@ -49,10 +49,10 @@ async def gather_facts(where: ServerLocation, extender_url: str | None = None) -
                 remedy = "see whether this machine reaches it, or name another cluster: --kubeconfig, --context"
             raise UserError(f"{client.configuration.host}: {error}", remedy) from None
         at_us = time.time_ns() // 1000
-        reading, found = await asyncio.gather(cluster_facts.read_objects(client), _found(where, stack))
+        reading, found = await asyncio.gather(cluster_facts.read_objects(client), _find_server(where, stack))
         await _read_status(reading, found)
         begun = ClusterFacts(at_us, version("podgate"), kubernetes=kube_version, api_clock_us=clock_us)
-        facts = _facts(replace(begun, context=where.kubeconfig.context or ""), reading)
+        facts = _update_facts(replace(begun, context=where.kubeconfig.context or ""), reading)
         await _read_secrets(client, reading, facts)
         await asyncio.gather(
             _probe(client, reading, facts, found.server),
@@ -60,10 +60,10 @@ async def gather_facts(where: ServerLocation, extender_url: str | None = None) -
             _read_extenders(reading, facts, where, extender_url),
             _read_processes(client, reading, facts),
         )
-        return _facts(facts, reading)
+        return _update_facts(facts, reading)
 
 
-def _facts(facts: ClusterFacts, reading: "Reading") -> ClusterFacts:
+def _update_facts(facts: ClusterFacts, reading: "Reading") -> ClusterFacts:
     return replace(facts, unread=dict(reading.unread), **reading.values)
 
 
@@ -75,7 +75,7 @@ class _Discovery:
     error: str = ""
 
 
-async def _found(where: ServerLocation, stack: AsyncExitStack) -> _Discovery:
+async def _find_server(where: ServerLocation, stack: AsyncExitStack) -> _Discovery:
     try:
         return _Discovery(await stack.enter_async_context(open_server(where)))
     except NoServerError as error:
@@ -89,7 +89,7 @@ async def _read_status(reading: "Reading", found: _Discovery) -> None:
         reading.unread["status"] = found.error
         return
     try:
-        document = parsed(await found.server.get("/status"), found.server.name)
+        document = parse_status(await found.server.get("/status"), found.server.name)
     except UserError as error:
         reading.unread["status"] = str(error)
         return
@@ -105,30 +105,30 @@ async def _read_secrets(client: "ApiClient", reading: "Reading", facts: ClusterF
     try:
         data = {name: await cluster_facts.read_secret(client, name) for name in cluster_facts.SECRETS}
     except cluster_facts.ApiError as error:
-        reading.failed("secrets", f"get secrets in {NAMESPACE}", error)
+        reading.on_creation_failed("secrets", f"get secrets in {NAMESPACE}", error)
         data = {}
     present = {name: secret for name, secret in data.items() if secret is not None}
-    secrets = {name: cluster_facts.secret_facts(name, secret) for name, secret in present.items()}
-    chain = cluster_facts.chain_of(present.get(cluster_facts.SERVING, {}))
-    for url in _urls(facts) if not chain else ():
+    secrets = {name: cluster_facts.list_secret_facts(name, secret) for name, secret in present.items()}
+    chain = cluster_facts.parse_chain(present.get(cluster_facts.SERVING, {}))
+    for url in _list_urls(facts) if not chain else ():
         try:
-            chain = await asyncio.to_thread(cluster_facts.served_at, url)
+            chain = await asyncio.to_thread(cluster_facts.fetch_chain, url)
         except OSError:
             continue  # it may be reachable only from the API server
-        secrets[cluster_facts.SERVING] = (cluster_facts.served_fact(url, chain),)
+        secrets[cluster_facts.SERVING] = (cluster_facts.make_served_fact(url, chain),)
         reading.unread.pop("secrets", None)
         break
     reading.values["secrets"] = secrets
-    reading.values["scheduler_cas"] = cluster_facts.scheduler_cas(present)
+    reading.values["scheduler_cas"] = cluster_facts.list_scheduler_cas(present)
     if "secrets" in reading.unread:
         reading.unread["scheduler_cas"] = reading.unread["secrets"]
-    trust = cluster_facts.trust_facts(webhooks_of(facts), chain)
+    trust = cluster_facts.list_trust_facts(webhooks_of(facts), chain)
     reading.values["trust"] = trust
     if not chain and not any(fact.error for fact in trust):
         reading.unread["trust"] = reading.unread.get("secrets", f"there is no Secret {cluster_facts.SERVING}")
 
 
-def _urls(facts: ClusterFacts) -> list[str]:
+def _list_urls(facts: ClusterFacts) -> list[str]:
     """Return the URL that the webhooks have in common, for a server outside the cluster."""
     urls = (webhook["clientConfig"].get("url") for _, webhook in webhooks_of(facts))
     return [url for url in urls if url][:1]
@@ -138,9 +138,9 @@ async def _read_rights(client: "ApiClient", reading: "Reading", facts: ClusterFa
     from webhook.adapters.kubernetes import cluster_facts  # noqa: PLC0415  as above
 
     try:
-        reading.values["rights"] = await cluster_facts.reviewed(client, expected_rights(_roles(), facts))
+        reading.values["rights"] = await cluster_facts.review_rights(client, list_expected_rights(_list_roles(), facts))
     except cluster_facts.ApiError as error:
-        reading.failed("rights", "create subjectaccessreviews.authorization.k8s.io", error)
+        reading.on_creation_failed("rights", "create subjectaccessreviews.authorization.k8s.io", error)
 
 
 async def _read_extenders(reading: "Reading", facts: ClusterFacts, where: ServerLocation, url: str | None) -> None:
@@ -165,24 +165,24 @@ async def _read_processes(client: "ApiClient", reading: "Reading", facts: Cluste
 
     async def ask(ports: PodPorts, pod: str) -> None:
         try:
-            found[pod] = parsed(await ports.get(pod, "/status"), pod)
+            found[pod] = parse_status(await ports.get(pod, "/status"), pod)
         except UserError as error:
             silent[pod] = str(error)
 
     try:
         of_apps = [PodPorts(client, app, PLAIN_PORT) for app in ("podgate", CONTROLLER_APP) if facts.pods]
-        pods = [(ports, pod) for ports in of_apps for pod in await ports.ready()]
+        pods = [(ports, pod) for ports in of_apps for pod in await ports.list_ready()]
         await asyncio.gather(*(ask(ports, pod) for ports, pod in pods))
     except UserError as error:
         reading.unread["processes"] = str(error)
     reading.values |= {"processes": found, "silent": silent}
 
 
-def _roles() -> dict[str, list[dict[str, Any]]]:
+def _list_roles() -> dict[str, list[dict[str, Any]]]:
     """Return the documents of the manifests that define and grant rights, by path."""
     rbac = {
         path: [document for document in found if document.get("apiVersion") == "rbac.authorization.k8s.io/v1"]
-        for path, found in manifest_files().items()
+        for path, found in read_manifest_files().items()
     }
     return {path: found for path, found in rbac.items() if found}
 
@@ -194,9 +194,9 @@ async def _probe(client: "ApiClient", reading: "Reading", facts: ClusterFacts, s
         reason = reading.unread.get("policy_map") or reading.unread.get("namespaces") or none
         reading.unread |= dict.fromkeys(("probes", "fail_open", "refused"), reason)
         return
-    before = await _counters(client, reading, server)
-    probes = await _probes(client, pods)
-    after = await _counters(client, reading, server)
+    before = await _read_counters(client, reading, server)
+    probes = await _run_probes(client, pods)
+    after = await _read_counters(client, reading, server)
     reading.values["fail_open"] = after.fail_open - before.fail_open
     reading.values["refused"] = after.refused - before.refused
     if before.process != after.process:
@@ -207,10 +207,10 @@ async def _probe(client: "ApiClient", reading: "Reading", facts: ClusterFacts, s
         reading.unread["probes"] = f"a Pod with dryRun in {probes[0].namespace} is refused: {probes[0].message}"
 
 
-async def _probes(client: "ApiClient", pods: tuple[PodProbe, ...]) -> list[ProbeFact]:
+async def _run_probes(client: "ApiClient", pods: tuple[PodProbe, ...]) -> list[ProbeFact]:
     from webhook.adapters.kubernetes import cluster_facts  # noqa: PLC0415  as above
 
-    return await cluster_facts.probed(client, pods)
+    return await cluster_facts.probe_pods(client, pods)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,19 +222,19 @@ class _Counters:
     process: bytes
 
 
-async def _counters(client: "ApiClient", reading: "Reading", server: FoundServer | None) -> _Counters:
+async def _read_counters(client: "ApiClient", reading: "Reading", server: FoundServer | None) -> _Counters:
     from webhook.adapters.kubernetes import cluster_facts  # noqa: PLC0415  as above
 
     fail_open: Counter[str] = Counter()
     metrics = b""
     try:
-        fail_open = await cluster_facts.fail_open_counts(client)
+        fail_open = await cluster_facts.count_fail_open(client)
     except cluster_facts.ApiError as error:
-        reading.failed("fail_open", "get /metrics of the API server", error)
+        reading.on_creation_failed("fail_open", "get /metrics of the API server", error)
     try:
         metrics = await server.get("/metrics") if server is not None else b""
     except UserError as error:
         reading.unread["refused"] = str(error)
     if server is None:
         reading.unread["refused"] = reading.unread.get("status", "no server answers")
-    return _Counters(fail_open, cluster_facts.refused_counts(metrics), cluster_facts.started(metrics))
+    return _Counters(fail_open, cluster_facts.count_refused(metrics), cluster_facts.identify_process(metrics))

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from webhook.app.certificates import bootstrap_with
+from webhook.app.certificates import bootstrap_client
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.installation import ways
-from webhook.core.installation.objects import ObjectReference, ordered
+from webhook.core.installation.objects import ObjectReference, sort_objects
 from webhook.core.installation.ownership import MANAGED_BY, OF_LEADER, is_of_leader
 from webhook.core.installation.plan import InstallPlan
 from webhook.core.webhook_configurations import ClientConfig, ServiceReference
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 _ISSUER = f"https://podgate.{NAMESPACE}.svc"
 _KEY_SET = ObjectReference("v1", "ConfigMap", "podgate-jwks", NAMESPACE)
-_SERVING, _CALLER, _PATH, _EXTENDER, _SCHEDULER, *_OF_LEADER = (
+_SERVING, _CALLER, _PATH, _EXTENDER, _SCHEDULER, *_LEADER_SECRETS = (
     ObjectReference("v1", "Secret", f"podgate-{name}", NAMESPACE)
     for name in (
         *("tls", "apiserver", "reduced-path", "extender-tls", "scheduler-tls"),
         *("serving-ca", "client-ca", "token-keys", "extender-ca", "scheduler-ca"),
     )
 )
-_FILES, _REDUCED, _OF_SCHEDULER = (_SERVING, _CALLER, _KEY_SET), (_SERVING, _PATH), (_EXTENDER, _SCHEDULER)
+_FILES, _REDUCED, _SCHEDULER_SECRETS = (_SERVING, _CALLER, _KEY_SET), (_SERVING, _PATH), (_EXTENDER, _SCHEDULER)
 """Objects with the files of a folder: of servers, of servers in reduced mode, and of the scheduler."""
 _BEGIN = b"-----BEGIN CERTIFICATE-----"
 _WORKLOADS = ("Deployment", "DaemonSet")
@@ -90,43 +90,43 @@ class _ClusterInstallation:
     async def run(self, plan: InstallPlan) -> InstallProofs | None:
         policy = await self._installer.begin(plan)
         has_scheduler = bool(plan.record.scheduler)
-        await self._check_own(has_scheduler=has_scheduler)
-        credentials = await self._credentials(has_scheduler=has_scheduler)
+        await self._check_leader_objects(has_scheduler=has_scheduler)
+        credentials = await self._issue_credentials(has_scheduler=has_scheduler)
         objects = plan.objects
         if has_scheduler:
-            objects = ways.with_scheduler_version(objects, await self._cluster.git_version())
+            objects = ways.set_scheduler_version(objects, await self._cluster.git_version())
         if self._servers.certificates == ways.CERT_MANAGER:  # its Secret has no token, so the cluster's are used
-            objects = ways.with_issuer(objects, await self._cluster.token_issuer())
+            objects = ways.set_identity_issuer(objects, await self._cluster.read_token_issuer())
         workloads = [document for document in objects if document["kind"] in _WORKLOADS]
-        others = ordered([*(document for document in objects if document["kind"] not in _WORKLOADS), *credentials])
+        others = sort_objects([*(document for document in objects if document["kind"] not in _WORKLOADS), *credentials])
         is_managed = self._servers.certificates != ways.FILES
         client = (
             ClientConfig(ServiceReference(port=None), b"")
             if is_managed
-            else self._client_of(pki_folder.ca_bundle(self._servers.pki))
+            else self._client_of(pki_folder.read_ca_bundle(self._servers.pki))
         )
-        webhooks = self._installer.webhooks(policy, client)
+        webhooks = self._installer.render_webhooks(policy, client)
         await self._installer.check([*others, *workloads, *webhooks])
-        working = await self._installer.working(workloads)
+        working = await self._installer.find_working(workloads)
         await self._installer.apply(others)
         if self._servers.certificates == ways.OWN:
             await self._bootstrap(has_scheduler=has_scheduler)
         await self._installer.apply(workloads)
-        delay = await self._delay(workloads)
+        delay = await self._await_rollout(workloads)
         if delay:
-            return InstallProofs(await self._not_ready(delay, working))
+            return InstallProofs(await self._undo_rollout(delay, working))
         await self._installer.apply(webhooks)
         if self._terms.is_dry:
             await self._installer.announce(plan, policy)
             return None
         patience = _MANAGED_PROOF_SECONDS if is_managed else _PROOF_SECONDS
-        called = await self._installer.prove(policy, await self._client_config(), patience)
+        called = await self._installer.prove(policy, await self._find_client_config(), patience)
         if not has_scheduler:
             return InstallProofs(called)
         self._progress.on_wait("podgate-scheduler to ask the extender about a Pod that it refuses")
         return InstallProofs(called, await ExtenderProver(self._cluster).prove(_SCHEDULER_PROOF_SECONDS))
 
-    async def _not_ready(self, delay: str, working: list[dict[str, Any]]) -> CallProof:
+    async def _undo_rollout(self, delay: str, working: list[dict[str, Any]]) -> CallProof:
         """Restore the Deployments that worked before; return the failure with the reason for the delay."""
         back = await self._installer.put_back(working)
         text = f"the servers are not ready: {delay}"
@@ -136,12 +136,12 @@ class _ClusterInstallation:
             remedy = "correct that, or give --wait more time, and run this command again"
         return CallProof(is_called=False, text=text, remedy=remedy)
 
-    async def _check_own(self, *, has_scheduler: bool) -> None:
+    async def _check_leader_objects(self, *, has_scheduler: bool) -> None:
         """Check that the leader may write its Secrets. UserError names those that somebody else has created."""
         if self._servers.certificates != ways.OWN:
             return
         found = []
-        for reference in _own(has_scheduler=has_scheduler):
+        for reference in _list_leader_objects(has_scheduler=has_scheduler):
             live = await self._cluster.get(reference)
             if live is not None and not is_of_leader(live):
                 found.append(str(reference))
@@ -152,14 +152,14 @@ class _ClusterInstallation:
                 f" others, delete them: kubectl delete {' '.join(found)} -n {NAMESPACE}",
             )
 
-    async def _credentials(self, *, has_scheduler: bool) -> list[dict[str, Any]]:
+    async def _issue_credentials(self, *, has_scheduler: bool) -> list[dict[str, Any]]:
         """Return the Secrets of certificates that the user manages; UserError if others are in use."""
         servers = self._servers
         if servers.certificates != ways.FILES:
             return []
         live = await self._cluster.get(_SERVING)
-        bundle = pki_folder.ca_bundle(servers.pki)
-        if live is not None and not _authorities(_data(live, "serving-ca.crt")) & _authorities(bundle):
+        bundle = pki_folder.read_ca_bundle(servers.pki)
+        if live is not None and not _split_bundle(_read_data(live, "serving-ca.crt")) & _split_bundle(bundle):
             raise UserError(
                 f"{_SERVING}: data[serving-ca.crt]: no CA of {servers.pki / 'ca.crt'} is in it",
                 f"give the folder with its CA: --pki DIR; or delete it: kubectl delete {_SERVING} -n {NAMESPACE}",
@@ -172,27 +172,27 @@ class _ClusterInstallation:
         if is_dry and issued:  # missing files cannot be tried
             await self._show_unissued(has_scheduler=has_scheduler)
             return []
-        found = pki_folder.credentials(servers.pki, is_reduced=is_reduced)
-        return [*found, *(pki_folder.scheduler_credentials(servers.pki) if has_scheduler else ())]
+        found = pki_folder.build_credentials(servers.pki, is_reduced=is_reduced)
+        return [*found, *(pki_folder.build_scheduler_credentials(servers.pki) if has_scheduler else ())]
 
     async def _show_unissued(self, *, has_scheduler: bool) -> None:
         """Name the objects with the content of a folder that lacks files."""
         for reference in (
             *(_REDUCED if self._servers.is_reduced else _FILES),
-            *(_OF_SCHEDULER if has_scheduler else ()),
+            *(_SCHEDULER_SECRETS if has_scheduler else ()),
         ):
             self._progress.on_object(reference, CREATED if await self._cluster.get(reference) is None else CHANGED)
 
     async def _bootstrap(self, *, has_scheduler: bool) -> None:
         """Create the objects that the leader writes for certificates that it manages."""
-        references = _own(has_scheduler=has_scheduler)
+        references = _list_leader_objects(has_scheduler=has_scheduler)
         before = [await self._cluster.get(reference) for reference in references]
         if not self._terms.is_dry:
             flags: dict[str, str | None] = {"certificates": str(Certificates.OWN), "token_issuer": _ISSUER}
             flags |= {"scheduler_certificates": "true"} if has_scheduler else {}
             where = self._servers.kubeconfig
             flags |= {"kubeconfig": str(where), "context": where.context}
-            found = await bootstrap_with(self._client, parse_as(ControllerSettings, flags, {}))
+            found = await bootstrap_client(self._client, parse_as(ControllerSettings, flags, {}))
         after = before if self._terms.is_dry else [await self._cluster.get(reference) for reference in references]
         for reference, former, live in zip(references, before, after, strict=True):
             is_same = live is not None and former is not None and live.get("data") == former.get("data")
@@ -200,37 +200,37 @@ class _ClusterInstallation:
         if not self._terms.is_dry and found.errors:
             raise UserError("\n".join(found.errors))
 
-    async def _delay(self, workloads: list[dict[str, Any]]) -> str:
+    async def _await_rollout(self, workloads: list[dict[str, Any]]) -> str:
         """Wait until the Deployments are rolled out; return why the first of them is late, "" if none is."""
         for workload in workloads if not self._terms.is_dry else ():
             if workload["kind"] == "Deployment":
-                delay = await self._installer.roll_out(ObjectReference.of(workload))
+                delay = await self._installer.roll_out(ObjectReference.from_document(workload))
                 if delay:
                     return delay
         return ""
 
-    async def _client_config(self) -> ClientConfig:
+    async def _find_client_config(self) -> ClientConfig:
         """Return how the API server reaches the servers, with the CA of their certificate."""
         live = await self._cluster.get(_SERVING)
-        bundle = b"" if live is None else _data(live, "serving-ca.crt") or _data(live, "ca.crt")
-        return self._client_of(bundle or pki_folder.ca_bundle(self._servers.pki))
+        bundle = b"" if live is None else _read_data(live, "serving-ca.crt") or _read_data(live, "ca.crt")
+        return self._client_of(bundle or pki_folder.read_ca_bundle(self._servers.pki))
 
     def _client_of(self, bundle: bytes) -> ClientConfig:
         """Return how the API server reaches the servers, if their certificate is of these CAs."""
-        secret = pki_folder.secret_path(self._servers.pki) if self._servers.is_reduced else ""
+        secret = pki_folder.read_secret_path(self._servers.pki) if self._servers.is_reduced else ""
         return ClientConfig(ServiceReference(), bundle, secret)
 
 
-def _own(*, has_scheduler: bool) -> list[ObjectReference]:
+def _list_leader_objects(*, has_scheduler: bool) -> list[ObjectReference]:
     """Return the objects that the leader writes for certificates that it manages."""
-    found = [*_FILES, *_OF_LEADER[:3]]
-    return [*found, *_OF_SCHEDULER, *_OF_LEADER[3:]] if has_scheduler else found
+    found = [*_FILES, *_LEADER_SECRETS[:3]]
+    return [*found, *_SCHEDULER_SECRETS, *_LEADER_SECRETS[3:]] if has_scheduler else found
 
 
-def _authorities(bundle: bytes) -> set[bytes]:
+def _split_bundle(bundle: bytes) -> set[bytes]:
     """Return the certificates of a bundle: a rotation adds the next CA to the present one."""
     return {certificate.strip() for certificate in bundle.split(_BEGIN)[1:]}
 
 
-def _data(secret: dict[str, Any], key: str) -> bytes:
+def _read_data(secret: dict[str, Any], key: str) -> bytes:
     return base64.b64decode((secret.get("data") or {}).get(key, ""))

@@ -23,25 +23,25 @@ async def open_decision_port(where: ServerLocation) -> AsyncIterator[FoundServer
     Tried are the ready server Pods, through the API server's port-forward, and this machine.
     """
     if where.url is not None:
-        yield _at(where.url)
+        yield _build_server(where.url)
         return
     tried: list[str] = []
     async with AsyncExitStack() as stack:
-        found = await _in_cluster(where, stack, tried) or await _here(tried)
+        found = await _find_in_cluster(where, stack, tried) or await _find_here(tried)
         if found is None:
             listed = "".join(f"\n  {reason}" for reason in tried)
             raise UserError("no server shows its decisions", f"{_REMEDY}; tried:{listed}")
         yield found
 
 
-def _at(url: str) -> FoundServer:
+def _build_server(url: str) -> FoundServer:
     async def get(path: str) -> bytes:
         return await asyncio.to_thread(status_client.get, url, path, "give --server the decision port of podgate serve")
 
-    return FoundServer(status_client.shown(url), get)
+    return FoundServer(status_client.mask_url(url), get)
 
 
-async def _in_cluster(where: ServerLocation, stack: AsyncExitStack, tried: list[str]) -> FoundServer | None:
+async def _find_in_cluster(where: ServerLocation, stack: AsyncExitStack, tried: list[str]) -> FoundServer | None:
     if not where.kubeconfig.exists():
         tried.append(f"{where.kubeconfig}: there is no kubeconfig")
         return None
@@ -58,8 +58,8 @@ async def _in_cluster(where: ServerLocation, stack: AsyncExitStack, tried: list[
     return FoundServer(port.name, port.get)
 
 
-async def _here(tried: list[str]) -> FoundServer | None:
-    found = _at(DEFAULT_URL)
+async def _find_here(tried: list[str]) -> FoundServer | None:
+    found = _build_server(DEFAULT_URL)
     try:
         await found.get(_PROBE)
     except UserError as error:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.installation.objects import ObjectReference
-from webhook.core.installation.probe import EXTENDER_PROBE_LABEL, EXTENDER_PROBE_REASON, probe_pod
+from webhook.core.installation.probe import EXTENDER_PROBE_LABEL, EXTENDER_PROBE_REASON, build_probe_pod
 from webhook.core.installation.record import SCHEDULER
 from webhook.operations.call_proof import CallProof
 
@@ -26,7 +26,7 @@ class ExtenderProver:
     async def prove(self, patience_seconds: float) -> CallProof:
         """Wait for the extender's reason, at most for some time."""
         await self._cluster.delete(_POD)  # left over by a process that was killed
-        await self._cluster.create(_probe())
+        await self._cluster.create(_build_probe())
         end_seconds = asyncio.get_running_loop().time() + patience_seconds
         try:
             while True:
@@ -34,7 +34,7 @@ class ExtenderProver:
                 if (node := pod.get("spec", {}).get("nodeName")) is not None:
                     text = f"{SCHEDULER} does not ask the extender: it bound {_POD} to node {node}"
                     return CallProof(is_called=False, text=text, remedy=f"see why its calls fail: {_LOGS}")
-                message = _unschedulable(pod)
+                message = _read_refusal(pod)
                 if EXTENDER_PROBE_REASON in message:
                     return CallProof(is_called=True, text=f"it says of a Pod: {message.partition(' preemption:')[0]}")
                 if asyncio.get_running_loop().time() >= end_seconds:
@@ -46,8 +46,8 @@ class ExtenderProver:
             await self._cluster.delete(_POD)
 
 
-def _probe() -> dict[str, Any]:
-    pod = probe_pod(NAMESPACE, {EXTENDER_PROBE_LABEL: "true", "app.kubernetes.io/name": _POD.name})
+def _build_probe() -> dict[str, Any]:
+    pod = build_probe_pod(NAMESPACE, {EXTENDER_PROBE_LABEL: "true", "app.kubernetes.io/name": _POD.name})
     pod["metadata"]["name"] = _POD.name
     pod["spec"] |= {
         "schedulerName": SCHEDULER,
@@ -59,7 +59,7 @@ def _probe() -> dict[str, Any]:
     return pod
 
 
-def _unschedulable(pod: dict[str, Any]) -> str:
+def _read_refusal(pod: dict[str, Any]) -> str:
     """Return what the scheduler says about a Pod that it could not bind."""
     conditions = pod.get("status", {}).get("conditions") or ()
     found = (

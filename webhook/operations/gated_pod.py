@@ -17,7 +17,7 @@ async def find_gated(kubeconfig: Kubeconfig, namespace: str, name: str) -> Found
 
     client = await kubernetes.connect(kubeconfig)
     try:
-        return _waiting(await WaitingPods(client).find(namespace, name), namespace, name)
+        return _require_waiting(await WaitingPods(client).find(namespace, name), namespace, name)
     finally:
         await client.close()
 
@@ -31,7 +31,7 @@ async def drop_gated(
     client = await kubernetes.connect(kubeconfig)
     try:
         pods = WaitingPods(client)
-        found = _waiting(await pods.find(namespace, name), namespace, name)
+        found = _require_waiting(await pods.find(namespace, name), namespace, name)
         if is_dry:
             return found, ""
         note = f"dropped from the queue of {found.service or 'no service'}: {reason}"
@@ -43,7 +43,7 @@ async def drop_gated(
         await client.close()
 
 
-def _waiting(found: FoundPod | None, namespace: str, name: str) -> FoundPod:
+def _require_waiting(found: FoundPod | None, namespace: str, name: str) -> FoundPod:
     if found is None:
         raise UserError(f"pod {namespace}/{name}: not found", "see `podgate queue` for the Pods that wait")
     if not found.is_gated:

@@ -19,7 +19,7 @@ from webhook.core.installation.objects import (
 from webhook.core.installation.plan import InstallPlan, LiveState, Obstacle
 from webhook.core.installation.record import RECORD, InstallationRecord
 from webhook.core.policy.model import LoadedPolicy
-from webhook.core.webhook_configurations import ClientConfig, TooManyEntriesError, configurations
+from webhook.core.webhook_configurations import ClientConfig, TooManyEntriesError, render_configurations
 from webhook.errors import UserError
 from webhook.operations.call_proof import CallProof, CallProver
 
@@ -58,16 +58,16 @@ class Installer:
 
     async def begin(self, plan: InstallPlan) -> LoadedPolicy:
         """Check that the plan fits the cluster; return the policy that will be in force."""
-        found = await self._live()
-        obstacle = plan.obstacle(found, is_forced=self._terms.is_forced)
+        found = await self._read_live_state()
+        obstacle = plan.find_obstacle(found, is_forced=self._terms.is_forced)
         if obstacle is not None:
-            raise _refused(obstacle)
+            raise _build_error(obstacle)
         place = "--policy" if plan.is_policy_given else "the example"
         if found.policy is not None:
             place = f"configmap/{configmap.NAME}"
-        policy = plans.loaded(found.policy if found.policy is not None else plan.policy, place)
+        policy = plans.load_policy(found.policy if found.policy is not None else plan.policy, place)
         if isinstance(policy, Obstacle):
-            raise _refused(policy)
+            raise _build_error(policy)
         return policy
 
     async def check(self, documents: list[Json]) -> None:
@@ -97,23 +97,23 @@ class Installer:
             if document["kind"] == "CustomResourceDefinition" and not self._terms.is_dry:
                 await self._await(document, "Established")
 
-    def webhooks(self, policy: LoadedPolicy, client: ClientConfig) -> list[Json]:
+    def render_webhooks(self, policy: LoadedPolicy, client: ClientConfig) -> list[Json]:
         """Return the webhook configurations of a policy."""
         try:
-            return list(configurations(policy.policy, client, policy.hash))
+            return list(render_configurations(policy.policy, client, policy.hash))
         except TooManyEntriesError as error:
             raise UserError(f"configmap/{configmap.NAME}: {error}", error.remedy) from None
 
     async def announce(self, plan: InstallPlan, policy: LoadedPolicy) -> None:
         """Report the objects that the servers will create themselves."""
-        for reference in plans.written_later(plan.record, policy.policy):
+        for reference in plans.list_written_later(plan.record, policy.policy):
             if await self._cluster.get(reference) is None:
                 self._progress.on_object(reference, LATER)
 
-    async def working(self, workloads: list[Json]) -> list[Json]:
+    async def find_working(self, workloads: list[Json]) -> list[Json]:
         """Return the live Deployments of these names that have been rolled out."""
         found = [
-            await self._cluster.get(ObjectReference.of(workload))
+            await self._cluster.get(ObjectReference.from_document(workload))
             for workload in workloads
             if workload["kind"] == "Deployment"
         ]
@@ -123,7 +123,7 @@ class Installer:
         """Restore the former content of changed Deployments; return their names."""
         changed = []
         for workload in former:
-            reference = ObjectReference.of(workload)
+            reference = ObjectReference.from_document(workload)
             live = await self._cluster.get(reference)
             if live is not None and live["spec"] != workload["spec"]:
                 operations = [{"op": "replace", "path": "/spec", "value": workload["spec"]}]
@@ -148,21 +148,21 @@ class Installer:
             if asyncio.get_running_loop().time() >= end_seconds:
                 pods = ObjectReference("v1", "Pod", "", reference.namespace)
                 selected = await self._cluster.items(pods, f"app.kubernetes.io/name={reference.name}")
-                return f"{reference}: {plan.rollout_delays(live, selected) if live is not None else 'deleted'}"
+                return f"{reference}: {plan.describe_rollout(live, selected) if live is not None else 'deleted'}"
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _try(self, document: Json) -> tuple[Json | None, Json | None]:
         """Apply an object in a dry run; return it before and after; None if its namespace does not exist yet."""
-        reference = ObjectReference.of(document)
+        reference = ObjectReference.from_document(document)
         live = await self._cluster.get(reference)
         if reference.namespace == configmap.NAMESPACE and not self._has_namespace:
             return None, None
         if live is not None and _is_kept(reference):
             return live, live
-        return live, await self._applied(document, is_dry=True)
+        return live, await self._apply_one(document, is_dry=True)
 
     async def _put(self, document: Json) -> None:
-        reference = ObjectReference.of(document)
+        reference = ObjectReference.from_document(document)
         if self._terms.is_dry:
             live, applied = await self._try(document)
         else:
@@ -172,17 +172,17 @@ class Installer:
             is_same = live.get("data") == document["data"]
             self._progress.on_object(reference, UNCHANGED if is_same else KEPT)
             return
-        taken = ownership.handed_over(live) if live is not None and self._is_taken(reference) else None
+        taken = ownership.hand_over(live) if live is not None and self._is_taken(reference) else None
         if not self._terms.is_dry:
             if taken is not None and live is not None:
-                await self._cluster.patch(reference, _handing(live, taken), FIELD_MANAGER)
-            applied = await self._applied(document, is_dry=False)
+                await self._cluster.patch(reference, _build_handover(live, taken), FIELD_MANAGER)
+            applied = await self._apply_one(document, is_dry=False)
         result = CREATED if live is None else UNCHANGED if taken is None else TAKEN
         is_changed = live is not None and applied is not None and differs(live, applied)
         self._progress.on_object(reference, CHANGED if is_changed else result)
 
-    async def _applied(self, document: Json, *, is_dry: bool) -> Json:
-        manager = OWNER_FIELD_MANAGER if _is_kept(ObjectReference.of(document)) else FIELD_MANAGER
+    async def _apply_one(self, document: Json, *, is_dry: bool) -> Json:
+        manager = OWNER_FIELD_MANAGER if _is_kept(ObjectReference.from_document(document)) else FIELD_MANAGER
         return await self._cluster.apply(document, manager, is_dry=is_dry, is_forced=self._terms.is_forced)
 
     def _is_taken(self, reference: ObjectReference) -> bool:
@@ -191,7 +191,7 @@ class Installer:
 
     async def _await(self, document: Json, condition: str) -> None:
         """Wait until an object has a condition."""
-        reference = ObjectReference.of(document)
+        reference = ObjectReference.from_document(document)
         end_seconds = asyncio.get_running_loop().time() + self._terms.wait_seconds
         while True:
             live = await self._cluster.get(reference) or {}
@@ -202,7 +202,7 @@ class Installer:
                 raise UserError(f"{reference}: status.conditions: not {condition} in time", "see kubectl describe")
             await asyncio.sleep(_POLL_SECONDS / 10)
 
-    async def _live(self) -> LiveState:
+    async def _read_live_state(self) -> LiveState:
         references = (plans.NAMESPACE, RECORD, plans.POLICY, plans.DEPLOYMENT, plans.CONTROLLER, plans.SCHEDULING)
         namespace, record, policy, server, controller, scheduler = [
             await self._cluster.get(reference) for reference in references
@@ -213,7 +213,7 @@ class Installer:
         data = (policy or {}).get("data") or {}
         return LiveState(
             namespace,
-            InstallationRecord.of(record) if record is not None else None,
+            InstallationRecord.from_config_map(record) if record is not None else None,
             None if policy is None else str(data.get(configmap.KEY, "")),
             LiveObjects(server, controller, scheduler, certificate, webhooks),
         )
@@ -224,11 +224,11 @@ def _is_kept(reference: ObjectReference) -> bool:
     return reference.kind == "ConfigMap" and reference.name in plans.KEPT
 
 
-def _handing(live: Json, taken: list[Json]) -> list[Json]:
+def _build_handover(live: Json, taken: list[Json]) -> list[Json]:
     """Return the JSON Patch that hands fields over, unless the object has changed meanwhile."""
     metadata = {"managedFields": taken, "resourceVersion": live["metadata"]["resourceVersion"]}
     return [{"op": "replace", "path": f"/metadata/{key}", "value": value} for key, value in metadata.items()]
 
 
-def _refused(obstacle: Obstacle) -> UserError:
+def _build_error(obstacle: Obstacle) -> UserError:
     return UserError(obstacle.message, obstacle.remedy)

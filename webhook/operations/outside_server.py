@@ -33,13 +33,13 @@ class OutsideServer:
 async def install_outside(
     kubeconfig: Kubeconfig,
     plan: InstallPlan,
-    prepared: Callable[[], OutsideServer],
+    prepare: Callable[[], OutsideServer],
     terms: InstallTerms,
     progress: InstallProgress,
 ) -> InstallProofs | None:
     """Install for a server outside the cluster; return the proofs, None for a dry run.
 
-    `prepared` issues the files that the server lacks, once the cluster is known to fit.
+    `prepare` issues the files that the server lacks, once the cluster is known to fit.
     """
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
@@ -47,8 +47,8 @@ async def install_outside(
     try:
         installer = Installer(kubernetes.ClusterObjects(client), terms, progress)
         policy = await installer.begin(plan)
-        server = prepared()
-        webhooks = installer.webhooks(policy, server.client)
+        server = prepare()
+        webhooks = installer.render_webhooks(policy, server.client)
         await installer.check([*plan.objects, *webhooks])
         await installer.apply(plan.objects)
         if not terms.is_dry:
@@ -74,7 +74,7 @@ async def _await_ready(server: OutsideServer, terms: InstallTerms, progress: Ins
     """Wait until the server is ready; return why it is not, "" if it is."""
     end_seconds = asyncio.get_running_loop().time() + terms.wait_seconds
     shown = ""
-    while unready := await asyncio.to_thread(_unready, server.status_url):
+    while unready := await asyncio.to_thread(_find_unready_reason, server.status_url):
         if asyncio.get_running_loop().time() >= end_seconds:
             return unready
         if unready != shown:
@@ -84,7 +84,7 @@ async def _await_ready(server: OutsideServer, terms: InstallTerms, progress: Ins
     return ""
 
 
-def _unready(url: str) -> str:
+def _find_unready_reason(url: str) -> str:
     """Return why a server is not ready, "" if it is."""
     opener = build_opener(ProxyHandler({}))  # a proxy would connect to its own loopback
     try:

@@ -13,7 +13,7 @@ from webhook.authentication.secret_path_file import read_paths
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.installation.record import SCHEDULER
 from webhook.errors import UserError
-from webhook.operations.shipped_manifests import identities
+from webhook.operations.shipped_manifests import read_identities
 
 _SERVICE_HOST = f"podgate.{NAMESPACE}.svc"
 _IDENTITIES, _SECRET_PATH = "identities.yaml", "path"
@@ -24,7 +24,7 @@ _SCHEDULER_FOLDER, _EXTENDER_HOST = "scheduler", f"podgate-extender.{NAMESPACE}.
 def issue_missing(folder: Path, host: str, *, is_dry: bool) -> list[str]:
     """Issue the files that a server with this host lacks, none with `is_dry`; return their paths."""
     try:
-        return list(_issue_missing(folder, host, is_dry=is_dry))
+        return list(_issue_files(folder, host, is_dry=is_dry))
     except CertsError as error:
         raise UserError(str(error), error.remedy) from None
 
@@ -45,26 +45,26 @@ def issue_for_service(folder: Path, *, is_reduced: bool, is_dry: bool) -> list[s
     return issued
 
 
-def secret_path(folder: Path) -> str:
+def read_secret_path(folder: Path) -> str:
     """Return the path that the API server calls in reduced mode; "" before it has been created."""
     path = folder / _SECRET_PATH
     return read_paths(read(path), path)[0] if path.exists() else ""
 
 
-def credentials(folder: Path, *, is_reduced: bool) -> list[dict[str, Any]]:
+def build_credentials(folder: Path, *, is_reduced: bool) -> list[dict[str, Any]]:
     """Return the Secrets and the key set with the content of the folder; nothing before they have been issued."""
     if not (folder / "ca.crt").exists():
         return []
     serving = {"tls.crt": "server.crt", "tls.key": "server.key", "serving-ca.crt": "ca.crt"}
     if is_reduced:
         return [
-            _secret("podgate-tls", folder, serving),
-            _secret("podgate-reduced-path", folder, {"path": _SECRET_PATH}),
+            _build_secret("podgate-tls", folder, serving),
+            _build_secret("podgate-reduced-path", folder, {"path": _SECRET_PATH}),
         ]
     caller = {"tls.crt": "kube-apiserver.crt", "tls.key": "kube-apiserver.key", "ca.crt": "ca.crt", "token": "token"}
-    key_set = _object("ConfigMap", "podgate-jwks", {"jwks.json": read(folder / "jwks.json").decode()})
-    tls = _secret("podgate-tls", folder, {**serving, "ca.crt": "ca.crt"})
-    return [tls, _secret("podgate-apiserver", folder, caller), key_set]
+    key_set = _build_object("ConfigMap", "podgate-jwks", {"jwks.json": read(folder / "jwks.json").decode()})
+    tls = _build_secret("podgate-tls", folder, {**serving, "ca.crt": "ca.crt"})
+    return [tls, _build_secret("podgate-apiserver", folder, caller), key_set]
 
 
 def issue_for_scheduler(pki: Path, *, is_dry: bool) -> list[str]:
@@ -73,7 +73,7 @@ def issue_for_scheduler(pki: Path, *, is_dry: bool) -> list[str]:
     has_server, has_client = ((folder / f"{stem}.crt").exists() for stem in ("server", SCHEDULER))
     request = IssueRequest(server=None if has_server else _EXTENDER_HOST, clients=() if has_client else (SCHEDULER,))
     if is_dry:
-        found = [str(file) for file in request.files(folder) if file.suffix == ".crt"]
+        found = [str(file) for file in request.list_files(folder) if file.suffix == ".crt"]
         return [str(folder / "ca.crt"), *found] if found and not (folder / "ca.crt").exists() else found
     if has_server and has_client:
         return []
@@ -83,36 +83,38 @@ def issue_for_scheduler(pki: Path, *, is_dry: bool) -> list[str]:
         raise UserError(str(error), error.remedy) from None
 
 
-def scheduler_credentials(pki: Path) -> list[dict[str, Any]]:
+def build_scheduler_credentials(pki: Path) -> list[dict[str, Any]]:
     """Return the Secrets with the content of the folder; nothing before they have been issued."""
     folder = pki / _SCHEDULER_FOLDER
     if not (folder / "ca.crt").exists():
         return []
     cas = {"ca.crt": "ca.crt", "serving-ca.crt": "ca.crt"}
     return [
-        _secret("podgate-extender-tls", folder, {"tls.crt": "server.crt", "tls.key": "server.key", **cas}),
-        _secret("podgate-scheduler-tls", folder, {"tls.crt": f"{SCHEDULER}.crt", "tls.key": f"{SCHEDULER}.key", **cas}),
+        _build_secret("podgate-extender-tls", folder, {"tls.crt": "server.crt", "tls.key": "server.key", **cas}),
+        _build_secret(
+            "podgate-scheduler-tls", folder, {"tls.crt": f"{SCHEDULER}.crt", "tls.key": f"{SCHEDULER}.key", **cas}
+        ),
     ]
 
 
-def _secret(name: str, folder: Path, files: Mapping[str, str]) -> dict[str, Any]:
+def _build_secret(name: str, folder: Path, files: Mapping[str, str]) -> dict[str, Any]:
     data = {key: base64.b64encode(read(folder / file)).decode() for key, file in files.items()}
-    return {**_object("Secret", name, data), "type": "Opaque"}
+    return {**_build_object("Secret", name, data), "type": "Opaque"}
 
 
-def _object(kind: str, name: str, data: Mapping[str, str]) -> dict[str, Any]:
+def _build_object(kind: str, name: str, data: Mapping[str, str]) -> dict[str, Any]:
     metadata = {"name": name, "namespace": NAMESPACE, "labels": {"app.kubernetes.io/name": "podgate"}}
     return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": dict(data)}
 
 
-def ca_bundle(folder: Path) -> bytes:
+def read_ca_bundle(folder: Path) -> bytes:
     """Return the CAs of the folder; nothing before they have been issued."""
     path = folder / "ca.crt"
     return read(path) if path.exists() else b""
 
 
-def _issue_missing(folder: Path, host: str, *, is_dry: bool) -> Iterator[str]:
-    own_issuer = identities()[0]
+def _issue_files(folder: Path, host: str, *, is_dry: bool) -> Iterator[str]:
+    own_issuer = read_identities()[0]
     claims = TokenClaims(own_issuer["issuer"], own_issuer["audience"], own_issuer["subject"])
     names = tuple(dict.fromkeys((_SERVICE_HOST, host)))
     yield from ServerFolder(folder, names, claims, is_dry=is_dry).issue_missing()

@@ -14,14 +14,14 @@ from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis import PodFacts, Report, Surroundings, WorkloadFacts, diagnose, diagnose_workload
 from webhook.core.diagnosis.objects import ReportedEvent, ReportedMaker, ReportedOwner, ReportedPod
-from webhook.core.diagnosis.pod_state import doubtful_nodes, needs_all_nodes
+from webhook.core.diagnosis.pod_state import list_doubtful_nodes, needs_all_nodes
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.reporting.queue_document import QueueRow
 from webhook.core.scheduling.scheduling_record import SchedulingRecord
 from webhook.errors import UserError
 from webhook.operations.decision_port import open_decision_port
-from webhook.operations.pod_records import PodRecords, QueuePlaces
-from webhook.operations.record_policies import RecordPolicies, policy_file
+from webhook.operations.pod_records import ExtenderRecords, QueuePlaces
+from webhook.operations.record_policies import RecordPolicies, read_policy_file
 from webhook.operations.server_discovery import ServerLocation
 from webhook.support.kubeconfig import Kubeconfig
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @asynccontextmanager
 async def open_explainer(inputs: ExplainInputs) -> "AsyncIterator[PodExplainer]":
     """Yield the explainer of one object. UserError: a file cannot be read."""
-    policy = None if inputs.policy is None else policy_file(inputs.policy)
+    policy = None if inputs.policy is None else read_policy_file(inputs.policy)
     before = "" if inputs.at_us is None else f"{inputs.at_us // 1000 + 1:013d}-"
     async with AsyncExitStack() as stack:
         if inputs.records is not None:
@@ -47,7 +47,7 @@ async def open_explainer(inputs: ExplainInputs) -> "AsyncIterator[PodExplainer]"
         else:
             await explainer.connect(inputs.kubeconfig, stack)
             explainer.places = QueuePlaces(ServerLocation(inputs.leader, inputs.kubeconfig))
-            explainer.scheduled = PodRecords(inputs.extender, inputs.kubeconfig)
+            explainer.scheduling = ExtenderRecords(inputs.extender, inputs.kubeconfig)
         yield explainer
 
 
@@ -71,7 +71,7 @@ class PodExplainer:
         self._before = before
         self.places: QueuePlaces | None = None
         """Places of Pods that wait; None without a cluster."""
-        self.scheduled: PodRecords | None = None
+        self.scheduling: ExtenderRecords | None = None
         """Records of Pods that the extender was asked about; None without a cluster."""
         self.away: dict[str, str] = {}
         """Inputs that no report has, with the reason."""
@@ -83,7 +83,7 @@ class PodExplainer:
         try:
             found = await stack.enter_async_context(open_decision_port(where))
         except UserError as error:
-            self.away["records"] = _text(error)
+            self.away["records"] = _format_error(error)
         else:
             self._source = ServerRecords(found.get, found.name)
 
@@ -112,33 +112,35 @@ class PodExplainer:
         if self._reader is not None:
             self._reader.reading.unread.clear()
         if target.kind is not None:
-            return await self._workload(target)
-        pod, records = await self._pod(target)
+            return await self._report_workload(target)
+        pod, records = await self._find_pod(target)
         facts = self._facts_of(target, pod, records)
-        events = () if self._reader is None else await self._reader.events_of(facts.name, facts.uid)
+        events = () if self._reader is None else await self._reader.list_events_of_pod(facts.name, facts.uid)
         pods = () if pod is None else (pod,)
-        around = await self._surroundings(records, pods)
-        waiting = (await self._places(pods)).get(facts.uid)
-        scheduled = (await self._scheduled(pods, around)).get(facts.uid)
+        around = await self._read_surroundings(records, pods)
+        waiting = (await self._find_places(pods)).get(facts.uid)
+        scheduled = (await self._find_scheduling_records(pods, around)).get(facts.uid)
         of_pod = PodFacts(facts.namespace, facts.name, facts.uid, pod, events, tuple(records), waiting, scheduled)
         return diagnose(of_pod, replace(around, unread=self.unread))
 
     # --- Pods ---
 
-    async def _pod(self, target: ExplainTarget) -> tuple[ReportedPod | None, Sequence[DecisionRecord]]:
+    async def _find_pod(self, target: ExplainTarget) -> tuple[ReportedPod | None, Sequence[DecisionRecord]]:
         """Return the Pod, None if it does not exist, and records of it and of its siblings, newest first."""
         if target.uid:
-            records = await self._records(RecordsQuery(uid=target.uid))
+            records = await self._read_records(RecordsQuery(uid=target.uid))
             namespace = next((record.namespace for record in records), "")
-            pod = None if self._reader is None else await self._reader.pod_of_uid(target.uid, namespace)
+            pod = None if self._reader is None else await self._reader.find_by_uid(target.uid, namespace)
         else:
             pod = None if self._reader is None else await self._reader.pod(target.name)
             uid = "" if pod is None else pod.metadata.uid
             query = RecordsQuery(target.namespace, uid=uid) if uid else RecordsQuery(target.namespace, target.name)
-            records = await self._records(query)
-        return pod, _newest((*records, *await self._mutating(pod, records)))
+            records = await self._read_records(query)
+        return pod, _sort_newest_first((*records, *await self._find_mutating_records(pod, records)))
 
-    async def _mutating(self, pod: ReportedPod | None, records: Sequence[DecisionRecord]) -> Sequence[DecisionRecord]:
+    async def _find_mutating_records(
+        self, pod: ReportedPod | None, records: Sequence[DecisionRecord]
+    ) -> Sequence[DecisionRecord]:
         """Return records that may be of the mutating half, which has neither uid nor generated name."""
         newest = next(iter(records), None)
         if pod is not None:
@@ -151,7 +153,7 @@ class PodExplainer:
         else:
             return ()
         query = RecordsQuery(namespace, owner=owners[0]) if owners else RecordsQuery(namespace, name)
-        return await self._records(query)
+        return await self._read_records(query)
 
     @staticmethod
     def _facts_of(target: ExplainTarget, pod: ReportedPod | None, records: Sequence[DecisionRecord]) -> ExplainTarget:
@@ -163,7 +165,7 @@ class PodExplainer:
 
     # --- workloads ---
 
-    async def _workload(self, target: ExplainTarget) -> Report | None:
+    async def _report_workload(self, target: ExplainTarget) -> Report | None:
         maker: ReportedMaker | None = None
         owners: tuple[ReportedOwner, ...] = ()
         if self._reader is not None and target.kind is not None:
@@ -175,10 +177,10 @@ class PodExplainer:
         events: tuple[ReportedEvent, ...] = ()
         if self._reader is not None and told_of:
             listed, events = await asyncio.gather(self._reader.pods(), self._reader.events())
-            pods = tuple(pod for pod in listed or () if _owner_uids(pod) & uids)
-        waiting = await self._places(pods)
-        around = await self._surroundings(records, pods)
-        scheduled = await self._scheduled(pods, around)
+            pods = tuple(pod for pod in listed or () if _list_owner_uids(pod) & uids)
+        waiting = await self._find_places(pods)
+        around = await self._read_surroundings(records, pods)
+        scheduled = await self._find_scheduling_records(pods, around)
         facts = WorkloadFacts(
             "" if target.kind is None else target.kind.kind,
             target.namespace,
@@ -205,12 +207,12 @@ class PodExplainer:
 
     async def _records_of(self, target: ExplainTarget, owners: Sequence[ReportedOwner]) -> Sequence[DecisionRecord]:
         if owners:
-            found = [await self._records(RecordsQuery(owner=owner.metadata.uid)) for owner in owners]
-            return _newest(record for records in found for record in records)
+            found = [await self._read_records(RecordsQuery(owner=owner.metadata.uid)) for owner in owners]
+            return _sort_newest_first(record for records in found for record in records)
         # Without the cluster the controllers that a Deployment or CronJob makes are known by their names.
         kind = "" if target.kind is None else target.kind.makes
         made = re.compile(re.escape(target.name) + (r"-[a-z0-9]+" if kind else ""))
-        records = await self._records(RecordsQuery(target.namespace))
+        records = await self._read_records(RecordsQuery(target.namespace))
         kind = kind or ("" if target.kind is None else target.kind.kind)
         return [
             record
@@ -220,47 +222,49 @@ class PodExplainer:
 
     # --- places in queues, records and policies ---
 
-    async def _places(self, pods: Sequence[ReportedPod]) -> Mapping[str, QueueRow]:
+    async def _find_places(self, pods: Sequence[ReportedPod]) -> Mapping[str, QueueRow]:
         """Return the places of the Pods that wait, by uid."""
         if self.places is None:
             return {}
         try:
-            return await self.places.of(pods)
+            return await self.places.find(pods)
         except UserError as error:
-            self._unread["place in the queue"] = _text(error)
+            self._unread["place in the queue"] = _format_error(error)
             return {}
 
-    async def _scheduled(self, pods: Sequence[ReportedPod], around: Surroundings) -> Mapping[str, SchedulingRecord]:
+    async def _find_scheduling_records(
+        self, pods: Sequence[ReportedPod], around: Surroundings
+    ) -> Mapping[str, SchedulingRecord]:
         """Return the extenders' records of Pods, by uid."""
-        if self.scheduled is None:
+        if self.scheduling is None:
             return {}
         try:
-            found = await self.scheduled.of(pods, around)
+            found = await self.scheduling.find(pods, around)
         except UserError as error:
-            self._unread["extender"] = _text(error)
+            self._unread["extender"] = _format_error(error)
             return {}
-        if self.scheduled.missing:
-            self._unread["extender"] = self.scheduled.missing
+        if self.scheduling.missing:
+            self._unread["extender"] = self.scheduling.missing
         return found
 
-    async def _records(self, query: RecordsQuery) -> Sequence[DecisionRecord]:
+    async def _read_records(self, query: RecordsQuery) -> Sequence[DecisionRecord]:
         if self._source is None or "records" in self._unread:
             return ()
         before = RecordsQuery(query.namespace, query.name, query.uid, query.owner, self._before)
         try:
-            return await self._source.records(before)
+            return await self._source.find_records(before)
         except UserError as error:
-            self._unread["records"] = _text(error)
+            self._unread["records"] = _format_error(error)
             return ()
 
-    async def _surroundings(self, records: Sequence[DecisionRecord], pods: Sequence[ReportedPod]) -> Surroundings:
+    async def _read_surroundings(self, records: Sequence[DecisionRecord], pods: Sequence[ReportedPod]) -> Surroundings:
         reader = self._reader
         in_force, nodes, hosts, namespace = self._policies.given, None, None, None
         if reader is not None:
             nodes = await reader.nodes() if needs_all_nodes(pods) else None
-            hosts = await reader.hosts(doubtful_nodes(pods), nodes)
-            namespace = await reader.own_namespace()
-            in_force = await self._policies.in_force(reader)
+            hosts = await reader.hosts(list_doubtful_nodes(pods), nodes)
+            namespace = await reader.read_namespace()
+            in_force = await self._policies.find_in_force(reader)
         carried = [(pod.metadata.annotations or {}).get(HASH_ANNOTATION, "") for pod in pods]
         hashes = [*(record.policy for record in records), *carried]
         await self._policies.read(filter(None, hashes), self._source, reader)
@@ -276,15 +280,15 @@ class PodExplainer:
         )
 
 
-def _text(error: UserError) -> str:
+def _format_error(error: UserError) -> str:
     """Return an error with its remedy on one line."""
     return " ".join(f"{error}: {error.remedy}".split()) if error.remedy else str(error)
 
 
-def _newest(records: Iterable[DecisionRecord]) -> list[DecisionRecord]:
+def _sort_newest_first(records: Iterable[DecisionRecord]) -> list[DecisionRecord]:
     """Return each record once, newest first."""
     return sorted({record.id: record for record in records}.values(), key=lambda record: record.id, reverse=True)
 
 
-def _owner_uids(pod: ReportedPod) -> set[str]:
+def _list_owner_uids(pod: ReportedPod) -> set[str]:
     return {reference.uid for reference in pod.metadata.owner_references or () if reference.controller}

@@ -7,14 +7,14 @@ import msgspec
 from msgspec import Struct
 
 from webhook.app.scheduling.extender_ports import open_extenders
-from webhook.commands.clients.status_client import queue_document
+from webhook.commands.clients.status_client import parse_queue
 from webhook.core.admission.mutation import HASH_ANNOTATION, QUEUE_GATE
 from webhook.core.diagnosis import Surroundings
 from webhook.core.diagnosis.objects import ReportedPod
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy_spec import Mode
 from webhook.core.reporting.queue_document import QueueRow
-from webhook.core.scheduling.scheduling_record import SchedulingRecord, merged
+from webhook.core.scheduling.scheduling_record import SchedulingRecord, merge_records
 from webhook.errors import UserError
 from webhook.operations.server_discovery import ServerLocation, open_leader
 from webhook.support.kubeconfig import Kubeconfig
@@ -26,7 +26,7 @@ class QueuePlaces:
     def __init__(self, where: ServerLocation) -> None:
         self._where = where
 
-    async def of(self, pods: Sequence[ReportedPod]) -> Mapping[str, QueueRow]:
+    async def find(self, pods: Sequence[ReportedPod]) -> Mapping[str, QueueRow]:
         """Return the places of those Pods that wait, by uid. UserError: no leader answers."""
         gated = [pod for pod in pods if any(gate.name == QUEUE_GATE for gate in pod.spec.scheduling_gates or ())]
         if not gated:
@@ -39,7 +39,7 @@ class QueuePlaces:
         found: dict[str, QueueRow] = {}
         async with open_leader(self._where) as leader:
             for query in sorted(queries):
-                document = queue_document(await leader.get(f"/queue?{query}"), leader.name)
+                document = parse_queue(await leader.get(f"/queue?{query}"), leader.name)
                 found.update((row.uid, row) for row in document.pods)
         return found
 
@@ -55,7 +55,7 @@ class _Page(Struct, frozen=True):
 _page = msgspec.json.Decoder(_Page)
 
 
-class PodRecords:
+class ExtenderRecords:
     """Asks all extenders, anew each time: others may run by then."""
 
     def __init__(self, url: str | None, kubeconfig: Kubeconfig) -> None:
@@ -64,7 +64,7 @@ class PodRecords:
         self.missing = ""
         """Why records may be missing from the last answer; "" if none is known to be missing."""
 
-    async def of(self, pods: Sequence[ReportedPod], around: Surroundings) -> Mapping[str, SchedulingRecord]:
+    async def find(self, pods: Sequence[ReportedPod], around: Surroundings) -> Mapping[str, SchedulingRecord]:
         """Return the records of those Pods that are for the extender, by uid. UserError: no extender answers."""
         self.missing = ""
         asked = [pod for pod in pods if _is_asked_about(pod, around)]
@@ -74,7 +74,7 @@ class PodRecords:
         query = {"uid": first.uid} if len(asked) == 1 else {"namespace": first.namespace, "limit": str(_LIMIT)}
         async with open_extenders(self._url, self._kubeconfig) as extenders:
             bodies = await extenders.read(f"{_PATH}?{urlencode(query)}")
-        found = merged(record for name, body in bodies.items() for record in _decoded(body, name))
+        found = merge_records(record for name, body in bodies.items() for record in _decode(body, name))
         if extenders.silent:
             self.missing = "; ".join(extenders.silent)
         elif first.uid not in found and len(asked) == 1:
@@ -86,7 +86,7 @@ class PodRecords:
         return found
 
 
-def _decoded(body: bytes, name: str) -> tuple[SchedulingRecord, ...]:
+def _decode(body: bytes, name: str) -> tuple[SchedulingRecord, ...]:
     try:
         return _page.decode(body).records
     except msgspec.MsgspecError as error:
@@ -101,7 +101,7 @@ def _is_asked_about(pod: ReportedPod, around: Surroundings) -> bool:
     service = (pod.metadata.labels or {}).get(SERVICE_LABEL, "")
     if not service or pod.spec.scheduling_gates:
         return False
-    policy = around.in_force or around.policy((pod.metadata.annotations or {}).get(HASH_ANNOTATION, ""))
+    policy = around.in_force or around.find_policy((pod.metadata.annotations or {}).get(HASH_ANNOTATION, ""))
     if policy is None:
         return True
     found = policy.services.get(service)

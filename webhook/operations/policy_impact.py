@@ -102,10 +102,10 @@ async def _requests(inputs: ImpactInputs) -> _Requests:
         with open_lines(inputs.record) as lines:
             return _Requests(tuple(event for _, event in read_events(lines, str(inputs.record))))
     if inputs.decisions is not None:
-        found = await FileRecords(inputs.decisions).records(RecordsQuery())
+        found = await FileRecords(inputs.decisions).find_records(RecordsQuery())
         return _of_records(tuple(found), "")
     async with open_decision_port(ServerLocation(inputs.server, inputs.kubeconfig)) as server:
-        page = await DecisionClient(server.get, server.name).newest({"since": inputs.since}, inputs.limit)
+        page = await DecisionClient(server.get, server.name).read_newest({"since": inputs.since}, inputs.limit)
     return _of_records(_records.decode(msgspec.json.encode(page.decisions)), page.error or "")
 
 

@@ -8,14 +8,14 @@ from webhook.commands.clients.record_sources import RecordSource
 from webhook.commands.policy_argument import load_policy
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import DocumentError, Purpose
-from webhook.core.document.configmap import LAST_GOOD, NAME, NoDocumentError, document_of
+from webhook.core.document.configmap import LAST_GOOD, NAME, NoDocumentError, read_document
 from webhook.core.document.loading import load_again
 from webhook.errors import UserError
 
 if TYPE_CHECKING:
     from webhook.adapters.kubernetes.cluster_facts import PodReader
 
-_MOST = 10
+_POLICIES_MAX = 10
 
 
 class RecordPolicies:
@@ -28,32 +28,32 @@ class RecordPolicies:
         self._unread = unread
         self._in_force = given
 
-    async def in_force(self, reader: "PodReader") -> CompiledPolicy | None:
+    async def find_in_force(self, reader: "PodReader") -> CompiledPolicy | None:
         """Return the given policy, or the cluster's; None if it cannot be read.
 
         Servers use the last good policy while the one in the ConfigMap is not valid.
         """
         if self.given is None:
-            self._in_force = await self._stored(reader, NAME)
+            self._in_force = await self._read_stored(reader, NAME)
             if "policy" in self._unread:
-                self._in_force = await self._stored(reader, LAST_GOOD)
+                self._in_force = await self._read_stored(reader, LAST_GOOD)
         return self._in_force
 
     async def read(self, hashes: Iterable[str], source: RecordSource | None, reader: "PodReader | None") -> None:
         """Read the first few of these policies that are not known yet: of servers, else the last good one."""
-        for policy_hash in list(dict.fromkeys(hashes))[:_MOST]:
+        for policy_hash in list(dict.fromkeys(hashes))[:_POLICIES_MAX]:
             if not self._is_known(policy_hash):
-                await self._read(policy_hash, source, reader)
+                await self._read_one(policy_hash, source, reader)
 
     def _is_known(self, policy_hash: str) -> bool:
         return policy_hash in self.by_hash or (self._in_force is not None and self._in_force.hash == policy_hash)
 
-    async def _read(self, policy_hash: str, source: RecordSource | None, reader: "PodReader | None") -> None:
+    async def _read_one(self, policy_hash: str, source: RecordSource | None, reader: "PodReader | None") -> None:
         reason = "no server could be asked for it"
         try:
-            raw = None if source is None else await source.policy(policy_hash)
+            raw = None if source is None else await source.read_policy(policy_hash)
             if raw is not None:
-                self.by_hash[policy_hash] = _compiled(raw)
+                self.by_hash[policy_hash] = _compile(raw)
                 return
             if source is not None:
                 reason = "the server that was asked does not keep it any more"
@@ -61,27 +61,27 @@ class RecordPolicies:
             reason = f"{error}: {error.remedy}" if error.remedy else str(error)
         except DocumentError as error:
             reason = str(error)
-        if reader is not None and (last_good := await self._stored(reader, LAST_GOOD)) is not None:
+        if reader is not None and (last_good := await self._read_stored(reader, LAST_GOOD)) is not None:
             self.by_hash[last_good.hash] = last_good
         if not self._is_known(policy_hash):
             self._unread[f"policy {policy_hash}"] = f"{reason}; what its rules wrote is not shown"
 
-    async def _stored(self, reader: "PodReader", name: str) -> CompiledPolicy | None:
+    async def _read_stored(self, reader: "PodReader", name: str) -> CompiledPolicy | None:
         """Return the policy in a ConfigMap, None if there is none that is valid."""
         config_map = await reader.policy(name)
         try:
-            return None if config_map is None else _compiled(document_of(config_map))
+            return None if config_map is None else _compile(read_document(config_map))
         except (DocumentError, NoDocumentError) as error:
             if name == NAME:
                 self._unread["policy"] = str(error)
             return None
 
 
-def policy_file(path: Path) -> CompiledPolicy:
+def read_policy_file(path: Path) -> CompiledPolicy:
     """Return the policy of a file; UserError if it is not valid."""
     return CompiledPolicy(load_policy(path, Purpose.REVIEW))
 
 
-def _compiled(raw: bytes) -> CompiledPolicy:
+def _compile(raw: bytes) -> CompiledPolicy:
     """Return the policy of a document. DocumentError: it is not valid."""
     return CompiledPolicy(load_again(raw))

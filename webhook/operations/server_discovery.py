@@ -6,10 +6,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from webhook.commands.clients import status_client
-from webhook.commands.clients.status_client import queue_document
+from webhook.commands.clients.status_client import parse_queue
 from webhook.errors import UserError
 from webhook.support.kubeconfig import Kubeconfig
-from webhook.support.redaction import masked
+from webhook.support.redaction import mask
 
 Get = Callable[[str], Awaitable[bytes]]
 """Returns the body at a path of the plain port; UserError if there is none."""
@@ -51,22 +51,22 @@ async def open_leader(where: ServerLocation) -> AsyncIterator[FoundServer]:
     """
     async with AsyncExitStack() as stack:
         if where.url is not None:
-            found = at_url(where.url)
-            if obstacle := await _not_leading(found):
+            found = build_server(where.url)
+            if obstacle := await _explain_not_leading(found):
                 remedy = "give --server the plain port (--plain-listen) of the leader, or leave it out"
                 raise UserError(f"{found.name} does not release Pods: {obstacle}", remedy)
             yield found
         else:
-            yield await _first(where.kubeconfig, stack, _not_leading, with_leader=True)
+            yield await _find_first(where.kubeconfig, stack, _explain_not_leading, with_leader=True)
 
 
-async def _not_leading(candidate: FoundServer) -> str:
+async def _explain_not_leading(candidate: FoundServer) -> str:
     """Return why a process does not release Pods; "" if it does. UserError: it does not answer, or not as Podgate."""
-    document = queue_document(await candidate.get("/queue?limit=0"), candidate.name)
+    document = parse_queue(await candidate.get("/queue?limit=0"), candidate.name)
     return "" if document.leads else document.waits_for or "it does not lead"
 
 
-async def _unhealthy(candidate: FoundServer) -> str:
+async def _check_health(candidate: FoundServer) -> str:
     await candidate.get("/healthz")
     return ""
 
@@ -78,19 +78,23 @@ async def open_server(where: ServerLocation) -> AsyncIterator[FoundServer]:
     Tried are the address in the installation's record, the Service behind the API server, and this machine.
     """
     async with AsyncExitStack() as stack:
-        yield at_url(where.url) if where.url is not None else await _first(where.kubeconfig, stack, _unhealthy)
+        yield (
+            build_server(where.url)
+            if where.url is not None
+            else await _find_first(where.kubeconfig, stack, _check_health)
+        )
 
 
-def at_url(url: str) -> FoundServer:
+def build_server(url: str) -> FoundServer:
     """Return the server at a URL, which is not read yet."""
 
     async def get(path: str) -> bytes:
         return await asyncio.to_thread(status_client.get, url, path)
 
-    return FoundServer(masked(url.rstrip("/")), get)
+    return FoundServer(mask(url.rstrip("/")), get)
 
 
-async def _first(
+async def _find_first(
     kubeconfig: Kubeconfig,
     stack: AsyncExitStack,
     obstacle: Callable[[FoundServer], Awaitable[str]],
@@ -99,7 +103,7 @@ async def _first(
 ) -> FoundServer:
     """Return the first candidate without an obstacle."""
     tried: list[str] = []
-    async for candidate in _candidates(kubeconfig, stack, tried, with_leader=with_leader):
+    async for candidate in _find_candidates(kubeconfig, stack, tried, with_leader=with_leader):
         try:
             reason = await obstacle(candidate)
         except UserError as error:
@@ -111,7 +115,7 @@ async def _first(
     raise NoServerError(tried, is_leader=with_leader)
 
 
-async def _candidates(
+async def _find_candidates(
     kubeconfig: Kubeconfig, stack: AsyncExitStack, tried: list[str], *, with_leader: bool
 ) -> AsyncIterator[FoundServer]:
     outside: str | None = None
@@ -126,11 +130,11 @@ async def _candidates(
             stack.push_async_callback(client.close)
             in_cluster = kubernetes.ClusterPlainPort(client)
             try:
-                outside = await in_cluster.outside()
+                outside = await in_cluster.read_outside_url()
             except UserError as error:  # the right to the Service suffices
                 tried.append(str(error))
             if outside is not None:
-                yield at_url(outside)
+                yield build_server(outside)
             if with_leader:
                 leader = kubernetes.LeaderPlainPort(client)
                 yield FoundServer(leader.name, leader.get)
@@ -138,4 +142,4 @@ async def _candidates(
     else:
         tried.append(f"{kubeconfig}: there is no kubeconfig")
     if outside != status_client.DEFAULT_SERVER:
-        yield at_url(status_client.DEFAULT_SERVER)
+        yield build_server(status_client.DEFAULT_SERVER)

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from webhook.adapters.overrides_file import FileOverridesStore
-from webhook.core.document.configmap import NAME, NAMESPACE, ConfigMap, NoDocumentError, document_of
+from webhook.core.document.configmap import NAME, NAMESPACE, ConfigMap, NoDocumentError, read_document
 from webhook.core.installation.objects import ObjectReference
 from webhook.errors import UserError
 from webhook.ports import OverridesStore
@@ -27,7 +27,7 @@ async def read_live_policy(kubeconfig: Kubeconfig) -> bytes:
     if found is None:
         raise UserError(f"configmap {NAMESPACE}/{NAME}: there is none in the cluster", "give the file of a policy")
     try:
-        return document_of(msgspec.convert(found, ConfigMap))
+        return read_document(msgspec.convert(found, ConfigMap))
     except NoDocumentError as error:
         raise UserError(str(error)) from None
 

@@ -16,11 +16,11 @@ from webhook.core.installation.record import RECORD, SCHEDULER, InstallationReco
 from webhook.core.placement import SERVICE_LABEL
 from webhook.errors import GateError, StoreFailure, StoreUnavailableError, UserError
 from webhook.operations.installer import InstallProgress
-from webhook.operations.shipped_manifests import manifest_files
+from webhook.operations.shipped_manifests import read_manifest_files
 from webhook.ports import GateClient, StoreReports
 from webhook.ports.store_url import StoreFiles
 from webhook.support.kubeconfig import Kubeconfig
-from webhook.support.redaction import masked
+from webhook.support.redaction import mask
 
 if TYPE_CHECKING:
     from webhook.adapters.kubernetes import ClusterObjects
@@ -37,7 +37,7 @@ async def delete_keys(url: str, cluster: str, password: Path | None) -> int:
         redis_store.open_transport(url, StoreFiles(password_file=password)),
         cluster,
         SystemClock(),
-        StoreReports(_nothing, _nothing, _nothing),
+        StoreReports(_ignore, _ignore, _ignore),
         deadline_seconds=_SECONDS,
     )
     try:
@@ -45,12 +45,12 @@ async def delete_keys(url: str, cluster: str, password: Path | None) -> int:
         return await store.forget()
     except StoreUnavailableError as error:
         remedy = "the user needs SCAN and UNLINK on ~podgate:*: docs/redis.md"
-        raise UserError(f"--redis: {masked(url)!r}: {error}", remedy) from None
+        raise UserError(f"--redis: {mask(url)!r}: {error}", remedy) from None
     finally:
         await store.close()
 
 
-def _nothing(*_: StoreFailure) -> None:
+def _ignore(*_: StoreFailure) -> None:
     """Ignore a report: the command shows the error itself."""
 
 
@@ -60,8 +60,8 @@ _PODS = ObjectReference("v1", "Pod", "")
 _API_SERVERS = ObjectReference("v1", "Pod", "", "kube-system")
 _COUNTED_MAX = 500
 _UNSCHEDULED = "spec.nodeName=,status.phase=Pending"
-_OF_SCHEDULER = f"spec.schedulerName={SCHEDULER},spec.nodeName=,status.phase=Pending"
-_AT_ONCE = 16
+_SCHEDULER_PODS = f"spec.schedulerName={SCHEDULER},spec.nodeName=,status.phase=Pending"
+_RELEASES_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,32 +117,34 @@ class Uninstaller:
 
     async def run(self) -> Leftovers:
         namespace, record = [await self._cluster.get(reference) for reference in (NAMESPACE, RECORD)]
-        inside = [item for kind in removal.IN_NAMESPACE for item in await self._items(kind)] if namespace else []
+        inside = [item for kind in removal.IN_NAMESPACE for item in await self._list_items(kind)] if namespace else []
         keeps_namespace = self._terms.keeps_namespace or self._terms.keeps_policy
-        others = [str(ObjectReference.of(document)) for document in inside if removal.is_others(document)]
+        others = [str(ObjectReference.from_document(document)) for document in inside if removal.is_foreign(document)]
         if others and not keeps_namespace:
             remedy = "move or delete them first, or give --keep-namespace, which removes all but the namespace and them"
             if any("/sh.helm.release." in name for name in others):
                 remedy = "a Helm release is there: helm uninstall it first"
             raise UserError(f"{NAMESPACE}: contains objects that are not Podgate's: {', '.join(others)}", remedy)
-        shipped = removal.removed(document for documents in manifest_files().values() for document in documents)
+        shipped = removal.list_removed(
+            document for documents in read_manifest_files().values() for document in documents
+        )
         await self._delete(reference for reference in shipped if reference.namespace != NAMESPACE.name)
-        await self._delete(self._inside(inside))
+        await self._delete(self._select_inside(inside))
         if namespace is not None and not keeps_namespace and removal.is_ours(namespace):
             await self._delete_namespace()
         await self._check_webhooks(shipped)
         released = await self._release_waiting()
         for definition in self._definitions:
             await self._await_gone(definition)
-        return await self._leftovers(released, InstallationRecord.of(record or {}).server_url)
+        return await self._count_leftovers(released, InstallationRecord.from_config_map(record or {}).server_url)
 
-    def _inside(self, found: Iterable[Json]) -> list[ObjectReference]:
+    def _select_inside(self, found: Iterable[Json]) -> list[ObjectReference]:
         """Return the objects in the namespace that are deleted."""
         kept = removal.POLICIES if self._terms.keeps_policy else ()
-        ours = (ObjectReference.of(document) for document in found if removal.is_of_podgate(document))
+        ours = (ObjectReference.from_document(document) for document in found if removal.is_of_podgate(document))
         return [reference for reference in ours if reference.name not in kept]
 
-    async def _items(self, kind: ObjectReference) -> list[Json]:
+    async def _list_items(self, kind: ObjectReference) -> list[Json]:
         """Return the objects of a kind; a list does not repeat the kind in its items."""
         found = await self._cluster.items(kind)
         return [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in found]
@@ -173,7 +175,7 @@ class Uninstaller:
         is_shown = False
         while (live := await self._cluster.get(reference)) is not None:
             if asyncio.get_running_loop().time() >= end_seconds:
-                reasons = "; ".join(removal.why_not_gone(live))
+                reasons = "; ".join(removal.list_deletion_obstacles(live))
                 remedy = "run this command again, which continues, once that is done"
                 raise UserError(f"{reference}: still being deleted: {reasons or 'its objects are'}", remedy)
             if not is_shown:
@@ -196,14 +198,14 @@ class Uninstaller:
     async def _release_waiting(self) -> int:
         """Remove the gates of all waiting Pods, and return how many there were."""
         end_seconds = asyncio.get_running_loop().time() + self._terms.wait_seconds
-        waiting = await self._waiting()
+        waiting = await self._list_waiting()
         count = len(waiting)
         while waiting and not self._terms.is_dry:
-            slots = asyncio.Semaphore(_AT_ONCE)
+            slots = asyncio.Semaphore(_RELEASES_MAX)
             failed = [
                 failure for failure in await asyncio.gather(*(self._release(pod, slots) for pod in waiting)) if failure
             ]
-            waiting = await self._waiting()
+            waiting = await self._list_waiting()
             if failed and waiting and asyncio.get_running_loop().time() >= end_seconds:
                 raise UserError(
                     f"{len(waiting)} Pods keep the gate {QUEUE_GATE}: {failed[0]}", "run this command again"
@@ -212,7 +214,7 @@ class Uninstaller:
                 await asyncio.sleep(_POLL_SECONDS)
         return count
 
-    async def _waiting(self) -> list[Json]:
+    async def _list_waiting(self) -> list[Json]:
         pods = await self._cluster.items(_PODS, fields=_UNSCHEDULED)
         return [
             pod for pod in pods if any(gate["name"] == QUEUE_GATE for gate in pod["spec"].get("schedulingGates", ()))
@@ -228,11 +230,11 @@ class Uninstaller:
                 return str(error)
         return ""
 
-    async def _leftovers(self, released: int, server_url: str) -> Leftovers:
+    async def _count_leftovers(self, released: int, server_url: str) -> Leftovers:
         pods = await self._cluster.items(_PODS, SERVICE_LABEL, _COUNTED_MAX)
         api_servers = await self._cluster.items(_API_SERVERS, "component=kube-apiserver")
         nodes = (server["spec"].get("nodeName", "?") for server in api_servers if _is_flagged(server))
-        unscheduled = await self._cluster.items(_PODS, most=_COUNTED_MAX, fields=_OF_SCHEDULER)
+        unscheduled = await self._cluster.items(_PODS, most=_COUNTED_MAX, fields=_SCHEDULER_PODS)
         return Leftovers(len(pods), tuple(sorted(nodes)), released, server_url, len(unscheduled))
 
 

@@ -23,10 +23,10 @@ class NoOverrides:
 
     _NONE = LiveOverrides()
 
-    def current(self) -> LiveOverrides:
+    def get_current(self) -> LiveOverrides:
         return self._NONE
 
-    def prepared(self) -> tuple[LiveOverrides, ...]:
+    def list_prepared(self) -> tuple[LiveOverrides, ...]:
         return (self._NONE,)
 
 
@@ -35,7 +35,7 @@ class ActiveOverrides:
 
     def __init__(self, observer: Observer, clock: Clock, source: str = "") -> None:
         self.source = source
-        self.prepare: Callable[[Sequence[LiveOverrides]], Awaitable[None]] = _nothing
+        self.prepare: Callable[[Sequence[LiveOverrides]], Awaitable[None]] = _prepare_nothing
         """Compiles policies for live entries before these become active."""
         self._observer = observer
         self._clock = clock
@@ -47,17 +47,17 @@ class ActiveOverrides:
         self._errors: tuple[str, ...] = ()
         self._changing = asyncio.Lock()
 
-    def current(self) -> LiveOverrides:
+    def get_current(self) -> LiveOverrides:
         ends_us = self._state.ends_us
         if self._next is not None and ends_us is not None and self._clock.now_us() >= ends_us:
             self._enter(self._next)
         return self._state.live
 
-    def prepared(self) -> tuple[LiveOverrides, ...]:
+    def list_prepared(self) -> tuple[LiveOverrides, ...]:
         live = self._state.live
         return (live,) if self._next is None else (live, self._next.live)
 
-    def last_errors(self) -> tuple[str, ...]:
+    def list_errors(self) -> tuple[str, ...]:
         """Return the problems of the newest document; empty if it is in force."""
         return self._errors
 
@@ -65,16 +65,16 @@ class ActiveOverrides:
         """End entries even without reviews, and prepare what follows, until cancelled."""
         while True:
             await self.look_ahead()
-            await asyncio.sleep(self._rest_seconds())
+            await asyncio.sleep(self._compute_rest_seconds())
 
     async def look_ahead(self) -> None:
         """Prepare the state after the next end, and enter it if the end has passed."""
         async with self._changing:
-            self.current()
-            if self._next is None and (coming := self._following(self._state)) is not None:
+            self.get_current()
+            if self._next is None and (coming := self._find_next(self._state)) is not None:
                 await self.prepare((coming.live,))
                 self._next = coming
-        self.current()
+        self.get_current()
 
     async def on_document(self, raw: bytes, place: str) -> bool:
         """Check and load a document; b"" means that there is none. Return whether the newest document is valid."""
@@ -106,20 +106,20 @@ class ActiveOverrides:
         """Enter the state with the newest document, None if that is invalid, once it and what follows are prepared."""
         while True:
             former = self._state
-            state = former.with_newest(newest, self._clock.now_us())
-            coming = self._following(state)
+            state = former.replace_newest(newest, self._clock.now_us())
+            coming = self._find_next(state)
             await self.prepare((state.live,) if coming is None else (state.live, coming.live))
             if self._state is former:  # else an entry has ended meanwhile
                 break
         self._enter(state)
         self._next = coming
-        self.current()
+        self.get_current()
 
-    def _following(self, state: OverridesState) -> OverridesState | None:
+    def _find_next(self, state: OverridesState) -> OverridesState | None:
         """Return the state after the next end; if more ends have passed, the state now."""
-        return None if state.ends_us is None else state.at(max(state.ends_us, self._clock.now_us()))
+        return None if state.ends_us is None else state.advance(max(state.ends_us, self._clock.now_us()))
 
-    def _rest_seconds(self) -> float:
+    def _compute_rest_seconds(self) -> float:
         """Return how long to sleep: until the next end, and at most a second, because the clock may be set."""
         ends_us = self._state.ends_us
         return _CHECK_SECONDS if ends_us is None else min(_CHECK_SECONDS, max(0, ends_us - self._clock.now_us()) / 1e6)
@@ -127,7 +127,7 @@ class ActiveOverrides:
     def _report(self, errors: tuple[str, ...]) -> None:
         if errors != self._errors:
             self._errors = errors
-            self._observer.overrides_failed(errors)
+            self._observer.on_overrides_failed(errors)
 
     def _enter(self, state: OverridesState) -> None:
         """Make a prepared state the active one, and report the difference."""
@@ -137,14 +137,14 @@ class ActiveOverrides:
             self._report(tuple(f"{self._place}:{problem}" for problem in state.clashes))
         if state.document is not before.document:
             self._errors = ()
-            self._observer.overrides_loaded(state.live.all())
+            self._observer.on_overrides_loaded(state.live.list_all())
         for service in sorted({*former, *live}):
             old_entries, new_entries = former.get(service, ()), live.get(service, ())
             ended = [entry for entry in old_entries if entry not in new_entries]
             begun = [entry for entry in new_entries if entry not in old_entries]
             for old, new in zip_longest(ended, begun):
-                self._observer.override_changed(service, old, new)
+                self._observer.on_override_changed(service, old, new)
 
 
-async def _nothing(_: Sequence[LiveOverrides]) -> None:
+async def _prepare_nothing(_: Sequence[LiveOverrides]) -> None:
     """Prepare nothing: no policy is compiled for these overrides."""

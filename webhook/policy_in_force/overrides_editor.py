@@ -7,9 +7,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from webhook.core.document import DocumentError
-from webhook.core.overrides import Override, combined, merged, remarks
-from webhook.core.overrides.editing import parse_entry, with_entries, without_replaced, without_service
-from webhook.core.overrides.editing import written as document_of
+from webhook.core.overrides import Override, combine, list_remarks, merge
+from webhook.core.overrides.editing import drop_replaced, drop_service, parse_entry, replace_entries
+from webhook.core.overrides.editing import encode_document as document_of
 from webhook.core.overrides.loading import OverridesDocument, load
 from webhook.core.policy.model import Policy
 from webhook.errors import NoSuchServiceError, UserError
@@ -44,15 +44,15 @@ class OverridesEditor:
 
     async def add(self, entry: Override, combination: Combination) -> Override:
         """Write an entry; return the one that holds now. UserError if it would have no effect or be ambiguous."""
-        new = replace(entry, by=await self._store.author())
+        new = replace(entry, by=await self._store.read_author())
         if self._policy is not None:
-            _refuse_ineffective(self._policy, new)
+            _check_effect(self._policy, new)
         result: list[Override] = []
 
         def edit(document: OverridesDocument) -> tuple[Override, ...]:
-            entries = _combined(document.live(self._now_us()).get(new.service, ()), new, combination)
+            entries = _combine(document.list_live(self._now_us()).get(new.service, ()), new, combination)
             result[:] = entries[-1:]
-            return with_entries(document.entries, new.service, entries, self._now_us())
+            return replace_entries(document.entries, new.service, entries, self._now_us())
 
         await self._change(edit)
         return result[0]
@@ -62,18 +62,18 @@ class OverridesEditor:
         ended: list[Override] = []
 
         def edit(document: OverridesDocument) -> tuple[Override, ...]:
-            live = document.live(self._now_us())
+            live = document.list_live(self._now_us())
             if service not in live and self._policy is not None:
-                _refuse_unknown(self._policy, service)
+                _check_service(self._policy, service)
             ended[:] = live.get(service, ())
-            return without_service(document.entries, service, self._now_us())
+            return drop_service(document.entries, service, self._now_us())
 
         await self._change(edit)
         return tuple(ended)
 
-    async def in_force(self) -> list[Override]:
+    async def list_live(self) -> list[Override]:
         """Return the live entries, by service."""
-        live = (await self._read()).live(self._now_us())
+        live = (await self._read()).list_live(self._now_us())
         return [entry for service in sorted(live) for entry in live[service]]
 
     async def _change(self, edit: Callable[[OverridesDocument], tuple[Override, ...]]) -> None:
@@ -89,7 +89,7 @@ class OverridesEditor:
         place = self._store.place
         try:
             document = load(await self._store.read())
-            problems = document.clashes(self._now_us())
+            problems = document.find_clashes(self._now_us())
         except DocumentError as error:
             problems = error.problems
         if problems:
@@ -98,7 +98,7 @@ class OverridesEditor:
         return document
 
 
-def new_entry(plain: dict[str, Any]) -> Override:
+def parse_new_entry(plain: dict[str, Any]) -> Override:
     """Parse an entry. Raise UserError with every error."""
     try:
         return parse_entry(plain)
@@ -110,15 +110,15 @@ def new_entry(plain: dict[str, Any]) -> Override:
         raise UserError("; ".join(wrong)) from None
 
 
-def _combined(former: tuple[Override, ...], new: Override, combination: Combination) -> tuple[Override, ...]:
+def _combine(former: tuple[Override, ...], new: Override, combination: Combination) -> tuple[Override, ...]:
     """Return the service's entries with the new one last."""
     if not former or combination is Combination.REPLACE:
         return (new,)
     if combination is not Combination.BESIDE:
-        both, last = merged(combined(former), new), max(former, key=lambda entry: entry.until_us)
+        both, last = merge(combine(former), new), max(former, key=lambda entry: entry.until_us)
         ends_with_new = combination is Combination.MERGE_UNTIL or last.until_us <= new.until_us
         return (both if ends_with_new else replace(both, until=last.until),)
-    kept = without_replaced(former, new)
+    kept = drop_replaced(former, new)
     for entry in kept:
         twice = [thing for thing in new.things if thing in entry.things]
         if twice:
@@ -130,14 +130,14 @@ def _combined(former: tuple[Override, ...], new: Override, combination: Combinat
     return (*kept, new)
 
 
-def _refuse_unknown(policy: Policy, service: str) -> None:
+def _check_service(policy: Policy, service: str) -> None:
     names = [known.name for known in policy.services]
     if service not in names:
         raise NoSuchServiceError(f"no service {service!r}: the policy has {', '.join(names)}")
 
 
-def _refuse_ineffective(policy: Policy, entry: Override) -> None:
+def _check_effect(policy: Policy, entry: Override) -> None:
     """Reject an entry without effect, which an operator in an incident would not notice."""
-    _refuse_unknown(policy, entry.service)
-    if idle := remarks(policy, entry):
+    _check_service(policy, entry.service)
+    if idle := list_remarks(policy, entry):
         raise UserError(f"{entry.service}: {'; '.join(idle)}", "see podgate policy render for what the service has")

@@ -23,7 +23,7 @@ class _Attempt:
     errors: tuple[str, ...] = ()
 
 
-class CurrentPolicy:
+class PolicyReceiver:
     """A `ports.PolicySource` and `ports.DocumentReceiver`: the adapter of the document calls `on_document`."""
 
     def __init__(
@@ -35,7 +35,7 @@ class CurrentPolicy:
         active: ActivePolicy | None = None,
     ) -> None:
         """Create it. `active` compiles policies and swaps them; without it there are no overrides."""
-        self.refresh_source: Callable[[], Awaitable[None]] = _nothing
+        self.refresh_source: Callable[[], Awaitable[None]] = _read_nothing
         """Reads the document once, now."""
         self.keep_document: Callable[[str, bytes], None] = lambda *_: None
         """Receives the hash and the text of each policy that is in force."""
@@ -51,19 +51,19 @@ class CurrentPolicy:
         """Time at which the current policy was swapped in; 0 without one."""
         return self._active.since_us
 
-    def loaded(self) -> LoadedPolicy | None:
+    def get_loaded(self) -> LoadedPolicy | None:
         """Return the policy in force without overrides."""
-        return self._active.loaded()
+        return self._active.get_loaded()
 
-    def current(self) -> CompiledPolicy | None:
-        return self._active.current()
+    def get_current(self) -> CompiledPolicy | None:
+        return self._active.get_current()
 
-    def last_errors(self) -> tuple[str, ...]:
+    def list_errors(self) -> tuple[str, ...]:
         """Return the problems of the newest document; empty if it is in force."""
         return self._last.errors if self._last is not None else ()
 
-    def by_hash(self, policy_hash: str) -> CompiledPolicy | None:
-        return self._active.by_hash(policy_hash)
+    def find_by_hash(self, policy_hash: str) -> CompiledPolicy | None:
+        return self._active.find_by_hash(policy_hash)
 
     async def refresh(self) -> None:
         await self.refresh_source()
@@ -72,13 +72,13 @@ class CurrentPolicy:
         async with self._checking:
             identity = sha256(raw).hexdigest()
             if self._last is None or identity != self._last.identity:
-                self._accept(await self._attempt(raw, identity, place))
+                self._accept(await self._check_document(raw, identity, place))
             return self._last is not None and self._last.loaded is not None
 
     async def on_unreadable(self, errors: Sequence[str]) -> None:
         self._accept(_Attempt(f"refused: {errors}", errors=tuple(errors)))
 
-    async def _attempt(self, raw: bytes, identity: str, place: str) -> _Attempt:
+    async def _check_document(self, raw: bytes, identity: str, place: str) -> _Attempt:
         try:
             loaded = (await self._check.load(raw, self._purpose)).policy
         except DocumentError as error:
@@ -96,11 +96,11 @@ class CurrentPolicy:
             return
         self._last = attempt
         if attempt.loaded is None:
-            self._observer.policy_failed(attempt.errors)
+            self._observer.on_policy_failed(attempt.errors)
             return
         # Also if the former document is back after an invalid one, so that observers clear the error.
-        self._observer.policy_loaded(attempt.loaded)
+        self._observer.on_policy_loaded(attempt.loaded)
 
 
-async def _nothing() -> None:
+async def _read_nothing() -> None:
     """Read nothing: no source is attached."""

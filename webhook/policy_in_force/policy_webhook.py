@@ -38,7 +38,7 @@ class PolicyWebhook:
         asked = decode_review(body, self._purpose)
         found = asked if isinstance(asked, PolicyReview) else await self._review(asked)
         if found.judged:
-            self._observer.policy_judged(found.user, found.errors, found.document)
+            self._observer.on_policy_judged(found.user, found.errors, found.document)
         return found.body
 
     async def _review(self, asked: DocumentReview) -> PolicyReview:

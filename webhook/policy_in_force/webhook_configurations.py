@@ -14,9 +14,9 @@ from webhook.core.webhook_configurations import (
     ConfigurationName,
     OutdatedConfiguration,
     TooManyEntriesError,
+    find_outdated,
     leaves_out_no_call,
-    outdated,
-    wanted_webhooks,
+    render_wanted_webhooks,
 )
 from webhook.errors import WebhookConfigurationError
 from webhook.ports import WebhookConfigurationClient
@@ -79,12 +79,12 @@ class WebhookConfigurationWriter:
         """Compare and write until cancelled."""
         try:
             while True:
-                pause_seconds = await self.round()
+                pause_seconds = await self.run_round()
                 await asyncio.sleep(pause_seconds)
         finally:
             self._reports.on_end()
 
-    async def round(self) -> float:
+    async def run_round(self) -> float:
         """Compare if it is time; return the delay before the next round, in seconds."""
         loaded, now_seconds = self._policy(), asyncio.get_running_loop().time()
         if loaded is None or (loaded.hash == self._checked_hash and now_seconds < self._check_at_seconds):
@@ -105,10 +105,10 @@ class WebhookConfigurationWriter:
     async def _reconcile(self, loaded: LoadedPolicy, now_seconds: float) -> bool:
         """Compare and write once; return False if another writer was faster."""
         live = await self._client.read()
-        wanted = await self._wanted_by(loaded, all_calls=leaves_out_no_call(live))
+        wanted = await self._render_wanted(loaded, all_calls=leaves_out_no_call(live))
         left: list[str] = []
         is_settled = True
-        for changed in outdated(wanted, live):
+        for changed in find_outdated(wanted, live):
             if not self._writes or not changed.resource_version:
                 left.append(str(changed))
             elif not self._may_write(changed, now_seconds):
@@ -130,12 +130,14 @@ class WebhookConfigurationWriter:
             written.popleft()
         return len(written) < self._timing.writes_max
 
-    async def _wanted_by(self, loaded: LoadedPolicy, *, all_calls: bool) -> Mapping[ConfigurationName, Sequence[Any]]:
+    async def _render_wanted(
+        self, loaded: LoadedPolicy, *, all_calls: bool
+    ) -> Mapping[ConfigurationName, Sequence[Any]]:
         key = loaded.hash, all_calls
         if self._wanted is None or self._wanted[0] != key:
             try:
                 # In a thread: reviews do not wait for it.
-                self._wanted = key, await asyncio.to_thread(wanted_webhooks, loaded, all_calls=all_calls)
+                self._wanted = key, await asyncio.to_thread(render_wanted_webhooks, loaded, all_calls=all_calls)
             except TooManyEntriesError as error:
                 raise WebhookConfigurationError(f"{error}: {error.remedy}") from None
         return self._wanted[1]

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from webhook.commands.manifests import KNOWN_KINDS, Subject, subjects, subjects_within
-from webhook.commands.namespace_labels import is_namespace, known_labels
+from webhook.commands.manifests import KNOWN_KINDS, Subject, parse_subjects, read_subjects
+from webhook.commands.namespace_labels import is_namespace, merge_labels
 from webhook.errors import UserError
 from webhook.policy_tests.case_files import ReadFiles
 from webhook.policy_tests.document import Labels, ReviewedManifest
@@ -18,10 +18,12 @@ class CaseObjects:
         self._read = read
         self._known: dict[tuple[Path, str], list[Subject | UserError]] = {}
 
-    def all_of(self, given: Sequence[ReviewedManifest], namespace: str, labels: Labels) -> tuple[list[Subject], Labels]:
+    def read_all(
+        self, given: Sequence[ReviewedManifest], namespace: str, labels: Labels
+    ) -> tuple[list[Subject], Labels]:
         """Return the objects that make Pods, and the labels of Namespaces. UserError: an object is invalid."""
-        found = [subject for manifest in given for subject in self._of(manifest, namespace)]
-        known = known_labels(labels, found, _raise)
+        found = [subject for manifest in given for subject in self._read_manifest(manifest, namespace)]
+        known = merge_labels(labels, found, _raise)
         wrong = next((subject for subject in found if isinstance(subject, UserError)), None)
         if wrong is not None:
             raise wrong
@@ -32,22 +34,22 @@ class CaseObjects:
             raise UserError(f"objects: {names}: makes no Pods", f"give one of {KNOWN_KINDS}")
         return makers, known
 
-    def one_of(self, given: ReviewedManifest, namespace: str) -> Subject:
+    def read_one(self, given: ReviewedManifest, namespace: str) -> Subject:
         """Return the only object that makes Pods."""
-        makers, _ = self.all_of([given], namespace, {})
+        makers, _ = self.read_all([given], namespace, {})
         if len(makers) != 1:
             raise UserError(f"object: {len(makers)} objects that make Pods", "give one, and the others in own steps")
         if makers[0].review is not None:
             raise UserError("object: an AdmissionReview in a sequence", "give the Pod, or use it as one of `objects`")
         return makers[0]
 
-    def _of(self, given: ReviewedManifest, namespace: str) -> list[Subject | UserError]:
+    def _read_manifest(self, given: ReviewedManifest, namespace: str) -> list[Subject | UserError]:
         if not isinstance(given, str):
-            return subjects_within(given, str(self._test), "", namespace)
+            return parse_subjects(given, str(self._test), "", namespace)
         path = self._test.parent / given
         self._read.add(path)
         if (path, namespace) not in self._known:
-            self._known[path, namespace] = subjects(path, namespace)
+            self._known[path, namespace] = read_subjects(path, namespace)
         return self._known[path, namespace]
 
 

@@ -18,7 +18,7 @@ ABSENT = object()
 """The value at a path that leads nowhere."""
 
 
-def field_steps(path: str) -> tuple[str, ...]:
+def parse_steps(path: str) -> tuple[str, ...]:
     """Return the steps of a path. ValueError: it is not a path."""
     steps, at = [], 0
     while at < len(path):
@@ -30,20 +30,20 @@ def field_steps(path: str) -> tuple[str, ...]:
     return tuple(steps)
 
 
-def value_at(document: Any, path: str) -> Any:
+def find_value(document: Any, path: str) -> Any:
     """Return the value at a path, ABSENT without one. A step in a list is an index, or the `name` of an item."""
-    for step in field_steps(path):
+    for step in parse_steps(path):
         if isinstance(document, Mapping):
             document = document.get(step, ABSENT)
         elif isinstance(document, list):
-            document = _item(document, step)
+            document = _find_item(document, step)
         else:
             return ABSENT
     return document
 
 
-def written_field(steps: tuple[str | int, ...]) -> str:
-    """Return a path for `value_at`, with list items, and keys that are no names of fields, in brackets."""
+def format_field(steps: tuple[str | int, ...]) -> str:
+    """Return a path for `find_value`, with list items, and keys that are no names of fields, in brackets."""
     text = ""
     for before, step in zip(("", *steps), steps, strict=False):
         is_field = isinstance(step, str) and re.fullmatch(r"[A-Za-z][A-Za-z0-9]*", step) and before not in _LISTS
@@ -51,7 +51,7 @@ def written_field(steps: tuple[str | int, ...]) -> str:
     return text
 
 
-def _item(items: list[Any], step: str) -> Any:
+def _find_item(items: list[Any], step: str) -> Any:
     if step.isdecimal():
         return items[int(step)] if int(step) < len(items) else ABSENT
     return next((item for item in items if isinstance(item, Mapping) and item.get("name") == step), ABSENT)
@@ -97,44 +97,44 @@ class CaseAnswer(NamedTuple):
         return tuple(dict.fromkeys((*self.admission.mutated.warnings, *self.admission.validated.warnings)))
 
 
-def differences(expect: Expectation, answer: CaseAnswer) -> list[FieldDifference]:
+def find_differences(expect: Expectation, answer: CaseAnswer) -> list[FieldDifference]:
     """Return the fields that differ, none if all is as expected."""
-    found = (*_of_admission(expect, answer), *_of_line(expect, answer.line))
+    found = (*_compare_admission(expect, answer), *_compare_line(expect, answer.line))
     return [difference for difference in found if difference is not None]
 
 
-def _of_admission(expect: Expectation, answer: CaseAnswer) -> Iterator[FieldDifference | None]:
+def _compare_admission(expect: Expectation, answer: CaseAnswer) -> Iterator[FieldDifference | None]:
     if answer.admission is None:
         return
     decision = answer.admission.validated
-    yield _differs("decision", expect.decision, decision.verdict)
-    yield _differs("service", expect.service, decision.service or "")
+    yield _compare_field("decision", expect.decision, decision.verdict)
+    yield _compare_field("service", expect.service, decision.service or "")
     if expect.codes is not None and sorted(expect.codes) != sorted(answer.codes):
-        yield FieldDifference("codes", _text(expect.codes), _text(answer.codes))
+        yield FieldDifference("codes", _format_value(expect.codes), _format_value(answer.codes))
     if expect.message is not None and expect.message not in answer.message:
-        yield FieldDifference("message", _text(expect.message), _text(answer.message))
+        yield FieldDifference("message", _format_value(expect.message), _format_value(answer.message))
     if expect.warnings is not None and not _are_parts(expect.warnings, answer.warnings):
-        yield FieldDifference("warnings", _text(expect.warnings), _text(answer.warnings))
+        yield FieldDifference("warnings", _format_value(expect.warnings), _format_value(answer.warnings))
     for path, value in expect.patched.items():
-        actual = value_at(answer.admission.pod, path)
-        if actual is ABSENT or not is_same_value(value, actual, field_steps(path)):
-            yield FieldDifference(path, _text(value), "(absent)" if actual is ABSENT else _text(actual))
+        actual = find_value(answer.admission.pod, path)
+        if actual is ABSENT or not is_same_value(value, actual, parse_steps(path)):
+            yield FieldDifference(path, _format_value(value), "(absent)" if actual is ABSENT else _format_value(actual))
     for path in expect.absent:
-        actual = value_at(answer.admission.pod, path)
+        actual = find_value(answer.admission.pod, path)
         if actual is not ABSENT:
-            yield FieldDifference(path, "(absent)", _text(actual))
+            yield FieldDifference(path, "(absent)", _format_value(actual))
 
 
-def _of_line(expect: Expectation, line: Mapping[str, Any]) -> Iterator[FieldDifference | None]:
-    yield _differs("breaker", expect.breaker, line.get("breaker"))
-    yield _differs("waiting", expect.waiting, line.get("waiting"))
-    yield _differs("released", expect.released, tuple(line.get("released", ())))
-    yield _differs("expired", expect.expired, tuple(line.get("expired", ())))
+def _compare_line(expect: Expectation, line: Mapping[str, Any]) -> Iterator[FieldDifference | None]:
+    yield _compare_field("breaker", expect.breaker, line.get("breaker"))
+    yield _compare_field("waiting", expect.waiting, line.get("waiting"))
+    yield _compare_field("released", expect.released, tuple(line.get("released", ())))
+    yield _compare_field("expired", expect.expired, tuple(line.get("expired", ())))
     for use in expect.used:
-        wanted = _written(use)
+        wanted = _encode_use(use)
         uses = [{key: str(entry[key]) for key in wanted} for entry in line.get("used", ())]
         if not any(is_same_value(wanted, actual, ()) for actual in uses):
-            yield FieldDifference("used", _text(wanted), ", ".join(map(_text, uses)) or "(nothing)")
+            yield FieldDifference("used", _format_value(wanted), ", ".join(map(_format_value, uses)) or "(nothing)")
 
 
 def is_same_value(expected: Any, actual: Any, steps: Sequence[str | int]) -> bool:
@@ -150,24 +150,24 @@ def is_same_value(expected: Any, actual: Any, steps: Sequence[str | int]) -> boo
     if expected == actual:
         return True
     kind = Duration if steps[-1:] == ("window",) else Quantity if not _AMOUNTS.isdisjoint(steps) else None
-    return kind is not None and _value(kind, expected) == _value(kind, actual) is not None
+    return kind is not None and _parse_value(kind, expected) == _parse_value(kind, actual) is not None
 
 
-def _value(kind: type[Duration] | type[Quantity], written: Any) -> Fraction | None:
+def _parse_value(kind: type[Duration] | type[Quantity], written: Any) -> Fraction | None:
     try:
         return kind.parse(str(written)).value
     except ValueError:
         return None
 
 
-def _written(use: ExpectedUse) -> dict[str, str]:
+def _encode_use(use: ExpectedUse) -> dict[str, str]:
     fields: dict[str, Any] = msgspec.structs.asdict(use)
     return {key: str(value) for key, value in fields.items() if value is not None}
 
 
-def _differs(field: str, expected: Any, actual: Any) -> FieldDifference | None:
+def _compare_field(field: str, expected: Any, actual: Any) -> FieldDifference | None:
     is_same = expected is None or expected == actual
-    return None if is_same else FieldDifference(field, _text(expected), _text(actual))
+    return None if is_same else FieldDifference(field, _format_value(expected), _format_value(actual))
 
 
 def _are_parts(parts: Sequence[str], warnings: Sequence[str]) -> bool:
@@ -181,6 +181,6 @@ def _are_parts(parts: Sequence[str], warnings: Sequence[str]) -> bool:
     return not left
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Return a value in one line: text as it is, anything else as JSON."""
     return str(value) if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -5,18 +5,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from webhook.commands.pages.yaml_text import as_yaml
+from webhook.commands.pages.yaml_text import format_yaml
 from webhook.commands.review_object import ReviewedObject
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.placement import SERVICE_LABEL
-from webhook.policy_tests.comparison import ABSENT, CaseAnswer, value_at, written_field
+from webhook.policy_tests.comparison import ABSENT, CaseAnswer, find_value, format_field
 
 _OWN = frozenset({SERVICE_LABEL, HASH_ANNOTATION})
 _COMMENT = "# What the policy does today. Keep what must stay so.\n"
 
 
-def first_test(
+def build_first_test(
     judged: list[ReviewedObject], manifest: Path, policy: Path, folder: Path, labels: Mapping[str, Any]
 ) -> str:
     """Return a test with a case for each object; paths are relative to `folder`, in which the new file is."""
@@ -24,14 +24,16 @@ def first_test(
     for reviewed in judged:
         case: dict[str, Any] = {"name": f"{reviewed.subject.name}: {reviewed.admission.validated.verdict}"}
         # The file is named only if it has one object: a case has one expectation.
-        case["objects"] = [_relative(manifest, folder)] if len(judged) == 1 else [dict(reviewed.subject.document)]
-        cases.append({**case, "expect": _expectation(reviewed)})
-    document = {"apiVersion": "podgate.io/v1alpha1", "kind": "PolicyTest", "policy": _relative(policy, folder)}
+        case["objects"] = (
+            [_format_relative(manifest, folder)] if len(judged) == 1 else [dict(reviewed.subject.document)]
+        )
+        cases.append({**case, "expect": _build_expectation(reviewed)})
+    document = {"apiVersion": "podgate.io/v1alpha1", "kind": "PolicyTest", "policy": _format_relative(policy, folder)}
     namespaces = {"namespaceLabels": labels} if labels else {}
-    return _COMMENT + as_yaml({**document, **namespaces, "cases": cases})
+    return _COMMENT + format_yaml({**document, **namespaces, "cases": cases})
 
 
-def _expectation(judged: ReviewedObject) -> dict[str, Any]:
+def _build_expectation(judged: ReviewedObject) -> dict[str, Any]:
     answer, decision = CaseAnswer(judged.admission), judged.admission.validated
     expect: dict[str, Any] = {"decision": str(decision.verdict)}
     if decision.service is not None:
@@ -39,24 +41,26 @@ def _expectation(judged: ReviewedObject) -> dict[str, Any]:
     expect["codes"] = list(answer.codes)
     if answer.warnings:
         expect["warnings"] = [warning.partition(":")[0] for warning in answer.warnings]
-    patched = _patched(judged.admission.mutated, judged.admission.pod) if decision.allowed else {}
+    patched = _list_patched(judged.admission.mutated, judged.admission.pod) if decision.allowed else {}
     return expect | ({"patched": patched} if patched else {})
 
 
-def _patched(mutated: Decision, pod: Mapping[str, Any]) -> dict[str, Any]:
+def _list_patched(mutated: Decision, pod: Mapping[str, Any]) -> dict[str, Any]:
     """Return the written fields by path, without the service and the policy's hash."""
     found = {}
     for operation in mutated.patch:
-        steps = _named(pod, [step.replace("~1", "/").replace("~0", "~") for step in operation.path.split("/")[1:]])
-        path = written_field(tuple(steps))
-        value = value_at(pod, path)
+        steps = _name_containers(
+            pod, [step.replace("~1", "/").replace("~0", "~") for step in operation.path.split("/")[1:]]
+        )
+        path = format_field(tuple(steps))
+        value = find_value(pod, path)
         is_label = steps[0] == "metadata" and isinstance(value, str) and steps[-1] not in _OWN
         if value is not ABSENT and (steps[0] == "spec" or is_label):
             found[path] = value
     return found
 
 
-def _named(pod: Mapping[str, Any], steps: list[str]) -> list[str]:
+def _name_containers(pod: Mapping[str, Any], steps: list[str]) -> list[str]:
     """Return the steps of a pointer, with the name of a container in place of its index."""
     if len(steps) > 2 and steps[0] == "spec" and steps[1].endswith("ontainers"):  # noqa: PLR2004  spec, field, index
         containers = pod["spec"][steps[1]]
@@ -65,5 +69,5 @@ def _named(pod: Mapping[str, Any], steps: list[str]) -> list[str]:
     return steps
 
 
-def _relative(path: Path, folder: Path) -> str:
+def _format_relative(path: Path, folder: Path) -> str:
     return os.path.relpath(path, folder)

@@ -14,12 +14,12 @@ from webhook.core.document import Purpose
 from webhook.core.policy.model import LoadedPolicy
 from webhook.errors import UserError
 from webhook.interceptor import Interceptor
-from webhook.policy_tests.case_files import ReadFiles, found_tests
+from webhook.policy_tests.case_files import ReadFiles, find_tests
 from webhook.policy_tests.case_objects import CaseObjects
-from webhook.policy_tests.comparison import CaseAnswer, FieldDifference, differences
+from webhook.policy_tests.comparison import CaseAnswer, FieldDifference, find_differences
 from webhook.policy_tests.document import PolicyTest, PolicyTestCase, SequenceStep
 from webhook.policy_tests.loading import load_policy_test
-from webhook.policy_tests.step_events import step_events
+from webhook.policy_tests.step_events import build_step_events
 from webhook.replay.engine import Replay
 from webhook.replay.environment import ReplayEnvironment
 
@@ -30,7 +30,7 @@ class CaseEnvironment(ReplayEnvironment, Protocol):
     @property
     def interceptor(self) -> Interceptor: ...
 
-    def compiled(self, policy_hash: str = "") -> CompiledPolicy: ...
+    def find_policy(self, policy_hash: str = "") -> CompiledPolicy: ...
 
 
 Environments = Callable[[LoadedPolicy, Mapping[str, Mapping[str, str]]], CaseEnvironment]
@@ -65,9 +65,9 @@ class CaseRunner:
     def __init__(self, environments: Environments, read: ReadFiles) -> None:
         self._environments = environments
         self._read = read
-        self._load = cache(self._loaded)
+        self._load = cache(self._load_policy)
 
-    def _loaded(self, path: Path, purpose: Purpose) -> LoadedPolicy:
+    def _load_policy(self, path: Path, purpose: Purpose) -> LoadedPolicy:
         self._read.add(path)
         return load_policy(path, purpose)
 
@@ -75,44 +75,44 @@ class CaseRunner:
         """Yield the result of each case with a wanted name. UserError: a path cannot be read."""
         for path in paths:
             self._read.add(path)
-        for path, raw in found_tests(paths):
+        for path, raw in find_tests(paths):
             try:
                 test = load_policy_test(raw, str(path))
             except UserError as error:
                 yield CaseResult(str(path), "", 0.0, error=error)
                 continue
             objects = CaseObjects(path, self._read)
-            yield from (self._result(path, test, case, objects) for case in test.cases if wanted(case.name))
+            yield from (self._run_case(path, test, case, objects) for case in test.cases if wanted(case.name))
 
-    def _result(self, path: Path, test: PolicyTest, case: PolicyTestCase, objects: CaseObjects) -> CaseResult:
+    def _run_case(self, path: Path, test: PolicyTest, case: PolicyTestCase, objects: CaseObjects) -> CaseResult:
         started = time.perf_counter()
         failures: tuple[CaseFailure, ...] = ()
         error = None
         try:
-            run_case = self._sequence if case.sequence else self._objects
+            run_case = self._run_sequence if case.sequence else self._run_objects
             failures = asyncio.run(run_case(path, test, case, objects))
         except UserError as wrong:
             error = wrong
         return CaseResult(str(path), case.name, time.perf_counter() - started, failures, error)
 
-    async def _objects(
+    async def _run_objects(
         self, path: Path, test: PolicyTest, case: PolicyTestCase, objects: CaseObjects
     ) -> tuple[CaseFailure, ...]:
         namespace, labels = case.namespace or test.namespace, {**test.namespace_labels, **case.namespace_labels}
         loaded = self._load(path.parent / test.policy, Purpose.REVIEW)
-        found, known = objects.all_of(case.objects, namespace, labels)
+        found, known = objects.read_all(case.objects, namespace, labels)
         failures = []
         for subject in found:
             environment = self._environments(loaded, known)
-            evaluator = Evaluator(environment.interceptor, environment.compiled)
+            evaluator = Evaluator(environment.interceptor, environment.find_policy)
             judged = await judge(evaluator, subject, Asker(case.user), with_notes=False)
             answer = CaseAnswer(judged.admission)
-            if case.expect is not None and (differing := differences(case.expect, answer)):
+            if case.expect is not None and (differing := find_differences(case.expect, answer)):
                 where = subject.name if subject.file == str(path) else f"{subject.where}: {subject.name}"
                 failures.append(CaseFailure(where, tuple(differing), answer.message))
         return tuple(failures)
 
-    async def _sequence(
+    async def _run_sequence(
         self, path: Path, test: PolicyTest, case: PolicyTestCase, objects: CaseObjects
     ) -> tuple[CaseFailure, ...]:
         namespace, labels = case.namespace or test.namespace, {**test.namespace_labels, **case.namespace_labels}
@@ -120,8 +120,8 @@ class CaseRunner:
         replay = Replay(self._environments(loaded, labels), lambda file: self._load(file, Purpose.REPLAY), path.parent)
         failures = []
         for number, step in enumerate(case.sequence, 1):
-            subject = None if step.object is None else objects.one_of(step.object, namespace)
-            events = step_events(step, subject, case.user)
+            subject = None if step.object is None else objects.read_one(step.object, namespace)
+            events = build_step_events(step, subject, case.user)
             for index, event in enumerate(events, 1):
                 where = f"step {number} at {step.at}" + (f", request {index} of {step.count}" if step.count > 1 else "")
                 try:
@@ -129,12 +129,12 @@ class CaseRunner:
                 except UserError as error:
                     raise UserError(f"{where}: {error}", error.remedy) from None
                 answer = CaseAnswer(played.admission, played.line)
-                if failure := _failure(step, answer, where):
+                if failure := _find_failure(step, answer, where):
                     failures.append(failure)
                     break  # the other requests of a step would mostly fail alike
         return tuple(failures)
 
 
-def _failure(step: SequenceStep, answer: CaseAnswer, where: str) -> CaseFailure | None:
-    differing = differences(step.expect, answer) if step.expect is not None else []
+def _find_failure(step: SequenceStep, answer: CaseAnswer, where: str) -> CaseFailure | None:
+    differing = find_differences(step.expect, answer) if step.expect is not None else []
     return CaseFailure(where, tuple(differing), answer.message) if differing else None

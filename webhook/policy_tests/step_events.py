@@ -20,10 +20,10 @@ from webhook.replay.events import (
 )
 
 
-def step_events(step: SequenceStep, subject: Subject | None, user: str | None) -> list[ReplayEvent]:
+def build_step_events(step: SequenceStep, subject: Subject | None, user: str | None) -> list[ReplayEvent]:
     """Return the events of a step; `subject` is its object, and `user` the case's user, who requests bare Pods."""
     if subject is None:
-        return [_event(step)]
+        return [_build_event(step)]
     own = None if subject.template_at else step.user or user
     return [
         PodAsks(
@@ -37,11 +37,11 @@ def step_events(step: SequenceStep, subject: Subject | None, user: str | None) -
     ]
 
 
-def _event(step: SequenceStep) -> ReplayEvent:
+def _build_event(step: SequenceStep) -> ReplayEvent:
     """Return the event of a step without an object."""
     at = step.at_seconds
     candidates: tuple[ReplayEvent | None, ...] = (
-        _outcome(step),
+        _build_outcome(step),
         PodDeleted(at=at, deleted=step.deleted) if step.deleted is not None else None,
         PodRefused(at=at, refused=step.refused) if step.refused is not None else None,
         StatusAsked(at=at, status=step.status) if step.status is not None else None,
@@ -52,15 +52,15 @@ def _event(step: SequenceStep) -> ReplayEvent:
     return next(event for event in candidates if event is not None)
 
 
-def _outcome(step: SequenceStep) -> ReplayEvent | None:
+def _build_outcome(step: SequenceStep) -> ReplayEvent | None:
     if (outcome := step.outcome) is not None:
-        fields = OutcomeFields(outcome.service, outcome.ok, _seconds(outcome.latency), outcome.uid)
+        fields = OutcomeFields(outcome.service, outcome.ok, _read_seconds(outcome.latency), outcome.uid)
         return OutcomeSeen(at=step.at_seconds, outcome=fields)
     if (sums := step.outcomes) is not None:
-        sum_fields = SumFields(sums.service, sums.succeeded, sums.failed, _seconds(sums.latency))
+        sum_fields = SumFields(sums.service, sums.succeeded, sums.failed, _read_seconds(sums.latency))
         return OutcomesSeen(at=step.at_seconds, outcomes=sum_fields)
     return None
 
 
-def _seconds(duration: Duration | None) -> float:
+def _read_seconds(duration: Duration | None) -> float:
     return 0.0 if duration is None else duration.us / 1_000_000

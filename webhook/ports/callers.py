@@ -9,11 +9,11 @@ from msgspec import Struct
 class Credentials(Protocol):
     """Source of credentials; UserError names what is missing and the remedy."""
 
-    async def secret(self, name: str) -> dict[str, bytes]:
+    async def read_secret(self, name: str) -> dict[str, bytes]:
         """Return the data of a Secret."""
         ...
 
-    async def token(self, account: str, audience: str, lifetime_seconds: int) -> str:
+    async def request_token(self, account: str, audience: str, lifetime_seconds: int) -> str:
         """Return a new token of the cluster's own issuer for a service account."""
         ...
 

@@ -23,7 +23,7 @@ class SharedDecisions(Protocol):
 
     async def append(self, records: Sequence[bytes]) -> None: ...
 
-    async def page(self, begin: str, count: int) -> SharedPage:
+    async def read_page(self, begin: str, count: int) -> SharedPage:
         """Return a page that begins at `begin`: `next_page` of another one, or milliseconds; newest with ""."""
         ...
 
@@ -31,7 +31,7 @@ class SharedDecisions(Protocol):
         """Keep a policy document for as long as records of its decisions may be read."""
         ...
 
-    async def policy(self, policy_hash: str) -> bytes | None:
+    async def read_policy(self, policy_hash: str) -> bytes | None:
         """Return a policy document; None if it is not kept."""
         ...
 

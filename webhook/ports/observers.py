@@ -40,46 +40,46 @@ class Review(Struct, frozen=True, gc=False):
 class Observer(Protocol):
     """Observer of events after they occurred, such as metrics, logs and traces. Must not raise or block."""
 
-    def reviewed(self, review: Review) -> None: ...
+    def on_reviewed(self, review: Review) -> None: ...
 
-    def transitioned(self, transition: Transition) -> None: ...
+    def on_transition(self, transition: Transition) -> None: ...
 
-    def refused(self, reason: str, detail: str) -> None:
+    def on_refused(self, reason: str, detail: str) -> None:
         """Report a call rejected before any decision; `reason` labels a metric, `detail` is for Podgate's log."""
         ...
 
-    def policy_loaded(self, loaded: LoadedPolicy) -> None: ...
+    def on_policy_loaded(self, loaded: LoadedPolicy) -> None: ...
 
-    def policy_failed(self, errors: Sequence[str]) -> None: ...
+    def on_policy_failed(self, errors: Sequence[str]) -> None: ...
 
-    def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
+    def on_policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
         """Report the review of a `document`, a policy or overrides, that `user` wants to store.
 
         It was denied because of `errors`, admitted if there are none.
         """
         ...
 
-    def overrides_loaded(self, live: Sequence[Override]) -> None:
+    def on_overrides_loaded(self, live: Sequence[Override]) -> None:
         """Report that the newest document of overrides is in effect, with its live entries."""
         ...
 
-    def overrides_failed(self, errors: Sequence[str]) -> None:
+    def on_overrides_failed(self, errors: Sequence[str]) -> None:
         """Report that the newest document of overrides is rejected: the last good one stays."""
         ...
 
-    def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
+    def on_override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
         """Report that an entry of a service began (no `former`), ended (no `now`) or changed."""
         ...
 
-    def webhooks_outdated(self, outdated: Sequence[str]) -> None:
+    def on_webhooks_outdated(self, outdated: Sequence[str]) -> None:
         """Report the webhook configurations that differ from the policy's, when they change; none: all are current."""
         ...
 
-    def not_reviewed(self, service: str, pod: str) -> None:
+    def on_not_reviewed(self, service: str, pod: str) -> None:
         """Report that a Pod of a service, NAMESPACE/NAME, was admitted without a review; once a minute and service."""
         ...
 
-    def overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:
+    def on_overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:
         """Report why this server is overloaded, when the causes change; no `former`: it begins, no `now`: it ends."""
         ...
 
@@ -87,40 +87,40 @@ class Observer(Protocol):
 class PartialObserver:
     """Base of observers of some events: it ignores each event that a subclass does not handle."""
 
-    def reviewed(self, review: Review) -> None:
+    def on_reviewed(self, review: Review) -> None:
         """Ignore a review."""
 
-    def transitioned(self, transition: Transition) -> None:
+    def on_transition(self, transition: Transition) -> None:
         """Ignore a transition."""
 
-    def refused(self, reason: str, detail: str) -> None:
+    def on_refused(self, reason: str, detail: str) -> None:
         """Ignore a rejected call."""
 
-    def policy_loaded(self, loaded: LoadedPolicy) -> None:
+    def on_policy_loaded(self, loaded: LoadedPolicy) -> None:
         """Ignore a policy."""
 
-    def policy_failed(self, errors: Sequence[str]) -> None:
+    def on_policy_failed(self, errors: Sequence[str]) -> None:
         """Ignore a rejected policy."""
 
-    def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
+    def on_policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
         """Ignore the review of a document."""
 
-    def overrides_loaded(self, live: Sequence[Override]) -> None:
+    def on_overrides_loaded(self, live: Sequence[Override]) -> None:
         """Ignore overrides."""
 
-    def overrides_failed(self, errors: Sequence[str]) -> None:
+    def on_overrides_failed(self, errors: Sequence[str]) -> None:
         """Ignore rejected overrides."""
 
-    def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
+    def on_override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
         """Ignore a change of a service's override."""
 
-    def webhooks_outdated(self, outdated: Sequence[str]) -> None:
+    def on_webhooks_outdated(self, outdated: Sequence[str]) -> None:
         """Ignore webhook configurations."""
 
-    def not_reviewed(self, service: str, pod: str) -> None:
+    def on_not_reviewed(self, service: str, pod: str) -> None:
         """Ignore a Pod without a review."""
 
-    def overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:
+    def on_overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:
         """Ignore an overload."""
 
 

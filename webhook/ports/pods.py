@@ -12,7 +12,7 @@ from webhook.core.kubernetes.pod import Pod
 class CreationFailureHandler(Protocol):
     """Receiver of the Events about Pods that a controller could not create."""
 
-    async def failed(self, controller: ControllerReference, *, at_us: int, is_held: bool) -> None:
+    async def on_creation_failed(self, controller: ControllerReference, *, at_us: int, is_held: bool) -> None:
         """Handle a failure, at the time of its newest Event. `is_held`: quota, breaker or store denied the Pod."""
         ...
 
@@ -50,23 +50,23 @@ class PodLookup(Struct, frozen=True):
 class PodEventHandler(Protocol):
     """Receiver of a Pod watch's events, one call at a time."""
 
-    async def begin(self) -> None:
+    async def on_list_begun(self) -> None:
         """Start a list of all Pods; an earlier list may have been abandoned."""
         ...
 
-    async def listed(self, pods: Sequence[Pod]) -> None:
+    async def on_listed(self, pods: Sequence[Pod]) -> None:
         """Handle a page of the list."""
         ...
 
-    async def complete(self) -> None:
+    async def on_list_complete(self) -> None:
         """End the list: Pods on no page are deleted."""
         ...
 
-    async def changed(self, pod: Pod, *, gone: bool) -> None:
+    async def on_changed(self, pod: Pod, *, gone: bool) -> None:
         """Handle a Pod's current state, or its last one before deletion."""
         ...
 
-    async def passed(self, pod: Pod) -> None:
+    async def on_passed(self, pod: Pod) -> None:
         """Handle an earlier state of a Pod: the list has a newer one, or the Pod is gone if the list had none."""
         ...
 

@@ -53,11 +53,11 @@ class DocumentReceiver(Protocol):
 class PolicySource(Protocol):
     """Checked policies, compiled under the live overrides before they are asked for: no review compiles a policy."""
 
-    def current(self) -> CompiledPolicy | None:
+    def get_current(self) -> CompiledPolicy | None:
         """Return the policy in force, None before the first valid one."""
         ...
 
-    def by_hash(self, policy_hash: str) -> CompiledPolicy | None:
+    def find_by_hash(self, policy_hash: str) -> CompiledPolicy | None:
         """Return a policy that was in force within the last 60 s, by its hash."""
         ...
 
@@ -81,11 +81,11 @@ class PolicyCheck(Protocol):
 class NamespaceLabels(Protocol):
     """Labels of Namespaces."""
 
-    def labels(self, namespace: str) -> Mapping[str, str] | None:
+    def find_labels(self, namespace: str) -> Mapping[str, str] | None:
         """Return its labels as cached; None for an unknown Namespace."""
         ...
 
-    async def lookup(self, namespace: str) -> Mapping[str, str] | None:
+    async def look_up_labels(self, namespace: str) -> Mapping[str, str] | None:
         """Query the API server once; None if the Namespace does not exist or no response arrives in time."""
         ...
 
@@ -93,11 +93,11 @@ class NamespaceLabels(Protocol):
 class Overrides(Protocol):
     """Live overrides. Read at each review: an entry has no effect after its end."""
 
-    def current(self) -> LiveOverrides:
-        """Return the live entries, one of `prepared`."""
+    def get_current(self) -> LiveOverrides:
+        """Return the live entries, one of `list_prepared`."""
         ...
 
-    def prepared(self) -> tuple[LiveOverrides, ...]:
+    def list_prepared(self) -> tuple[LiveOverrides, ...]:
         """Return the live entries, and those after the next end if policies are compiled for them already."""
         ...
 
@@ -118,10 +118,10 @@ class OverridesStore(Protocol):
         """Replace the document; if it has changed since the last read, write nothing and return False."""
         ...
 
-    async def author(self) -> str | None:
+    async def read_author(self) -> str | None:
         """Return the name of the user, None if unknown."""
         ...
 
-    async def policy(self) -> bytes | None:
+    async def read_policy(self) -> bytes | None:
         """Return the document of the policy at the same place; None if there is none."""
         ...

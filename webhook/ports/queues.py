@@ -9,14 +9,14 @@ from webhook.core.quota import Acquire, CounterPlan
 class PodQueue(Protocol):
     """Waiting Pods of the services whose plans have a `queue`."""
 
-    def overload(self, plan: CounterPlan) -> str:
+    def find_overload(self, plan: CounterPlan) -> str:
         """Return why a new Pod is gated without being judged: this server is overloaded; "" to judge it.
 
         Each call is about one Pod: during an overload some are judged, as probes.
         """
         ...
 
-    async def reason_to_wait(self, asked: Acquire, *, is_dry_run: bool) -> str:
+    async def find_reason_to_wait(self, asked: Acquire, *, is_dry_run: bool) -> str:
         """Return why a new Pod has to wait, "" if it need not. Nothing is charged.
 
         StoreUnavailableError without an answer.
@@ -49,14 +49,14 @@ class QueueIndex(Protocol):
         """Register Pods that wait in the cluster but are not registered, at these times, past `maxPods`."""
         ...
 
-    async def waiting(self, plan: CounterPlan) -> Mapping[str, int]:
+    async def list_waiting(self, plan: CounterPlan) -> Mapping[str, int]:
         """Return the registered uids of a service and their times, in microseconds.
 
         A Pod that is registered or forgotten meanwhile may be included or not.
         """
         ...
 
-    async def times_us(self, plan: CounterPlan, uids: Sequence[str]) -> Mapping[str, int]:
+    async def find_times_us(self, plan: CounterPlan, uids: Sequence[str]) -> Mapping[str, int]:
         """Return those of these uids that are registered, and their times."""
         ...
 
@@ -76,7 +76,7 @@ class PlaceEvents(Protocol):
         """Send an Event on a Pod; one of the same `occasion` is the same. It is dropped if too many wait."""
         ...
 
-    def expired(self, namespace: str, name: str, uid: str, note: str, *, is_kept: bool) -> None:
+    def offer_expired(self, namespace: str, name: str, uid: str, note: str, *, is_kept: bool) -> None:
         """Send an Event on a Pod that has waited for `maxWait`, and was deleted if not `is_kept`; dropped likewise."""
         ...
 

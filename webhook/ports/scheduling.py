@@ -11,21 +11,21 @@ from webhook.core.scheduling.numa import NumaZones
 class NodeEventHandler(Protocol):
     """Receiver of a Node watch's events."""
 
-    def nodes_listed(self, nodes: Iterable[KnownNode]) -> None:
+    def on_nodes_listed(self, nodes: Iterable[KnownNode]) -> None:
         """Handle a list: Nodes that are not in it are gone."""
         ...
 
-    def node_changed(self, known: KnownNode, *, gone: bool) -> None: ...
+    def on_node_changed(self, known: KnownNode, *, gone: bool) -> None: ...
 
 
 class NumaEventHandler(Protocol):
     """Receiver of a watch's events on the NUMA zones of nodes."""
 
-    def numa_listed(self, zones: Mapping[str, NumaZones]) -> None:
+    def on_numa_listed(self, zones: Mapping[str, NumaZones]) -> None:
         """Handle a list, by node: other nodes bind no Pods to zones."""
         ...
 
-    def numa_changed(self, node: str, zones: NumaZones | None) -> None: ...
+    def on_numa_changed(self, node: str, zones: NumaZones | None) -> None: ...
 
 
 class NodeLoads(Protocol):

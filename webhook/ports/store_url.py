@@ -87,24 +87,24 @@ class StoreUrl:
         user, _, hosts = authority.rpartition("@")
         name, _, password = user.partition(":")
         if scheme == "unix":
-            found = _socket(hosts, path, query)
+            found = _parse_socket(hosts, path, query)
         elif query:
             raise ValueError(f"write {_FORMS[_SCHEMES[scheme][0]]}: nothing behind a ?")
         else:
-            found = _servers(*_SCHEMES[scheme], hosts, path)
+            found = _parse_servers(*_SCHEMES[scheme], hosts, path)
         return replace(found, username=unquote(name), password=unquote(password))
 
 
-def _socket(hosts: str, path: str, query: str) -> StoreUrl:
+def _parse_socket(hosts: str, path: str, query: str) -> StoreUrl:
     database = query.removeprefix("db=") or "0"
     if hosts or not path or not _DATABASE.fullmatch(database):
         raise ValueError("write unix:///PATH/OF/THE/SOCKET, and ?db=NUMBER for another database than 0")
     return StoreUrl(path=f"/{path}", database=int(database))
 
 
-def _servers(topology: RedisTopology, tls: bool, hosts: str, path: str) -> StoreUrl:  # noqa: FBT001  as the table of schemes has it
+def _parse_servers(topology: RedisTopology, tls: bool, hosts: str, path: str) -> StoreUrl:  # noqa: FBT001  as the table of schemes has it
     form = f"write {_FORMS[topology]}" if not tls else f"write {_FORMS[topology].replace('redis', 'rediss', 1)}"
-    addresses = tuple(_address(host, _PORTS[topology], form) for host in hosts.split(","))
+    addresses = tuple(_parse_address(host, _PORTS[topology], form) for host in hosts.split(","))
     service, database = "", path
     if topology is RedisTopology.SENTINEL:
         service, _, database = path.partition("/")
@@ -126,7 +126,7 @@ def _servers(topology: RedisTopology, tls: bool, hosts: str, path: str) -> Store
     )
 
 
-def _address(text: str, default_port: int, form: str) -> RedisAddress:
+def _parse_address(text: str, default_port: int, form: str) -> RedisAddress:
     if text.startswith("[") or text.count(":") > 1:
         host, closed, port = text.removeprefix("[").partition("]")
         try:
@@ -165,17 +165,17 @@ class StoreFiles:
     """Client certificate and its key, PEM."""
     key: Path | None = None
 
-    def mistakes(self, store: str) -> dict[str, str]:
+    def find_mistakes(self, store: str) -> dict[str, str]:
         """Return a remedy for each file that does not fit `store`, which must be valid."""
         if store == MEMORY:
-            return dict.fromkeys(self._given(), "is for a Redis: give its URL as --store, or leave this out")
+            return dict.fromkeys(self._list_given(), "is for a Redis: give its URL as --store, or leave this out")
         url = StoreUrl.parse(store)
-        return {name: wrong for name in self._given() if (wrong := self._wrong(name, url))}
+        return {name: wrong for name in self._list_given() if (wrong := self._find_mistake(name, url))}
 
-    def _given(self) -> list[str]:
+    def _list_given(self) -> list[str]:
         return [item.name for item in fields(self) if getattr(self, item.name) is not None]
 
-    def _wrong(self, name: str, url: StoreUrl) -> str:
+    def _find_mistake(self, name: str, url: StoreUrl) -> str:
         if name in {"ca", "cert", "key"} and not url.tls:
             return "is for TLS: write rediss instead of redis in --store, or leave this out"
         if name.startswith("sentinel_") and url.topology is not RedisTopology.SENTINEL:

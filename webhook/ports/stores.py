@@ -52,7 +52,7 @@ class CounterStore(Protocol):
         """Propose this replica's view of the breaker: `core/breaker/forks.py` decides whether it wins."""
         ...
 
-    def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
+    def find_known_breaker(self, plan: CounterPlan) -> BreakerView | None:
         """Return the locally known state of the breaker, without asking the store; None if unknown, or CLOSED."""
         ...
 
@@ -60,7 +60,7 @@ class CounterStore(Protocol):
         """Return the local estimate of the store's time, in which views of breakers are."""
         ...
 
-    def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
+    def find_last_breaker(self, plan: CounterPlan) -> BreakerView | None:
         """Return the last received state of the breaker, of any age and not advanced; None if there is none."""
         ...
 
@@ -84,7 +84,7 @@ class SharedStore(CounterStore, Protocol):
         """
         ...
 
-    async def others_settled(self, plan: CounterPlan, *, afresh: bool) -> int:
+    async def count_settled_replicas(self, plan: CounterPlan, *, afresh: bool) -> int:
         """Return how many other replicas have reported, since the first request, that they owe the tag nothing.
 
         `afresh`: this is the first request since this replica last owed anything itself.
@@ -95,7 +95,7 @@ class SharedStore(CounterStore, Protocol):
 class BreakerLedger(Protocol):
     """Breaker operations of the leader only. Each call is atomic."""
 
-    async def started(
+    async def record_starts(
         self, plan: CounterPlan, starts: Sequence[Start]
     ) -> tuple[Sequence[Settlement], Sequence[Transition]]:
         """Record outcomes of Pod starts, each uid once; return the result of each, and the breaker's transitions."""
@@ -123,7 +123,7 @@ class PodLedger(Protocol):
         """Apply sightings of Pods of a service; a repeated sighting changes nothing."""
         ...
 
-    async def overdue(self, plan: CounterPlan, age_us: int, most: int) -> Sequence[UnseenPod]:
+    async def list_overdue(self, plan: CounterPlan, age_us: int, most: int) -> Sequence[UnseenPod]:
         """Return Pods of the plan's tag charged at least `age_us` ago and not seen since, oldest first."""
         ...
 
@@ -135,11 +135,11 @@ class PodLedger(Protocol):
         """Stop waiting for these, and remove them from the live Pods without a refund: they may have existed."""
         ...
 
-    async def scopes(self, plan: CounterPlan) -> Sequence[str]:
+    async def list_scopes(self, plan: CounterPlan) -> Sequence[str]:
         """Return the namespaces of a service that have live Pods in the store; "" where it counts as one."""
         ...
 
-    async def live(self, plan: CounterPlan, scope: str, after: str = "") -> tuple[Sequence[str], str]:
+    async def list_live(self, plan: CounterPlan, scope: str, after: str = "") -> tuple[Sequence[str], str]:
         """Return uids of this cluster's live Pods that are not waited for, and the next `after`, "" at the end.
 
         Every uid that is live throughout is returned at least once.

@@ -96,6 +96,6 @@ TraceSampler = Callable[[Half, Request, str | None, int], ReviewTrace | None]
 """Decides at the start of a review, from its `traceparent` and the wall clock in nanoseconds, whether it is traced."""
 
 
-def not_sampled(half: Half, request: Request, traceparent: str | None, now_ns: int) -> ReviewTrace | None:  # noqa: ARG001  the protocol's
+def sample_none(half: Half, request: Request, traceparent: str | None, now_ns: int) -> ReviewTrace | None:  # noqa: ARG001  the protocol's
     """Return None: without an endpoint nothing is traced."""
     return None

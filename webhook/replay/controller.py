@@ -35,13 +35,13 @@ class ReplayController:
         self._is_down = is_down
         self._pods: dict[str, Pod] = {}
         self._settlement: str | None = None
-        reports, timing = self._reports(on_transition), ControllerTiming()
+        reports, timing = self._make_reports(on_transition), ControllerTiming()
         self._tracker = PodTracker(policy, namespaces, clock, lambda: None, reports)
         self._sightings = SightingSender(self._tracker, store, clock, reports, timing)
         self._drift_repair = DriftRepair(self._tracker, self._sightings, store, clock, reports, timing)
         self._outcomes = StartOutcomeSender(store, clock, policy, reports, timing)
 
-    async def admitted(self, uid: str, pod: Mapping[str, Any]) -> None:
+    async def report_admission(self, uid: str, pod: Mapping[str, Any]) -> None:
         """Report a Pod that was admitted or resized, as the API server stores it.
 
         It has no creation time: admission has charged it, so the store must not charge it again.
@@ -49,17 +49,17 @@ class ReplayController:
         stored = Pod.from_document(pod)
         metadata = replace(stored.metadata, uid=uid, creation_timestamp=None, deletion_timestamp=None)
         self._pods[uid] = replace(stored, metadata=metadata, status=PodStatus())
-        await self._tracker.changed(self._pods[uid], gone=False)
+        await self._tracker.on_changed(self._pods[uid], gone=False)
         await self._send()
 
-    async def deleted(self, uid: str) -> None:
+    async def report_deletion(self, uid: str) -> None:
         """Report the deletion of a Pod."""
         pod = self._pods.pop(uid, None)
         if pod is not None:
-            await self._tracker.changed(pod, gone=True)
+            await self._tracker.on_changed(pod, gone=True)
             await self._send()
 
-    async def started(self, service: str, uid: str, *, ok: bool, latency_us: int) -> str | None:
+    async def report_start(self, service: str, uid: str, *, ok: bool, latency_us: int) -> str | None:
         """Report the outcome of a Pod's start; return why the store dropped it, None if it did not."""
         self._settlement = None
         self._outcomes.enqueue(service, uid, StartResult.OK if ok else StartResult.FAILED, latency_us)
@@ -76,12 +76,12 @@ class ReplayController:
 
     async def list_all(self) -> None:
         """List all Pods again, as after a change of the policy, and send what differs."""
-        await self._tracker.begin()
-        await self._tracker.listed(tuple(self._pods.values()))
-        await self._tracker.complete()
+        await self._tracker.on_list_begun()
+        await self._tracker.on_listed(tuple(self._pods.values()))
+        await self._tracker.on_list_complete()
         await self._send()
         for _ in range(2):  # the watch of a replay has no lag: correct a surplus at once
-            await self._while_sending(lambda: self._drift_repair.repair(self._drift_repair.plans()))
+            await self._while_sending(lambda: self._drift_repair.repair(self._drift_repair.list_plans()))
 
     async def _send(self) -> None:
         if self._is_down():
@@ -100,8 +100,8 @@ class ReplayController:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
 
-    def _reports(self, on_transition: Callable[[Transition], None]) -> ControllerReports:
-        def dropped(_: str, settlement: str) -> None:
+    def _make_reports(self, on_transition: Callable[[Transition], None]) -> ControllerReports:
+        def on_start_dropped(_: str, settlement: str) -> None:
             self._settlement = settlement
 
         return ControllerReports(
@@ -113,7 +113,7 @@ class ReplayController:
             on_drift=_ignore,
             on_watched=_ignore,
             on_started=_ignore,
-            on_start_dropped=dropped,
+            on_start_dropped=on_start_dropped,
             on_quota_events_suppressed=_ignore,
             on_transition=on_transition,
         )

@@ -5,7 +5,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from webhook.commands.simulator import Admission, Ask, admit, in_words
+from webhook.commands.simulator import Admission, Ask, admit, format_error
 from webhook.core.admission.decision import Decision, Verdict
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.admission_request import BadReviewError
@@ -33,7 +33,7 @@ from webhook.replay.events import (
 )
 from webhook.replay.queue import ReplayQueue
 from webhook.replay.store_outage import StoreOutage
-from webhook.replay.summary import BreakerSummary, breaker_of, remaining_of, used_of
+from webhook.replay.summary import BreakerSummary, compute_remaining, render_breaker, render_usage
 
 _SECOND_US = 1_000_000
 
@@ -62,7 +62,7 @@ class Replay:
             environment.clock,
             lambda: self._compiled,
             namespaces,
-            lambda transition: self._summary.moved([transition]),
+            lambda transition: self._summary.add_transitions([transition]),
         )
         self._queue = ReplayQueue(self._outage, environment.clock, lambda: self._compiled, self._controller)
         self._interceptor = Interceptor(
@@ -83,15 +83,15 @@ class Replay:
                 uid, admission = await self._admit(event)
                 return PlayedEvent(await self._admission_line(event, uid, admission), admission)
             case OutcomeSeen(outcome=fields) | OutcomesSeen(outcomes=fields):
-                return PlayedEvent(await self._outcome(fields))
+                return PlayedEvent(await self._play_outcome(fields))
             case PodRefused():
                 return PlayedEvent({"uid": event.refused, "refunded": await self._refund(event.refused)})
             case PodDeleted():
-                await self._controller.deleted(event.deleted)
-                await self._queue.gone(event.deleted)
+                await self._controller.report_deletion(event.deleted)
+                await self._queue.remove(event.deleted)
                 return PlayedEvent({"uid": event.deleted, "refunded": False})
             case StatusAsked():
-                return PlayedEvent(await self._status(event.status))
+                return PlayedEvent(await self._play_status(event.status))
         await self._change(event)
         return PlayedEvent({})
 
@@ -100,10 +100,10 @@ class Replay:
         await self._advance(event.at)
         return (await self._admit(event))[1]
 
-    async def breakers(self) -> list[tuple[str, ...]]:
+    async def summarize_breakers(self) -> list[tuple[str, ...]]:
         """Return the summary of breakers as rows of a table; empty if no event was about one."""
         await self._tick()
-        return list(self._summary.rows(self._clock.now_us()))
+        return list(self._summary.make_rows(self._clock.now_us()))
 
     async def _advance(self, at_seconds: float) -> None:
         now_us = round(at_seconds * _SECOND_US)
@@ -117,8 +117,8 @@ class Replay:
 
     async def _tick(self) -> None:
         plans = self._compiled.plans
-        self._summary.know(plans, self._clock.now_us())
-        self._summary.moved(await self._outage.tick(tuple(plans.values())))
+        self._summary.set_plans(plans, self._clock.now_us())
+        self._summary.add_transitions(await self._outage.tick(tuple(plans.values())))
 
     async def _change(self, event: ReplayEvent) -> None:
         """Apply a change of policy, Namespace labels or store; other events change nothing."""
@@ -126,7 +126,7 @@ class Replay:
             case NamespacesChange():
                 self._environment.namespaces.update(event.namespace_labels)
             case PolicyChange():
-                self._environment.policies.set(self._load(self._file(event.policy)))
+                self._environment.policies.set(self._load(self._find_file(event.policy)))
                 await self._controller.list_all()
                 await self._tick()
             case StoreChange(store="down"):
@@ -137,13 +137,13 @@ class Replay:
 
     @property
     def _compiled(self) -> CompiledPolicy:
-        return self._environment.policies.current()
+        return self._environment.policies.get_current()
 
-    def _file(self, name: str) -> Path:
+    def _find_file(self, name: str) -> Path:
         beside = self._folder / name
         return beside if beside.is_file() else Path(name)
 
-    def _plan(self, service: str) -> CounterPlan:
+    def _find_plan(self, service: str) -> CounterPlan:
         plan = self._compiled.plans.get(service)
         if plan is None:
             known = ", ".join(self._compiled.plans)
@@ -152,7 +152,7 @@ class Replay:
 
     async def _admit(self, event: PodAsks) -> tuple[str, Admission]:
         """Ask for a Pod, and let queue and controller know of it; return its uid, too."""
-        uid = event.uid or self._uid_of(event)
+        uid = event.uid or self._choose_uid(event)
         self._taken.add(uid)
         ask = Ask(
             event.pod,
@@ -168,21 +168,23 @@ class Replay:
         try:
             admission = await admit(self._interceptor, ask)
         except BadReviewError as error:
-            raise UserError(in_words(error), "give a Pod as the API server would show it") from None
+            raise UserError(format_error(error), "give a Pod as the API server would show it") from None
         except UnknownNamespaceError:
             raise UserError(
                 f"namespace: {event.namespace!r}: the policy asks for its labels, which are not known here",
                 "give them before, in a line with namespaceLabels",
             ) from None
         decision = admission.validated
-        self._summary.decided(admission.mutated, decision)
-        self._summary.moved(decision.charge.receipt.transitions if decision.charge.receipt is not None else ())
+        self._summary.add_decisions(admission.mutated, decision)
+        self._summary.add_transitions(
+            decision.charge.receipt.transitions if decision.charge.receipt is not None else ()
+        )
         if decision.service is not None and not event.dry_run:
             plan = self._plan_of(decision)
             if decision.allowed and (decision.charge.receipt is None or decision.charge.receipt.charged):
                 self._plans[uid] = plan
             if decision.allowed and event.changes_what_lives:
-                await self._controller.admitted(uid, admission.pod)
+                await self._controller.report_admission(uid, admission.pod)
             if decision.verdict is Verdict.QUEUE:
                 await self._queue.add(uid, plan, admission.pod)
         return uid, admission
@@ -205,45 +207,45 @@ class Replay:
         if decision.service is not None:
             plan = self._plan_of(decision)
             snapshot = await self._outage.snapshot(plan, event.namespace)
-            line["used"] = used_of(plan, snapshot, event.namespace)
-            line |= breaker_of(snapshot)
+            line["used"] = render_usage(plan, snapshot, event.namespace)
+            line |= render_breaker(snapshot)
         return line
 
     def _plan_of(self, decision: Decision) -> CounterPlan:
         """Return the counters of the service, by the policy that decided."""
         policies = self._environment.policies
         assert decision.service is not None  # noqa: S101  only called for a Pod of a service
-        return (policies.by_hash(decision.policy_hash) or policies.current()).plans[decision.service]
+        return (policies.find_by_hash(decision.policy_hash) or policies.get_current()).plans[decision.service]
 
-    def _uid_of(self, event: PodAsks) -> str:
+    def _choose_uid(self, event: PodAsks) -> str:
         """Return the uid of an existing Pod, or an unused name for a new one."""
         carried = (event.pod.get("metadata") or {}).get("uid") if event.operation == "UPDATE" else None
         if isinstance(carried, str) and carried:
             return carried
         return next(name for number in self._numbers if (name := f"fresh-{number}") not in self._taken)
 
-    async def _outcome(self, fields: OutcomeFields | SumFields) -> dict[str, Any]:
-        plan = self._plan(fields.service)
-        self._summary.asked(fields.service)
+    async def _play_outcome(self, fields: OutcomeFields | SumFields) -> dict[str, Any]:
+        plan = self._find_plan(fields.service)
+        self._summary.mark_seen(fields.service)
         service = self._compiled.services[fields.service]
-        self._summary.moved(await record(self._outage, self._controller, service, plan, fields))
+        self._summary.add_transitions(await record(self._outage, self._controller, service, plan, fields))
         snapshot = await self._outage.snapshot(plan)
-        return {"service": fields.service, **breaker_of(snapshot), "openRemaining": remaining_of(snapshot)}
+        return {"service": fields.service, **render_breaker(snapshot), "openRemaining": compute_remaining(snapshot)}
 
     async def _refund(self, uid: str) -> bool:
         plan = self._plans.get(uid)
-        await self._controller.deleted(uid)
+        await self._controller.report_deletion(uid)
         return plan is not None and await self._outage.refund(plan, uid)
 
-    async def _status(self, service: str) -> dict[str, Any]:
-        plan = self._plan(service)
-        self._summary.asked(service)
+    async def _play_status(self, service: str) -> dict[str, Any]:
+        plan = self._find_plan(service)
+        self._summary.mark_seen(service)
         snapshot = await self._outage.snapshot(plan)
         return {
             "service": service,
-            **breaker_of(snapshot),
-            "openRemaining": remaining_of(snapshot),
-            "used": used_of(plan, snapshot, None),
-            "waiting": self._queue.waiting(service),
+            **render_breaker(snapshot),
+            "openRemaining": compute_remaining(snapshot),
+            "used": render_usage(plan, snapshot, None),
+            "waiting": self._queue.count_waiting(service),
             **self._queue.take_left(service),
         }

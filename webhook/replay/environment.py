@@ -18,10 +18,10 @@ from webhook.replay.store_outage import ReplayStore
 def load_replay_policy(path: Path, *, is_shared: bool) -> LoadedPolicy:
     """Read a policy; UserError if it is invalid. `is_shared`: the counters are in a Redis that a fleet may use too."""
     loaded = load_policy(path, Purpose.REPLAY)
-    return replace(loaded, policy=_of_one_cluster(loaded.policy)) if is_shared else loaded
+    return replace(loaded, policy=_limit_to_cluster(loaded.policy)) if is_shared else loaded
 
 
-def _of_one_cluster(policy: Policy) -> Policy:
+def _limit_to_cluster(policy: Policy) -> Policy:
     """Return the policy without `scope: Fleet`: a replay must not change what a fleet counts."""
     return replace(
         policy,
@@ -44,7 +44,7 @@ class SettableClock(Clock, Protocol):
 class SettablePolicy(PolicySource, Protocol):
     """A policy source that only events change."""
 
-    def current(self) -> CompiledPolicy:
+    def get_current(self) -> CompiledPolicy:
         """Return the current policy."""
         ...
 

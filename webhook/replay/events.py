@@ -13,21 +13,19 @@ from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.policy.model import Service
 from webhook.core.policy_spec import OutcomeSource
 from webhook.core.quota import CounterPlan
-from webhook.core.reporting.replay_record import LONGEST_MEAN_SECONDS
+from webhook.core.reporting.replay_record import MEAN_SECONDS_MAX
 from webhook.errors import UserError
 from webhook.replay.controller import ReplayController, is_unknown
 from webhook.replay.store_outage import StoreOutage
-from webhook.support.input_files import bounded_lines
+from webhook.support.input_files import read_bounded_lines
 
-_LATEST_SECONDS = 9_000_000_000
+_TIME_SECONDS_MAX = 9_000_000_000
 """285 years: larger values in microseconds are not exact in a double. An epoch time in seconds fits."""
 
-Seconds = Annotated[int, Meta(ge=0, le=_LATEST_SECONDS)] | Annotated[float, Meta(ge=0, le=_LATEST_SECONDS)]
+Seconds = Annotated[int, Meta(ge=0, le=_TIME_SECONDS_MAX)] | Annotated[float, Meta(ge=0, le=_TIME_SECONDS_MAX)]
 Named = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
-MeanSeconds = (
-    Annotated[int, Meta(ge=0, le=LONGEST_MEAN_SECONDS)] | Annotated[float, Meta(ge=0, le=LONGEST_MEAN_SECONDS)]
-)
+MeanSeconds = Annotated[int, Meta(ge=0, le=MEAN_SECONDS_MAX)] | Annotated[float, Meta(ge=0, le=MEAN_SECONDS_MAX)]
 
 
 class ReplayEvent(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -159,13 +157,13 @@ EXAMPLES = (
     '{"at": 9.9, "store": "down"}    or "up"',
 )
 """An example of each kind, and its optional fields."""
-_LONGEST_SHOWN = 80  # characters of a value
+_SHOWN_CHARACTERS_MAX = 80  # characters of a value
 
 
 def read_events(lines: BinaryIO, name: str) -> Iterator[tuple[int, ReplayEvent]]:
     """Yield the number and the event of each line that is not empty; UserError names the first invalid line."""
     before = 0.0
-    for number, line in enumerate(bounded_lines(lines, name), start=1):
+    for number, line in enumerate(read_bounded_lines(lines, name), start=1):
         if not line.strip():
             continue
         try:
@@ -195,10 +193,10 @@ def parse(line: bytes) -> ReplayEvent:
     try:
         return msgspec.convert(raw, _BY_KEY[found[0]])
     except msgspec.ValidationError as error:
-        raise UserError(_in_words(str(error), raw, found[0]), "see podgate replay --help") from None
+        raise UserError(_describe_error(str(error), raw, found[0]), "see podgate replay --help") from None
 
 
-def _in_words(error: str, raw: dict[str, Any], kind: str) -> str:
+def _describe_error(error: str, raw: dict[str, Any], kind: str) -> str:
     """Return the message with the field and its value, if the decoder reports the field."""
     reason, _, path = error.partition(" - at `$.")
     path = path.rstrip("`")
@@ -210,10 +208,10 @@ def _in_words(error: str, raw: dict[str, Any], kind: str) -> str:
     if path.endswith("[...]"):
         # The decoder does not report which entry it is.
         stem = path.partition("[")[0]
-        return f"{stem}: {msgspec.json.encode(raw.get(stem)).decode()[:_LONGEST_SHOWN]}: {reason}"
+        return f"{stem}: {msgspec.json.encode(raw.get(stem)).decode()[:_SHOWN_CHARACTERS_MAX]}: {reason}"
     if "[" in path or value is None:
         return f"{path}: {reason}"
-    return f"{path}: {msgspec.json.encode(value).decode()[:_LONGEST_SHOWN]}: {reason}"
+    return f"{path}: {msgspec.json.encode(value).decode()[:_SHOWN_CHARACTERS_MAX]}: {reason}"
 
 
 _SECOND_US = 1_000_000
@@ -238,10 +236,10 @@ async def record(
         sums = Outcomes(fields.succeeded, fields.failed, total_us, generation=fields.generation)
         return await outage.record_outcomes(plan, [sums])
     if _has_starts(service) and fields.uid is not None and fields.generation is None:
-        dropped = await controller.started(plan.service, fields.uid, ok=fields.ok, latency_us=latency_us)
+        dropped = await controller.report_start(plan.service, fields.uid, ok=fields.ok, latency_us=latency_us)
         if not is_unknown(dropped):
             return ()
-    outcome = Outcomes.one(ok=fields.ok, latency_us=latency_us, uid=fields.uid, generation=fields.generation)
+    outcome = Outcomes.from_single(ok=fields.ok, latency_us=latency_us, uid=fields.uid, generation=fields.generation)
     return await outage.record_outcomes(plan, [outcome])
 
 

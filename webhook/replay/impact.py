@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from webhook.commands.pages.table import table
+from webhook.commands.pages.table import format_table
 from webhook.commands.simulator import Admission
 from webhook.core.admission.decision import Decision, Verdict
 from webhook.core.admission.mutation import HASH_ANNOTATION
@@ -91,7 +91,7 @@ class ImpactReport(Struct, frozen=True, rename="camel"):
         if changed:
             kinds = [kind for kind in Difference if any(kind in service.differences for service in changed)]
             heading = ("SERVICE", "REQUESTS", "DENIED BEFORE", "DENIED AFTER", *(kind.upper() for kind in kinds))
-            yield from table([heading, *(_row(service, kinds) for service in changed)])
+            yield from format_table([heading, *(_row(service, kinds) for service in changed)])
             for service in changed:
                 yield from _example_lines(service)
         same = [service.service or _NONE for service in self.services if not service.is_changed]

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.release.releaser import PodReleaser, ReleaseActions
 from webhook.core.admission.mutation import QUEUE_GATE
-from webhook.core.admission.queueing import obstacle, priority_of
+from webhook.core.admission.queueing import find_obstacle, priority_of
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.controller.waiting_pod import WaitingPod
-from webhook.core.kubernetes.controllers import controller_source
+from webhook.core.kubernetes.controllers import find_controller_source
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.quota import Acquire, CounterPlan, pod_cost
 from webhook.errors import NoStoreAnswerError
@@ -37,54 +37,54 @@ class ReplayQueue:
         self._policy = policy
         self._controller = controller
         self._compiled: CompiledPolicy | None = None
-        self._releaser = PodReleaser(store.shared, ReleaseActions(self._released, self._expired))
+        self._releaser = PodReleaser(store.shared, ReleaseActions(self._release, self._expire))
         self._pods: dict[str, Mapping[str, Any]] = {}
         self._next_us: int | None = None
         self._left: dict[str, dict[str, list[str]]] = defaultdict(lambda: {"released": [], "expired": []})
 
-    def overload(self, plan: CounterPlan) -> str:  # noqa: ARG002  as in the port
+    def find_overload(self, plan: CounterPlan) -> str:  # noqa: ARG002  as in the port
         """Return "": reviews take no time here."""
         return ""
 
-    async def reason_to_wait(self, asked: Acquire, *, is_dry_run: bool) -> str:  # noqa: ARG002  as in the port
+    async def find_reason_to_wait(self, asked: Acquire, *, is_dry_run: bool) -> str:  # noqa: ARG002  as in the port
         """Return why a Pod has to wait: others of its service wait, or it would be denied."""
         if self._store.is_down:
             raise NoStoreAnswerError("the store is down", sent=False)
         if asked.plan.queue is not None and asked.plan.queue.only_on_overload:
             return ""
-        if waiting := self._releaser.waiting(asked.plan.service):
+        if waiting := self._releaser.count_waiting(asked.plan.service):
             return f"{waiting} Pods of the service wait"
-        return obstacle(asked.plan, await self._store.acquire(replace(asked, peek=True)))
+        return find_obstacle(asked.plan, await self._store.acquire(replace(asked, peek=True)))
 
     async def enqueue(self, asked: Acquire) -> bool:
         rules = asked.plan.queue
-        return rules is None or self._releaser.waiting(asked.plan.service) < rules.max_pods
+        return rules is None or self._releaser.count_waiting(asked.plan.service) < rules.max_pods
 
     async def add(self, uid: str, plan: CounterPlan, document: Mapping[str, Any]) -> None:
         """Add a gated Pod, as the API server stores it."""
         pod = Pod.from_document(document)
-        cost = pod_cost.taken(pod, self._policy().counted[plan.service])
+        cost = pod_cost.compute_cost(pod, self._policy().counted[plan.service])
         scope, priority = plan.scope_of(pod.metadata.namespace), priority_of(pod)
         waiting = WaitingPod(uid, plan.service, self._store.now_us(), cost, scope, priority)
         self._pods[uid] = document
-        self._releaser.put(GatedPod(waiting, pod.metadata.namespace, pod.metadata.name, controller_source(pod)))
+        self._releaser.put(GatedPod(waiting, pod.metadata.namespace, pod.metadata.name, find_controller_source(pod)))
         await self._step()
 
-    async def gone(self, uid: str) -> None:
+    async def remove(self, uid: str) -> None:
         """Remove a Pod that was deleted; others may be due."""
         self._pods.pop(uid, None)
-        self._releaser.gone(uid)
-        await self._changed()
+        self._releaser.remove(uid)
+        await self._retry_all()
 
     async def advance(self, until_us: int) -> None:
         """Release and expire what is due up to a time, each at its moment."""
         if self._compiled is not self._policy():
-            await self._changed()
+            await self._retry_all()
         while self._next_us is not None and self._next_us <= until_us:
             self._clock.set(max(self._next_us, self._clock.now_us()))
             await self._step()
 
-    async def _changed(self) -> None:
+    async def _retry_all(self) -> None:
         """Try all waiting Pods again, under the policy in force: its limits, or what lives, may have changed."""
         if self._compiled is not self._policy():
             self._compiled = self._policy()
@@ -95,25 +95,25 @@ class ReplayQueue:
     async def _step(self) -> None:
         self._next_us = await self._releaser.step()
 
-    def waiting(self, service: str) -> int:
-        return self._releaser.waiting(service)
+    def count_waiting(self, service: str) -> int:
+        return self._releaser.count_waiting(service)
 
     def take_left(self, service: str) -> dict[str, list[str]]:
         """Return the uids that were released and that expired since the last call."""
         return self._left.pop(service, {"released": [], "expired": []})
 
-    async def _released(self, pod: GatedPod) -> None:
+    async def _release(self, pod: GatedPod) -> None:
         """Remove the gate, as the controller does, and let the Pod tracker see it."""
         document = msgspec.json.decode(msgspec.json.encode(self._pods.pop(pod.waiting.uid)))
         gates = document["spec"].get("schedulingGates", [])
         document["spec"]["schedulingGates"] = [gate for gate in gates if gate["name"] != QUEUE_GATE]
         self._left[pod.waiting.service]["released"].append(pod.waiting.uid)
-        await self._controller.admitted(pod.waiting.uid, document)
+        await self._controller.report_admission(pod.waiting.uid, document)
 
-    async def _expired(self, pod: GatedPod) -> None:
+    async def _expire(self, pod: GatedPod) -> None:
         """Delete the Pod, or let it wait on, as whenExpired says."""
         uid, plan = pod.waiting.uid, self._policy().plans.get(pod.waiting.service)
         self._left[pod.waiting.service]["expired"].append(uid)
         if plan is not None and plan.queue is not None and not plan.queue.keeps_expired:
             del self._pods[uid]
-            await self._controller.deleted(uid)
+            await self._controller.report_deletion(uid)

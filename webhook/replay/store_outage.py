@@ -12,7 +12,7 @@ from webhook.errors import NoStoreAnswerError, StoreUnavailableError, UserError
 from webhook.fallback import FallbackReports, StoreFallback
 from webhook.ports import BreakerLedger, Clock, CounterStore, PodLedger, SharedStore
 
-_WITHOUT_IO = frozenset({"known_breaker", "last_breaker", "now_us"})
+_WITHOUT_IO = frozenset({"find_known_breaker", "find_last_breaker", "now_us"})
 
 
 class ReplayStore(CounterStore, PodLedger, BreakerLedger, Protocol):
@@ -33,7 +33,7 @@ class StoreSwitch:
         self._store = store
         self.is_down = False
 
-    async def others_settled(self, plan: CounterPlan, *, afresh: bool) -> int:  # noqa: ARG002  as in the port
+    async def count_settled_replicas(self, plan: CounterPlan, *, afresh: bool) -> int:  # noqa: ARG002  as in the port
         """Return 0: a replay has one server."""
         return 0
 
@@ -61,14 +61,14 @@ class StoreOutage:
         self.shared = cast("ReplayStore", self._switch)
         """The store without the fallback, as the controller uses it."""
         self._clock = clock
-        self._fallback = self._new_fallback()
+        self._fallback = self._make_fallback()
         self._to_refund: dict[str, CounterPlan] = {}
 
-    def _new_fallback(self) -> StoreFallback:
+    def _make_fallback(self) -> StoreFallback:
         return StoreFallback(
             cast("SharedStore", self._switch),
             self._clock,
-            FallbackReports(_nothing, _nothing, _nothing, _nothing, _nothing),
+            FallbackReports(_ignore, _ignore, _ignore, _ignore, _ignore),
         )
 
     @property
@@ -84,7 +84,7 @@ class StoreOutage:
             return
         self._switch.is_down = False
         await self._fallback.close()
-        self._fallback = self._new_fallback()
+        self._fallback = self._make_fallback()
         for uid, plan in self._to_refund.items():
             await self._fallback.refund(plan, uid)
         self._to_refund.clear()
@@ -123,11 +123,11 @@ class StoreOutage:
         try:
             return await self._fallback.snapshot(plan, namespace)
         except NoStoreAnswerError:
-            return ServiceSnapshot(self._clock.now_us(), breaker=self._breaker(plan))
+            return ServiceSnapshot(self._clock.now_us(), breaker=self._advance_breaker(plan))
 
-    def _breaker(self, plan: CounterPlan) -> BreakerView | None:
+    def _advance_breaker(self, plan: CounterPlan) -> BreakerView | None:
         """Return the last known breaker, advanced to the present."""
-        known, last = self._fallback.known_breaker(plan), self._fallback.last_breaker(plan)
+        known, last = self._fallback.find_known_breaker(plan), self._fallback.find_last_breaker(plan)
         if known is not None or last is None or plan.breaker is None:
             return known
         return breaker.view(breaker.from_view(plan.service, plan.breaker, last), plan.breaker, self._clock.now_us())
@@ -137,15 +137,15 @@ class StoreOutage:
             return await self._fallback.tick(plans)
         return ()
 
-    def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        return self._fallback.known_breaker(plan)
+    def find_known_breaker(self, plan: CounterPlan) -> BreakerView | None:
+        return self._fallback.find_known_breaker(plan)
 
-    def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        return self._fallback.last_breaker(plan)
+    def find_last_breaker(self, plan: CounterPlan) -> BreakerView | None:
+        return self._fallback.find_last_breaker(plan)
 
     def now_us(self) -> int:
         return self._fallback.now_us()
 
 
-def _nothing(*_: object) -> None:
+def _ignore(*_: object) -> None:
     """Ignore a report: the output of the replay shows its effect."""

@@ -6,39 +6,41 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from webhook.core.admission.decision import Decision
-from webhook.core.breaker import State, Transition, span
+from webhook.core.breaker import State, Transition, format_duration
 from webhook.core.findings import Code
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import CounterPlan, ServiceSnapshot, Use
-from webhook.core.quota.pod_cost import shown
+from webhook.core.quota.pod_cost import format_amount
 
 _SECOND_US = 1_000_000
 
 
-def breaker_of(snapshot: ServiceSnapshot) -> dict[str, Any]:
+def render_breaker(snapshot: ServiceSnapshot) -> dict[str, Any]:
     view = snapshot.breaker
     return {"breaker": view.state if view else None, "generation": view.generation if view else None}
 
 
-def remaining_of(snapshot: ServiceSnapshot) -> float | int:
+def compute_remaining(snapshot: ServiceSnapshot) -> float | int:
     """Return the remaining open time in seconds, 0 if there is none."""
-    remaining_us = snapshot.breaker.open_remaining_us(snapshot.at_us) if snapshot.breaker else 0
+    remaining_us = snapshot.breaker.compute_open_remaining_us(snapshot.at_us) if snapshot.breaker else 0
     return remaining_us // _SECOND_US if remaining_us % _SECOND_US == 0 else remaining_us / _SECOND_US
 
 
-def used_of(plan: CounterPlan, snapshot: ServiceSnapshot, namespace: str | None) -> list[dict[str, Any]]:
+def render_usage(plan: CounterPlan, snapshot: ServiceSnapshot, namespace: str | None) -> list[dict[str, Any]]:
     """Return the usage of each window; with `per: Namespace` for `namespace`, or for every namespace with usage."""
     wanted = {namespace} if plan.per_namespace and namespace is not None else set(snapshot.uses)
-    of_the_service = [_use(use, plan.service, key) for key in sorted(wanted) for use in snapshot.uses.get(key, ())]
-    return of_the_service + [_use(use, use.name, "") for use in snapshot.pool]
+    of_the_service = [
+        _render_use(use, plan.service, key) for key in sorted(wanted) for use in snapshot.uses.get(key, ())
+    ]
+    return of_the_service + [_render_use(use, use.name, "") for use in snapshot.pool]
 
 
-def _use(use: Use, name: str, namespace: str) -> dict[str, Any]:
+def _render_use(use: Use, name: str, namespace: str) -> dict[str, Any]:
     return {
         "window": use.window,
         "resource": use.resource,
-        "used": shown(use.resource, use.used),
-        "hard": shown(use.resource, use.hard),
+        "used": format_amount(use.resource, use.used),
+        "hard": format_amount(use.resource, use.hard),
         "of": use.of,
         "name": name,
         "namespace": namespace or None,
@@ -75,7 +77,7 @@ class BreakerSummary:
         self._breakers: dict[str, _Breaker] = {}
         self._seen: set[str] = set()
 
-    def know(self, plans: Mapping[str, CounterPlan], now_us: int) -> None:
+    def set_plans(self, plans: Mapping[str, CounterPlan], now_us: int) -> None:
         """Set the breakers of the policy in force; close those that were removed, or have new counters."""
         for service, breaker in self._breakers.items():
             plan = plans.get(service)
@@ -85,15 +87,15 @@ class BreakerSummary:
             if plan.breaker is not None:
                 self._breakers.setdefault(service, _Breaker(plan.key)).key = plan.key
 
-    def asked(self, service: str | None) -> None:
+    def mark_seen(self, service: str | None) -> None:
         """Record that an event was about a service."""
         if service in self._breakers:
             self._seen.add(service)
 
-    def decided(self, mutated: Decision, validated: Decision) -> None:
+    def add_decisions(self, mutated: Decision, validated: Decision) -> None:
         """Record the decisions about a Pod; dry runs are ignored."""
         breaker = self._breakers.get(validated.service or "")
-        self.asked(validated.service)
+        self.mark_seen(validated.service)
         if breaker is None or validated.call.dry_run:
             return
         modes = {finding.mode for finding in validated.findings if finding.code in _REFUSALS}
@@ -101,14 +103,14 @@ class BreakerSummary:
         breaker.degraded += bool(mutated.deviation.degraded)
         breaker.not_enforced += bool(modes - {Mode.ENFORCE}) or mutated.deviation.would_degrade
 
-    def moved(self, transitions: Iterable[Transition]) -> None:
+    def add_transitions(self, transitions: Iterable[Transition]) -> None:
         for transition in transitions:
             breaker = self._breakers.get(transition.service)
             if breaker is not None:
                 self._seen.add(transition.service)
                 _count(breaker, transition)
 
-    def rows(self, now_us: int) -> Iterator[tuple[str, ...]]:
+    def make_rows(self, now_us: int) -> Iterator[tuple[str, ...]]:
         """Yield a table as of now, headings first; empty if no event was about a service with a breaker."""
         if self._seen:
             yield HEADINGS
@@ -116,8 +118,15 @@ class BreakerSummary:
             if service in self._seen:
                 breaker.close(now_us)
                 counts = breaker.refused, breaker.degraded, breaker.not_enforced
-                trips, held_back = _by_trigger(breaker.trips), _by_trigger(breaker.held_back)
-                yield service, trips, held_back, str(breaker.reopened), span(breaker.open_us), *map(str, counts)
+                trips, held_back = _format_by_trigger(breaker.trips), _format_by_trigger(breaker.held_back)
+                yield (
+                    service,
+                    trips,
+                    held_back,
+                    str(breaker.reopened),
+                    format_duration(breaker.open_us),
+                    *map(str, counts),
+                )
 
 
 def _count(breaker: _Breaker, transition: Transition) -> None:
@@ -134,7 +143,7 @@ def _count(breaker: _Breaker, transition: Transition) -> None:
             breaker.reopened += 1
 
 
-def _by_trigger(counts: Counter[str]) -> str:
+def _format_by_trigger(counts: Counter[str]) -> str:
     total = str(counts.total())
     return (
         f"{total} ({', '.join(f'{trigger} {count}' for trigger, count in sorted(counts.items()))})" if counts else total

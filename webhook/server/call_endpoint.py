@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-from webhook.authentication.authenticator import Verified, require_role
+from webhook.authentication.authenticator import VerifiedToken, require_role
 from webhook.authentication.identities import Role
 from webhook.authentication.jwt import KeyNotFoundError
 from webhook.authentication.peer_recheck import TrustedCas
@@ -23,27 +23,27 @@ from webhook.interceptor import UnknownNamespaceError
 from webhook.outcomes.endpoint import NotAReporterError, TooManyReportsError
 from webhook.ports import Caller, Observer
 from webhook.server.connection_table import ConnectionGuard
-from webhook.server.http_messages import JSON, HttpRequest, HttpResponse, closing_response
-from webhook.server.request_body import BodyReader, expects
+from webhook.server.http_messages import JSON, HttpRequest, HttpResponse, build_closing_response
+from webhook.server.request_body import BodyReader, expects_continue
 
 _METHOD = "POST"
 _OK = HTTPStatus.OK
 
 
-class Answered(Protocol):
+class RouteAnswer(Protocol):
     """An answer with the body of its response."""
 
     @property
     def body(self) -> bytes: ...
 
 
-class Encoded(NamedTuple):
+class EncodedAnswer(NamedTuple):
     """An answer that has a body only."""
 
     body: bytes
 
 
-Answering = Callable[[bytes, Caller, str | None], Awaitable[Answered]]
+AnswerCall = Callable[[bytes, Caller, str | None], Awaitable[RouteAnswer]]
 """Returns the answer to a call, from its body, its caller and its traceparent."""
 
 _REPORTERS_PART = 4
@@ -67,7 +67,7 @@ class Route(NamedTuple):
     """The handler of one path, and the role that may call it."""
 
     role: Role
-    answer: Answering
+    answer: AnswerCall
 
 
 class _Call(Struct, frozen=True):
@@ -75,8 +75,8 @@ class _Call(Struct, frozen=True):
 
     caller: Caller
     role: Role
-    answer: Answering
-    verified: Verified | None
+    answer: AnswerCall
+    verified: VerifiedToken | None
     """None: the call is not remembered."""
     trust: TrustedCas | None
     """The client CAs by which the connection is trusted; None for a connection without a client certificate."""
@@ -86,9 +86,9 @@ class _Call(Struct, frozen=True):
 class CallLimits:
     """Limits of one call, and of all calls together."""
 
-    max_body_bytes: int
+    body_bytes_max: int
     body_timeout_seconds: float
-    max_in_flight: int
+    in_flight_max: int
 
 
 class CallEndpoint:
@@ -107,11 +107,11 @@ class CallEndpoint:
         self._guard = guard
         self._observer = observer
         self._limits = limits
-        self._bodies = BodyReader(limits.max_body_bytes, limits.body_timeout_seconds)
+        self._bodies = BodyReader(limits.body_bytes_max, limits.body_timeout_seconds)
         self.in_flight = 0
         self._unidentified = 0  # not limited: a flood of unauthenticated calls does not displace authenticated ones
         self._reporting = 0
-        self._reports_max = max(1, limits.max_in_flight // _REPORTERS_PART)
+        self._reports_max = max(1, limits.in_flight_max // _REPORTERS_PART)
         self._idle: asyncio.Event | None = None
         """Made by the first waiter, so that calls need not set it while nobody waits."""
 
@@ -121,28 +121,28 @@ class CallEndpoint:
             self._idle = self._idle or asyncio.Event()
             await self._idle.wait()
 
-    async def handle(self, request: HttpRequest) -> HttpResponse:
+    async def answer(self, request: HttpRequest) -> HttpResponse:
         """Answer one HTTP request."""
         self.in_flight += 1
         is_report = False
         stays = self._guard.record_request(request.connection.transport)
         try:
-            known = self._known(request)
+            known = self._recall(request)
             call = known or await self._identify(request)
-            if self.in_flight - self._unidentified > self._limits.max_in_flight:
-                self._displace_for(None, "overloaded", "too many reviews in flight")
+            if self.in_flight - self._unidentified > self._limits.in_flight_max:
+                self._make_room(None, "overloaded", "too many reviews in flight")
             if call.role is Role.REPORTER:
                 if self._reporting >= self._reports_max:
-                    self._displace_for(Role.REPORTER, "reporters_overloaded", "too many reports in flight")
+                    self._make_room(Role.REPORTER, "reporters_overloaded", "too many reports in flight")
                 is_report = True
                 self._reporting += 1
             if known is None:
                 self._bodies.check(request)
-            body = self._bodies.arrived(request)
+            body = self._bodies.take_arrived(request)
             if body is None:
-                body = await self._bodies.arrive(request, call.role)
+                body = await self._bodies.receive(request, call.role)
             if known is None:
-                self._accept(request, call)
+                self._remember(request, call)
             answer = await call.answer(body, call.caller, request.traceparent)
             return HttpResponse(_OK, answer.body, JSON, not stays)
         except Exception as error:  # noqa: BLE001  a defect must cost one call, never the process
@@ -155,7 +155,7 @@ class CallEndpoint:
                 self._idle.set()
                 self._idle = None
 
-    def _known(self, request: HttpRequest) -> _Call | None:
+    def _recall(self, request: HttpRequest) -> _Call | None:
         """Return the call as it was accepted before on this connection; None if anything has changed since."""
         call: _Call | None = request.head.known
         if call is None or call.trust is not self._guard.trust():
@@ -190,17 +190,17 @@ class CallEndpoint:
         require_role(caller, route.role)
         if request.method != _METHOD:
             raise CallRefusedError(HTTPStatus.METHOD_NOT_ALLOWED, "method", "", "not a POST")
-        known = None if verified is None else verified.at_most_until(until_seconds)
+        known = None if verified is None else verified.limit_until(until_seconds)
         return _Call(caller, route.role, route.answer, known, trust)
 
-    def _accept(self, request: HttpRequest, call: _Call) -> None:
+    def _remember(self, request: HttpRequest, call: _Call) -> None:
         """Trust the connection of an authenticated call that has arrived whole, and remember the call."""
         if call.role is not Role.REPORTER:
             self._guard.mark_trusted(request.transport)
-        if call.verified is not None and not expects(request):
+        if call.verified is not None and not expects_continue(request):
             request.head.known = call
 
-    def _displace_for(self, role: Role | None, reason: str, text: str) -> None:
+    def _make_room(self, role: Role | None, reason: str, text: str) -> None:
         """Make room for one more call (of a role) in place of one whose body is incomplete, or refuse it."""
         if not self._bodies.displace(role):
             raise CallRefusedError(HTTPStatus.SERVICE_UNAVAILABLE, reason, text)
@@ -208,24 +208,24 @@ class CallEndpoint:
     def _refuse(self, request: HttpRequest, error: Exception) -> HttpResponse:
         """Report why a call is not answered, and return the response, which reveals nothing."""
         if isinstance(error, AuthenticationError):
-            self._observer.refused(f"authentication_{error.reason}", error.detail)
-            return closing_response(HTTPStatus(error.status))
+            self._observer.on_refused(f"authentication_{error.reason}", error.detail)
+            return build_closing_response(HTTPStatus(error.status))
         refusal = _REFUSALS.get(type(error))
         if refusal is not None:
             error = CallRefusedError(*refusal, str(error))
         if isinstance(error, CallRefusedError):
-            self._observer.refused(error.reason, f"{error.detail}{_caller_suffix(request)}")
-            return closing_response(error.status, error.text)
-        self._observer.refused("internal_error", _location_of(error))
-        return closing_response(HTTPStatus.INTERNAL_SERVER_ERROR)
+            self._observer.on_refused(error.reason, f"{error.detail}{_format_caller(request)}")
+            return build_closing_response(error.status, error.text)
+        self._observer.on_refused("internal_error", _describe_location(error))
+        return build_closing_response(HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
-def _caller_suffix(request: HttpRequest) -> str:
+def _format_caller(request: HttpRequest) -> str:
     """Return the caller for the log, once it is authenticated."""
     return "" if request.client_id is None else f", asked by {request.client_id!r}"
 
 
-def _location_of(error: Exception) -> str:
+def _describe_location(error: Exception) -> str:
     """Return an error's type and place for the log; its message may quote what a caller sent."""
     name = type(error).__name__
     *_, last = traceback.extract_tb(error.__traceback__) or [None]

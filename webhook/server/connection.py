@@ -42,21 +42,21 @@ class ResponseWriter:
 class ConnectionObserver(Protocol):
     """Observer of the events of a connection."""
 
-    def opened(self, connection: "Connection") -> None: ...
+    def on_opened(self, connection: "Connection") -> None: ...
 
-    def first_byte(self, connection: "Connection") -> None:
+    def on_first_byte(self, connection: "Connection") -> None:
         """Handle the first byte after `wait_for_data`."""
         ...
 
-    def unread(self, connection: "Connection") -> None:
+    def on_unread(self, connection: "Connection") -> None:
         """Handle a client that does not read what it is sent."""
         ...
 
-    def timed_out(self, connection: "Connection", reason: str, detail: str) -> None:
+    def on_timed_out(self, connection: "Connection", reason: str, detail: str) -> None:
         """Handle the end of the time given to `start_timer`."""
         ...
 
-    def closed(self, connection: "Connection") -> None: ...
+    def on_closed(self, connection: "Connection") -> None: ...
 
 
 class Connection(asyncio.BaseProtocol):
@@ -82,16 +82,16 @@ class Connection(asyncio.BaseProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]  # asyncio gives a Transport
-        self._observer.opened(self)
+        self._observer.on_opened(self)
         self._inner.connection_made(transport)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.stop_timer()
-        self._observer.closed(self)
+        self._observer.on_closed(self)
         self._inner.connection_lost(error)
 
     def pause_writing(self) -> None:
-        self._observer.unread(self)
+        self._observer.on_unread(self)
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
@@ -106,14 +106,14 @@ class Connection(asyncio.BaseProtocol):
 
     def _receive_first(self, data: bytes) -> None:
         self.data_received = self._inner.data_received
-        self._observer.first_byte(self)
+        self._observer.on_first_byte(self)
         self._inner.data_received(data)
 
     def start_timer(self, seconds: float, reason: str, detail: str) -> None:
         """Call the observer's `on_timed_out` unless `stop_timer` is called within this time."""
         self.stop_timer()
         loop = asyncio.get_running_loop()
-        self.timer = loop.call_later(seconds, self._observer.timed_out, self, reason, detail)
+        self.timer = loop.call_later(seconds, self._observer.on_timed_out, self, reason, detail)
 
     def stop_timer(self) -> None:
         """Stop the timer, if one is running."""
@@ -129,4 +129,4 @@ class Connection(asyncio.BaseProtocol):
             self.handshake.cancel()
         else:
             self.accepted.close()
-            self._observer.closed(self)
+            self._observer.on_closed(self)

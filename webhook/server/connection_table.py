@@ -56,7 +56,7 @@ class ConnectionTable:
     def is_full(self) -> bool:
         return self.count >= self.limits.connections_max
 
-    def context(self) -> ssl.SSLContext | None:
+    def read_context(self) -> ssl.SSLContext | None:
         """Return the TLS context of the next connection."""
         return self._context() if self._context is not None else None
 
@@ -82,16 +82,16 @@ class ConnectionTable:
 
     def displace(self) -> bool:
         """End one untrusted connection to make room; False if all are trusted."""
-        displaced = self._first_to_displace()
+        displaced = self._choose_displaced()
         if displaced is None:
             return False
         del self._untrusted[displaced]
         displaced.end()
         return True
 
-    def _first_to_displace(self) -> Connection | None:
+    def _choose_displaced(self) -> Connection | None:
         """Return the connection to displace; those after their handshake, and from trusted addresses, come last."""
-        waiting = self.throttle.oldest_untrusted()
+        waiting = self.throttle.find_oldest_untrusted()
         if waiting is not None:
             return waiting
         from_untrusted = (

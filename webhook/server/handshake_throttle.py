@@ -21,7 +21,7 @@ _BY_SSL_REASON = {
 }
 
 
-def handshake_failure(error: OSError) -> str:
+def classify_failure(error: OSError) -> str:
     """Return the reason of an error; `handshake_failed` if it has no specific one."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return _BY_VERIFY_CODE.get(error.verify_code, "handshake_certificate_foreign")
@@ -72,13 +72,13 @@ class HandshakeThrottle(Generic[_T]):
         if self._trusted_addresses.get(address) is not None:
             self._trusted[connection] = None
             return None
-        displaced = self.oldest_untrusted() if len(self._untrusted) >= _UNTRUSTED_MAX else None
+        displaced = self.find_oldest_untrusted() if len(self._untrusted) >= _UNTRUSTED_MAX else None
         if displaced is not None:
             self.cancel(displaced)
         self._untrusted[connection] = None
         return displaced
 
-    def oldest_untrusted(self) -> _T | None:
+    def find_oldest_untrusted(self) -> _T | None:
         """Return the connection from an untrusted address that has waited longest; None if there is none."""
         return next(iter(self._untrusted), None)
 
@@ -93,7 +93,7 @@ class HandshakeThrottle(Generic[_T]):
 
     def dequeue(self) -> _T | None:
         """Remove and return the next connection; None if none waits, or if there is no credit."""
-        if not self.waiting or self._credits() < 1:
+        if not self.waiting or self._update_credit() < 1:
             return None
         self._dequeued += 1
         is_untrusted_turn = not self._trusted or self._dequeued % _UNTRUSTED_EVERY == 0
@@ -102,16 +102,16 @@ class HandshakeThrottle(Generic[_T]):
         self._credit -= 1
         return first
 
-    def seconds_to_wait(self) -> float | None:
+    def compute_wait_seconds(self) -> float | None:
         """Return the seconds until there is a credit for the next connection; None if none waits."""
-        return max(0.0, (1 - self._credits()) / _PER_SECOND) if self.waiting else None
+        return max(0.0, (1 - self._update_credit()) / _PER_SECOND) if self.waiting else None
 
     def mark_trusted(self, address: str) -> None:
         """Trust an address from which an authenticated call was made, and return that connection's credit."""
         self._trusted_addresses.keep(address, True)  # noqa: FBT003  the value, not an option
         self._credit += 1
 
-    def _credits(self) -> float:
+    def _update_credit(self) -> float:
         now_seconds = self._clock_seconds()
         gained = (now_seconds - self._credited_at_seconds) * _PER_SECOND
         self._credit = min(self._credit + gained, _BURST_MAX)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from aiohttp import HttpVersion11
 from aiohttp.streams import EMPTY_PAYLOAD
 
-_HEADER_MAX_BYTES = 64 * 1024
+_HEADER_BYTES_MAX = 64 * 1024
 """A token takes at most 8 KiB, and a forwarded certificate 12 KiB."""
 _PIECE_BYTES = 16 * 1024
 """An event loop may deliver 256 KiB at once."""
@@ -53,7 +53,7 @@ class BoundedHeaders:
             return self._feed(data)
         requests: list[tuple[Any, Any]] = []
         for end in range(_PIECE_BYTES, len(data) + _PIECE_BYTES, _PIECE_BYTES):
-            if self._header_bytes > _HEADER_MAX_BYTES:
+            if self._header_bytes > _HEADER_BYTES_MAX:
                 break
             more, is_upgraded, rest = self._feed(data[end - _PIECE_BYTES : end])
             requests += more
@@ -63,19 +63,19 @@ class BoundedHeaders:
 
     def _feed(self, data: bytes) -> _Found:
         """Parse data; cut them where a header becomes too large, so that one that ends before is accepted."""
-        room = _HEADER_MAX_BYTES - self._header_bytes
+        room = _HEADER_BYTES_MAX - self._header_bytes
         if len(data) <= room:
             return self._feed_part(data)
         if room > 0:
             requests, is_upgraded, rest = self._feed_part(data[:room])
-            if self._header_bytes < _HEADER_MAX_BYTES:
+            if self._header_bytes < _HEADER_BYTES_MAX:
                 if is_upgraded:
                     return requests, True, rest + data[room:]
                 more, is_upgraded, rest = self._feed(data[room:])
                 return (*requests, *more), is_upgraded, rest
         if room < 0:
             return (), False, b""
-        self._header_bytes = _HEADER_MAX_BYTES + 1
+        self._header_bytes = _HEADER_BYTES_MAX + 1
         return ((MalformedRequest("HeaderTooLargeError"), EMPTY_PAYLOAD),), False, b""
 
     def _feed_part(self, data: bytes) -> _Found:
@@ -84,16 +84,16 @@ class BoundedHeaders:
         requests = found[0]
         if requests:
             for number, (request, _) in enumerate(requests):
-                if (refusal := _refused(request)) is not None:  # nothing after it is parsed
+                if (refusal := _find_refusal(request)) is not None:  # nothing after it is parsed
                     return (*requests[:number], refusal), False, b""
             request, self._body = requests[-1]
-            self._length = _length_of(request)
-            self._header_bytes = _begun_bytes(data, self._length or 0) if self._body.is_eof() else 0
+            self._length = _read_length(request)
+            self._header_bytes = _count_begun_bytes(data, self._length or 0) if self._body.is_eof() else 0
         elif (part_bytes := self._body.total_bytes - arrived_bytes) > 0:
             if not self._body.is_eof():
                 self._header_bytes = 0
             elif self._length is None:
-                self._header_bytes = _begun_bytes(data, 0)
+                self._header_bytes = _count_begun_bytes(data, 0)
             else:
                 self._header_bytes = len(data) - part_bytes
         else:
@@ -101,28 +101,28 @@ class BoundedHeaders:
         return found
 
 
-def _length_of(request: Any) -> int | None:
+def _read_length(request: Any) -> int | None:
     length = request.headers.get("Content-Length")
     return None if length is None else int(length)
 
 
-def _begun_bytes(data: bytes, length: int) -> int:
+def _count_begun_bytes(data: bytes, length: int) -> int:
     """Return how much of the next header `data` ends with, after a message with a body of `length`; never too much."""
     end = data.rfind(_END)
     return 0 if end < 0 else max(0, len(data) - end - len(_END) - length)
 
 
-def _header_bytes(request: Any) -> int:
+def _count_header_bytes(request: Any) -> int:
     """Return the size of a header, without padding of its values."""
     lines = sum(len(name) + len(value) + _LINE_BYTES for name, value in request.raw_headers)
     return len(request.method) + len(request.path) + _REQUEST_LINE_BYTES + lines
 
 
-def _refused(request: Any) -> tuple[MalformedRequest, Any] | None:
+def _find_refusal(request: Any) -> tuple[MalformedRequest, Any] | None:
     """Return the MalformedRequest that replaces a request; None if the request is accepted."""
     if request.url is None:  # a CONNECT request
         return MalformedRequest("NoTargetError"), EMPTY_PAYLOAD
-    if _header_bytes(request) > _HEADER_MAX_BYTES:
+    if _count_header_bytes(request) > _HEADER_BYTES_MAX:
         return MalformedRequest("HeaderTooLargeError"), EMPTY_PAYLOAD
     if "Transfer-Encoding" not in request.headers:
         return None

@@ -20,15 +20,15 @@ from webhook.server.http_messages import (
     HttpResponse,
     RequestConnection,
     RequestHead,
-    closing_response,
-    encode,
+    build_closing_response,
+    encode_response,
 )
 from webhook.server.request_parser import Parsed, RequestParser
 
 OnRefused = Callable[[str, str], None]
 
 # A token is at most 8 KiB; its header line has a name as well.
-_HEADER_LINE_MAX_BYTES = 16 * 1024
+_HEADER_LINE_BYTES_MAX = 16 * 1024
 _HEADERS_MAX = 64
 _BODY_BUFFER_BYTES = 64 * 1024
 """Unread bytes of a body that are kept; twice as many pause reading."""
@@ -91,7 +91,7 @@ class HttpConnection(RequestConnection):
             self,
             loop,
             _BODY_BUFFER_BYTES,
-            max_field_size=_HEADER_LINE_MAX_BYTES,
+            max_field_size=_HEADER_LINE_BYTES_MAX,
             max_headers=_HEADERS_MAX,
             payload_exception=BrokenBodyError,
             auto_decompress=False,
@@ -203,7 +203,7 @@ class HttpConnection(RequestConnection):
             try:
                 response = await self._handler(request)
             except Exception as error:  # noqa: BLE001  a defect must cost one call, never the process
-                response = self._internal_error(error)
+                response = self._build_internal_error(error)
             stays = self._respond(request.head, response)
             if request.body is None:
                 stays = await self._discard(request.content) and stays
@@ -221,18 +221,18 @@ class HttpConnection(RequestConnection):
     def _refuse(self, malformed: MalformedRequest) -> None:
         self._on_refused("bad_request", malformed.detail)
         # Its version is unknown: the lowest one is understood by every client.
-        self._write(encode(closing_response(malformed.status), "HTTP/1.0"))
+        self._write(encode_response(build_closing_response(malformed.status), "HTTP/1.0"))
 
-    def _internal_error(self, error: Exception) -> HttpResponse:
+    def _build_internal_error(self, error: Exception) -> HttpResponse:
         self._on_refused("internal_error", type(error).__name__)
-        return closing_response(HTTPStatus.INTERNAL_SERVER_ERROR)
+        return build_closing_response(HTTPStatus.INTERNAL_SERVER_ERROR)
 
     def _respond(self, head: RequestHead, response: HttpResponse) -> bool:
         """Write a response; return whether the connection stays open."""
         stays = head.keep_alive and not (response.closes or self._is_ending or self._upgraded)
         if not stays and not response.closes:
             response = replace(response, closes=True)
-        encoded = encode(response)
+        encoded = encode_response(response)
         if head.method == "HEAD":
             encoded = encoded[: len(encoded) - len(response.body)]
         self._write(encoded)

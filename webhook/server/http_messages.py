@@ -16,7 +16,7 @@ from msgspec import Struct
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from webhook.authentication.peer_recheck import Peer
-from webhook.core.plain_text import printable_json
+from webhook.core.plain_text import escape_json
 
 Headers = CIMultiDictProxy[str]
 JSON = "application/json"
@@ -68,7 +68,7 @@ class RequestHead(Struct, gc=False):
     """The handler's result for this header: most requests of a connection have the same header."""
 
     @classmethod
-    def of(cls, message: RawRequestMessage) -> tuple["RequestHead", str | None]:
+    def from_message(cls, message: RawRequestMessage) -> tuple["RequestHead", str | None]:
         """Return the header of a parsed message, and its traceparent, which differs from request to request."""
         keep_alive = not message.should_close and message.version >= HttpVersion11
         url, headers = message.url, message.headers
@@ -161,24 +161,27 @@ class HttpResponse(Struct, frozen=True, gc=False):
 Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 
-def json_response(body: bytes) -> HttpResponse:
+def build_json_response(body: bytes) -> HttpResponse:
     """Return a document, encoded as JSON, as the response: people read it with curl, and tenants write names in it."""
-    return HttpResponse(HTTPStatus.OK, printable_json(body.decode()).encode(), JSON)
+    return HttpResponse(HTTPStatus.OK, escape_json(body.decode()).encode(), JSON)
 
 
-def closing_response(status: HTTPStatus, text: str = "", *, allow: str = "") -> HttpResponse:
+def build_closing_response(status: HTTPStatus, text: str = "", *, allow: str = "") -> HttpResponse:
     """Return an error response that closes its connection: an unread body must not be parsed as the next request."""
     return HttpResponse(status, f"{text or status.phrase.lower()}\n".encode(), closes=True, allow=allow)
 
 
-def encode(response: HttpResponse, version: str = "HTTP/1.1") -> bytes:
+def encode_response(response: HttpResponse, version: str = "HTTP/1.1") -> bytes:
     """Return header and body in one piece."""
-    head, body = _head(version, response.status, response.content_type, response.allow, int(time.time())), response.body
+    head, body = (
+        _format_head(version, response.status, response.content_type, response.allow, int(time.time())),
+        response.body,
+    )
     return b"%b%d%b%b" % (head, len(body), _CLOSE if response.closes else _KEEP, body)
 
 
 @lru_cache(maxsize=16)
-def _head(version: str, status: int, content_type: str, allow: str, second: int) -> bytes:
+def _format_head(version: str, status: int, content_type: str, allow: str, second: int) -> bytes:
     """Return a header up to the value of Content-Length; it is the same for one second."""
     phrase, allowed = HTTPStatus(status).phrase, f"Allow: {allow}\r\n" if allow else ""
     head = f"{version} {status} {phrase}\r\nContent-Type: {content_type}\r\nDate: {formatdate(second, usegmt=True)}\r\n"

@@ -13,8 +13,8 @@ from typing import Any
 from webhook.errors import UserError
 from webhook.server.connection import Connection
 from webhook.server.connection_table import ConnectionTable
-from webhook.server.handshake_throttle import handshake_failure
-from webhook.tls.server_context import SpareSockets, send_alert, unsent
+from webhook.server.handshake_throttle import classify_failure
+from webhook.tls.server_context import SpareSockets, find_alert, send_alert
 
 _BACKLOG = 512
 _UNREAD_BYTES = 64 * 1024
@@ -66,7 +66,7 @@ class Listener:
             found = await self._loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             for family, _, _, _, address in dict.fromkeys(found):
                 try:
-                    opened.append(_listening(family, address))
+                    opened.append(_open_socket(family, address))
                 except OSError as error:
                     if error.errno not in _NO_SUCH_FAMILY:
                         raise
@@ -90,26 +90,26 @@ class Listener:
 
     # Methods of ConnectionObserver.
 
-    def opened(self, connection: Connection) -> None:
+    def on_opened(self, connection: Connection) -> None:
         self._connections.establish(connection)
         if connection.context is None:
-            self.first_byte(connection)
+            self.on_first_byte(connection)
         else:
             connection.wait_for_data(self._limits.silence_seconds)
 
-    def first_byte(self, connection: Connection) -> None:
+    def on_first_byte(self, connection: Connection) -> None:
         seconds = self._limits.header_timeout_seconds
         connection.start_timer(seconds, "header_timeout", f"no request header within {seconds:g} s")
 
-    def unread(self, connection: Connection) -> None:
+    def on_unread(self, connection: Connection) -> None:
         seconds = self._limits.unread_timeout_seconds
         connection.start_timer(seconds, "answer_unread", f"responses were left unread for {seconds:g} s")
 
-    def timed_out(self, connection: Connection, reason: str, detail: str) -> None:
+    def on_timed_out(self, connection: Connection, reason: str, detail: str) -> None:
         self._on_refused(reason, detail)
         connection.end()
 
-    def closed(self, connection: Connection) -> None:
+    def on_closed(self, connection: Connection) -> None:
         self._connections.remove(connection)
 
     async def _accept(self, listening: socket.socket) -> None:
@@ -153,18 +153,18 @@ class Listener:
         """Start the handshakes that the throttle allows, and schedule the next one."""
         while (connection := self._throttle.dequeue()) is not None:
             self._set_up(connection)
-        seconds = self._throttle.seconds_to_wait()
+        seconds = self._throttle.compute_wait_seconds()
         self._next_handshake = None if seconds is None else self._loop.call_later(seconds, self._start_handshakes)
 
     def _set_up(self, connection: Connection) -> None:
-        connection.context = self._connections.context()
-        connection.handshake = self._loop.create_task(self._handshake(connection))
-        connection.handshake.add_done_callback(lambda task: self._handshake_done(connection, task))
+        connection.context = self._connections.read_context()
+        connection.handshake = self._loop.create_task(self._perform_handshake(connection))
+        connection.handshake.add_done_callback(lambda task: self._on_handshake_done(connection, task))
 
-    async def _handshake(self, connection: Connection) -> bool:
+    async def _perform_handshake(self, connection: Connection) -> bool:
         """Set up a connection; return whether that succeeded, and report why not."""
         is_tls = connection.context is not None
-        with self._spares.of(connection.accepted) as spare:
+        with self._spares.duplicate(connection.accepted) as spare:
             try:
                 await self._loop.connect_accepted_socket(
                     lambda: connection,
@@ -174,13 +174,13 @@ class Listener:
                     ssl_shutdown_timeout=_CLOSE_NOTIFY_SECONDS if is_tls else None,
                 )
             except OSError as error:  # ssl.SSLError is one
-                self._on_refused(handshake_failure(error), str(error) or type(error).__name__)
-                if spare is not None and (alert := unsent(error)):
+                self._on_refused(classify_failure(error), str(error) or type(error).__name__)
+                if spare is not None and (alert := find_alert(error)):
                     await send_alert(spare, alert)
                 return False
         return True
 
-    def _handshake_done(self, connection: Connection, task: "asyncio.Task[bool]") -> None:
+    def _on_handshake_done(self, connection: Connection, task: "asyncio.Task[bool]") -> None:
         """Close a connection that was not set up."""
         connection.handshake = None
         if not task.cancelled():
@@ -190,7 +190,7 @@ class Listener:
             elif task.result():
                 return
         connection.accepted.close()
-        self.closed(connection)
+        self.on_closed(connection)
 
 
 def _close(sockets: list[socket.socket]) -> None:
@@ -199,7 +199,7 @@ def _close(sockets: list[socket.socket]) -> None:
     sockets.clear()
 
 
-def _listening(family: int, address: tuple[Any, ...]) -> socket.socket:
+def _open_socket(family: int, address: tuple[Any, ...]) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -24,7 +24,7 @@ _match_traceparent = re.compile(rb"[0-9A-Za-z-]{55}(?=\r\n)").match
 _END = b"\r\n\r\n"
 _KNOWN_MAX = 4
 """Headers remembered per connection: an API server calls a few paths with one token."""
-_HEADER_MAX_BYTES = 8 * 1024
+_HEADER_BYTES_MAX = 8 * 1024
 """Longer headers are not remembered."""
 
 Parsed = HttpRequest | MalformedRequest
@@ -131,19 +131,19 @@ class RequestParser:
 
     def _parse(self, data: bytes) -> Found:
         requests, is_upgraded, _ = self._parser.feed_data(data)
-        return [self._request_of(message, body) for message, body in requests], is_upgraded
+        return [self._build_request(message, body) for message, body in requests], is_upgraded
 
-    def _request_of(self, message: Any, body: Body) -> Parsed:
+    def _build_request(self, message: Any, body: Body) -> Parsed:
         if isinstance(message, MalformedRequest):
             return message
-        head, traceparent = RequestHead.of(message)
-        return HttpRequest(self._connection, head, traceparent, _content_length(message.headers), None, body)
+        head, traceparent = RequestHead.from_message(message)
+        return HttpRequest(self._connection, head, traceparent, _read_content_length(message.headers), None, body)
 
     def _follow(self, data: bytes, found: Found) -> None:
         """Note where the request at the beginning of `data` ends, and remember its header."""
         requests, is_upgraded = found
-        framed = _framed(data)
-        if framed is None and not requests and _END not in data and len(data) <= _HEADER_MAX_BYTES:
+        framed = _find_frame(data)
+        if framed is None and not requests and _END not in data and len(data) <= _HEADER_BYTES_MAX:
             self._begun = data
             return
         self._rest_bytes = -1
@@ -160,13 +160,13 @@ class RequestParser:
         # The parser takes the first of several, wherever it is.
         is_framed = request.traceparent is None or (frame.after and len(_find_traceparents(data, 0, body_at)) == 1)
         is_repeatable = head.is_repeatable and is_framed
-        if is_repeatable and sum(map(len, frame)) <= _HEADER_MAX_BYTES:
+        if is_repeatable and sum(map(len, frame)) <= _HEADER_BYTES_MAX:
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
             self._known[frame] = head
 
 
-def _framed(data: bytes) -> _Framed | None:
+def _find_frame(data: bytes) -> _Framed | None:
     """Return the header at the beginning of `data` if it is complete and has a plain Content-Length."""
     end = data.find(_END)
     if end < 0:
@@ -187,6 +187,6 @@ def _framed(data: bytes) -> _Framed | None:
     return _Frame(data[:start], between, after), int(length[0]), body_at
 
 
-def _content_length(headers: Headers) -> int | None:
+def _read_content_length(headers: Headers) -> int | None:
     length = headers.get("Content-Length")
     return None if length is None else int(length)

@@ -12,19 +12,19 @@ from webhook.interceptor import Interceptor
 from webhook.outcomes.endpoint import OutcomeEndpoint
 from webhook.policy_in_force.policy_webhook import PolicyWebhook
 from webhook.ports import Caller
-from webhook.server.call_endpoint import Encoded, Route
+from webhook.server.call_endpoint import EncodedAnswer, Route
 
 
-def admission_routes(
+def build_admission_routes(
     interceptor: Interceptor, policies: PolicyWebhook, outcomes: OutcomeEndpoint
 ) -> Mapping[str, Route]:
     """Return `/mutate`, `/validate`, `/validate-policy` for the API server, `/v1/outcomes` for reporters."""
 
-    async def review_policy(body: bytes, _caller: Caller, _traceparent: str | None) -> Encoded:
-        return Encoded(await policies.review(body))
+    async def review_policy(body: bytes, _caller: Caller, _traceparent: str | None) -> EncodedAnswer:
+        return EncodedAnswer(await policies.review(body))
 
-    async def receive(body: bytes, caller: Caller, _traceparent: str | None) -> Encoded:
-        return Encoded(await outcomes.receive(body, caller))
+    async def receive(body: bytes, caller: Caller, _traceparent: str | None) -> EncodedAnswer:
+        return EncodedAnswer(await outcomes.receive(body, caller))
 
     return {
         "/mutate": Route(Role.APISERVER, partial(interceptor.review, Half.MUTATE)),
@@ -34,14 +34,14 @@ def admission_routes(
     }
 
 
-def extender_routes(extender: Extender, on_ended: Callable[[str, CallResult, int], None]) -> Mapping[str, Route]:
+def build_extender_routes(extender: Extender, on_ended: Callable[[str, CallResult, int], None]) -> Mapping[str, Route]:
     """Return `/filter`, `/prioritize`, `/preempt` for kube-scheduler.
 
     `on_ended` receives the verb of each call, its result, and how long it took in nanoseconds.
     """
 
-    def route(verb: str, answer: Callable[[bytes], bytes]) -> Route:
-        async def call(body: bytes, _caller: Caller, _traceparent: str | None) -> Encoded:
+    def build_route(verb: str, answer: Callable[[bytes], bytes]) -> Route:
+        async def call(body: bytes, _caller: Caller, _traceparent: str | None) -> EncodedAnswer:
             started_ns, result = perf_counter_ns(), CallResult.FAILED
             try:
                 answered = answer(body)
@@ -51,12 +51,12 @@ def extender_routes(extender: Extender, on_ended: Callable[[str, CallResult, int
                 raise
             finally:
                 on_ended(verb, result, perf_counter_ns() - started_ns)
-            return Encoded(answered)
+            return EncodedAnswer(answered)
 
         return Route(Role.SCHEDULER, call)
 
     return {
-        "/filter": route("filter", extender.filter),
-        "/prioritize": route("prioritize", extender.prioritize),
-        "/preempt": route("preempt", extender.preempt),
+        "/filter": build_route("filter", extender.filter),
+        "/prioritize": build_route("prioritize", extender.prioritize),
+        "/preempt": build_route("preempt", extender.preempt),
     }

@@ -38,8 +38,8 @@ class PlainServer:
     def __init__(self, handler: Handler, observer: Observer) -> None:
         self._handler = handler
         self._connections = ConnectionTable(_PLAIN_LIMITS, context=None)
-        self._protocols = HttpProtocols(self._handle, _PLAIN_KEEP_ALIVE_SECONDS, observer.refused)
-        self.listener = Listener(self._protocols, self._connections, observer.refused)
+        self._protocols = HttpProtocols(self._handle, _PLAIN_KEEP_ALIVE_SECONDS, observer.on_refused)
+        self.listener = Listener(self._protocols, self._connections, observer.on_refused)
 
     async def stop(self) -> None:
         """Stop accepting, and give responses that are being written a moment."""
@@ -67,8 +67,8 @@ class Server:
         self._timeouts = timeouts
         self._health, self._decisions = PlainServer(plain, observer), PlainServer(decisions, observer)
         self.plain, self.decisions = self._health.listener, self._decisions.listener
-        self._protocols = HttpProtocols(endpoint.handle, timeouts.keep_alive_seconds, observer.refused)
-        self.admission = Listener(self._protocols, guard.connections, observer.refused)
+        self._protocols = HttpProtocols(endpoint.answer, timeouts.keep_alive_seconds, observer.on_refused)
+        self.admission = Listener(self._protocols, guard.connections, observer.on_refused)
 
     async def stop(self, hurry: asyncio.Event) -> None:
         """Shut down without losing a call.
@@ -86,14 +86,14 @@ class Server:
         await asyncio.gather(self._health.stop(), self._decisions.stop())
 
     async def _drain(self, hurry: asyncio.Event) -> None:
-        waits = [asyncio.create_task(self._unused()), asyncio.create_task(hurry.wait())]
+        waits = [asyncio.create_task(self._wait_unused()), asyncio.create_task(hurry.wait())]
         _, pending = await asyncio.wait(
             waits, timeout=self._timeouts.drain_seconds, return_when=asyncio.FIRST_COMPLETED
         )
         for task in pending:
             task.cancel()
 
-    async def _unused(self) -> None:
+    async def _wait_unused(self) -> None:
         await asyncio.sleep(self._timeouts.accept_seconds)
         await self._guard.connections.wait_empty()
 

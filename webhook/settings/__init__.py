@@ -7,18 +7,18 @@ from webhook.settings.extender import ExtenderSettings
 from webhook.settings.parsing import (
     CLIENT_VARIABLES,
     ENVIRONMENT_PREFIX,
-    flag_of,
-    in_cluster,
+    is_in_cluster,
+    name_flag,
+    name_variable,
     parse,
     parse_as,
-    variable_of,
 )
 from webhook.settings.readers import (
     Certificates,
     ClientIdentity,
     ListenAddress,
     WebhookConfigurationMode,
-    store_of,
+    parse_store,
 )
 
 __all__ = [
@@ -34,10 +34,10 @@ __all__ = [
     "Settings",
     "TraceParent",
     "WebhookConfigurationMode",
-    "flag_of",
-    "in_cluster",
+    "is_in_cluster",
+    "name_flag",
+    "name_variable",
     "parse",
     "parse_as",
-    "store_of",
-    "variable_of",
+    "parse_store",
 ]

@@ -51,7 +51,10 @@ class ControllerSettings(ProcessSettings):
     """Settings of the controller. The server has them too."""
 
     store: str = setting(
-        read.store_of, "where the counters are: memory, or the URL of a Redis that replicas share", MEMORY, secret=True
+        read.parse_store,
+        "where the counters are: memory, or the URL of a Redis that replicas share",
+        MEMORY,
+        secret=True,
     )
     store_username_file: Path | None = setting(
         read.file, "file with the Redis user, unless it is in the URL; read for each new connection", optional=True
@@ -133,7 +136,7 @@ class ControllerSettings(ProcessSettings):
     @property
     def store_files(self) -> StoreFiles:
         """Files with credentials and certificates for the store, in addition to its URL."""
-        return store_files_of({item.name: getattr(self, item.name) for item in fields(self)})
+        return build_store_files({item.name: getattr(self, item.name) for item in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,5 +282,5 @@ class Settings(ControllerSettings):
     )
 
 
-def store_files_of(values: Mapping[str, Any]) -> StoreFiles:
+def build_store_files(values: Mapping[str, Any]) -> StoreFiles:
     return StoreFiles(**{item.name: values.get(f"store_{item.name}") for item in fields(StoreFiles)})

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from webhook.errors import UserError
 from webhook.ports.store_url import MEMORY
 from webhook.settings import readers
-from webhook.settings.declared import ProcessSettings, Settings, store_files_of
+from webhook.settings.declared import ProcessSettings, Settings, build_store_files
 from webhook.settings.extender import ExtenderSettings
 from webhook.settings.readers import Certificates, ClientIdentity
-from webhook.support.redaction import masked, path_shown, value_shown
+from webhook.support.redaction import mask, redact_path, redact_value
 
 ENVIRONMENT_PREFIX = "PODGATE_"
 # Twice RENEWED_BEFORE_SECONDS of certs.dual_port_rollover: time to write a port, switch to it, and write the other one.
@@ -31,15 +31,15 @@ _SERVICE_LINK = re.compile(r"PODGATE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PO
 _Kind = TypeVar("_Kind", bound=ProcessSettings)
 
 
-def flag_of(name: str) -> str:
+def name_flag(name: str) -> str:
     return f"--{name.replace('_seconds', '').replace('_', '-')}"
 
 
-def variable_of(name: str) -> str:
+def name_variable(name: str) -> str:
     return ENVIRONMENT_PREFIX + name.replace("_seconds", "").upper()
 
 
-def in_cluster(environment: Mapping[str, str]) -> bool:
+def is_in_cluster(environment: Mapping[str, str]) -> bool:
     """Return whether this process runs in a Pod with a service account's token."""
     return bool(environment.get("KUBERNETES_SERVICE_HOST")) and _SERVICE_ACCOUNT_TOKEN.is_file()
 
@@ -51,35 +51,35 @@ def parse(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> Se
 
 def parse_as(kind: type[_Kind], flags: Mapping[str, str | None], environment: Mapping[str, str]) -> _Kind:
     """Return typed settings of a kind; UserError lists every mistake, each with its flag or variable."""
-    values, mistakes = _read(kind, flags, environment)
+    values, mistakes = _read_values(kind, flags, environment)
     if "store" in values:
         mistakes += [
-            f"{_source(f'store_{name}', flags, environment)[0]}: {wrong}"
-            for name, wrong in store_files_of(values).mistakes(values["store"]).items()
+            f"{_find_source(f'store_{name}', flags, environment)[0]}: {wrong}"
+            for name, wrong in build_store_files(values).find_mistakes(values["store"]).items()
         ]
     if {"ordinal", "replicas"} <= values.keys() and values["ordinal"] >= (values["replicas"] or 1):
-        source, _ = _source("ordinal", flags, environment)
+        source, _ = _find_source("ordinal", flags, environment)
         given = values["replicas"]
         remedy = f"write a number below --replicas, {given}" if given else "give --replicas too, a number above it"
         mistakes.append(f"{source}: '{values['ordinal']}': {remedy}")
     if issubclass(kind, Settings):
-        mistakes += _key_mistakes(values, flags, environment)
-    mistakes += _certificate_mistakes(kind, values, flags, environment)
-    given = [_source(name, flags, environment)[1] for name in ("policy", "kubeconfig")]
-    if given == [None, None] and not in_cluster(environment):
+        mistakes += _find_key_mistakes(values, flags, environment)
+    mistakes += _find_certificate_mistakes(kind, values, flags, environment)
+    given = [_find_source(name, flags, environment)[1] for name in ("policy", "kubeconfig")]
+    if given == [None, None] and not is_in_cluster(environment):
         remedy = "give --policy or PODGATE_POLICY, or a --kubeconfig to take it from its cluster"
         mistakes.insert(0, f"--policy: missing, and this is no Pod with a service account's token: {remedy}")
     known = {
-        variable_of(item.name) for settings in (Settings, ExtenderSettings) for item in fields(settings)
+        name_variable(item.name) for settings in (Settings, ExtenderSettings) for item in fields(settings)
     } | CLIENT_VARIABLES
     mistakes += [
-        f"{name}: no such setting: {_meant(name, known)}see podgate serve --help"
+        f"{name}: no such setting: {_suggest(name, known)}see podgate serve --help"
         for name in sorted(environment)
         if name.startswith(ENVIRONMENT_PREFIX) and name not in known and not _SERVICE_LINK.fullmatch(name)
     ]
     if values.get("context") is not None:
         if values.get("kubeconfig") is None:
-            source, _ = _source("context", flags, environment)
+            source, _ = _find_source("context", flags, environment)
             mistakes.append(f"{source}: belongs to --kubeconfig: give that too, or leave this out")
         else:
             values["kubeconfig"] = replace(values["kubeconfig"], context=values["context"])
@@ -88,24 +88,24 @@ def parse_as(kind: type[_Kind], flags: Mapping[str, str | None], environment: Ma
     return kind(**values)
 
 
-def _meant(name: str, known: set[str]) -> str:
-    from webhook.core.document.yaml.problems import close_to  # noqa: PLC0415  loads slowly, and is for mistakes only
+def _suggest(name: str, known: set[str]) -> str:
+    from webhook.core.document.yaml.problems import find_close  # noqa: PLC0415  loads slowly, and is for mistakes only
 
-    meant = close_to(name, sorted(known))
+    meant = find_close(name, sorted(known))
     return f"did you mean {meant}? " if meant is not None else ""
 
 
-def _read(
+def _read_values(
     kind: type[ProcessSettings], flags: Mapping[str, str | None], environment: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the valid values, and the mistakes in the others; each setting is checked by itself."""
     values: dict[str, Any] = {}
     mistakes: list[str] = []
-    mode = _mode(flags, environment)
+    mode = _read_mode(flags, environment)
     for item in fields(kind):
         declared = item.metadata
         belongs = mode in declared["modes"]
-        source, text = _source(item.name, flags, environment)
+        source, text = _find_source(item.name, flags, environment)
         if text is not None and not belongs:
             modes = " or ".join(declared["modes"])
             mistakes.append(f"{source}: belongs to --client-identity {modes}, and this is {mode}: leave it out")
@@ -114,43 +114,43 @@ def _read(
         if text is None:
             values[item.name] = None
             if belongs and not declared["optional"]:
-                flag, variable = flag_of(item.name), variable_of(item.name)
+                flag, variable = name_flag(item.name), name_variable(item.name)
                 mistakes.append(f"{flag}: missing: {declared['meaning']}: give {flag} or {variable}")
             continue
         try:
             values[item.name] = declared["read"](text)
         except ValueError as error:
-            mistakes.append(f"{source}: {_shown(text, declared)!r}: {error}")
+            mistakes.append(f"{source}: {_format_value(text, declared)!r}: {error}")
     return values, mistakes
 
 
-def _shown(text: str, declared: Mapping[str, Any]) -> str:
+def _format_value(text: str, declared: Mapping[str, Any]) -> str:
     """Format a value for its error message."""
     if declared["secret"]:
-        return masked(text)
-    return path_shown(text) if declared["read"] in _PATHS else value_shown(text)
+        return mask(text)
+    return redact_path(text) if declared["read"] in _PATHS else redact_value(text)
 
 
-def _key_mistakes(
+def _find_key_mistakes(
     values: Mapping[str, Any], flags: Mapping[str, str | None], environment: Mapping[str, str]
 ) -> list[str]:
     """Return the mistakes in the sources of token keys."""
     mistakes = []
     wanted = values.get("cluster_keys", False)
-    named = [name for name in ("jwks", "jwks_url") if _source(name, flags, environment)[1] is not None]
-    if not named and not wanted and _mode(flags, environment) is not ClientIdentity.REDUCED:
+    named = [name for name in ("jwks", "jwks_url") if _find_source(name, flags, environment)[1] is not None]
+    if not named and not wanted and _read_mode(flags, environment) is not ClientIdentity.REDUCED:
         remedy = "give one of --jwks, --jwks-url and --cluster-keys true"
         mistakes.append(f"--jwks: missing: nothing says by which keys tokens are verified: {remedy}")
-    if "jwks_url" not in named and _source("jwks_ca", flags, environment)[1] is not None:
-        source, _ = _source("jwks_ca", flags, environment)
+    if "jwks_url" not in named and _find_source("jwks_ca", flags, environment)[1] is not None:
+        source, _ = _find_source("jwks_ca", flags, environment)
         mistakes.append(f"{source}: belongs to --jwks-url: give that too, or leave this out")
-    if wanted and _source("kubeconfig", flags, environment)[1] is None and not in_cluster(environment):
-        source, _ = _source("cluster_keys", flags, environment)
+    if wanted and _find_source("kubeconfig", flags, environment)[1] is None and not is_in_cluster(environment):
+        source, _ = _find_source("cluster_keys", flags, environment)
         mistakes.append(f"{source}: 'true': there is no cluster to ask: give a --kubeconfig, or leave this out")
     return mistakes
 
 
-def _certificate_mistakes(
+def _find_certificate_mistakes(
     kind: type[ProcessSettings],
     values: Mapping[str, Any],
     flags: Mapping[str, str | None],
@@ -159,65 +159,65 @@ def _certificate_mistakes(
     """Return the mistakes in the management of certificates and their lifetimes."""
     mistakes = []
     for name in ("certificates", "token_issuer"):
-        source, _ = _source(name, flags, environment)
+        source, _ = _find_source(name, flags, environment)
         certificates = values.get(name)
         if certificates in {None, Certificates.OFF}:
             continue
-        shown = value_shown(str(certificates))
-        if _source("kubeconfig", flags, environment)[1] is None and not in_cluster(environment):
+        shown = redact_value(str(certificates))
+        if _find_source("kubeconfig", flags, environment)[1] is None and not is_in_cluster(environment):
             mistakes.append(f"{source}: {shown!r}: there is no cluster to keep them in: give a --kubeconfig")
         if kind is Settings and values.get("store", MEMORY) != MEMORY:
             remedy = "give it to `podgate controller`, which leads where servers share a store"
             mistakes.append(f"{source}: {shown!r}: a server does this only with --store memory: {remedy}")
-    mistakes += _caller_mistakes(values, flags, environment)
-    mistakes += _token_mistakes(values, flags, environment)
+    mistakes += _find_caller_mistakes(values, flags, environment)
+    mistakes += _find_token_mistakes(values, flags, environment)
     if values.get("token_key_lifetime_seconds", math.inf) < values.get("token_lifetime_seconds", 0):
         mistakes.append("--token-key-lifetime: shorter than --token-lifetime: write at least that")
     for name in ("serving", "client"):
         ca, leaf = f"{name}_ca_lifetime_seconds", f"{name}_lifetime_seconds"
         if {ca, leaf} <= values.keys() and values[ca] < 2 * values[leaf]:
-            remedy = f"write at least twice {flag_of(leaf)}"
-            mistakes.append(f"{flag_of(ca)}: too short to sign certificates that live {values[leaf]:g}s: {remedy}")
+            remedy = f"write at least twice {name_flag(leaf)}"
+            mistakes.append(f"{name_flag(ca)}: too short to sign certificates that live {values[leaf]:g}s: {remedy}")
     return mistakes
 
 
-def _caller_mistakes(
+def _find_caller_mistakes(
     values: Mapping[str, Any], flags: Mapping[str, str | None], environment: Mapping[str, str]
 ) -> list[str]:
     """Return the mistakes in the renewal of the API server's certificate and token."""
     mistakes = []
     certificates = values.get("certificates")
     if values.get("caller_ports") is not None and certificates is not None:
-        source, text = _source("caller_ports", flags, environment)
+        source, text = _find_source("caller_ports", flags, environment)
         if certificates is not Certificates.OWN:
             remedy = "leave it out, or write --certificates own"
             mistakes.append(f"{source}: '{text}': belongs to --certificates own, and this is {certificates}: {remedy}")
         elif (lives := values.get("client_lifetime_seconds", math.inf)) < _TURNING_LIFETIME_SECONDS_MIN:
-            source, _ = _source("client_lifetime_seconds", flags, environment)
+            source, _ = _find_source("client_lifetime_seconds", flags, environment)
             why = "kube-apiserver has a new certificate in both places only after minutes"
             remedy = "write 15m or more, or leave --caller-ports out"
             mistakes.append(f"{source}: {lives:g}s, too short for --caller-ports: {why}: {remedy}")
     if values.get("scheduler_certificates") and certificates not in {None, Certificates.OWN}:
-        source, text = _source("scheduler_certificates", flags, environment)
+        source, text = _find_source("scheduler_certificates", flags, environment)
         remedy = "leave it out: who manages the other certificates issues these too"
         mistakes.append(f"{source}: '{text}': belongs to --certificates own, and this is {certificates}: {remedy}")
     if values.get("token_issuer") is not None and certificates is Certificates.CERT_MANAGER:
-        source, text = _source("token_issuer", flags, environment)
+        source, text = _find_source("token_issuer", flags, environment)
         instead = "the cluster's own tokens (--cluster-keys true, podgate apiserver-files --token cluster)"
         remedy = f"leave it out, and take {instead}"
-        shown = value_shown(text or "")
+        shown = redact_value(text or "")
         mistakes.append(f"{source}: {shown!r}: its token goes into the Secret that cert-manager writes: {remedy}")
     return mistakes
 
 
-def _token_mistakes(
+def _find_token_mistakes(
     values: Mapping[str, Any], flags: Mapping[str, str | None], environment: Mapping[str, str]
 ) -> list[str]:
     """Return the mistakes in the lifetime of issued tokens, with which every call would be rejected."""
     lives = values.get("token_lifetime_seconds")
     if values.get("token_issuer") is None or lives is None:
         return []
-    source, _ = _source("token_lifetime_seconds", flags, environment)
+    source, _ = _find_source("token_lifetime_seconds", flags, environment)
     most = values.get("max_token_lifetime_seconds")  # unknown if the servers are other processes
     if lives < _TOKEN_LIFETIME_SECONDS_MIN:
         why = "kube-apiserver has the next one only after a minute and a half"
@@ -228,14 +228,14 @@ def _token_mistakes(
     return []
 
 
-def _mode(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> ClientIdentity:
+def _read_mode(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> ClientIdentity:
     """Return the authentication of callers, on which other settings depend; MUTUAL for an invalid value."""
-    text = _source("client_identity", flags, environment)[1]
+    text = _find_source("client_identity", flags, environment)[1]
     return ClientIdentity(text) if text in tuple(ClientIdentity) else ClientIdentity.MUTUAL
 
 
-def _source(name: str, flags: Mapping[str, str | None], environment: Mapping[str, str]) -> tuple[str, str | None]:
-    variable = variable_of(name)
+def _find_source(name: str, flags: Mapping[str, str | None], environment: Mapping[str, str]) -> tuple[str, str | None]:
+    variable = name_variable(name)
     if flags.get(name) is None and variable in environment:
         return variable, environment[variable]
-    return flag_of(name), flags.get(name)
+    return name_flag(name), flags.get(name)

@@ -6,16 +6,16 @@ from enum import StrEnum
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-from webhook.authentication.jwt import LEEWAY_MAX_SECONDS, Binding
+from webhook.authentication.jwt import LEEWAY_SECONDS_MAX, Binding
 from webhook.core.kubernetes.quantity import Duration
 from webhook.ports.store_url import MEMORY, StoreUrl
 from webhook.ports.traces import TraceParent
 from webhook.support.kubeconfig import Kubeconfig
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_LONGEST_CLAIM = 512  # a server rejects longer ones
-_LONGEST_SECONDS = 87_600 * 3600  # ten years, longer than any certificate should live
-_LONGEST_NUMBER = 12  # a longer number is a mistake
+_CLAIM_CHARACTERS_MAX = 512  # a server rejects longer ones
+_SECONDS_MAX = 87_600 * 3600  # ten years, longer than any certificate should live
+_NUMBER_DIGITS_MAX = 12  # a longer number is a mistake
 
 
 class Certificates(StrEnum):
@@ -71,7 +71,7 @@ def address(text: str) -> ListenAddress:
 
 
 def is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER
+    return text.isascii() and text.isdecimal() and len(text) <= _NUMBER_DIGITS_MAX
 
 
 def path(text: str) -> Path:
@@ -97,7 +97,7 @@ def _is_file(path: Path) -> bool:
 def kubeconfig(text: str) -> Kubeconfig:
     """Read a list of files such as KUBECONFIG's; absent files are left out, as by kubectl."""
     path(text)
-    found = Kubeconfig.of(text)
+    found = Kubeconfig.from_text(text)
     if not any(map(_is_file, found.files)):
         raise ValueError("there is no such file")
     return found
@@ -111,7 +111,7 @@ def context(text: str) -> str:
 
 def seconds(text: str) -> float:
     found = Duration.parse(text).us / 1_000_000
-    if found > _LONGEST_SECONDS:
+    if found > _SECONDS_MAX:
         raise ValueError("longer than 87600h: write at most 87600h")
     return found
 
@@ -123,8 +123,8 @@ def patience(text: str) -> float:
 
 def leeway(text: str) -> float:
     found = seconds(text)
-    if found > LEEWAY_MAX_SECONDS:
-        raise ValueError(f"write at most {LEEWAY_MAX_SECONDS:g}s")
+    if found > LEEWAY_SECONDS_MAX:
+        raise ValueError(f"write at most {LEEWAY_SECONDS_MAX:g}s")
     return found
 
 
@@ -192,7 +192,7 @@ def ratio(text: str) -> float:
     return value
 
 
-def store_of(text: str) -> str:
+def parse_store(text: str) -> str:
     """Read the counter store: `memory` or a URL."""
     if text != MEMORY:
         StoreUrl.parse(text)
@@ -207,7 +207,7 @@ def ports(text: str) -> tuple[int, int]:
 
 
 def claim(text: str) -> str:
-    if not text.isascii() or not text.isprintable() or " " in text or not 0 < len(text) <= _LONGEST_CLAIM:
+    if not text.isascii() or not text.isprintable() or " " in text or not 0 < len(text) <= _CLAIM_CHARACTERS_MAX:
         raise ValueError("write a text without spaces, such as https://podgate.podgate-system.svc")
     return text
 
@@ -226,7 +226,7 @@ def name(text: str) -> str:
     return text
 
 
-def _split(text: str) -> SplitResult:
+def _split_url(text: str) -> SplitResult:
     try:
         parts = urlsplit(text)
         parts.port  # noqa: B018  it is read only here
@@ -236,14 +236,14 @@ def _split(text: str) -> SplitResult:
 
 
 def url(text: str) -> str:
-    url = _split(text)
+    url = _split_url(text)
     if url.scheme not in {"http", "https"} or not url.hostname:
         raise ValueError("write a URL, such as http://collector:4318/v1/traces")
     return text
 
 
 def https_url(text: str) -> str:
-    parts = _split(text)
+    parts = _split_url(text)
     if parts.scheme != "https" or not parts.hostname or parts.username is not None or parts.fragment:
         raise ValueError("write an https URL without a user, such as https://issuer.example/jwks.json")
     return text
@@ -252,6 +252,6 @@ def https_url(text: str) -> str:
 def names(text: str) -> tuple[str, ...]:
     """Read names in certificates, separated by commas."""
     found = tuple(part.strip() for part in text.split(","))
-    if not all(found) or any(not name.isprintable() or len(name) > _LONGEST_CLAIM for name in found):
+    if not all(found) or any(not name.isprintable() or len(name) > _CLAIM_CHARACTERS_MAX for name in found):
         raise ValueError("an empty name, or one that no certificate has: write NAME,NAME")
     return found

@@ -25,7 +25,7 @@ class Condition(Generic[_Reason]):
     ) -> None:
         self._on_entered = on_entered
         self._on_left = on_left
-        self._on_changed = on_changed or self._left_and_entered
+        self._on_changed = on_changed or self._leave_and_enter
         self._key = key
         self.reason: _Reason | None = None
 
@@ -45,6 +45,6 @@ class Condition(Generic[_Reason]):
         if former is not None:
             self._on_left(former)
 
-    def _left_and_entered(self, former: _Reason, new: _Reason) -> None:
+    def _leave_and_enter(self, former: _Reason, new: _Reason) -> None:
         self._on_left(former)
         self._on_entered(new)

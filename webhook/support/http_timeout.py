@@ -3,7 +3,7 @@
 import aiohttp
 
 
-def socket_timeouts(
+def build_socket_timeouts(
     connect_seconds: float | None = None, silence_seconds: float | None = None
 ) -> aiohttp.ClientTimeout:
     """Return timeouts without a total, for which the caller uses `asyncio.timeout`.

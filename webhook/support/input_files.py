@@ -12,14 +12,14 @@ from typing import Any, BinaryIO, Protocol
 import msgspec
 import yaml
 
-from webhook.core.document.yaml.syntax_errors import in_words
+from webhook.core.document.yaml.syntax_errors import describe_syntax_error
 from webhook.errors import UserError
 from webhook.support import sanitize
 
-LARGEST_BYTES = 64 << 20
+INPUT_BYTES_MAX = 64 << 20
 """Maximum size of a file, stream, line of events or response that a command reads; the same in `certs.files`."""
 
-_LARGEST_VALUES = 1_000_000
+_VALUES_MAX = 1_000_000
 _KEYS_SHOWN = 3
 
 
@@ -42,7 +42,7 @@ class _Loader(yaml.SafeLoader):
         seen = set[str]()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                problem = f"the key {sanitize.value(key.value)} is duplicated"
+                problem = f"the key {sanitize.quote_value(key.value)} is duplicated"
                 raise _YamlDuplicateKeyError(problem=problem, problem_mark=key.start_mark)
             seen.add(str(key.value))
         return node
@@ -54,7 +54,7 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def standard_input() -> BinaryIO:
+def get_standard_input() -> BinaryIO:
     """Return standard input as a stream of bytes, for any encoding of the terminal."""
     if sys.stdin is None:
         raise UserError("-: standard input is closed", "give a file, or pipe something in")
@@ -65,7 +65,7 @@ def standard_input() -> BinaryIO:
 def open_lines(path: Path) -> Iterator[BinaryIO]:
     """Yield a file of JSON lines, `-` being standard input; UserError if it cannot be read."""
     if str(path) == "-":
-        yield standard_input()
+        yield get_standard_input()
         return
     try:
         lines = path.open("rb")
@@ -79,47 +79,47 @@ class _Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-def bounded(stream: _Readable, name: object) -> bytes:
+def read_bounded(stream: _Readable, name: object) -> bytes:
     """Read a whole stream; UserError if it is larger than LARGEST_BYTES."""
-    content = stream.read(LARGEST_BYTES + 1)
-    if len(content) > LARGEST_BYTES:
-        raise _too_long(name)
+    content = stream.read(INPUT_BYTES_MAX + 1)
+    if len(content) > INPUT_BYTES_MAX:
+        raise _build_too_long_error(name)
     return content
 
 
-def bounded_lines(stream: BinaryIO, name: object) -> Iterator[bytes]:
+def read_bounded_lines(stream: BinaryIO, name: object) -> Iterator[bytes]:
     """Yield the lines of a stream of any length; UserError for a line that is too long."""
-    while line := stream.readline(LARGEST_BYTES + 1):
-        if len(line) > LARGEST_BYTES:
-            raise _too_long(f"{name}: a line")
+    while line := stream.readline(INPUT_BYTES_MAX + 1):
+        if len(line) > INPUT_BYTES_MAX:
+            raise _build_too_long_error(f"{name}: a line")
         yield line
 
 
-def _too_long(name: object) -> UserError:
-    return UserError(f"{name}: more than {LARGEST_BYTES >> 20} MiB", "give the right file, or several smaller ones")
+def _build_too_long_error(name: object) -> UserError:
+    return UserError(f"{name}: more than {INPUT_BYTES_MAX >> 20} MiB", "give the right file, or several smaller ones")
 
 
-def content(path: Path, remedy: str = "give a readable file") -> bytes:
+def read_content(path: Path, remedy: str = "give a readable file") -> bytes:
     """Return the bytes of a file, or of standard input for `-`; UserError if it cannot be read or is too large."""
     try:
         if str(path) == "-":
-            return bounded(standard_input(), "-")
+            return read_bounded(get_standard_input(), "-")
         with path.open("rb") as stream:
-            return bounded(stream, path)
+            return read_bounded(stream, path)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}", remedy) from None
 
 
-def documents(path: Path) -> list[Any]:
+def read_documents(path: Path) -> list[Any]:
     """Return the YAML or JSON documents of a file as JSON values; an empty document is None."""
     try:
-        text = content(path).decode("utf-8-sig")
+        text = read_content(path).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UserError(f"{path}: not UTF-8", "save the file as UTF-8") from None
     found: list[Any] = []
     try:
         # JSON first: `kubectl get -o json` writes large files, and YAML is parsed much more slowly.
-        return [_json(text)]
+        return [_parse_json(text)]
     except _DuplicateKeyError as error:
         raise UserError(f"{path}: {error}", "keep one of the two") from None
     except (msgspec.MsgspecError, RecursionError, ValueError):
@@ -129,43 +129,45 @@ def documents(path: Path) -> list[Any]:
         _refuse_expansion(found)
         return [msgspec.json.decode(msgspec.json.encode(document)) for document in found]
     except yaml.YAMLError as error:
-        raise _no_yaml(error, text, path, len(found)) from None
+        raise _build_yaml_error(error, text, path, len(found)) from None
     except RecursionError:
         raise UserError(f"{path}: not YAML: nested too deeply", "flatten it") from None
     except (msgspec.MsgspecError, ValueError, TypeError, OverflowError) as error:
         raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}", "fix the syntax") from None
 
 
-def _number(text: str) -> float | str:
+def _parse_number(text: str) -> float | str:
     """Return a number, or its text if a float cannot represent it: amounts are exact."""
     value = float(text)
     return value if isfinite(value) and Decimal(repr(value)) == Decimal(text) else text
 
 
-_decoder = msgspec.json.Decoder(float_hook=_number)
+_decoder = msgspec.json.Decoder(float_hook=_parse_number)
 
 
-def _json(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     """Parse a JSON document with msgspec, which is strict and fast, and refuse duplicate keys, which it accepts."""
     document = _decoder.decode(text)
-    json.loads(text, object_pairs_hook=_refuse_twice, parse_int=len, parse_float=len)
+    json.loads(text, object_pairs_hook=_refuse_duplicates, parse_int=len, parse_float=len)
     return document
 
 
-def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
     seen = {key for key, _ in pairs}
     if len(seen) == len(pairs):
         return
     keys = [key for key, _ in pairs]
     key = next(key for index, key in enumerate(keys) if key in keys[:index])
-    beside = ", ".join(map(sanitize.value, list(dict.fromkeys(keys))[:_KEYS_SHOWN]))
-    raise _DuplicateKeyError(f"the key {sanitize.value(key)} is duplicated in one object, which begins with {beside}")
+    beside = ", ".join(map(sanitize.quote_value, list(dict.fromkeys(keys))[:_KEYS_SHOWN]))
+    raise _DuplicateKeyError(
+        f"the key {sanitize.quote_value(key)} is duplicated in one object, which begins with {beside}"
+    )
 
 
-def _no_yaml(error: yaml.YAMLError, text: str, path: Path, before: int) -> UserError:
+def _build_yaml_error(error: yaml.YAMLError, text: str, path: Path, before: int) -> UserError:
     """Return the UserError of a YAML syntax error; `before` is the number of valid documents before it."""
     which = f"{path}: document {before + 1}" if before else str(path)
-    found = in_words(error, text)
+    found = describe_syntax_error(error, text)
     if isinstance(error, _YamlDuplicateKeyError):
         found = found._replace(reason=str(error.problem), remedy="keep one of the two")
     return UserError(f"{which}: line {found.line}, column {found.column}: {found.reason}", found.remedy)
@@ -179,10 +181,10 @@ def _refuse_expansion(documents: list[Any]) -> None:
         if not isinstance(node, dict | list):
             return 1
         if id(node) not in sizes:
-            sizes[id(node)] = _LARGEST_VALUES  # counts if an alias inside refers to the node itself
+            sizes[id(node)] = _VALUES_MAX  # counts if an alias inside refers to the node itself
             inner = (*node.keys(), *node.values()) if isinstance(node, dict) else node
             sizes[id(node)] = 1 + sum(size(part) for part in inner)
         return sizes[id(node)]
 
-    if sum(size(document) for document in documents) > _LARGEST_VALUES:
-        raise ValueError(f"expands to more than {_LARGEST_VALUES} values: use fewer aliases or several files")
+    if sum(size(document) for document in documents) > _VALUES_MAX:
+        raise ValueError(f"expands to more than {_VALUES_MAX} values: use fewer aliases or several files")

@@ -18,7 +18,7 @@ class Kubeconfig:
     context: str | None = None
 
     @classmethod
-    def of(cls, text: str | None, context: str | None = None) -> "Kubeconfig":
+    def from_text(cls, text: str | None, context: str | None = None) -> "Kubeconfig":
         """Return the files of a list such as KUBECONFIG's; kubectl's default for an empty list."""
         names = dict.fromkeys(name for name in (text or "").split(os.pathsep) if name)
         return cls(tuple(map(Path, names)) or (DEFAULT.expanduser(),), context or None)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 _EVERY_SECONDS = 10.0
 
 
-def giving_back() -> tuple[Callable[[], Awaitable[None]], ...]:
+def build_trim_loops() -> tuple[Callable[[], Awaitable[None]], ...]:
     """Return the loop that gives the memory of floods back to the system, or () if the C library has no malloc_trim."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only: other C libraries return memory by themselves
     if trim is None:
@@ -28,7 +28,7 @@ def giving_back() -> tuple[Callable[[], Awaitable[None]], ...]:
 
 
 @contextmanager
-def paused() -> Iterator[None]:
+def pause_collection() -> Iterator[None]:
     """Disable collection within the block, for work whose objects do not outlive it."""
     was_on = gc.isenabled()
     gc.disable()
@@ -40,9 +40,9 @@ def paused() -> Iterator[None]:
 
 
 @contextmanager
-def put_off() -> Iterator[None]:
+def defer_collection() -> Iterator[None]:
     """Disable collection within the block, then exclude all existing objects from later collections."""
-    with paused():
+    with pause_collection():
         try:
             yield
         finally:

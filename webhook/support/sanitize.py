@@ -3,14 +3,14 @@
 import json
 from typing import Any
 
-from webhook.core.plain_text import printable
+from webhook.core.plain_text import escape_line
 
-__all__ = ["printable", "value"]
+__all__ = ["escape_line", "quote_value"]
 
-_LONGEST = 60  # of a value
+_CHARACTERS_MAX = 60  # of a value
 
 
-def value(given: Any) -> str:
+def quote_value(given: Any) -> str:
     """Return a value as JSON, truncated."""
     text = json.dumps(given, ensure_ascii=False)
-    return printable(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
+    return escape_line(text if len(text) <= _CHARACTERS_MAX else f"{text[:_CHARACTERS_MAX]}...")

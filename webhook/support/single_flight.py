@@ -26,10 +26,10 @@ class SingleFlight:
 
     async def get(self) -> bytes:
         if self._making is None or self._making.done():
-            self._making = asyncio.create_task(self._made())
+            self._making = asyncio.create_task(self._run())
         return await asyncio.shield(self._making)
 
-    async def _made(self) -> bytes:
+    async def _run(self) -> bytes:
         await self._sleep(max(0.0, self._rested_at_seconds - self._now_seconds()))
         began_seconds = self._now_seconds()
         try:

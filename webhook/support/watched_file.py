@@ -33,12 +33,12 @@ class WatchedFile(Generic[_T]):
         self._bytes_max = bytes_max
         self._parse = parse
         self._on_reading = on_reading
-        self._contents, self.value = self._first()
+        self._contents, self.value = self._load_first()
         self.generation = 1
         """Changes whenever the value does."""
         self.failures = 0
         """Number of changes to invalid files."""
-        self._failure = Condition(self._rejected, lambda _: None)
+        self._failure = Condition(self._on_rejected, lambda _: None)
         on_reading(None)
 
     @property
@@ -51,7 +51,7 @@ class WatchedFile(Generic[_T]):
         while True:
             await asyncio.sleep(interval_seconds)
             try:
-                found = await asyncio.to_thread(self._settled)  # a hung disk must not block the event loop
+                found = await asyncio.to_thread(self._read_settled)  # a hung disk must not block the event loop
             except UserError as error:
                 self._failure.enter(str(error))
             else:
@@ -60,36 +60,36 @@ class WatchedFile(Generic[_T]):
     def reload(self) -> None:
         """Check the files once, now."""
         try:
-            self._take(self._parsed(self._read()))
+            self._take(self._parse_changed(self._read()))
         except UserError as error:
             self._failure.enter(str(error))
 
-    def _first(self) -> tuple[tuple[bytes, ...], _T]:
+    def _load_first(self) -> tuple[tuple[bytes, ...], _T]:
         """Read and parse the files; repeat it if they are invalid and were replaced meanwhile."""
         contents = self._read()
         for _ in range(_READINGS_MAX):
             try:
-                return contents, self._value_of(contents)
+                return contents, self._parse_value(contents)
             except UserError:
                 before, contents = contents, self._read()
                 if contents == before:
                     raise
-        return contents, self._value_of(contents)
+        return contents, self._parse_value(contents)
 
-    def _settled(self) -> tuple[tuple[bytes, ...], _T] | None:
+    def _read_settled(self) -> tuple[tuple[bytes, ...], _T] | None:
         """Reread changed files until two reads agree: files may be replaced during a read."""
         contents = self._read()
         for _ in range(_READINGS_MAX if contents != self._contents else 0):
             before, contents = contents, self._read()
             if contents == before:
                 break
-        return self._parsed(contents)
+        return self._parse_changed(contents)
 
-    def _parsed(self, contents: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], _T] | None:
+    def _parse_changed(self, contents: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], _T] | None:
         """Return contents and parsed value of changed files; None if they are unchanged."""
-        return (contents, self._value_of(contents)) if contents != self._contents else None
+        return (contents, self._parse_value(contents)) if contents != self._contents else None
 
-    def _value_of(self, contents: tuple[bytes, ...]) -> _T:
+    def _parse_value(self, contents: tuple[bytes, ...]) -> _T:
         try:
             return self._parse(contents)
         except UserError:
@@ -107,15 +107,15 @@ class WatchedFile(Generic[_T]):
             self._failure.leave()
             self._on_reading(None)
 
-    def _rejected(self, error: str) -> None:
+    def _on_rejected(self, error: str) -> None:
         self.failures += 1
         self._on_reading(error)
 
     def _read(self) -> tuple[bytes, ...]:
-        return tuple(_content(path, self._bytes_max) for path in self._paths)
+        return tuple(_read_content(path, self._bytes_max) for path in self._paths)
 
 
-def regular_content(path: Path, bytes_max: int) -> bytes:
+def read_regular(path: Path, bytes_max: int) -> bytes:
     """Return at most `bytes_max` + 1 bytes of a file. Raise OSError if it is not a regular file."""
     # Opening a pipe or a device could block forever.
     if not stat.S_ISREG(path.stat().st_mode):
@@ -124,7 +124,7 @@ def regular_content(path: Path, bytes_max: int) -> bytes:
         return file.read(bytes_max + 1)
 
 
-def _content(path: Path, bytes_max: int) -> bytes:
+def _read_content(path: Path, bytes_max: int) -> bytes:
     try:
         with path.open("rb") as stream:
             content = stream.read(bytes_max + 1)

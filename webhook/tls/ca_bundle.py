@@ -8,11 +8,11 @@ from pathlib import Path
 
 from cryptography import x509
 
-from webhook.authentication.certificate_errors import malformed_extension
-from webhook.authentication.client_ca import ANEW
+from webhook.authentication.certificate_errors import find_malformed_extension
+from webhook.authentication.client_ca import REISSUE_REMEDY
 from webhook.errors import UserError
 from webhook.support.watched_file import WatchedFile
-from webhook.tls.handshake_probe import client_trusting, probe_handshake, reason_of
+from webhook.tls.handshake_probe import describe_error, make_client, probe_handshake
 
 _FILE_BYTES_MAX = 1024 * 1024
 
@@ -42,12 +42,12 @@ class CaBundleFile(WatchedFile[CaBundle]):
         served: Callable[[], ssl.SSLContext],
         on_reading: Callable[[str | None], None] = lambda _: None,
     ) -> None:
-        super().__init__([path], _FILE_BYTES_MAX, lambda contents: _bundle(path, contents[0]), on_reading)
+        super().__init__([path], _FILE_BYTES_MAX, lambda contents: _load_bundle(path, contents[0]), on_reading)
         self._path = path
         self._served = served
         self._probed: _Probe | None = None
 
-    def obstacle(self) -> str | None:
+    def find_obstacle(self) -> str | None:
         """Return why the API server would reject the serving certificate, or None. At most one handshake per second."""
         served, second, probed = self._served(), int(time.time()), self._probed
         if probed is None or (probed.served, probed.bundle, probed.second) != (served, self.value, second):
@@ -58,17 +58,17 @@ class CaBundleFile(WatchedFile[CaBundle]):
         try:
             probe_handshake(served, self.value.client)
         except ssl.SSLError as error:
-            return f"the serving certificate does not verify against {self._path}: {reason_of(error)}"
+            return f"the serving certificate does not verify against {self._path}: {describe_error(error)}"
         return None
 
 
-def _bundle(path: Path, content: bytes) -> CaBundle:
+def _load_bundle(path: Path, content: bytes) -> CaBundle:
     try:
         authorities = x509.load_pem_x509_certificates(content)
         for number, authority in enumerate(authorities, 1):
-            if (malformed := malformed_extension(authority)) is not None:
-                raise UserError(f"{path}: certificate {number} in it: {malformed}", ANEW)
-        client = client_trusting(content.decode("ascii", "ignore"))
+            if (malformed := find_malformed_extension(authority)) is not None:
+                raise UserError(f"{path}: certificate {number} in it: {malformed}", REISSUE_REMEDY)
+        client = make_client(content.decode("ascii", "ignore"))
     except (ValueError, ssl.SSLError):
         raise UserError(f"{path}: holds no CA in PEM", "give the caBundle of the webhook configurations") from None
     return CaBundle(client, min(int(authority.not_valid_after_utc.timestamp()) for authority in authorities))

@@ -13,14 +13,14 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from webhook.authentication.certificate_errors import malformed_extension
+from webhook.authentication.certificate_errors import find_malformed_extension
 from webhook.authentication.certificate_identity import UNREADABLE
-from webhook.authentication.certificates.weak_rsa_keys import weakness
-from webhook.authentication.client_ca import ANEW, authorities_of, certificates_of, extension
+from webhook.authentication.certificates.weak_rsa_keys import find_weakness
+from webhook.authentication.client_ca import REISSUE_REMEDY, find_extension, parse_authorities, parse_certificates
 from webhook.authentication.peer_recheck import TrustedCas
 from webhook.errors import UserError
 from webhook.support.watched_file import WatchedFile
-from webhook.tls.handshake_probe import probe_handshake, reason_of, trusting_client
+from webhook.tls.handshake_probe import describe_error, make_trusting_client, probe_handshake
 from webhook.tls.server_context import ServerContext
 
 _PATHS = ("SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -28,7 +28,7 @@ _PATHS = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
 @contextmanager
-def without_default_cas() -> Iterator[None]:
+def skip_default_cas() -> Iterator[None]:
     """Let OpenSSL find no default CAs within the block.
 
     aiohttp makes two contexts when it is imported, for clients that give none, and loads all CAs of the system twice.
@@ -99,7 +99,7 @@ class TlsFiles(WatchedFile[LoadedTls]):
         return self.value.context
 
 
-def server_context(paths: TlsPaths) -> ssl.SSLContext:
+def make_server_context(paths: TlsPaths) -> ssl.SSLContext:
     """Return a context made from these files; UserError names the invalid one."""
     context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -109,7 +109,7 @@ def server_context(paths: TlsPaths) -> ssl.SSLContext:
         context.load_cert_chain(paths.certificate, paths.key, password="")  # never prompt for one
     except (OSError, ssl.SSLError) as error:
         raise UserError(
-            f"{paths.certificate} and {paths.key} make no certificate with its key: {reason_of(error)}",
+            f"{paths.certificate} and {paths.key} make no certificate with its key: {describe_error(error)}",
             "give a PEM certificate and the key (without a passphrase) that it was issued for",
         ) from None
     if paths.client_ca is None:
@@ -119,36 +119,36 @@ def server_context(paths: TlsPaths) -> ssl.SSLContext:
     try:
         context.load_verify_locations(paths.client_ca)
     except (OSError, ssl.SSLError) as error:
-        raise UserError(f"{paths.client_ca}: {reason_of(error)}", "give the CAs of the clients in PEM") from None
+        raise UserError(f"{paths.client_ca}: {describe_error(error)}", "give the CAs of the clients in PEM") from None
     return context
 
 
 def load(paths: TlsPaths, contents: Sequence[bytes], *, may_have_expired: bool = False) -> LoadedTls:
     """Check the files' contents, make a context and test it; UserError."""
-    leaf = certificates_of(paths.certificate, contents[0])[0]
+    leaf = parse_certificates(paths.certificate, contents[0])[0]
     _check_leaf(paths.certificate, leaf, may_have_expired=may_have_expired)
     authorities: list[x509.Certificate] = []
     if paths.client_ca is not None:
-        authorities = authorities_of(paths.client_ca, contents[2], may_have_expired=may_have_expired)
-    context = server_context(paths)
+        authorities = parse_authorities(paths.client_ca, contents[2], may_have_expired=may_have_expired)
+    context = make_server_context(paths)
     try:
-        presented = probe_handshake(context, trusting_client())
+        presented = probe_handshake(context, make_trusting_client())
     except (ssl.SSLError, ValueError) as error:
         raise UserError(
-            f"{paths.certificate}: no TLS 1.3 handshake succeeds with it: {reason_of(error)}",
+            f"{paths.certificate}: no TLS 1.3 handshake succeeds with it: {describe_error(error)}",
             "use a P-256, RSA (2048 bits or more) or Ed25519 certificate",
         ) from None
     # OpenSSL reads the files itself, slightly later.
-    if presented != _der(leaf):
+    if presented != _encode_der(leaf):
         raise UserError(f"{paths.certificate}: changed while it was read", "replace certificate and key in one step")
-    if set(context.get_ca_certs(binary_form=True)) != {_der(authority) for authority in authorities}:
+    if set(context.get_ca_certs(binary_form=True)) != {_encode_der(authority) for authority in authorities}:
         raise UserError(f"{paths.client_ca}: not what it was a moment ago", "replace it in one step")
     return LoadedTls(
         context=context,
         trust=TrustedCas(authorities),
-        leaf_not_after_seconds=_expiry_seconds(leaf),
-        client_ca_not_after_seconds=min(map(_expiry_seconds, authorities), default=None),
-        callers_end_seconds=max(map(_expiry_seconds, authorities), default=None),
+        leaf_not_after_seconds=_find_expiry_seconds(leaf),
+        client_ca_not_after_seconds=min(map(_find_expiry_seconds, authorities), default=None),
+        callers_end_seconds=max(map(_find_expiry_seconds, authorities), default=None),
     )
 
 
@@ -160,10 +160,10 @@ def _check_leaf(path: Path, leaf: x509.Certificate, *, may_have_expired: bool) -
             f"to {leaf.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}, not now",
             "issue a new one, or set the clock",
         )
-    if (malformed := malformed_extension(leaf)) is not None:
-        raise UserError(f"{path}: {malformed}", ANEW)
+    if (malformed := find_malformed_extension(leaf)) is not None:
+        raise UserError(f"{path}: {malformed}", REISSUE_REMEDY)
     try:
-        usages, weak = extension(leaf, x509.ExtendedKeyUsage), weakness(leaf.public_key())
+        usages, weak = find_extension(leaf, x509.ExtendedKeyUsage), find_weakness(leaf.public_key())
     except (UnsupportedAlgorithm, *UNREADABLE) as error:
         raise UserError(f"{path}: its extensions or its key cannot be read: {error}", "issue a new one") from None
     if weak is not None:
@@ -172,9 +172,9 @@ def _check_leaf(path: Path, leaf: x509.Certificate, *, may_have_expired: bool) -
         raise UserError(f"{path}: not made for a server (no extended key usage serverAuth)", "issue a serving one")
 
 
-def _der(certificate: x509.Certificate) -> bytes:
+def _encode_der(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(Encoding.DER)
 
 
-def _expiry_seconds(certificate: x509.Certificate) -> int:
+def _find_expiry_seconds(certificate: x509.Certificate) -> int:
     return int(certificate.not_valid_after_utc.timestamp())

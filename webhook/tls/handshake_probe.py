@@ -22,7 +22,7 @@ def probe_handshake(server_context: ssl.SSLContext, client_context: ssl.SSLConte
     return presented
 
 
-def trusting_client() -> ssl.SSLContext:
+def make_trusting_client() -> ssl.SSLContext:
     """Return the context of a client that trusts every server."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -30,7 +30,7 @@ def trusting_client() -> ssl.SSLContext:
     return context
 
 
-def client_trusting(authorities_pem: str) -> ssl.SSLContext:
+def make_client(authorities_pem: str) -> ssl.SSLContext:
     """Return the context of a client that trusts these CAs, without checking names; ssl.SSLError, ValueError.
 
     As in the API server, a chain may end at any of them, including an intermediate CA.
@@ -42,7 +42,7 @@ def client_trusting(authorities_pem: str) -> ssl.SSLContext:
     return context
 
 
-def reason_of(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return the reason of a TLS error in words instead of OpenSSL's constants."""
     found = (getattr(error, name, None) for name in ("verify_message", "reason", "strerror"))
     return next((text for text in found if text), str(error)).lower().replace("_", " ")

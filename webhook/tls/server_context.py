@@ -53,7 +53,7 @@ class ServerContext(ssl.SSLContext):
         return made
 
 
-def unsent(error: BaseException) -> bytes:
+def find_alert(error: BaseException) -> bytes:
     """Return the alert of a failed handshake; empty if there is none."""
     return getattr(error, "unsent", b"")
 
@@ -68,7 +68,7 @@ class SpareSockets:
         self._held = 0
 
     @contextmanager
-    def of(self, accepted: socket.socket) -> Iterator[socket.socket | None]:
+    def duplicate(self, accepted: socket.socket) -> Iterator[socket.socket | None]:
         """Yield a duplicate, closed at the end of the block; None if none is available: no alert is sent then."""
         if self._held >= SPARES_MAX:
             yield None

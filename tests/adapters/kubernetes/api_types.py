@@ -67,7 +67,7 @@ DOCUMENTS = (
 """Group versions, as paths below `/openapi/v3`."""
 
 
-def golden() -> Schemas:
+def read_golden() -> Schemas:
     found: Schemas = json.loads(GOLDEN.read_text())
     return found
 
@@ -81,7 +81,7 @@ def compact(fetch: Callable[[str], Any]) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     everything = _Lazy(documents, kinds, found)
     for struct, roots in ROOTS.items():
-        list(problems(struct, roots, everything))
+        list(find_problems(struct, roots, everything))
     return {name: dict(sorted(found[name].items())) for name in sorted(found)}
 
 
@@ -114,12 +114,12 @@ class _Lazy(dict[str, Mapping[str, str]]):
         return str(schema.get("type", "any"))
 
 
-def problems(struct: type[Struct], roots: Iterable[str], schemas: Schemas) -> Iterator[str]:
+def find_problems(struct: type[Struct], roots: Iterable[str], schemas: Schemas) -> Iterator[str]:
     """Yield each declared field that none of the kinds has, or that has another type in one of them."""
-    yield from _of_struct(inspect.type_info(struct), tuple(roots), schemas, struct.__name__)
+    yield from _check_struct(inspect.type_info(struct), tuple(roots), schemas, struct.__name__)
 
 
-def reached(structs: Iterable[type[Struct]]) -> set[type]:
+def find_structs(structs: Iterable[type[Struct]]) -> set[type]:
     """Return all structs that some structs contain, and themselves."""
     found: set[type] = set()
 
@@ -154,33 +154,33 @@ def _members(info: Any) -> tuple[Any, ...]:
     return (info.value_type,) if isinstance(info, inspect.DictType) else ()
 
 
-def _of_struct(info: Any, roots: tuple[str, ...], schemas: Schemas, place: str) -> Iterator[str]:
+def _check_struct(info: Any, roots: tuple[str, ...], schemas: Schemas, place: str) -> Iterator[str]:
     for field in info.fields:
         name = field.encode_name
         types = {schemas[root][name] for root in roots if name in schemas[root]}
         if not types:
             yield f"{place}.{name}: no field of {', '.join(roots)}"
-        yield from _of_type(field.type, tuple(sorted(types)), schemas, f"{place}.{name}")
+        yield from _check_type(field.type, tuple(sorted(types)), schemas, f"{place}.{name}")
 
 
-def _of_type(info: Any, types: tuple[str, ...], schemas: Schemas, place: str) -> Iterator[str]:
+def _check_type(info: Any, types: tuple[str, ...], schemas: Schemas, place: str) -> Iterator[str]:
     options = [_plain(one) for one in (_members(info) if isinstance(info, inspect.UnionType) else (info,))]
     structs = [one for one in options if isinstance(one, inspect.StructType)]
     if structs and types and all(one.startswith("#") for one in types):
-        yield from _of_struct(structs[0], tuple(one[1:] for one in types), schemas, place)
+        yield from _check_struct(structs[0], tuple(one[1:] for one in types), schemas, place)
         return
     for declared in types:
         for accepted in declared.split("|") if declared[:2] not in _CONTAINERS else (declared,):
-            yield from _of_option(options, accepted, schemas, place)
+            yield from _check_options(options, accepted, schemas, place)
 
 
-def _of_option(options: list[Any], declared: str, schemas: Schemas, place: str) -> Iterator[str]:
+def _check_options(options: list[Any], declared: str, schemas: Schemas, place: str) -> Iterator[str]:
     for option in options:
         if isinstance(option, inspect.AnyType | inspect.RawType):
             return
         if declared[:2] in {"[]", "{}"} and isinstance(option, _CONTAINERS[declared[:2]]):
             item = _members(option)[0]
-            yield from _of_type(item, (declared[2:],), schemas, f"{place}{declared[:2]}")
+            yield from _check_type(item, (declared[2:],), schemas, f"{place}{declared[:2]}")
             return
         if declared.startswith("#") and isinstance(option, inspect.DictType):
             return  # read as any object
@@ -202,7 +202,7 @@ _SCALARS: dict[str, tuple[type, ...]] = {
 }
 
 
-def written(schemas: Mapping[str, Mapping[str, str]]) -> str:
+def render_schemas(schemas: Mapping[str, Mapping[str, str]]) -> str:
     """Return the golden file's text: one line a schema."""
     lines = (f"{json.dumps(name)}: {msgspec.json.encode(fields).decode()}" for name, fields in schemas.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.adapters.kubernetes.watching import Loops
-from tests.harness.fake_apiserver import FakeApiServer, fake_apiserver, until
+from tests.harness.fake_apiserver import FakeApiServer, fake_apiserver, wait_until
 from webhook.adapters.kubernetes import connect
 
 
@@ -23,7 +23,7 @@ async def client(fake: FakeApiServer, tmp_path: Path) -> AsyncIterator[Any]:
     assert fake.url
     async with await connect(tmp_path / "kubeconfig") as connected:
         yield connected
-    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})  # no task is left, of client or server
+    await wait_until(lambda: asyncio.all_tasks() == {asyncio.current_task()})  # no task is left, of client or server
 
 
 @pytest.fixture

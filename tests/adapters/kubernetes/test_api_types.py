@@ -6,7 +6,7 @@ import pkgutil
 import pytest
 from msgspec import Struct
 
-from tests.adapters.kubernetes.api_types import ROOTS, golden, problems, reached
+from tests.adapters.kubernetes.api_types import ROOTS, find_problems, find_structs, read_golden
 from webhook.adapters import kubernetes
 from webhook.core.checks import objects as checked
 from webhook.core.diagnosis import objects as reported
@@ -30,13 +30,13 @@ OTHERS = {
     "struct", ROOTS, ids=lambda struct: f"{struct.__module__.rpartition('.')[2]}.{struct.__name__}"
 )
 def test_declared_fields_exist_in_the_api_server_and_have_its_types(struct: type[Struct]) -> None:
-    assert list(problems(struct, ROOTS[struct], golden())) == []
+    assert list(find_problems(struct, ROOTS[struct], read_golden())) == []
 
 
 def test_each_struct_of_an_object_is_compared() -> None:
     packages = pkgutil.walk_packages(kubernetes.__path__, f"{kubernetes.__name__}.")
     modules = [checked, reported, *(importlib.import_module(found.name) for found in packages)]
-    known = reached(ROOTS)
+    known = find_structs(ROOTS)
     own = {
         value
         for module in modules
@@ -57,7 +57,7 @@ class _WrongJob(Struct):
 
 
 def test_a_field_of_another_type_or_of_no_kind_is_found() -> None:
-    assert list(problems(_WrongJob, ("Job", "CronJob"), golden())) == [
+    assert list(find_problems(_WrongJob, ("Job", "CronJob"), read_golden())) == [
         "_WrongJob.status.active: the API server writes []#io.k8s.api.core.v1.ObjectReference",
         "_WrongJob.status.ready: the API server writes integer",
         "_WrongJob.status.invented: no field of io.k8s.api.batch.v1.CronJobStatus, io.k8s.api.batch.v1.JobStatus",

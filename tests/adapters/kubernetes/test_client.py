@@ -17,12 +17,12 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from certs.authority import Authority, san
+from certs.authority import Authority, parse_san
 from certs.files import write_key_pair
-from tests.harness.fake_apiserver import NAMESPACES, FakeApiServer, fake_apiserver, hang, kubeconfig, until
+from tests.harness.fake_apiserver import NAMESPACES, FakeApiServer, fake_apiserver, hang, kubeconfig, wait_until
 from webhook.adapters.kubernetes.api import client as module
 from webhook.adapters.kubernetes.api.client import connect
-from webhook.adapters.kubernetes.api.requests import UnreachedError, answer
+from webhook.adapters.kubernetes.api.requests import UnreachedError, send_request
 from webhook.errors import UserError
 from webhook.support.kubeconfig import Kubeconfig
 
@@ -36,7 +36,7 @@ def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def connected(path: Path | None) -> AsyncIterator[Any]:
+async def open_client(path: Path | None) -> AsyncIterator[Any]:
     async with await connect(path) as client:
         yield client
 
@@ -48,14 +48,14 @@ def write_kubeconfig(folder: Path, document: Any) -> Path:
 
 
 async def authorization(client: Any, fake: FakeApiServer) -> str | None:
-    await answer(client, "GET", NAMESPACES, 10)
+    await send_request(client, "GET", NAMESPACES, 10)
     return fake.seen[-1].headers.get("Authorization")
 
 
 async def test_cancellation_at_the_timeout_of_a_request_is_not_lost(fake: FakeApiServer, client: Any) -> None:
     fake.always["list"] = hang
-    asking = asyncio.create_task(answer(client, "GET", NAMESPACES, 0.2))
-    await until(lambda: fake.verbs() == ["list"])
+    asking = asyncio.create_task(send_request(client, "GET", NAMESPACES, 0.2))
+    await wait_until(lambda: fake.verbs() == ["list"])
     asyncio.get_running_loop().call_later(0.2, asking.cancel)
     time.sleep(0.5)  # noqa: ASYNC251  stalls the event loop: both are due in its next turn
     with pytest.raises(asyncio.CancelledError):
@@ -66,7 +66,7 @@ async def test_cancellation_at_the_timeout_of_a_request_is_not_lost(fake: FakeAp
 
 
 async def test_token_is_sent_with_every_request(fake: FakeApiServer, tmp_path: Path) -> None:
-    async with connected(write_kubeconfig(tmp_path, kubeconfig(fake.url, token="abc"))) as client:
+    async with open_client(write_kubeconfig(tmp_path, kubeconfig(fake.url, token="abc"))) as client:
         assert await authorization(client, fake) == "Bearer abc"
         assert fake.seen[-1].headers["User-Agent"].startswith("podgate/")
 
@@ -75,7 +75,7 @@ async def test_token_file_is_reread_and_relative_to_the_kubeconfig(fake: FakeApi
     path = write_kubeconfig(tmp_path, kubeconfig(fake.url, tokenFile="token", token="static"))
     token = tmp_path / "token"
     token.write_text("one\n")
-    async with connected(path) as client:
+    async with open_client(path) as client:
         assert await authorization(client, fake) == "Bearer one"
         token.write_text("two\n")
         assert await authorization(client, fake) == "Bearer two"
@@ -87,7 +87,7 @@ async def test_token_file_is_reread_and_relative_to_the_kubeconfig(fake: FakeApi
 
 async def test_exec_plugin_runs_again_after_its_token_expires(fake: FakeApiServer, tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path, kubeconfig(fake.url, exec=plugin(tmp_path, expiry="2020-01-01T00:00:00Z")))
-    async with connected(path) as client:
+    async with open_client(path) as client:
         first = await authorization(client, fake)
         second = await authorization(client, fake)
     assert (first, second) == ("Bearer token-2", "Bearer token-3")
@@ -98,7 +98,7 @@ async def test_exec_plugin_runs_once_while_its_token_is_valid(
     fake: FakeApiServer, tmp_path: Path, expiry: str | None
 ) -> None:
     path = write_kubeconfig(tmp_path, kubeconfig(fake.url, exec=plugin(tmp_path, expiry)))
-    async with connected(path) as client:
+    async with open_client(path) as client:
         assert await authorization(client, fake) == "Bearer token-1"
         assert await authorization(client, fake) == "Bearer token-1"
 
@@ -117,7 +117,7 @@ async def test_another_context_than_the_current_one_can_be_used(fake: FakeApiSer
 
 async def test_exec_plugin_failure_after_connect_fails_the_request(fake: FakeApiServer, tmp_path: Path) -> None:
     script = plugin(tmp_path, expiry="2020-01-01T00:00:00Z")
-    async with connected(write_kubeconfig(tmp_path, kubeconfig(fake.url, exec=script))) as client:
+    async with open_client(write_kubeconfig(tmp_path, kubeconfig(fake.url, exec=script))) as client:
         (tmp_path / "plugin").write_text("#!/bin/sh\necho no luck >&2\nexit 3\n")
         with pytest.raises(UnreachedError, match="no luck"):
             await authorization(client, fake)
@@ -128,12 +128,12 @@ async def test_exec_plugin_failure_after_connect_fails_the_request(fake: FakeApi
 
 async def test_slow_exec_plugin_serves_the_next_request(fake: FakeApiServer, tmp_path: Path) -> None:
     script = plugin(tmp_path, expiry="2020-01-01T00:00:00Z")
-    async with connected(write_kubeconfig(tmp_path, kubeconfig(fake.url, exec=script))) as client:
+    async with open_client(write_kubeconfig(tmp_path, kubeconfig(fake.url, exec=script))) as client:
         os.mkfifo(tmp_path / "gate")
         quick = (tmp_path / "plugin").read_text()
         (tmp_path / "plugin").write_text(quick.replace("#!/bin/sh\n", f"#!/bin/sh\nread line < {tmp_path}/gate\n"))
         with pytest.raises(UnreachedError, match="no answer in time"):
-            await answer(client, "GET", NAMESPACES, 0.05)
+            await send_request(client, "GET", NAMESPACES, 0.05)
         (tmp_path / "gate").write_text("go\n")
         assert await authorization(client, fake) == "Bearer token-2"
         (tmp_path / "plugin").write_text(quick)
@@ -189,9 +189,9 @@ async def test_missing_kubeconfig_error_has_its_path(tmp_path: Path) -> None:
 
 async def test_error_of_missing_files_names_all_of_them(tmp_path: Path) -> None:
     listed = f"{tmp_path}/a:{tmp_path}/b"
-    assert not Kubeconfig.of(listed).exists()
+    assert not Kubeconfig.from_text(listed).exists()
     with pytest.raises(UserError, match=f"^{listed}: cannot read the kubeconfig: No such file"):
-        await connect(Kubeconfig.of(listed))
+        await connect(Kubeconfig.from_text(listed))
 
 
 async def test_file_that_cannot_be_read_is_not_left_out(tmp_path: Path) -> None:
@@ -199,9 +199,9 @@ async def test_file_that_cannot_be_read_is_not_left_out(tmp_path: Path) -> None:
     write_kubeconfig(tmp_path, kubeconfig("http://h"))
     for broken in ("folder", "kubeconfig/below-a-file"):
         listed = f"{tmp_path}/{broken}:{tmp_path}/kubeconfig"
-        assert Kubeconfig.of(listed).exists()
+        assert Kubeconfig.from_text(listed).exists()
         with pytest.raises(UserError, match=f"^{tmp_path}/{broken}: cannot read the kubeconfig: "):
-            await connect(Kubeconfig.of(listed))
+            await connect(Kubeconfig.from_text(listed))
 
 
 async def test_user_of_one_file_reaches_the_cluster_of_another(fake: FakeApiServer, tmp_path: Path) -> None:
@@ -211,10 +211,10 @@ async def test_user_of_one_file_reaches_the_cluster_of_another(fake: FakeApiServ
         (tmp_path / name / "config").write_text(yaml.safe_dump({part: whole[part] for part in parts}))
     (tmp_path / "users" / "token").write_text("abc")
     listed = f"{tmp_path}/missing:{tmp_path}/users/config:{tmp_path}/clusters/config"
-    async with await connect(Kubeconfig.of(listed)) as client:
+    async with await connect(Kubeconfig.from_text(listed)) as client:
         assert await authorization(client, fake) == "Bearer abc"
     with pytest.raises(UserError, match="not a usable kubeconfig: ") as caught:
-        await connect(Kubeconfig.of(listed, "nowhere"))
+        await connect(Kubeconfig.from_text(listed, "nowhere"))
     assert caught.value.remedy == f"try it with: KUBECONFIG={listed} kubectl get --raw /readyz"
 
 
@@ -239,7 +239,7 @@ async def test_invalid_certificate_authority_in_kubeconfig_is_refused(tmp_path: 
 
 async def test_netrc_is_ignored(fake: FakeApiServer, tmp_path: Path) -> None:
     (tmp_path / ".netrc").write_text("default login eve password secret\n")
-    async with connected(write_kubeconfig(tmp_path, kubeconfig(fake.url, token="abc"))) as client:
+    async with open_client(write_kubeconfig(tmp_path, kubeconfig(fake.url, token="abc"))) as client:
         assert await authorization(client, fake) == "Bearer abc"
 
 
@@ -248,11 +248,11 @@ async def test_proxy_of_the_environment_applies_to_a_kubeconfig(
     fake: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxy: str
 ) -> None:
     monkeypatch.setenv("http_proxy", proxy.format(fake.port))
-    async with connected(write_kubeconfig(tmp_path, kubeconfig("http://kubernetes.example"))) as client:
-        await answer(client, "GET", NAMESPACES, 10)
+    async with open_client(write_kubeconfig(tmp_path, kubeconfig("http://kubernetes.example"))) as client:
+        await send_request(client, "GET", NAMESPACES, 10)
     assert fake.seen[-1].headers["Host"] == "kubernetes.example"
     monkeypatch.setenv("no_proxy", "localhost,127.0.0.1")
-    async with connected(write_kubeconfig(tmp_path, kubeconfig(fake.url))) as client:
+    async with open_client(write_kubeconfig(tmp_path, kubeconfig(fake.url))) as client:
         assert client.configuration.proxy is None
 
 
@@ -262,8 +262,8 @@ async def test_proxy_of_the_kubeconfig_overrides_the_environment(
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     document = kubeconfig("http://kubernetes.example")
     document["clusters"][0]["cluster"]["proxy-url"] = fake.url
-    async with connected(write_kubeconfig(tmp_path, document)) as client:
-        await answer(client, "GET", NAMESPACES, 10)
+    async with open_client(write_kubeconfig(tmp_path, document)) as client:
+        await send_request(client, "GET", NAMESPACES, 10)
     assert fake.seen[-1].headers["Host"] == "kubernetes.example"
 
 
@@ -271,15 +271,15 @@ async def test_loopback_is_reached_without_the_proxy_of_the_environment(
     fake: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    async with connected(write_kubeconfig(tmp_path, kubeconfig(fake.url))) as client:
-        await answer(client, "GET", NAMESPACES, 10)
+    async with open_client(write_kubeconfig(tmp_path, kubeconfig(fake.url))) as client:
+        await send_request(client, "GET", NAMESPACES, 10)
 
 
 async def test_error_names_the_proxy_without_its_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://eve:secret@127.0.0.1:9")
-    async with connected(write_kubeconfig(tmp_path, kubeconfig("https://kubernetes.example"))) as client:
+    async with open_client(write_kubeconfig(tmp_path, kubeconfig("https://kubernetes.example"))) as client:
         with pytest.raises(UnreachedError, match=r" \(through the proxy http://\*\*\*@127\.0\.0\.1:9\)$") as caught:
-            await answer(client, "GET", NAMESPACES, 10)
+            await send_request(client, "GET", NAMESPACES, 10)
     assert "secret" not in str(caught.value)
 
 
@@ -322,7 +322,7 @@ def set_service_address(monkeypatch: pytest.MonkeyPatch, host: str, port: int) -
 
 
 def api_server_tls(folder: Path, authority: Authority, *names: str) -> ssl.SSLContext:
-    credentials = authority.issue_server("kube-apiserver", tuple(san(name) for name in names))
+    credentials = authority.issue_server("kube-apiserver", tuple(parse_san(name) for name in names))
     write_key_pair(credentials, folder / "api.crt", folder / "api.key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "api.crt", folder / "api.key")
@@ -335,7 +335,7 @@ async def test_in_cluster_client_uses_the_mounted_ca_and_rereads_its_token(
 ) -> None:
     async with fake_apiserver(tmp_path, api_server_tls(tmp_path, authority, f"ip:{host}"), host) as fake:
         set_service_address(monkeypatch, host, fake.port)
-        async with connected(None) as client:
+        async with open_client(None) as client:
             assert await authorization(client, fake) == "Bearer one"
             (account / "token").write_text("two\n")
             assert await authorization(client, fake) == "Bearer two"
@@ -349,7 +349,7 @@ async def test_in_cluster_client_ignores_proxy_and_netrc(
     (tmp_path / ".netrc").write_text("default login eve password secret\n")
     async with fake_apiserver(tmp_path, api_server_tls(tmp_path, authority, "ip:127.0.0.1")) as fake:
         set_service_address(monkeypatch, "127.0.0.1", fake.port)
-        async with connected(None) as client:
+        async with open_client(None) as client:
             assert await authorization(client, fake) == "Bearer one"
 
 
@@ -369,9 +369,9 @@ async def test_untrusted_api_server_receives_no_request(
     issuer = authority if names else Authority.create("other")
     async with fake_apiserver(tmp_path, api_server_tls(tmp_path, issuer, *(names or ("ip:127.0.0.1",)))) as fake:
         set_service_address(monkeypatch, "127.0.0.1", fake.port)
-        async with connected(None) as client:
+        async with open_client(None) as client:
             with pytest.raises(UnreachedError, match=words):
-                await answer(client, "GET", NAMESPACES, 10)
+                await send_request(client, "GET", NAMESPACES, 10)
         assert fake.seen == []
 
 
@@ -383,12 +383,12 @@ async def test_tls_server_name_of_the_kubeconfig_is_verified(
         cluster = document["clusters"][0]["cluster"]
         cluster["certificate-authority"] = "account/ca.crt"  # relative to the kubeconfig
         assert (account / "ca.crt").exists()
-        async with connected(write_kubeconfig(tmp_path, document)) as client:
+        async with open_client(write_kubeconfig(tmp_path, document)) as client:
             with pytest.raises(UnreachedError, match="IP address mismatch"):
-                await answer(client, "GET", NAMESPACES, 10)
+                await send_request(client, "GET", NAMESPACES, 10)
         cluster["tls-server-name"] = "kubernetes.default.svc"
-        async with connected(write_kubeconfig(tmp_path, document)) as client:
-            await answer(client, "GET", NAMESPACES, 10)
+        async with open_client(write_kubeconfig(tmp_path, document)) as client:
+            await send_request(client, "GET", NAMESPACES, 10)
 
 
 def test_connection_of_a_request_that_timed_out_is_closed_before_the_event_loop(
@@ -399,13 +399,13 @@ def test_connection_of_a_request_that_timed_out_is_closed_before_the_event_loop(
     document["clusters"][0]["cluster"]["certificate-authority"] = str(account / "ca.crt")
 
     async def request() -> None:
-        async with connected(write_kubeconfig(tmp_path, document)) as client:
+        async with open_client(write_kubeconfig(tmp_path, document)) as client:
             with pytest.raises(UnreachedError, match="no answer in time"):
-                await answer(client, "GET", NAMESPACES, 0.5)
+                await send_request(client, "GET", NAMESPACES, 0.5)
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with stuck_tls_server(api_server_tls(tmp_path, authority, "ip:127.0.0.1")) as url:
+        with run_stuck_tls_server(api_server_tls(tmp_path, authority, "ip:127.0.0.1")) as url:
             document["clusters"][0]["cluster"]["server"] = url
             asyncio.run(request())
             gc.collect()
@@ -413,7 +413,7 @@ def test_connection_of_a_request_that_timed_out_is_closed_before_the_event_loop(
 
 
 @contextmanager
-def stuck_tls_server(context: ssl.SSLContext) -> Iterator[str]:
+def run_stuck_tls_server(context: ssl.SSLContext) -> Iterator[str]:
     """Run a server that sends nothing after the handshake of its only connection."""
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as thread:
         accepted = thread.submit(lambda: context.wrap_socket(listener.accept()[0], server_side=True))

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from tests.harness.fake_apiserver import FakeApiServer, Fault, drop, fake_apiserver, refuse, say
 from tests.harness.identity import jwks, signer
-from tests.harness.server_process import Files, serving
+from tests.harness.server_process import Files, run_server
 from webhook.adapters.kubernetes import ClusterKeys, connect
 from webhook.adapters.kubernetes.cluster_keys import DISCOVERY, JWKS
 from webhook.errors import UserError
@@ -115,12 +115,12 @@ async def test_server_accepts_cluster_tokens_and_no_other_key_for_their_issuer(
     forged = replace(files.signer, issuer=ISSUER, subject=ONE.subject)
     refused, good = 'podgate_refused_calls_total{reason="authentication_key_issuer"}', published.keys
     published.keys = refuse(503, "not now")
-    async with serving(files, *more) as server:
+    async with run_server(files, *more) as server:
         for token in (forged.token(), files.signer.token()):
             assert await server.post("/nowhere", token=token) == (401, "unauthorized\n"), "the issuer has no keys yet"
         assert await server.metric(refused) == 2
         published.keys = good
-        await server.until('podgate_keys{source="cluster"}', 1)
+        await server.wait_for_metric('podgate_keys{source="cluster"}', 1)
         assert (await server.post("/nowhere", token=ONE.token()))[0] == 404
         assert (await server.post("/nowhere"))[0] == 404, "the file's keys are valid beside them"
         assert await server.post("/nowhere", token=forged.token()) == (401, "unauthorized\n")

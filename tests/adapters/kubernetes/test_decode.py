@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from webhook.adapters.kubernetes.cluster_facts.decode import decoded_fields, decoded_items
+from webhook.adapters.kubernetes.cluster_facts.decode import decode_fields, decode_items
 from webhook.core.diagnosis.objects import ReportedOwner, ReportedPod
 
 CRON_JOB = {
@@ -14,7 +14,7 @@ CRON_JOB = {
 
 
 def test_a_field_of_another_type_is_lost_alone() -> None:
-    found, lost = decoded_fields(msgspec.json.encode(CRON_JOB), ReportedOwner)
+    found, lost = decode_fields(msgspec.json.encode(CRON_JOB), ReportedOwner)
     assert (found.metadata.name, found.spec.suspend, found.status.active, found.status.succeeded) == (
         "nightly",
         True,
@@ -27,7 +27,7 @@ def test_a_field_of_another_type_is_lost_alone() -> None:
 def test_each_of_several_fields_is_named() -> None:
     conditions = [{"type": "Ready", "reason": 1, "status": "True"}, {"type": "PodScheduled", "status": "False"}]
     pod = {"metadata": {"name": "web", "labels": {"app": 1}}, "status": {"phase": 7, "conditions": conditions}}
-    found, lost = decoded_fields(msgspec.json.encode(pod), ReportedPod)
+    found, lost = decode_fields(msgspec.json.encode(pod), ReportedPod)
     assert (found.metadata.name, found.metadata.labels, found.status.phase) == ("web", {}, "")
     assert [(one.type, one.status) for one in found.status.conditions or ()] == [
         ("Ready", "True"),
@@ -38,7 +38,7 @@ def test_each_of_several_fields_is_named() -> None:
 
 def test_an_object_of_a_list_that_cannot_be_read_is_lost_alone() -> None:
     items = [{"metadata": {"name": "a"}}, {"metadata": 7}, {"metadata": {"name": "b"}, "status": {"phase": []}}]
-    found, lost = decoded_items(msgspec.json.encode({"items": items}), ReportedPod)
+    found, lost = decode_items(msgspec.json.encode({"items": items}), ReportedPod)
     assert [one.metadata.name for one in found] == ["a", "b"]
     assert lost == {"": "Object missing required field `metadata`", "b status.phase": "Expected `str`, got `array`"}
 
@@ -46,8 +46,8 @@ def test_an_object_of_a_list_that_cannot_be_read_is_lost_alone() -> None:
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"items": 3}'])
 def test_what_is_no_list_is_refused(body: bytes) -> None:
     with pytest.raises(msgspec.MsgspecError):
-        decoded_items(body, ReportedPod)
+        decode_items(body, ReportedPod)
 
 
 def test_an_empty_list_has_no_objects() -> None:
-    assert decoded_items(b'{"items": null}', ReportedPod) == ((), {})
+    assert decode_items(b'{"items": null}', ReportedPod) == ((), {})

@@ -12,7 +12,17 @@ import pytest
 from aiohttp import web
 
 from tests.adapters.kubernetes.watching import Reported
-from tests.harness.fake_apiserver import LEASES, FakeApiServer, Fault, drop, fake_apiserver, hang, refuse, say, until
+from tests.harness.fake_apiserver import (
+    LEASES,
+    FakeApiServer,
+    Fault,
+    drop,
+    fake_apiserver,
+    hang,
+    refuse,
+    say,
+    wait_until,
+)
 from webhook.adapters.kubernetes import Lease, LeaseTiming, connect
 from webhook.errors import UserError
 
@@ -47,7 +57,7 @@ class Cluster:
         )
 
     def spec(self) -> dict[str, Any]:
-        found = self.fake.stored(LEASES, NAME)
+        found = self.fake.find_stored(LEASES, NAME)
         assert found is not None
         spec: dict[str, Any] = found["spec"]
         return spec
@@ -61,10 +71,10 @@ class Cluster:
         }
         self.fake.put(LEASES, NAME, spec=defaults | spec)
 
-    async def more_requests(self, verb: str = "get", times: int = 3) -> None:
+    async def wait_for_requests(self, verb: str = "get", times: int = 3) -> None:
         """Wait for so many more requests of the verb."""
         wanted = self.fake.verbs().count(verb) + times
-        await until(lambda: self.fake.verbs().count(verb) >= wanted)
+        await wait_until(lambda: self.fake.verbs().count(verb) >= wanted)
 
 
 @pytest.fixture
@@ -120,7 +130,7 @@ async def test_second_candidate_waits_until_the_lease_is_released(cluster: Clust
     await first.take()
     keeping = started(first.keep())
     taking = started(second.take())
-    await cluster.more_requests("update")
+    await cluster.wait_for_requests("update")
     assert not taking.done()
     since = cluster.spec()["acquireTime"]
     assert messages.waits == [second.obstacle] == [f"{THIS} is held by {first.identity} since {since}"], "reported once"
@@ -151,12 +161,12 @@ async def test_unrenewed_lease_expires_after_its_duration(cluster: Cluster) -> N
 
 async def test_renewed_lease_stays_valid_whatever_its_timestamps(cluster: Cluster, started: Start) -> None:
 
-    async def renewed(request: web.Request) -> web.StreamResponse:
+    async def renew_and_read(request: web.Request) -> web.StreamResponse:
         cluster.put_lease("other_1", leaseDurationSeconds=1, renewTime="1970-01-01T00:00:00.000000Z")
-        found = cluster.fake.stored(LEASES, request.path.rpartition("/")[2])
+        found = cluster.fake.find_stored(LEASES, request.path.rpartition("/")[2])
         return web.json_response(found)
 
-    cluster.fake.always["get"] = renewed
+    cluster.fake.always["get"] = renew_and_read
     taking = started(cluster.lease("second").take())
     await asyncio.sleep(1.2)
     assert not taking.done()
@@ -172,7 +182,7 @@ async def test_lease_without_a_holder_is_free(cluster: Cluster, holder: str | No
 async def test_empty_lease_is_free(cluster: Cluster) -> None:
     cluster.fake.put(LEASES, NAME, labels={"team": "a"})
     await cluster.lease("second").take(0)
-    found = cluster.fake.stored(LEASES, NAME)
+    found = cluster.fake.find_stored(LEASES, NAME)
     assert found is not None
     assert found["metadata"]["labels"] == {"team": "a"}
 
@@ -195,7 +205,7 @@ async def test_candidate_waits_for_an_answer_beyond_its_limit(cluster: Cluster, 
     messages = Messages()
     lease = cluster.lease("first", messages)
     taking = started(lease.take(0))
-    await cluster.more_requests()
+    await cluster.wait_for_requests()
     assert not taking.done()
     assert messages.troubles == [lease.obstacle], "reported once"
     assert lease.obstacle.startswith(f"cannot hold {THIS}: ")
@@ -206,7 +216,7 @@ async def test_candidate_waits_for_an_answer_beyond_its_limit(cluster: Cluster, 
 
 
 async def test_request_without_an_answer_is_retried(cluster: Cluster) -> None:
-    cluster.fake.next("get", hang)
+    cluster.fake.fail_next("get", hang)
     messages = Messages()
     await cluster.lease("first", messages, request_seconds=1).take()
     assert "no answer in time" in messages.overs[0]
@@ -232,10 +242,10 @@ async def test_forbidden_candidate_fails_at_the_end_of_its_wait(
 async def test_expiry_starts_again_after_an_api_server_outage(cluster: Cluster, started: Start) -> None:
     """The holder could not renew during the outage either."""
     cluster.put_lease("other_1", leaseDurationSeconds=1)
-    cluster.fake.next("get", cluster.fake._get)  # one look begins the second
+    cluster.fake.fail_next("get", cluster.fake._get)  # one look begins the second
     cluster.fake.always["get"] = drop
     taking = started(cluster.lease("second").take())
-    await cluster.more_requests()
+    await cluster.wait_for_requests()
     await asyncio.sleep(1.2)
     del cluster.fake.always["get"]
     cluster.fake.seen.clear()
@@ -252,12 +262,12 @@ async def test_lease_is_renewed_by_its_holder(cluster: Cluster, started: Start) 
     await lease.take()
     taken = dict(cluster.spec())
     keeping = started(lease.keep())
-    await cluster.more_requests("update")
+    await cluster.wait_for_requests("update")
     assert not keeping.done()
     renewed = cluster.spec()
     assert renewed.pop("renewTime") > taken.pop("renewTime")
     assert renewed == taken
-    await until(lambda: messages.contacts >= 4)  # the last response may still be under way
+    await wait_until(lambda: messages.contacts >= 4)  # the last response may still be under way
 
 
 @pytest.mark.parametrize("fault", [drop, refuse(503), refuse(403, "forbidden"), refuse(429), say(b"{}")])
@@ -267,13 +277,13 @@ async def test_unavailable_api_server_ends_no_lease(cluster: Cluster, started: S
     await lease.take()
     keeping = started(lease.keep())
     cluster.fake.always["get"] = fault
-    await until(lambda: bool(messages.troubles))
+    await wait_until(lambda: bool(messages.troubles))
     await asyncio.sleep(1.2)
     assert not keeping.done()
     assert lease.obstacle == ""
     assert len(messages.troubles) == 1
     del cluster.fake.always["get"]
-    await cluster.more_requests("update")
+    await cluster.wait_for_requests("update")
     assert not keeping.done()
     assert messages.overs == messages.troubles
 
@@ -282,7 +292,7 @@ async def test_holder_that_reads_another_holder_leaves(cluster: Cluster, started
     lease = cluster.lease("first")
     await lease.take()
     keeping = started(lease.keep("run one"))
-    await cluster.more_requests("update")
+    await cluster.wait_for_requests("update")
     cluster.put_lease("other_1")
     with pytest.raises(UserError, match=f"{THIS} was not renewed in time, and is held by other_1 since 2001") as lost:
         await keeping
@@ -293,18 +303,18 @@ async def test_holder_that_reads_another_holder_leaves(cluster: Cluster, started
 
 
 async def test_deleted_or_changed_lease_is_kept(cluster: Cluster, started: Start) -> None:
-    async def meanwhile(request: web.Request) -> web.StreamResponse:
+    async def change_meanwhile(request: web.Request) -> web.StreamResponse:
         cluster.put_lease(lease.identity, preferredHolder="somebody")
         return await cluster.fake.change(request)
 
     lease = cluster.lease("first")
     await lease.take()
-    cluster.fake.next("update", meanwhile)
+    cluster.fake.fail_next("update", change_meanwhile)
     keeping = started(lease.keep())
-    await cluster.more_requests("update")
+    await cluster.wait_for_requests("update")
     assert cluster.spec()["preferredHolder"] == "somebody"
     cluster.fake.remove(LEASES, NAME)
-    await cluster.more_requests("update")
+    await cluster.wait_for_requests("update")
     assert cluster.spec()["holderIdentity"] == lease.identity
     assert not keeping.done()
 
@@ -313,13 +323,13 @@ async def test_deleted_or_changed_lease_is_kept(cluster: Cluster, started: Start
 
 
 async def test_release_is_repeated_after_a_late_renewal(cluster: Cluster) -> None:
-    async def renewed(request: web.Request) -> web.StreamResponse:
+    async def renew_and_change(request: web.Request) -> web.StreamResponse:
         cluster.put_lease(lease.identity)
         return await cluster.fake.change(request)
 
     lease = cluster.lease("first")
     await lease.take()
-    cluster.fake.next("update", renewed)
+    cluster.fake.fail_next("update", renew_and_change)
     await lease.release()
     assert cluster.spec()["holderIdentity"] is None
     await cluster.lease("second").take(0)
@@ -365,42 +375,42 @@ async def test_work_runs_on_the_holder_only(cluster: Cluster, started: Start) ->
     first, second = cluster.lease("first"), cluster.lease("second")
     working, waiting = Work(), Work()
     leading = started(first.lead(working))
-    await until(lambda: working.is_running)
+    await wait_until(lambda: working.is_running)
     started(second.lead(waiting))
-    await cluster.more_requests("update")
+    await cluster.wait_for_requests("update")
     assert (working.is_running, waiting.is_running) == (True, False)
     assert (first.obstacle, first.trouble, second.trouble) == ("", "", "")
     leading.cancel()
     await asyncio.wait([leading])
     assert not working.is_running
     await first.release()
-    await until(lambda: waiting.is_running)
+    await wait_until(lambda: waiting.is_running)
 
 
 async def test_work_stops_under_another_holder_and_restarts_on_release(cluster: Cluster, started: Start) -> None:
     lease, work = cluster.lease("first"), Work()
     started(lease.lead(work))
-    await until(lambda: work.is_running)
+    await wait_until(lambda: work.is_running)
     cluster.put_lease("other_1")
-    await until(lambda: not work.is_running)
+    await wait_until(lambda: not work.is_running)
     assert "other_1" in lease.obstacle
     assert lease.trouble == "", "a standby has no trouble"
     cluster.put_lease(None)
-    await until(lambda: work.is_running)
+    await wait_until(lambda: work.is_running)
 
 
 @pytest.mark.parametrize("fault", [refuse(500), refuse(403), drop, hang])
 async def test_work_stops_when_renewal_times_out(cluster: Cluster, started: Start, fault: Fault) -> None:
     lease, work = cluster.lease("first", duration_seconds=1, request_seconds=1), Work()
     started(lease.lead(work))
-    await until(lambda: work.is_running)
+    await wait_until(lambda: work.is_running)
     cluster.fake.always["update"] = fault
-    await until(lambda: not work.is_running)
+    await wait_until(lambda: not work.is_running)
     assert cluster.spec()["holderIdentity"] == lease.identity, "no other holder has written it"
-    await until(lambda: bool(lease.trouble))
+    await wait_until(lambda: bool(lease.trouble))
     assert lease.obstacle
     del cluster.fake.always["update"]
-    await until(lambda: work.is_running and (lease.obstacle, lease.trouble) == ("", ""))
+    await wait_until(lambda: work.is_running and (lease.obstacle, lease.trouble) == ("", ""))
 
 
 async def test_work_stops_after_a_stall_of_the_process_longer_than_the_duration(
@@ -409,13 +419,13 @@ async def test_work_stops_after_a_stall_of_the_process_longer_than_the_duration(
     """The duration of the Lease and the timeout of a renewal expire in the same turn of the event loop."""
     lease, work = cluster.lease("first", duration_seconds=1, request_seconds=1), Work()
     started(lease.lead(work))
-    await until(lambda: work.is_running)
+    await wait_until(lambda: work.is_running)
     cluster.fake.always["update"] = hang
-    await cluster.more_requests("update", 1)
+    await cluster.wait_for_requests("update", 1)
     time.sleep(1.5)  # noqa: ASYNC251  stalls the event loop
-    await until(lambda: not work.is_running)
+    await wait_until(lambda: not work.is_running)
     del cluster.fake.always["update"]
-    await until(lambda: work.is_running)
+    await wait_until(lambda: work.is_running)
 
 
 async def test_work_stops_in_time_though_a_renewal_ignores_its_cancellation(
@@ -429,10 +439,10 @@ async def test_work_stops_in_time_though_a_renewal_ignores_its_cancellation(
                 await may_end.wait()
 
     started(lease.lead(work))
-    await until(lambda: work.is_running)
+    await wait_until(lambda: work.is_running)
     monkeypatch.setattr(lease, "_attempt", ignore_cancellation)
     try:
-        await until(lambda: not work.is_running)
+        await wait_until(lambda: not work.is_running)
     finally:
         may_end.set()
 
@@ -440,9 +450,9 @@ async def test_work_stops_in_time_though_a_renewal_ignores_its_cancellation(
 async def test_work_continues_through_brief_renewal_failures(cluster: Cluster, started: Start) -> None:
     lease, work = cluster.lease("first"), Work()
     started(lease.lead(work))
-    await until(lambda: work.is_running)
-    cluster.fake.next("update", refuse(500), refuse(409), refuse(429))
-    await cluster.more_requests("update", 6)
+    await wait_until(lambda: work.is_running)
+    cluster.fake.fail_next("update", refuse(500), refuse(409), refuse(429))
+    await cluster.wait_for_requests("update", 6)
     assert (len(work.found), work.is_running) == (1, True)
 
 
@@ -452,7 +462,7 @@ async def test_failed_work_raises_and_can_restart(cluster: Cluster, started: Sta
     with pytest.raises(LookupError):
         await lease.lead(work)
     started(lease.lead(work))
-    await until(lambda: work.is_running)
+    await wait_until(lambda: work.is_running)
 
 
 async def test_annotations_of_the_holder_reach_the_next_leader(cluster: Cluster, started: Start) -> None:
@@ -469,17 +479,17 @@ async def test_annotations_of_the_holder_reach_the_next_leader(cluster: Cluster,
     )
     work, next_work = Work(), Work()
     leading = started(lease.lead(work))
-    await until(lambda: work.is_running)
+    await wait_until(lambda: work.is_running)
     notes["podgate.io/watched-version"] = "7"
-    await cluster.more_requests("update")
+    await cluster.wait_for_requests("update")
     notes["podgate.io/watched-version"] = "8"
-    await cluster.more_requests("update")
+    await cluster.wait_for_requests("update")
     notes.clear()
-    await cluster.more_requests("update")
+    await cluster.wait_for_requests("update")
     leading.cancel()
     await asyncio.wait([leading])
     notes["podgate.io/watched-version"] = "9"
     await lease.release()
     started(cluster.lease("b").lead(next_work))
-    await until(lambda: next_work.is_running)
+    await wait_until(lambda: next_work.is_running)
     assert (work.found, next_work.found) == ([{}], [{"podgate.io/watched-version": "9"}])

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests.adapters.kubernetes.watching import Loops, Reported
-from tests.harness.fake_apiserver import NAMESPACES, FakeApiServer, hang, refuse, say, until
+from tests.harness.fake_apiserver import NAMESPACES, FakeApiServer, hang, refuse, say, wait_until
 from webhook.adapters.kubernetes import ApiTiming, WatchedNamespaces
 from webhook.ports import NamespaceLabels
 
-QUICK = ApiTiming(first_pause_seconds=0.001, longest_pause_seconds=0.01)
+QUICK = ApiTiming(first_pause_seconds=0.001, pause_seconds_max=0.01)
 
 
 class CachedNamespaces(Reported):
@@ -23,9 +23,9 @@ class CachedNamespaces(Reported):
         self.source = WatchedNamespaces(client, reports=self.reports, timing=timing)
         self._loops = loops
 
-    async def watching(self) -> None:
+    async def start_watching(self) -> None:
         self._loops.start(self.source.run())
-        await until(lambda: len(self.fake.watching) == 1)
+        await wait_until(lambda: len(self.fake.watching) == 1)
 
 
 @pytest.fixture
@@ -41,52 +41,52 @@ def namespaces(fake: FakeApiServer, client: Any, loops: Loops) -> CachedNamespac
 
 async def test_labels_are_unknown_before_the_first_list(namespaces: CachedNamespaces) -> None:
     source: NamespaceLabels = namespaces.source
-    assert source.labels("payments") is None
+    assert source.find_labels("payments") is None
 
 
 async def test_labels_follow_the_watch(namespaces: CachedNamespaces) -> None:
-    await namespaces.watching()
-    assert namespaces.source.labels("payments") == {"tier": "prod"}
-    assert namespaces.source.labels("orders") is None
+    await namespaces.start_watching()
+    assert namespaces.source.find_labels("payments") == {"tier": "prod"}
+    assert namespaces.source.find_labels("orders") is None
     namespaces.fake.put(NAMESPACES, "orders")
     namespaces.fake.put(NAMESPACES, "payments", labels={"tier": "test"})
-    await until(lambda: namespaces.source.labels("payments") == {"tier": "test"})
-    assert namespaces.source.labels("orders") == {}, "present, and without labels"
+    await wait_until(lambda: namespaces.source.find_labels("payments") == {"tier": "test"})
+    assert namespaces.source.find_labels("orders") == {}, "present, and without labels"
     namespaces.fake.remove(NAMESPACES, "orders")
-    await until(lambda: namespaces.source.labels("orders") is None)
+    await wait_until(lambda: namespaces.source.find_labels("orders") is None)
     assert namespaces.contacts
     assert namespaces.troubles == []
 
 
 async def test_namespace_deleted_during_a_watch_gap_is_removed(namespaces: CachedNamespaces) -> None:
     namespaces.fake.put(NAMESPACES, "orders")
-    await namespaces.watching()
+    await namespaces.start_watching()
     namespaces.fake.bookmark()
-    namespaces.fake.next("watch", refuse(410))
+    namespaces.fake.fail_next("watch", refuse(410))
     namespaces.fake.remove(NAMESPACES, "orders")
     namespaces.fake.watching[0].items = asyncio.Queue()
     namespaces.fake.end()
-    await until(lambda: namespaces.source.labels("orders") is None)
-    assert namespaces.source.labels("payments") == {"tier": "prod"}
+    await wait_until(lambda: namespaces.source.find_labels("orders") is None)
+    assert namespaces.source.find_labels("payments") == {"tier": "prod"}
 
 
 async def test_lookup_adds_an_uncached_namespace(namespaces: CachedNamespaces) -> None:
-    assert await namespaces.source.lookup("payments") == {"tier": "prod"}
-    assert namespaces.source.labels("payments") == {"tier": "prod"}
-    await namespaces.watching()
+    assert await namespaces.source.look_up_labels("payments") == {"tier": "prod"}
+    assert namespaces.source.find_labels("payments") == {"tier": "prod"}
+    await namespaces.start_watching()
     namespaces.fake.put(NAMESPACES, "payments", labels={"tier": "test"})
-    await until(lambda: namespaces.source.labels("payments") == {"tier": "test"})
+    await wait_until(lambda: namespaces.source.find_labels("payments") == {"tier": "test"})
 
 
 async def test_lookup_is_a_list_with_a_field_selector(namespaces: CachedNamespaces) -> None:
-    await namespaces.source.lookup("payments")
+    await namespaces.source.look_up_labels("payments")
     [seen] = namespaces.fake.seen
     assert (seen.verb, seen.path, seen.query) == ("list", NAMESPACES, {"fieldSelector": "metadata.name=payments"})
 
 
 async def test_lookup_of_an_absent_namespace_finds_nothing(namespaces: CachedNamespaces) -> None:
-    assert await namespaces.source.lookup("orders") is None
-    assert namespaces.source.labels("orders") is None
+    assert await namespaces.source.look_up_labels("orders") is None
+    assert namespaces.source.find_labels("orders") is None
     assert namespaces.troubles == []
 
 
@@ -94,21 +94,21 @@ async def test_lookup_of_an_absent_namespace_finds_nothing(namespaces: CachedNam
     "name", ["", "-a", "a-", "A", "a" * 64, "a/../b", "a,metadata.name!=b", "a\n", "a b", "a=b", "\u00e4"]
 )
 async def test_invalid_name_is_not_requested(namespaces: CachedNamespaces, name: str) -> None:
-    assert await namespaces.source.lookup(name) is None
+    assert await namespaces.source.look_up_labels(name) is None
     assert namespaces.fake.seen == []
 
 
 async def test_concurrent_lookups_share_one_request(namespaces: CachedNamespaces) -> None:
-    found = await asyncio.gather(*(namespaces.source.lookup("payments") for _ in range(20)))
+    found = await asyncio.gather(*(namespaces.source.look_up_labels("payments") for _ in range(20)))
     assert found == [{"tier": "prod"}] * 20
     assert len(namespaces.fake.seen) == 1
-    await asyncio.gather(namespaces.source.lookup("orders"), namespaces.source.lookup("stock"))
+    await asyncio.gather(namespaces.source.look_up_labels("orders"), namespaces.source.look_up_labels("stock"))
     assert len(namespaces.fake.seen) == 3
 
 
 async def test_cancelled_caller_does_not_stop_the_lookup(namespaces: CachedNamespaces) -> None:
-    impatient = asyncio.create_task(namespaces.source.lookup("payments"))
-    patient = asyncio.create_task(namespaces.source.lookup("payments"))
+    impatient = asyncio.create_task(namespaces.source.look_up_labels("payments"))
+    patient = asyncio.create_task(namespaces.source.look_up_labels("payments"))
     await asyncio.sleep(0)
     impatient.cancel()
     assert await patient == {"tier": "prod"}
@@ -129,22 +129,22 @@ async def test_failed_lookup_returns_in_time_and_is_reported_once(
 ) -> None:
     namespaces = CachedNamespaces(fake, client, loops, replace(QUICK, look_seconds=1))
     fake.always["list"] = fault
-    assert await namespaces.source.lookup("payments") is None
-    assert await namespaces.source.lookup("orders") is None
+    assert await namespaces.source.look_up_labels("payments") is None
+    assert await namespaces.source.look_up_labels("orders") is None
     [trouble] = namespaces.troubles
     assert trouble.startswith("cannot look up a namespace: ")
     assert words in trouble
     del fake.always["list"]
-    assert await namespaces.source.lookup("payments") == {"tier": "prod"}
-    fake.next("list", fault)
-    assert await namespaces.source.lookup("orders") is None
+    assert await namespaces.source.look_up_labels("payments") == {"tier": "prod"}
+    fake.fail_next("list", fault)
+    assert await namespaces.source.look_up_labels("orders") is None
     assert len(namespaces.troubles) == 2, "the first trouble had ended"
 
 
 async def test_refusals_that_differ_by_name_are_reported_once(namespaces: CachedNamespaces) -> None:
     for name in ("orders", "stock"):
-        namespaces.fake.next("list", refuse(403, f'namespaces "{name}" is forbidden: User "u" cannot list'))
-        assert await namespaces.source.lookup(name) is None
+        namespaces.fake.fail_next("list", refuse(403, f'namespaces "{name}" is forbidden: User "u" cannot list'))
+        assert await namespaces.source.look_up_labels(name) is None
     [trouble] = namespaces.troubles
     assert trouble.startswith('cannot look up a namespace: HTTP 403: namespaces is forbidden: User "u" cannot list: ')
 
@@ -152,27 +152,27 @@ async def test_refusals_that_differ_by_name_are_reported_once(namespaces: Cached
 async def test_watch_result_overrides_an_older_lookup(namespaces: CachedNamespaces) -> None:
     release = asyncio.Event()
 
-    async def slow(request: Any) -> Any:
+    async def list_slowly(request: Any) -> Any:
         answer = await namespaces.fake.list(request)
         await release.wait()
         return answer
 
-    namespaces.fake.next("list", slow)
-    lookup = asyncio.create_task(namespaces.source.lookup("payments"))
-    await until(lambda: len(namespaces.fake.seen) == 1)
+    namespaces.fake.fail_next("list", list_slowly)
+    lookup = asyncio.create_task(namespaces.source.look_up_labels("payments"))
+    await wait_until(lambda: len(namespaces.fake.seen) == 1)
     namespaces.fake.put(NAMESPACES, "payments", labels={"tier": "test"})
-    await namespaces.watching()
+    await namespaces.start_watching()
     release.set()
     assert await lookup == {"tier": "test"}
-    assert namespaces.source.labels("payments") == {"tier": "test"}
+    assert namespaces.source.find_labels("payments") == {"tier": "test"}
 
 
 async def test_stop_does_not_wait_for_a_lookup(fake: FakeApiServer, client: Any, loops: Loops) -> None:
     namespaces = CachedNamespaces(fake, client, loops, replace(QUICK, look_seconds=3600))
-    await namespaces.watching()
-    namespaces.fake.next("list", hang)
-    lookup = asyncio.create_task(namespaces.source.lookup("orders"))
-    await until(lambda: namespaces.fake.verbs().count("list") == 2)
+    await namespaces.start_watching()
+    namespaces.fake.fail_next("list", hang)
+    lookup = asyncio.create_task(namespaces.source.look_up_labels("orders"))
+    await wait_until(lambda: namespaces.fake.verbs().count("list") == 2)
     await loops.stop()
     assert await lookup is None
 
@@ -182,6 +182,6 @@ async def test_five_thousand_namespaces_need_one_list(namespaces: CachedNamespac
         namespaces.fake.put(
             NAMESPACES, f"team-{number}", labels={"team": str(number)}, spec={"finalizers": ["kubernetes"]}
         )
-    await namespaces.watching()
-    assert namespaces.source.labels("team-4999") == {"team": "4999"}
+    await namespaces.start_watching()
+    assert namespaces.source.find_labels("team-4999") == {"team": "4999"}
     assert namespaces.fake.verbs() == ["list", "watch"]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.adapters.kubernetes.watching import Loops, Reported
-from tests.harness.fake_apiserver import CONFIGMAPS, FakeApiServer, drop, refuse, until
+from tests.harness.fake_apiserver import CONFIGMAPS, FakeApiServer, drop, refuse, wait_until
 from tests.harness.overrides import FixedClock, OverridesRecorder, entry
 from webhook.adapters.kubernetes import ApiTiming, ConfigMapOverrides, ConfigMapOverridesStore
 from webhook.errors import UserError
@@ -13,7 +13,7 @@ from webhook.policy_in_force.active_overrides import ActiveOverrides
 from webhook.ports import Observer, OverridesStore
 
 NAME, KEY, THIS = "podgate-overrides", "overrides.yaml", "configmap podgate-system/podgate-overrides"
-QUICK = ApiTiming(first_pause_seconds=0.001, longest_pause_seconds=0.01, cool_down_seconds=0)
+QUICK = ApiTiming(first_pause_seconds=0.001, pause_seconds_max=0.01, cool_down_seconds=0)
 
 
 class Followed(Reported):
@@ -27,8 +27,8 @@ class Followed(Reported):
         self.keeper = ActiveOverrides(observer, FixedClock(), THIS)
         self.source = ConfigMapOverrides(client, self.keeper, reports=self.reports, timing=QUICK)
 
-    def live(self) -> list[str]:
-        return sorted(self.keeper.current().entries)
+    def list_live(self) -> list[str]:
+        return sorted(self.keeper.get_current().entries)
 
     def apply(self, text: str) -> None:
         self.fake.put(CONFIGMAPS, NAME, data={KEY: text})
@@ -38,33 +38,33 @@ class Followed(Reported):
 async def followed(fake: FakeApiServer, client: Any, loops: Loops) -> Followed:
     made = Followed(fake, client)
     loops.start(made.source.run())
-    await until(lambda: len(fake.watching) == 1)
+    await wait_until(lambda: len(fake.watching) == 1)
     return made
 
 
 async def test_missing_configmap_is_no_override_and_no_error(followed: Followed) -> None:
     assert followed.recorder.loaded == [[]]
-    assert followed.keeper.last_errors() == ()
+    assert followed.keeper.list_errors() == ()
     assert followed.troubles == []
-    assert followed.fake.last("watch").query["fieldSelector"] == f"metadata.name={NAME}"
+    assert followed.fake.find_last("watch").query["fieldSelector"] == f"metadata.name={NAME}"
 
 
 async def test_overrides_apply_until_the_configmap_is_deleted(followed: Followed) -> None:
     followed.apply(entry())
-    await until(lambda: followed.live() == ["payment-api"])
+    await wait_until(lambda: followed.list_live() == ["payment-api"])
     followed.apply(entry() + entry("web"))
-    await until(lambda: followed.live() == ["payment-api", "web"])
+    await wait_until(lambda: followed.list_live() == ["payment-api", "web"])
     followed.fake.remove(CONFIGMAPS, NAME)
-    await until(lambda: followed.live() == [])
+    await wait_until(lambda: followed.list_live() == [])
 
 
 async def test_bad_document_keeps_overrides_and_names_its_position(followed: Followed) -> None:
     followed.apply(entry())
-    await until(lambda: followed.live() == ["payment-api"])
+    await wait_until(lambda: followed.list_live() == ["payment-api"])
     followed.apply("- {service: web}")
-    await until(lambda: len(followed.recorder.failed) == 1)
-    assert followed.live() == ["payment-api"]
-    assert followed.keeper.last_errors()[0].startswith(f"{THIS}: {KEY}:1:3: [0]")
+    await wait_until(lambda: len(followed.recorder.failed) == 1)
+    assert followed.list_live() == ["payment-api"]
+    assert followed.keeper.list_errors()[0].startswith(f"{THIS}: {KEY}:1:3: [0]")
 
 
 @pytest.mark.parametrize(
@@ -76,33 +76,33 @@ async def test_bad_document_keeps_overrides_and_names_its_position(followed: Fol
 )
 async def test_document_under_a_wrong_key_is_reported(followed: Followed, fields: dict[str, Any], error: str) -> None:
     followed.fake.put(CONFIGMAPS, NAME, **fields)
-    await until(lambda: len(followed.recorder.failed) == 1)
-    assert followed.keeper.last_errors()[0].startswith(error)
+    await wait_until(lambda: len(followed.recorder.failed) == 1)
+    assert followed.keeper.list_errors()[0].startswith(error)
 
 
 async def test_empty_configmap_ends_overrides(followed: Followed) -> None:
     followed.apply(entry())
-    await until(lambda: followed.live() == ["payment-api"])
+    await wait_until(lambda: followed.list_live() == ["payment-api"])
     followed.fake.put(CONFIGMAPS, NAME, data=None)
-    await until(lambda: followed.live() == [])
-    assert followed.keeper.last_errors() == ()
+    await wait_until(lambda: followed.list_live() == [])
+    assert followed.keeper.list_errors() == ()
 
 
 async def test_refresh_loads_overrides_and_keeps_them_after_a_failure(fake: FakeApiServer, client: Any) -> None:
     made = Followed(fake, client)
     made.apply(entry())
     await made.source.refresh()
-    assert made.live() == ["payment-api"]
-    fake.next("list", drop)
+    assert made.list_live() == ["payment-api"]
+    fake.fail_next("list", drop)
     await made.source.refresh()
-    assert made.live() == ["payment-api"]
+    assert made.list_live() == ["payment-api"]
 
 
 async def test_missing_right_is_named(fake: FakeApiServer, client: Any, loops: Loops) -> None:
     fake.always["list"] = refuse(403, "forbidden")
     made = Followed(fake, client)
     loops.start(made.source.run())
-    await until(lambda: bool(made.troubles))
+    await wait_until(lambda: bool(made.troubles))
     right = f"list and watch configmaps named {NAME} in podgate-system"
     assert made.troubles[0].startswith(f"cannot list {THIS}: HTTP 403: forbidden: grant the right to {right}")
 
@@ -111,14 +111,14 @@ async def test_store_creates_the_configmap_and_keeps_other_content(fake: FakeApi
     store: OverridesStore = ConfigMapOverridesStore(client)
     assert await store.read() == b""
     assert await store.write(entry().encode())
-    made = fake.stored(CONFIGMAPS, NAME)
+    made = fake.find_stored(CONFIGMAPS, NAME)
     assert made is not None
     assert made["data"] == {KEY: entry()}
     assert made["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "podgate"
     fake.put(CONFIGMAPS, NAME, data={KEY: entry(), "note": "n"}, labels={"ours": "yes"})
     assert await store.read() == entry().encode()
     assert await store.write(b"[]\n")
-    kept = fake.stored(CONFIGMAPS, NAME)
+    kept = fake.find_stored(CONFIGMAPS, NAME)
     assert kept is not None
     assert (kept["data"], kept["metadata"]["labels"]) == ({KEY: "[]\n", "note": "n"}, {"ours": "yes"})
 
@@ -133,7 +133,7 @@ async def test_store_writes_nothing_after_a_concurrent_change(fake: FakeApiServe
     await one.read()
     assert await one.write(b"two")
     assert not await other.write(b"other"), "another client has changed it"
-    found = fake.stored(CONFIGMAPS, NAME)
+    found = fake.find_stored(CONFIGMAPS, NAME)
     assert found is not None
     assert found["data"][KEY] == "two"
 
@@ -155,6 +155,6 @@ async def test_store_names_the_missing_right(fake: FakeApiServer, client: Any, v
 
 async def test_store_reads_the_policy(fake: FakeApiServer, client: Any) -> None:
     store = ConfigMapOverridesStore(client)
-    assert await store.policy() is None
+    assert await store.read_policy() is None
     fake.put(CONFIGMAPS, "podgate-policy", data={"policy.yaml": "kind: Policy\n"})
-    assert await store.policy() == b"kind: Policy\n"
+    assert await store.read_policy() == b"kind: Policy\n"

@@ -9,14 +9,14 @@ import pytest
 from aiohttp import web
 
 from tests.adapters.kubernetes.watching import Loops, Reported
-from tests.harness.fake_apiserver import NAMESPACES, PODS, FakeApiServer, hang, refuse, say, until
+from tests.harness.fake_apiserver import NAMESPACES, PODS, FakeApiServer, hang, refuse, say, wait_until
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.kubernetes import ApiTiming, WatchedPods
-from webhook.adapters.kubernetes.pods import annotations, continuity_of
+from webhook.adapters.kubernetes.pods import make_annotations, parse_continuity
 from webhook.core.kubernetes.pod import Pod
 from webhook.ports import Continuity, PodLookup
 
-QUICK = ApiTiming(first_pause_seconds=0.001, longest_pause_seconds=0.01, healthy_seconds=3600)
+QUICK = ApiTiming(first_pause_seconds=0.001, pause_seconds_max=0.01, healthy_seconds=3600)
 
 
 @dataclass
@@ -31,26 +31,26 @@ class Follower(Reported):
     lists: int = 0
     on_page: Callable[[], None] = lambda: None
 
-    async def begin(self) -> None:
+    async def on_list_begun(self) -> None:
         self.pages.clear()
         self.there.clear()
 
-    async def listed(self, pods: Sequence[Pod]) -> None:
+    async def on_listed(self, pods: Sequence[Pod]) -> None:
         self.pages.append(len(pods))
         self.there.update({pod.metadata.uid: pod for pod in pods})
         self.on_page()
 
-    async def complete(self) -> None:
+    async def on_list_complete(self) -> None:
         self.lists += 1
 
-    async def changed(self, pod: Pod, *, gone: bool) -> None:
+    async def on_changed(self, pod: Pod, *, gone: bool) -> None:
         self.events.append(f"{'gone' if gone else 'there'} {pod.metadata.uid}")
         if gone:
             self.there.pop(pod.metadata.uid, None)
         else:
             self.there[pod.metadata.uid] = pod
 
-    async def passed(self, pod: Pod) -> None:
+    async def on_passed(self, pod: Pod) -> None:
         self.events.append(f"passed {pod.metadata.uid}")
 
     @property
@@ -82,8 +82,8 @@ def follow(client: Any, loops: Loops) -> Follow:
     return start
 
 
-async def watching(fake: FakeApiServer, follower: Follower) -> None:
-    await until(lambda: len(fake.watching) == 1 and follower.lists > 0)
+async def wait_until_watching(fake: FakeApiServer, follower: Follower) -> None:
+    await wait_until(lambda: len(fake.watching) == 1 and follower.lists > 0)
 
 
 async def test_pod_fields_are_read_as_written(fake: FakeApiServer, follow: Follow) -> None:
@@ -97,7 +97,7 @@ async def test_pod_fields_are_read_as_written(fake: FakeApiServer, follow: Follo
     spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}
     fake.put_pod("shop", "whole", "u2", metadata=metadata, spec=spec, status={"phase": "Running"})
     follower = follow()
-    await watching(fake, follower)
+    await wait_until_watching(fake, follower)
     pod = follower.there["u2"]
     assert (pod.metadata.namespace, pod.metadata.name, pod.labels) == ("shop", "whole", {"app": "web"})
     assert pod.metadata.creation_timestamp == "2026-01-02T03:04:05Z"
@@ -109,10 +109,10 @@ async def test_pod_fields_are_read_as_written(fake: FakeApiServer, follow: Follo
 async def test_built_in_exempt_namespaces_are_not_sent(fake: FakeApiServer, follow: Follow) -> None:
     fake.put_pod("kube-system", "dns", "u2")
     follower = follow()
-    await watching(fake, follower)
+    await wait_until_watching(fake, follower)
     fake.put_pod("podgate-system", "us", "u3")
     fake.put_pod("shop", "second", "u4")
-    await until(lambda: "u4" in follower.there)
+    await wait_until(lambda: "u4" in follower.there)
     assert set(follower.there) == {"u1", "u4"}
 
 
@@ -122,14 +122,14 @@ async def test_long_list_is_paged_at_one_version(fake: FakeApiServer, follow: Fo
     begun = fake.revision
     follower = follow(run=False)
 
-    def meanwhile() -> None:
+    def put_pod_meanwhile() -> None:
         follower.clock.set(follower.clock.now_us() + 1)
         fake.put_pod("shop", f"new-{len(follower.pages)}", f"n{len(follower.pages)}")
 
-    follower.on_page = meanwhile
+    follower.on_page = put_pod_meanwhile
     assert follower.pods is not None
     running = asyncio.create_task(follower.pods.run(follower))
-    await until(lambda: "n3" in follower.there)
+    await wait_until(lambda: "n3" in follower.there)
     running.cancel()
     await asyncio.wait([running])
     assert follower.pages == [500, 500, 101]
@@ -142,15 +142,15 @@ async def test_list_restarts_when_its_version_expires(fake: FakeApiServer, follo
         fake.put_pod("shop", f"more-{number}", f"m{number}")
     follower = follow(run=False)
 
-    def once() -> None:
+    def compact_once() -> None:
         follower.on_page = lambda: None
         fake.put_pod("shop", "new", "new")
         fake.compact()
 
-    follower.on_page = once
+    follower.on_page = compact_once
     assert follower.pods is not None
     running = asyncio.create_task(follower.pods.run(follower))
-    await watching(fake, follower)
+    await wait_until_watching(fake, follower)
     running.cancel()
     await asyncio.wait([running])
     assert (len(follower.there), follower.pages, follower.troubles) == (602, [500, 102], [])
@@ -159,55 +159,55 @@ async def test_list_restarts_when_its_version_expires(fake: FakeApiServer, follo
 async def test_endlessly_expiring_list_is_reported(fake: FakeApiServer, follow: Follow) -> None:
     fake.always["list"] = refuse(410, "too old")
     follower = follow()
-    await until(lambda: bool(follower.troubles))
+    await wait_until(lambda: bool(follower.troubles))
     assert follower.troubles == ["cannot list pods: HTTP 410: too old"]
     assert (follower.lists, follower.continuity) == (0, None)
     del fake.always["list"]
-    await watching(fake, follower)
+    await wait_until_watching(fake, follower)
 
 
 async def test_failed_page_does_not_change_continuity(fake: FakeApiServer, follow: Follow) -> None:
-    async def halfway(_: web.Request) -> web.StreamResponse:
+    async def fail_halfway(_: web.Request) -> web.StreamResponse:
         metadata = {"resourceVersion": str(fake.revision), "continue": "1:1"}
         return web.json_response({"metadata": metadata, "items": []})
 
-    fake.next("list", halfway, refuse(500, "oh"))
+    fake.fail_next("list", fail_halfway, refuse(500, "oh"))
     follower = follow(Continuity(7, 77))
-    await until(lambda: bool(follower.troubles))
+    await wait_until(lambda: bool(follower.troubles))
     assert follower.continuity == Continuity(7, 77)
-    await watching(fake, follower)
+    await wait_until_watching(fake, follower)
     assert follower.continuity == Continuity(7, 77) or follower.lists > 0
 
 
 async def test_changes_and_bookmarks_advance_continuity(fake: FakeApiServer, follow: Follow) -> None:
     follower = follow()
-    await watching(fake, follower)
+    await wait_until_watching(fake, follower)
     assert follower.continuity == Continuity(fake.revision, 1_000_000)
     fake.put_pod("shop", "second", "u2")
-    await until(lambda: follower.continuity == Continuity(fake.revision, 1_000_000))
+    await wait_until(lambda: follower.continuity == Continuity(fake.revision, 1_000_000))
     fake.put(NAMESPACES, "other")
     fake.bookmark()
-    await until(lambda: follower.continuity == Continuity(fake.revision, 1_000_000))
+    await wait_until(lambda: follower.continuity == Continuity(fake.revision, 1_000_000))
 
 
 async def test_watch_resumes_at_its_former_version_after_a_list(fake: FakeApiServer, follow: Follow) -> None:
     follower = follow()
-    await watching(fake, follower)
+    await wait_until_watching(fake, follower)
     before = follower.continuity
-    fake.next("list", refuse(500))
+    fake.fail_next("list", refuse(500))
     fake.always["watch"] = refuse(500, "oh")
-    fake.cut()
-    await until(lambda: len(follower.troubles) > 0)
+    fake.break_watches()
+    await wait_until(lambda: len(follower.troubles) > 0)
     follower.clock.set(9_000_000)
     fake.put_pod("shop", "brief", "u2")
     fake.put_pod("shop", "stays", "u3")
     fake.remove(PODS, "shop/brief")
     follower.events.clear()
     lists = follower.lists
-    await until(lambda: follower.lists > lists)
+    await wait_until(lambda: follower.lists > lists)
     assert follower.continuity == before, "the changes since have not been watched yet"
     del fake.always["watch"]
-    await until(lambda: follower.continuity == Continuity(fake.revision, 1_000_000))
+    await wait_until(lambda: follower.continuity == Continuity(fake.revision, 1_000_000))
     assert follower.events == ["passed u2", "passed u3", "passed u2"], "the list is newer than these events"
     assert set(follower.there) == {"u1", "u3"}
 
@@ -217,10 +217,10 @@ async def test_new_watcher_resumes_at_the_recorded_version(fake: FakeApiServer, 
     fake.put_pod("shop", "brief", "u2")
     fake.remove(PODS, "shop/brief")
     follower = follow(before)
-    await until(lambda: follower.continuity == Continuity(fake.revision, 555))
+    await wait_until(lambda: follower.continuity == Continuity(fake.revision, 555))
     assert (follower.events, set(follower.there)) == (["passed u2", "passed u2"], {"u1"})
     fake.put_pod("shop", "second", "u3")
-    await until(lambda: "u3" in follower.there)
+    await wait_until(lambda: "u3" in follower.there)
     assert follower.events[2:] == ["there u3"]
 
 
@@ -228,33 +228,33 @@ async def test_expired_version_restarts_continuity(fake: FakeApiServer, follow: 
     before = Continuity(fake.revision - 1, 555)
     fake.compact()
     follower = follow(before)
-    await until(lambda: follower.continuity == Continuity(fake.revision, 1_000_000))
+    await wait_until(lambda: follower.continuity == Continuity(fake.revision, 1_000_000))
     assert follower.troubles == [], "an expired version is usual"
 
 
 async def test_future_version_restarts_continuity(fake: FakeApiServer, follow: Follow) -> None:
     follower = follow(Continuity(fake.revision + 1000, 555))
-    await watching(fake, follower)
+    await wait_until_watching(fake, follower)
     assert follower.continuity == Continuity(fake.revision, 1_000_000)
 
 
 async def test_undecodable_event_restarts_continuity(fake: FakeApiServer, follow: Follow) -> None:
     follower = follow()
-    await watching(fake, follower)
+    await wait_until_watching(fake, follower)
     follower.clock.set(2_000_000)
     fake.send(b'{"type": "ADDED", "object": {"metadata": 1}}\n')
-    await until(lambda: follower.continuity == Continuity(fake.revision, 2_000_000))
+    await wait_until(lambda: follower.continuity == Continuity(fake.revision, 2_000_000))
 
 
 async def test_list_again_keeps_continuity(fake: FakeApiServer, follow: Follow) -> None:
     follower = follow()
-    await watching(fake, follower)
+    await wait_until_watching(fake, follower)
     assert follower.pods is not None
     fake.put_pod("shop", "second", "u2")
-    await until(lambda: "u2" in follower.there)
+    await wait_until(lambda: "u2" in follower.there)
     follower.clock.set(2_000_000)
     follower.pods.list_again()
-    await until(lambda: follower.lists == 2 and len(fake.watching) == 1)
+    await wait_until(lambda: follower.lists == 2 and len(fake.watching) == 1)
     assert follower.continuity == Continuity(fake.revision, 1_000_000), "the list missed nothing"
 
 
@@ -267,7 +267,7 @@ async def test_find_looks_in_the_given_namespace(fake: FakeApiServer, follow: Fo
     assert found.pod is not None
     assert (found.pod.metadata.uid, found.version) == ("u1", fake.revision)
     assert await pods.find("shop", "second") == PodLookup(None, fake.revision)
-    asked = fake.last("list")
+    asked = fake.find_last("list")
     assert (asked.path, asked.query) == (f"{NAMESPACES}/shop/pods", {"fieldSelector": "metadata.name=second"})
 
 
@@ -292,7 +292,7 @@ async def test_invalid_namespace_or_name_is_not_requested(
 
 def test_continuity_round_trips_through_annotations() -> None:
     reached = Continuity(123, 456)
-    assert continuity_of(annotations(reached)) == reached
-    assert annotations(None) == {}
+    assert parse_continuity(make_annotations(reached)) == reached
+    assert make_annotations(None) == {}
     for broken in ({}, {"podgate.io/watched-version": "x", "podgate.io/watched-since": "1"}):
-        assert continuity_of(broken) is None
+        assert parse_continuity(broken) is None

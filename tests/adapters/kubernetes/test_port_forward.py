@@ -23,7 +23,7 @@ def pod(name: str, *, ready: bool = True) -> dict[str, object]:
     return {"metadata": {"name": name}, "spec": {}, "status": status}
 
 
-async def in_pieces(socket: web.WebSocketResponse, request: bytes) -> None:
+async def answer_in_pieces(socket: web.WebSocketResponse, request: bytes) -> None:
     """Answer as a kubelet: the port on each channel, then the data."""
     assert request.startswith(b"\x00GET /api/v1/decisions HTTP/1.1\r\nHost: 127.0.0.1:8082\r\n")
     for channel in (b"\x00", b"\x01"):
@@ -32,19 +32,19 @@ async def in_pieces(socket: web.WebSocketResponse, request: bytes) -> None:
         await socket.send_bytes(b"\x00" + ANSWER[begin : begin + 7])
 
 
-async def refused(socket: web.WebSocketResponse, _: bytes) -> None:
+async def refuse_port(socket: web.WebSocketResponse, _: bytes) -> None:
     """Answer that nothing listens at the port."""
     await socket.send_bytes(b"\x01" + PORT)
     await socket.send_bytes(b"\x01" + b"connection refused\n")
 
 
-async def cut(socket: web.WebSocketResponse, _: bytes) -> None:
+async def cut_answer(socket: web.WebSocketResponse, _: bytes) -> None:
     await socket.send_bytes(b"\x00" + PORT + ANSWER[:10])
 
 
 @asynccontextmanager
 async def cluster(stream: Stream, *pods: dict[str, object]) -> AsyncIterator[ClusterDecisionPort]:
-    async def listed(request: web.Request) -> web.Response:
+    async def list_pods(request: web.Request) -> web.Response:
         assert request.query["labelSelector"] == "app.kubernetes.io/name=podgate"
         return web.json_response({"items": list(pods)})
 
@@ -60,7 +60,7 @@ async def cluster(stream: Stream, *pods: dict[str, object]) -> AsyncIterator[Clu
         return socket
 
     application = web.Application()
-    application.router.add_get(PODS, listed)
+    application.router.add_get(PODS, list_pods)
     application.router.add_get(f"{PODS}/{{pod}}/portforward", forward)
     async with TestServer(application) as server:
         configuration = Configuration(host=f"http://127.0.0.1:{server.port}")
@@ -69,21 +69,21 @@ async def cluster(stream: Stream, *pods: dict[str, object]) -> AsyncIterator[Clu
 
 
 async def test_ready_pod_answers() -> None:
-    async with cluster(in_pieces, pod("starting", ready=False), pod("server")) as port:
+    async with cluster(answer_in_pieces, pod("starting", ready=False), pod("server")) as port:
         assert await port.get("/api/v1/decisions") == b"hello"
 
 
 async def test_pods_are_tried_in_turn() -> None:
-    async with cluster(in_pieces, pod("forbidden"), pod("server")) as port:
+    async with cluster(answer_in_pieces, pod("forbidden"), pod("server")) as port:
         assert await port.get("/api/v1/decisions") == b"hello"
 
 
 @pytest.mark.parametrize(
     ("stream", "name", "message"),
     [
-        (refused, "server", "port 8082: connection refused"),
-        (cut, "server", "closed before the response was complete"),
-        (in_pieces, "forbidden", "grant the right to create pods/portforward in podgate-system"),
+        (refuse_port, "server", "port 8082: connection refused"),
+        (cut_answer, "server", "closed before the response was complete"),
+        (answer_in_pieces, "forbidden", "grant the right to create pods/portforward in podgate-system"),
     ],
 )
 async def test_failure_is_named(stream: Stream, name: str, message: str) -> None:
@@ -93,6 +93,6 @@ async def test_failure_is_named(stream: Stream, name: str, message: str) -> None
 
 
 async def test_cluster_without_a_ready_server_is_named() -> None:
-    async with cluster(in_pieces, pod("server", ready=False)) as port:
+    async with cluster(answer_in_pieces, pod("server", ready=False)) as port:
         with pytest.raises(UserError, match="no Pod is ready"):
             await port.get("/api/v1/decisions")

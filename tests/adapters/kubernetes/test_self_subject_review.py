@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.fake_apiserver import FakeApiServer, drop, fake_apiserver, refuse, say, until
+from tests.harness.fake_apiserver import FakeApiServer, drop, fake_apiserver, refuse, say, wait_until
 from webhook.adapters.kubernetes import OwnUser, connect
 
 REVIEW = {"kind": "SelfSubjectReview", "status": {"userInfo": {"username": "kubernetes-admin"}}}
@@ -30,11 +30,11 @@ async def client(fake: FakeApiServer, tmp_path: Path) -> AsyncIterator[Any]:
 
 async def test_own_user_is_asked_for_until_the_api_server_answers(fake: FakeApiServer, client: Any) -> None:
     troubles: list[str] = []
-    fake.next("create", refuse(503, "starting"), refuse(503, "starting"), drop, say(json.dumps(REVIEW).encode()))
+    fake.fail_next("create", refuse(503, "starting"), refuse(503, "starting"), drop, say(json.dumps(REVIEW).encode()))
     own = OwnUser(client, on_trouble=troubles.append, again_seconds=0.001)
     assert own.name == ""
     running = asyncio.create_task(own.run())
-    await until(lambda: own.name != "")
+    await wait_until(lambda: own.name != "")
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running

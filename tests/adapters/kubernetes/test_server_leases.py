@@ -10,10 +10,20 @@ import pytest
 from aiohttp import web
 
 from tests.adapters.kubernetes.watching import Reported
-from tests.harness.fake_apiserver import LEASES, FakeApiServer, Fault, drop, fake_apiserver, hang, refuse, say, until
+from tests.harness.fake_apiserver import (
+    LEASES,
+    FakeApiServer,
+    Fault,
+    drop,
+    fake_apiserver,
+    hang,
+    refuse,
+    say,
+    wait_until,
+)
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.kubernetes import ServerLeases, ServerLeaseTiming, connect
-from webhook.adapters.kubernetes.leases.server_leases import lease_name
+from webhook.adapters.kubernetes.leases.server_leases import make_lease_name
 
 QUICK = ServerLeaseTiming(duration_seconds=3600, renew_seconds=0.01, request_seconds=5)
 OURS = {"app.kubernetes.io/name": "podgate", "podgate.io/part": "server"}
@@ -28,11 +38,11 @@ class OneServer(Reported):
     task: asyncio.Task[None] | None = None
 
     async def has_count(self, count: int, ordinal: int) -> None:
-        await until(lambda: self.counts[-1:] == [(count, ordinal)])
+        await wait_until(lambda: self.counts[-1:] == [(count, ordinal)])
 
-    async def rounds(self, number: int = 3) -> None:
+    async def wait_for_rounds(self, number: int = 3) -> None:
         wanted = self.contacts + number
-        await until(lambda: self.contacts >= wanted)
+        await wait_until(lambda: self.contacts >= wanted)
 
     def start(self) -> None:
         self.task = asyncio.create_task(self.leases.run())
@@ -62,7 +72,7 @@ class Cluster:
         return server
 
     def names(self) -> list[str]:
-        return sorted(found["metadata"]["name"] for found in self.fake.under(LEASES))
+        return sorted(found["metadata"]["name"] for found in self.fake.list_stored(LEASES))
 
     def put_lease(self, name: str, renewed_at: str, **labels: str) -> None:
         """Write a Lease that no server renews."""
@@ -85,13 +95,13 @@ async def test_servers_are_counted_and_ordered_by_lease_name(cluster: Cluster) -
     for server, ordinal in zip(servers, (1, 2, 0), strict=True):
         await server.has_count(3, ordinal)
     assert cluster.names() == [f"podgate-server-podgate-{letter}" for letter in "abc"]
-    found = cluster.fake.stored(LEASES, "podgate-server-podgate-a")
+    found = cluster.fake.find_stored(LEASES, "podgate-server-podgate-a")
     assert found is not None
     assert found["metadata"]["labels"].items() >= OURS.items()
     assert found["spec"]["holderIdentity"].startswith("podgate-a_")
     counts_before = [len(server.counts) for server in servers]
     for server in servers:
-        await server.rounds()
+        await server.wait_for_rounds()
     assert [len(server.counts) for server in servers] == counts_before, "only changes are reported"
 
 
@@ -112,14 +122,14 @@ async def test_dead_server_is_counted_until_its_lease_expires(cluster: Cluster) 
 
 
 async def test_renewed_lease_is_live_whatever_its_timestamps(cluster: Cluster) -> None:
-    async def renewed(request: web.Request) -> web.StreamResponse:
+    async def renew_and_list(request: web.Request) -> web.StreamResponse:
         cluster.put_lease("podgate-server-a", "1999-01-01T00:00:00.000000Z")
         return await cluster.fake.list(request)
 
-    cluster.fake.always["list"] = renewed
+    cluster.fake.always["list"] = renew_and_list
     server = cluster.server("b", duration_seconds=1)
     await asyncio.sleep(1.2)
-    await server.rounds()
+    await server.wait_for_rounds()
     assert server.counts == [(2, 1)]
 
 
@@ -137,17 +147,17 @@ async def test_outage_keeps_the_last_count_and_is_reported_once(cluster: Cluster
     await other.has_count(2, 1)
     cluster.fake.always |= {"list": fault, "update": fault, "create": fault}
     wanted = len(cluster.fake.seen) + 10
-    await until(lambda: len(cluster.fake.seen) >= wanted)
+    await wait_until(lambda: len(cluster.fake.seen) >= wanted)
     cluster.fake.always.clear()
-    await until(lambda: bool(server.overs))
-    await server.rounds()
+    await wait_until(lambda: bool(server.overs))
+    await server.wait_for_rounds()
     assert server.counts[-1] == (2, 0)
     assert server.troubles == server.overs
     assert len(server.troubles) == 1
 
 
 async def test_request_without_an_answer_is_retried(cluster: Cluster) -> None:
-    cluster.fake.next("list", hang)
+    cluster.fake.fail_next("list", hang)
     server = cluster.server("a", request_seconds=1)
     await server.has_count(1, 0)
     assert "no answer in time" in server.overs[0]
@@ -163,17 +173,17 @@ async def test_outage_gives_servers_one_more_round_to_renew(cluster: Cluster) ->
     await server.has_count(2, 0)
     cluster.fake.always = {"delete": drop}
     await other.end()
-    await server.rounds()  # a renewal that it had not seen would be a change afterwards
+    await server.wait_for_rounds()  # a renewal that it had not seen would be a change afterwards
     cluster.fake.always |= {"list": drop, "update": drop}
     await asyncio.sleep(3.2)  # longer than a Lease may stay as it is
     counts_by_list: list[int] = []
 
-    async def listed(request: web.Request) -> web.StreamResponse:
+    async def count_and_list(request: web.Request) -> web.StreamResponse:
         counts_by_list.append(len(server.counts))
         return await cluster.fake.list(request)
 
-    cluster.fake.always = {"list": listed}
-    await until(lambda: len(counts_by_list) > 1)
+    cluster.fake.always = {"list": count_and_list}
+    await wait_until(lambda: len(counts_by_list) > 1)
     assert counts_by_list[1] == counts_by_list[0], "in the first round it may yet renew"
     await server.has_count(1, 0)
 
@@ -184,8 +194,8 @@ async def test_leases_of_dead_servers_are_deleted(cluster: Cluster) -> None:
     cluster.put_lease("podgate-server-odd", "yesterday")
     server = cluster.server("z", duration_seconds=1)
     await server.has_count(1, 0)
-    await until(lambda: "podgate-server-old" not in cluster.names())
-    await server.rounds()
+    await wait_until(lambda: "podgate-server-old" not in cluster.names())
+    await server.wait_for_rounds()
     assert cluster.names() == ["podgate-server-new", "podgate-server-odd", "podgate-server-z"]
     assert server.troubles == []
 
@@ -194,13 +204,13 @@ async def test_lease_renewed_during_its_deletion_is_kept(cluster: Cluster) -> No
     cluster.put_lease("podgate-server-old", "2020-01-01T00:00:00.000000Z")
     deleted = asyncio.Event()
 
-    async def late(request: Any) -> Any:
+    async def renew_and_delete(request: Any) -> Any:
         if not deleted.is_set():
             deleted.set()
             cluster.put_lease("podgate-server-old", "2020-01-01T00:00:00.000000Z")
         return await cluster.fake._delete(request)
 
-    cluster.fake.always["delete"] = late
+    cluster.fake.always["delete"] = renew_and_delete
     server = cluster.server("z", duration_seconds=1)
     await asyncio.wait_for(deleted.wait(), HANG_SECONDS)
     del cluster.fake.always["delete"]
@@ -220,7 +230,7 @@ async def test_restarted_container_takes_its_former_lease(cluster: Cluster) -> N
 async def test_servers_on_one_host_have_separate_leases(cluster: Cluster) -> None:
     servers = [cluster.server("laptop", is_unique=False) for _ in range(2)]
     for server in servers:
-        await until(lambda server=server: server.counts[-1:] and server.counts[-1][0] == 2)  # type: ignore[misc]  # mypy: a default
+        await wait_until(lambda server=server: server.counts[-1:] and server.counts[-1][0] == 2)  # type: ignore[misc]  # mypy: a default
     assert {server.counts[-1][1] for server in servers} == {0, 1}
 
 
@@ -228,7 +238,7 @@ async def test_deleted_lease_is_recreated(cluster: Cluster) -> None:
     server = cluster.server("a")
     await server.has_count(1, 0)
     cluster.fake.remove(LEASES, "podgate-server-a")
-    await until(lambda: cluster.names() == ["podgate-server-a"])
+    await wait_until(lambda: cluster.names() == ["podgate-server-a"])
     assert server.counts == [(1, 0)]
 
 
@@ -250,4 +260,4 @@ async def test_forbidden_lease_deletion_is_reported_at_the_end(cluster: Cluster)
     ],
 )
 def test_lease_name_is_valid_for_any_host(host: str, name: str) -> None:
-    assert lease_name(host) == name
+    assert make_lease_name(host) == name

@@ -18,7 +18,7 @@ from tests.redis_servers.access import CLUSTER_PASSWORD, acl_file, user
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, announcements, open_transport
-from webhook.adapters.redis_store.codec import view_values
+from webhook.adapters.redis_store.codec import encode_view
 from webhook.core.breaker import BreakerView, Forcing, State
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy
 from webhook.ports import Clock, StoreReports
@@ -54,12 +54,12 @@ class Replica:
         )
 
     def breaker_state(self, plan: CounterPlan = PLAN) -> State | None:
-        view = self.store.last_breaker(plan)
+        view = self.store.find_last_breaker(plan)
         return view.state if view is not None else None
 
 
 @asynccontextmanager
-async def subscribed_replica(
+async def run_subscribed_replica(
     url: str, files: StoreFiles = NO_FILES, clock: Clock | None = None
 ) -> AsyncIterator[Replica]:
     replica = Replica(url, files, clock)
@@ -72,24 +72,24 @@ async def subscribed_replica(
         await replica.store.close()
 
 
-async def eventually(holds: Callable[[], bool]) -> None:
+async def wait_until(holds: Callable[[], bool]) -> None:
     """Wait for a condition of another process, or of a task without an event."""
     async with asyncio.timeout(HANG_SECONDS):
         while not holds():  # noqa: ASYNC110  see above
             await asyncio.sleep(0.01)
 
 
-async def until_subscribed(*servers: RedisServer, count: int = 1) -> None:
+async def wait_until_subscribed(*servers: RedisServer, count: int = 1) -> None:
     """Wait for so many subscribers of these servers together."""
 
     def is_complete() -> bool:
         return sum(int(server.cli("PUBSUB", "NUMSUB", CHANNEL)[1]) for server in servers) >= count
 
-    await eventually(is_complete)
+    await wait_until(is_complete)
 
 
 def publish(server: RedisServer, view: BreakerView, at_us: int = 1, plan: CounterPlan = PLAN) -> None:
-    server.cli("PUBLISH", CHANNEL, msgspec.msgpack.encode((plan.tag, plan.service, at_us, view_values(view))))
+    server.cli("PUBLISH", CHANNEL, msgspec.msgpack.encode((plan.tag, plan.service, at_us, encode_view(view))))
 
 
 async def force_open(store: RedisStore) -> None:
@@ -98,25 +98,25 @@ async def force_open(store: RedisStore) -> None:
 
 
 async def test_breaker_change_is_announced_to_the_other_replicas(redis_server: RedisServer) -> None:
-    async with subscribed_replica(redis_server.url) as one, subscribed_replica(redis_server.url) as other:
-        await until_subscribed(redis_server, count=2)
+    async with run_subscribed_replica(redis_server.url) as one, run_subscribed_replica(redis_server.url) as other:
+        await wait_until_subscribed(redis_server, count=2)
         await force_open(one.store)
-        await eventually(lambda: other.breaker_state() is State.FORCED_OPEN)
-        view = other.store.last_breaker(PLAN)
+        await wait_until(lambda: other.breaker_state() is State.FORCED_OPEN)
+        view = other.store.find_last_breaker(PLAN)
         assert view is not None
         assert (view.state, view.reason, view.open_until_us) == (State.FORCED_OPEN, "INC-1", FAR_US)
         await one.store.apply_override(PLAN)
-        await eventually(lambda: other.breaker_state() is State.CLOSED)
+        await wait_until(lambda: other.breaker_state() is State.CLOSED)
         assert one.troubles == other.troubles == []
 
 
 async def test_manual_state_unknown_to_the_plan_is_read_from_redis(redis_server: RedisServer) -> None:
-    async with subscribed_replica(redis_server.url) as one, subscribed_replica(redis_server.url) as other:
-        await until_subscribed(redis_server, count=2)
+    async with run_subscribed_replica(redis_server.url) as one, run_subscribed_replica(redis_server.url) as other:
+        await wait_until_subscribed(redis_server, count=2)
         await force_open(one.store)
-        await eventually(lambda: other.breaker_state() is State.FORCED_OPEN)
-        assert other.store.known_breaker(PLAN) is None, "its override has ended, or is not known here yet"
-        assert other.store.known_breaker(FORCED) is not None
+        await wait_until(lambda: other.breaker_state() is State.FORCED_OPEN)
+        assert other.store.find_known_breaker(PLAN) is None, "its override has ended, or is not known here yet"
+        assert other.store.find_known_breaker(FORCED) is not None
         asked = Acquire(PLAN, "payments", "a", {"pods": 1}, "user:alice")
         assert (await other.store.acquire(asked)).refused is DeniedBy.BREAKER
         await one.store.apply_override(PLAN)
@@ -125,12 +125,12 @@ async def test_manual_state_unknown_to_the_plan_is_read_from_redis(redis_server:
 
 async def test_subscription_uses_one_more_connection_and_closes_it_at_the_end(redis_server: RedisServer) -> None:
     with redis_server.client() as client:
-        async with subscribed_replica(redis_server.url) as replica:
-            await until_subscribed(redis_server)
+        async with run_subscribed_replica(redis_server.url) as replica:
+            await wait_until_subscribed(redis_server)
             await replica.store.tick([PLAN])
             kinds = sorted(other["sub"] for other in client.client_list() if other["id"] != str(client.client_id()))
             assert kinds == ["0", "1"]
-        await eventually(lambda: len(client.client_list()) == 1)
+        await wait_until(lambda: len(client.client_list()) == 1)
 
 
 async def test_announcement_reaches_a_socket_url_of_the_same_database(
@@ -139,17 +139,17 @@ async def test_announcement_reaches_a_socket_url_of_the_same_database(
     path = tmp_path / "redis.sock"
     with RedisServer(redis_program, tmp_path / "redis", "--unixsocket", str(path)) as server:
         async with (
-            subscribed_replica(f"unix://{path}?db=3") as one,
-            subscribed_replica(f"redis://127.0.0.1:{server.port}/3") as other,
+            run_subscribed_replica(f"unix://{path}?db=3") as one,
+            run_subscribed_replica(f"redis://127.0.0.1:{server.port}/3") as other,
         ):
-            await until_subscribed(server, count=2)
+            await wait_until_subscribed(server, count=2)
             await force_open(other.store)
-            await eventually(lambda: one.breaker_state() is other.breaker_state() is State.FORCED_OPEN)
+            await wait_until(lambda: one.breaker_state() is other.breaker_state() is State.FORCED_OPEN)
 
 
 async def test_newest_of_two_views_is_kept_in_any_order(redis_server: RedisServer) -> None:
-    async with subscribed_replica(redis_server.url) as replica:
-        await until_subscribed(redis_server)
+    async with run_subscribed_replica(redis_server.url) as replica:
+        await wait_until_subscribed(redis_server)
         marks = iter(range(100))
 
         async def view_after(view: BreakerView, at_us: int) -> BreakerView | None:
@@ -157,8 +157,8 @@ async def test_newest_of_two_views_is_kept_in_any_order(redis_server: RedisServe
             publish(redis_server, view, at_us)
             mark = replace(PLAN, service=f"mark-{next(marks)}")
             publish(redis_server, OPEN, plan=mark)
-            await eventually(lambda: replica.breaker_state(mark) is State.OPEN)
-            return replica.store.last_breaker(PLAN)
+            await wait_until(lambda: replica.breaker_state(mark) is State.OPEN)
+            return replica.store.find_last_breaker(PLAN)
 
         probing = replace(OPEN, state=State.HALF_OPEN, generation=6, open_until_us=0)
         assert await view_after(OPEN, 10) == OPEN
@@ -180,7 +180,7 @@ async def test_newest_of_two_views_is_kept_in_any_order(redis_server: RedisServe
         b"no list",
         msgspec.msgpack.encode(("a", "b", 1)),
         msgspec.msgpack.encode(("a", "b", 1, [])),
-        msgspec.msgpack.encode(("a", "b", "now", view_values(OPEN))),
+        msgspec.msgpack.encode(("a", "b", "now", encode_view(OPEN))),
         msgspec.msgpack.encode(("a", "b", 1, ["ASLEEP", 5, 1, 1, "", 0, 0])),
         msgspec.msgpack.encode(("a", "b", 1, ["OPEN", "five", 1, 1, "", 0, 0])),
         msgspec.msgpack.encode(("a", "b", 1, ["OPEN", 5, 1, 1, "", 0, 0, 0])),
@@ -188,56 +188,56 @@ async def test_newest_of_two_views_is_kept_in_any_order(redis_server: RedisServe
     ],
 )
 async def test_unreadable_announcement_is_reported_once_and_ignored(redis_server: RedisServer, nonsense: bytes) -> None:
-    async with subscribed_replica(redis_server.url) as replica:
-        await until_subscribed(redis_server)
+    async with run_subscribed_replica(redis_server.url) as replica:
+        await wait_until_subscribed(redis_server)
         for _ in range(2):
             redis_server.cli("PUBLISH", CHANNEL, nonsense)
         publish(redis_server, OPEN)
-        await eventually(lambda: replica.breaker_state() is State.OPEN)
+        await wait_until(lambda: replica.breaker_state() is State.OPEN)
         (message,) = replica.troubles
         assert message.startswith("script: an announcement cannot be read: ")
         assert replica.over == [message]
 
 
 async def test_announcement_of_a_newer_version_with_more_fields_is_read(redis_server: RedisServer) -> None:
-    async with subscribed_replica(redis_server.url) as replica:
-        await until_subscribed(redis_server)
-        more = (PLAN.tag, PLAN.service, 1, [*view_values(OPEN), "more"])
+    async with run_subscribed_replica(redis_server.url) as replica:
+        await wait_until_subscribed(redis_server)
+        more = (PLAN.tag, PLAN.service, 1, [*encode_view(OPEN), "more"])
         redis_server.cli("PUBLISH", CHANNEL, msgspec.msgpack.encode(more))
-        await eventually(lambda: replica.breaker_state() is State.OPEN)
-        assert replica.store.last_breaker(PLAN) == OPEN
+        await wait_until(lambda: replica.breaker_state() is State.OPEN)
+        assert replica.store.find_last_breaker(PLAN) == OPEN
 
 
 async def test_lost_connection_is_reported_once_and_restored(own_redis_server: RedisServer) -> None:
-    async with subscribed_replica(own_redis_server.url) as replica:
-        await until_subscribed(own_redis_server)
+    async with run_subscribed_replica(own_redis_server.url) as replica:
+        await wait_until_subscribed(own_redis_server)
         own_redis_server.kill()
-        await eventually(lambda: bool(replica.troubles))
+        await wait_until(lambda: bool(replica.troubles))
         await asyncio.sleep(0.3)  # several attempts
         own_redis_server.start()
-        await until_subscribed(own_redis_server)
-        await eventually(lambda: replica.over == replica.troubles)
+        await wait_until_subscribed(own_redis_server)
+        await wait_until(lambda: replica.over == replica.troubles)
         assert {message.partition(":")[0] for message in replica.troubles} == {"unreachable"}
         assert len(replica.troubles) == 1
         publish(own_redis_server, OPEN)
-        await eventually(lambda: replica.breaker_state() is State.OPEN)
+        await wait_until(lambda: replica.breaker_state() is State.OPEN)
 
 
 async def test_silent_server_is_reported_and_subscribed_again(
     own_redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(announcements, "_SILENT_SECONDS", 1)
-    async with subscribed_replica(own_redis_server.url) as replica:
-        await until_subscribed(own_redis_server)
+    async with run_subscribed_replica(own_redis_server.url) as replica:
+        await wait_until_subscribed(own_redis_server)
         await asyncio.sleep(3)
         assert replica.troubles == [], "a live server sends pings"
         own_redis_server.pause()
-        await eventually(lambda: bool(replica.troubles))
+        await wait_until(lambda: bool(replica.troubles))
         assert replica.troubles[0].startswith("timeout: no message for 2 s")
         own_redis_server.resume()
-        await eventually(lambda: len(replica.over) == len(replica.troubles))
+        await wait_until(lambda: len(replica.over) == len(replica.troubles))
         publish(own_redis_server, OPEN)
-        await eventually(lambda: replica.breaker_state() is State.OPEN)
+        await wait_until(lambda: replica.breaker_state() is State.OPEN)
 
 
 async def test_password_file_is_reread_for_each_connection(redis_program: RedisProgram, tmp_path: Path) -> None:
@@ -246,29 +246,29 @@ async def test_password_file_is_reread_for_each_connection(redis_program: RedisP
     users = acl_file(tmp_path / "users.acl", user("users", "first"))
     with RedisServer(redis_program, tmp_path / "redis", "--aclfile", str(users)) as server:
         url, files = f"redis://podgate@127.0.0.1:{server.port}", StoreFiles(password_file=password)
-        async with subscribed_replica(url, files) as replica:
-            await until_subscribed(server)
+        async with run_subscribed_replica(url, files) as replica:
+            await wait_until_subscribed(server)
             server.cli("ACL", "SETUSER", "podgate", ">second", "<first")
             server.cli("CLIENT", "KILL", "TYPE", "pubsub")
-            await eventually(lambda: any(message.startswith("authentication: ") for message in replica.troubles))
+            await wait_until(lambda: any(message.startswith("authentication: ") for message in replica.troubles))
             password.write_text("second")
-            await until_subscribed(server)
+            await wait_until_subscribed(server)
             publish(server, OPEN)
-            await eventually(lambda: replica.breaker_state() is State.OPEN)
-            await eventually(lambda: len(replica.over) == len(replica.troubles))
+            await wait_until(lambda: replica.breaker_state() is State.OPEN)
+            await wait_until(lambda: len(replica.over) == len(replica.troubles))
 
 
 async def test_subscription_follows_a_sentinel_failover(redis_program: RedisProgram, tmp_path: Path) -> None:
     with SentinelGroup(redis_program, tmp_path / "group") as group:
         first = group.primary
-        async with subscribed_replica(group.url) as replica:
-            await until_subscribed(first)
+        async with run_subscribed_replica(group.url) as replica:
+            await wait_until_subscribed(first)
             first.kill()
             second = group.wait_for_failover(first)
-            await until_subscribed(second)
-            await eventually(lambda: len(replica.over) == len(replica.troubles) > 0)
+            await wait_until_subscribed(second)
+            await wait_until(lambda: len(replica.over) == len(replica.troubles) > 0)
             publish(second, OPEN)
-            await eventually(lambda: replica.breaker_state() is State.OPEN)
+            await wait_until(lambda: replica.breaker_state() is State.OPEN)
 
 
 async def test_subscription_leaves_a_primary_that_sentinels_no_longer_name(
@@ -279,46 +279,48 @@ async def test_subscription_leaves_a_primary_that_sentinels_no_longer_name(
         SentinelGroup(redis_program, tmp_path / "group", sentinels=1) as group,
         RedisServer(redis_program, tmp_path / "another") as another,
     ):
-        async with subscribed_replica(group.url) as replica:
+        async with run_subscribed_replica(group.url) as replica:
             await replica.store.tick([PLAN])
-            await until_subscribed(group.primary)
+            await wait_until_subscribed(group.primary)
 
-            async def named(*_: object) -> tuple[bytes, bytes]:
+            async def name_another(*_: object) -> tuple[bytes, bytes]:
                 return b"127.0.0.1", str(another.port).encode()
 
-            monkeypatch.setattr("webhook.adapters.redis_store.transport.sentinel.Sentinels._ask", named)
+            monkeypatch.setattr("webhook.adapters.redis_store.transport.sentinel.Sentinels._ask", name_another)
             await replica.store.tick([PLAN])
-            await until_subscribed(another)
+            await wait_until_subscribed(another)
             assert replica.troubles == []
 
 
 async def test_subscription_moves_to_a_live_node_of_a_cluster(redis_program: RedisProgram, tmp_path: Path) -> None:
     with RedisCluster(redis_program, tmp_path / "cluster", "--cluster-require-full-coverage", "no") as cluster:
-        async with subscribed_replica(cluster.url) as one, subscribed_replica(cluster.url) as other:
-            await until_subscribed(*cluster.nodes, count=2)
+        async with run_subscribed_replica(cluster.url) as one, run_subscribed_replica(cluster.url) as other:
+            await wait_until_subscribed(*cluster.nodes, count=2)
             await force_open(one.store)
-            await eventually(lambda: one.breaker_state() is other.breaker_state() is State.FORCED_OPEN)
+            await wait_until(lambda: one.breaker_state() is other.breaker_state() is State.FORCED_OPEN)
             owner = cluster.owner(PLAN.tag)
             gone = next(node for node in cluster.nodes if node is not owner)
             gone.kill()
-            await until_subscribed(*(node for node in cluster.nodes if node is not gone), count=2)
+            await wait_until_subscribed(*(node for node in cluster.nodes if node is not gone), count=2)
             await one.store.apply_override(PLAN)
-            await eventually(lambda: one.breaker_state() is other.breaker_state() is State.CLOSED)
+            await wait_until(lambda: one.breaker_state() is other.breaker_state() is State.CLOSED)
 
 
 async def test_documented_cluster_user_can_subscribe_on_every_node(redis_cluster: RedisCluster) -> None:
     for node in redis_cluster.nodes:
         url = f"redis+cluster://podgate:{CLUSTER_PASSWORD}@127.0.0.1:{node.port}"
-        async with subscribed_replica(url) as replica:
-            await until_subscribed(node)
+        async with run_subscribed_replica(url) as replica:
+            await wait_until_subscribed(node)
             await force_open(replica.store)
-            await eventually(lambda: replica.breaker_state() is State.FORCED_OPEN)
+            await wait_until(lambda: replica.breaker_state() is State.FORCED_OPEN)
             await replica.store.apply_override(PLAN)
             assert replica.troubles == []
 
 
 @asynccontextmanager
-async def with_users(redis_program: RedisProgram, folder: Path, changed: str) -> AsyncIterator[tuple[RedisServer, str]]:
+async def run_with_users(
+    redis_program: RedisProgram, folder: Path, changed: str
+) -> AsyncIterator[tuple[RedisServer, str]]:
     """Yield a server that knows the documented user, with one right less, and that user's URL."""
     users = acl_file(folder / "users.acl", user("users", "serving"))
     with RedisServer(redis_program, folder / "redis", "--aclfile", str(users)) as server:
@@ -331,15 +333,15 @@ async def test_forbidden_subscription_is_reported_and_replaced_by_reads(
     redis_program: RedisProgram, tmp_path: Path, changed: str
 ) -> None:
     async with (
-        with_users(redis_program, tmp_path, changed) as (server, url),
-        subscribed_replica(server.url) as other,
-        subscribed_replica(url) as replica,
+        run_with_users(redis_program, tmp_path, changed) as (server, url),
+        run_subscribed_replica(server.url) as other,
+        run_subscribed_replica(url) as replica,
     ):
-        await until_subscribed(server)
-        await eventually(lambda: bool(replica.troubles))
+        await wait_until_subscribed(server)
+        await wait_until(lambda: bool(replica.troubles))
         assert replica.troubles[0].startswith("authentication: ")
         await force_open(other.store)
-        await eventually(lambda: other.breaker_state() is State.FORCED_OPEN)
+        await wait_until(lambda: other.breaker_state() is State.FORCED_OPEN)
         assert replica.breaker_state() is None
         await replica.store.tick([PLAN])
         assert replica.breaker_state() is State.FORCED_OPEN
@@ -350,8 +352,11 @@ async def test_forbidden_publication_does_not_stop_counting_and_others_read(
     redis_program: RedisProgram, tmp_path: Path, changed: str
 ) -> None:
     mark = replace(PLAN, service="mark")
-    async with with_users(redis_program, tmp_path, changed) as (server, url), subscribed_replica(server.url) as other:
-        await until_subscribed(server)
+    async with (
+        run_with_users(redis_program, tmp_path, changed) as (server, url),
+        run_subscribed_replica(server.url) as other,
+    ):
+        await wait_until_subscribed(server)
         alone = Replica(url)
         await force_open(alone.store)
         assert alone.breaker_state() is State.FORCED_OPEN
@@ -360,7 +365,7 @@ async def test_forbidden_publication_does_not_stop_counting_and_others_read(
             "the replica tried to publish"
         )
         publish(server, OPEN, plan=mark)
-        await eventually(lambda: other.breaker_state(mark) is State.OPEN)
+        await wait_until(lambda: other.breaker_state(mark) is State.OPEN)
         assert other.breaker_state() is None
         await other.store.tick([PLAN])
         assert other.breaker_state() is State.FORCED_OPEN
@@ -370,15 +375,15 @@ async def test_forbidden_publication_does_not_stop_counting_and_others_read(
 async def test_documented_user_is_denied_another_channel(
     redis_program: RedisProgram, tmp_path: Path, command: str
 ) -> None:
-    async with with_users(redis_program, tmp_path, "on") as (server, _):
+    async with run_with_users(redis_program, tmp_path, "on") as (server, _):
         arguments = {"PUBLISH": ("another", "x"), "SUBSCRIBE": ("another",)}[command]
         with pytest.raises(NoPermissionError, match="channel"):
             server.cli(command, *arguments, username="podgate", password="serving")
 
 
 async def test_replay_publishes_no_announcement(redis_server: RedisServer) -> None:
-    async with subscribed_replica(redis_server.url) as replica:
-        await until_subscribed(redis_server)
+    async with run_subscribed_replica(redis_server.url) as replica:
+        await wait_until_subscribed(redis_server)
         clock = HandClock()
         options: dict[str, Any] = {"time_us": clock.now_us}
         replay = RedisStore(
@@ -387,5 +392,5 @@ async def test_replay_publishes_no_announcement(redis_server: RedisServer) -> No
         await force_open(replay)
         await replay.close()
         publish(redis_server, OPEN, plan=replace(PLAN, service="mark"))
-        await eventually(lambda: replica.breaker_state(replace(PLAN, service="mark")) is State.OPEN)
+        await wait_until(lambda: replica.breaker_state(replace(PLAN, service="mark")) is State.OPEN)
         assert replica.breaker_state() is None

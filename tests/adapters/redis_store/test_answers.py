@@ -68,7 +68,7 @@ class CannedTransport:
     async def close(self) -> None: ...
 
 
-async def learned(answers: Sequence[tuple[Any, ...]], *, skips_repeated: bool) -> tuple[Any, ...]:
+async def learn(answers: Sequence[tuple[Any, ...]], *, skips_repeated: bool) -> tuple[Any, ...]:
     """Return what a store knows after these answers."""
     losses: list[int] = []
     transport, clock = CannedTransport(), VirtualClock(START_US)
@@ -81,8 +81,8 @@ async def learned(answers: Sequence[tuple[Any, ...]], *, skips_repeated: bool) -
         await store.acquire(Acquire(plan, "payments", f"{number}", {"pods": 1}, "user:x", peek))
         if not skips_repeated:
             store._learned = None
-    known = [store.last_breaker(plan) for plan in PLANS]
-    births = [store._losses.born_us(store._plans.of(plan).keys.home, START_US) for plan in PLANS]
+    known = [store.find_last_breaker(plan) for plan in PLANS]
+    births = [store._losses.find_birth(store._plans.prepare(plan).keys.home, START_US) for plan in PLANS]
     await store.close()
     return known, births, len(losses), store.now_us()
 
@@ -91,5 +91,5 @@ async def learned(answers: Sequence[tuple[Any, ...]], *, skips_repeated: bool) -
 def test_repeated_facts_teach_nothing(runs: list[tuple[tuple[Any, ...], int]]) -> None:
     answers = [answer for answer, times in runs for _ in range(times)]
     with asyncio.Runner() as runner:
-        expected = runner.run(learned(answers, skips_repeated=False))
-        assert runner.run(learned(answers, skips_repeated=True)) == expected
+        expected = runner.run(learn(answers, skips_repeated=False))
+        assert runner.run(learn(answers, skips_repeated=True)) == expected

@@ -10,7 +10,7 @@ from redis.crc import key_slot
 from redis.exceptions import AuthenticationError, ClusterCrossSlotError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from tests.adapters.redis_store.transport import ECHO, linked
+from tests.adapters.redis_store.transport import ECHO, open_link
 from tests.redis_servers import RedisCluster, RedisProgram
 from tests.redis_servers.access import CLUSTER_PASSWORD, commands
 from tests.timeouts import HANG_SECONDS
@@ -38,7 +38,7 @@ async def run_until_answered(link: Transport, tag: str) -> bytes:
 
 
 async def test_calls_go_to_the_owners_of_their_slots(redis_cluster: RedisCluster) -> None:
-    async with linked(redis_cluster.url) as link:
+    async with open_link(redis_cluster.url) as link:
         assert link.one_tag_a_call
         answers = await asyncio.gather(*(link.run([key(tag)], tag.encode()) for tag in TAGS))
         assert answers == [tag.encode() for tag in TAGS]
@@ -55,20 +55,20 @@ async def test_calls_go_to_the_owners_of_their_slots(redis_cluster: RedisCluster
 async def test_slot_map_is_read_from_any_reachable_node(
     redis_cluster: RedisCluster,
 ) -> None:
-    async with linked(f"redis+cluster://127.0.0.1:1,127.0.0.1:{redis_cluster.nodes[2].port}") as link:
+    async with open_link(f"redis+cluster://127.0.0.1:1,127.0.0.1:{redis_cluster.nodes[2].port}") as link:
         assert await link.run([key("a")], b"a") == b"a"
-    async with linked("redis+cluster://127.0.0.1:1") as nowhere:
+    async with open_link("redis+cluster://127.0.0.1:1") as nowhere:
         with pytest.raises(RedisConnectionError, match=r"no node .* returns the slot map: .*127\.0\.0\.1:1"):
             await nowhere.run([key("a")], b"a")
     wrong = redis_cluster.url.replace("://", "://podgate:a-wrong-one@")
-    async with linked(wrong) as link:
+    async with open_link(wrong) as link:
         with pytest.raises(AuthenticationError, match=r"no node of the Cluster .*: invalid username") as caught:
             await link.run([key("a")], b"a")
         assert "a-wrong-one" not in str(caught.value)
 
 
 async def test_flushed_scripts_are_sent_again_to_each_node(redis_cluster: RedisCluster) -> None:
-    async with linked(redis_cluster.url) as link:
+    async with open_link(redis_cluster.url) as link:
         for _ in range(2):
             await asyncio.gather(*(link.run([key(tag)], b"x") for tag in TAGS))
             for node in redis_cluster.nodes:
@@ -78,7 +78,7 @@ async def test_flushed_scripts_are_sent_again_to_each_node(redis_cluster: RedisC
 
 async def test_slot_migration_is_followed_by_ask_and_moved(redis_cluster: RedisCluster) -> None:
     old, new = "payment-api", "shop"  # an old service has keys already
-    async with linked(redis_cluster.url) as link:
+    async with open_link(redis_cluster.url) as link:
         for tag in (old, new):
             source = redis_cluster.owner(tag)
             target = next(node for node in redis_cluster.nodes if node is not source)
@@ -97,7 +97,7 @@ async def test_slot_migration_is_followed_by_ask_and_moved(redis_cluster: RedisC
 
 
 async def test_forget_deletes_matching_keys_on_every_node(redis_cluster: RedisCluster) -> None:
-    async with linked(redis_cluster.url) as link:
+    async with open_link(redis_cluster.url) as link:
         await asyncio.gather(*(link.run([key(tag)], b"x") for tag in TAGS))
         other = f"other:{{{TAGS[0]}}}"
         await link.run([other], b"x")
@@ -111,7 +111,7 @@ async def test_each_right_of_the_documented_cluster_user_is_needed(redis_cluster
     url = redis_cluster.url.replace("://", f"://podgate:{CLUSTER_PASSWORD}@")
 
     async def make_calls() -> None:
-        async with linked(url) as link:
+        async with open_link(url) as link:
             await link.run_ids()
             assert await link.run([key("asked")], b"x") == b"x"
 
@@ -139,7 +139,7 @@ async def test_calls_continue_after_a_failover_of_a_master(redis_program: RedisP
     with RedisCluster(redis_program, tmp_path / "cluster", replicas=1) as own:
         first, replica = own.nodes[0], own.nodes[3]
         tag = next(tag for tag in TAGS if own.owner(tag) is first)
-        async with linked(own.url) as link:
+        async with open_link(own.url) as link:
             assert await link.run([key(tag)], b"a") == b"a"
             before = await link.run_ids()
             first.cli("WAIT", 1, 5000)
@@ -159,11 +159,11 @@ async def test_failed_node_is_queried_last() -> None:
     nodes = [RedisAddress("127.0.0.1", port) for port in (1, 2, 3)]
     asked: list[RedisAddress] = []
 
-    async def refused(address: RedisAddress) -> RespStream:
+    async def refuse(address: RedisAddress) -> RespStream:
         asked.append(address)
         raise RedisConnectionError(f"{address} is not there")
 
-    link = ClusterTransport(nodes, refused, ECHO)
+    link = ClusterTransport(nodes, refuse, ECHO)
     link._owners = dict.fromkeys(range(16384), nodes[0])
     with pytest.raises(RedisConnectionError, match=r"127\.0\.0\.1:1 is not there"):
         await link.run([key("a")], b"a")

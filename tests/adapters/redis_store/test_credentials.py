@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from redis.exceptions import AuthenticationError, RedisError
 
-from certs.authority import server_names
+from certs.authority import list_server_names
 from certs.files import write_key_pair
-from tests.adapters.redis_store.transport import KEY, linked
+from tests.adapters.redis_store.transport import KEY, open_link
 from tests.harness.identity import Pki
 from tests.redis_servers import RedisProgram, RedisServer, behind_tls
 from tests.redis_servers.access import acl_file, user
@@ -49,7 +49,7 @@ def put(path: Path, content: str | bytes | None) -> None:
     path.unlink() if content is None else path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-async def cut_off(link: Transport, server: RedisServer, *how: str) -> None:
+async def cut_connections(link: Transport, server: RedisServer, *how: str) -> None:
     """End the link's connections, and wait until the link notices."""
     server.cli(*(how or ("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")))
     with suppress(RedisError):
@@ -58,13 +58,13 @@ async def cut_off(link: Transport, server: RedisServer, *how: str) -> None:
 
 
 async def test_password_rotation_fails_no_call(server: RedisServer, password: Path) -> None:
-    async with linked(url_of(server), StoreFiles(password_file=password)) as link:
+    async with open_link(url_of(server), StoreFiles(password_file=password)) as link:
         assert await link.run([KEY], b"a") == b"a"
         server.cli("ACL", "SETUSER", "podgate", f">{NEW}")
         put(password, NEW)
         server.cli("ACL", "SETUSER", "podgate", f"<{OLD}")
         assert await link.run([KEY], b"b") == b"b", "on the earlier connection"
-        await cut_off(link, server)
+        await cut_connections(link, server)
         assert await link.run([KEY], b"c") == b"c", "on a connection with the new password"
 
 
@@ -75,7 +75,7 @@ async def test_wrong_password_is_not_shown_and_its_correction_is_read(
     url = url_of(server) if inside == "file" else url_of(server, f"podgate:{WRONG}@")
     files = StoreFiles(password_file=password) if inside == "file" else StoreFiles()
     put(password, WRONG)
-    async with linked(url, files) as link:
+    async with open_link(url, files) as link:
         for _ in range(2):
             with pytest.raises(AuthenticationError, match=f"127.0.0.1:{server.port}: invalid username") as caught:
                 await link.run([KEY], b"a")
@@ -89,12 +89,12 @@ async def test_replaced_user_is_read_with_its_password(server: RedisServer, tmp_
     files = StoreFiles(username_file=tmp_path / "username", password_file=tmp_path / "password")
     put(tmp_path / "username", "podgate")
     put(tmp_path / "password", OLD)
-    async with linked(url_of(server, ""), files) as link:
+    async with open_link(url_of(server, ""), files) as link:
         assert await link.run([KEY], b"a") == b"a"
         server.cli("ACL", "SETUSER", "another", "on", f">{NEW}", "~podgate:*", "+@all")
         put(tmp_path / "username", "another\n")
         put(tmp_path / "password", f"{NEW}\r\n")
-        await cut_off(link, server, "ACL", "DELUSER", "podgate")
+        await cut_connections(link, server, "ACL", "DELUSER", "podgate")
         assert await link.run([KEY], b"c") == b"c"
 
 
@@ -103,7 +103,7 @@ async def test_unusable_password_file_is_named_and_reread(
     server: RedisServer, password: Path, content: bytes | None
 ) -> None:
     put(password, content)
-    async with linked(url_of(server), StoreFiles(password_file=password)) as link:
+    async with open_link(url_of(server), StoreFiles(password_file=password)) as link:
         with pytest.raises(RedisError, match=f"{password}: (cannot be read|is empty|is not UTF-8)"):
             await link.ping()
         put(password, OLD)
@@ -112,7 +112,7 @@ async def test_unusable_password_file_is_named_and_reread(
 
 def test_server_error_that_quotes_a_secret_is_not_shown() -> None:
     error = f"unknown command 'AUTH', with args beginning with: 'podgate' '{OLD}'"
-    assert OLD not in RedisCredentials("podgate", OLD).without(error)
+    assert OLD not in RedisCredentials("podgate", OLD).redact(error)
     assert OLD not in repr(RedisCredentials("podgate", OLD))
 
 
@@ -137,12 +137,12 @@ async def test_tls_uses_the_private_ca_and_the_client_certificate(
 ) -> None:
     client_files = StoreFiles(ca=pki.folder / "ca.crt", cert=pki.folder / "client.crt", key=pki.folder / "client.key")
     async with behind_tls(redis_server, context) as url:
-        async with linked(url, client_files) as link:
+        async with open_link(url, client_files) as link:
             assert await link.run([KEY], b"a" * 1_000_000) == b"a" * 1_000_000
-        async with linked(url, StoreFiles(ca=client_files.ca)) as link:
+        async with open_link(url, StoreFiles(ca=client_files.ca)) as link:
             with pytest.raises((RedisError, OSError)):  # a server answers after the handshake, or disconnects
                 await link.ping()
-        async with linked(url, StoreFiles()) as link:
+        async with open_link(url, StoreFiles()) as link:
             with pytest.raises(RedisError, match=r"(?i)certificate.verify.failed"):
                 await link.ping()
 
@@ -153,13 +153,13 @@ async def test_changed_tls_files_apply_to_the_next_connection(
     client_files = StoreFiles(ca=pki.folder / "ca.crt", cert=pki.folder / "client.crt", key=pki.folder / "client.key")
     (tmp_path / "other").mkdir()
     other = Pki.create(tmp_path / "other", "another")
-    async with behind_tls(redis_server, context) as url, linked(url, client_files) as link:
+    async with behind_tls(redis_server, context) as url, open_link(url, client_files) as link:
         await link.ping()
         # The server now has another authority's certificate, and requires one of it.
         context.load_cert_chain(other.paths.certificate, other.paths.key)
         context.load_verify_locations(other.folder / "ca.crt")
         assert await link.run([KEY], b"a") == b"a", "an open connection stays"
-        await cut_off(link, redis_server)
+        await cut_connections(link, redis_server)
         with pytest.raises(RedisError, match=r"(?i)certificate.verify.failed"):
             await link.ping()
         shutil.copy(other.folder / "ca.crt", pki.folder / "ca.crt")
@@ -168,11 +168,11 @@ async def test_changed_tls_files_apply_to_the_next_connection(
 
 
 async def test_certificate_of_another_host_is_refused(redis_server: RedisServer, pki: Pki) -> None:
-    leaf = pki.authority.issue_server("elsewhere", server_names("elsewhere"))
+    leaf = pki.authority.issue_server("elsewhere", list_server_names("elsewhere"))
     write_key_pair(leaf, pki.folder / "elsewhere.crt", pki.folder / "elsewhere.key")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(pki.folder / "elsewhere.crt", pki.folder / "elsewhere.key")
-    async with behind_tls(redis_server, context) as url, linked(url, StoreFiles(ca=pki.folder / "ca.crt")) as link:
+    async with behind_tls(redis_server, context) as url, open_link(url, StoreFiles(ca=pki.folder / "ca.crt")) as link:
         with pytest.raises(RedisError, match=r"(?i)IP address mismatch|certificate is not valid"):
             await link.ping()
 
@@ -187,6 +187,6 @@ BROKEN: dict[str, Callable[[Path], StoreFiles]] = {
 async def test_unusable_tls_file_is_named(tmp_path: Path, broken: str) -> None:
     wrong = tmp_path / "wrong.pem"
     put(wrong, "none")
-    async with linked("rediss://127.0.0.1:1/0", BROKEN[broken](wrong)) as link:
+    async with open_link("rediss://127.0.0.1:1/0", BROKEN[broken](wrong)) as link:
         with pytest.raises(RedisError, match=f"{wrong}"):
             await link.ping()

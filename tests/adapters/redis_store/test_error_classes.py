@@ -77,7 +77,7 @@ class WiredStore:
         }
         settings = Settings(**{item.name: values.get(item.name) for item in fields(Settings)})
         self.telemetry = Telemetry(settings, "0")
-        self.telemetry.metrics.policy_loaded(policy(*(plan.service for plan in PLANS.values())))
+        self.telemetry.metrics.on_policy_loaded(policy(*(plan.service for plan in PLANS.values())))
         self.store = open_store(settings, self.telemetry, SystemClock())
         self.guard = cast("StoreFallback", self.store.counters)
 
@@ -91,10 +91,10 @@ class WiredStore:
                 self.store.book_later(request)
             return None
 
-    async def used(self, plan: CounterPlan) -> int:
+    async def count_used(self, plan: CounterPlan) -> int:
         return sum(use.used for use in (await self.guard.snapshot(plan)).uses[""])
 
-    async def until_settled(self) -> None:
+    async def wait_until_settled(self) -> None:
         """Run a server's ticks until the store answers for every service and no debt is left."""
         async with asyncio.timeout(HANG_SECONDS):
             while True:
@@ -113,7 +113,7 @@ class WiredStore:
         """Return a metric by its first label."""
         return {key.split('"')[1]: value for key, value in self.metrics().items() if key.startswith(f"{name}{{")}
 
-    def reported_words(self) -> set[str]:
+    def list_reported_words(self) -> set[str]:
         """Return the words of the troubles reported so far."""
         return {word for word, times in self.series("podgate_store_failures_total").items() if times}
 
@@ -126,11 +126,11 @@ def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def wired_store(
+async def open_wired_store(
     url: str, files: StoreFiles = NO_FILES, deadline_seconds: float = 0.5
 ) -> AsyncIterator[WiredStore]:
     wired = WiredStore(url, files, deadline_seconds)
-    await wired.until_settled()
+    await wired.wait_until_settled()
     try:
         yield wired
     finally:
@@ -170,9 +170,9 @@ async def check_fallback_and_recovery(wired: WiredStore, trouble: Trouble) -> No
     assert wired.metrics()["podgate_store_up"] == 0
     assert wired.telemetry.store_mode == "Allow: Allow; Deny: Deny; Local: Local"
     await trouble.end()
-    await wired.until_settled()
-    assert trouble.word in wired.reported_words()
-    assert [await wired.used(plan) for plan in PLANS.values()] == [HARD, BEFORE + DURING, by_the_store]
+    await wired.wait_until_settled()
+    assert trouble.word in wired.list_reported_words()
+    assert [await wired.count_used(plan) for plan in PLANS.values()] == [HARD, BEFORE + DURING, by_the_store]
     assert wired.series("podgate_store_fallback") == dict.fromkeys(("Local", "Allow", "Deny"), 0)
     assert wired.metrics()["podgate_store_up"] == 1
     assert wired.telemetry.store_mode == ""
@@ -183,7 +183,7 @@ async def check_fallback_and_recovery(wired: WiredStore, trouble: Trouble) -> No
 
 
 async def test_refused_connections_fall_back_and_recover(own_redis_server: RedisServer) -> None:
-    async with wired_store(own_redis_server.url) as wired:
+    async with open_wired_store(own_redis_server.url) as wired:
         trouble = Trouble("unreachable", thread(own_redis_server.kill), thread(own_redis_server.start), loses=True)
         await check_fallback_and_recovery(wired, trouble)
 
@@ -232,12 +232,12 @@ class LossyProxy:
 
 
 async def test_lost_packets_fall_back_and_recover(own_redis_server: RedisServer) -> None:
-    async with LossyProxy(own_redis_server) as proxy, wired_store(proxy.url) as wired:
+    async with LossyProxy(own_redis_server) as proxy, open_wired_store(proxy.url) as wired:
         await check_fallback_and_recovery(wired, Trouble("timeout", proxy.hold, proxy.release))
 
 
 async def test_slow_answers_fall_back_and_recover(own_redis_server: RedisServer) -> None:
-    async with wired_store(own_redis_server.url) as wired:
+    async with open_wired_store(own_redis_server.url) as wired:
         begin = thread(own_redis_server.cli, "CLIENT", "PAUSE", "60000", "WRITE")
         await check_fallback_and_recovery(
             wired, Trouble("timeout", begin, thread(own_redis_server.cli, "CLIENT", "UNPAUSE"))
@@ -245,7 +245,7 @@ async def test_slow_answers_fall_back_and_recover(own_redis_server: RedisServer)
 
 
 async def test_paused_process_falls_back_and_recovers(own_redis_server: RedisServer) -> None:
-    async with wired_store(own_redis_server.url) as wired:
+    async with open_wired_store(own_redis_server.url) as wired:
         await check_fallback_and_recovery(
             wired, Trouble("timeout", thread(own_redis_server.pause), thread(own_redis_server.resume))
         )
@@ -253,7 +253,7 @@ async def test_paused_process_falls_back_and_recovers(own_redis_server: RedisSer
 
 async def test_restart_falls_back_and_recovers(redis_program: RedisProgram, tmp_path: Path) -> None:
     with RedisServer(redis_program, tmp_path / "redis", "--appendonly", "yes") as server:
-        async with wired_store(server.url) as wired:
+        async with open_wired_store(server.url) as wired:
             # Another process answers: the last writes may be lost, and are repeated.
             await check_fallback_and_recovery(
                 wired, Trouble("unreachable", thread(server.stop), thread(server.start), loses=True)
@@ -262,20 +262,20 @@ async def test_restart_falls_back_and_recovers(redis_program: RedisProgram, tmp_
 
 async def test_failover_falls_back_and_recovers(redis_program: RedisProgram, tmp_path: Path) -> None:
     with SentinelGroup(redis_program, tmp_path / "group") as group:
-        async with wired_store(group.url) as wired:
+        async with open_wired_store(group.url) as wired:
             former = group.servers[0]
             trouble = Trouble("unreachable", thread(former.kill), thread(group.wait_for_failover, former), loses=True)
             await check_fallback_and_recovery(wired, trouble)
 
 
 async def test_full_memory_falls_back_and_recovers(own_redis_server: RedisServer) -> None:
-    async with wired_store(own_redis_server.url) as wired:
+    async with open_wired_store(own_redis_server.url) as wired:
         begin, end = (thread(own_redis_server.cli, "CONFIG", "SET", "maxmemory", most) for most in ("1", "0"))
         await check_fallback_and_recovery(wired, Trouble("full", begin, end))
 
 
 async def test_read_only_replica_falls_back_and_recovers(own_redis_server: RedisServer) -> None:
-    async with wired_store(own_redis_server.url) as wired:
+    async with open_wired_store(own_redis_server.url) as wired:
         begin = thread(own_redis_server.cli, "REPLICAOF", "127.0.0.1", "1")
         await check_fallback_and_recovery(
             wired, Trouble("readonly", begin, thread(own_redis_server.cli, "REPLICAOF", "NO", "ONE"))
@@ -291,42 +291,42 @@ async def test_wrong_password_falls_back_and_recovers(redis_program: RedisProgra
             server.cli("CONFIG", "SET", "requirepass", "today")
             server.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes", password="today")
 
-        async with wired_store(server.url, StoreFiles(password_file=password)) as wired:
+        async with open_wired_store(server.url, StoreFiles(password_file=password)) as wired:
             await check_fallback_and_recovery(
                 wired, Trouble("authentication", thread(rotate), thread(password.write_text, "today"))
             )
 
 
 async def test_flushed_data_are_a_loss_and_booked_again(own_redis_server: RedisServer) -> None:
-    async with wired_store(own_redis_server.url) as wired:
+    async with open_wired_store(own_redis_server.url) as wired:
         for _ in range(BEFORE):
             assert await wired.ask(LOCAL) is not None
         own_redis_server.cli("FLUSHALL")
         later = await wired.ask(LOCAL)
         assert later is not None
         assert (later.charged, later.local) == (True, False)
-        await wired.until_settled()
-        assert await wired.used(LOCAL) == BEFORE + 1
+        await wired.wait_until_settled()
+        assert await wired.count_used(LOCAL) == BEFORE + 1
         assert wired.metrics()["podgate_store_losses_total"] == 1
         assert wired.metrics()['podgate_booked_total{cause="Loss",service="Local"}'] == BEFORE
-        assert wired.reported_words() == set()
+        assert wired.list_reported_words() == set()
 
 
 async def test_flushed_scripts_are_no_trouble(own_redis_server: RedisServer) -> None:
-    async with wired_store(own_redis_server.url) as wired:
+    async with open_wired_store(own_redis_server.url) as wired:
         for _ in range(BEFORE):
             own_redis_server.cli("SCRIPT", "FLUSH")
             receipt = await wired.ask(LOCAL)
             assert receipt is not None
             assert (receipt.charged, receipt.local) == (True, False)
-        await wired.until_settled()
-        assert await wired.used(LOCAL) == BEFORE
-        assert wired.reported_words() == set()
+        await wired.wait_until_settled()
+        assert await wired.count_used(LOCAL) == BEFORE
+        assert wired.list_reported_words() == set()
         assert wired.metrics()["podgate_store_losses_total"] == 0
 
 
 async def test_broken_record_affects_its_service_only(own_redis_server: RedisServer) -> None:
-    async with wired_store(own_redis_server.url) as wired:
+    async with open_wired_store(own_redis_server.url) as wired:
         await wired.ask(LOCAL)
         own_redis_server.cli("DEL", "podgate:{Local}:v1:test:ring:Local")
         own_redis_server.cli("SET", "podgate:{Local}:v1:test:ring:Local", "not a hash")
@@ -336,13 +336,13 @@ async def test_broken_record_affects_its_service_only(own_redis_server: RedisSer
         fine = await wired.ask(DENY)
         assert fine is not None
         assert fine.charged
-        assert wired.reported_words() == {"script"}
+        assert wired.list_reported_words() == {"script"}
         assert wired.metrics()["podgate_store_up"] == 1
         assert wired.series("podgate_store_fallback") == {"Local": 1}
         own_redis_server.cli("DEL", "podgate:{Local}:v1:test:ring:Local")
-        await wired.until_settled()
+        await wired.wait_until_settled()
         assert not any(wired.series("podgate_store_fallback").values())
-        assert await wired.used(LOCAL) >= 1
+        assert await wired.count_used(LOCAL) >= 1
 
 
 async def test_failed_cluster_node_affects_its_services_only(tmp_path: Path) -> None:
@@ -353,7 +353,7 @@ async def test_failed_cluster_node_affects_its_services_only(tmp_path: Path) -> 
             by_node.setdefault(cluster.owner(plan.tag).port, plan)
         hit, *others = by_node.values()
         assert len(others) == 2
-        async with wired_store(cluster.url) as wired:
+        async with open_wired_store(cluster.url) as wired:
             for plan in (hit, *others):
                 assert await wired.ask(plan) is not None
             node = cluster.owner(hit.tag)
@@ -377,7 +377,7 @@ async def test_counters_lost_in_a_failover_admit_no_pod_beyond_the_limit(tmp_pat
     hard, kept = 20, 5
     plan = replace(DENY, windows=(window(600, pods=hard),))
     with SentinelGroup(program(names()[0]), tmp_path / "group") as group:
-        async with wired_store(group.url) as wired:
+        async with open_wired_store(group.url) as wired:
             former, replica = group.servers
             for _ in range(kept):
                 assert await wired.ask(plan) is not None
@@ -400,10 +400,10 @@ async def test_counters_lost_in_a_failover_admit_no_pod_beyond_the_limit(tmp_pat
                         receipt = await wired.ask(plan)
                         again += receipt is not None and receipt.charged
                     await asyncio.gather(wired.guard.tick([plan]), return_exceptions=True)
-            await wired.until_settled()
+            await wired.wait_until_settled()
             for _ in range(5):
                 receipt = await wired.ask(plan)
                 assert receipt is not None
                 assert receipt.refused is DeniedBy.QUOTA
             assert again == 0, "the loss is known before the new primary judges a Pod"
-            assert await wired.used(plan) == hard
+            assert await wired.count_used(plan) == hard

@@ -15,11 +15,11 @@ import redis
 from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisCluster, RedisProgram, RedisServer
 from tests.redis_servers.access import CLUSTER_PASSWORD, acl_file, user
-from tests.redis_servers.waiting import until
+from tests.redis_servers.waiting import wait_until
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, error_classes, open_transport
-from webhook.adapters.redis_store.transport.connect import all_failed
+from webhook.adapters.redis_store.transport.connect import join_errors
 from webhook.core.quota import Acquire, CounterPlan
 from webhook.errors import StoreUnavailableError
 from webhook.ports import StoreReports
@@ -41,7 +41,7 @@ class Probe:
         transport = open_transport(url, files)
         self.store = RedisStore(transport, "test", SystemClock(), reports, deadline_seconds=deadline_seconds)
 
-    async def words_of(self, *plans: CounterPlan) -> Names:
+    async def collect_words(self, *plans: CounterPlan) -> Names:
         """Admit a Pod of each service and tick, and return the words of what is reported."""
         for plan in plans:
             with suppress(StoreUnavailableError):
@@ -52,7 +52,7 @@ class Probe:
 
 
 @asynccontextmanager
-async def probing(url: str, files: StoreFiles = NO_FILES, deadline_seconds: float = 5.0) -> AsyncIterator[Probe]:
+async def open_probe(url: str, files: StoreFiles = NO_FILES, deadline_seconds: float = 5.0) -> AsyncIterator[Probe]:
     probe = Probe(url, files, deadline_seconds)
     try:
         yield probe
@@ -60,18 +60,18 @@ async def probing(url: str, files: StoreFiles = NO_FILES, deadline_seconds: floa
         await probe.store.close()
 
 
-async def words_of(url: str, files: StoreFiles = NO_FILES) -> Names:
+async def collect_words(url: str, files: StoreFiles = NO_FILES) -> Names:
     """Return the words of a new store's first calls."""
-    async with probing(url, files) as probe:
-        return await probe.words_of(*PLANS)
+    async with open_probe(url, files) as probe:
+        return await probe.collect_words(*PLANS)
 
 
 @pytest.mark.parametrize("plans", [PLANS, ()], ids=["with-services", "without-a-service"])
 async def test_refused_connection_is_unreachable(own_redis_server: RedisServer, plans: tuple[CounterPlan, ...]) -> None:
-    async with probing(own_redis_server.url) as probe:
-        assert await probe.words_of(*plans) == set()
+    async with open_probe(own_redis_server.url) as probe:
+        assert await probe.collect_words(*plans) == set()
         own_redis_server.kill()
-        assert await probe.words_of(*plans) == {"unreachable"}
+        assert await probe.collect_words(*plans) == {"unreachable"}
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ async def test_refused_connection_is_unreachable(own_redis_server: RedisServer, 
     ids=["unknown-host", "host-that-is-no-name"],
 )
 async def test_host_without_an_address_is_unreachable(address: str) -> None:
-    assert await words_of(f"redis://{address}:6379/0") == {"unreachable"}
+    assert await collect_words(f"redis://{address}:6379/0") == {"unreachable"}
 
 
 class AnsweringServer:
@@ -129,7 +129,7 @@ class AnsweringServer:
 async def test_answer_of_a_server_has_its_reason(reply: bytes, word: str) -> None:
     server = AnsweringServer(reply)
     try:
-        assert await words_of(server.url) == {word}
+        assert await collect_words(server.url) == {word}
     finally:
         server.close()
 
@@ -147,15 +147,15 @@ def url_of(server: RedisServer, who: str) -> str:
 
 async def test_refused_caller_is_authentication(guarded: RedisServer, tmp_path: Path) -> None:
     for who in ("podgate:wrong@", "nobody:serving@"):
-        assert await words_of(url_of(guarded, who)) == {"authentication"}, who
+        assert await collect_words(url_of(guarded, who)) == {"authentication"}, who
     absent = StoreFiles(password_file=tmp_path / "absent")
-    assert await words_of(url_of(guarded, "podgate@"), absent) == {"authentication"}, "its password cannot be read"
+    assert await collect_words(url_of(guarded, "podgate@"), absent) == {"authentication"}, "its password cannot be read"
     guarded.cli("ACL", "SETUSER", "default", "off")
-    assert await words_of(url_of(guarded, "")) == {"authentication"}, "no password"
+    assert await collect_words(url_of(guarded, "")) == {"authentication"}, "no password"
 
 
 async def test_password_of_a_server_that_has_none_is_authentication(own_redis_server: RedisServer) -> None:
-    assert await words_of(url_of(own_redis_server, ":needless@")) == {"authentication"}
+    assert await collect_words(url_of(own_redis_server, ":needless@")) == {"authentication"}
 
 
 RIGHTS = ("-evalsha", "-time", "-hset", "-set", "-info", "resetkeys")
@@ -164,26 +164,26 @@ RIGHTS = ("-evalsha", "-time", "-hset", "-set", "-info", "resetkeys")
 @pytest.mark.parametrize("right", RIGHTS)
 async def test_missing_right_is_authentication(guarded: RedisServer, right: str) -> None:
     guarded.cli("ACL", "SETUSER", "podgate", right)
-    assert await words_of(url_of(guarded, "podgate:serving@")) == {"authentication"}
+    assert await collect_words(url_of(guarded, "podgate:serving@")) == {"authentication"}
 
 
 async def test_script_that_cannot_be_sent_again_is_authentication(guarded: RedisServer) -> None:
     guarded.cli("ACL", "SETUSER", "podgate", "-eval")
-    assert await words_of(url_of(guarded, "podgate:serving@")) == {"authentication"}
+    assert await collect_words(url_of(guarded, "podgate:serving@")) == {"authentication"}
 
 
 async def test_forgotten_script_is_no_failure(redis_server: RedisServer) -> None:
-    async with probing(redis_server.url) as probe:
+    async with open_probe(redis_server.url) as probe:
         for _ in range(2):
-            assert await probe.words_of(*PLANS) == set()
+            assert await probe.collect_words(*PLANS) == set()
             redis_server.cli("SCRIPT", "FLUSH")
 
 
 async def test_late_answer_is_a_timeout(own_redis_server: RedisServer) -> None:
-    async with probing(own_redis_server.url, deadline_seconds=0.2) as probe:
-        assert await probe.words_of(*PLANS) == set()
+    async with open_probe(own_redis_server.url, deadline_seconds=0.2) as probe:
+        assert await probe.collect_words(*PLANS) == set()
         own_redis_server.pause()
-        assert await probe.words_of(PLANS[0]) == {"timeout"}
+        assert await probe.collect_words(PLANS[0]) == {"timeout"}
         own_redis_server.resume()
 
 
@@ -194,7 +194,7 @@ def fail_to_save(server: RedisServer) -> None:
     server.cli("SET", "x", "1")
     with suppress(redis.ResponseError):
         server.cli("BGSAVE")
-    until(lambda: server.cli("INFO", "persistence")["rdb_last_bgsave_status"] != "ok", "a snapshot fails")
+    wait_until(lambda: server.cli("INFO", "persistence")["rdb_last_bgsave_status"] != "ok", "a snapshot fails")
 
 
 def _ring(plan: CounterPlan) -> str:
@@ -221,7 +221,7 @@ CONFIGURED: dict[str, tuple[str, Callable[[RedisServer], object]]] = {
 async def test_state_of_the_server_has_its_reason(own_redis_server: RedisServer, kind: str) -> None:
     word, configure = CONFIGURED[kind]
     configure(own_redis_server)
-    assert await words_of(own_redis_server.url) == {word}
+    assert await collect_words(own_redis_server.url) == {word}
 
 
 async def test_server_that_loads_its_data_is_a_failover(redis_program: RedisProgram, tmp_path: Path) -> None:
@@ -231,9 +231,9 @@ async def test_server_that_loads_its_data_is_a_failover(redis_program: RedisProg
             client.mset({f"key-{number}": os.urandom(1000) for number in range(40_000)})  # not to be compressed
         loading = threading.Thread(target=lambda: suppress_all(server, "DEBUG", "RELOAD"))
         loading.start()
-        until(lambda: is_loading(server), "it loads its data")
+        wait_until(lambda: is_loading(server), "it loads its data")
         try:
-            assert await words_of(server.url) == {"failover"}
+            assert await collect_words(server.url) == {"failover"}
         finally:
             server.kill()
             await asyncio.to_thread(loading.join)
@@ -264,9 +264,9 @@ async def test_busy_server_is_a_timeout(own_redis_server: RedisServer) -> None:
     own_redis_server.cli("CONFIG", "SET", "lua-time-limit", "1")
     endless = threading.Thread(target=lambda: suppress_all(own_redis_server, "EVAL", "while true do end", "0"))
     endless.start()
-    until(lambda: is_busy(own_redis_server), "its script is slow")
+    wait_until(lambda: is_busy(own_redis_server), "its script is slow")
     try:
-        assert await words_of(own_redis_server.url) == {"timeout"}
+        assert await collect_words(own_redis_server.url) == {"timeout"}
     finally:
         own_redis_server.cli("SCRIPT", "KILL")
         await asyncio.to_thread(endless.join)
@@ -276,7 +276,7 @@ async def test_too_many_clients_are_unreachable(own_redis_server: RedisServer) -
     with own_redis_server.client() as held:
         held.ping()
         held.config_set("maxclients", 1)
-        assert await words_of(own_redis_server.url) == {"unreachable"}
+        assert await collect_words(own_redis_server.url) == {"unreachable"}
 
 
 async def test_node_of_a_cluster_as_one_server_is_a_failover(redis_cluster: RedisCluster) -> None:
@@ -284,8 +284,8 @@ async def test_node_of_a_cluster_as_one_server_is_a_failover(redis_cluster: Redi
     others = [plan for plan in PLANS if redis_cluster.owner(plan.tag) is not redis_cluster.owner(PLANS[0].tag)]
     owner = redis_cluster.owner(PLANS[0].tag)
     assert others
-    async with probing(f"redis://podgate:{CLUSTER_PASSWORD}@127.0.0.1:{owner.port}/0") as probe:
-        assert await probe.words_of(others[0]) == {"failover"}
+    async with open_probe(f"redis://podgate:{CLUSTER_PASSWORD}@127.0.0.1:{owner.port}/0") as probe:
+        assert await probe.collect_words(others[0]) == {"failover"}
 
 
 @pytest.mark.parametrize(
@@ -298,4 +298,4 @@ async def test_node_of_a_cluster_as_one_server_is_a_failover(redis_cluster: Redi
     ],
 )
 def test_several_attempts_have_one_reason(errors: list[Exception], word: str) -> None:
-    assert error_classes.described(all_failed("no server answers", errors)).fault == word
+    assert error_classes.described(join_errors("no server answers", errors)).fault == word

@@ -82,13 +82,13 @@ class Replica:
     def __post_init__(self) -> None:
         clock = SystemClock()
         transport = open_transport(self.link.url)
-        quiet = StoreReports(_nothing, _nothing, _nothing)
+        quiet = StoreReports(_report_nothing, _report_nothing, _report_nothing)
         self.store = RedisStore(transport, "test", clock, quiet, deadline_seconds=DEADLINE_SECONDS, late_us=LATE_US)
-        reports = FallbackReports(_nothing, _nothing, _nothing, _nothing, _nothing)
+        reports = FallbackReports(_report_nothing, _report_nothing, _report_nothing, _report_nothing, _report_nothing)
         self.guard = StoreFallback(
             self.store, clock, reports, replicas=self.replicas, ordinal=self.number, late_us=LATE_US
         )
-        self.store.on_loss, self.store.on_missed = self.guard.lost, self.guard.missed
+        self.store.on_loss, self.store.on_missed = self.guard.on_loss, self.guard.on_missed
         self.store.settled.owes = self.guard.owes
 
     async def tick(self) -> None:
@@ -102,7 +102,7 @@ class Replica:
         await self.store.close()
 
 
-def _nothing(*_: object) -> None:
+def _report_nothing(*_: object) -> None:
     """Report nothing."""
 
 
@@ -182,15 +182,15 @@ class Judge:
         charged = {one.uid: one for one in self.kept}
         missing = sorted(self.admitted - charged.keys())
         assert not missing, f"{len(missing)} admitted Pods are not charged: {missing[:5]}"
-        times = sorted(self._admitted_us(charged[uid]) for uid in self.admitted)
+        times = sorted(self._find_admission_us(charged[uid]) for uid in self.admitted)
         window_us = SECONDS * 1_000_000
         most = max(bisect_left(times, first + window_us) - index for index, first in enumerate(times))
         print(f"{len(self.load.last)} Pods, {len(times)} admitted, at most {most} in {SECONDS} s, hard {HARD}")  # noqa: T201  a measurement is for people
         assert most <= HARD
 
-    def _admitted_us(self, charge: Charge) -> int:
+    def _find_admission_us(self, charge: Charge) -> int:
         """Return when a Pod was admitted: by Redis' time if an acquire has charged it, else by that of its answer."""
-        is_booked = self.log.call_at(charge.charged_us) < charge.made_in
+        is_booked = self.log.find_call(charge.charged_us) < charge.made_in
         return self.load.last[charge.uid].answered_us if is_booked else charge.charged_us
 
     def check_denials(self) -> None:
@@ -219,7 +219,7 @@ class Judge:
         """
         assert denial.receipt is not None
         at_us = denial.receipt.at_us  # all charges of this call have the same time
-        from_us, number = at_us - SECONDS * 1_015_625, self.log.call_at(at_us)
+        from_us, number = at_us - SECONDS * 1_015_625, self.log.find_call(at_us)
         first = bisect_right(self.kept, from_us, key=lambda one: one.charged_us)
         used = bisect_right(self.kept, at_us, key=lambda one: one.charged_us) - first
         for one in self.wrong if is_excused else ():

@@ -4,7 +4,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from tests.adapters.redis_store.ticker import SERVICES, store_at
+from tests.adapters.redis_store.ticker import SERVICES, open_store
 from tests.contract.counter_store import BREAKER, SECOND_US, HandClock
 from tests.contract.store_plans import START_US
 from tests.redis_servers import RedisCluster
@@ -25,7 +25,7 @@ async def test_services_of_a_node_that_fail_at_once_pass_no_guard(redis_cluster:
     clock = HandClock()
     clock.us = START_US
 
-    async with store_at(redis_cluster.url, clock) as store:
+    async with open_store(redis_cluster.url, clock) as store:
 
         async def fail_all() -> list[Transition]:
             answers = await asyncio.gather(*(store.record_outcomes(plan, [Outcomes(0, 50, 0)]) for plan in policy))

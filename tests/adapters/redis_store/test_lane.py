@@ -14,7 +14,7 @@ from webhook.adapters.redis_store.plans import PlanCache
 from webhook.errors import NoStoreAnswerError
 from webhook.ports import StoreReports
 
-PLAN = PlanCache("test").of(plan_of(window(60, pods=100)))
+PLAN = PlanCache("test").prepare(plan_of(window(60, pods=100)))
 
 
 class Server:
@@ -42,11 +42,11 @@ class Server:
         self.probes.append(asyncio.get_running_loop().create_future())
         await self.probes[-1]
 
-    async def called(self, times: int) -> None:
+    async def wait_for_calls(self, times: int) -> None:
         while len(self.calls) < times:  # noqa: ASYNC110  the test waits for a turn of this loop
             await asyncio.sleep(0)
 
-    async def probed(self, times: int) -> None:
+    async def wait_for_probes(self, times: int) -> None:
         while len(self.probes) < times:  # noqa: ASYNC110  the test waits for a turn of this loop
             await asyncio.sleep(0)
 
@@ -81,10 +81,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
 async def test_operations_of_one_loop_iteration_share_a_call(server: Server) -> None:
     batch = server.batch()
     first = ask_all(batch, "ab")
-    await server.called(1)
+    await server.wait_for_calls(1)
     second = ask_all(batch, "cde")
     server.answers[0].set_result(None)
-    await server.called(2)
+    await server.wait_for_calls(2)
     server.answers[1].set_result(None)
     assert await asyncio.gather(*first, *second) == [[name] for name in "abcde"]
     assert server.calls == [["a", "b"], ["c", "d", "e"]]
@@ -95,10 +95,10 @@ async def test_admissions_precede_background_operations_in_one_call(server: Serv
     batch = server.batch()
     patient = [batch.ask(operation(f"p{number}"), is_patient=True) for number in range(100)]
     urgent = batch.ask(operation("u"))
-    await server.called(1)
+    await server.wait_for_calls(1)
     assert server.calls[0] == ["u", *(f"p{number}" for number in range(64))]
     server.answers[0].set_result(None)
-    await server.called(2)
+    await server.wait_for_calls(2)
     server.answers[1].set_result(None)
     await asyncio.gather(urgent, *patient)
 
@@ -116,13 +116,13 @@ async def test_timed_out_caller_leaves_the_call_running_and_others_do_not_wait(s
     await batch.close()
     assert server.messages[1:] == ["over: timeout: no answer within 10 ms"]
     (answered,) = ask_all(batch, "c")
-    await server.called(2)
+    await server.wait_for_calls(2)
     server.answers[1].set_result(None)
     assert await answered == ["c"]
     assert server.probes == [], "an answer replaces the probe"
 
 
-async def late(lane: Lane, operation: ScriptOperation) -> "asyncio.Future[int | None]":
+async def answer_late(lane: Lane, operation: ScriptOperation) -> "asyncio.Future[int | None]":
     """Let an operation fail at its deadline; return what its late answer will say."""
     with pytest.raises(NoStoreAnswerError) as failed:
         await lane.ask(operation)
@@ -142,14 +142,14 @@ async def late(lane: Lane, operation: ScriptOperation) -> "asyncio.Future[int | 
 async def test_late_answer_tells_what_was_charged(
     server: Server, name: str, result: list[Any], charged_us: int | None
 ) -> None:
-    answer = await late(server.batch(0.01), ScriptOperation(PLAN, name, ("a",)))
+    answer = await answer_late(server.batch(0.01), ScriptOperation(PLAN, name, ("a",)))
     server.answers[0].set_result(result)
     assert await answer == charged_us
 
 
 async def test_failed_call_tells_those_whose_deadline_has_passed_that_no_answer_will_come(server: Server) -> None:
     batch = server.batch(0.01)
-    answer = await late(batch, operation("a"))
+    answer = await answer_late(batch, operation("a"))
     server.answers[0].set_exception(RedisConnectionError("reset"))
     assert await answer is None
     await batch.close()
@@ -157,7 +157,7 @@ async def test_failed_call_tells_those_whose_deadline_has_passed_that_no_answer_
 
 async def test_operation_that_never_reached_the_server_has_no_late_answer(server: Server) -> None:
     batch = server.batch(0.01)
-    answer = await late(batch, operation("a"))
+    answer = await answer_late(batch, operation("a"))
     for failed in ask_all(batch, "b"):
         with pytest.raises(NoStoreAnswerError) as error:
             await failed
@@ -168,14 +168,14 @@ async def test_operation_that_never_reached_the_server_has_no_late_answer(server
 
 async def test_what_a_late_answer_undoes_precedes_the_next_admissions(server: Server) -> None:
     batch = server.batch(0.01)
-    answer = await late(batch, operation("a"))
+    answer = await answer_late(batch, operation("a"))
     undone: list[asyncio.Future[Any]] = []
     answer.add_done_callback(lambda _: undone.append(batch.ask_first(operation("undo"))))
     server.answers[0].set_result(None)
     while batch._late:  # noqa: ASYNC110  the test waits for a turn of this loop
         await asyncio.sleep(0)
     asked = batch.ask(operation("b"))
-    await server.called(2)
+    await server.wait_for_calls(2)
     assert server.calls[1] == ["undo", "b"]
     server.answers[1].set_result(None)
     assert [await undone[0], await asked] == [["undo"], ["b"]]
@@ -183,7 +183,7 @@ async def test_what_a_late_answer_undoes_precedes_the_next_admissions(server: Se
 
 async def test_first_operation_waits_for_a_late_call_and_fails_with_a_lane_that_is_down(server: Server) -> None:
     batch = server.batch(0.01)
-    answer = await late(batch, operation("a"))
+    answer = await answer_late(batch, operation("a"))
     first = batch.ask_first(operation("undo"))
     server.answers[0].set_exception(RedisConnectionError("reset"))
     assert await failure(first) == ("unreachable: reset", False)
@@ -195,7 +195,7 @@ async def test_first_operation_waits_for_a_late_call_and_fails_with_a_lane_that_
 async def test_result_of_a_cancelled_operation_is_handled_once(server: Server) -> None:
     batch = server.batch()
     kept, cancelled, broken = ask_all(batch, "abc")
-    await server.called(1)
+    await server.wait_for_calls(1)
     for task in (cancelled, broken):
         task.cancel()
     await asyncio.wait([cancelled, broken])
@@ -207,13 +207,13 @@ async def test_result_of_a_cancelled_operation_is_handled_once(server: Server) -
 async def test_operation_cancelled_before_the_call_is_not_sent(server: Server) -> None:
     batch = server.batch()
     first = ask_all(batch, "a")
-    await server.called(1)
+    await server.wait_for_calls(1)
     cancelled, kept = ask_all(batch, "bc")
     await asyncio.sleep(0)
     cancelled.cancel()
     await asyncio.wait([cancelled])
     server.answers[0].set_result(None)
-    await server.called(2)
+    await server.wait_for_calls(2)
     server.answers[1].set_result(None)
     await asyncio.gather(*first, kept)
     assert server.calls == [["a"], ["c"]]
@@ -222,23 +222,23 @@ async def test_operation_cancelled_before_the_call_is_not_sent(server: Server) -
 async def test_failed_call_takes_the_lane_down_until_a_probe_succeeds(server: Server) -> None:
     batch = server.batch()
     running = ask_all(batch, "ab")
-    await server.called(1)
+    await server.wait_for_calls(1)
     waiting = ask_all(batch, "c")
     await asyncio.sleep(0)
     server.answers[0].set_exception(RedisConnectionError("refused"))
     assert [await failure(task) for task in running] == [("unreachable: refused", True)] * 2
     assert await failure(waiting[0]) == ("unreachable: refused", False)
-    await server.probed(1)
+    await server.wait_for_probes(1)
     assert await failure(ask_all(batch, "d")[0]) == ("unreachable: refused", False)
     server.probes[0].set_exception(RedisConnectionError("still refused"))
-    await server.probed(2)
+    await server.wait_for_probes(2)
     assert await failure(ask_all(batch, "e")[0]) == ("unreachable: still refused", False)
     assert server.calls == [["a", "b"]], "only a probe uses the network"
     server.probes[1].set_result(None)
     while batch._down:  # noqa: ASYNC110  the test waits for a turn of this loop
         await asyncio.sleep(0)
     (answered,) = ask_all(batch, "f")
-    await server.called(2)
+    await server.wait_for_calls(2)
     server.answers[1].set_result(None)
     assert await answered == ["f"]
     assert server.messages == ["unreachable: refused", "over: unreachable: refused"]
@@ -249,18 +249,18 @@ async def test_repeated_failures_lengthen_the_pause_and_are_reported_once(server
     batch, failures = server.batch(), []
     for number in range(6):
         (asked,) = ask_all(batch, "a")
-        await server.called(number + 1)
+        await server.wait_for_calls(number + 1)
         failures.append(batch._backoff._failures)
         server.answers[number].set_exception(ReadOnlyError("You can't write against a read only replica."))
         await failure(asked)
-        await server.probed(number + 1)
+        await server.wait_for_probes(number + 1)
         server.probes[number].set_result(None)
         while batch._down:  # noqa: ASYNC110  the test waits for a turn of this loop
             await asyncio.sleep(0)
     assert failures == [0, 1, 2, 3, 4, 5], "a probe alone does not reset the delays"
     assert len(server.messages) == 1
     (asked,) = ask_all(batch, "a")
-    await server.called(7)
+    await server.wait_for_calls(7)
     server.answers[6].set_result(None)
     await asked
     assert batch._backoff._failures == 0
@@ -270,12 +270,12 @@ async def test_repeated_failures_lengthen_the_pause_and_are_reported_once(server
 async def test_new_kind_of_trouble_ends_the_former(server: Server) -> None:
     batch = server.batch()
     (asked,) = ask_all(batch, "a")
-    await server.called(1)
+    await server.wait_for_calls(1)
     server.answers[0].set_exception(RedisConnectionError("refused"))
     await failure(asked)
-    await server.probed(1)
+    await server.wait_for_probes(1)
     server.probes[0].set_exception(OutOfMemoryError("command not allowed"))
-    await server.probed(2)
+    await server.wait_for_probes(2)
     assert server.messages == ["unreachable: refused", "over: unreachable: refused", "full: command not allowed"]
     await batch.close()
 
@@ -284,7 +284,7 @@ async def test_failed_operation_fails_alone_and_is_reported_once(server: Server)
     batch = server.batch()
     for number in range(3):
         broken, fine = ask_all(batch, "ab")
-        await server.called(number + 1)
+        await server.wait_for_calls(number + 1)
         server.answers[number].set_result(["WRONGTYPE Operation against a key", ["b"]])
         assert (await failure(broken))[0] == "script: WRONGTYPE Operation against a key"
         assert await fine == ["b"]
@@ -304,7 +304,7 @@ async def test_failed_operation_fails_alone_and_is_reported_once(server: Server)
 async def test_server_wide_error_of_one_operation_takes_the_lane_down(server: Server, error: str, word: str) -> None:
     batch = server.batch()
     refused, fine = ask_all(batch, "ab")
-    await server.called(1)
+    await server.wait_for_calls(1)
     server.answers[0].set_result([error, ["b"]])
     assert await failure(refused) == (f"{word}: {error}", True)
     assert await fine == ["b"]
@@ -316,11 +316,11 @@ async def test_server_wide_error_of_one_operation_takes_the_lane_down(server: Se
 async def test_defect_fails_its_call_and_leaves_the_lane_open(server: Server) -> None:
     batch = server.batch()
     (asked,) = ask_all(batch, "a")
-    await server.called(1)
+    await server.wait_for_calls(1)
     server.answers[0].set_exception(ValueError("cannot pack"))
     assert (await failure(asked))[0] == "script: ValueError('cannot pack')"
     (asked,) = ask_all(batch, "b")
-    await server.called(2)
+    await server.wait_for_calls(2)
     server.answers[1].set_result(None)
     assert await asked == ["b"]
 
@@ -347,7 +347,7 @@ async def test_each_operation_fails_at_its_own_deadline(server: Server) -> None:
 async def test_deadline_of_an_operation_after_an_earlier_answer_is_its_own(server: Server) -> None:
     batch = server.batch(0.05)
     (answered,) = ask_all(batch, "a")
-    await server.called(1)
+    await server.wait_for_calls(1)
     server.answers[0].set_result(None)
     assert await answered == ["a"]
     await asyncio.sleep(0.03)  # the alarm for the first one is still set

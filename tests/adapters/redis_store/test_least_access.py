@@ -50,15 +50,15 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @asynccontextmanager
-async def store_of(
+async def open_store_as(
     server: RedisServer, name: str, password: str, clock: HandClock | None = None
 ) -> AsyncIterator[RedisStore]:
-    async with store_at(f"redis://{name}:{password}@127.0.0.1:{server.port}/0", clock) as store:
+    async with open_store(f"redis://{name}:{password}@127.0.0.1:{server.port}/0", clock) as store:
         yield store
 
 
 @asynccontextmanager
-async def store_at(url: str, clock: HandClock | None) -> AsyncIterator[RedisStore]:
+async def open_store(url: str, clock: HandClock | None) -> AsyncIterator[RedisStore]:
     reports = StoreReports(int, str, str)
     timed: dict[str, Any] = {"time_us": clock.now_us} if clock else {}
     store = RedisStore(open_transport(url), "test", clock or SystemClock(), reports, deadline_seconds=30, **timed)
@@ -76,7 +76,7 @@ async def run_all_operations(store: RedisStore, pass_seconds: Callable[[float], 
                 cost = {"pods": 1, "requests.cpu": 100}
                 asked = Acquire(plan, f"team-{number}", f"{uid}{number}", cost, f"x:{uid}")
                 await store.acquire(asked)
-            await store.record_outcomes(plan, [Outcomes.one(ok=True, latency_us=1)])
+            await store.record_outcomes(plan, [Outcomes.from_single(ok=True, latency_us=1)])
             await store.refund(plan, f"a{number}")
             await run_controller_operations(store, plan, number)
             await run_queue_operations(store, plan)
@@ -91,10 +91,10 @@ async def run_controller_operations(store: RedisStore, plan: CounterPlan, number
     for operations in (True, False):
         await store.observe(plan, [Sighting(namespace, "pod", f"seen-{number}", {"pods": 1}, operations)])
     await store.observe(plan, [Sighting(namespace, "pod", f"b{number}", {"pods": 1}, lives=True)])
-    await store.overdue(plan, 0, 10)
+    await store.list_overdue(plan, 0, 10)
     await store.stop_waiting(plan, [f"c{number}"])
-    for scope in await store.scopes(plan):
-        await store.live(plan, scope)
+    for scope in await store.list_scopes(plan):
+        await store.list_live(plan, scope)
     await store.mark_complete(plan, [namespace])
     await store.reset(plan, 1)
 
@@ -104,14 +104,14 @@ async def run_queue_operations(store: RedisStore, plan: CounterPlan) -> None:
     await store.queue.restore(plan, {"a": 1})
     await store.queue.register(plan, "b")
     await store.queue.count(plan)
-    await store.queue.forget(plan, [*await store.queue.waiting(plan)])
+    await store.queue.forget(plan, [*await store.queue.list_waiting(plan)])
 
 
 async def run_as_server(server: RedisServer) -> None:
     clock = HandClock()
-    async with store_of(server, "podgate", "serving", clock) as store:
+    async with open_store_as(server, "podgate", "serving", clock) as store:
         await run_all_operations(store, clock.sleep)
-    async with store_of(server, "podgate", "serving") as store:
+    async with open_store_as(server, "podgate", "serving") as store:
         await run_all_operations(store, lambda _: None)
     await keep_decisions(f"redis://podgate:serving@127.0.0.1:{server.port}/0")
 
@@ -122,9 +122,9 @@ async def keep_decisions(url: str) -> None:
     decisions = RedisDecisions(transport, "test")
     try:
         await decisions.append([b"{}"])
-        await decisions.page("", 10)
+        await decisions.read_page("", 10)
         await decisions.keep_policy("9640bfdb9640bfdb", b"kind: Policy")
-        await decisions.policy("9640bfdb9640bfdb")
+        await decisions.read_policy("9640bfdb9640bfdb")
     finally:
         await decisions.close()
         await transport.close()
@@ -132,7 +132,7 @@ async def keep_decisions(url: str) -> None:
 
 async def run_as_replay(server: RedisServer) -> None:
     clock = HandClock()
-    async with store_of(server, "podgate-replay", "replaying", clock) as store:
+    async with open_store_as(server, "podgate-replay", "replaying", clock) as store:
         await store.ping()
         for plan in PLANS:
             for namespace in ("payments", "shop"):
@@ -185,9 +185,9 @@ async def test_documented_cluster_user_has_enough_rights(redis_cluster: RedisClu
     for node in redis_cluster.nodes:
         node.cli("ACL", "LOG", "RESET")
     url, clock = redis_cluster.url.replace("://", f"://podgate:{CLUSTER_PASSWORD}@"), HandClock()
-    async with store_at(url, clock) as store:
+    async with open_store(url, clock) as store:
         await run_all_operations(store, clock.sleep)
-    async with store_at(url, None) as store:
+    async with open_store(url, None) as store:
         await run_all_operations(store, lambda _: None)
     await keep_decisions(url)
     refused = {entry["object"] for node in redis_cluster.nodes for entry in node.cli("ACL", "LOG")}
@@ -235,7 +235,7 @@ async def test_missing_right_of_queues_fails_their_operations_only(server: Redis
         StoreReports(int, lambda failure: troubles.append(str(failure)), str),
         deadline_seconds=30,
     )
-    plan, failing = PLANS[0], store.queue.count if right == "+zcard" else store.queue.waiting
+    plan, failing = PLANS[0], store.queue.count if right == "+zcard" else store.queue.list_waiting
     await store.acquire(Acquire(plan, "x", "first", {"pods": 1}, "x"))
     try:
         failed, receipt, restored = await asyncio.gather(

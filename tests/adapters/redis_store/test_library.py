@@ -7,7 +7,7 @@ import sys
 import pytest
 from redis._parsers.base import BaseParser
 
-from webhook.adapters.redis_store.transport.stream import error_of
+from webhook.adapters.redis_store.transport.stream import make_error
 
 _IMPORT = """
 import json, sys
@@ -44,7 +44,7 @@ def test_the_whole_library_is_used_where_it_has_been_imported_before() -> None:
     ],
 )
 def test_an_error_reply_is_the_exception_of_redis_py(reply: str) -> None:
-    error, expected = error_of(reply), BaseParser.parse_error(reply)
+    error, expected = make_error(reply), BaseParser.parse_error(reply)
     assert type(error) is type(expected)
     assert str(error) == str(expected)
     assert error.status_code == expected.status_code

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.adapters.redis_store.transport import linked
+from tests.adapters.redis_store.transport import open_link
 from tests.core.checks.checks import CHECKS, FACTS, document
 from tests.redis_servers import RedisCluster, RedisProgram, RedisServer
 from tests.redis_servers.access import acl_file, user
-from tests.redis_servers.waiting import until
+from tests.redis_servers.waiting import wait_until
 from webhook.adapters.redis_store.store import server_status
-from webhook.core.checks.check import Observation, result
+from webhook.core.checks.check import Observation, run_check
 from webhook.core.reporting.status_parts import StoreServers, StoreStatus
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -39,12 +39,12 @@ def findings(servers: StoreServers, window: str | None = "1h") -> list[Observati
     status = document(store=StoreStatus("redis", servers=servers))
     rows: list[Mapping[str, Any]] = [{"window": "1m"}, {"window": "standing", "surge": "0"}]
     status["services"] = [{"name": "a", "windows": [{"window": window}, *rows] if window else rows}]
-    return list(result(CHECKS["redis-forgets"], replace(FACTS, status=status)).findings)
+    return list(run_check(CHECKS["redis-forgets"], replace(FACTS, status=status)).findings)
 
 
 @asynccontextmanager
-async def told_by(url: str) -> AsyncIterator[StoreServers]:
-    async with linked(url) as link:
+async def read_servers(url: str) -> AsyncIterator[StoreServers]:
+    async with open_link(url) as link:
         yield await server_status(link)
 
 
@@ -56,7 +56,7 @@ async def test_server_without_a_file_is_found_with_what_a_restart_loses(
     with RedisServer(redis_program, tmp_path / "redis", *options) as server:
         if options[0] == "--save":  # Redis 6.2 keeps the harness's own
             server.cli("CONFIG", "SET", "save", options[1])
-        async with told_by(server.url) as told:
+        async with read_servers(server.url) as told:
             assert told.error == ""
             found = findings(told)
             assert findings(told, window=None) == [], "servers submit the charges of a minute again"
@@ -69,28 +69,30 @@ async def test_user_without_the_right_is_told_that_snapshots_are_not_known(
 ) -> None:
     users = acl_file(tmp_path / "users.acl", user("users", "serving"))
     with RedisServer(redis_program, tmp_path / "redis", "--aclfile", str(users)) as server:
-        async with linked(f"redis://podgate:serving@127.0.0.1:{server.port}/0") as link:
+        async with open_link(f"redis://podgate:serving@127.0.0.1:{server.port}/0") as link:
             told = await server_status(link)
             [found] = findings(told)
             assert "its snapshots are not known (CONFIG GET save is not permitted)" in found.value
             connections = server.cli("INFO", "clients")["connected_clients"]
             await server_status(link)
-            until(lambda: server.cli("INFO", "clients")["connected_clients"] == connections, "its connection is closed")
+            wait_until(
+                lambda: server.cli("INFO", "clients")["connected_clients"] == connections, "its connection is closed"
+            )
 
 
 async def test_remedy_ends_the_finding(redis_program: RedisProgram, tmp_path: Path) -> None:
     with RedisServer(redis_program, tmp_path / "redis") as server:
-        async with told_by(server.url) as told:
+        async with read_servers(server.url) as told:
             [found] = findings(told)
         command, separator, _ = found.remedy.partition(" on this server")
         assert separator
         server.cli(*command.split())
-        async with told_by(server.url) as told:
+        async with read_servers(server.url) as told:
             assert findings(told) == []
             assert [one.append_only for one in told.servers] == [True]
 
 
 async def test_each_node_of_a_cluster_is_judged(redis_cluster: RedisCluster) -> None:
-    async with told_by(redis_cluster.url) as told:
+    async with read_servers(redis_cluster.url) as told:
         places = {f"Redis 127.0.0.1:{node.port}" for node in redis_cluster.nodes}
         assert {one.object for one in findings(told)} == places

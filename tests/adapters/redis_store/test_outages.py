@@ -75,11 +75,13 @@ class Replica:
         quiet = StoreReports(int, str, str)
         link = open_transport(self.url)
         self.store = RedisStore(link, "test", clock, quiet, deadline_seconds=DEADLINE_SECONDS, late_us=LATE_US)
-        reports = FallbackReports(_nothing, _nothing, _nothing, _nothing, lambda: self.lost.append(None))
+        reports = FallbackReports(
+            _report_nothing, _report_nothing, _report_nothing, _report_nothing, lambda: self.lost.append(None)
+        )
         self.guard = StoreFallback(
             self.store, clock, reports, replicas=self.replicas, ordinal=self.number, late_us=LATE_US
         )
-        self.store.on_loss, self.store.on_missed = self.guard.lost, self.guard.missed
+        self.store.on_loss, self.store.on_missed = self.guard.on_loss, self.guard.on_missed
         self.store.settled.owes = self.guard.owes
         self._tasks = [asyncio.create_task(self._tick()), asyncio.create_task(self._ask_all())]
         return self
@@ -118,7 +120,7 @@ class Replica:
         return self.guard._reconciler.is_settled(PLAN.tag)
 
 
-def _nothing(*_: object) -> None:
+def _report_nothing(*_: object) -> None:
     """Report nothing."""
 
 
@@ -130,7 +132,7 @@ class LoadRun:
     log: list[Answer]
     outages: list[Outage] = field(default_factory=list)
 
-    async def settled(self, losses: int) -> None:
+    async def wait_until_settled(self, losses: int) -> None:
         """Wait until each replica has noticed so many losses, and has no debts."""
         async with asyncio.timeout(HANG_SECONDS):
             while not all(one.is_settled and len(one.lost) >= losses for one in self.replicas):  # noqa: ASYNC110  it happens elsewhere
@@ -144,7 +146,7 @@ class LoadRun:
         await asyncio.sleep(AWAY_SECONDS)
         await asyncio.to_thread(end)
         ended = time.monotonic()
-        await self.settled(lost + loses)
+        await self.wait_until_settled(lost + loses)
         self.outages.append(Outage(began, down, ended, time.monotonic()))
         await asyncio.sleep(SECONDS)
 
@@ -153,7 +155,7 @@ class LoadRun:
 
         A share of a full window is empty: only in an outage longer than the window a replica surely has room.
         """
-        most, bound = self.worst_window(), HARD + self.bound()
+        most, bound = self.find_worst_window(), HARD + self.bound()
         figures = f"{len(self.outages)} outages, {len(self.replicas)} replicas, {len(self.log)} Pods asked"
         print(f"{figures}: at most {most} in {SECONDS} s, hard {HARD}, bound {bound}")  # noqa: T201  a measurement is for people
         taken = [outage.settled - outage.ended for outage in self.outages]
@@ -165,7 +167,7 @@ class LoadRun:
         assert any(one.local and (one.admitted or not outlasts_window) for one in self.log)
         assert any(one.admitted and not one.local and one.sent > self.outages[-1].settled for one in self.log)
 
-    def worst_window(self) -> int:
+    def find_worst_window(self) -> int:
         """Return the least number of Pods admitted in the worst trailing window."""
         admitted = sorted((one for one in self.log if one.admitted), key=lambda one: one.sent)
         most = 0
@@ -183,9 +185,9 @@ class LoadRun:
         others = len(self.replicas) - 1
         if not others:
             return 0
-        return others + math.ceil(max(map(self._unseen, self.outages)) / len(self.replicas)) + self._alone()
+        return others + math.ceil(max(map(self._count_unseen, self.outages)) / len(self.replicas)) + self._alone()
 
-    def _unseen(self, outage: Outage) -> int:
+    def _count_unseen(self, outage: Outage) -> int:
         """Return the admissions that replicas had not seen of each other when an outage began."""
         unseen = 0
         for replica in self.replicas:
@@ -208,7 +210,7 @@ class LoadRun:
 class Replicas(AsyncExitStack):
     """So many replicas of one Redis, under load."""
 
-    async def of(self, url: str, replicas: int) -> LoadRun:
+    async def start(self, url: str, replicas: int) -> LoadRun:
         log: list[Answer] = []
         made = [Replica(number, replicas, url, log) for number in range(replicas)]
         for one in made:
@@ -229,7 +231,7 @@ async def test_replicas_admit_within_the_bound_through_redis_outages(
             "flushed": (lambda: server.cli("FLUSHALL"), int, True),
         }
         async with Replicas() as stack:
-            run = await stack.of(server.url, replicas)
+            run = await stack.start(server.url, replicas)
             for begin, end, loses in islice(cycle(operations.values()), outages):
                 await run.run_outage(begin, end, loses=loses)
         run.check_bound(outlasts_window=True)
@@ -238,7 +240,7 @@ async def test_replicas_admit_within_the_bound_through_redis_outages(
 async def test_replicas_admit_within_the_bound_through_a_redis_failover(tmp_path: Path) -> None:
     with SentinelGroup(program(names()[0]), tmp_path / "group") as group:
         async with Replicas() as stack:
-            run = await stack.of(group.url, 2)
+            run = await stack.start(group.url, 2)
             for _ in range(OUTAGES // 5 or 1):
                 former = group.primary
                 await run.run_outage(former.kill, partial(group.wait_for_failover, former), loses=True)

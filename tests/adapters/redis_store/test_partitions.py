@@ -96,7 +96,7 @@ class Replica:
         self.store = RedisStore(link, "test", clock, quiet, deadline_seconds=5, late_us=LATE_US)
         reports = FallbackReports(lambda *_: None, lambda *_: None, lambda: None, lambda _: None, lambda: None)
         self.guard = StoreFallback(self.store, clock, reports, replicas=2, late_us=LATE_US)
-        self.store.on_loss, self.store.on_missed = self.guard.lost, self.guard.missed
+        self.store.on_loss, self.store.on_missed = self.guard.on_loss, self.guard.on_missed
         self.store.settled.owes = self.guard.owes
         return self
 
@@ -108,24 +108,24 @@ class Replica:
         """Tick, and return this replica's view of the breaker."""
         with suppress(StoreUnavailableError):
             await self.guard.tick([PLAN])
-        found = self.guard.last_breaker(PLAN)
+        found = self.guard.find_last_breaker(PLAN)
         return found or BreakerView(State.CLOSED)
 
     async def trip(self) -> BreakerView:
         """Report failures until it opens."""
 
-        async def failing() -> bool:
+        async def fail_until_tripped() -> bool:
             with suppress(StoreUnavailableError):
                 await self.guard.record_outcomes(PLAN, [Outcomes(0, 1, 0)])
             return (await self.view()).state in TRIPPED
 
-        await until(failing)
+        await wait_until(fail_until_tripped)
         return await self.view()
 
     async def close(self) -> BreakerView:
         """Let probes succeed until it closes."""
 
-        async def probing() -> bool:
+        async def probe_until_closed() -> bool:
             view = await self.view()
             if view.state is State.CLOSED:
                 return True
@@ -136,17 +136,17 @@ class Replica:
                     await self.guard.record_outcomes(PLAN, [Outcomes(1, 0, 0)])
             return False
 
-        await until(probing)
+        await wait_until(probe_until_closed)
         return await self.view()
 
 
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+async def wait_until(holds: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(HANG_SECONDS):
         while not await holds():  # noqa: ASYNC110  it happens elsewhere
             await asyncio.sleep(0.02)
 
 
-async def agreed(one: Replica, other: Replica) -> BreakerView:
+async def wait_for_agreement(one: Replica, other: Replica) -> BreakerView:
     """Wait until both are settled and show one breaker, which is Redis' own; return it."""
 
     async def are_alike() -> bool:
@@ -154,11 +154,11 @@ async def agreed(one: Replica, other: Replica) -> BreakerView:
         settled = all(replica.guard._reconciler.is_settled(PLAN.tag) for replica in (one, other))
         return settled and (mine.state, mine.generation) == (theirs.state, theirs.generation)
 
-    await until(are_alike)
+    await wait_until(are_alike)
     return await one.view()
 
 
-async def _shared_trip_wins_over_an_isolated_close(shared: Replica, isolated: Replica) -> tuple[bool, int]:
+async def _trip_shared_and_close_isolated(shared: Replica, isolated: Replica) -> tuple[bool, int]:
     """Both begin open; the isolated one closes, trips and closes, so that its generation is ahead."""
     await isolated.close()
     await isolated.trip()
@@ -167,21 +167,21 @@ async def _shared_trip_wins_over_an_isolated_close(shared: Replica, isolated: Re
     return True, (await shared.trip()).tripped_at_us
 
 
-async def _isolated_trip_holds_without_a_shared_decision(_: Replica, isolated: Replica) -> tuple[bool, int]:
+async def _trip_isolated(_: Replica, isolated: Replica) -> tuple[bool, int]:
     await isolated.close()
     return True, (await isolated.trip()).tripped_at_us
 
 
-async def _shared_close_wins_over_an_isolated_trip(shared: Replica, isolated: Replica) -> tuple[bool, int]:
+async def _close_shared_and_trip_isolated(shared: Replica, isolated: Replica) -> tuple[bool, int]:
     await isolated.close()
     await isolated.trip()
     return False, (await shared.close()).tripped_at_us
 
 
 CASES = [
-    _shared_trip_wins_over_an_isolated_close,
-    _isolated_trip_holds_without_a_shared_decision,
-    _shared_close_wins_over_an_isolated_trip,
+    _trip_shared_and_close_isolated,
+    _trip_isolated,
+    _close_shared_and_trip_isolated,
 ]
 
 
@@ -205,11 +205,11 @@ async def test_replicas_agree_by_the_fork_rule_after_a_partition(
     async with two_replicas(tmp_path / "redis") as (one, other):
         for shared, isolated in islice(cycle([(one, other), (other, one)]), -(-ROUNDS // len(CASES))):
             before = await shared.trip()
-            assert (await agreed(one, other)).tripped_at_us == before.tripped_at_us
+            assert (await wait_for_agreement(one, other)).tripped_at_us == before.tripped_at_us
             isolated.network.cut()
             is_open, tripped_at_us = await case(shared, isolated)
             isolated.network.restore()
-            after = await agreed(one, other)
+            after = await wait_for_agreement(one, other)
             assert (after.state in TRIPPED, after.tripped_at_us) == (is_open, tripped_at_us)
             await shared.close()
-            await agreed(one, other)
+            await wait_for_agreement(one, other)

@@ -41,14 +41,14 @@ class Replica:
         )
         return receipt.charged
 
-    async def others(self, plan: CounterPlan = PLAN, *, afresh: bool = False) -> int:
-        return await self.store.others_settled(plan, afresh=afresh)
+    async def count_settled_replicas(self, plan: CounterPlan = PLAN, *, afresh: bool = False) -> int:
+        return await self.store.count_settled_replicas(plan, afresh=afresh)
 
 
-async def until_settled_count(to: Replica, by: Replica, count: int, plan: CounterPlan = PLAN) -> None:
+async def wait_for_settled_count(to: Replica, by: Replica, count: int, plan: CounterPlan = PLAN) -> None:
     """Run calls of one replica until another counts so many; it knows Redis' time as of its last answer."""
     async with asyncio.timeout(HANG_SECONDS):
-        while await to.others(plan) != count:
+        while await to.count_settled_replicas(plan) != count:
             await by.ask(plan)
             await by.store.tick([plan])
 
@@ -74,13 +74,13 @@ async def test_returned_replica_counts_each_replica_without_debt_once(
 ) -> None:
     url = redis_server.url
     async with replica_on(url) as one, replica_on(url) as other, replica_on(url) as third:
-        assert await one.others(plan, afresh=True) == 0
-        assert await one.others(plan) == 0, "a replica does not count itself"
-        await until_settled_count(one, other, 1, plan)
+        assert await one.count_settled_replicas(plan, afresh=True) == 0
+        assert await one.count_settled_replicas(plan) == 0, "a replica does not count itself"
+        await wait_for_settled_count(one, other, 1, plan)
         await other.ask(plan)
-        assert await one.others(plan) == 1
-        await until_settled_count(one, third, 2, plan)
-        assert await one.others(plan, afresh=True) == 0, "a new return resets the count"
+        assert await one.count_settled_replicas(plan) == 1
+        await wait_for_settled_count(one, third, 2, plan)
+        assert await one.count_settled_replicas(plan, afresh=True) == 0, "a new return resets the count"
 
 
 async def test_replica_with_debt_is_not_counted_until_it_is_booked(
@@ -88,20 +88,20 @@ async def test_replica_with_debt_is_not_counted_until_it_is_booked(
 ) -> None:
     async with replica_on(redis_server.url) as one, replica_on(redis_server.url) as other:
         other.owing.add(PLAN.tag)
-        await one.others(afresh=True)
+        await one.count_settled_replicas(afresh=True)
         await other.store.tick([PLAN])
-        await other.others(afresh=True)
-        assert await one.others() == 0
+        await other.count_settled_replicas(afresh=True)
+        assert await one.count_settled_replicas() == 0
         other.owing.clear()
-        await until_settled_count(one, other, 1)
-        await until_settled_count(other, one, 1)
+        await wait_for_settled_count(one, other, 1)
+        await wait_for_settled_count(other, one, 1)
 
 
 async def test_replica_without_admissions_is_not_counted(redis_server: RedisServer) -> None:
     async with replica_on(redis_server.url) as one, replica_on(redis_server.url, admits=False) as controller:
-        await one.others(afresh=True)
+        await one.count_settled_replicas(afresh=True)
         await controller.store.tick([PLAN])
-        assert await one.others() == 0
+        assert await one.count_settled_replicas() == 0
 
 
 async def test_call_sent_before_a_return_does_not_settle_its_replica(
@@ -109,29 +109,29 @@ async def test_call_sent_before_a_return_does_not_settle_its_replica(
 ) -> None:
     """A slow call may overlap local admissions of its replica: here it was sent a minute ago."""
     async with replica_on(redis_server.url) as one, replica_on(redis_server.url) as other:
-        await one.others(afresh=True)
+        await one.count_settled_replicas(afresh=True)
         assert other.store._clock.ahead_us is not None
         other.store._clock._last_us -= 60_000_000
         await other.ask()
-        assert await one.others() == 0
-        await until_settled_count(one, other, 1)
+        assert await one.count_settled_replicas() == 0
+        await wait_for_settled_count(one, other, 1)
 
 
 async def test_replica_unaware_of_a_loss_is_not_counted(redis_server: RedisServer) -> None:
     async with replica_on(redis_server.url) as one, replica_on(redis_server.url) as other:
         await other.ask()
         redis_server.cli("FLUSHALL")
-        await one.others(afresh=True)
+        await one.count_settled_replicas(afresh=True)
         await other.store.tick([PLAN])
-        assert (len(other.losses), await one.others()) == (1, 0)
-        await until_settled_count(one, other, 1)
+        assert (len(other.losses), await one.count_settled_replicas()) == (1, 0)
+        await wait_for_settled_count(one, other, 1)
         assert len(other.losses) == 1
 
 
 async def test_settled_marks_expire_with_the_counters(redis_server: RedisServer) -> None:
     async with replica_on(redis_server.url) as one:
         plan = replace(PLAN, service="idle", tag="idle")
-        await one.others(plan, afresh=True)
+        await one.count_settled_replicas(plan, afresh=True)
         (key,) = redis_server.cli("KEYS", "podgate:{idle}:*")
         assert redis_server.cli("PTTL", key) > 0
 
@@ -198,7 +198,7 @@ async def test_first_contact_with_cluster_nodes_is_no_loss(redis_cluster: RedisC
         await one.store.tick(plans)
         for plan in plans:
             assert await one.ask(plan)
-            assert await one.others(plan, afresh=True) == 0
+            assert await one.count_settled_replicas(plan, afresh=True) == 0
         assert one.losses == []
 
 

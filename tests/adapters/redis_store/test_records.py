@@ -88,7 +88,7 @@ def test_constructor_with_other_fields_fails(text: str) -> None:
 
 
 def test_values_of_an_acquire_have_their_names() -> None:
-    planned = PlanCache("test").of(PLAN)
+    planned = PlanCache("test").prepare(PLAN)
     request = Acquire(PLAN, "payments", "u", {"pods": 1}, "controller:a", name="web", peek=True, counts_as_event=False)
     asked = operations.acquire(planned, request)
     assert dict(zip(OPERATIONS["acquire"], (*asked.keys, *asked.arguments), strict=True)) == {
@@ -113,12 +113,12 @@ def test_receipt_is_read_by_the_names_of_its_answer() -> None:
     over = [{"number": 1, "used": 9, "asked": 1, "free_at_us": 60, "surge": 0}]
     entries = [[entry[name] for name in PASSED["OVER"]] for entry in over]
     result = answer(**figures, refused=2, would=1, over=entries, view=True, moves=False)
-    receipt = codec.receipt(PLAN, result, {"pods": 1})
+    receipt = codec.decode_receipt(PLAN, result, {"pods": 1})
     assert (receipt.at_us, receipt.used, receipt.charged, receipt.repeated) == (7, (9, 8), False, False)
     assert (receipt.refused, receipt.would_refuse) == (DeniedBy.QUOTA, (DeniedBy.BREAKER,))
     assert [(use.used, use.asked, use.free_at_us) for use in receipt.over] == [(9, 1, 60)]
     assert (
-        codec.charged_us(
+        codec.find_charge_time(
             "acquire", answer(**{**figures, "charged": True}, refused=0, would=0, over=[], view=0, moves=0)
         )
         == 7
@@ -126,13 +126,13 @@ def test_receipt_is_read_by_the_names_of_its_answer() -> None:
 
 
 def test_unknown_fields_of_an_operation_are_refused() -> None:
-    planned = PlanCache("test").of(PLAN)
+    planned = PlanCache("test").prepare(PLAN)
     with pytest.raises(ValueError, match="uids"):
         operations.queue(planned, "forget", uid="a")
 
 
 def test_plan_has_as_many_values_as_the_script_reads() -> None:
-    planned = PlanCache("test").of(PLAN)
+    planned = PlanCache("test").prepare(PLAN)
     in_call = len((*planned.key_names, *PLAN_IN_CALL))
     count = len(PASSED["PLAN"]) - in_call
     assert (
@@ -147,7 +147,7 @@ async def test_values_of_the_header_have_their_names() -> None:
     caller = ScriptCaller(
         open_transport("redis://127.0.0.1:1/0"), "test", clock, cache, SettledMark(clock, LossDetector(int)), late_us=6
     )
-    assert dict(zip(PASSED["HEADER"], caller._header(plans=3, size=4), strict=True)) == {
+    assert dict(zip(PASSED["HEADER"], caller._make_header(plans=3, size=4), strict=True)) == {
         "reading": 7,
         "late": 6,
         "opened": 0,

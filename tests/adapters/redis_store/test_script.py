@@ -24,7 +24,7 @@ PLAN = plan_of(window(60, pods=2), breaker=BREAKER)
 MODULES = ("refusals", "waits", "live", "breaker", "operations", "queue")
 
 
-def without(*modules: str) -> str:
+def remove_modules(*modules: str) -> str:
     """Return the script; the definition of these modules fails."""
     text = TEXT
     for name in modules:
@@ -35,7 +35,7 @@ def without(*modules: str) -> str:
 
 
 @asynccontextmanager
-async def store_with(server: RedisServer, text: str, clock: HandClock | None = None) -> AsyncIterator[RedisStore]:
+async def open_store_with(server: RedisServer, text: str, clock: HandClock | None = None) -> AsyncIterator[RedisStore]:
     transport = open_transport(server.url, StoreFiles(), Script(text))
     reports, time_us = StoreReports(int, str, str), clock.now_us if clock else None
     store = RedisStore(transport, "test", clock or SystemClock(), reports, deadline_seconds=30, time_us=time_us)
@@ -50,7 +50,7 @@ def acquire(uid: str) -> Acquire:
 
 
 async def test_acquire_with_a_closed_breaker_defines_no_module(redis_server: RedisServer) -> None:
-    async with store_with(redis_server, without(*MODULES)) as store:
+    async with open_store_with(redis_server, remove_modules(*MODULES)) as store:
         for uid in ("a", "b"):
             receipt = await store.acquire(acquire(uid))
             assert receipt.refused is None
@@ -58,20 +58,22 @@ async def test_acquire_with_a_closed_breaker_defines_no_module(redis_server: Red
 
 
 async def test_repeated_acquire_defines_only_the_waits(redis_server: RedisServer) -> None:
-    async with store_with(redis_server, without("refusals", "live", "breaker", "operations", "queue")) as store:
+    async with open_store_with(
+        redis_server, remove_modules("refusals", "live", "breaker", "operations", "queue")
+    ) as store:
         await store.acquire(acquire("a"))
         assert (await store.acquire(acquire("a"))).repeated
 
 
 async def test_registration_of_a_waiting_pod_defines_only_the_queue(redis_server: RedisServer) -> None:
-    async with store_with(redis_server, without(*MODULES[:-1])) as store:
+    async with open_store_with(redis_server, remove_modules(*MODULES[:-1])) as store:
         assert not await store.queue.register(PLAN, "a")
         await store.queue.restore(PLAN, {"a": 1})
         assert await store.queue.register(PLAN, "a")
 
 
 async def test_refusal_by_a_limit_defines_only_refusals(redis_server: RedisServer) -> None:
-    async with store_with(redis_server, without("live", "breaker", "operations")) as store:
+    async with open_store_with(redis_server, remove_modules("live", "breaker", "operations")) as store:
         refused = [(await store.acquire(acquire(uid))).refused for uid in "abcd"]
     assert refused == [None, None, DeniedBy.QUOTA, DeniedBy.QUOTA]
 
@@ -90,7 +92,7 @@ async def _acquire_where_live_pods_are_limited(store: RedisStore) -> None:
 async def test_other_calls_define_their_modules(
     redis_server: RedisServer, module: str, call: Callable[[RedisStore], Awaitable[None]]
 ) -> None:
-    async with store_with(redis_server, without(module)) as store:
+    async with open_store_with(redis_server, remove_modules(module)) as store:
         with pytest.raises(StoreUnavailableError, match=f"{module} is defined"):
             await call(store)
 
@@ -98,9 +100,9 @@ async def test_other_calls_define_their_modules(
 async def test_marks_of_unseen_pods_expire(redis_server: RedisServer) -> None:
     clock, key = HandClock(), "podgate:{payment-api}:v1:test:pending:payment-api"
     roomy = plan_of(window(60, pods=9))
-    async with store_with(redis_server, TEXT, clock) as store:
+    async with open_store_with(redis_server, TEXT, clock) as store:
 
-        async def marked(uid: str, after_seconds: float) -> bytes:
+        async def acquire_and_read_marks(uid: str, after_seconds: float) -> bytes:
             """Return the marks after the acquire of another Pod."""
             clock.sleep(after_seconds)
             await store.acquire(Acquire(roomy, "payments", uid, {"pods": 1}, "controller:a"))
@@ -108,10 +110,16 @@ async def test_marks_of_unseen_pods_expire(redis_server: RedisServer) -> None:
                 assert client.pttl(key) > 3_600_000
                 return b"".join(client.zrange(key, 0, -1))
 
-        assert [await marked("a", 0), await marked("b", 0.5), await marked("c", 4199.6)] == [b"a", b"ab", b"bc"]
-        assert [await marked("d", 0.5), await marked("e", 0.5)] == [b"bcd", b"cde"], "removed once a second"
+        assert [
+            await acquire_and_read_marks("a", 0),
+            await acquire_and_read_marks("b", 0.5),
+            await acquire_and_read_marks("c", 4199.6),
+        ] == [b"a", b"ab", b"bc"]
+        assert [await acquire_and_read_marks("d", 0.5), await acquire_and_read_marks("e", 0.5)] == [b"bcd", b"cde"], (
+            "removed once a second"
+        )
         await store.stop_waiting(roomy, [*"cde"])
-        assert await marked("f", 0) == b"f", "the key was deleted and created within the second"
+        assert await acquire_and_read_marks("f", 0) == b"f", "the key was deleted and created within the second"
 
 
 def test_script_contains_values_instead_of_names_of_constants() -> None:

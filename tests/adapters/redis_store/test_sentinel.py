@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from redis.exceptions import AuthenticationError, RedisError
 
-from tests.adapters.redis_store.transport import KEY, linked
+from tests.adapters.redis_store.transport import KEY, open_link
 from tests.redis_servers import SERVICE, RedisProgram, RedisServer, SentinelGroup, program
 from tests.redis_servers.access import acl_file, user
 from tests.timeouts import HANG_SECONDS
@@ -19,7 +19,7 @@ from webhook.ports.store_url import StoreFiles
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 
-async def until_primary_answers(link: Transport) -> None:
+async def wait_until_primary_answers(link: Transport) -> None:
     """Repeat a call until it succeeds: it may fail while there is no primary."""
     async with asyncio.timeout(HANG_SECONDS):
         while True:
@@ -29,7 +29,7 @@ async def until_primary_answers(link: Transport) -> None:
             await asyncio.sleep(0.05)
 
 
-async def until_run_ids_change(link: Transport, before: Mapping[str, str]) -> Mapping[str, str]:
+async def wait_until_run_ids_change(link: Transport, before: Mapping[str, str]) -> Mapping[str, str]:
     """Query the run IDs, as a tick does, until they change; return them."""
     async with asyncio.timeout(HANG_SECONDS):
         while True:
@@ -47,14 +47,14 @@ def group(redis_program: RedisProgram, tmp_path: Path) -> Iterator[SentinelGroup
 
 async def test_new_primary_is_found_after_a_failover(group: SentinelGroup) -> None:
     first = group.primary
-    async with linked(group.url) as link:
+    async with open_link(group.url) as link:
         before = await link.run_ids()
         assert await link.run([KEY], b"a") == b"a"
         assert first.cli("GET", KEY) == b"1"
         first.kill()
         second = group.wait_for_failover(first)
-        await until_run_ids_change(link, before)
-        await until_primary_answers(link)
+        await wait_until_run_ids_change(link, before)
+        await wait_until_primary_answers(link)
         assert await link.run_ids() == {"": second.cli("INFO", "server")["run_id"]}
     assert int(second.cli("GET", KEY)) >= 1
 
@@ -85,7 +85,7 @@ async def test_documented_users_are_enough_with_separate_sentinel_passwords(
     files = store_files(
         tmp_path, password_file="of-the-servers\n", sentinel_username_file="podgate\n", sentinel_password_file="wrong"
     )
-    async with linked(url, files) as link, linked(url, files) as other:
+    async with open_link(url, files) as link, open_link(url, files) as other:
         # A client without a user name is `default`, which may do anything here: so the name decides.
         refused = f"no Sentinel names the primary of '{SERVICE}': 127.*invalid username"
         with pytest.raises(AuthenticationError, match=refused):
@@ -100,12 +100,12 @@ async def test_documented_users_are_enough_with_separate_sentinel_passwords(
 
 async def test_unreachable_sentinels_and_unknown_services_are_named(guarded: SentinelGroup) -> None:
     hosts, _, _ = guarded.url.partition("//")[2].partition("/")
-    async with linked(f"redis+sentinel://127.0.0.1:1,{hosts}/{SERVICE}") as some_gone:
+    async with open_link(f"redis+sentinel://127.0.0.1:1,{hosts}/{SERVICE}") as some_gone:
         assert await some_gone.run([KEY], b"a") == b"a"
-    async with linked(f"redis+sentinel://127.0.0.1:1/{SERVICE}") as all_gone:
+    async with open_link(f"redis+sentinel://127.0.0.1:1/{SERVICE}") as all_gone:
         with pytest.raises(RedisError, match=f"no Sentinel names the primary of '{SERVICE}': .*127.0.0.1:1"):
             await all_gone.ping()
-    async with linked(f"redis+sentinel://{hosts}/other") as other:
+    async with open_link(f"redis+sentinel://{hosts}/other") as other:
         with pytest.raises(RedisError, match=r"127\.0\.0\.1:\d+ knows no 'other'"):
             await other.ping()
 
@@ -116,7 +116,7 @@ async def test_silent_sentinel_is_skipped_and_then_asked_last(
     hosts, _, _ = guarded.url.partition("//")[2].partition("/")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        async with linked(f"redis+sentinel://127.0.0.1:{port},{hosts}/{SERVICE}") as link:
+        async with open_link(f"redis+sentinel://127.0.0.1:{port},{hosts}/{SERVICE}") as link:
             assert await link.run([KEY], b"a") == b"a"
             silent.close()  # now it refuses connections
             assert await link.run_ids()
@@ -126,11 +126,11 @@ async def test_silent_sentinel_is_skipped_and_then_asked_last(
 async def test_named_replica_is_refused_as_primary(guarded: SentinelGroup, monkeypatch: pytest.MonkeyPatch) -> None:
     replica = guarded.replica
 
-    async def named(*_: object) -> tuple[bytes, bytes]:
+    async def name_replica(*_: object) -> tuple[bytes, bytes]:
         return b"127.0.0.1", str(replica.port).encode()
 
-    monkeypatch.setattr("webhook.adapters.redis_store.transport.sentinel.Sentinels._ask", named)
-    async with linked(guarded.url) as link:
+    monkeypatch.setattr("webhook.adapters.redis_store.transport.sentinel.Sentinels._ask", name_replica)
+    async with open_link(guarded.url) as link:
         with pytest.raises(RedisError, match=f"127.0.0.1:{replica.port}: .* its role is slave"):
             await link.run([KEY], b"a")
 
@@ -140,12 +140,12 @@ async def test_primary_that_sentinels_no_longer_name_is_left_at_the_next_tick(
 ) -> None:
     with RedisServer(guarded.primary.program, tmp_path / "another") as another:
 
-        async def named(*_: object) -> tuple[bytes, bytes]:
+        async def name_another(*_: object) -> tuple[bytes, bytes]:
             return b"127.0.0.1", str(another.port).encode()
 
-        async with linked(guarded.url) as link:
+        async with open_link(guarded.url) as link:
             assert await link.run([KEY], b"a") == b"a"
-            monkeypatch.setattr("webhook.adapters.redis_store.transport.sentinel.Sentinels._ask", named)
+            monkeypatch.setattr("webhook.adapters.redis_store.transport.sentinel.Sentinels._ask", name_another)
             assert await link.run_ids() == {"": another.cli("INFO", "server")["run_id"]}
             assert await link.run([KEY], b"b") == b"b"
         assert another.cli("GET", KEY) == b"1"
@@ -155,9 +155,9 @@ async def test_primary_is_left_on_failover_while_it_accepts_writes(
     guarded: SentinelGroup,
 ) -> None:
     first = guarded.primary
-    async with linked(guarded.url) as link:
+    async with open_link(guarded.url) as link:
         before = await link.run_ids()
         guarded.sentinels[0].cli("SENTINEL", "FAILOVER", SERVICE)
-        await until_run_ids_change(link, before)
-        await until_primary_answers(link)
+        await wait_until_run_ids_change(link, before)
+        await wait_until_primary_answers(link)
         assert guarded.wait_for_failover(first).cli("GET", KEY) is not None

@@ -14,7 +14,7 @@ import redis
 from redis.asyncio import Redis
 
 from certs.files import write_key_pair
-from tests.cluster.host_processes import listens, runs, until
+from tests.cluster.host_processes import listens, runs, wait_until
 from tests.cluster.processes import ComponentError
 from tests.cluster.toolchain import BuildError
 from tests.harness.identity import Pki
@@ -189,7 +189,7 @@ def test_failed_start_shows_its_reason_and_leaves_no_folder(redis_program: Redis
 def test_occupied_port_is_replaced_unless_requested(
     redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ports = iter([redis_server.port, free := serving._free_port()])
+    ports = iter([redis_server.port, free := serving._find_free_port()])
     monkeypatch.setattr(serving, "_free_port", lambda: next(ports))
     with RedisServer(redis_server.program, tmp_path / "redis") as server:
         assert server.port == free
@@ -209,9 +209,9 @@ def test_server_ends_with_its_killed_owner(redis_program: RedisProgram, tmp_path
         assert listens(port)
         assert folder.exists()
         os.kill(owner.pid, signal.SIGKILL)
-    until(lambda: not runs(pid), "the server had ended")
-    until(lambda: not listens(port), "its port was free")
-    until(lambda: not folder.exists(), "its folder was gone")
+    wait_until(lambda: not runs(pid), "the server had ended")
+    wait_until(lambda: not listens(port), "its port was free")
+    wait_until(lambda: not folder.exists(), "its folder was gone")
 
 
 def test_servers_are_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +237,7 @@ def test_redis_server_on_the_path_is_added(tmp_path: Path, monkeypatch: pytest.M
         own.write_text(f"#!/bin/sh\necho 'Redis server v={found_version} sha=0'\n")
         own.chmod(0o755)
         inventory._name.cache_clear()
-        assert inventory._on_path() == expected
+        assert inventory._find_on_path() == expected
         assert ("redis-7.0" in names()) is (expected is not None)
     with pytest.raises(BuildError, match=r"there is no server 'redis-5\.0': choose one of redis-"):
         program("redis-5.0")

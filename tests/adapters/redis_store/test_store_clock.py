@@ -69,4 +69,4 @@ def test_clock_that_was_set_is_followed_at_once(own: HandClock, clock: StoreCloc
 def test_replay_has_its_own_time(own: HandClock) -> None:
     clock = StoreClock(own, lambda: 5)
     clock.learn(9)
-    assert (clock.now_us(), clock.earliest_us(), clock.given_us()) == (5, 5, 5)
+    assert (clock.now_us(), clock.earliest_us(), clock.get_replay_time()) == (5, 5, 5)

@@ -11,10 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.adapters.redis_store.ticker import SERVICES, clock, store, store_at
+from tests.adapters.redis_store.ticker import SERVICES, clock, open_store, store
 from tests.contract.counter_store import BREAKER, SECOND_US, HandClock
 from tests.contract.store_plans import LATE_US, PLANS, START_US
-from tests.contract.store_session import examples_on
+from tests.contract.store_session import count_examples
 from tests.contract.store_steps import BREAKER_STEPS, Step, run_step
 from tests.contract.stores_agree import plan_of_example
 from tests.core.plans import window
@@ -43,16 +43,16 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Kinds:
     for name in ("tick", "compare"):
         make: Callable[..., Any] = getattr(operations, name)
 
-        def counted(*values: Any, name: str = name, make: Callable[..., Any] = make) -> Any:
+        def count_and_make(*values: Any, name: str = name, make: Callable[..., Any] = make) -> Any:
             kinds[name] += 1
             return make(*values)
 
-        monkeypatch.setattr(operations, name, counted)
+        monkeypatch.setattr(operations, name, count_and_make)
     return kinds
 
 
 async def test_services_at_rest_are_compared_in_groups_and_not_ticked(redis_server: RedisServer, sent: Kinds) -> None:
-    async with store_at(redis_server.url) as store:
+    async with open_store(redis_server.url) as store:
         await store.tick(SERVICES)
         assert sent == {"tick": 250}
         sent.clear()
@@ -63,7 +63,7 @@ async def test_services_at_rest_are_compared_in_groups_and_not_ticked(redis_serv
 
 async def test_services_at_rest_are_compared_by_tag_on_a_cluster(redis_cluster: RedisCluster, sent: Kinds) -> None:
     plans = [*SERVICES[:3], replace(SERVICES[3], tag=SERVICES[0].tag)]
-    async with store_at(redis_cluster.url) as store:
+    async with open_store(redis_cluster.url) as store:
         await store.tick(plans)
         sent.clear()
         await store.tick(plans)
@@ -77,15 +77,15 @@ async def compare_order(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = [SERVICES[0], *(replace(one, tag="shared", pool=pool) for one in SERVICES[1:5]), *SERVICES[5:8]]
     policy = [policy[number] for number in (3, 0, 5, 1, 7, 4, 2, 6)]  # neither by name nor by tag
 
-    def noted(planned: PreparedPlan, tick: Callable[..., Any] = operations.tick) -> Any:
+    def record_and_tick(planned: PreparedPlan, tick: Callable[..., Any] = operations.tick) -> Any:
         ticked.append(planned.plan)
         return tick(planned)
 
-    async with store_at(url) as store, store_at(url) as other:
+    async with open_store(url) as store, open_store(url) as other:
         await store.tick(policy)
         for plan in sorted(policy[1:-1], key=lambda one: one.service):
             await other.record_outcomes(plan, [Outcomes(0, 1, 0)])
-        monkeypatch.setattr(operations, "tick", noted)
+        monkeypatch.setattr(operations, "tick", record_and_tick)
         await store.tick([*policy, SERVICES[9]])
     assert ticked == [*policy[1:-1], SERVICES[9]]
 
@@ -141,7 +141,7 @@ async def _break_head(_: RedisStore, server: RedisServer) -> None:
 async def test_changed_service_alone_is_ticked(
     redis_server: RedisServer, sent: Kinds, change: Callable[[RedisStore, RedisServer], Awaitable[None]]
 ) -> None:
-    async with store_at(redis_server.url) as store, store_at(redis_server.url) as other:
+    async with open_store(redis_server.url) as store, open_store(redis_server.url) as other:
         await store.acquire(acquire(PLAN, "b"))
         for _ in range(2):
             await store.tick(SERVICES)
@@ -184,7 +184,7 @@ async def test_end_of_a_forced_state_is_seen_by_a_tick(store: RedisStore, clock:
     states = []
     for _ in range(3):
         await store.tick([forced])
-        view = store.last_breaker(forced)
+        view = store.find_last_breaker(forced)
         states.append(view and view.state)
         clock.us += SECOND_US // 2
     assert states == [State.FORCED_OPEN, State.FORCED_OPEN, State.CLOSED]
@@ -204,21 +204,21 @@ async def test_clock_is_observed_when_it_steps_back_and_when_it_catches_up(
 
 
 async def test_replica_shows_that_it_owes_nothing_at_a_tick(redis_server: RedisServer) -> None:
-    async with store_at(redis_server.url) as store, store_at(redis_server.url) as returned:
+    async with open_store(redis_server.url) as store, open_store(redis_server.url) as returned:
         owed = True
         store.settled.owes = lambda _: owed
         plans = [SERVICES[0], PLAN]
         await store.tick(plans)
-        assert await returned.others_settled(PLAN, afresh=True) == 0
+        assert await returned.count_settled_replicas(PLAN, afresh=True) == 0
         for _ in range(2):
             await store.tick(plans)
         owed = False
         await store.tick(plans)
-        assert await returned.others_settled(PLAN, afresh=False) == 1
+        assert await returned.count_settled_replicas(PLAN, afresh=False) == 1
 
 
 async def test_new_plan_of_a_service_is_ticked(redis_server: RedisServer, sent: Kinds) -> None:
-    async with store_at(redis_server.url) as store:
+    async with open_store(redis_server.url) as store:
         await store.tick([PLAN])
         sent.clear()
         await store.tick([replace(PLAN)])
@@ -248,7 +248,7 @@ async def compare_ticks(
                     if number == 1:
                         ticking._ticker._resting.clear()
                     moves: Sequence[Transition] = await ticking.tick(tuple(policy.values()))
-                    found.append((list(moves), [ticking.last_breaker(one) for one in policy.values()]))
+                    found.append((list(moves), [ticking.find_last_breaker(one) for one in policy.values()]))
                 assert found[0] == found[1]
             case _:
                 for _, other in stores:
@@ -279,7 +279,7 @@ def test_comparison_and_ticks_have_the_same_results(redis_server: RedisServer) -
 
         async def pair(cluster: str) -> tuple[RedisStore, RedisStore]:
             first, second = [
-                await stack.enter_async_context(store_at(redis_server.url, clock, cluster)) for _ in range(2)
+                await stack.enter_async_context(open_store(redis_server.url, clock, cluster)) for _ in range(2)
             ]
             return first, second
 
@@ -287,7 +287,7 @@ def test_comparison_and_ticks_have_the_same_results(redis_server: RedisServer) -
 
         @given(steps=st.lists(STEPS, min_size=20, max_size=60))
         @example(steps=LOST_TRIP)
-        @settings(max_examples=examples_on(redis_server.program.name, EXAMPLES))
+        @settings(max_examples=count_examples(redis_server.program.name, EXAMPLES))
         def compare(steps: list[Step]) -> None:
             clock.us = START_US
             runner.run(compare_ticks(stores, redis_server, clock, str(next(number)), steps))

@@ -9,7 +9,7 @@ import pytest
 from redis.exceptions import RedisError
 
 from certs.files import write_key_pair
-from tests.adapters.redis_store.transport import KEY, linked
+from tests.adapters.redis_store.transport import KEY, open_link
 from tests.harness.identity import Pki
 from tests.redis_servers import SERVICE, RedisCluster, RedisServer, program
 from tests.redis_servers.sentinel import SentinelServer
@@ -46,10 +46,10 @@ async def test_sentinels_and_their_primary_are_reached_by_tls(
         await stack.enter_async_context(tls_proxy(sockets[0], primary, context, plain=True))
         await stack.enter_async_context(tls_proxy(sockets[1], sentinel, context))
         url = f"rediss+sentinel://127.0.0.1:{sentinel_port}/{SERVICE}"
-        async with linked(url, client_files) as link:
+        async with open_link(url, client_files) as link:
             assert await link.run([KEY], b"a") == b"a"
             assert await link.run_ids() == {"": primary.cli("INFO", "server")["run_id"]}
-        async with linked(url) as link:
+        async with open_link(url) as link:
             with pytest.raises(RedisError, match=r"(?i)no Sentinel names .* certificate.verify.failed"):
                 await link.ping()
 
@@ -64,7 +64,7 @@ async def test_cluster_nodes_are_reached_by_tls(
         cluster = stack.enter_context(RedisCluster(program(PROGRAM), tmp_path / "cluster", node_options=options))
         for listener, node in zip(sockets, cluster.nodes, strict=True):
             await stack.enter_async_context(tls_proxy(listener, node, context))
-        async with linked(f"rediss+cluster://127.0.0.1:{ports[0]}", client_files) as link:
+        async with open_link(f"rediss+cluster://127.0.0.1:{ports[0]}", client_files) as link:
             for tag in "abcdef":
                 assert await link.run([f"podgate:{{{tag}}}"], tag.encode()) == tag.encode()
             assert {link.lane(tag) for tag in "abcdef"} == {f"127.0.0.1:{port}" for port in ports}

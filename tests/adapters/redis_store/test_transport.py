@@ -9,7 +9,7 @@ import redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
 
-from tests.adapters.redis_store.transport import KEY, link, linked
+from tests.adapters.redis_store.transport import KEY, link, open_link
 from tests.redis_servers import RedisProgram, RedisServer
 from webhook.adapters.redis_store.transport import connect
 from webhook.adapters.redis_store.transport import stream as streams
@@ -26,7 +26,7 @@ LOOPS = ("uvloop", "asyncio")
 
 @pytest.fixture
 async def own_link(own_redis_server: RedisServer) -> AsyncIterator[Transport]:
-    async with linked(own_redis_server.url) as opened:
+    async with open_link(own_redis_server.url) as opened:
         yield opened
 
 
@@ -50,7 +50,7 @@ async def test_concurrent_calls_share_a_connection_and_get_their_own_answers(
 
 async def test_concurrent_first_calls_share_one_connection(redis_server: RedisServer) -> None:
     before = connections(redis_server)
-    async with linked(redis_server.url) as link:
+    async with open_link(redis_server.url) as link:
         assert await asyncio.gather(*(link.run([KEY], b"x") for _ in range(20))) == [b"x"] * 20
     assert connections(redis_server) - before == 2, "one is this test's own"
 
@@ -92,7 +92,7 @@ async def test_connect_to_a_silent_server_times_out_and_leaves_nothing_open(
 ) -> None:
     monkeypatch.setattr(connect, "_CONNECT_SECONDS", 0.05)
     own_redis_server.pause()
-    async with linked(own_redis_server.url.replace("://", "://default:any@")) as link:
+    async with open_link(own_redis_server.url.replace("://", "://default:any@")) as link:
         with pytest.raises(TimeoutError, match=rf"127\.0\.0\.1:{own_redis_server.port}: not connected within 0.05 s"):
             await link.ping()
         monkeypatch.setattr(connect, "_CONNECT_SECONDS", 30)
@@ -145,7 +145,7 @@ async def test_replica_is_left_after_a_read_only_error_caught_by_the_script(
     own_redis_server: RedisServer,
 ) -> None:
     caught = Script("local told = redis.pcall('INCR', KEYS[1]) return type(told) == 'table' and told.err or 'fine'")
-    async with linked(own_redis_server.url, script=caught) as link:
+    async with open_link(own_redis_server.url, script=caught) as link:
         assert await link.run([KEY], b"a") == b"fine"
         own_redis_server.cli("REPLICAOF", "127.0.0.1", "1")
         before = connections(own_redis_server)
@@ -169,7 +169,7 @@ async def test_socket_url_selects_its_database(redis_program: RedisProgram, tmp_
     path = tmp_path / "redis.sock"
     with RedisServer(redis_program, tmp_path / "redis", "--unixsocket", str(path)) as server:
         for url in (f"unix://{path}?db=3", f"redis://127.0.0.1:{server.port}/3"):
-            async with linked(url) as link:
+            async with open_link(url) as link:
                 assert await link.run([KEY], b"a") == b"a"
         with redis.Redis(port=server.port, db=3) as client:
             assert client.get(KEY) == b"2"
@@ -186,7 +186,7 @@ async def test_forget_deletes_matching_keys_only(link: Transport, redis_server: 
 async def test_unreachable_server_is_named(link: Transport) -> None:
     assert link.lane("any") == ""
     assert not link.one_tag_a_call
-    async with linked("redis://127.0.0.1:1/0") as nowhere:
+    async with open_link("redis://127.0.0.1:1/0") as nowhere:
         with pytest.raises(RedisError, match=r"127\.0\.0\.1:1"):
             await nowhere.ping()
 
@@ -209,7 +209,7 @@ async def test_server_without_a_run_id_is_connected() -> None:
     connected: list[tuple[str, str]] = []
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        async with linked(f"redis://127.0.0.1:{port}") as link:
+        async with open_link(f"redis://127.0.0.1:{port}") as link:
             link.on_connected = lambda *address: connected.append(address)
             await link.ping()
         await ended.wait()
@@ -231,7 +231,7 @@ class Transcript(asyncio.Transport):
         self.is_aborted = True
 
 
-def streamed() -> tuple[streams.RespStream, Transcript]:
+def make_stream() -> tuple[streams.RespStream, Transcript]:
     stream, transcript = streams.RespStream(), Transcript()
     stream.connection_made(transcript)
     return stream, transcript
@@ -240,7 +240,7 @@ def streamed() -> tuple[streams.RespStream, Transcript]:
 async def test_answers_in_pieces_of_any_size_go_to_their_calls_in_order() -> None:
     answers = b"$3\r\none\r\n+OK\r\n*2\r\n:1\r\n$-1\r\n-OOM full\r\n$4\r\nlast\r\n"
     for size in range(1, len(answers) + 1):
-        stream, transcript = streamed()
+        stream, transcript = make_stream()
         first, both, failed, last = [
             stream.ask(*commands) for commands in ((("A",),), (("B",), ("C",)), (("D",),), (("E", b"x"),))
         ]
@@ -257,7 +257,7 @@ async def test_answers_in_pieces_of_any_size_go_to_their_calls_in_order() -> Non
 
 
 async def test_first_error_of_several_commands_is_theirs_and_no_other_calls() -> None:
-    stream, _ = streamed()
+    stream, _ = make_stream()
     several, next_one = stream.ask(("A",), ("B",), ("C",)), stream.ask(("D",))
     stream.data_received(b"+OK\r\n-READONLY replica\r\n+OK\r\n+next\r\n")
     with pytest.raises(ReadOnlyError, match="replica"):
@@ -268,7 +268,7 @@ async def test_first_error_of_several_commands_is_theirs_and_no_other_calls() ->
 
 @pytest.mark.parametrize("received", [b"+more than was asked\r\n+again\r\n", b"no RESP\r\n"])
 async def test_answer_without_a_command_ends_the_connection(received: bytes) -> None:
-    stream, transcript = streamed()
+    stream, transcript = make_stream()
     stream.ask(("A",)).cancel()
     stream.data_received(received)
     assert transcript.is_aborted
@@ -277,7 +277,7 @@ async def test_answer_without_a_command_ends_the_connection(received: bytes) -> 
 
 
 async def test_messages_of_a_subscription_do_not_answer_calls() -> None:
-    stream, _ = streamed()
+    stream, _ = make_stream()
     messages: list[object] = []
     stream.listen(messages.append)
     stream.send(("SUBSCRIBE", "c"))

@@ -18,7 +18,7 @@ SERVICES = [plan_of(window(60, pods=9), breaker=BREAKER, service=f"s{n}", tag=f"
 
 
 @asynccontextmanager
-async def store_at(url: str, clock: HandClock | None = None, cluster: str = "test") -> AsyncIterator[RedisStore]:
+async def open_store(url: str, clock: HandClock | None = None, cluster: str = "test") -> AsyncIterator[RedisStore]:
     reports = StoreReports(int, str, str)
     timed: dict[str, Any] = {"time_us": clock.now_us} if clock else {}
     store = RedisStore(
@@ -37,5 +37,5 @@ def clock() -> HandClock:
 
 @pytest.fixture
 async def store(redis_server: RedisServer, clock: HandClock) -> AsyncIterator[RedisStore]:
-    async with store_at(redis_server.url, clock) as opened:
+    async with open_store(redis_server.url, clock) as opened:
         yield opened

@@ -21,7 +21,7 @@ NO_FILES = StoreFiles()
 
 
 @asynccontextmanager
-async def linked(url: str, files: StoreFiles = NO_FILES, script: Script = ECHO) -> AsyncIterator[Transport]:
+async def open_link(url: str, files: StoreFiles = NO_FILES, script: Script = ECHO) -> AsyncIterator[Transport]:
     """Yield a link with that script, and close it in any case: an open link would block the end of the loop."""
     link = open_transport(url, files, script)
     try:
@@ -32,5 +32,5 @@ async def linked(url: str, files: StoreFiles = NO_FILES, script: Script = ECHO) 
 
 @pytest.fixture
 async def link(redis_server: RedisServer) -> AsyncIterator[Transport]:
-    async with linked(redis_server.url) as opened:
+    async with open_link(redis_server.url) as opened:
         yield opened

@@ -15,9 +15,9 @@ from tests.authentication.hostile_tokens.token_builder import (
     PROBER,
     Draft,
     Hostile,
-    bound_to,
     certificate,
     good,
+    make_bound,
     thumbprint,
 )
 from webhook.authentication.authenticator import TokenLimits
@@ -47,26 +47,26 @@ def _key_digest() -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(encoded).digest()).rstrip(b"=").decode()
 
 
-def _bound(name: str, make: Callable[[], object]) -> Hostile:
+def _bind(name: str, make: Callable[[], object]) -> Hostile:
     """Return a case with another value of `cnf`."""
 
-    def with_cnf(draft: Draft) -> Draft:
-        return draft.with_claims(cnf=make())
+    def set_cnf(draft: Draft) -> Draft:
+        return draft.set_claims(cnf=make())
 
-    return Hostile("binding", name, AuthFailure.BINDING, with_cnf, bound_to, status=403)
+    return Hostile("binding", name, AuthFailure.BINDING, set_cnf, make_bound, status=403)
 
 
 def _value(name: str, make: Callable[[], object]) -> Hostile:
-    return _bound(name, lambda: {"x5t#S256": make()})
+    return _bind(name, lambda: {"x5t#S256": make()})
 
 
 CASES = (
-    *(_bound(f"cnf is {value!r}", _always(value)) for value in _NO_BINDING),
-    _bound("a key's thumbprint instead", lambda: {"jkt": thumbprint(MINE)}),
-    _bound("a key itself", lambda: {"jwk": {"kty": "EC"}}),
-    _bound("the name in another case", lambda: {"X5T#S256": thumbprint(MINE)}),
-    _bound("the name without its hash", lambda: {"x5t": thumbprint(MINE)}),
-    _bound("in a list", lambda: [{"x5t#S256": thumbprint(MINE)}]),
+    *(_bind(f"cnf is {value!r}", _always(value)) for value in _NO_BINDING),
+    _bind("a key's thumbprint instead", lambda: {"jkt": thumbprint(MINE)}),
+    _bind("a key itself", lambda: {"jwk": {"kty": "EC"}}),
+    _bind("the name in another case", lambda: {"X5T#S256": thumbprint(MINE)}),
+    _bind("the name without its hash", lambda: {"x5t": thumbprint(MINE)}),
+    _bind("in a list", lambda: [{"x5t#S256": thumbprint(MINE)}]),
     *(_value(f"the thumbprint is {value!r}", _always(value)) for value in _NO_THUMBPRINT),
     _value("another certificate's thumbprint", lambda: thumbprint(OTHER)),
     _value("the thumbprint in a list", lambda: [thumbprint(MINE)]),
@@ -84,7 +84,7 @@ CASES = (
         "presented with another certificate of the same name",
         AuthFailure.BINDING,
         lambda d: replace(d, certificate=OTHER),
-        bound_to,
+        make_bound,
         status=403,
     ),
     Hostile(
@@ -92,15 +92,15 @@ CASES = (
         "presented with a certificate of another name",
         AuthFailure.BINDING,
         lambda d: replace(d, certificate=PROBER),
-        bound_to,
+        make_bound,
         status=403,
     ),
     Hostile(
         "binding",
         "not bound where a binding is required",
         AuthFailure.BINDING,
-        lambda d: d.without("cnf"),
-        bound_to,
+        lambda d: d.remove_claims("cnf"),
+        make_bound,
         status=403,
         limits=_STRICT,
     ),

@@ -37,7 +37,7 @@ _NO_AUDIENCE: tuple[object, ...] = (None, "", 7, True, [], {}, [7], [None], [""]
 
 
 def _claims(**changed: object) -> Callable[[Draft], Draft]:
-    return lambda draft: draft.with_claims(**changed)
+    return lambda draft: draft.set_claims(**changed)
 
 
 def _case(
@@ -51,8 +51,8 @@ def _wrong(name: str, value: object) -> Hostile:
     return _case(AuthFailure.CLAIMS, f"{name} is {text[:20]!r}, {type(value).__name__}", _claims(**{name: value}))
 
 
-def _without(name: str) -> Hostile:
-    return _case(AuthFailure.CLAIMS, f"no {name}", lambda draft: draft.without(name))
+def _omit(name: str) -> Hostile:
+    return _case(AuthFailure.CLAIMS, f"no {name}", lambda draft: draft.remove_claims(name))
 
 
 def _bytes(name: str, change: Callable[[bytes], bytes]) -> Hostile:
@@ -87,8 +87,8 @@ _TIMES = (
     *(_wrong("exp", value) for value in _NO_TIME),
     *(_wrong("iat", value) for value in _NO_TIME),
     *(_wrong("nbf", value) for value in _NO_TIME),
-    _without("exp"),
-    _without("iat"),
+    _omit("exp"),
+    _omit("iat"),
     _bytes("exp of 4000 digits", lambda claims: claims.replace(b'"exp": ', b'"exp": ' + b"9" * 4000)),
     _bytes("exp of 4400 digits", lambda claims: claims.replace(b'"exp": ', b'"exp": ' + b"9" * 4400)),
     _bytes("exp with an exponent", lambda claims: claims.replace(str(NOW + LIFETIME).encode(), b"18e8")),
@@ -103,7 +103,7 @@ _NAMES = (
     *(_wrong("sub", value) for value in (*_NO_TEXT, ["kube-apiserver"])),
     *(_wrong("jti", value) for value in (*_NO_TEXT, ["6b1f"])),
     *(_wrong("aud", value) for value in _NO_AUDIENCE),
-    *(_without(name) for name in ("iss", "sub", "aud")),
+    *(_omit(name) for name in ("iss", "sub", "aud")),
     *(
         _case(AuthFailure.ISSUER, f"the issuer {value!r}", _claims(iss=value))
         for value in ("elsewhere", "KUBE-APISERVER", "kube-apiserver/", "kube-apiserver ", "kube-apiservеr")  # noqa: RUF001

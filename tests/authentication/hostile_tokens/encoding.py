@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.authentication.hostile_tokens.token_builder import Draft, Hostile, good, respelled
+from tests.authentication.hostile_tokens.token_builder import Draft, Hostile, good, make_respelling
 from webhook.authentication.reasons import AuthFailure
 
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -13,18 +13,18 @@ _NAMES = ("header", "claims", "signature")
 
 
 def _case(name: str, change: Callable[[str], str]) -> Hostile:
-    return Hostile("encoding", name, AuthFailure.TOKEN_MALFORMED, respelled(change))
+    return Hostile("encoding", name, AuthFailure.TOKEN_MALFORMED, make_respelling(change))
 
 
-def _at(position: int, change: Callable[[str], str]) -> Callable[[str], str]:
+def _change_segment(position: int, change: Callable[[str], str]) -> Callable[[str], str]:
     """Return a function that changes one of the three segments."""
 
-    def changed(token: str) -> str:
+    def change_token(token: str) -> str:
         segments = token.split(".")
         segments[position] = change(segments[position])
         return ".".join(segments)
 
-    return changed
+    return change_token
 
 
 def _stray(segment: str) -> str:
@@ -33,7 +33,7 @@ def _stray(segment: str) -> str:
     return segment[:-1] + _ALPHABET[_ALPHABET.index(segment[-1]) + 1]
 
 
-def _padded(draft: Draft) -> Draft:
+def _pad(draft: Draft) -> Draft:
     """Make header and claims of lengths that leave unused bits."""
     header = json.dumps(dict(draft.header)).encode()
     claims = json.dumps(dict(draft.claims)).encode()
@@ -50,15 +50,27 @@ def _general_serialization(token: str) -> str:
 
 
 CASES = (
-    *(_case(f"padding after the {name}", _at(place, lambda s: s + "=")) for place, name in enumerate(_NAMES)),
-    *(_case(f"more padding after the {name}", _at(place, lambda s: s + "==")) for place, name in enumerate(_NAMES)),
-    *(_case(f"a + in the {name}", _at(place, lambda s: "+" + s[1:])) for place, name in enumerate(_NAMES)),
-    *(_case(f"a / in the {name}", _at(place, lambda s: s[:-1] + "/")) for place, name in enumerate(_NAMES)),
-    *(_case(f"an empty {name}", _at(place, lambda _: "")) for place, name in enumerate(_NAMES)),
-    *(_case(f"a space in the {name}", _at(place, lambda s: s[:5] + " " + s[5:])) for place, name in enumerate(_NAMES)),
-    *(_case(f"a tab in the {name}", _at(place, lambda s: s[:5] + "\t" + s[5:])) for place, name in enumerate(_NAMES)),
     *(
-        _case(f"a letter too many in the {name}", _at(place, lambda s: s + "A" * (5 - len(s) % 4)))
+        _case(f"padding after the {name}", _change_segment(place, lambda s: s + "="))
+        for place, name in enumerate(_NAMES)
+    ),
+    *(
+        _case(f"more padding after the {name}", _change_segment(place, lambda s: s + "=="))
+        for place, name in enumerate(_NAMES)
+    ),
+    *(_case(f"a + in the {name}", _change_segment(place, lambda s: "+" + s[1:])) for place, name in enumerate(_NAMES)),
+    *(_case(f"a / in the {name}", _change_segment(place, lambda s: s[:-1] + "/")) for place, name in enumerate(_NAMES)),
+    *(_case(f"an empty {name}", _change_segment(place, lambda _: "")) for place, name in enumerate(_NAMES)),
+    *(
+        _case(f"a space in the {name}", _change_segment(place, lambda s: s[:5] + " " + s[5:]))
+        for place, name in enumerate(_NAMES)
+    ),
+    *(
+        _case(f"a tab in the {name}", _change_segment(place, lambda s: s[:5] + "\t" + s[5:]))
+        for place, name in enumerate(_NAMES)
+    ),
+    *(
+        _case(f"a letter too many in the {name}", _change_segment(place, lambda s: s + "A" * (5 - len(s) % 4)))
         for place, name in enumerate(_NAMES)
     ),
     *(
@@ -66,8 +78,8 @@ CASES = (
             "encoding",
             f"stray bits in the {name}",
             AuthFailure.TOKEN_MALFORMED,
-            respelled(_at(place, _stray)),
-            lambda: _padded(good()),
+            make_respelling(_change_segment(place, _stray)),
+            lambda: _pad(good()),
         )
         for place, name in enumerate(_NAMES)
     ),

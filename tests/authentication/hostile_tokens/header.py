@@ -49,14 +49,14 @@ _TYPES: tuple[object, ...] = (
 
 
 def _typ(value: object) -> Callable[[Draft], Draft]:
-    return lambda draft: draft.with_header(typ=value)
+    return lambda draft: draft.set_header(typ=value)
 
 
-def _with(members: dict[str, object]) -> Callable[[Draft], Draft]:
-    return lambda draft: draft.with_header(**members)
+def _set_members(members: dict[str, object]) -> Callable[[Draft], Draft]:
+    return lambda draft: draft.set_header(**members)
 
 
-def _malformed(name: str, change: Callable[[bytes], bytes]) -> Hostile:
+def _make_malformed(name: str, change: Callable[[bytes], bytes]) -> Hostile:
     return Hostile("header", name, AuthFailure.TOKEN_MALFORMED, raw_header(change))
 
 
@@ -66,31 +66,31 @@ def _member(text: str) -> Callable[[bytes], bytes]:
 
 
 CASES = (
-    *(Hostile("header", name, AuthFailure.HEADER, _with(members)) for name, members in _SURPLUS.items()),
+    *(Hostile("header", name, AuthFailure.HEADER, _set_members(members)) for name, members in _SURPLUS.items()),
     *(Hostile("header", f"typ is {typ!r}", AuthFailure.HEADER, _typ(typ)) for typ in _TYPES),
     Hostile("header", "no member", AuthFailure.ALGORITHM, raw_header(lambda _: b"{}")),
-    _malformed("alg twice", _member('"alg": "none"')),
-    _malformed("kid twice", _member('"kid": "x"')),
-    _malformed("typ twice", _member('"typ": "JWT"')),
-    _malformed("alg twice, once with an escape", _member('"\\u0061lg": "none"')),
-    _malformed("a name twice, deep inside", _member('"x5t": {"a": 1, "a": 2}')),
-    _malformed("a list", lambda header: b"[" + header + b"]"),
-    _malformed("a text", lambda _: b'"ES256"'),
-    _malformed("a number", lambda _: b"7"),
-    _malformed("null", lambda _: b"null"),
-    _malformed("no JSON", lambda _: b"alg=ES256"),
-    _malformed("quotes of another kind", lambda header: header.replace(b'"', b"'")),
-    _malformed("something after it", lambda header: header + b"{}"),
-    _malformed("a comma too many", lambda header: header[:-1] + b",}"),
-    _malformed("a comment", lambda header: b"/* */" + header),
-    _malformed("cut off", lambda header: header[:-1]),
-    _malformed("a NUL after it", lambda header: header + b"\0"),
-    _malformed("a byte order mark", lambda header: b"\xef\xbb\xbf" + header),
-    _malformed("UTF-16", lambda header: header.decode().encode("utf-16")),
-    _malformed("bytes that are no UTF-8", lambda header: b'{"x5t": "\xff", ' + header[1:]),
-    _malformed("a lone surrogate", _member('"x5t": "\\ud800"')),
-    _malformed("NaN", _member('"x5t": NaN')),
-    _malformed("Infinity", _member('"x5t": -Infinity')),
-    _malformed("a raw control character", _member('"x5t": "\n"')),
-    _malformed("deeply nested", lambda _: b"[" * 1000),
+    _make_malformed("alg twice", _member('"alg": "none"')),
+    _make_malformed("kid twice", _member('"kid": "x"')),
+    _make_malformed("typ twice", _member('"typ": "JWT"')),
+    _make_malformed("alg twice, once with an escape", _member('"\\u0061lg": "none"')),
+    _make_malformed("a name twice, deep inside", _member('"x5t": {"a": 1, "a": 2}')),
+    _make_malformed("a list", lambda header: b"[" + header + b"]"),
+    _make_malformed("a text", lambda _: b'"ES256"'),
+    _make_malformed("a number", lambda _: b"7"),
+    _make_malformed("null", lambda _: b"null"),
+    _make_malformed("no JSON", lambda _: b"alg=ES256"),
+    _make_malformed("quotes of another kind", lambda header: header.replace(b'"', b"'")),
+    _make_malformed("something after it", lambda header: header + b"{}"),
+    _make_malformed("a comma too many", lambda header: header[:-1] + b",}"),
+    _make_malformed("a comment", lambda header: b"/* */" + header),
+    _make_malformed("cut off", lambda header: header[:-1]),
+    _make_malformed("a NUL after it", lambda header: header + b"\0"),
+    _make_malformed("a byte order mark", lambda header: b"\xef\xbb\xbf" + header),
+    _make_malformed("UTF-16", lambda header: header.decode().encode("utf-16")),
+    _make_malformed("bytes that are no UTF-8", lambda header: b'{"x5t": "\xff", ' + header[1:]),
+    _make_malformed("a lone surrogate", _member('"x5t": "\\ud800"')),
+    _make_malformed("NaN", _member('"x5t": NaN')),
+    _make_malformed("Infinity", _member('"x5t": -Infinity')),
+    _make_malformed("a raw control character", _member('"x5t": "\n"')),
+    _make_malformed("deeply nested", lambda _: b"[" * 1000),
 )

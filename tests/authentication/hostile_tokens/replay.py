@@ -13,11 +13,11 @@ from tests.authentication.hostile_tokens.token_builder import (
     AuthenticatorSetup,
     Draft,
     Hostile,
+    change_signature,
     cluster_token,
     good,
     key,
-    malleated,
-    signed,
+    malleate,
 )
 from tests.harness.identity import identities
 from webhook.authentication.reasons import AuthFailure
@@ -90,20 +90,24 @@ CASES = (
     ),
     _case(AuthFailure.DENIED, "its id is denied, the cluster's", _deny_cluster_token, cluster_token),
     Hostile(
-        "replay", "its id is denied, and its signature rewritten", AuthFailure.DENIED, signed(malleated), event=_deny
+        "replay",
+        "its id is denied, and its signature rewritten",
+        AuthFailure.DENIED,
+        change_signature(malleate),
+        event=_deny,
     ),
     Hostile(
         "replay",
         "its id is denied, and it is signed again",
         AuthFailure.DENIED,
-        lambda d: d.with_header(typ="at+jwt"),
+        lambda d: d.set_header(typ="at+jwt"),
         event=_deny,
     ),
     Hostile(
         "replay",
         "its id is denied, and its lifetime is longer",
         AuthFailure.DENIED,
-        lambda d: d.with_claims(exp=NOW + LIFETIME + 1),
+        lambda d: d.set_claims(exp=NOW + LIFETIME + 1),
         event=_deny,
     ),
     Hostile(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 
-from tests.authentication.hostile_tokens.token_builder import Draft, Hostile, good, key, signed
+from tests.authentication.hostile_tokens.token_builder import Draft, Hostile, change_signature, good, key
 from webhook.authentication.reasons import AuthFailure
 
 _P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -17,15 +17,17 @@ _Signing = Callable[[Draft], Draft]
 def _ec(name: str, change: Callable[[int, int], tuple[int, int]]) -> Hostile:
     """Return a signature of other numbers r and s."""
 
-    def changed(signature: bytes) -> bytes:
+    def change_numbers(signature: bytes) -> bytes:
         r, s = change(int.from_bytes(signature[:32]), int.from_bytes(signature[32:]))
         return (r % 2**256).to_bytes(32) + (s % 2**256).to_bytes(32)
 
-    return Hostile("signature", name, AuthFailure.SIGNATURE, signed(changed))
+    return Hostile("signature", name, AuthFailure.SIGNATURE, change_signature(change_numbers))
 
 
 def _any(name: str, change: Callable[[bytes], bytes], algorithm: str) -> Hostile:
-    return Hostile("signature", f"{name}, {algorithm}", AuthFailure.SIGNATURE, signed(change), lambda: good(algorithm))
+    return Hostile(
+        "signature", f"{name}, {algorithm}", AuthFailure.SIGNATURE, change_signature(change), lambda: good(algorithm)
+    )
 
 
 def _der(signature: bytes) -> bytes:
@@ -41,36 +43,36 @@ def _rsa_key(name: str) -> rsa.RSAPrivateKey:
 def _rsa(name: str, pads: padding.AsymmetricPadding, hashed: hashes.HashAlgorithm, algorithm: str) -> Hostile:
     """Return a signature of the right key, made with another padding or hash."""
 
-    def with_signature(draft: Draft) -> Draft:
+    def sign_draft(draft: Draft) -> Draft:
         return replace(draft, sign=lambda unsigned: _rsa_key(algorithm).sign(unsigned, pads, hashed))
 
-    return Hostile("signature", name, AuthFailure.SIGNATURE, with_signature, lambda: good(algorithm))
+    return Hostile("signature", name, AuthFailure.SIGNATURE, sign_draft, lambda: good(algorithm))
 
 
-def _over(change: Callable[[bytes], bytes]) -> _Signing:
+def _sign_over(change: Callable[[bytes], bytes]) -> _Signing:
     """Sign other bytes than those that are sent."""
     return lambda draft: replace(draft, sign=lambda unsigned: draft.signature(change(unsigned)))
 
 
-def _with_order(signature: bytes) -> bytes:
+def _add_order(signature: bytes) -> bytes:
     """Return the other encoding of an Ed25519 signature, which lax verifiers accept."""
     return signature[:32] + (int.from_bytes(signature[32:], "little") + _ED25519_ORDER).to_bytes(32, "little")
 
 
-def _with_modulus(signature: bytes) -> bytes:
+def _add_modulus(signature: bytes) -> bytes:
     larger = int.from_bytes(signature) + _rsa_key("RS256").public_key().public_numbers().n
     return larger.to_bytes(len(signature) + 1)
 
 
-def _altered(draft: Draft) -> Draft:
+def _alter_claims(draft: Draft) -> Draft:
     """Keep the signature of the good claims."""
     old = draft.token.rpartition(".")[0].encode()
-    return replace(draft.with_claims(client_id="somebody else"), sign=lambda _: draft.signature(old))
+    return replace(draft.set_claims(client_id="somebody else"), sign=lambda _: draft.signature(old))
 
 
-def _altered_header(draft: Draft) -> Draft:
+def _alter_header(draft: Draft) -> Draft:
     old = draft.token.rpartition(".")[0].encode()
-    return replace(draft.with_header(typ="at+jwt"), sign=lambda _: draft.signature(old))
+    return replace(draft.set_header(typ="at+jwt"), sign=lambda _: draft.signature(old))
 
 
 def _sha512(unsigned: bytes) -> bytes:
@@ -103,9 +105,9 @@ CASES = (
     _ec("s is the order of the curve", lambda r, _s: (r, _P256_ORDER)),
     _ec("r and s changed places", lambda r, s: (s, r)),
     _ec("r negated", lambda r, s: (_P256_ORDER - r, s)),
-    _any("s and the order of the group", _with_order, "EdDSA"),
+    _any("s and the order of the group", _add_order, "EdDSA"),
     _any("the number one", lambda s: (1).to_bytes(len(s)), "RS256"),
-    _any("more than the modulus", _with_modulus, "RS256"),
+    _any("more than the modulus", _add_modulus, "RS256"),
     _rsa("RS256 over SHA-1", padding.PKCS1v15(), hashes.SHA1(), "RS256"),  # noqa: S303 - must be refused
     _rsa("RS256 over SHA-512", padding.PKCS1v15(), hashes.SHA512(), "RS256"),
     _rsa("RS256 padded as PS256", _pss(32, hashes.SHA256()), hashes.SHA256(), "RS256"),
@@ -116,13 +118,19 @@ CASES = (
     _rsa("PS256 over SHA-512", _pss(32, hashes.SHA512()), hashes.SHA512(), "PS256"),
     Hostile("signature", "ES256 over SHA-512", AuthFailure.SIGNATURE, lambda d: replace(d, sign=_sha512)),
     Hostile(
-        "signature", "over the claims alone", AuthFailure.SIGNATURE, _over(lambda unsigned: unsigned.partition(b".")[2])
+        "signature",
+        "over the claims alone",
+        AuthFailure.SIGNATURE,
+        _sign_over(lambda unsigned: unsigned.partition(b".")[2]),
     ),
     Hostile(
-        "signature", "over the header alone", AuthFailure.SIGNATURE, _over(lambda unsigned: unsigned.partition(b".")[0])
+        "signature",
+        "over the header alone",
+        AuthFailure.SIGNATURE,
+        _sign_over(lambda unsigned: unsigned.partition(b".")[0]),
     ),
-    Hostile("signature", "over a dot more", AuthFailure.SIGNATURE, _over(lambda unsigned: unsigned + b".")),
-    Hostile("signature", "over nothing", AuthFailure.SIGNATURE, _over(lambda _: b"")),
-    Hostile("signature", "a claim altered afterwards", AuthFailure.SIGNATURE, _altered),
-    Hostile("signature", "the header altered afterwards", AuthFailure.SIGNATURE, _altered_header),
+    Hostile("signature", "over a dot more", AuthFailure.SIGNATURE, _sign_over(lambda unsigned: unsigned + b".")),
+    Hostile("signature", "over nothing", AuthFailure.SIGNATURE, _sign_over(lambda _: b"")),
+    Hostile("signature", "a claim altered afterwards", AuthFailure.SIGNATURE, _alter_claims),
+    Hostile("signature", "the header altered afterwards", AuthFailure.SIGNATURE, _alter_header),
 )

@@ -131,14 +131,14 @@ class Draft:
     """A change of the finished text."""
     certificate: str = MINE
 
-    def with_claims(self, **changed: Any) -> "Draft":
+    def set_claims(self, **changed: Any) -> "Draft":
         """Return the draft with other claims (None is JSON's null); `without` removes claims."""
         return replace(self, claims={**self.claims, **changed})
 
-    def without(self, *names: str) -> "Draft":
+    def remove_claims(self, *names: str) -> "Draft":
         return replace(self, claims={name: value for name, value in self.claims.items() if name not in names})
 
-    def with_header(self, **changed: Any) -> "Draft":
+    def set_header(self, **changed: Any) -> "Draft":
         return replace(self, header={**self.header, **changed})
 
     def header_without(self, *names: str) -> "Draft":
@@ -176,11 +176,11 @@ def cluster_token() -> Draft:
     return good("ES256 cluster", iss=CLUSTER, aud=["podgate"], sub=ACCOUNT)
 
 
-def bound_to(name: str = MINE) -> Draft:
+def make_bound(name: str = MINE) -> Draft:
     return good(cnf={"x5t#S256": thumbprint(name)})
 
 
-def malleated(signature: bytes) -> bytes:
+def malleate(signature: bytes) -> bytes:
     """Return the other valid form of an ECDSA signature, which anyone can compute."""
     s = int.from_bytes(signature[32:])
     return signature[:32] + (_CURVE_ORDER - s).to_bytes(32)
@@ -272,12 +272,12 @@ class Hostile:
     limits: TokenLimits = LIMITS
 
 
-def respelled(change: Callable[[str], str]) -> Callable[[Draft], Draft]:
+def make_respelling(change: Callable[[str], str]) -> Callable[[Draft], Draft]:
     """Return a fault that only changes the finished text of the token."""
     return lambda draft: replace(draft, respell=change)
 
 
-def signed(change: Callable[[bytes], bytes]) -> Callable[[Draft], Draft]:
+def change_signature(change: Callable[[bytes], bytes]) -> Callable[[Draft], Draft]:
     """Return a fault that only changes the signature."""
     return lambda draft: replace(draft, sign=lambda unsigned: change(draft.signature(unsigned)))
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.bench.apiserver.webhooks import WAYS
-from tests.bench.cpu import CORES, running_on
+from tests.bench.cpu import CORES, pin_to
 from tests.bench.generator import Credentials
 from tests.bench.servers import Target
 from tests.cluster.admission_configuration import Caller, admission_configuration
@@ -23,7 +23,7 @@ def api_server(files: Files, targets: Mapping[str, Target]) -> Iterator[ControlP
     ports = {int(target.address.rpartition(":")[2]): caller for target in targets.values()}
     admission = admission_configuration(files.folder, ports)
     usual = ControlPlane(admission=admission, components=API_ALONE, environment={})
-    with running_on(*CORES), usual as plane:
+    with pin_to(*CORES), usual as plane:
         bundle = files.pki.paths.client_ca.read_bytes()
         for way in WAYS:
             plane.create_namespace(way.namespace)
@@ -38,14 +38,14 @@ def credentials(plane: ControlPlane) -> Credentials:
     return Credentials(str(plane.authority.certificate), str(certificate), str(key))
 
 
-def called(plane: ControlPlane) -> set[str]:
+def find_called(plane: ControlPlane) -> set[str]:
     """Return the webhooks that the API server has called, by its metrics."""
     _, text = plane.api.request("GET", "/metrics")
     lines = [line for line in str(text).splitlines() if line.startswith(_METRIC) and 'code="200"' in line]
     return {line.partition('name="')[2].partition('"')[0] for line in lines}
 
 
-def expected(targets: Mapping[str, Target]) -> set[str]:
+def list_expected(targets: Mapping[str, Target]) -> set[str]:
     """Return the names of the webhooks of all ways."""
     found = [one for way in WAYS if way.calls for one in way.configurations(targets[way.server].address, b"")]
     return {webhook["name"] for one in found for webhook in one["webhooks"]}

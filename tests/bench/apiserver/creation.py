@@ -12,9 +12,9 @@ from typing import Any
 import uvloop
 
 from tests.bench import servers
-from tests.bench.apiserver.cluster import API_SERVER, ETCD, api_server, called, credentials, expected
+from tests.bench.apiserver.cluster import API_SERVER, ETCD, api_server, credentials, find_called, list_expected
 from tests.bench.apiserver.webhooks import NONE, OWN_BOTH, OWN_MUTATE, WAYS, Way, policy_of
-from tests.bench.cpu import GENERATOR_CORE, running_on
+from tests.bench.cpu import GENERATOR_CORE, pin_to
 from tests.bench.generator import Call, Expect, Load, Measured, generate
 from tests.bench.programs import go_programs
 from tests.bench.real_redis import real_redis
@@ -48,29 +48,29 @@ class Created:
         return [one.latency_us.p50 for one in self.rounds]
 
     def cpu(self, group: str) -> float:
-        return Spread.of([one.cpu_us(group) for one in self.rounds]).median
+        return Spread.from_values([one.cpu_us(group) for one in self.rounds]).median
 
     def line(self, none: "Created") -> str:
         cells = [
-            f"{Spread.of(self.rate).median:.0f}",
-            f"{Spread.of_ratios(self.rate, none.rate):.2f}",
-            f"{Spread.of(self.p50).median / 1e3:.2f}",
-            f"{Spread.of_ratios(self.p50, none.p50):.2f}",
-            f"{Spread.of([one.latency_us.p90 for one in self.rounds]).median / 1e3:.2f}",
+            f"{Spread.from_values(self.rate).median:.0f}",
+            f"{Spread.from_ratios(self.rate, none.rate):.2f}",
+            f"{Spread.from_values(self.p50).median / 1e3:.2f}",
+            f"{Spread.from_ratios(self.p50, none.p50):.2f}",
+            f"{Spread.from_values([one.latency_us.p90 for one in self.rounds]).median / 1e3:.2f}",
             f"{self.cpu(API_SERVER):.0f}",
             f"{self.cpu(SERVER):.0f}",
         ]
         name = f"  {self.way.name:18} {self.clients:>2} clients"
         return name + "".join(f"{cell:>{width}}" for cell, width in zip(cells, _WIDTHS.values(), strict=True))
 
-    def as_json(self, none: "Created") -> dict[str, Any]:
+    def to_json(self, none: "Created") -> dict[str, Any]:
         return {
             "way": self.way.name,
             "clients": self.clients,
-            "pods_per_second": Spread.of(self.rate),
-            "rate_ratio": Spread.of_ratios(self.rate, none.rate),
-            "p50_us": Spread.of(self.p50),
-            "p50_ratio": Spread.of_ratios(self.p50, none.p50),
+            "pods_per_second": Spread.from_values(self.rate),
+            "rate_ratio": Spread.from_ratios(self.rate, none.rate),
+            "p50_us": Spread.from_values(self.p50),
+            "p50_ratio": Spread.from_ratios(self.p50, none.p50),
             "cpu_us": {group: self.cpu(group) for group in (API_SERVER, ETCD, SERVER)},
             "rounds": self.rounds,
         }
@@ -93,13 +93,13 @@ async def creation(files: Files, rounds: int, seconds: float) -> tuple[list[str]
     none = {row.clients: row for row in rows if row.way is NONE}
     lines = [row.line(none[row.clients]) for row in rows]
     head = " " * 31 + "".join(f"{name:>{width}}" for name, width in _WIDTHS.items())
-    return [head, *lines], [row.as_json(none[row.clients]) for row in rows]
+    return [head, *lines], [row.to_json(none[row.clients]) for row in rows]
 
 
 async def _warm_up(plane: ControlPlane, targets: dict[str, Target]) -> None:
     """Create Pods until the API server has called each webhook: configurations are in force after a while."""
-    names = expected(targets)
-    while not names <= await asyncio.to_thread(called, plane):
+    names = list_expected(targets)
+    while not names <= await asyncio.to_thread(find_called, plane):
         for way in WAYS:
             path, pod = f"/api/v1/namespaces/{way.namespace}/pods", _pod(way)
             status, answer = await asyncio.to_thread(plane.api.request, "POST", path, pod)
@@ -124,9 +124,9 @@ def _pod(way: Way) -> dict[str, Any]:
     return pod
 
 
-def measured(rounds: int) -> list[str]:
+def measure(rounds: int) -> list[str]:
     """Return the lines of the output; the figures are recorded."""
-    with tempfile.TemporaryDirectory(prefix="podgate-bench-") as folder, running_on(GENERATOR_CORE):
+    with tempfile.TemporaryDirectory(prefix="podgate-bench-") as folder, pin_to(GENERATOR_CORE):
         lines, figures = uvloop.run(creation(Files.create(Path(folder)), rounds, SECONDS))
     record("apiserver", {"rows": figures})
     title = f"Pods of 6 KB at a real API server, {rounds} interleaved rounds of {SECONDS} s; CPU in us for each Pod"

@@ -6,7 +6,7 @@ from typing import Any
 from tests.bench.policies import POLICY
 from tests.bench.servers import GO, OWN
 from webhook.core.document import Purpose, load
-from webhook.core.webhook_configurations import ClientConfig, configurations
+from webhook.core.webhook_configurations import ClientConfig, render_configurations
 
 _PREFIX = "payments-"
 """The Go webhook places the Pods of namespaces with this prefix."""
@@ -33,7 +33,9 @@ class Way:
     def configurations(self, address: str, ca_bundle: bytes) -> list[dict[str, Any]]:
         """Return the webhook configurations, with a name of this way."""
         client = ClientConfig(f"https://{address}", ca_bundle)
-        rendered = _of_podgate(self.namespace, client) if self.server == OWN else _of_go(self.namespace, client)
+        rendered = (
+            _configure_podgate(self.namespace, client) if self.server == OWN else _configure_go(self.namespace, client)
+        )
         chosen = []
         for call in self.calls:
             found = rendered[call]
@@ -59,15 +61,15 @@ def policy_of(*namespaces: str) -> str:
     return POLICY.replace("namespaces: [payments]", f"namespaces: [{', '.join(namespaces)}]")
 
 
-def _of_podgate(namespace: str, client: ClientConfig) -> dict[str, dict[str, Any]]:
+def _configure_podgate(namespace: str, client: ClientConfig) -> dict[str, dict[str, Any]]:
     """Return the configurations of Podgate for Pods of one namespace, as it renders them."""
     policy = load(policy_of(namespace).encode(), Purpose.SERVE).policy.policy
-    mutating, validating, _ = configurations(policy, client)
+    mutating, validating, _ = render_configurations(policy, client)
     pods = [webhook for webhook in validating["webhooks"] if "workloads" not in webhook["name"]]
     return {"mutate": mutating, "validate": {**validating, "webhooks": pods}}
 
 
-def _of_go(namespace: str, client: ClientConfig) -> dict[str, dict[str, Any]]:
+def _configure_go(namespace: str, client: ClientConfig) -> dict[str, dict[str, Any]]:
     here = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [namespace]}
     pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}
     return {
@@ -78,7 +80,7 @@ def _of_go(namespace: str, client: ClientConfig) -> dict[str, dict[str, Any]]:
             "webhooks": [
                 {
                     "name": f"{call}.go.example",
-                    "clientConfig": client.at(call),
+                    "clientConfig": client.render(call),
                     "rules": [pods],
                     "failurePolicy": "Fail",
                     "sideEffects": "None",

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from tests.bench.page.rows import Json, markdown, row
+from tests.bench.page.rows import Json, render_table, row
 from tests.bench.servers import OWN, OWN_TWO
 
 RATES = (100, 1_000, 10_000, 100_000)
@@ -20,7 +20,7 @@ class Capacity:
     efficiency: float
 
     @classmethod
-    def of(cls, results: Json) -> "Capacity | None":
+    def from_results(cls, results: Json) -> "Capacity | None":
         """Return the measured costs; None if a part was not measured."""
         both = row(results, "servers", "both")
         one, two = (row(results, "processes", "validate", server) for server in (OWN, OWN_TWO))
@@ -39,9 +39,9 @@ class Capacity:
         """Return the admissions a second of a Redis, or of a shard: scripts run on one thread."""
         return REDIS_USE * 1e6 / self.redis_us
 
-    def table(self) -> str:
+    def render_table(self) -> str:
         head = ["admissions a second", "replicas", "their CPU, cores", "Redis shards", "their CPU, cores"]
-        return markdown(head, [self._line(rate) for rate in RATES])
+        return render_table(head, [self._line(rate) for rate in RATES])
 
     def _line(self, rate: int) -> list[str]:
         server, redis = rate * self.server_us / self.efficiency / 1e6, rate * self.redis_us / 1e6
@@ -57,4 +57,4 @@ class Capacity:
             f" processes, a replica serves {self.per_replica:,.0f} a second;\nwith {REDIS_USE:.0%} a Redis core or a"
             f" shard serves {self.per_redis_core:,.0f}."
         )
-        return f"{inputs}\n\n{self.table()}"
+        return f"{inputs}\n\n{self.render_table()}"

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.bench.lineup import RATES
 from tests.bench.page.capacity import Capacity
 from tests.bench.page.pictures import pictures
-from tests.bench.page.rows import USUAL, Json, markdown, pivot, ratio, row
+from tests.bench.page.rows import USUAL, Json, pivot, ratio, render_table, row
 from tests.bench.servers import AIOHTTP, GO, GO_FULL, KOPF, OWN, OWN_MEMORY
 from tests.bench.starts import BEFORE
 from tests.harness.server_process import TREE
@@ -34,7 +34,7 @@ def write(results: Json, page: Path = PAGE) -> None:
 
 def fragments(results: Json) -> dict[str, str]:
     """Return the text of each fragment whose parts were measured."""
-    capacity = Capacity.of(results)
+    capacity = Capacity.from_results(results)
     found = {
         "source": _source(results),
         "costs": _costs(results) if "servers" in results else "",
@@ -43,10 +43,10 @@ def fragments(results: Json) -> dict[str, str]:
         "connections": _connections(results) if "connections" in results else "",
         "apiserver": _api_server(results) if "apiserver" in results else "",
         "acquires": _acquires(results) if "acquires" in results else "",
-        "scheduling": _scheduling(results) if "scheduling" in results else "",
+        "scheduling": _render_scheduling(results) if "scheduling" in results else "",
         "loop": _loop(results) if "loop" in results else "",
         "starts": _starts(results) if "starts" in results else "",
-        "idle": _idle(results) if "idle" in results else "",
+        "idle": _render_idle(results) if "idle" in results else "",
         "capacity": capacity.text() if capacity else "",
     }
     return {name: text for name, text in found.items() if text}
@@ -62,7 +62,7 @@ def _costs(results: Json) -> str:
     for case in _COMPARED:
         rows = [row(results, "servers", case, server) for server in (OWN, OWN_MEMORY, *_PEERS)]
         lines.append([case, *(ratio(found, _SAME_POD) for found in rows[:2]), *map(_median, rows[2:])])
-    return markdown(["calls", OWN, OWN_MEMORY, *_PEERS], lines)
+    return render_table(["calls", OWN, OWN_MEMORY, *_PEERS], lines)
 
 
 def _cases(results: Json) -> str:
@@ -71,7 +71,7 @@ def _cases(results: Json) -> str:
     for name, case, size in [*((case, case, USUAL["pod_bytes"]) for case in _OTHERS), *sizes]:
         rows = [row(results, "servers", case, server, pod_bytes=size) for server in (OWN, OWN_MEMORY, GO)]
         lines.append([name, *(ratio(found, _SAME_POD) for found in rows[:2]), _median(rows[2])])
-    return markdown(["Pod", OWN, OWN_MEMORY, GO], lines)
+    return render_table(["Pod", OWN, OWN_MEMORY, GO], lines)
 
 
 def _api_server(results: Json) -> str:
@@ -94,7 +94,7 @@ def _acquires(results: Json) -> str:
     return pivot("µs of client/script/Redis", cells)
 
 
-def _scheduling(results: Json) -> str:
+def _render_scheduling(results: Json) -> str:
     lines = []
     for one in results["scheduling"]["figures"]:
         rates, quantiles = one["pods_per_second"], one["quantiles_ms"]
@@ -112,12 +112,12 @@ def _scheduling(results: Json) -> str:
         )
     ways = results["scheduling"]["figures"][0]["pods_per_second"]
     heads = [*(f"Pods/s, {way}" for way in ways), "all rules by passes all", "CPU a Pod, ms"]
-    return markdown(["nodes", *heads, "p50 of filter/prioritize, ms", "without calls, ms/s", "RSS, MiB"], lines)
+    return render_table(["nodes", *heads, "p50 of filter/prioritize, ms", "without calls, ms/s", "RSS, MiB"], lines)
 
 
 def _loop(results: Json) -> str:
     lines = [[one["name"], f"{one['wall_ms']['median']:.1f}"] for one in results["loop"]["figures"]]
-    return markdown(["beside", "longest turn, ms"], lines)
+    return render_table(["beside", "longest turn, ms"], lines)
 
 
 def _starts(results: Json) -> str:
@@ -127,15 +127,15 @@ def _starts(results: Json) -> str:
         for one in results["starts"]["figures"]
         if "ready_ms" in one and not one["name"].startswith(BEFORE)
     ]
-    return markdown(["store, policy", "ready, ms", "CPU, ms", "CPU of the policy check, ms", "RSS, MiB"], lines)
+    return render_table(["store, policy", "ready, ms", "CPU, ms", "CPU of the policy check, ms", "RSS, MiB"], lines)
 
 
-def _idle(results: Json) -> str:
+def _render_idle(results: Json) -> str:
     lines = [
         [one["name"], *(f"{one[name]['median']:.1f}" if name in one else "-" for name in ("server_ms", "redis_ms"))]
         for one in results["idle"]["figures"]
     ]
-    return markdown(["", "server, ms a second", "Redis, ms a second"], lines)
+    return render_table(["", "server, ms a second", "Redis, ms a second"], lines)
 
 
 def _median(found: Json | None) -> str:
@@ -152,7 +152,7 @@ def _rates(results: Json) -> str:
                 for found in rows
             ]
             lines.append([f"{case}, {rate}/s", *cells])
-    return markdown(["p50/p90, ms", OWN, OWN_MEMORY, GO], lines)
+    return render_table(["p50/p90, ms", OWN, OWN_MEMORY, GO], lines)
 
 
 def _connections(results: Json) -> str:
@@ -161,4 +161,4 @@ def _connections(results: Json) -> str:
         new = row(results, "connections", "mutate", server, new_connections=True)
         kept = row(results, "connections", "mutate", server, connections=1)
         lines.append([server, *(f"{one['cpu_us']['median']:.0f}" if one else "-" for one in (new, kept))])
-    return markdown(["CPU per mutating call, µs", "on a new connection", "on a kept connection"], lines)
+    return render_table(["CPU per mutating call, µs", "on a new connection", "on a kept connection"], lines)

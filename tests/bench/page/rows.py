@@ -34,7 +34,7 @@ def ratio(found: Json | None, name: str = "times_unit") -> str:
     return f"{spread['median']:.2f} ({spread['low']:.2f}-{spread['high']:.2f})"
 
 
-def markdown(head: list[str], lines: list[list[str]]) -> str:
+def render_table(head: list[str], lines: list[list[str]]) -> str:
     """Return a table."""
     first, *rest = (f"| {' | '.join(cells)} |" for cells in (head, *lines))
     return "\n".join([first, f"|{'---|' * len(head)}", *rest])
@@ -45,6 +45,6 @@ def pivot(corner: str, cells: Sequence[tuple[str, str, str]]) -> str:
     columns = list(dict.fromkeys(column for _, column, _ in cells))
     found = {(line, column): text for line, column, text in cells}
     lines = list(dict.fromkeys(line for line, _, _ in cells))
-    return markdown(
+    return render_table(
         [corner, *columns], [[line, *(found.get((line, column), "-") for column in columns)] for line in lines]
     )

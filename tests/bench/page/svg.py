@@ -29,7 +29,7 @@ class Chart:
     lines: Sequence[Line]
 
     def svg(self) -> str:
-        top = _rounded_up(max(high for line in self.lines for _, _, high in line.points))
+        top = _round_up(max(high for line in self.lines for _, _, high in line.points))
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}">',
             f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
@@ -70,7 +70,7 @@ def _y(value: float, top: float) -> float:
     return HEIGHT - _BOTTOM - value / top * (HEIGHT - _TOP - _BOTTOM)
 
 
-def _rounded_up(value: float) -> float:
+def _round_up(value: float) -> float:
     """Return the next of 0.4, 1, 2, 4, 10 and so on, which has round ticks."""
     step = 0.4
     while True:

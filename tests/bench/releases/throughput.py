@@ -22,12 +22,12 @@ from tests.bench.releases.waiting_pods import (
     Parts,
     parts,
     policy,
-    reading,
-    since,
+    read_figures,
+    subtract,
     wait,
 )
 from tests.bench.spread import Spread
-from tests.harness.revisions import checked_out
+from tests.harness.revisions import check_out
 from tests.harness.server_process import TREE
 from webhook.core.admission.mutation import QUEUE_GATE
 
@@ -38,7 +38,7 @@ RATES = {BARE: "", "--release-rate 300": "300", "unbounded": "100000"}
 AIM = "aim: 300 Pods/s, or 0.9 of the bare client's; 2 ms of the controller for each"
 _MEASURED = 0.1, 0.9
 """From and up to which part of the Pods: the first ones leave in a burst, the last ones one by one."""
-_AT_ONCE = 16
+_RELEASES_IN_FLIGHT_MAX = 16
 """Patches at once of the bare client: those of the controller."""
 _PAUSE = "- {{service: {name}, queue: Paused, until: 2100-01-01T00:00:00Z, reason: bench, by: bench}}\n"
 
@@ -66,22 +66,24 @@ class Releases:
             self.cpu_us.setdefault(process, []).append(used_seconds / released * 1e6)
 
     def figures(self, bare: "Releases") -> dict[str, Any]:
-        cpu_us = {name: Spread.of(values) for name, values in self.cpu_us.items()}
-        rates = {"per_second": Spread.of(self.per_second), "of_bare_client": self._of(bare)}
+        cpu_us = {name: Spread.from_values(values) for name, values in self.cpu_us.items()}
+        rates = {"per_second": Spread.from_values(self.per_second), "of_bare_client": self._compare(bare)}
         return {"name": self.name, "pod_bytes": self.pod_bytes, **rates, "cpu_us": cpu_us}
 
     def line(self, bare: "Releases") -> str:
-        cpu = ", ".join(f"{name} {Spread.of(values):.0f}" for name, values in sorted(self.cpu_us.items()))
-        rate = f"{Spread.of(self.per_second):.0f} Pods/s, {self._of(bare):.2f} of the {BARE}'s"
+        cpu = ", ".join(f"{name} {Spread.from_values(values):.0f}" for name, values in sorted(self.cpu_us.items()))
+        rate = f"{Spread.from_values(self.per_second):.0f} Pods/s, {self._compare(bare):.2f} of the {BARE}'s"
         return f"  {self.name:28} {rate}; CPU us for each: {cpu}"
 
-    def _of(self, bare: "Releases") -> Spread:
-        return Spread.of_ratios(self.per_second, bare.per_second)
+    def _compare(self, bare: "Releases") -> Spread:
+        return Spread.from_ratios(self.per_second, bare.per_second)
 
 
-def measured(rounds: int, revision: str | None = None, pods: int = PODS) -> tuple[list[str], list[dict[str, Any]]]:
+def measure_releases(
+    rounds: int, revision: str | None = None, pods: int = PODS
+) -> tuple[list[str], list[dict[str, Any]]]:
     """Return the lines of the output, and the figures; `revision` adds the controller of another commit."""
-    trees = {"": TREE, **({"before: ": checked_out(revision)} if revision else {})}
+    trees = {"": TREE, **({"before: ": check_out(revision)} if revision else {})}
     named = [(when, name) for name in RATES for when in trees if name != BARE or not when]
     sizes = [
         [Releases(f"{when}{name}", trees[when], RATES[name], pod_bytes) for when, name in named] for pod_bytes in BYTES
@@ -93,10 +95,12 @@ def measured(rounds: int, revision: str | None = None, pods: int = PODS) -> tupl
                 for row in rows if number % 2 else reversed(rows):
                     name = f"queue-{row.pod_bytes}-{number}-{rows.index(row)}"
                     its.create(name, pods, row.pod_bytes)
-                    measure = _of_controller if row.rate else _of_bare_client
+                    measure = _measure_controller if row.rate else _measure_bare_client
                     row.add(*measure(row, name, its, pods))
-                    if its.gated(name) != (pods, 0):
-                        raise SystemExit(f"error: {its.gated(name)} Pods and gated Pods; expected {pods} without gates")
+                    if its.count_gated(name) != (pods, 0):
+                        raise SystemExit(
+                            f"error: {its.count_gated(name)} Pods and gated Pods; expected {pods} without gates"
+                        )
                     its.plane.empty_namespace(name)
     lines = [f"releases of {pods} waiting Pods, {rounds} interleaved rounds; {AIM}"]
     for pod_bytes, rows in zip(BYTES, sizes, strict=True):
@@ -104,36 +108,36 @@ def measured(rounds: int, revision: str | None = None, pods: int = PODS) -> tupl
     return lines, [row.figures(rows[0]) for rows in sizes for row in rows]
 
 
-def _of_controller(row: Releases, name: str, its: Parts, pods: int) -> tuple[_Readings, _Readings]:
+def _measure_controller(row: Releases, name: str, its: Parts, pods: int) -> tuple[_Readings, _Readings]:
     overrides = its.folder / "overrides.yaml"
     overrides.write_text(_PAUSE.format(name=name))
     flags = ("--overrides", overrides, "--release-rate", row.rate)
     with its.controller(row.tree, policy(name, 100_000, "1h"), *flags) as controller:
         processes = its.processes(**{CONTROLLER: controller.pid, REDIS: its.redis.pid})
-        wait(lambda: its.waiting(name) == pods, "the Pods to be registered")
-        paused = _paused(processes, pods)
+        wait(lambda: its.count_waiting(name) == pods, "the Pods to be registered")
+        paused = _measure_paused(processes, pods)
         first, last = _bounds(pods)
         draft = overrides.with_suffix(".new")
         draft.write_text("[]\n")
         draft.rename(overrides)
-        wait(lambda: its.waiting(name) <= first, "the first releases")
-        then = reading(processes, its.waiting(name))
-        wait(lambda: its.waiting(name) <= last, "the releases")
-        now = reading(processes, its.waiting(name))
-        wait(lambda: not its.waiting(name), "the last releases")
-    return paused, since(then, now)
+        wait(lambda: its.count_waiting(name) <= first, "the first releases")
+        then = read_figures(processes, its.count_waiting(name))
+        wait(lambda: its.count_waiting(name) <= last, "the releases")
+        now = read_figures(processes, its.count_waiting(name))
+        wait(lambda: not its.count_waiting(name), "the last releases")
+    return paused, subtract(then, now)
 
 
-def _of_bare_client(_: Releases, name: str, its: Parts, pods: int) -> tuple[_Readings, _Readings]:
+def _measure_bare_client(_: Releases, name: str, its: Parts, pods: int) -> tuple[_Readings, _Readings]:
     plane = its.plane
     found = plane.api.get(f"/api/v1/namespaces/{name}/pods")["items"]
     user = plane.authority.user("podgate-bench", "system:masters")
     credentials = {"ca": plane.authority.certificate, "certificate": user[0], "key": user[1]}
     url = f"https://127.0.0.1:{plane.ports.apiserver}"
-    plan = {"url": url, **{key: str(path) for key, path in credentials.items()}, "clients": _AT_ONCE}
+    plan = {"url": url, **{key: str(path) for key, path in credentials.items()}, "clients": _RELEASES_IN_FLIGHT_MAX}
     plan["requests"] = [_patch(pod["metadata"]) for pod in found]
     processes = its.processes()
-    paused = _paused(processes, pods)
+    paused = _measure_paused(processes, pods)
     readings = []
     with subprocess.Popen([go_programs().patcher], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
         assert client.stdin is not None
@@ -142,17 +146,17 @@ def _of_bare_client(_: Releases, name: str, its: Parts, pods: int) -> tuple[_Rea
         client.stdin.close()
         for answered, _ in enumerate(client.stdout, 1):
             if pods - answered in _bounds(pods):
-                readings.append(reading(processes, pods - answered))
+                readings.append(read_figures(processes, pods - answered))
     then, now = readings
-    return paused, since(then, now)
+    return paused, subtract(then, now)
 
 
-def _paused(processes: Mapping[str, int], pods: int) -> _Readings:
+def _measure_paused(processes: Mapping[str, int], pods: int) -> _Readings:
     """Return how much CPU is used without releases."""
     time.sleep(SETTLE_SECONDS)
-    waited = reading(processes, pods)
+    waited = read_figures(processes, pods)
     time.sleep(SETTLE_SECONDS)
-    return since(waited, reading(processes, pods))
+    return subtract(waited, read_figures(processes, pods))
 
 
 def _patch(metadata: Mapping[str, str]) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from tests.bench.releases.waiting_pods import (
     RunningController,
     parts,
     policy,
-    reading,
-    since,
+    read_figures,
+    subtract,
     wait,
 )
 from tests.harness.server_process import TREE
@@ -29,7 +29,7 @@ _WITHIN_MS = 50, 100, 250
 _NAME = "waits"
 
 
-def measured(pods: int = PODS) -> tuple[list[str], dict[str, Any]]:
+def measure(pods: int = PODS) -> tuple[list[str], dict[str, Any]]:
     """Return the lines of the output, and the figures."""
     with parts() as its:
         with its.controller(TREE, policy(_NAME, HARD, WINDOW)) as controller:
@@ -37,12 +37,12 @@ def measured(pods: int = PODS) -> tuple[list[str], dict[str, Any]]:
             empty_bytes, _ = memory_bytes(controller.pid)
         its.create(_NAME, pods, _BYTES)
         with its.controller(TREE, policy(_NAME, HARD, WINDOW)) as controller:
-            wait(lambda: its.waiting(_NAME) > pods // 2, "the Pods to be registered")
+            wait(lambda: its.count_waiting(_NAME) > pods // 2, "the Pods to be registered")
             time.sleep(_SETTLE_SECONDS)
             processes = its.processes(**{CONTROLLER: controller.pid, REDIS: its.redis.pid})
-            then = {**_latencies(controller), **reading(processes, its.waiting(_NAME))}
+            then = {**_latencies(controller), **read_figures(processes, its.count_waiting(_NAME))}
             time.sleep(_SECONDS)
-            took = since(then, {**reading(processes, its.waiting(_NAME)), **_latencies(controller)})
+            took = subtract(then, {**read_figures(processes, its.count_waiting(_NAME)), **_latencies(controller)})
             full_bytes, peak_bytes = memory_bytes(controller.pid)
     figures = {
         "pods": pods,
@@ -51,7 +51,7 @@ def measured(pods: int = PODS) -> tuple[list[str], dict[str, Any]]:
         "peak_bytes": peak_bytes,
         "released_a_second": -took[WAITING] / took[TIME],
         "latency_ms": took["sum"] / took["count"] * 1e3,
-        **{f"within_{ms}_ms": took[_within(ms)] / took["count"] for ms in _WITHIN_MS},
+        **{f"within_{ms}_ms": took[_format_limit(ms)] / took["count"] for ms in _WITHIN_MS},
     }
     cpu = ", ".join(f"{name} {ms:.1f}" for name, ms in figures["cpu_ms_a_second"].items())
     within = ", ".join(f"{figures[f'within_{ms}_ms']:.0%} within {ms} ms" for ms in _WITHIN_MS)
@@ -66,9 +66,9 @@ def measured(pods: int = PODS) -> tuple[list[str], dict[str, Any]]:
 
 def _latencies(controller: RunningController) -> dict[str, float]:
     """Return number and sum of the latencies, and how many are within each bound."""
-    buckets = {_within(ms): controller.total(f"{_LATENCY}_bucket", f'le="{ms / 1e3:g}"') for ms in _WITHIN_MS}
+    buckets = {_format_limit(ms): controller.total(f"{_LATENCY}_bucket", f'le="{ms / 1e3:g}"') for ms in _WITHIN_MS}
     return {**buckets, **{name: controller.total(f"{_LATENCY}_{name}") for name in ("count", "sum")}}
 
 
-def _within(ms: int) -> str:
+def _format_limit(ms: int) -> str:
     return f"within {ms}"

@@ -13,12 +13,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.request import urlopen
 
-from tests.bench.cpu import CORES, cpu_seconds, running_on
+from tests.bench.cpu import CORES, cpu_seconds, pin_to
 from tests.bench.real_redis import real_redis
 from tests.bench.traffic import Workload, user_pod
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import API_ALONE, ControlPlane
-from tests.cluster.processes import free_ports
+from tests.cluster.processes import find_free_ports
 from tests.redis_servers import RedisServer
 from tests.timeouts import HANG_SECONDS
 from webhook.core.admission.mutation import QUEUE_GATE
@@ -50,7 +50,7 @@ class Parts:
     def processes(self, **others: int) -> dict[str, int]:
         return {**others, **{one: self.plane.processes.pid(one) for one in API_ALONE[::-1]}}
 
-    def waiting(self, name: str) -> int:
+    def count_waiting(self, name: str) -> int:
         """Return how many Pods of a service are in the store's index."""
         with self.redis.client() as client:
             return int(client.zcard(f"podgate:{{{name}}}:v1:default:q:{name}"))
@@ -70,7 +70,7 @@ class Parts:
         with ThreadPoolExecutor(_CLIENTS) as pool:
             list(pool.map(create, range(count)))
 
-    def gated(self, namespace: str) -> tuple[int, int]:
+    def count_gated(self, namespace: str) -> tuple[int, int]:
         """Return how many Pods there are, and how many of them have a gate."""
         found = self.plane.api.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
         return len(found), sum("schedulingGates" in pod["spec"] for pod in found)
@@ -78,9 +78,9 @@ class Parts:
     @contextmanager
     def controller(self, tree: Path, document: str, *flags: str | Path) -> Iterator["RunningController"]:
         """Run a controller of a tree with a policy; it leads when the block begins."""
-        path, user = self.folder / "policy.yaml", self.plane.kubeconfig_for("podgate-bench", "system:masters")
+        path, user = self.folder / "policy.yaml", self.plane.write_kubeconfig("podgate-bench", "system:masters")
         path.write_text(document)
-        listen = f"127.0.0.1:{free_ports(1)[0]}"
+        listen = f"127.0.0.1:{find_free_ports(1)[0]}"
         command = (sys.executable, "-m", "webhook", "controller", "--kubeconfig", user, "--policy", path)
         others = ("--store", self.redis.url, "--plain-listen", listen, *flags)
         with (self.folder / "controller.log").open("wb") as log:
@@ -117,7 +117,7 @@ class RunningController:
 @contextmanager
 def parts() -> Iterator[Parts]:
     with ExitStack() as stack:
-        stack.enter_context(running_on(*CORES))
+        stack.enter_context(pin_to(*CORES))
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="podgate-bench-")))
         redis = stack.enter_context(real_redis())
         plane = stack.enter_context(ControlPlane(components=API_ALONE, environment={}))
@@ -130,12 +130,12 @@ def policy(name: str, hard: int, window: str) -> str:
     return _POLICY.format(name=name, hard=hard, window=window)
 
 
-def reading(processes: Mapping[str, int], waiting: int) -> dict[str, float]:
+def read_figures(processes: Mapping[str, int], waiting: int) -> dict[str, float]:
     """Return the CPU time of each process, in seconds, the time, and the number of waiting Pods."""
     return {**{name: cpu_seconds(pid) for name, pid in processes.items()}, TIME: time.monotonic(), WAITING: waiting}
 
 
-def since(then: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:
+def subtract(then: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:
     return {name: value - then[name] for name, value in now.items()}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-from certs.authority import Authority, server_names
+from certs.authority import Authority, list_server_names
 from certs.files import write_key_pair
 from tests.bench.scheduling.prometheus_answers import PrometheusAnswers
 from tests.cluster.binaries import binaries
@@ -22,7 +22,11 @@ from tests.cluster.kwok import node
 from tests.cluster.server import PODGATE
 from tests.scheduling.extender_calls import topology
 from tests.scheduling.extender_server import NAMESPACE, NUMA_CRD, WAKE
-from webhook.core.scheduling.scheduler_configuration import ExtenderAccess, SchedulerOptions, scheduler_configuration
+from webhook.core.scheduling.scheduler_configuration import (
+    ExtenderAccess,
+    SchedulerOptions,
+    render_scheduler_configuration,
+)
 
 NONE, PASS_ALL, ALL_RULES = "no extender", "passes all", "all rules"
 EXTENDERS = (PASS_ALL, ALL_RULES)
@@ -52,7 +56,7 @@ class SchedulingCluster:
         self._folder.mkdir()
         self._percentage = percentage
         authority = Authority.create("bench")
-        serving = authority.issue_server("extender", server_names("127.0.0.1"))
+        serving = authority.issue_server("extender", list_server_names("127.0.0.1"))
         client = authority.issue_client("podgate-scheduler")
         for name, pair in (("ca", authority.key_pair), ("server", serving), ("client", client)):
             write_key_pair(pair, self._folder / f"{name}.crt", self._folder / f"{name}.key")
@@ -91,11 +95,11 @@ class SchedulingCluster:
         }
         given = [f"--{option}={value}" for option, value in options.items()]
         self.plane.processes.start(name, [sys.executable, *PODGATE, "extender", *given])
-        found = self.plane.wait(lambda: self._listening(name), f"{name} to listen", name)
+        found = self.plane.wait(lambda: self._find_addresses(name), f"{name} to listen", name)
         self.addresses[way] = ExtenderAddresses(found["extender"][0], found["plain"][0])
         self.plane.wait(lambda: self._is_ready(way), f"{name} to know the nodes and their load", name)
 
-    def _listening(self, name: str) -> dict[str, list[str]] | None:
+    def _find_addresses(self, name: str) -> dict[str, list[str]] | None:
         lines = [line for line in self.plane.log(name, 1000).splitlines() if '"msg":"listening"' in line]
         return json.loads(lines[0]) if lines else None
 
@@ -110,10 +114,10 @@ class SchedulingCluster:
         folder, name = self._folder, profile(way)
         address = self.addresses[way].calls if way in EXTENDERS else ""
         files = [str(folder / one) for one in ("ca.crt", "client.crt", "client.key")]
-        user = str(self.plane.kubeconfig_for("system:kube-scheduler"))
+        user = str(self.plane.write_kubeconfig("system:kube-scheduler"))
         # A slow machine must not let Pods pass unasked: no answer is an error here.
         options = SchedulerOptions((name,), None, 5, "60s", self._percentage, user)
-        document = scheduler_configuration(ExtenderAccess(f"https://{address}", *files), options)
+        document = render_scheduler_configuration(ExtenderAccess(f"https://{address}", *files), options)
         document["clientConnection"] |= {"qps": 2000, "burst": 4000}
         document["extenders"] = [{**one, "ignorable": False} for one in document["extenders"] if address]
         path = write_json(folder / f"{name}.json", document)
@@ -148,7 +152,7 @@ def nodes(count: int) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def scheduling_cluster(count: int, percentage: int) -> Iterator[SchedulingCluster]:
+def run_scheduling_cluster(count: int, percentage: int) -> Iterator[SchedulingCluster]:
     """Run everything with so many nodes, of which the schedulers ask for `percentage`, 0 for their own choice."""
     documents = nodes(count)
     names = [one["metadata"]["name"] for one in documents]

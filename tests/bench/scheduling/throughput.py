@@ -25,7 +25,7 @@ from tests.bench.scheduling.cluster import (
     SchedulingCluster,
     pod,
     profile,
-    scheduling_cluster,
+    run_scheduling_cluster,
 )
 from tests.bench.spread import Spread
 
@@ -51,7 +51,7 @@ def measure(
     nodes: int, percentage: int, rounds: int, pods: int, quiet_seconds: float
 ) -> tuple[list[str], dict[str, Any]]:
     """Return the lines of the output, and the figures."""
-    with scheduling_cluster(nodes, percentage) as cluster:
+    with run_scheduling_cluster(nodes, percentage) as cluster:
         ways = [Scheduled(way) for way in WAYS]
         for one in ways:
             _round(cluster, Scheduled(one.way), pods)  # connections are opened, and caches filled
@@ -70,11 +70,11 @@ def measure(
     figures = {
         "nodes": nodes,
         "percentage": percentage,
-        "pods_per_second": {way: Spread.of(found) for way, found in rates.items()},
-        "passes_all_by_none": Spread.of_ratios(rates[PASS_ALL], rates[NONE]),
-        "all_rules_by_passes_all": Spread.of_ratios(rates[ALL_RULES], rates[PASS_ALL]),
-        "cpu_ms": Spread.of(own.cpu_ms),
-        "passes_all_cpu_ms": Spread.of(ways[1].cpu_ms),
+        "pods_per_second": {way: Spread.from_values(found) for way, found in rates.items()},
+        "passes_all_by_none": Spread.from_ratios(rates[PASS_ALL], rates[NONE]),
+        "all_rules_by_passes_all": Spread.from_ratios(rates[ALL_RULES], rates[PASS_ALL]),
+        "cpu_ms": Spread.from_values(own.cpu_ms),
+        "passes_all_cpu_ms": Spread.from_values(ways[1].cpu_ms),
         "quantiles_ms": quantiles,
         "idle_ms": idle_ms,
         "rss_mib": resident_bytes >> 20,
@@ -151,7 +151,7 @@ def _quantile(counts: dict[float, float], quantile: float) -> float:
     return lower
 
 
-def measured(rounds: int) -> tuple[list[str], list[dict[str, Any]]]:
+def measure_sizes(rounds: int) -> tuple[list[str], list[dict[str, Any]]]:
     """Return the lines of the output, and the figures, of all sizes."""
     lines, figures = [], []
     for nodes, percentage in SIZES:

@@ -17,7 +17,7 @@ Patch = Callable[[Json], list[Json]]
 
 
 @contextmanager
-def other_webhook(
+def register_webhook(
     plane: ControlPlane, identities: Identities, namespace: str, patch: Patch, **more: Any
 ) -> Iterator[None]:
     """Register a webhook for new Pods of a namespace; `more` is added to its configuration."""

@@ -57,7 +57,7 @@ class Tap:
 
 
 @contextmanager
-def tapped(load_balancer: LoadBalancer, identities: Identities) -> Iterator[Tap]:
+def tap_calls(load_balancer: LoadBalancer, identities: Identities) -> Iterator[Tap]:
     """Record the calls to the only server behind this load balancer, forwarded with the API server's credentials."""
     [target] = before = load_balancer.targets
     caller = identities.callers["good"]

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.core.generating.vocabulary import NAMESPACE, OUR_LABEL, SERVICE, THEIR_SCHEDULER
-from tests.core.pairs import accepted
+from tests.core.pairs import draw_accepted_pairs
 from tests.core.resource_strategies import pod_resources, resource_rules
 from webhook.core.document import Purpose, load
 from webhook.core.document.yaml.problems import DocumentError
@@ -65,7 +65,7 @@ def _is_valid(case: Case) -> bool:
 
 def cases(count: int) -> list[Case]:
     """Return different pairs of a Pod and a placement."""
-    pairs = accepted(int(count * _DUPLICATES_FACTOR))
+    pairs = draw_accepted_pairs(int(count * _DUPLICATES_FACTOR))
     distinct = {json.dumps([pair.pod, pair.placement], sort_keys=True): pair for pair in pairs}
     assert len(distinct) >= count, f"only {len(distinct)} pairs differ: draw more"
     services: dict[str, str] = {}
@@ -73,7 +73,7 @@ def cases(count: int) -> list[Case]:
     for number, pair in enumerate(list(distinct.values())[:count]):
         stanzas = {"placement": pair.placement}
         name = services.setdefault(json.dumps(stanzas, sort_keys=True), f"{SERVICE}-{len(services)}")
-        drawn.append(Case(name, _renamed(stanzas, name), _pod(_renamed(pair.pod, name), name, number)))
+        drawn.append(Case(name, _rename(stanzas, name), _pod(_rename(pair.pod, name), name, number)))
     return drawn
 
 
@@ -83,13 +83,13 @@ def _pod(pod: Json, service: str, number: int) -> Json:
     return {**pod, "metadata": {**metadata, "name": f"p-{number}", "labels": labels}}
 
 
-def _renamed(value: Any, name: str) -> Any:
+def _rename(value: Any, name: str) -> Any:
     """Replace the name of the service in labels and selectors."""
     if isinstance(value, list):
-        return [_renamed(one, name) for one in value]
+        return [_rename(one, name) for one in value]
     if not isinstance(value, dict):
         return value
-    renamed = {key: _renamed(one, name) for key, one in value.items()}
+    renamed = {key: _rename(one, name) for key, one in value.items()}
     if renamed.get(OUR_LABEL) == SERVICE:
         renamed[OUR_LABEL] = name
     if renamed.get("key") == OUR_LABEL and SERVICE in (renamed.get("values") or []):
@@ -111,7 +111,7 @@ def document(cases_drawn: Iterable[Case]) -> str:
     return json.dumps({"apiVersion": "podgate.io/v1alpha1", "kind": "Policy", "services": list(services.values())})
 
 
-def in_namespace(pod: Json, namespace: str) -> Json:
+def move_to_namespace(pod: Json, namespace: str) -> Json:
     """Return the Pod with another namespace."""
     return {**pod, "metadata": {**pod["metadata"], "namespace": namespace}}
 

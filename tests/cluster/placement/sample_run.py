@@ -6,13 +6,13 @@ from typing import Any
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.placement.review_tap import HALVES, Exchange, Tap
-from tests.cluster.placement.sample import Case, in_namespace, is_for_a_scheduler_here
+from tests.cluster.placement.sample import Case, is_for_a_scheduler_here, move_to_namespace
 from tests.core.generating.vocabulary import NAMESPACE
 
 Json = dict[str, Any]
 UNMATCHED = "unmatched"
 """A namespace that no service matches."""
-_AT_ONCE = 8
+_RUNS_IN_FLIGHT_MAX = 8
 _PODS = "/api/v1/namespaces/{}/pods"
 
 
@@ -48,27 +48,28 @@ class Outcome:
 def wait_for_calls(plane: ControlPlane, tap: Tap, case: Case) -> None:
     """Wait until the API server calls both webhooks for a Pod of the sample."""
 
-    def both_called() -> bool:
+    def has_called_both() -> bool:
         tap.take_exchanges()
         plane.api.request("POST", f"{_PODS.format(NAMESPACE)}?dryRun=All", case.pod)
         return {exchange.half for exchange in tap.take_exchanges()} == set(HALVES)
 
-    plane.wait(both_called, "the API server to call the webhooks for the sample", "kube-apiserver")
+    plane.wait(has_called_both, "the API server to call the webhooks for the sample", "kube-apiserver")
 
 
 def run(plane: ControlPlane, tap: Tap, cases: list[Case]) -> list[Outcome]:
     """Create all Pods, and wait until each is scheduled or unschedulable."""
     tap.take_exchanges()
     pods_path = _PODS.format(NAMESPACE)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_RUNS_IN_FLIGHT_MAX) as pool:
         answers = list(pool.map(lambda case: plane.api.request("POST", pods_path, case.pod), cases))
 
-    def settled_pods() -> list[Json] | None:
+    def find_settled_pods() -> list[Json] | None:
         pods: list[Json] = plane.api.get(pods_path)["items"]
         return pods if all(map(_is_settled, pods)) else None
 
     stored = {
-        pod["metadata"]["name"]: pod for pod in plane.wait(settled_pods, "all Pods to be settled", "kube-scheduler")
+        pod["metadata"]["name"]: pod
+        for pod in plane.wait(find_settled_pods, "all Pods to be settled", "kube-scheduler")
     }
     mutations: dict[str, list[Exchange]] = {}
     for exchange in tap.take_exchanges():
@@ -87,7 +88,9 @@ def _is_settled(pod: Json) -> bool:
 
 def rejection_without_podgate(plane: ControlPlane, pod: Json) -> str:
     """Return the API server's rejection of the same Pod in a namespace without a service; "" if it accepts the Pod."""
-    status, answer = plane.api.request("POST", f"{_PODS.format(UNMATCHED)}?dryRun=All", in_namespace(pod, UNMATCHED))
+    status, answer = plane.api.request(
+        "POST", f"{_PODS.format(UNMATCHED)}?dryRun=All", move_to_namespace(pod, UNMATCHED)
+    )
     return "" if status == 201 else str(answer)
 
 

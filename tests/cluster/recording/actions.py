@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.cluster.recording.environment import ADMIN, ALICE, KUBELET, NODE, SPACE, Environment
-from tests.cluster.recording.objects import GATED, HOLD, MIRRORED, pod, policy, with_metadata
+from tests.cluster.recording.objects import GATED, HOLD, MIRRORED, pod, policy, set_metadata
 from webhook.core.document.configmap import NAME, NAMESPACE
 
 _RELEASED = {"metadata": {"finalizers": None}}
@@ -37,7 +37,7 @@ def create_mirror(scene: Environment) -> None:
     """Create the mirror Pod of a static Pod as its kubelet does."""
     uid = scene.plane.api.get(f"/api/v1/nodes/{NODE}")["metadata"]["uid"]
     owner = {"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": uid, "controller": True}
-    document = with_metadata(pod("mirror", nodeName=NODE), annotations=MIRRORED, ownerReferences=[owner])
+    document = set_metadata(pod("mirror", nodeName=NODE), annotations=MIRRORED, ownerReferences=[owner])
     create(document, user=KUBELET)(scene)
 
 
@@ -51,7 +51,7 @@ def _terminate(scene: Environment) -> None:
 
     Each caller then releases the Pod, because a step runs again if the Pod garbage collector was faster.
     """
-    create(with_metadata(pod("held", **GATED), finalizers=[HOLD]))(scene)
+    create(set_metadata(pod("held", **GATED), finalizers=[HOLD]))(scene)
     kubectl("delete", "pod", "held", "--wait=false")(scene)
 
 

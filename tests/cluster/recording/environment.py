@@ -35,15 +35,15 @@ class Environment:
         assert (done.returncode != 0) == refused, f"kubectl {' '.join(arguments)}: {done.stderr}{done.stdout}"
 
     def await_running(self, name: str) -> None:
-        def running() -> bool:
+        def is_running() -> bool:
             pod = self.plane.api.get(f"/api/v1/namespaces/{SPACE}/pods/{name}")
             return bool(pod["status"]["phase"] == "Running")
 
-        self.plane.wait(running, f"Pod {name} to run", "kube-scheduler", "kwok")
+        self.plane.wait(is_running, f"Pod {name} to run", "kube-scheduler", "kwok")
 
 
 @contextmanager
-def recording_environment(plane: ControlPlane) -> Iterator[Environment]:
+def create_environment(plane: ControlPlane) -> Iterator[Environment]:
     """Create the namespace, node and users, and delete them at the end."""
     plane.create_namespace(SPACE)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": CAPACITY, "namespace": SPACE}}
@@ -57,9 +57,9 @@ def recording_environment(plane: ControlPlane) -> Iterator[Environment]:
             plane,
             {
                 ADMIN: plane.kubeconfig,
-                ALICE: plane.kubeconfig_for(ALICE, "developers"),
-                KUBELET: plane.kubeconfig_for(KUBELET, "system:nodes"),
-                CAPACITY: plane.kubeconfig_for(CAPACITY, token=token),
+                ALICE: plane.write_kubeconfig(ALICE, "developers"),
+                KUBELET: plane.write_kubeconfig(KUBELET, "system:nodes"),
+                CAPACITY: plane.write_kubeconfig(CAPACITY, token=token),
             },
         )
     finally:

@@ -24,7 +24,7 @@ def pod(name: str, *, app: str = "payment-api", cpu: str = "100m", **spec: Any) 
     }
 
 
-def with_metadata(document: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+def set_metadata(document: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     return {**document, "metadata": {**document["metadata"], **metadata}}
 
 
@@ -56,7 +56,7 @@ def policy(text: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: text}}
 
 
-def resize_to(cpu: str) -> dict[str, Any]:
+def make_resize(cpu: str) -> dict[str, Any]:
     """Return the patch of a resize."""
     return {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}}
 
@@ -101,7 +101,7 @@ WITH_AFFINITY: dict[str, Any] = {
 }
 
 # Forgeries by a tenant: of another service's Pod, of a DaemonSet's Pod, of a mirror Pod.
-FORGED_FIELDS = with_metadata(
+FORGED_FIELDS = set_metadata(
     pod("forged-fields"),
     labels={"app": "payment-api", "podgate.io/service": "ledger"},
     annotations={"podgate.io/policy-hash": "ffffffffffffffff"},
@@ -114,8 +114,8 @@ _OWNER = {
     "controller": True,
 }
 _REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_ON_OUR_NODE_ALONE]}}
-FORGED_OWNER = with_metadata(pod("forged-owner", affinity={"nodeAffinity": _REQUIRED}), ownerReferences=[_OWNER])
-FORGED_MIRROR = with_metadata(pod("forged-mirror", nodeName=NODE), annotations=MIRRORED)
+FORGED_OWNER = set_metadata(pod("forged-owner", affinity={"nodeAffinity": _REQUIRED}), ownerReferences=[_OWNER])
+FORGED_MIRROR = set_metadata(pod("forged-mirror", nodeName=NODE), annotations=MIRRORED)
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1

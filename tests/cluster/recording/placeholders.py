@@ -14,7 +14,7 @@ _NUMBERED = (
 _GENERATED = "x2k9p"
 
 
-def normalized(review: dict[str, Any]) -> dict[str, Any]:
+def normalize(review: dict[str, Any]) -> dict[str, Any]:
     """Return an AdmissionReview with placeholders, numbered by first occurrence."""
     normalized_review: dict[str, Any] = _Review(review).walk(review)
     return normalized_review
@@ -40,17 +40,17 @@ class _Review:
             ordered = sorted(document, key=_writer) if key == "managedFields" else document
             return [self.walk(value) for value in ordered]
         if key == "resourceVersion":
-            return self._numbered(document, "{}")
+            return self._number(document, "{}")
         return self._text(document) if isinstance(document, str) else document
 
     def _text(self, text: str) -> str:
         for name, placeholder in self._names.items():
             text = text.replace(name, placeholder)
         for pattern, placeholder in _NUMBERED:
-            text = pattern.sub(lambda match, placeholder=placeholder: self._numbered(match[0], placeholder), text)
+            text = pattern.sub(lambda match, placeholder=placeholder: self._number(match[0], placeholder), text)
         return _TIME.sub(_TIME_PLACEHOLDER, text)
 
-    def _numbered(self, text: str, placeholder: str) -> str:
+    def _number(self, text: str, placeholder: str) -> str:
         if (placeholder, text) not in self._numbers:
             self._counts[placeholder] = self._counts.get(placeholder, 0) + 1
             self._numbers[placeholder, text] = self._counts[placeholder]

@@ -11,7 +11,7 @@ class FakePlaceEvents:
     def offer(self, namespace: str, name: str, uid: str, note: str, occasion: str) -> None:  # noqa: ARG002  as in the port
         self.notes.append((uid, note))
 
-    def expired(self, namespace: str, name: str, uid: str, note: str, *, is_kept: bool) -> None:  # noqa: ARG002  as in the port
+    def offer_expired(self, namespace: str, name: str, uid: str, note: str, *, is_kept: bool) -> None:  # noqa: ARG002  as in the port
         self.notes.append((uid, f"{'kept' if is_kept else 'deleted'}: {note}"))
 
     def drop(self) -> None:

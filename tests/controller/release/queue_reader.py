@@ -5,5 +5,5 @@ from webhook.controller.release.queue_reader import QueueSelection
 from webhook.core.reporting.queue_document import QueueDocument
 
 
-async def document(simulation: QueueSimulation, **asked: object) -> QueueDocument:
-    return await simulation.loop.queue.document(QueueSelection(**asked))  # type: ignore[arg-type]
+async def read_document(simulation: QueueSimulation, **asked: object) -> QueueDocument:
+    return await simulation.loop.queue.make_document(QueueSelection(**asked))  # type: ignore[arg-type]

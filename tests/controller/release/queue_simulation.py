@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from tests.controller.controller_simulation import compiled, pod
+from tests.controller.controller_simulation import compile_policy, pod
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.memory_store import MemoryStore
 from webhook.controller.release.gated_pods import GatedPod, GatedPods
@@ -41,13 +41,13 @@ class FakeIndex:
     async def restore(self, plan: CounterPlan, times_us: Mapping[str, int]) -> None:
         self.times.setdefault(plan.service, {}).update(times_us)
 
-    async def waiting(self, plan: CounterPlan) -> Mapping[str, int]:
+    async def list_waiting(self, plan: CounterPlan) -> Mapping[str, int]:
         if not self.is_available:
             raise StoreUnavailableError("the store is away")
         return dict(self.times.get(plan.service, {}))
 
-    async def times_us(self, plan: CounterPlan, uids: Sequence[str]) -> Mapping[str, int]:
-        return {uid: at_us for uid, at_us in (await self.waiting(plan)).items() if uid in uids}
+    async def find_times_us(self, plan: CounterPlan, uids: Sequence[str]) -> Mapping[str, int]:
+        return {uid: at_us for uid, at_us in (await self.list_waiting(plan)).items() if uid in uids}
 
     async def count(self, plan: CounterPlan) -> int:
         return len(self.times.get(plan.service, {}))
@@ -139,7 +139,7 @@ class QueueSimulation:
         self.clock.set(1_800_000_000 * SECOND_US)
         self.store = ForgetfulStore(self.clock)
         self.index, self.gates = FakeIndex(self.clock), FakeGates()
-        self.policy = compiled(services, head)
+        self.policy = compile_policy(services, head)
         self.released: list[str] = []
         self.latencies: list[float] = []
         """From the moment at which a Pod was due to its release, in seconds."""
@@ -159,35 +159,35 @@ class QueueSimulation:
     def begin_term(self) -> None:
         self.observer = GatedPods()
         reports = ReleaseReports(
-            self._released,
+            self._record_release,
             lambda pod, _, __: self.expired.append(pod.waiting.service),
-            self._waiting,
-            self._depths,
+            self._set_waiting,
+            self._set_depths,
             self.troubles.append,
         )
         arguments = (self.observer, self.store, self.index, self.gates, lambda: self.policy, reports)
         self.loop = ReleaseLoop(*arguments, lambda: self.wanted, rate=self.rate)
-        self.store.on_loss = self.loop.lost
+        self.store.on_loss = self.loop.on_lost
 
-    def _released(self, pod: GatedPod, _: float, latency_seconds: float) -> None:
+    def _record_release(self, pod: GatedPod, _: float, latency_seconds: float) -> None:
         self.released.append(pod.waiting.service)
         self.latencies.append(latency_seconds)
 
-    def _waiting(self, counts: Mapping[str, int]) -> None:
+    def _set_waiting(self, counts: Mapping[str, int]) -> None:
         self.waiting = counts
 
-    def _depths(self, depths: Sequence[QueueDepth]) -> None:
+    def _set_depths(self, depths: Sequence[QueueDepth]) -> None:
         self.depths = depths
 
     def list_all(self) -> None:
-        self.observer.begin(self.policy)
+        self.observer.on_list_begun(self.policy)
         for one in (*self.gates.pods.values(),):
             self.list_page(one.metadata.uid)
-        self.observer.complete()
+        self.observer.on_list_complete()
 
     def list_page(self, *uids: str) -> None:
         for uid in uids:
-            self.observer.listed(self.gates.pods[uid], self._owned(self.gates.pods[uid], self.policy))
+            self.observer.on_listed(self.gates.pods[uid], self._find_ownership(self.gates.pods[uid], self.policy))
 
     async def create(self, *uids: str, **fields: object) -> None:
         """Create gated Pods, as the API server stores them after both calls."""
@@ -195,16 +195,16 @@ class QueueSimulation:
             labels = fields.pop("labels", {"app": "web"})
             created = pod(uid, labels=labels, scheduling_gates=(SchedulingGate(QUEUE_GATE),), **fields)  # type: ignore[arg-type]
             self.gates.pods[uid] = created
-            found = self._owned(created, self.policy)
+            found = self._find_ownership(created, self.policy)
             if found is not None:
                 await self.index.register(self.policy.plans[found.service], uid)
-            self.observer.changed(created, found)
+            self.observer.on_changed(created, found)
 
     def delete(self, uid: str) -> None:
         self.gates.pods.pop(uid, None)
-        self.observer.gone(uid)
+        self.observer.on_deleted(uid)
 
-    async def rounds(self, seconds: float = 0) -> None:
+    async def run_rounds(self, seconds: float = 0) -> None:
         """Run the loop up to that much later, every 100 ms of it."""
         for _ in range(max(1, round(seconds * 10))):
             self.clock.set(self.clock.now_us() + (SECOND_US // 10 if seconds else 0))
@@ -213,5 +213,5 @@ class QueueSimulation:
                 await asyncio.sleep(0)
 
     @staticmethod
-    def _owned(one: Pod, policy: CompiledPolicy) -> ownership.Owned | None:
-        return ownership.owned(one, policy, {})
+    def _find_ownership(one: Pod, policy: CompiledPolicy) -> ownership.OwnedPod | None:
+        return ownership.find_ownership(one, policy, {})

@@ -3,6 +3,6 @@
 from tests.controller.release.queue_simulation import QueueSimulation
 
 
-async def used(simulation: QueueSimulation, service: str = "web") -> int:
+async def read_usage(simulation: QueueSimulation, service: str = "web") -> int:
     snapshot = await simulation.store.snapshot(simulation.policy.plans[service])
     return snapshot.uses[""][0].used

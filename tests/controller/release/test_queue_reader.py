@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from tests.controller.release.queue_reader import document
+from tests.controller.release.queue_reader import read_document
 from tests.controller.release.queue_simulation import WEB, QueueSimulation
-from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.quota import Acquire, Receipt
-from webhook.core.reporting.queue_document import WaitCause, by_class, ordinal
+from webhook.core.reporting.queue_document import WaitCause, count_by_class, format_ordinal
 from webhook.errors import StoreFault, StoreUnavailableError
 
 HEAD = "pools: [{name: shared, windows: [{window: 64s, hard: {pods: 2}}], whenExceeded: Queue}]"
@@ -21,10 +21,10 @@ POOL = (
 async def test_rows_are_in_the_order_of_release_with_their_causes() -> None:
     simulation = QueueSimulation(POOL, HEAD)
     await simulation.create("b1", "b2", "b3", namespace="batch")
-    await simulation.rounds(1)
+    await simulation.run_rounds(1)
     await simulation.create("g1", "g2")
-    await simulation.rounds(2)
-    found = await document(simulation)
+    await simulation.run_rounds(2)
+    found = await read_document(simulation)
     assert [(one.queue, one.place, one.place_text, one.cause) for one in found.pods] == [
         ("shared", 1, "1st of 2 in gold", WaitCause.QUOTA_EXCEEDED),
         ("shared", 2, "2nd of 2 in gold", WaitCause.QUOTA_EXCEEDED),
@@ -32,7 +32,7 @@ async def test_rows_are_in_the_order_of_release_with_their_causes() -> None:
     ]
     assert found.pods[0].why == "a limit of pool shared is reached"
     assert [(one.service, one.waiting) for one in found.services] == [("web", 2), ("batch", 1)]
-    assert by_class(found.services) == {"gold": (2, 2), "bronze": (1, 3)}
+    assert count_by_class(found.services) == {"gold": (2, 2), "bronze": (1, 3)}
     assert (found.waiting, found.matching) == (3, 3)
 
 
@@ -40,13 +40,13 @@ async def test_no_limit_is_named_while_the_store_gives_no_answer(monkeypatch: py
     quota = "{standing: {hard: {pods: 1}}, whenExceeded: Queue, queue: {}}"
     simulation = QueueSimulation(f"- name: web\n  match: {{namespaces: [shop]}}\n  quota: {quota}\n")
 
-    async def away(_: Acquire) -> Receipt:
+    async def fail(_: Acquire) -> Receipt:
         raise StoreUnavailableError("no answer", StoreFault.TIMEOUT)
 
-    monkeypatch.setattr(simulation.store, "acquire", away)
+    monkeypatch.setattr(simulation.store, "acquire", fail)
     await simulation.create("a")
-    await simulation.rounds(2)
-    (row,) = (await document(simulation)).pods
+    await simulation.run_rounds(2)
+    (row,) = (await read_document(simulation)).pods
     assert (row.cause, row.why) == (WaitCause.STORE_UNAVAILABLE, "the store of the counters gives no answer")
     assert row.expected_at is None
 
@@ -54,9 +54,9 @@ async def test_no_limit_is_named_while_the_store_gives_no_answer(monkeypatch: py
 async def test_nothing_is_blamed_on_a_limit_or_on_others_while_the_store_may_have_lost_charges() -> None:
     simulation = QueueSimulation(POOL, HEAD)
     await simulation.create("b1", "b2", "b3", namespace="batch")
-    await simulation.rounds(1)
-    simulation.loop.lost()
-    (row,) = (await document(simulation)).pods
+    await simulation.run_rounds(1)
+    simulation.loop.on_lost()
+    (row,) = (await read_document(simulation)).pods
     assert row.cause is WaitCause.STORE_UNAVAILABLE
     assert row.why.startswith("the store may have lost charges: nothing is released until 20")
     assert row.not_before is not None
@@ -66,14 +66,14 @@ async def test_pods_are_released_at_the_expected_moments() -> None:
     """The limit is 2 in 64 s, so the sixth Pod waits for the third window."""
     simulation = QueueSimulation(POOL, HEAD)
     await simulation.create("b1", "b2", namespace="batch")
-    await simulation.rounds(10)
+    await simulation.run_rounds(10)
     await simulation.create("g1", "g2", "g3", "g4", "g5")
-    await simulation.rounds(1)
-    expected = {one.uid: microseconds(one.expected_at or "") for one in (await document(simulation)).pods}
+    await simulation.run_rounds(1)
+    expected = {one.uid: parse_microseconds(one.expected_at or "") for one in (await read_document(simulation)).pods}
     assert sorted(expected) == ["g1", "g2", "g3", "g4", "g5"]
     released: dict[str, int] = {}
     while len(released) < len(expected):
-        await simulation.rounds(0.1)
+        await simulation.run_rounds(0.1)
         for uid in simulation.gates.ungated:
             if uid in expected:
                 released.setdefault(uid, simulation.clock.now_us())
@@ -87,8 +87,8 @@ async def test_live_pods_end_at_an_unknown_moment() -> None:
     )
     await simulation.store.mark_complete(simulation.policy.plans["web"], [""])
     await simulation.create("a")
-    await simulation.rounds(1)
-    [row] = (await document(simulation)).pods
+    await simulation.run_rounds(1)
+    [row] = (await read_document(simulation)).pods
     assert (row.cause, row.expected_at) == (WaitCause.LIVE_PODS, None)
     assert row.why == "the limit on live Pods of web is reached"
     assert row.expires_at is not None
@@ -98,16 +98,16 @@ async def test_a_selection_names_a_service_a_pod_or_a_number() -> None:
     simulation = QueueSimulation(POOL, HEAD)
     await simulation.create("b1", "b2", "b3", "b4", namespace="batch")
     await simulation.create("g1")
-    await simulation.rounds(1)
-    assert [one.uid for one in (await document(simulation, service="batch")).pods] == ["b2", "b3", "b4"]
-    [one] = (await document(simulation, uid="b4")).pods
+    await simulation.run_rounds(1)
+    assert [one.uid for one in (await read_document(simulation, service="batch")).pods] == ["b2", "b3", "b4"]
+    [one] = (await read_document(simulation, uid="b4")).pods
     assert (one.place, one.place_text) == (3, "3rd of 3 in bronze")
-    few = await document(simulation, limit=1)
+    few = await read_document(simulation, limit=1)
     assert (len(few.pods), few.matching) == (1, 3)
 
 
 def test_ordinals() -> None:
-    assert [ordinal(number) for number in (1, 2, 3, 4, 11, 12, 13, 21, 111, 123)] == [
+    assert [format_ordinal(number) for number in (1, 2, 3, 4, 11, 12, 13, 21, 111, 123)] == [
         *("1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "111th", "123rd")
     ]
 
@@ -115,8 +115,8 @@ def test_ordinals() -> None:
 async def test_a_row_shows_names_times_and_cause_and_nothing_else_of_the_pod() -> None:
     simulation = QueueSimulation(POOL, HEAD)
     await simulation.create("b1", "b2", "b3", namespace="batch", labels={"app": "web", "customer": "acme"})
-    await simulation.rounds(1)
-    [row] = msgspec.to_builtins(await document(simulation))["pods"]
+    await simulation.run_rounds(1)
+    [row] = msgspec.to_builtins(await read_document(simulation))["pods"]
     assert {*row} == {
         *("namespace", "name", "uid", "owner", "service", "class", "queue"),
         *("place", "classPlace", "classWaiting", "lifted", "cause", "why"),

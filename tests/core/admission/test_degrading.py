@@ -41,12 +41,12 @@ def web(**more: str) -> LoadedPolicy:
 async def trip(gate: Gate) -> None:
     """Trip the breaker: use up the quota, then request one Pod more."""
     for uid in ("u1", "u2"):
-        await gate.validate(object=owned(gate, uid))
-    view = gate.store.known_breaker(gate.compiled.plans["web"])
+        await gate.validate(object=build_owned_pod(gate, uid))
+    view = gate.store.find_known_breaker(gate.compiled.plans["web"])
     assert (view.state if view is not None else None) is State.OPEN
 
 
-def owned(gate: Gate, uid: str) -> Json:
+def build_owned_pod(gate: Gate, uid: str) -> Json:
     raw = pod({"app": "web", SERVICE_LABEL: "web"}, {"podgate.io/policy-hash": gate.loaded.hash}, uid)
     return {**raw, "spec": {**raw["spec"], "schedulerName": "podgate-scheduler"}}
 
@@ -79,9 +79,9 @@ async def test_only_the_quota_can_deny_a_degraded_pod_in_the_validating_half() -
     gate.clock.set(NOW_US + 61_000_000)
     mutated = await gate.mutate(object=pod({"app": "web"}))
     assert mutated.deviation.degraded
-    validated = await gate.validate(object=owned(gate, "u3"))
+    validated = await gate.validate(object=build_owned_pod(gate, "u3"))
     assert (validated.verdict, validated.findings) == (Verdict.ADMIT, ())
-    refused = await gate.validate(object=owned(gate, "u4"))
+    refused = await gate.validate(object=build_owned_pod(gate, "u4"))
     assert [finding.code for finding in refused.denials] == ["QuotaExceeded"]
 
 
@@ -100,7 +100,7 @@ async def test_mutation_after_the_breaker_closed_adds_the_omitted_terms() -> Non
 async def test_breaker_that_is_not_enforced_omits_no_terms(mode: str) -> None:
     gate = Gate(web(modes=f"{{breaker: {mode}}}"))
     for uid in ("u1", "u2"):
-        await gate.validate(object=owned(gate, uid))
+        await gate.validate(object=build_owned_pod(gate, uid))
     decision = await gate.mutate(object=pod({"app": "web"}))
     assert has_preferred_terms(decision)
     assert (decision.deviation.degraded, decision.deviation.would_degrade) == ("", mode != "Disabled")
@@ -128,10 +128,10 @@ async def test_pod_is_not_degraded_if_no_terms_can_be_omitted(more: dict[str, st
 async def test_metric_counts_each_degraded_pod_once_and_no_dry_run(mode: str, name: str) -> None:
     loaded = web(modes=f"{{breaker: {mode}}}")
     metrics = Metrics("1")
-    metrics.policy_loaded(loaded)
+    metrics.on_policy_loaded(loaded)
     gate = Gate(loaded, observers=[metrics])
     for uid in ("u1", "u2"):
-        await gate.validate(object=owned(gate, uid))
+        await gate.validate(object=build_owned_pod(gate, uid))
     raw = pod({"app": "web"})
     patch = (await gate.mutate(object=raw)).patch
     await gate.mutate(object=jsonpatch.apply_patch(raw, msgspec.to_builtins(patch)))

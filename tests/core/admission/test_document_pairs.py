@@ -11,37 +11,39 @@ from hypothesis import Phase, event, given, seed, settings
 from tests.core.generating.documents import document_of
 from tests.core.generating.policies import read_document
 from tests.core.generating.vocabulary import NAMESPACE_LABELS, Json
-from tests.core.oracle.merging import merged, whole_name
-from tests.core.oracle_comparison import differences
-from tests.core.ranges_model import amount
+from tests.core.oracle.merging import complete_name, merge_defaults
+from tests.core.oracle_comparison import find_differences
+from tests.core.ranges_model import parse_amount
 from tests.core.rewriting import patch_of
 from tests.core.strategies import Pair, document_pairs, examples
 
 SEED = int(os.environ.get("PODGATE_TEST_SEED", "1"))
 
 
-def merge_faults(pair: Pair) -> list[str]:
+def find_merge_faults(pair: Pair) -> list[str]:
     """Return how the service differs from one that has the merged values without `defaults`."""
     assert pair.policy.written is not None
-    whole = merged(*pair.policy.written)
+    whole = merge_defaults(*pair.policy.written)
     alone = read_document(document_of({}, whole))
-    found = [] if alone is not None and alone.in_namespace(NAMESPACE_LABELS) == pair.service else [f"merged: {whole}"]
+    found = (
+        [] if alone is not None and alone.resolve_namespace(NAMESPACE_LABELS) == pair.service else [f"merged: {whole}"]
+    )
     quota = pair.service.quota
     hard = {} if quota is None or quota.standing is None else quota.standing.hard
-    limits = {whole_name(name): amount(limit.text) for name, limit in hard.items()}
+    limits = {complete_name(name): parse_amount(limit.text) for name, limit in hard.items()}
     wanted = whole.get("quota", {}).get("standing", {}).get("hard", {})
-    expected = {whole_name(name): amount(limit) for name, limit in wanted.items()}
+    expected = {complete_name(name): parse_amount(limit) for name, limit in wanted.items()}
     return found if limits == expected else [*found, f"hard: {limits}, expected {expected}"]
 
 
-def has(value: Json | None, *path: str) -> bool:
+def has_value(value: Json | None, *path: str) -> bool:
     """Return whether there is a value that is not empty at a path."""
     if not path or not value:
         return bool(value)
-    return has(value.get(path[0]), *path[1:])
+    return has_value(value.get(path[0]), *path[1:])
 
 
-def describe(pair: Pair) -> None:
+def count_contents(pair: Pair) -> None:
     """Count what the pairs have."""
     defaults, own = pair.policy.written or ({}, {})
     patch = [one.path for one in patch_of(pair.pod, pair.service)]
@@ -49,9 +51,9 @@ def describe(pair: Pair) -> None:
     resources = (pair.policy.resources or {}).get("container", {})
     for name, holds in {
         "defaults and service": bool(defaults) and bool(own),
-        "hard of both": all(has(one, "quota", "standing", "hard") for one in (defaults, own)),
-        "affinity of both": all(has(one, "placement", "affinity") for one in (defaults, own)),
-        "selector of both": all(has(one, "scheduling", "near", "to") for one in (defaults, own)),
+        "hard of both": all(has_value(one, "quota", "standing", "hard") for one in (defaults, own)),
+        "affinity of both": all(has_value(one, "placement", "affinity") for one in (defaults, own)),
+        "selector of both": all(has_value(one, "scheduling", "near", "to") for one in (defaults, own)),
         "tolerations inserted": any(not path.endswith("-") for path in tolerations),
         "tolerations appended": any(path.endswith("-") for path in tolerations),
         "requests or limits written": any("/resources" in path for path in patch),
@@ -65,6 +67,6 @@ def describe(pair: Pair) -> None:
 @settings(examples(600), phases=[Phase.generate])  # to shrink such pairs takes minutes
 @given(document_pairs)
 def test_defaults_tolerations_and_resources_equal_those_of_the_opinion(pair: Pair) -> None:
-    describe(pair)
-    assert merge_faults(pair) == []
-    assert differences(pair) == []
+    count_contents(pair)
+    assert find_merge_faults(pair) == []
+    assert find_differences(pair) == []

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from tests.core.resource_strategies import pod_resources, resource_rules
 from tests.core.reviewing import ALICE, REPLICA_SETS, Gate, envelope, policy_of
-from tests.core.rewriting import applied, patch_of, read
+from tests.core.rewriting import apply_json_patch, decode_pod, patch_of
 from tests.core.strategies import Json, Pair, examples, pairs
 from webhook.adapters.metrics import Metrics
 from webhook.commands.simulator import Admission, Ask, admit
 from webhook.core.admission.decision import Half, WouldWrite
-from webhook.core.admission.enforcement_preview import enforced_pod
-from webhook.core.admission.mutation import patched
+from webhook.core.admission.enforcement_preview import preview_enforcement
+from webhook.core.admission.mutation import apply_patch
 from webhook.core.admission.validation import check
 from webhook.core.findings import Code
 from webhook.core.kubernetes.quantity import Quantity
@@ -43,7 +43,7 @@ PLACED = ("spec.schedulerName", "spec.priorityClassName", "spec.runtimeClassName
 PLACED += ("spec.affinity", "spec.tolerations")
 
 
-def gate_and_metrics(mode: str = "Warn", change: tuple[str, str] = ("", "")) -> tuple[Gate, Metrics]:
+def build_gate_and_metrics(mode: str = "Warn", change: tuple[str, str] = ("", "")) -> tuple[Gate, Metrics]:
     metrics = Metrics("test")
     return Gate(policy_of(SERVICE.replace("MODE", mode).replace(*change)), observers=[metrics]), metrics
 
@@ -53,7 +53,7 @@ async def admit_pod(gate: Gate, *containers: Json, **spec: Any) -> Admission:
     return await admit(gate.interceptor, Ask(pod, "shop", "u", ALICE))
 
 
-def counted(metrics: Metrics, family: str) -> dict[str, int]:
+def count_pods(metrics: Metrics, family: str) -> dict[str, int]:
     """Return by concern how many Pods of service `web` a family counts."""
     found = {}
     for line in metrics.render().decode().splitlines():
@@ -66,7 +66,7 @@ def counted(metrics: Metrics, family: str) -> dict[str, int]:
 
 @pytest.mark.parametrize("mode", ["Warn", "Audit"])
 async def test_pod_that_enforce_would_rewrite_and_admit_is_no_would_deny(mode: str) -> None:
-    gate, metrics = gate_and_metrics(mode)
+    gate, metrics = build_gate_and_metrics(mode)
     decision = (await admit_pod(gate)).validated
     assert decision.findings == ()
     assert decision.would_write == (
@@ -74,26 +74,26 @@ async def test_pod_that_enforce_would_rewrite_and_admit_is_no_would_deny(mode: s
         WouldWrite("resources", Mode(mode), ("resources of container c",)),
     )
     assert decision.audit["would-rewrite"] == f"placement/{mode},resources/{mode}"
-    assert counted(metrics, "would_deny") == {}
-    assert counted(metrics, "would_rewrite") == {"placement": 1, "resources": 1}
+    assert count_pods(metrics, "would_deny") == {}
+    assert count_pods(metrics, "would_rewrite") == {"placement": 1, "resources": 1}
 
 
 async def test_warn_lists_the_fields_to_rewrite_in_one_warning() -> None:
-    gate, _ = gate_and_metrics("Warn")
+    gate, _ = build_gate_and_metrics("Warn")
     warning = f"WouldRewrite: service web: Enforce would write {', '.join(PLACED)}, resources of container c"
     assert (await admit_pod(gate)).validated.warnings == (warning,)
 
 
 async def test_audit_has_no_warnings() -> None:
-    gate, _ = gate_and_metrics("Audit")
+    gate, _ = build_gate_and_metrics("Audit")
     assert (await admit_pod(gate)).validated.warnings == ()
 
 
 async def test_rewritten_pod_has_no_would_rewrite() -> None:
-    gate, metrics = gate_and_metrics("Warn")
-    enforced = (await admit_pod(gate_and_metrics("Enforce")[0])).pod["spec"]
+    gate, metrics = build_gate_and_metrics("Warn")
+    enforced = (await admit_pod(build_gate_and_metrics("Enforce")[0])).pod["spec"]
     decision = (await admit_pod(gate, *enforced.pop("containers"), **enforced)).validated
-    assert (decision.warnings, decision.would_write, counted(metrics, "would_rewrite")) == ((), (), {})
+    assert (decision.warnings, decision.would_write, count_pods(metrics, "would_rewrite")) == ((), (), {})
 
 
 @pytest.mark.parametrize(
@@ -115,35 +115,35 @@ async def test_rewritten_pod_has_no_would_rewrite() -> None:
 async def test_would_deny_counts_what_enforce_denies(spec: Json, code: Code, concern: str, mode: str) -> None:
     containers = spec.get("containers", [{"name": "c"}])
     others = {key: value for key, value in spec.items() if key != "containers"}
-    refused = (await admit_pod(gate_and_metrics("Enforce")[0], *containers, **others)).validated
+    refused = (await admit_pod(build_gate_and_metrics("Enforce")[0], *containers, **others)).validated
     assert [finding.code for finding in refused.denials] == [code]
-    gate, metrics = gate_and_metrics(mode)
+    gate, metrics = build_gate_and_metrics(mode)
     decision = (await admit_pod(gate, *containers, **others)).validated
     assert [(finding.code, finding.mode) for finding in decision.findings] == [(code, Mode(mode))]
-    assert counted(metrics, "would_deny") == {concern: 1}
+    assert count_pods(metrics, "would_deny") == {concern: 1}
     # Enforce would write the fields of the other concern.
-    assert counted(metrics, "would_rewrite") == {({"placement", "resources"} - {concern}).pop(): 1}
+    assert count_pods(metrics, "would_rewrite") == {({"placement", "resources"} - {concern}).pop(): 1}
 
 
 async def test_amount_that_clamp_corrects_is_no_would_deny() -> None:
-    gate, metrics = gate_and_metrics("Warn")
+    gate, metrics = build_gate_and_metrics("Warn")
     decision = (await admit_pod(gate, {"name": "c", "resources": {"limits": {"cpu": "16", "memory": "1Gi"}}})).validated
     assert decision.findings == ()
-    assert counted(metrics, "would_rewrite") == {"placement": 1, "resources": 1}
+    assert count_pods(metrics, "would_rewrite") == {"placement": 1, "resources": 1}
 
 
 async def test_enforced_placement_is_written_and_resources_in_warn_are_a_warning() -> None:
-    gate, metrics = gate_and_metrics("Enforce", ("resources: Enforce", "resources: Warn"))
+    gate, metrics = build_gate_and_metrics("Enforce", ("resources: Enforce", "resources: Warn"))
     admission = await admit_pod(gate)
     assert admission.pod["spec"]["schedulerName"] == "podgate-scheduler"
     assert "resources" not in admission.pod["spec"]["containers"][0]
     assert admission.validated.warnings == ("WouldRewrite: service web: Enforce would write resources of container c",)
-    assert (counted(metrics, "would_deny"), counted(metrics, "would_rewrite")) == ({}, {"resources": 1})
+    assert (count_pods(metrics, "would_deny"), count_pods(metrics, "would_rewrite")) == ({}, {"resources": 1})
 
 
 async def test_enforced_resources_are_checked_without_the_placement_in_warn() -> None:
     """The overhead of the Pod's own class counts, although an enforced placement would replace the class."""
-    gate, _ = gate_and_metrics("Warn", ("resources: Warn", "resources: Enforce"))
+    gate, _ = build_gate_and_metrics("Warn", ("resources: Warn", "resources: Enforce"))
     spec = {"runtimeClassName": "kata", "overhead": {"memory": "4Gi"}}
     decision = (await admit_pod(gate, **spec)).validated
     assert [finding.code for finding in decision.denials] == [Code.RESOURCES_OUTSIDE]
@@ -155,7 +155,7 @@ async def test_denied_pod_has_no_would_rewrite() -> None:
     gate = Gate(denying, observers=[metrics])
     decision = (await admit_pod(gate, {"name": "c", "resources": {"requests": {"cpu": "2"}}})).validated
     assert not decision.allowed
-    assert (decision.would_write, counted(metrics, "would_rewrite")) == ((), {})
+    assert (decision.would_write, count_pods(metrics, "would_rewrite")) == ((), {})
 
 
 async def test_a_contradiction_is_never_a_would_deny() -> None:
@@ -164,26 +164,26 @@ async def test_a_contradiction_is_never_a_would_deny() -> None:
     terms = {"nodeSelectorTerms": [{"matchExpressions": [zone_a]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     for mode in ("Enforce", "Warn", "Audit"):
-        gate, metrics = gate_and_metrics(mode)
+        gate, metrics = build_gate_and_metrics(mode)
         decision = (await admit_pod(gate, affinity=affinity)).validated
         assert [finding.code for finding in decision.findings] == [Code.PLACEMENT_CONTRADICTION]
-        assert counted(metrics, "would_deny") == {}
+        assert count_pods(metrics, "would_deny") == {}
 
 
 @pytest.mark.parametrize(("failure_mode", "denied"), [("Open", {}), ("Closed", {"placement": 1})])
 async def test_pod_without_a_rewrite_is_a_would_deny_if_failure_mode_is_closed(
     failure_mode: str, denied: dict[str, int]
 ) -> None:
-    gate, metrics = gate_and_metrics("Warn", ("name: web", f"name: web\n  failureMode: {failure_mode}"))
+    gate, metrics = build_gate_and_metrics("Warn", ("name: web", f"name: web\n  failureMode: {failure_mode}"))
     unchanged = {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [{"name": "c"}]}}
     decision = await gate.validate(object=unchanged)
     assert [finding.code for finding in decision.findings] == [Code.MUTATION_MISSING]
-    assert (decision.would_write, counted(metrics, "would_deny")) == ((), denied)
+    assert (decision.would_write, count_pods(metrics, "would_deny")) == ((), denied)
 
 
 @pytest.mark.parametrize(("mode", "has_warning"), [("Warn", True), ("Audit", False), ("Enforce", False)])
 async def test_author_of_a_workload_gets_the_same_warning(mode: str, has_warning: bool) -> None:  # noqa: FBT001  a parameter
-    gate, metrics = gate_and_metrics(mode)
+    gate, metrics = build_gate_and_metrics(mode)
     request = envelope(
         resource={"group": "apps", "version": "v1", "resource": "deployments"},
         object={"metadata": {"name": "web"}, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}},
@@ -192,11 +192,11 @@ async def test_author_of_a_workload_gets_the_same_warning(mode: str, has_warning
     fields = f"{', '.join(PLACED)}, resources of container c"
     warning = f"WouldRewrite: in Pods of deployment.apps/web: service web: Enforce would write {fields}"
     assert decision.warnings == ((warning,) if has_warning else ())
-    assert counted(metrics, "would_rewrite") == {}  # only Pods are counted
+    assert count_pods(metrics, "would_rewrite") == {}  # only Pods are counted
 
 
 async def test_warning_about_many_containers_is_short() -> None:
-    gate, _ = gate_and_metrics("Warn", ("pod: {max: {memory: 3Gi}}", "pod: {}"))
+    gate, _ = build_gate_and_metrics("Warn", ("pod: {max: {memory: 3Gi}}", "pod: {}"))
     decision = (await admit_pod(gate, *({"name": f"c{number}"} for number in range(500)))).validated
     (warning,) = decision.warnings
     assert warning.endswith("resources of containers c0, c1, c2 and 497 more")
@@ -215,11 +215,11 @@ async def test_label_and_annotation_are_written_in_every_mode_but_disabled() -> 
             assert admission.pod["spec"] == {"containers": [{"name": "c"}]}
 
 
-def findings_and_rewrite(raw: Json, service: Service, mode: Mode) -> tuple[set[str], bool]:
+def find_findings_and_rewrite(raw: Json, service: Service, mode: Mode) -> tuple[set[str], bool]:
     """Return the findings that deny, or would deny, a Pod; and whether its spec is, or would be, rewritten."""
     in_mode = replace(service, modes=Modes(placement=mode, resources=mode))
     patch = patch_of(raw, in_mode)
-    trial = enforced_pod(read(applied(raw, patch)), in_mode)
+    trial = preview_enforcement(decode_pod(apply_json_patch(raw, patch)), in_mode)
     findings = check(trial.pod, in_mode, hash_known=True)
     of_trial = (field for write in trial.writes for field in write.fields if not field.startswith("metadata."))
     writes = any(one.path.startswith("/spec/") and one.op != "remove" for one in patch) or any(of_trial)
@@ -229,7 +229,7 @@ def findings_and_rewrite(raw: Json, service: Service, mode: Mode) -> tuple[set[s
 @examples(150)
 @given(pairs)
 def test_placement_in_warn_has_the_findings_of_enforce(pair: Pair) -> None:
-    assert findings_and_rewrite(pair.pod, pair.service, Mode.WARN) == findings_and_rewrite(
+    assert find_findings_and_rewrite(pair.pod, pair.service, Mode.WARN) == find_findings_and_rewrite(
         pair.pod, pair.service, Mode.ENFORCE
     )
 
@@ -240,19 +240,19 @@ def test_resources_in_audit_have_the_findings_of_enforce(rules: Json, spec: Json
     ranges = convert(rules, ResourceRules, dec_hook=lambda _, value: Quantity.parse(str(value)))
     service = Service("s", Match(any_namespace=True), resources=ranges)
     raw = {"metadata": {"name": "p"}, "spec": spec}
-    assert findings_and_rewrite(raw, service, Mode.AUDIT) == findings_and_rewrite(raw, service, Mode.ENFORCE)
+    assert find_findings_and_rewrite(raw, service, Mode.AUDIT) == find_findings_and_rewrite(raw, service, Mode.ENFORCE)
 
 
 @examples(120)
 @given(pairs)
 def test_patched_pod_equals_that_of_an_independent_library(pair: Pair) -> None:
     patch = patch_of(pair.pod, pair.service)
-    assert patched(read(pair.pod), patch) == read(applied(pair.pod, patch))
+    assert apply_patch(decode_pod(pair.pod), patch) == decode_pod(apply_json_patch(pair.pod, patch))
     assert patch_of(pair.pod, pair.service) == patch  # the first patch did not change the policy's plan
 
 
 async def test_pod_of_a_controller_is_counted() -> None:
-    gate, metrics = gate_and_metrics("Audit")
+    gate, metrics = build_gate_and_metrics("Audit")
     pod = {"metadata": {"generateName": "web-"}, "spec": {"containers": [{"name": "c"}]}}
     await admit(gate.interceptor, Ask(pod, "shop", "u", REPLICA_SETS))
-    assert counted(metrics, "would_rewrite") == {"placement": 1, "resources": 1}
+    assert count_pods(metrics, "would_rewrite") == {"placement": 1, "resources": 1}

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.core.rewriting import patch_of, read, rewritten
+from tests.core.rewriting import decode_pod, patch_of, rewrite_pod
 from tests.core.strategies import HASH, OUR_ANNOTATION, OUR_LABEL, Json, service_of
-from webhook.core.admission.enforcement_preview import enforced_pod
+from webhook.core.admission.enforcement_preview import preview_enforcement
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.policy.model import Modes, Service
 from webhook.core.policy_spec import Mode, ResourceRules
@@ -65,7 +65,7 @@ ONE: Json = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
 )
 def test_a_reinvocation_lowers_no_request_to_a_share_of_the_default_limit(resources: Json, final: Json) -> None:
     service = quarter_of_1_cpu()
-    once = rewritten(one_container(resources), service)
+    once = rewrite_pod(one_container(resources), service)
     assert once["spec"]["containers"][0]["resources"] == final
     assert patch_of(once, service) == ()
 
@@ -81,16 +81,16 @@ def test_a_reinvocation_lowers_no_request_to_a_share_of_the_default_limit(resour
 )
 def test_a_copy_of_a_rewritten_pod_keeps_its_requests(labels: Json, annotations: Json, *, is_lowered: bool) -> None:
     copy = one_container(ONE, {"labels": labels, "annotations": annotations})
-    patched = rewritten(copy, quarter_of_1_cpu())
+    patched = rewrite_pod(copy, quarter_of_1_cpu())
     assert patched["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "250m" if is_lowered else "1"}
 
 
 def test_a_preview_shows_the_share_that_enforce_would_have_written_first() -> None:
     """In Warn the mutating half writes label and annotation, and no resources."""
     service = quarter_of_1_cpu(Mode.WARN)
-    stored = rewritten(one_container(ONE), service)
+    stored = rewrite_pod(one_container(ONE), service)
     assert stored["spec"]["containers"][0]["resources"] == ONE
-    preview = enforced_pod(read(stored), service)
+    preview = preview_enforcement(decode_pod(stored), service)
     assert [write.concern for write in preview.writes] == ["resources"]
     containers = preview.pod.spec.containers
     assert containers is not None

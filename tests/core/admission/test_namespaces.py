@@ -25,10 +25,10 @@ class Namespaces:
         self._live = live
         self.lookups: list[str] = []
 
-    def labels(self, namespace: str) -> Mapping[str, str] | None:
+    def find_labels(self, namespace: str) -> Mapping[str, str] | None:
         return self._cached.get(namespace)
 
-    async def lookup(self, namespace: str) -> Mapping[str, str] | None:
+    async def look_up_labels(self, namespace: str) -> Mapping[str, str] | None:
         self.lookups.append(namespace)
         return self._live.get(namespace)
 

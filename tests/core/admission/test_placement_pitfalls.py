@@ -7,8 +7,8 @@ import pytest
 
 from tests.core.generating.policies import document
 from tests.core.generating.vocabulary import HASH, OUR_ANNOTATION, OUR_LABEL, REGION, REQUIRED, ZONE, Json
-from tests.core.oracle.nodes import Node, node_fits, terms_of
-from tests.core.rewriting import applied, patch_of, plain, read, rewritten
+from tests.core.oracle.nodes import Node, is_node_match, terms_of
+from tests.core.rewriting import apply_json_patch, decode_patch, decode_pod, patch_of, rewrite_pod
 from tests.core.strategies import service_of
 from webhook.core.admission.validation import check
 from webhook.core.document.loading import load_unproved
@@ -43,8 +43,8 @@ def pod(*terms: Json, **spec: Any) -> Json:
     return {"metadata": {"namespace": "shop"}, "spec": {"containers": [{"name": "c"}], **spec}}
 
 
-def placed(raw: Json, **placement: Any) -> Json:
-    return rewritten(raw, service_of(placement))
+def place_pod(raw: Json, **placement: Any) -> Json:
+    return rewrite_pod(raw, service_of(placement))
 
 
 IN_B = {"topology": [{"level": "Zone", "in": ["b"]}]}
@@ -53,17 +53,17 @@ IN_B = {"topology": [{"level": "Zone", "in": ["b"]}]}
 def test_topology_is_added_to_the_users_terms_and_not_as_an_ored_term() -> None:
     """Koordinator and others append a term of their own: a node needs to match only one of the terms."""
     raw = pod({"matchExpressions": [ON_SSD]})
-    assert node_fits(raw, NODE_IN_A)
-    after = placed(raw, **IN_B)
-    assert not node_fits(after, NODE_IN_A)
-    assert node_fits(after, NODE_IN_B)
+    assert is_node_match(raw, NODE_IN_A)
+    after = place_pod(raw, **IN_B)
+    assert not is_node_match(after, NODE_IN_A)
+    assert is_node_match(after, NODE_IN_B)
     assert len(terms_of(after) or []) == 1
 
 
 def test_ored_term_appended_by_a_later_webhook_is_a_finding() -> None:
-    after = placed(pod({"matchExpressions": [ON_SSD]}), **IN_B)
+    after = place_pod(pod({"matchExpressions": [ON_SSD]}), **IN_B)
     (terms_of(after) or []).append({"matchExpressions": [ON_SSD]})
-    (found,) = check(read(after), service_of(IN_B), hash_known=True)
+    (found,) = check(decode_pod(after), service_of(IN_B), hash_known=True)
     assert found.code is Code.PLACEMENT_UNFULFILLED
     assert "nodeSelectorTerms[1]" in found.field
 
@@ -72,14 +72,14 @@ def test_ored_term_appended_by_a_later_webhook_is_a_finding() -> None:
 def test_every_term_is_narrowed(place: int) -> None:
     """A node needs to match only one term: each that is not narrowed admits other nodes."""
     terms: list[Json] = [{"matchExpressions": [{"key": f"k{number}", "operator": "Exists"}]} for number in range(3)]
-    after = placed(pod(*terms), **IN_B)
-    assert not node_fits(after, Node("n", {f"k{place}": "", ZONE: "a"}))
-    assert node_fits(after, Node("n", {f"k{place}": "", ZONE: "b"}))
+    after = place_pod(pod(*terms), **IN_B)
+    assert not is_node_match(after, Node("n", {f"k{place}": "", ZONE: "a"}))
+    assert is_node_match(after, Node("n", {f"k{place}": "", ZONE: "b"}))
 
 
 def test_reinvocation_does_not_repeat_affinity() -> None:
     service = service_of(PLACEMENT)
-    first = rewritten(pod({"matchExpressions": [ON_SSD]}), service)
+    first = rewrite_pod(pod({"matchExpressions": [ON_SSD]}), service)
     assert patch_of(first, service) == ()
     assert str(first["spec"]).count(REGION) == 1
 
@@ -87,14 +87,14 @@ def test_reinvocation_does_not_repeat_affinity() -> None:
 def test_reinvocation_does_not_repeat_tolerations() -> None:
     """Also if a later plugin, such as DefaultTolerationSeconds, has inserted its own toleration."""
     service = service_of(PLACEMENT)
-    first = rewritten(pod(), service)
+    first = rewrite_pod(pod(), service)
     first["spec"]["tolerations"].insert(0, NOT_READY)
     assert patch_of(first, service) == ()
 
 
 def test_tolerations_of_the_user_and_default_ones_are_kept() -> None:
     own = [{"key": "mine", "operator": "Exists", "effect": "NoSchedule"}, NOT_READY]
-    after = placed(pod(tolerations=own), tolerations=[{"key": "gpu", "operator": "Exists"}])
+    after = place_pod(pod(tolerations=own), tolerations=[{"key": "gpu", "operator": "Exists"}])
     assert after["spec"]["tolerations"][:2] == own
     assert len(after["spec"]["tolerations"]) == 3
 
@@ -104,7 +104,7 @@ def test_node_selector_terms_of_the_user_are_kept() -> None:
         {"matchExpressions": [ON_SSD]},
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["x"]}]},
     ]
-    after = terms_of(placed(pod(*own), **IN_B))
+    after = terms_of(place_pod(pod(*own), **IN_B))
     assert after == [{"matchExpressions": [ON_SSD, IN_ZONE]}, {**own[1], "matchExpressions": [IN_ZONE]}]
 
 
@@ -112,11 +112,11 @@ def test_zone_of_the_user_is_kept_and_the_contradiction_is_a_finding() -> None:
     """Gatekeeper's Assign overwrites it: a Pod with a volume in zone a is placed in zone b."""
     in_a = {"key": ZONE, "operator": "In", "values": ["a"]}
     raw = pod({"matchExpressions": [in_a]}, nodeSelector={ZONE: "a"})
-    after = placed(raw, **IN_B)
+    after = place_pod(raw, **IN_B)
     assert after["spec"]["nodeSelector"] == {ZONE: "a"}
     assert in_a in (terms_of(after) or [{}])[0]["matchExpressions"]
-    assert not node_fits(after, NODE_IN_B)
-    found = check(read(after), service_of(IN_B), hash_known=True)
+    assert not is_node_match(after, NODE_IN_B)
+    found = check(decode_pod(after), service_of(IN_B), hash_known=True)
     assert [finding.code for finding in found] == [Code.PLACEMENT_CONTRADICTION], "the user is warned"
 
 
@@ -124,14 +124,14 @@ def test_term_with_another_zone_expression_is_narrowed() -> None:
     """A term that has an expression with the zone key, but another value, is narrowed too."""
     expressions = ({"operator": "In", "values": ["a"]}, {"operator": "Exists"}, {"operator": "NotIn", "values": ["b"]})
     for expression in expressions:
-        after = placed(pod({"matchExpressions": [{"key": ZONE, **expression}]}), **IN_B)
-        assert not node_fits(after, NODE_IN_A), expression
+        after = place_pod(pod({"matchExpressions": [{"key": ZONE, **expression}]}), **IN_B)
+        assert not is_node_match(after, NODE_IN_A), expression
 
 
 def test_changes_of_another_mutator_cause_no_new_patch() -> None:
     """Podgate adds entries and never moves or replaces others: their additions and order cause no patch."""
     service = service_of(PLACEMENT)
-    found = rewritten(pod({"matchExpressions": [ON_SSD]}), service)
+    found = rewrite_pod(pod({"matchExpressions": [ON_SSD]}), service)
     for number in range(5):
         spec = found["spec"]
         spec["tolerations"].insert(0, {"key": f"other-{number}", "operator": "Exists"})
@@ -146,7 +146,7 @@ def test_patch_depends_on_pod_and_policy_only() -> None:
     """An annotation with the ID of the call would differ in each round."""
     raw, service = pod(), service_of(PLACEMENT)
     assert patch_of(raw, service) == patch_of(deepcopy(raw), service)
-    after = rewritten(raw, service)
+    after = rewrite_pod(raw, service)
     assert after["metadata"]["annotations"] == {OUR_ANNOTATION: HASH}
     assert after["metadata"]["labels"] == {OUR_LABEL: "s"}
 
@@ -154,18 +154,18 @@ def test_patch_depends_on_pod_and_policy_only() -> None:
 def test_partly_applied_patch_is_a_finding() -> None:
     """The validating half reports each operation of a patch that was undone or not applied."""
     raw, service = pod({"matchExpressions": [{"key": "arch", "operator": "Exists"}]}), service_of(PLACEMENT)
-    patch = plain(patch_of(raw, service))
+    patch = decode_patch(patch_of(raw, service))
     required = [item for item in patch if "preferred" not in item["path"] and "preferred" not in str(item.get("value"))]
     for operation in required:
-        incomplete = applied(raw, [item for item in patch if item is not operation])
-        assert check(read(incomplete), service, hash_known=True), operation
-    assert check(read(applied(raw, patch)), service, hash_known=True) == ()
+        incomplete = apply_json_patch(raw, [item for item in patch if item is not operation])
+        assert check(decode_pod(incomplete), service, hash_known=True), operation
+    assert check(decode_pod(apply_json_patch(raw, patch)), service, hash_known=True) == ()
 
 
 def test_priority_and_preemption_policy_are_removed_with_a_new_priority_class() -> None:
     """The first round sets priority 0; the second refuses a Pod whose priority is not that of its new class."""
     filled = {"priority": 0, "preemptionPolicy": "PreemptLowerPriority"}
-    after = placed(pod(**filled), priorityClassName="payments-high")
+    after = place_pod(pod(**filled), priorityClassName="payments-high")
     assert after["spec"]["priorityClassName"] == "payments-high"
     assert not {"priority", "preemptionPolicy"} & set(after["spec"])
 

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import fields, replace
 
-from tests.core.rewriting import read
+from tests.core.rewriting import decode_pod
 from tests.core.strategies import HASH, PROPERTY, Json, Pair, pairs, service_of
 from webhook.core.admission import charging, pod_results, stages
 from webhook.core.admission.decision import Deviation, Half
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.admission.mutation import HASH_ANNOTATION
-from webhook.core.admission.pod_results import pod_key
+from webhook.core.admission.pod_results import encode_pod_key
 from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy, CompiledService
 from webhook.core.kubernetes.admission_request import BadReviewError
@@ -26,9 +26,9 @@ COUNTED = ("pods", "requests.cpu", "limits.memory", "requests.nvidia.com/gpu")
 SERVICE = service_of({"schedulerName": "podgate-scheduler"})
 
 
-def compiled(service: Service) -> CompiledPolicy:
+def compile_service(service: Service) -> CompiledPolicy:
     loaded = LoadedPolicy(Policy("podgate.io/v1alpha1", "Policy", (service,)), HASH)
-    return CompiledPolicy(loaded, {service.name: CompiledService(service, CounterPlan.of(service), COUNTED)})
+    return CompiledPolicy(loaded, {service.name: CompiledService(service, CounterPlan.from_service(service), COUNTED)})
 
 
 def evaluation(policy: CompiledPolicy, pod: Pod, **request: Any) -> Evaluation:
@@ -37,7 +37,7 @@ def evaluation(policy: CompiledPolicy, pod: Pod, **request: Any) -> Evaluation:
     return Evaluation(Half.MUTATE, replace(asked, **request), policy, pod, service=service)
 
 
-def results(policy: CompiledPolicy, pod: Pod, *, degraded: str = "", hash_known: bool = True) -> list[Any]:
+def collect_results(policy: CompiledPolicy, pod: Pod, *, degraded: str = "", hash_known: bool = True) -> list[Any]:
     """Return everything that the cached stages find about a Pod."""
     found: list[Any] = []
     rewritten = evaluation(policy, pod)
@@ -51,7 +51,7 @@ def results(policy: CompiledPolicy, pod: Pod, *, degraded: str = "", hash_known:
             found.append(str(error))
         found.append((one.patch, one.overwritten, one.qos_change, one.findings, one.would_write, one.steps))
     try:
-        found.append(charging.acquire(checked).cost)
+        found.append(charging.build_acquire(checked).cost)
     except BadReviewError as error:
         found.append(str(error))
     return found
@@ -86,26 +86,31 @@ def similar_pods(draw: st.DrawFn, pod: Json, other: Json) -> Json:
 def test_cached_results_equal_computed_ones(
     data: st.DataObject, pair: Pair, other: Pair, degraded: str, *, hash_known: bool
 ) -> None:
-    policy = compiled(pair.service)
+    policy = compile_service(pair.service)
     for raw in (pair.pod, data.draw(similar_pods(pair.pod, other.pod)), pair.pod):
-        pod = read(raw)
+        pod = decode_pod(raw)
         for variant in ({"degraded": degraded}, {"hash_known": hash_known}, {}):
-            assert results(policy, pod, **variant) == results(compiled(pair.service), pod, **variant)
+            assert collect_results(policy, pod, **variant) == collect_results(
+                compile_service(pair.service), pod, **variant
+            )
 
 
 def test_second_pod_of_a_controller_is_not_evaluated_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    policy, raw = compiled(SERVICE), {"metadata": {"namespace": "shop"}, "spec": {"containers": [{"name": "c"}]}}
-    first = results(policy, read({**raw, "metadata": {"namespace": "shop", "name": "web-1", "uid": "1"}}))
+    policy, raw = compile_service(SERVICE), {"metadata": {"namespace": "shop"}, "spec": {"containers": [{"name": "c"}]}}
+    first = collect_results(policy, decode_pod({**raw, "metadata": {"namespace": "shop", "name": "web-1", "uid": "1"}}))
     monkeypatch.setattr("webhook.core.admission.mutation.rewrite", None)
     monkeypatch.setattr("webhook.core.admission.validation.check", None)
-    monkeypatch.setattr("webhook.core.quota.pod_cost.taken", None)
-    assert results(policy, read({**raw, "metadata": {"namespace": "shop", "name": "web-2", "uid": "2"}})) == first
+    monkeypatch.setattr("webhook.core.quota.pod_cost.compute_cost", None)
+    assert (
+        collect_results(policy, decode_pod({**raw, "metadata": {"namespace": "shop", "name": "web-2", "uid": "2"}}))
+        == first
+    )
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(PodSpec)])
 def test_every_field_of_the_spec_is_part_of_the_key(name: str) -> None:
     pod = Pod(PodMetadata(), PodSpec())
-    assert pod_key(pod, SERVICE) != pod_key(replace(pod, spec=replace(pod.spec, **{name: "x"})), SERVICE)
+    assert encode_pod_key(pod, SERVICE) != encode_pod_key(replace(pod, spec=replace(pod.spec, **{name: "x"})), SERVICE)
 
 
 @pytest.mark.parametrize(
@@ -120,50 +125,54 @@ def test_every_field_of_the_spec_is_part_of_the_key(name: str) -> None:
 )
 def test_metadata_that_is_read_is_part_of_the_key(change: dict[str, Any]) -> None:
     pod = Pod(PodMetadata(), PodSpec())
-    assert pod_key(pod, SERVICE) != pod_key(replace(pod, metadata=replace(pod.metadata, **change)), SERVICE)
+    assert encode_pod_key(pod, SERVICE) != encode_pod_key(
+        replace(pod, metadata=replace(pod.metadata, **change)), SERVICE
+    )
 
 
 def test_annotations_and_namespace_labels_of_the_policy_are_part_of_the_key() -> None:
     service = service_of({"annotations": {"queue": {"fromNamespace": "team"}, "note": "n"}})
     pod = Pod(PodMetadata(annotations={"queue": "a", "other": "1"}), PodSpec())
     changed = [{"queue": "b", "other": "1"}, {"queue": "a", "note": "x", "other": "1"}]
-    keys = [pod_key(replace(pod, metadata=PodMetadata(annotations=found)), service) for found in changed]
-    keys += [pod_key(pod, service.in_namespace({"team": name})) for name in ("t1", "t2")]
-    assert len({pod_key(pod, service), *keys}) == 5
-    assert pod_key(replace(pod, metadata=PodMetadata(annotations={"queue": "a"})), service) == pod_key(pod, service)
+    keys = [encode_pod_key(replace(pod, metadata=PodMetadata(annotations=found)), service) for found in changed]
+    keys += [encode_pod_key(pod, service.resolve_namespace({"team": name})) for name in ("t1", "t2")]
+    assert len({encode_pod_key(pod, service), *keys}) == 5
+    assert encode_pod_key(replace(pod, metadata=PodMetadata(annotations={"queue": "a"})), service) == encode_pod_key(
+        pod, service
+    )
 
 
 def test_priority_class_that_must_be_allowed_depends_on_field_managers() -> None:
     service = service_of({"allow": {"priorityClassNames": []}})
-    assert pod_key(Pod(PodMetadata(), PodSpec(priority_class_name="low")), service) is None
-    assert pod_key(Pod(PodMetadata(), PodSpec()), service) is not None
+    assert encode_pod_key(Pod(PodMetadata(), PodSpec(priority_class_name="low")), service) is None
+    assert encode_pod_key(Pod(PodMetadata(), PodSpec()), service) is not None
 
 
 @pytest.mark.parametrize("spec", [{"priority_class_name": "low"}, {"priority_class_name": "high"}])
 def test_results_that_depend_on_field_managers_are_not_cached(spec: dict[str, Any]) -> None:
     service = service_of({"priorityClassName": "high"})
-    assert pod_key(Pod(PodMetadata(), PodSpec(**spec)), service) is None
-    assert pod_key(Pod(PodMetadata(), PodSpec(**spec, priority=7)), service) is None or spec == {
+    assert encode_pod_key(Pod(PodMetadata(), PodSpec(**spec)), service) is None
+    assert encode_pod_key(Pod(PodMetadata(), PodSpec(**spec, priority=7)), service) is None or spec == {
         "priority_class_name": "high"
     }
 
 
 def test_errors_updates_and_pods_that_are_large_long_or_have_huge_integers_are_not_cached() -> None:
-    policy = compiled(SERVICE)
-    pod = read(
+    policy = compile_service(SERVICE)
+    pod = decode_pod(
         {"metadata": {"uid": "1"}, "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "?"}}}]}}
     )
     for _ in range(2):
         with pytest.raises(BadReviewError):
-            charging.acquire(evaluation(policy, pod))
-    good = read({"metadata": {"uid": "1"}, "spec": {"containers": [{"name": "c"}]}})
-    charging.acquire(evaluation(policy, good, operation="UPDATE", old_pod=good))
+            charging.build_acquire(evaluation(policy, pod))
+    good = decode_pod({"metadata": {"uid": "1"}, "spec": {"containers": [{"name": "c"}]}})
+    charging.build_acquire(evaluation(policy, good, operation="UPDATE", old_pod=good))
     large = evaluation(policy, good)
     large.is_large = True
-    charging.acquire(large)
-    charging.acquire(evaluation(policy, replace(good, spec=replace(good.spec, node_name="x" * 20_000))))
-    charging.acquire(evaluation(policy, replace(good, spec=replace(good.spec, affinity={"weight": 2**64}))))
+    charging.build_acquire(large)
+    charging.build_acquire(evaluation(policy, replace(good, spec=replace(good.spec, node_name="x" * 20_000))))
+    charging.build_acquire(evaluation(policy, replace(good, spec=replace(good.spec, affinity={"weight": 2**64}))))
     assert not any(policy.pod_results.values())
-    charging.acquire(evaluation(policy, good))
+    charging.build_acquire(evaluation(policy, good))
     assert list(map(len, policy.pod_results.values())) == [0, 1]
-    assert pod_results.pod_key(good, SERVICE) is not None
+    assert pod_results.encode_pod_key(good, SERVICE) is not None

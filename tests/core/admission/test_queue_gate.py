@@ -45,7 +45,7 @@ def containers(cpu: str) -> list[dict[str, Any]]:
 
 
 async def update(gate: Gate, before: list[Any], after: list[Any], user: str = ALICE) -> Any:
-    old, new = (gate.owned("u", schedulingGates=gates) for gates in (before, after))
+    old, new = (gate.build_owned_pod("u", schedulingGates=gates) for gates in (before, after))
     return await gate.validate(operation="UPDATE", object=new, oldObject=old, userInfo={"username": user})
 
 
@@ -71,7 +71,10 @@ async def test_podgates_own_removal_is_not_checked(user: str) -> None:
 
 async def test_podgates_accounts_are_checked_when_they_do_anything_else() -> None:
     gate = gate_of()
-    old, new = gate.owned("u", schedulingGates=[OURS]), gate.owned("u", service="other", schedulingGates=[OURS])
+    old, new = (
+        gate.build_owned_pod("u", schedulingGates=[OURS]),
+        gate.build_owned_pod("u", service="other", schedulingGates=[OURS]),
+    )
     assert not (
         await gate.validate(operation="UPDATE", object=new, oldObject=old, userInfo={"username": CONTROLLER})
     ).allowed
@@ -121,18 +124,20 @@ async def test_removal_is_judged_under_the_mode_of_what_pods_wait_for(
 async def test_resize_may_only_make_a_waiting_pod_smaller(before: str, after: str, *, is_allowed: bool) -> None:
     """A larger Pod would be charged too little if the charge is made meanwhile, or too much if it is made later."""
     gate = gate_of()
-    old, new = (gate.owned("u", schedulingGates=[OURS], containers=containers(cpu)) for cpu in (before, after))
+    old, new = (
+        gate.build_owned_pod("u", schedulingGates=[OURS], containers=containers(cpu)) for cpu in (before, after)
+    )
     decision = await gate.validate(operation="UPDATE", subResource="resize", object=new, oldObject=old)
     assert decision.allowed is is_allowed
     if not is_allowed:
         assert decision.status.code == 403
         assert "the Pod waits to be charged, and its requests.cpu cannot grow meanwhile" in decision.status.message
-    assert await gate.used() == {"pods": 0, "cpu": 0}, "it is charged when it is released"
+    assert await gate.read_usage() == {"pods": 0, "cpu": 0}, "it is charged when it is released"
 
 
 async def test_released_pod_may_become_larger() -> None:
     gate = gate_of()
-    old, new = (gate.owned("u", containers=containers(cpu)) for cpu in ("1", "2"))
+    old, new = (gate.build_owned_pod("u", containers=containers(cpu)) for cpu in ("1", "2"))
     assert (await gate.validate(operation="UPDATE", subResource="resize", object=new, oldObject=old)).allowed
 
 
@@ -153,11 +158,11 @@ async def test_a_gate_of_podgates_that_podgate_does_not_write_is_refused(
     stanzas: str, modes: str, gates: list[Any], verdict: Verdict
 ) -> None:
     gate = gate_of(stanzas, modes)
-    decision = await gate.validate(object=gate.owned("u1", schedulingGates=gates))
+    decision = await gate.validate(object=gate.build_owned_pod("u1", schedulingGates=gates))
     assert decision.verdict is verdict
     if verdict is Verdict.DENY:
         assert "leave the gate out" in decision.status.message
-        assert (await gate.used())["pods"] == 0
+        assert (await gate.read_usage())["pods"] == 0
 
 
 @pytest.mark.parametrize(
@@ -173,12 +178,12 @@ async def test_gate_that_podgate_wrote_before_the_queue_ended_is_no_fault_of_the
 ) -> None:
     """An override, or another replica's policy, may end the queue between the mutating and the validating half."""
     gate = gate_of(DENIES)
-    new = gate.owned("u1", schedulingGates=[OURS]) if labels["app"] == "web" else pod(labels, uid="u1")
+    new = gate.build_owned_pod("u1", schedulingGates=[OURS]) if labels["app"] == "web" else pod(labels, uid="u1")
     new["spec"]["schedulingGates"] = [OURS]
     new["metadata"]["managedFields"] = [{"manager": "kubectl", "operation": "Update", "fieldsV1": sent}]
     decision = await gate.validate(object=new)
     assert decision.allowed is is_allowed
-    assert (await gate.used())["pods"] == (1 if is_allowed and labels["app"] == "web" else 0)
+    assert (await gate.read_usage())["pods"] == (1 if is_allowed and labels["app"] == "web" else 0)
 
 
 async def test_new_pod_of_no_service_with_a_gate_of_podgates_is_refused() -> None:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.admission.review import any_json, places
+from tests.core.admission.review import any_json, list_places
 from tests.core.reviewing import Gate, body, envelope, pod, policy_of
 from tests.core.strategies import PROPERTY, Json, pods
 from webhook.core.admission.decision import Decision, Half, Verdict
-from webhook.core.admission.review import _in_one_pass, _in_steps, decode, encode
+from webhook.core.admission.review import _decode_in_one_pass, _decode_in_steps, decode, encode
 from webhook.core.kubernetes.admission_request import ALLOWED, BadReviewError, ResponseStatus
 from webhook.core.kubernetes.controllers import WORKLOAD_KINDS, WorkloadKind
 from webhook.core.patch import Patch, add
@@ -31,7 +31,7 @@ WEB = policy_of(
 )
 
 
-def without(field: str) -> bytes:
+def remove_field(field: str) -> bytes:
     review = envelope()
     del review["request"][field]
     return msgspec.json.encode(review)
@@ -60,10 +60,10 @@ BAD = {
     "no_request": (b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}', "request is missing"),
     "null_request": (b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request": null }', "is missing"),
     "uid_of_wrong_type": (body(uid=7), "AdmissionReview: Expected `str`, got `int` - at `$.request.uid`"),
-    "no_uid": (without("uid"), "Object missing required field `uid` - at `$.request`"),
+    "no_uid": (remove_field("uid"), "Object missing required field `uid` - at `$.request`"),
     "empty_uid": (body(uid=""), "AdmissionReview.request.uid is empty"),
-    "no_operation": (without("operation"), "`operation`"),
-    "no_resource": (without("resource"), "`resource`"),
+    "no_operation": (remove_field("operation"), "`operation`"),
+    "no_resource": (remove_field("resource"), "`resource`"),
     "resource_version_of_wrong_type": (
         body(resource={"group": "", "version": 1, "resource": "pods"}),
         "Expected `str`, got `int` - at `$.request.resource.version`",
@@ -122,9 +122,9 @@ def test_error_message_truncates_the_values_that_it_quotes() -> None:
 )
 async def test_unreadable_amount_is_a_bad_review(amount: str, text: str) -> None:
     gate = Gate(WEB)
-    wrong = gate.owned("u1", containers=[{"name": "c", "resources": {"requests": {"cpu": amount}}}])
+    wrong = gate.build_owned_pod("u1", containers=[{"name": "c", "resources": {"requests": {"cpu": amount}}}])
     wrong["spec"] |= {"schedulerName": "podgate-scheduler", "nodeSelector": {"disk": "ssd"}}
-    wrong = await rewritten(gate, wrong)
+    wrong = await rewrite_pod(gate, wrong)
     with pytest.raises(BadReviewError) as error:
         await gate.validate(object=wrong)
     assert text in str(error.value)
@@ -132,7 +132,7 @@ async def test_unreadable_amount_is_a_bad_review(amount: str, text: str) -> None
     assert gate.store.requests == []
 
 
-async def rewritten(gate: Gate, raw: Json) -> Json:
+async def rewrite_pod(gate: Gate, raw: Json) -> Json:
     import jsonpatch  # noqa: PLC0415  the one use here
 
     decision = await gate.mutate(object=raw)
@@ -167,7 +167,7 @@ def test_last_of_duplicate_json_keys_is_used() -> None:
     """The API server, too, uses the last one. It sends no duplicates, because it encodes the object that it decoded."""
     with_duplicate_key = GOOD.replace(b'"default-scheduler"', b'"first","schedulerName":"second"')
     assert with_duplicate_key != GOOD
-    for read in (_in_one_pass, _in_steps):
+    for read in (_decode_in_one_pass, _decode_in_steps):
         request = read(with_duplicate_key)
         assert request is not None
         assert request.pod is not None
@@ -238,9 +238,9 @@ async def test_arbitrary_bytes_raise_only_bad_review_errors(sent: bytes) -> None
 )
 def test_decoding_in_one_pass_equals_decoding_in_steps(raw: Json, old: Json | None, call: tuple[str, str]) -> None:
     sent = body(object=raw, oldObject=old, operation=call[0], subResource=call[1], dryRun=old is None)
-    in_one_pass = _in_one_pass(sent)
+    in_one_pass = _decode_in_one_pass(sent)
     assert (in_one_pass is not None) == (call in {("CREATE", ""), ("UPDATE", ""), ("UPDATE", "resize")})
-    assert decode(sent) == (in_one_pass or _in_steps(sent)) == _in_steps(sent)
+    assert decode(sent) == (in_one_pass or _decode_in_steps(sent)) == _decode_in_steps(sent)
 
 
 @PROPERTY
@@ -250,7 +250,7 @@ async def test_review_with_one_invalid_field_raises_only_bad_review_errors(raw: 
     raw["spec"]["containers"] = [{"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}}}]
     operation = data.draw(st.sampled_from(["CREATE", "UPDATE"]))
     review = envelope(object=raw, oldObject=raw if operation == "UPDATE" else None, operation=operation)
-    await check_response_or_error(with_one_invalid_field(review, data))
+    await check_response_or_error(spoil_one_field(review, data))
 
 
 @PROPERTY
@@ -261,13 +261,13 @@ async def test_workload_review_with_one_invalid_field_raises_only_bad_review_err
     job_spec: Json = {"template": {"metadata": {"labels": {"app": "web"}}, "spec": raw["spec"]}}
     sent = {"metadata": {"name": "web"}, "spec": {**job_spec, "jobTemplate": {"spec": job_spec}}}
     resource = {"group": source.group, "version": "v1", "resource": source.resource}
-    await check_response_or_error(with_one_invalid_field(envelope(object=sent, resource=resource), data))
+    await check_response_or_error(spoil_one_field(envelope(object=sent, resource=resource), data))
 
 
-def with_one_invalid_field(review: Json, data: st.DataObject) -> bytes:
+def spoil_one_field(review: Json, data: st.DataObject) -> bytes:
     """Return a review with one field removed, or with any JSON value in it."""
     review = msgspec.json.decode(msgspec.json.encode(review))
-    *path, last = data.draw(st.sampled_from([place for place in places(review) if place]))
+    *path, last = data.draw(st.sampled_from([place for place in list_places(review) if place]))
     parent: Any = review
     for key in path:
         parent = parent[key]

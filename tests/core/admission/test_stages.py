@@ -40,7 +40,7 @@ PLACED: Json = {
 }
 
 
-def requesting(cpu: str, **more: Any) -> Json:
+def build_spec(cpu: str, **more: Any) -> Json:
     return {**PLACED, "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}], **more}
 
 
@@ -51,35 +51,35 @@ def gate() -> Gate:
 
 async def test_dry_run_is_validated_and_not_charged(gate: Gate) -> None:
     for number in range(5):
-        decision = await gate.validate(object=gate.owned(f"u{number}", **PLACED), dryRun=True)
+        decision = await gate.validate(object=gate.build_owned_pod(f"u{number}", **PLACED), dryRun=True)
         assert (decision.verdict, decision.call.dry_run) == (Verdict.ADMIT, True)
         assert decision.steps[-1].found == "not charged (dry run)"
-    assert (await gate.used())["pods"] == 0
+    assert (await gate.read_usage())["pods"] == 0
     for number in range(2):
-        assert (await gate.validate(object=gate.owned(f"u{number}", **PLACED))).allowed
-    refused = await gate.validate(object=gate.owned("u9", **PLACED), dryRun=True)
+        assert (await gate.validate(object=gate.build_owned_pod(f"u{number}", **PLACED))).allowed
+    refused = await gate.validate(object=gate.build_owned_pod("u9", **PLACED), dryRun=True)
     assert refused.status.code == 429, "a dry run shows the denial that would come"
 
 
 async def test_uid_is_charged_once_in_repeated_reviews(gate: Gate) -> None:
     for number in range(4):
-        decision = await gate.validate(uid=f"review-{number}", object=gate.owned("u1", **PLACED))
+        decision = await gate.validate(uid=f"review-{number}", object=gate.build_owned_pod("u1", **PLACED))
         assert decision.allowed
-    assert (await gate.used())["pods"] == 1
+    assert (await gate.read_usage())["pods"] == 1
 
 
 async def test_a_pod_denied_for_its_fields_is_not_charged(gate: Gate) -> None:
-    decision = await gate.validate(object=gate.owned("u1", schedulerName="theirs"))
+    decision = await gate.validate(object=gate.build_owned_pod("u1", schedulerName="theirs"))
     assert (decision.verdict, decision.status.code, decision.status.reason) == (Verdict.DENY, 403, "Forbidden")
     assert decision.status.message.startswith("PlacementConflict: service web: spec.schedulerName is 'theirs'")
     assert gate.store.requests == []
 
 
 async def test_a_pod_denied_by_quota_is_not_charged_in_part(gate: Gate) -> None:
-    assert (await gate.validate(object=gate.owned("u1", **requesting("3")))).allowed
-    refused = await gate.validate(object=gate.owned("u2", **requesting("2")))
+    assert (await gate.validate(object=gate.build_owned_pod("u1", **build_spec("3")))).allowed
+    refused = await gate.validate(object=gate.build_owned_pod("u2", **build_spec("2")))
     assert (refused.verdict, refused.status.code) == (Verdict.DENY, 429)
-    assert await gate.used() == {"pods": 1, "cpu": 3000}
+    assert await gate.read_usage() == {"pods": 1, "cpu": 3000}
     assert refused.status.retry_after_seconds is None
 
 
@@ -95,7 +95,7 @@ async def test_a_pod_denied_by_quota_is_not_charged_in_part(gate: Gate) -> None:
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE"])
 async def test_the_mutating_half_never_denies(invalid: Json, operation: str) -> None:
     gate = Gate(policy_of(POLICY, "unmatched: Deny"))
-    decision = await gate.mutate(object=invalid, oldObject=gate.owned("u"), operation=operation)
+    decision = await gate.mutate(object=invalid, oldObject=gate.build_owned_pod("u"), operation=operation)
     assert decision.allowed
     assert gate.store.requests == []
     assert operation == "CREATE" or decision.patch == ()
@@ -111,7 +111,9 @@ async def test_validating_half_admits_a_rewritten_pod_without_a_patch(gate: Gate
         "/spec/schedulerName",
         "/spec/affinity",
     ]
-    validated = msgspec.json.decode((await gate.ask(Half.VALIDATE, object=gate.owned("u", **PLACED))).body)["response"]
+    validated = msgspec.json.decode((await gate.ask(Half.VALIDATE, object=gate.build_owned_pod("u", **PLACED))).body)[
+        "response"
+    ]
     assert validated == {
         "uid": "review-1",
         "allowed": True,
@@ -144,7 +146,7 @@ async def test_update_of_podgates_label_or_annotation_is_refused(
     gate: Gate, labels: Json, annotations: Json | None
 ) -> None:
     new = pod({"app": "web", **labels}, annotations or {ANNOTATION: WEB.hash}, "u", **PLACED)
-    decision = await update(gate, gate.owned("u", **PLACED), new)
+    decision = await update(gate, gate.build_owned_pod("u", **PLACED), new)
     assert (decision.verdict, decision.status.code) == (Verdict.DENY, 403)
     assert decision.findings[0].code is Code.IMMUTABLE
 
@@ -161,9 +163,9 @@ async def test_label_of_a_removed_service_may_not_change_to_another_service(gate
 
 
 async def test_an_ordinary_update_is_admitted_uncharged(gate: Gate) -> None:
-    new = gate.owned("u", **PLACED)
+    new = gate.build_owned_pod("u", **PLACED)
     new["metadata"]["labels"]["version"] = "2"
-    decision = await update(gate, gate.owned("u", **PLACED), new)
+    decision = await update(gate, gate.build_owned_pod("u", **PLACED), new)
     assert decision.verdict is Verdict.ADMIT
     assert gate.store.requests == []
 
@@ -171,8 +173,8 @@ async def test_an_ordinary_update_is_admitted_uncharged(gate: Gate) -> None:
 async def test_an_update_of_a_pod_being_deleted_is_judged_as_any_other(gate: Gate) -> None:
     deleted = {"deletionTimestamp": "2027-01-15T08:00:00Z", "finalizers": []}
 
-    def terminating(labels: Json, **spec: Any) -> Json:
-        document = gate.owned("u", **spec)
+    def build_terminating_pod(labels: Json, **spec: Any) -> Json:
+        document = gate.build_owned_pod("u", **spec)
         document["metadata"] = {
             **document["metadata"],
             **deleted,
@@ -181,21 +183,21 @@ async def test_an_update_of_a_pod_being_deleted_is_judged_as_any_other(gate: Gat
         return document
 
     assert (
-        await update(gate, gate.owned("u", **PLACED), terminating({"role": "x"}, **PLACED))
+        await update(gate, gate.build_owned_pod("u", **PLACED), build_terminating_pod({"role": "x"}, **PLACED))
     ).verdict is Verdict.ADMIT
     relabelled = pod({"app": "other"}, uid="u", **PLACED)
     relabelled["metadata"] |= deleted
-    decision = await update(gate, gate.owned("u", **PLACED), relabelled)
+    decision = await update(gate, gate.build_owned_pod("u", **PLACED), relabelled)
     assert decision.verdict is Verdict.DENY
     assert "metadata.labels[podgate.io/service] is Podgate's and cannot be changed" in decision.status.message
-    gated = gate.owned("u", **PLACED, schedulingGates=[{"name": "g"}])
-    assert (await update(gate, gated, terminating({}))).verdict is Verdict.DENY, "its placement is loosened"
-    old, new = gate.owned("u", **requesting("1")), terminating({}, **requesting("100"))
+    gated = gate.build_owned_pod("u", **PLACED, schedulingGates=[{"name": "g"}])
+    assert (await update(gate, gated, build_terminating_pod({}))).verdict is Verdict.DENY, "its placement is loosened"
+    old, new = gate.build_owned_pod("u", **build_spec("1")), build_terminating_pod({}, **build_spec("100"))
     assert (await update(gate, old, new, subResource="resize")).verdict is Verdict.DENY
 
 
 async def test_deletion_timestamp_is_ignored_on_create(gate: Gate) -> None:
-    sent = gate.owned("u", schedulerName="theirs")
+    sent = gate.build_owned_pod("u", schedulerName="theirs")
     sent["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
     assert (await gate.validate(object=sent)).verdict is Verdict.DENY
 
@@ -211,8 +213,8 @@ async def test_deletion_timestamp_is_ignored_on_create(gate: Gate) -> None:
     ids=["gate_removed", "tightened", "loosened", "loosened_with_the_gate"],
 )
 async def test_placement_of_a_gated_pod_may_not_be_loosened(gate: Gate, new: Json, allowed: bool) -> None:  # noqa: FBT001
-    old = gate.owned("u", **PLACED, schedulingGates=[{"name": "g"}])
-    decision = await update(gate, old, gate.owned("u", **new))
+    old = gate.build_owned_pod("u", **PLACED, schedulingGates=[{"name": "g"}])
+    decision = await update(gate, old, gate.build_owned_pod("u", **new))
     assert decision.allowed is allowed
     assert gate.store.requests == []
 
@@ -222,37 +224,37 @@ async def test_placement_of_a_gated_pod_may_not_be_loosened(gate: Gate, new: Jso
 
 async def test_a_resize_is_charged_above_the_high_water_mark_only(gate: Gate) -> None:
     async def resize(before: str, after: str) -> Any:
-        old, new = gate.owned("u", **requesting(before)), gate.owned("u", **requesting(after))
+        old, new = gate.build_owned_pod("u", **build_spec(before)), gate.build_owned_pod("u", **build_spec(after))
         return await update(gate, old, new, subResource="resize")
 
-    assert (await gate.validate(object=gate.owned("u", **requesting("1")))).allowed
+    assert (await gate.validate(object=gate.build_owned_pod("u", **build_spec("1")))).allowed
     for before, after, used in [("1", "3", 3000), ("3", "1", 3000), ("1", "3", 3000), ("3", "4", 4000)]:
         assert (await resize(before, after)).allowed
-        assert await gate.used() == {"pods": 1, "cpu": used}
+        assert await gate.read_usage() == {"pods": 1, "cpu": used}
     refused = await resize("4", "5")
     assert refused.status.code == 429
-    assert (await gate.used())["cpu"] == 4000
+    assert (await gate.read_usage())["cpu"] == 4000
 
 
 async def test_a_resize_in_a_dry_run_charges_nothing(gate: Gate) -> None:
-    old, new = gate.owned("u", **requesting("1")), gate.owned("u", **requesting("3"))
+    old, new = gate.build_owned_pod("u", **build_spec("1")), gate.build_owned_pod("u", **build_spec("3"))
     assert (await update(gate, old, new, subResource="resize", dryRun=True)).allowed
-    assert (await gate.used())["cpu"] == 0
+    assert (await gate.read_usage())["cpu"] == 0
 
 
 async def test_a_forged_label_cannot_charge_a_service_of_another_namespace(gate: Gate) -> None:
     """An unowned Pod keeps the label that its tenant wrote: a resize must not charge the service of another tenant."""
-    old = pod({"app": "mine", LABEL: "other"}, uid="u", **requesting("1"))
-    new = pod({"app": "mine", LABEL: "other"}, uid="u", **requesting("5"))
+    old = pod({"app": "mine", LABEL: "other"}, uid="u", **build_spec("1"))
+    new = pod({"app": "mine", LABEL: "other"}, uid="u", **build_spec("5"))
     decision = await update(gate, old, new, subResource="resize")
     assert (decision.verdict, decision.service) == (Verdict.UNMATCHED, None)
     assert gate.store.requests == []
 
 
 async def test_resize_of_an_unlabelled_pod_is_charged_to_its_owner(gate: Gate) -> None:
-    old, new = pod({"app": "web"}, uid="u", **requesting("1")), pod({"app": "web"}, uid="u", **requesting("2"))
+    old, new = pod({"app": "web"}, uid="u", **build_spec("1")), pod({"app": "web"}, uid="u", **build_spec("2"))
     assert (await update(gate, old, new, subResource="resize")).service == "web"
-    assert (await gate.used())["cpu"] == 1000
+    assert (await gate.read_usage())["cpu"] == 1000
 
 
 # one Pod sees one policy
@@ -271,7 +273,7 @@ class RefreshableSource(FixedPolicy):
             self.set(self.newer)
 
 
-def managed(document: Json, *annotations: str) -> Json:
+def add_managed_fields(document: Json, *annotations: str) -> Json:
     """Return a Pod as the API server sends it if its creator wrote these annotations."""
     fields = {f"f:{key}": {} for key in annotations}
     managers = [{"manager": "kubectl-create", "fieldsV1": {"f:metadata": {"f:annotations": fields}}}]
@@ -285,7 +287,7 @@ async def test_pod_with_the_former_policy_hash_is_reviewed_by_that_policy_in_bot
     policies = RefreshableSource(WEB)
     policies.set(NEWER)
     gate = Gate(WEB, policies)
-    old = managed(gate.owned("u", **PLACED), "app")
+    old = add_managed_fields(gate.build_owned_pod("u", **PLACED), "app")
     assert (await gate.mutate(object=old)).patch == ()
     decision = await gate.validate(object=old)
     assert (decision.allowed, decision.policy_hash, policies.refreshed) == (True, WEB.hash, 0)
@@ -296,7 +298,9 @@ async def test_creator_of_a_pod_cannot_choose_a_former_policy(keys: tuple[str, .
     policies = RefreshableSource(WEB)
     policies.set(NEWER)
     gate = Gate(WEB, policies)
-    copied = managed(gate.owned("u", **PLACED), *keys) if keys else gate.owned("u", **PLACED)
+    copied = (
+        add_managed_fields(gate.build_owned_pod("u", **PLACED), *keys) if keys else gate.build_owned_pod("u", **PLACED)
+    )
     decision = await gate.mutate(object=copied)
     assert decision.policy_hash == NEWER.hash
     assert NEWER.hash in [operation.value for operation in decision.patch]
@@ -314,7 +318,7 @@ async def test_mutating_half_overwrites_an_unknown_hash_without_a_refresh() -> N
 async def test_validating_half_refreshes_once_for_an_unknown_hash() -> None:
     policies = RefreshableSource(WEB, NEWER)
     gate = Gate(NEWER, policies)
-    sent = gate.owned("u", **{**PLACED, "schedulerName": "newer-scheduler"})
+    sent = gate.build_owned_pod("u", **{**PLACED, "schedulerName": "newer-scheduler"})
     decision = await gate.validate(object=sent)
     assert (decision.allowed, decision.policy_hash, policies.refreshed) == (True, NEWER.hash, 1)
 
@@ -330,13 +334,13 @@ async def test_pod_with_an_unknown_hash_is_checked_without_mutation_missing() ->
 
 async def test_validation_without_a_policy_raises_an_error(gate: Gate) -> None:
     class NoPolicy(RefreshableSource):
-        def current(self) -> LoadedPolicy | None:
+        def get_current(self) -> LoadedPolicy | None:
             return None
 
-        def by_hash(self, policy_hash: str) -> LoadedPolicy | None:  # noqa: ARG002  the port's signature
+        def find_by_hash(self, policy_hash: str) -> LoadedPolicy | None:  # noqa: ARG002  the port's signature
             return None
 
-    for sent in (pod(), gate.owned("u")):
+    for sent in (pod(), gate.build_owned_pod("u")):
         with pytest.raises(NoPolicyError):
             await Gate(WEB, NoPolicy(WEB)).validate(object=sent)
 
@@ -363,37 +367,39 @@ async def test_unmatched_decides_on_an_unowned_pod_in_the_namespace_of_a_service
 async def test_modes_that_do_not_enforce_admit_and_charge(mode: str, warnings: int) -> None:
     modes = f"  modes: {{placement: {mode}, quota: {mode}, breaker: {mode}}}\n"
     gate = Gate(policy_of(POLICY.replace("  failureMode: Closed\n", modes)))
-    decision = await gate.validate(object=gate.owned("u", **requesting("5", schedulerName="theirs", affinity=None)))
+    decision = await gate.validate(
+        object=gate.build_owned_pod("u", **build_spec("5", schedulerName="theirs", affinity=None))
+    )
     assert decision.verdict is Verdict.ADMIT
     assert {finding.code for finding in decision.findings} == {Code.PLACEMENT_CONFLICT, Code.QUOTA_EXCEEDED}
     assert len(decision.warnings) == warnings
     assert decision.audit["findings"] == f"PlacementConflict/{mode},QuotaExceeded/{mode}"
-    assert (await gate.used())["cpu"] == 5000
+    assert (await gate.read_usage())["cpu"] == 5000
 
 
 async def test_open_breaker_denies_without_a_call_to_the_store(gate: Gate) -> None:
     for number in range(2):
-        assert (await gate.validate(object=gate.owned(f"u{number}", **PLACED))).allowed
+        assert (await gate.validate(object=gate.build_owned_pod(f"u{number}", **PLACED))).allowed
     for number in range(2):
-        assert (await gate.validate(object=gate.owned(f"v{number}", **PLACED))).status.code == 429
+        assert (await gate.validate(object=gate.build_owned_pod(f"v{number}", **PLACED))).status.code == 429
     calls_before = len(gate.store.requests)
     gate.clock.set(NOW_US + 20_000_001)
-    decision = await gate.validate(object=gate.owned("w", **PLACED))
+    decision = await gate.validate(object=gate.build_owned_pod("w", **PLACED))
     assert (decision.status.code, decision.findings[0].code) == (503, Code.BREAKER_OPEN)
     assert "is open until 2027-01-15T08:01:00.000Z" in decision.status.message
     assert len(gate.store.requests) == calls_before
-    update_of_old = await update(gate, gate.owned("u0", **PLACED), gate.owned("u0", **PLACED))
+    update_of_old = await update(gate, gate.build_owned_pod("u0", **PLACED), gate.build_owned_pod("u0", **PLACED))
     assert update_of_old.allowed, "the breaker does not apply to existing Pods"
 
 
 async def test_open_breaker_admits_a_probe_after_its_end_and_a_charged_probe_closes_it() -> None:
     gate = Gate(policy_of(POLICY.replace("pods: 2, ", "")))
     for number in range(2):
-        await gate.validate(object=gate.owned(f"v{number}", **requesting("5")))
+        await gate.validate(object=gate.build_owned_pod(f"v{number}", **build_spec("5")))
     gate.clock.set(NOW_US + 59_999_999)
-    assert (await gate.validate(object=gate.owned("w", **requesting("1")))).status.code == 503
+    assert (await gate.validate(object=gate.build_owned_pod("w", **build_spec("1")))).status.code == 503
     gate.clock.set(NOW_US + 60_000_000)
-    decision = await gate.validate(object=gate.owned("w", **requesting("1")))
+    decision = await gate.validate(object=gate.build_owned_pod("w", **build_spec("1")))
     assert decision.allowed
     assert decision.charge.receipt is not None
     assert [str(transition.new) for transition in decision.charge.receipt.transitions] == ["HALF_OPEN", "CLOSED"]
@@ -411,7 +417,7 @@ async def test_open_breaker_admits_a_probe_after_its_end_and_a_charged_probe_clo
 async def test_only_kube_controllers_set_the_owner_as_event_source(
     gate: Gate, user: str, references: list[Json], source: str | None
 ) -> None:
-    sent = gate.owned("u", **PLACED)
+    sent = gate.build_owned_pod("u", **PLACED)
     sent["metadata"]["ownerReferences"] = references
     await gate.validate(object=sent, userInfo={"username": user})
     assert gate.store.requests[0].event_source == (source or f"user:{user}")
@@ -446,7 +452,7 @@ async def test_pods_of_the_daemon_set_controller_are_exempt_unless_the_policy_di
     head: str, verdict: Verdict, exemption: str
 ) -> None:
     gate = Gate(policy_of(POLICY, head))
-    sent = gate.owned("u", **{**PLACED, "schedulerName": "theirs"})
+    sent = gate.build_owned_pod("u", **{**PLACED, "schedulerName": "theirs"})
     sent["metadata"] |= OWNED_BY_DAEMON_SET
     decision = await gate.validate(object=sent, userInfo={"username": DAEMON_SETS})
     assert (decision.verdict, decision.deviation.exemption) == (verdict, exemption)
@@ -459,14 +465,14 @@ async def test_observers_receive_reviews_and_transitions() -> None:
             super().__init__()
             self.received: list[Any] = []
 
-        def reviewed(self, review: Review) -> None:
+        def on_reviewed(self, review: Review) -> None:
             self.received.append(review.decision.verdict)
 
-        def transitioned(self, transition: Any) -> None:
+        def on_transition(self, transition: Any) -> None:
             self.received.append(str(transition.new))
 
     recorder = Recorder()
     gate = Gate(WEB, observers=[recorder])
     for number in range(4):
-        await gate.validate(object=gate.owned(f"u{number}", **PLACED))
+        await gate.validate(object=gate.build_owned_pod(f"u{number}", **PLACED))
     assert recorder.received == [Verdict.ADMIT, Verdict.ADMIT, Verdict.DENY, "OPEN", Verdict.DENY]

@@ -37,7 +37,7 @@ class GateWithoutStore(Gate):
 )
 async def test_failure_mode_and_when_store_unavailable_decide_on_the_pod(service: str, *, admitted: bool) -> None:
     gate = GateWithoutStore(service)
-    decision = await gate.validate(object=gate.owned("u"))
+    decision = await gate.validate(object=gate.build_owned_pod("u"))
     assert (decision.verdict is Verdict.ADMIT, decision.charge.uncounted) == (admitted, admitted)
     if not admitted:
         assert (decision.status.code, decision.status.reason) == (503, "ServiceUnavailable")
@@ -47,13 +47,13 @@ async def test_failure_mode_and_when_store_unavailable_decide_on_the_pod(service
 
 async def test_warn_mode_warns_that_the_store_is_unavailable() -> None:
     gate = GateWithoutStore("modes: {quota: Warn}, failureMode: Closed, " + QUOTA % "")
-    decision = await gate.validate(object=gate.owned("u"))
+    decision = await gate.validate(object=gate.build_owned_pod("u"))
     assert [warning.partition(":")[0] for warning in decision.warnings] == [Code.STORE_UNAVAILABLE]
 
 
 async def test_mutation_and_update_need_no_store() -> None:
     gate = GateWithoutStore("failureMode: Closed, " + QUOTA % "")
-    sent = gate.owned("u")
+    sent = gate.build_owned_pod("u")
     assert (await gate.mutate(object=sent)).allowed
     assert (await gate.validate(operation="UPDATE", object=sent, oldObject=sent)).allowed
 
@@ -72,7 +72,7 @@ async def test_mutation_and_update_need_no_store() -> None:
 )
 async def test_pod_admitted_without_the_store_is_kept_as_uncounted(service: str, admitted: int) -> None:
     gate = GateWithoutStore(service)
-    decision = await gate.validate(object=gate.owned("u"))
+    decision = await gate.validate(object=gate.build_owned_pod("u"))
     assert decision.charge.uncounted == bool(admitted)
     assert [request.uid for request in gate.uncounted] == ["u"] * admitted
 
@@ -85,7 +85,7 @@ async def test_denial_by_a_share_of_the_limit_says_so() -> None:
         return Receipt(1_000_000, refused=DeniedBy.QUOTA, over=over, free_at_us=2_000_000, local=True)
 
     gate.store.acquire = acquire  # type: ignore[method-assign]
-    decision = await gate.validate(object=gate.owned("u"))
+    decision = await gate.validate(object=gate.build_owned_pod("u"))
     assert decision.status.code == 429
     assert decision.status.message == (
         "QuotaExceeded: service web: pods in 1m: hard 1, used 1, asked 1; could pass from 1970-01-01T00:00:02.000Z,"

@@ -57,7 +57,7 @@ async def test_conflict_is_denied_even_if_the_rewrite_is_missing() -> None:
 async def test_gated_pod_stays_guarded_without_the_label_that_matched() -> None:
     gate = Gate(WEB)
     gates = [{"name": "example.com/wait"}]
-    old = gate.owned("u1", schedulingGates=gates, **PLACED)
+    old = gate.build_owned_pod("u1", schedulingGates=gates, **PLACED)
     new = pod({LABEL: "web"}, old["metadata"]["annotations"], "u1", schedulingGates=gates, schedulerName="theirs")
     loosened = await gate.validate(operation="UPDATE", object=new, oldObject=old)
     assert (loosened.service, loosened.allowed) == ("web", False)
@@ -70,7 +70,7 @@ async def test_resize_is_charged_to_the_service_of_the_label_after_other_labels_
         pod(labels, uid="u1", containers=[{"name": "c", "resources": {"requests": {"cpu": cpu}}}]) for cpu in ("1", "3")
     )
     decision = await gate.validate(operation="UPDATE", subResource="resize", object=new, oldObject=old)
-    assert (decision.service, await gate.used()) == ("web", {"cpu": 2000})
+    assert (decision.service, await gate.read_usage()) == ("web", {"cpu": 2000})
 
 
 async def test_pod_exempt_by_its_runtime_class_is_denied_with_another_class() -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.core.strategies import HASH, OUR_ANNOTATION, OUR_LABEL, ZONE, Json, service_of
 from webhook.core.admission.decision import Finding
 from webhook.core.admission.mutation import rewrite
-from webhook.core.admission.validation import check, guard
+from webhook.core.admission.validation import check, check_update
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy.model import FailureMode, Match, Modes, Service
@@ -46,7 +46,7 @@ GOOD: Json = {
 }
 
 
-def single(findings: tuple[Finding, ...]) -> Finding:
+def get_only_finding(findings: tuple[Finding, ...]) -> Finding:
     assert len(findings) == 1, findings
     return findings[0]
 
@@ -93,7 +93,7 @@ def test_fulfilled_pod_has_no_findings() -> None:
 def test_each_violated_field_is_a_finding_with_value_and_remedy(
     change: Json, code: Code, field: str, text: str
 ) -> None:
-    found = single(check(pod(**{**GOOD, **change}), service_of(PLACEMENT), hash_known=True))
+    found = get_only_finding(check(pod(**{**GOOD, **change}), service_of(PLACEMENT), hash_known=True))
     assert (found.code, found.mode) == (code, Mode.ENFORCE)
     assert found.field.endswith(field)
     assert text in found.message
@@ -110,14 +110,14 @@ def test_conflicting_fields_are_findings_under_override_and_allowed_under_keep(r
 def test_many_terms_yield_one_finding_per_requirement() -> None:
     """A tenant chooses the number of terms: neither the response nor the work may grow with its square."""
     many = pod(**{**GOOD, "affinity": zones(*[None] * 1_000)})
-    found = single(check(many, service_of(PLACEMENT), hash_known=True))
+    found = get_only_finding(check(many, service_of(PLACEMENT), hash_known=True))
     assert len(str(found)) < 300
     assert "999 more" in found.message
 
 
 def test_pod_with_more_than_1000_terms_is_refused_and_not_rewritten() -> None:
     many = pod(**{**GOOD, "affinity": zones(*[["b"]] * 1_001)})
-    found = single(check(many, service_of(PLACEMENT), hash_known=True))
+    found = get_only_finding(check(many, service_of(PLACEMENT), hash_known=True))
     assert found.code is Code.PLACEMENT_CONFLICT
     assert "1001 terms, at most 1000" in found.message
     assert rewrite(many, service_of(PLACEMENT), HASH) == ()
@@ -154,7 +154,7 @@ CLOSED = FailureMode.CLOSED
     ],
 )
 def test_missing_rewrite_is_one_finding_that_names_the_missing_keys(metadata: Json, missing: str) -> None:
-    found = single(check(pod(metadata), service_of(PLACEMENT, failure_mode=CLOSED), hash_known=True))
+    found = get_only_finding(check(pod(metadata), service_of(PLACEMENT, failure_mode=CLOSED), hash_known=True))
     assert (found.code, found.mode) == (Code.MUTATION_MISSING, Mode.ENFORCE)
     assert missing in found.message
 
@@ -181,14 +181,14 @@ AUDIT = Modes(placement=Mode.AUDIT)
     ],
 )
 def test_missing_rewrite_has_the_mode_of_the_strictest_stanza_in_force(service: Service, mode: Mode) -> None:
-    assert single(check(pod({}), service, hash_known=True)).mode is mode
+    assert get_only_finding(check(pod({}), service, hash_known=True)).mode is mode
     if service.failure_mode is CLOSED:
-        assert single(guard(pod(), pod({"annotations": {OUR_ANNOTATION: HASH}}), service)).mode is mode
+        assert get_only_finding(check_update(pod(), pod({"annotations": {OUR_ANNOTATION: HASH}}), service)).mode is mode
 
 
 def test_label_of_another_service_is_refused() -> None:
     forged = {"labels": {OUR_LABEL: "gold"}, "annotations": {OUR_ANNOTATION: HASH}}
-    found = single(check(pod(forged, **GOOD), service_of(PLACEMENT), hash_known=True))
+    found = get_only_finding(check(pod(forged, **GOOD), service_of(PLACEMENT), hash_known=True))
     assert found.code is Code.IMMUTABLE
     assert "is 'gold', expected 's'" in found.message
 
@@ -199,7 +199,7 @@ OFF = Modes(Mode.DISABLED, Mode.DISABLED, Mode.DISABLED, Mode.DISABLED)
 def test_service_with_all_modes_disabled_has_no_findings() -> None:
     service = service_of(PLACEMENT, modes=OFF, failure_mode=CLOSED)
     assert check(pod({}), service, hash_known=True) == ()
-    assert guard(pod(), pod({}), service) == ()
+    assert check_update(pod(), pod({}), service) == ()
 
 
 def test_placement_findings_have_the_mode_of_placement_and_disabled_has_none() -> None:
@@ -221,7 +221,7 @@ def test_placement_findings_have_the_mode_of_placement_and_disabled_has_none() -
     ],
 )
 def test_update_of_podgates_label_or_annotation_is_refused(changed: Json, fields: list[str]) -> None:
-    found = guard(pod(), pod(changed), service_of(PLACEMENT))
+    found = check_update(pod(), pod(changed), service_of(PLACEMENT))
     assert [finding.field for finding in found] == fields
     assert all(finding.code is Code.IMMUTABLE and "was '" in finding.message for finding in found)
 
@@ -250,7 +250,7 @@ PLAIN = {key: value for key, value in GATED.items() if key not in {"affinity", "
     ],
 )
 def test_a_gated_pod_may_be_tightened_but_not_loosened(old: Json, new: Json, fields: list[str]) -> None:
-    found = guard(pod(**old), pod(**new), service_of(PLACEMENT))
+    found = check_update(pod(**old), pod(**new), service_of(PLACEMENT))
     assert [
         finding.field.rsplit(".", 1)[-1] if "Terms" in finding.field else finding.field for finding in found
     ] == fields

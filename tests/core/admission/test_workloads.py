@@ -118,7 +118,7 @@ async def test_template_whose_pods_fit_no_node_is_a_contradiction(loaded: Loaded
     )
 
 
-def ranged(when_outside: str) -> LoadedPolicy:
+def build_range_policy(when_outside: str) -> LoadedPolicy:
     return policy_of(f"""
 - name: web
   match: {{namespaces: [shop]}}
@@ -147,7 +147,7 @@ def containers(*cpu: str | None) -> list[Json]:
 async def test_amounts_are_checked_after_defaults_and_clamping(
     when_outside: str, cpu: tuple[str | None, ...], outside: list[str]
 ) -> None:
-    decision = await review_workload(ranged(when_outside), template(containers=containers(*cpu)))
+    decision = await review_workload(build_range_policy(when_outside), template(containers=containers(*cpu)))
     start = "ResourcesOutside: Pods of deployment.apps/web will be denied: service web: "
     denials = [warning for warning in decision.warnings if not warning.startswith("Rewritten: ")]
     assert [warning.removeprefix(start).partition(":")[0] for warning in denials] == outside
@@ -155,7 +155,7 @@ async def test_amounts_are_checked_after_defaults_and_clamping(
 
 async def test_unreadable_amount_is_a_bad_review() -> None:
     with pytest.raises(BadReviewError, match=r"request\.object: the template's resources: .*'lots'"):
-        await Gate(ranged("Deny")).validate(**request(template(containers=containers("lots"))))
+        await Gate(build_range_policy("Deny")).validate(**request(template(containers=containers("lots"))))
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ async def test_open_breaker_and_exhausted_quota_have_no_warning() -> None:
     zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["b"]}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}
     placed["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-    codes = [(await gate.validate(object=gate.owned(f"u{n}", **placed))).status.code for n in range(3)]
+    codes = [(await gate.validate(object=gate.build_owned_pod(f"u{n}", **placed))).status.code for n in range(3)]
     assert codes == [200, 429, 503], "quota, then breaker"
     calls_before = len(gate.store.requests)
     decision = await gate.validate(**request(template()))
@@ -270,7 +270,7 @@ async def test_workload_is_exempt_if_its_pods_will_be(
 def test_reviewed_kinds_omit_kinds_with_exempt_pods(exemptions: str, omitted: set[str]) -> None:
     loaded = policy_of(POLICY, f"exemptions: {{{exemptions}}}")
     everything = {"daemonsets", *(resource for _, resource in KINDS)}
-    assert {source.resource for source in workloads.reviewed_kinds(loaded.policy)} == everything - omitted
+    assert {source.resource for source in workloads.list_reviewed_kinds(loaded.policy)} == everything - omitted
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ async def test_observers_receive_the_review_with_its_stages() -> None:
     reviews: list[Review] = []
 
     class ReviewRecorder:
-        def reviewed(self, review: Review) -> None:
+        def on_reviewed(self, review: Review) -> None:
             reviews.append(review)
 
     gate = Gate(WEB, observers=[ReviewRecorder()])  # type: ignore[list-item]  this test has reviews only
@@ -324,7 +324,7 @@ async def test_observers_receive_the_review_with_its_stages() -> None:
     assert review.decision.findings[0].code is Code.PLACEMENT_CONFLICT
 
 
-def policy_selecting(key: str, *values: str, unmatched: str = "Deny") -> LoadedPolicy:
+def build_selecting_policy(key: str, *values: str, unmatched: str = "Deny") -> LoadedPolicy:
     """Build a policy whose only service selects Pods by a label, and sets another scheduler than `THEIRS`."""
     expressions = f"[{{key: {key}, operator: In, values: [{', '.join(map(repr, values))}]}}]"
     services = f"""
@@ -387,7 +387,7 @@ async def test_labels_that_a_controller_adds_select_the_owner(
     fields = request(template(), group, resource)
     inner = fields["object"]["spec"].get("jobTemplate", fields["object"])["spec"]
     inner |= spec
-    decision = await Gate(policy_selecting(key, *values)).validate(**fields)
+    decision = await Gate(build_selecting_policy(key, *values)).validate(**fields)
     found = DEPENDS if decision.verdict is Verdict.DEPENDS else decision.service
     assert found == expected
     denials = [warning for warning in decision.warnings if "will be denied:" in warning]
@@ -476,7 +476,7 @@ async def test_possible_owner_precedes_the_certain_owner() -> None:
 
 
 async def test_unmatched_warning_names_the_label_that_the_owner_depends_on() -> None:
-    decision = await review_workload(policy_selecting("pod-template-hash", "7d4b6c9f5d"), template())
+    decision = await review_workload(build_selecting_policy("pod-template-hash", "7d4b6c9f5d"), template())
     [warning] = decision.warnings
     assert warning.startswith(
         "Unmatched: Pods of deployment.apps/web will be denied if no service owns them,"
@@ -503,7 +503,7 @@ async def test_uid_and_generated_name_of_a_dry_run_do_not_decide_the_owner(*, dr
     workload = {"metadata": metadata, "spec": {"template": template(labels)}}
     for key, value in (("job-name", "web-x7k2p"), (JOB_UID, UID)):
         fields = request({}, "batch", "jobs", object=workload, dryRun=dry_run)
-        decision = await Gate(policy_selecting(key, value)).validate(**fields)
+        decision = await Gate(build_selecting_policy(key, value)).validate(**fields)
         assert decision.verdict is verdict
 
 

@@ -27,7 +27,9 @@ plans = st.builds(
 )
 
 
-def offered(state: State, generation: int, now_us: int, until_us: int, failed: tuple[str, ...]) -> BreakerView:
+def build_offered_view(
+    state: State, generation: int, now_us: int, until_us: int, failed: tuple[str, ...]
+) -> BreakerView:
     """Return a view that a replica could propose."""
     is_open = state is State.OPEN
     return BreakerView(
@@ -43,12 +45,12 @@ def offered(state: State, generation: int, now_us: int, until_us: int, failed: t
     )
 
 
-def plain(view: BreakerView) -> BreakerView:
+def strip_view(view: BreakerView) -> BreakerView:
     """Return a view as the model shows it: without reasons and lineage, and with sorted sources."""
     return replace(view, reason="", tripped_by="", failed=tuple(sorted(view.failed)), passed=0, alone=0)
 
 
-def as_move(move: Transition) -> Move:
+def convert_transition(move: Transition) -> Move:
     kind = "" if move.is_change else HELD if move.is_held_back else EXPIRED
     assert move.reason.startswith(machine.HELD) == (kind == HELD)
     assert (move.reason == machine.EXPIRED) == (kind == EXPIRED)

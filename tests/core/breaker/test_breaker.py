@@ -3,7 +3,16 @@
 import pytest
 
 from tests.core.breaker_model import plan_of
-from tests.core.breakers import ERRORS, SECOND_US, SLOW, USUAL, WITHOUT_OUTCOMES, Breaker, probing, tripped
+from tests.core.breakers import (
+    ERRORS,
+    SECOND_US,
+    SLOW,
+    USUAL,
+    WITHOUT_OUTCOMES,
+    Breaker,
+    build_open_breaker,
+    build_probing_breaker,
+)
 from webhook.core import breaker as machine
 from webhook.core.breaker import (
     ErrorRatePlan,
@@ -13,7 +22,7 @@ from webhook.core.breaker import (
     State,
     Transition,
     TransitionCause,
-    span,
+    format_duration,
 )
 from webhook.core.breaker.triggers import EMPTY
 
@@ -23,9 +32,9 @@ from webhook.core.breaker.triggers import EMPTY
 def test_three_bad_seconds_trip_at_the_end_of_the_third() -> None:
     breaker = Breaker()
     for second in range(3):
-        breaker.outcomes(second * SECOND_US + 7, good=0, bad=12)
-    assert breaker.at(3 * SECOND_US - 1) is State.CLOSED
-    assert breaker.at(3 * SECOND_US + 400_000) is State.OPEN
+        breaker.record_good_and_bad(second * SECOND_US + 7, good=0, bad=12)
+    assert breaker.find_state(3 * SECOND_US - 1) is State.CLOSED
+    assert breaker.find_state(3 * SECOND_US + 400_000) is State.OPEN
     assert breaker.moves == [
         Transition(
             "payment-api",
@@ -57,15 +66,15 @@ def test_error_rate_trips_after_consecutive_intervals_at_the_threshold(
 ) -> None:
     breaker = Breaker()
     for second, (good, bad) in enumerate(seconds):
-        breaker.outcomes(second * SECOND_US, good, bad)
-    assert (breaker.at(len(seconds) * SECOND_US) is State.OPEN) is trips
+        breaker.record_good_and_bad(second * SECOND_US, good, bad)
+    assert (breaker.find_state(len(seconds) * SECOND_US) is State.OPEN) is trips
 
 
 def test_an_outcome_on_the_boundary_belongs_to_the_next_interval() -> None:
     breaker = Breaker()
     for second in range(3):
-        breaker.outcomes(second * SECOND_US, good=0, bad=10)
-    breaker.outcome(3 * SECOND_US, ok=True)
+        breaker.record_good_and_bad(second * SECOND_US, good=0, bad=10)
+    breaker.record_outcome(3 * SECOND_US, ok=True)
     assert breaker.record.state is State.OPEN
 
 
@@ -75,17 +84,17 @@ def test_an_outcome_on_the_boundary_belongs_to_the_next_interval() -> None:
 def test_five_slow_seconds_trip_and_the_mean_is_shown_above_the_threshold() -> None:
     breaker = Breaker()
     for second in range(5):
-        breaker.outcomes(second * SECOND_US, good=2, latency_us=2 * SECOND_US)
-        breaker.outcome(second * SECOND_US, ok=True, latency_us=2 * SECOND_US + 1)
-    assert breaker.at(5 * SECOND_US) is State.OPEN
+        breaker.record_good_and_bad(second * SECOND_US, good=2, latency_us=2 * SECOND_US)
+        breaker.record_outcome(second * SECOND_US, ok=True, latency_us=2 * SECOND_US + 1)
+    assert breaker.find_state(5 * SECOND_US) is State.OPEN
     assert breaker.record.reason == "latency: mean > 2s in each of 5 intervals of 1s, 2001ms over 3 in the last"
 
 
 def test_a_mean_of_exactly_the_threshold_does_not_trip() -> None:
     breaker = Breaker()
     for second in range(6):
-        breaker.outcomes(second * SECOND_US, good=2, latency_us=2 * SECOND_US)
-    assert breaker.at(6 * SECOND_US) is State.CLOSED
+        breaker.record_good_and_bad(second * SECOND_US, good=2, latency_us=2 * SECOND_US)
+    assert breaker.find_state(6 * SECOND_US) is State.CLOSED
 
 
 def test_the_earliest_trip_wins_and_error_rate_on_a_tie() -> None:
@@ -95,8 +104,8 @@ def test_the_earliest_trip_wins_and_error_rate_on_a_tie() -> None:
         )
         breaker = Breaker(plan)
         for second in range(consecutive):
-            breaker.outcomes(second * SECOND_US, good=0, bad=10, latency_us=3 * SECOND_US)
-        breaker.at(consecutive * SECOND_US)
+            breaker.record_good_and_bad(second * SECOND_US, good=0, bad=10, latency_us=3 * SECOND_US)
+        breaker.find_state(consecutive * SECOND_US)
         assert breaker.record.reason.startswith(trigger)
 
 
@@ -106,9 +115,9 @@ def test_the_earliest_trip_wins_and_error_rate_on_a_tie() -> None:
 def test_third_controller_denied_within_the_period_trips_at_once() -> None:
     breaker = Breaker()
     for at_us, source in enumerate("aabab"):
-        breaker.quota_event(at_us, source)
+        breaker.record_quota_event(at_us, source)
     assert breaker.record.state is State.CLOSED
-    breaker.quota_event(60 * SECOND_US - 1, "c")
+    breaker.record_quota_event(60 * SECOND_US - 1, "c")
     assert breaker.record.state is State.OPEN
     assert breaker.moves[-1].at_us == 60 * SECOND_US - 1
     assert breaker.record.reason == "quotaExceeded: 3 controllers refused within 60s"
@@ -116,11 +125,11 @@ def test_third_controller_denied_within_the_period_trips_at_once() -> None:
 
 def test_quota_event_no_longer_counts_after_the_period() -> None:
     breaker = Breaker()
-    breaker.quota_event(0, "a")
-    breaker.quota_event(1, "b")
-    breaker.quota_event(60 * SECOND_US, "c")
+    breaker.record_quota_event(0, "a")
+    breaker.record_quota_event(1, "b")
+    breaker.record_quota_event(60 * SECOND_US, "c")
     assert breaker.record.state is State.CLOSED
-    breaker.quota_event(60 * SECOND_US, "a")
+    breaker.record_quota_event(60 * SECOND_US, "a")
     assert breaker.record.state is State.OPEN
 
 
@@ -128,14 +137,14 @@ def test_repeated_denials_of_one_controller_trip_by_request_only() -> None:
     by_request = plan_of(quota=QuotaEventPlan(3, 60 * SECOND_US, by_controller=False))
     counting_controllers, counting_requests = Breaker(), Breaker(by_request)
     for at_us in range(3):
-        counting_controllers.quota_event(at_us, "a")
-        counting_requests.quota_event(at_us, "a")
+        counting_controllers.record_quota_event(at_us, "a")
+        counting_requests.record_quota_event(at_us, "a")
     assert counting_controllers.record.state is State.CLOSED
     assert counting_requests.record.state is State.OPEN
     assert counting_requests.record.reason == "quotaExceeded: 3 requests refused within 60s"
 
 
-@pytest.mark.parametrize("make", [tripped, lambda: probing()[0]])
+@pytest.mark.parametrize("make", [build_open_breaker, lambda: build_probing_breaker()[0]])
 def test_quota_events_outside_closed_change_nothing(make: object) -> None:
     breaker = make()  # type: ignore[operator]
     before, now_us = breaker.record, breaker.record.since_us
@@ -148,10 +157,10 @@ def test_quota_events_outside_closed_change_nothing(make: object) -> None:
 
 
 def test_view_shows_countdown_and_half_open_without_a_transition() -> None:
-    record, until_us = tripped().record, 181 * SECOND_US
+    record, until_us = build_open_breaker().record, 181 * SECOND_US
     view = machine.view(record, USUAL, 11 * SECOND_US)
     assert (view.state, view.open_until_us, view.since_us) == (State.OPEN, until_us, SECOND_US)
-    assert view.open_remaining_us(11 * SECOND_US) == 170 * SECOND_US
+    assert view.compute_open_remaining_us(11 * SECOND_US) == 170 * SECOND_US
     assert machine.view(record, USUAL, until_us - 1).state is State.OPEN
     past = machine.view(record, USUAL, until_us + 5)
     assert (past.state, past.generation, past.since_us, past.reason) == (State.HALF_OPEN, 2, until_us, "openFor passed")
@@ -161,8 +170,8 @@ def test_view_shows_countdown_and_half_open_without_a_transition() -> None:
 def test_late_advance_makes_every_transition_that_is_due() -> None:
     breaker = Breaker()
     for second in range(3):
-        breaker.outcomes(second * SECOND_US, good=0, bad=10)
-    breaker.at(1000 * SECOND_US)
+        breaker.record_good_and_bad(second * SECOND_US, good=0, bad=10)
+    breaker.find_state(1000 * SECOND_US)
     assert [(move.new, move.at_us, move.generation) for move in breaker.moves] == [
         (State.OPEN, 3 * SECOND_US, 1),
         (State.HALF_OPEN, 183 * SECOND_US, 2),
@@ -170,29 +179,29 @@ def test_late_advance_makes_every_transition_that_is_due() -> None:
 
 
 def test_successes_of_all_leased_probes_close_the_breaker() -> None:
-    breaker, now_us = probing()
+    breaker, now_us = build_probing_breaker()
     assert [breaker.charge(now_us, uid) for uid in "abcd"] == [True, True, True, False]
     for uid in "cab":
-        breaker.outcome(now_us + 5, ok=True, uid=uid)
+        breaker.record_outcome(now_us + 5, ok=True, uid=uid)
     assert breaker.record.state is State.CLOSED
     assert breaker.moves[-1].reason == "3 probes succeeded"
     assert breaker.record.generation == 3
 
 
 def test_succeeded_probe_makes_no_room_for_another() -> None:
-    breaker, now_us = probing()
+    breaker, now_us = build_probing_breaker()
     for uid in "abc":
         breaker.charge(now_us, uid)
-    breaker.outcome(now_us, ok=True, uid="a")
+    breaker.record_outcome(now_us, ok=True, uid="a")
     assert not breaker.charge(now_us, "d")
 
 
 def test_failed_probe_opens_the_breaker_again_for_all_of_open_for() -> None:
-    breaker, now_us = probing()
+    breaker, now_us = build_probing_breaker()
     breaker.charge(now_us, "a")
     breaker.charge(now_us, "b")
-    breaker.outcome(now_us + 5, ok=True, uid="a")
-    breaker.outcome(now_us + 9, ok=False, uid="b")
+    breaker.record_outcome(now_us + 5, ok=True, uid="a")
+    breaker.record_outcome(now_us + 9, ok=False, uid="b")
     assert breaker.record.state is State.OPEN
     assert breaker.record.open_until_us == now_us + 9 + USUAL.open_for_us
     assert breaker.record.reason == "probe failed"
@@ -200,7 +209,7 @@ def test_failed_probe_opens_the_breaker_again_for_all_of_open_for() -> None:
 
 
 def test_expired_lease_makes_room_for_another_probe_and_its_outcome_is_ignored() -> None:
-    breaker, now_us = probing()
+    breaker, now_us = build_probing_breaker()
     for uid in "abc":
         breaker.charge(now_us, uid)
     expired_us = now_us + USUAL.probe_timeout_us
@@ -208,25 +217,25 @@ def test_expired_lease_makes_room_for_another_probe_and_its_outcome_is_ignored()
     assert machine.view(breaker.record, USUAL, expired_us).probes_leased == 0
     assert [breaker.charge(expired_us, uid) for uid in "defg"] == [True, True, True, False]
     before = breaker.record
-    breaker.outcome(expired_us, ok=False, uid="a")
+    breaker.record_outcome(expired_us, ok=False, uid="a")
     assert breaker.record == before
 
 
 def test_outcome_without_uid_settles_the_oldest_lease_if_there_is_one() -> None:
-    breaker, now_us = probing()
+    breaker, now_us = build_probing_breaker()
     before = breaker.record
-    breaker.outcome(now_us, ok=False)
+    breaker.record_outcome(now_us, ok=False)
     assert breaker.record == before
     breaker.charge(now_us, "a")
     breaker.charge(now_us + 1, "b")
-    breaker.outcome(now_us + 2, ok=True)
+    breaker.record_outcome(now_us + 2, ok=True)
     assert [lease.uid for lease in breaker.record.leases] == ["b"]
-    breaker.outcome(now_us + 2, ok=False, uid="stranger")
+    breaker.record_outcome(now_us + 2, ok=False, uid="stranger")
     assert breaker.record.state is State.HALF_OPEN
 
 
 def test_refunded_probe_makes_room_for_another() -> None:
-    breaker, now_us = probing()
+    breaker, now_us = build_probing_breaker()
     for uid in "abc":
         breaker.charge(now_us, uid)
     breaker.give_back(now_us, "b")
@@ -234,7 +243,7 @@ def test_refunded_probe_makes_room_for_another() -> None:
 
 
 def test_charged_probe_is_a_success_without_outcomes() -> None:
-    breaker, now_us = probing(WITHOUT_OUTCOMES)
+    breaker, now_us = build_probing_breaker(WITHOUT_OUTCOMES)
     assert breaker.charge(now_us, "a")
     assert breaker.record.state is State.HALF_OPEN
     assert breaker.charge(now_us + 1, "b")
@@ -243,33 +252,33 @@ def test_charged_probe_is_a_success_without_outcomes() -> None:
 
 
 def test_outcomes_in_open_and_of_another_generation_change_nothing() -> None:
-    breaker = tripped()
+    breaker = build_open_breaker()
     before = breaker.record
-    breaker.outcome(2 * SECOND_US, ok=False)
+    breaker.record_outcome(2 * SECOND_US, ok=False)
     assert breaker.record == before
-    half_open, now_us = probing()
+    half_open, now_us = build_probing_breaker()
     half_open.charge(now_us, "a")
     before = half_open.record
-    half_open.outcome(now_us, ok=False, uid="a", generation=before.generation - 1)
-    half_open.outcome(now_us, ok=False, generation=before.generation + 1)
+    half_open.record_outcome(now_us, ok=False, uid="a", generation=before.generation - 1)
+    half_open.record_outcome(now_us, ok=False, generation=before.generation + 1)
     assert half_open.record == before
-    half_open.outcome(now_us, ok=False, uid="a", generation=before.generation)
+    half_open.record_outcome(now_us, ok=False, uid="a", generation=before.generation)
     assert half_open.record.state is State.OPEN
 
 
 def test_transition_clears_outcomes_and_quota_events() -> None:
     breaker = Breaker()
     for second in range(2):
-        breaker.outcomes(second * SECOND_US, good=0, bad=10)
+        breaker.record_good_and_bad(second * SECOND_US, good=0, bad=10)
     for source in "abc":
-        breaker.quota_event(2 * SECOND_US, source)
+        breaker.record_quota_event(2 * SECOND_US, source)
     now_us = breaker.record.open_until_us
     for uid in "abc":
         breaker.charge(now_us, uid)
-        breaker.outcome(now_us, ok=True, uid=uid)
+        breaker.record_outcome(now_us, ok=True, uid=uid)
     assert breaker.record.windows == EMPTY
-    breaker.quota_event(now_us, "a")
-    breaker.quota_event(now_us, "b")
+    breaker.record_quota_event(now_us, "a")
+    breaker.record_quota_event(now_us, "b")
     assert breaker.record.state is State.CLOSED
 
 
@@ -279,46 +288,46 @@ def test_transition_clears_outcomes_and_quota_events() -> None:
 def test_counts_of_a_removed_trigger_are_cleared() -> None:
     breaker = Breaker()
     for second in range(3):
-        breaker.outcomes(second * SECOND_US, good=0, bad=10)
+        breaker.record_good_and_bad(second * SECOND_US, good=0, bad=10)
     breaker.plan = plan_of(latency=SLOW)
-    assert breaker.at(3 * SECOND_US) is State.CLOSED
+    assert breaker.find_state(3 * SECOND_US) is State.CLOSED
     breaker.plan = USUAL
-    assert breaker.at(3 * SECOND_US) is State.CLOSED
+    assert breaker.find_state(3 * SECOND_US) is State.CLOSED
     assert breaker.record.windows == EMPTY
 
 
 def test_another_interval_length_clears_the_counts() -> None:
     breaker = Breaker()
     for second in range(3):
-        breaker.outcomes(second * SECOND_US, good=0, bad=10)
+        breaker.record_good_and_bad(second * SECOND_US, good=0, bad=10)
     breaker.plan = plan_of(error_rate=ErrorRatePlan(95, 2 * SECOND_US, 2, 10))
-    breaker.outcome(3 * SECOND_US, ok=False)
-    assert breaker.at(4 * SECOND_US) is State.CLOSED
+    breaker.record_outcome(3 * SECOND_US, ok=False)
+    assert breaker.find_state(4 * SECOND_US) is State.CLOSED
 
 
 def test_number_of_probes_below_the_successes_admits_one_more_probe() -> None:
-    breaker, now_us = probing()
+    breaker, now_us = build_probing_breaker()
     for uid in "ab":
         breaker.charge(now_us, uid)
-        breaker.outcome(now_us, ok=True, uid=uid)
+        breaker.record_outcome(now_us, ok=True, uid=uid)
     breaker.plan = plan_of(error_rate=ERRORS, probes=1)
     assert [breaker.charge(now_us, uid) for uid in "cd"] == [True, False]
-    breaker.outcome(now_us, ok=True, uid="c")
+    breaker.record_outcome(now_us, ok=True, uid="c")
     assert breaker.record.state is State.CLOSED
 
 
 def test_restarted_breaker_is_closed_in_the_next_generation() -> None:
     fresh = Record("s", generation=4)
-    assert machine.restarted(fresh) is fresh
-    assert machine.restarted(tripped().record) == Record("payment-api", generation=2)
+    assert machine.restart(fresh) is fresh
+    assert machine.restart(build_open_breaker().record) == Record("payment-api", generation=2)
 
 
 def test_an_outcome_settles_one_lease_only() -> None:
     breaker = Breaker(plan_of(quota=QuotaEventPlan(1, 25, by_controller=False), open_for_us=1, has_outcomes=True))
-    breaker.quota_event(0, "a")
+    breaker.record_quota_event(0, "a")
     breaker.charge(1, "same")
     breaker.charge(1, "same")
-    breaker.outcome(1, ok=True, latency_us=0)
+    breaker.record_outcome(1, ok=True, latency_us=0)
     view = machine.view(breaker.record, breaker.plan, 1)
     assert (view.probes_leased, view.probes_succeeded) == (1, 1)
 
@@ -327,4 +336,4 @@ def test_an_outcome_settles_one_lease_only() -> None:
     ("us", "text"), [(180 * SECOND_US, "180s"), (500_000, "500ms"), (1_500_000, "1500ms"), (7, "7us")]
 )
 def test_durations_are_formatted_exactly(us: int, text: str) -> None:
-    assert span(us) == text
+    assert format_duration(us) == text

@@ -12,7 +12,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "breaker.md"
 BLOCK = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
 
 
-def diagram() -> str:
+def render_diagram() -> str:
     """Return the table as a diagram, in its own order."""
     moves = [f"    {old} --> {new}: {cause.value}" for (old, cause), new in TRANSITIONS.items()]
     return "\n".join(["stateDiagram-v2", f"    [*] --> {State.CLOSED}", *moves, ""])
@@ -21,9 +21,9 @@ def diagram() -> str:
 def test_the_diagram_is_the_transition_table(*, refresh_goldens: bool) -> None:
     page = PAGE.read_text()
     if refresh_goldens:
-        page = BLOCK.sub(lambda _: f"```mermaid\n{diagram()}```", page)
+        page = BLOCK.sub(lambda _: f"```mermaid\n{render_diagram()}```", page)
         PAGE.write_text(page)
-    assert BLOCK.findall(page) == [diagram()]
+    assert BLOCK.findall(page) == [render_diagram()]
 
 
 def test_each_state_has_its_row() -> None:

@@ -27,24 +27,26 @@ def test_pages_hold_what_a_list_would_hold(steps: list[tuple[Any, ...]]) -> None
             match step:
                 case ("adding", passed_us, source):
                     now_us += passed_us  # the clock may step back
-                    events = events.adding(QuotaEvent(now_us, source))
+                    events = events.add(QuotaEvent(now_us, source))
                     expected = [*expected, QuotaEvent(now_us, source)]
                 case ("after", ago_us):
-                    events = events.after(now_us - ago_us)
+                    events = events.select_after(now_us - ago_us)
                     expected = [event for event in expected if event.at_us > now_us - ago_us]
                 case ("without", sources):
-                    events = events.without(sources)
+                    events = events.drop_sources(sources)
                     expected = [event for event in expected if event.source not in sources]
             assert [*events] == expected
             assert len(events) == len(expected)
-            assert {source for source in "abcdefgh" if events.has(source)} == {event.source for event in expected}
+            assert {source for source in "abcdefgh" if events.has_source(source)} == {
+                event.source for event in expected
+            }
 
 
 def test_one_more_event_leaves_full_pages_as_they_are() -> None:
     events = NO_EVENTS
     for number in range(100):
-        events = events.adding(QuotaEvent(number, f"s{number}"))
-    more = events.after(0).adding(QuotaEvent(100, "a"))
+        events = events.add(QuotaEvent(number, f"s{number}"))
+    more = events.select_after(0).add(QuotaEvent(100, "a"))
     assert [page for page in more.pages if any(page is one for one in events.pages)] == list(events.pages[1:-1])
-    assert events.after(-1) is events
-    assert events.without(["a"]) is events
+    assert events.select_after(-1) is events
+    assert events.drop_sources(["a"]) is events

@@ -7,9 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.core.breaker.random_walks import as_move, offered, plain, plans
+from tests.core.breaker.random_walks import build_offered_view, convert_transition, plans, strip_view
 from tests.core.breaker_model import Model, plan_of
-from tests.core.breakers import Breaker, named
+from tests.core.breakers import Breaker, name_source
 from tests.core.strategies import examples
 from webhook.core import breaker as machine
 from webhook.core.breaker import (
@@ -67,36 +67,36 @@ class Pair(NamedTuple):
     model: Model
 
     @classmethod
-    def of(cls, plan: BreakerPlan, late_us: int) -> "Pair":
+    def from_plan(cls, plan: BreakerPlan, late_us: int) -> "Pair":
         model = Model(plan, late_us=late_us)
         return cls(Breaker(plan, environment=BreakerEnvironment(late_us, lambda: model.opened)), model)
 
-    def do(self, operation: Operation) -> None:
+    def apply(self, operation: Operation) -> None:
         """Apply an operation to breaker and model, at the time of the model."""
         breaker, model, now_us = self.breaker, self.model, self.model.now_us
         match operation:
             case ("record_outcomes", (good, bad), latency_us, uid, offset, age_us, source):
                 generation = None if offset is None else model.generation + offset
                 reported = Outcomes(good, bad, latency_us, uid, generation, age_us)
-                before = breaker.at(now_us) and breaker.record
+                before = breaker.find_state(now_us) and breaker.record
                 breaker.record_outcomes(now_us, reported, source)
-                assert model.record_outcomes(reported, named(source)) is (breaker.record is not before)
+                assert model.record_outcomes(reported, name_source(source)) is (breaker.record is not before)
             case ("refused", source):
-                breaker.quota_event(now_us, source)
-                model.quota_event(named(source))
+                breaker.record_quota_event(now_us, source)
+                model.record_quota_event(name_source(source))
             case ("charge", uid, source):
-                assert machine.admits(
-                    breaker.record, breaker.plan, now_us, named(source), breaker.environment
-                ) is model.admits(named(source))
+                assert machine.can_admit(
+                    breaker.record, breaker.plan, now_us, name_source(source), breaker.environment
+                ) is model.can_admit(name_source(source))
                 breaker.charge(now_us, uid, source)
-                model.charge(uid, named(source))
+                model.charge(uid, name_source(source))
             case ("give back", uid):
                 breaker.give_back(now_us, uid)
                 model.give_back(uid)
             case _:
-                self._do_manual(operation)
+                self._apply_manual(operation)
 
-    def _do_manual(self, operation: Operation) -> None:
+    def _apply_manual(self, operation: Operation) -> None:
         breaker, model, now_us = self.breaker, self.model, self.model.now_us
         match operation:
             case ("force", state, for_us):
@@ -109,9 +109,9 @@ class Pair(NamedTuple):
                 model.apply_override(reset_us)
             case ("suppress_quota_events", suppressed):
                 breaker.suppress_quota_events(now_us, *suppressed)
-                model.suppress_quota_events([named(source) for source in suppressed], EXCUSED_US)
+                model.suppress_quota_events([name_source(source) for source in suppressed], EXCUSED_US)
             case ("propose", state, ahead, until_us, failed):
-                view = offered(state, max(0, model.generation + ahead), now_us, until_us, tuple(failed))
+                view = build_offered_view(state, max(0, model.generation + ahead), now_us, until_us, tuple(failed))
                 breaker.propose(view)
                 model.propose(view)
             case (_, open_max, opened):
@@ -138,19 +138,19 @@ TWICE_A_PROBE: list[tuple[int, Operation]] = [
 @example(EARLY(probe_timeout_us=1), 0, EXPIRES_AS_GIVEN_BACK)
 @example(EARLY(), 0, TWICE_A_PROBE)
 def test_any_walk_agrees_with_the_model(plan: BreakerPlan, late_us: int, walk: list) -> None:  # type: ignore[type-arg]
-    pair = Pair.of(plan, late_us)
+    pair = Pair.from_plan(plan, late_us)
     breaker, model = pair
     for gap_us, operation in walk:
         now_us = model.now_us + gap_us
         model.pass_time(now_us)
         if operation[0] in {"force", "guard", "propose"}:
-            breaker.at(now_us)  # these do not advance the breaker
-        pair.do(operation)
-        view = plain(breaker.view(now_us))
+            breaker.find_state(now_us)  # these do not advance the breaker
+        pair.apply(operation)
+        view = strip_view(breaker.view(now_us))
         assert view == model.view()
         assert view.probes_leased + view.probes_succeeded <= plan.probes
-    breaker.at(model.now_us)
-    assert [as_move(move) for move in breaker.moves] == model.moves
+    breaker.find_state(model.now_us)
+    assert [convert_transition(move) for move in breaker.moves] == model.moves
     transitions = {(old, new) for (old, _), new in TRANSITIONS.items()}
     assert {(move.old, move.new) for move in breaker.moves if move.is_change} <= transitions
 
@@ -158,10 +158,10 @@ def test_any_walk_agrees_with_the_model(plan: BreakerPlan, late_us: int, walk: l
 @examples(50)
 @given(plans, lates, walks)
 def test_each_transition_increments_the_generation(plan: BreakerPlan, late_us: int, walk: list) -> None:  # type: ignore[type-arg]
-    pair = Pair.of(plan, late_us)
+    pair = Pair.from_plan(plan, late_us)
     for gap_us, operation in walk:
         pair.model.pass_time(pair.model.now_us + gap_us)
-        pair.do(operation)
+        pair.apply(operation)
     changes = [move.generation for move in pair.breaker.moves if move.is_change]
     assert changes == list(range(1, len(changes) + 1))
 
@@ -175,11 +175,11 @@ def test_advance_in_two_steps_equals_one_step(
     first: int,
     second: int,
 ) -> None:
-    pair = Pair.of(plan, late_us)
+    pair = Pair.from_plan(plan, late_us)
     for gap_us, operation in walk:
         pair.model.pass_time(pair.model.now_us + gap_us)
-        pair.breaker.at(pair.model.now_us)
-        pair.do(operation)
+        pair.breaker.find_state(pair.model.now_us)
+        pair.apply(operation)
     breaker, now_us = pair.breaker, pair.model.now_us
     whole = machine.advance(breaker.record, breaker.plan, now_us + first + second, breaker.environment)
     early = machine.advance(breaker.record, breaker.plan, now_us + first, breaker.environment)
@@ -193,20 +193,20 @@ def test_advance_in_two_steps_equals_one_step(
 def test_breaker_closes_after_any_walk_and_policy_change(
     plan: BreakerPlan, late_us: int, walk: list, newer: BreakerPlan
 ) -> None:  # type: ignore[type-arg]
-    pair = Pair.of(plan, late_us)
+    pair = Pair.from_plan(plan, late_us)
     for gap_us, operation in walk:
         pair.model.pass_time(pair.model.now_us + gap_us)
-        pair.breaker.at(pair.model.now_us)
-        pair.do(operation)
+        pair.breaker.find_state(pair.model.now_us)
+        pair.apply(operation)
     breaker, now_us = pair.breaker, pair.model.now_us
     breaker.plan = newer
     now_us += max(plan.open_for_us, newer.open_for_us) + plan.probe_timeout_us + 100
-    assert breaker.at(now_us) in {State.CLOSED, State.HALF_OPEN}, "all other states end by time"
+    assert breaker.find_state(now_us) in {State.CLOSED, State.HALF_OPEN}, "all other states end by time"
     for number in range(newer.probes):
         uid = f"good-{number}"
         if breaker.record.state is State.HALF_OPEN:
             assert breaker.charge(now_us, uid)
-            breaker.outcome(now_us, ok=True, uid=uid)
+            breaker.record_outcome(now_us, ok=True, uid=uid)
     assert breaker.record.state is State.CLOSED
 
 
@@ -219,14 +219,14 @@ def test_an_outcome_of_another_generation_changes_nothing(
     stray: tuple[int, bool],
 ) -> None:
     offset, ok = stray
-    pair = Pair.of(plan, late_us)
+    pair = Pair.from_plan(plan, late_us)
     for gap_us, operation in walk:
         pair.model.pass_time(pair.model.now_us + gap_us)
-        pair.do(operation)
+        pair.apply(operation)
     breaker, now_us = pair.breaker, pair.model.now_us
-    breaker.at(now_us)
+    breaker.find_state(now_us)
     before, kept = breaker.record, {lease.generation for lease in breaker.record.leases}
     if before.generation + offset not in kept:
         for uid in (None, *"abcd"):
-            breaker.outcome(now_us, ok=ok, uid=uid, generation=before.generation + offset, latency_us=99)
+            breaker.record_outcome(now_us, ok=ok, uid=uid, generation=before.generation + offset, latency_us=99)
     assert breaker.record is before

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.core.breakers import SECOND_US, WITHOUT_OUTCOMES, Breaker, probing, tripped
+from tests.core.breakers import SECOND_US, WITHOUT_OUTCOMES, Breaker, build_open_breaker, build_probing_breaker
 from webhook.core.breaker import TRANSITIONS, State, Transition, TransitionCause
 
 LATER_US = 10 * SECOND_US
@@ -13,20 +13,20 @@ FORCED_UNTIL_US = 1000 * SECOND_US
 Example = Callable[[], Transition]
 
 
-def closed() -> Breaker:
+def build_closed() -> Breaker:
     return Breaker()
 
 
-def half_open() -> Breaker:
-    return probing()[0]
+def build_half_open() -> Breaker:
+    return build_probing_breaker()[0]
 
 
-def forced_open() -> Breaker:
-    return force(closed(), State.FORCED_OPEN)
+def build_forced_open() -> Breaker:
+    return force(build_closed(), State.FORCED_OPEN)
 
 
-def forced_closed() -> Breaker:
-    return force(closed(), State.FORCED_CLOSED)
+def build_forced_closed() -> Breaker:
+    return force(build_closed(), State.FORCED_CLOSED)
 
 
 def force(breaker: Breaker, state: State | None) -> Breaker:
@@ -35,15 +35,15 @@ def force(breaker: Breaker, state: State | None) -> Breaker:
     return breaker
 
 
-def probed(breaker: Breaker, *, ok: bool) -> Transition:
+def run_probes(breaker: Breaker, *, ok: bool) -> Transition:
     now_us = breaker.record.since_us
     for uid in "xyz":
         breaker.charge(now_us, uid, f"new-{uid}")
-        breaker.outcome(now_us, ok=ok, uid=uid)
+        breaker.record_outcome(now_us, ok=ok, uid=uid)
     return breaker.moves[-1]
 
 
-def forcing(make: Callable[[], Breaker], state: State | None) -> Example:
+def make_forcing(make: Callable[[], Breaker], state: State | None) -> Example:
     return lambda: force(make(), state).moves[-1]
 
 
@@ -54,42 +54,42 @@ def reset(make: Callable[[], Breaker]) -> Transition:
     return breaker.moves[-1]
 
 
-def slow() -> Breaker:
+def build_slow() -> Breaker:
     breaker = Breaker()
     for second in range(5):
-        breaker.outcome(second * SECOND_US, ok=True, latency_us=2 * SECOND_US + 1)
-    breaker.at(5 * SECOND_US)
+        breaker.record_outcome(second * SECOND_US, ok=True, latency_us=2 * SECOND_US + 1)
+    breaker.find_state(5 * SECOND_US)
     return breaker
 
 
-def failing() -> Breaker:
+def build_failing() -> Breaker:
     breaker = Breaker()
     for second in range(3):
-        breaker.outcomes(second * SECOND_US, good=0, bad=10)
-    breaker.at(3 * SECOND_US)
+        breaker.record_good_and_bad(second * SECOND_US, good=0, bad=10)
+    breaker.find_state(3 * SECOND_US)
     return breaker
 
 
 EXAMPLES: dict[tuple[State, TransitionCause], Example] = {
-    (State.CLOSED, TransitionCause.ERROR_RATE): lambda: failing().moves[-1],
-    (State.CLOSED, TransitionCause.LATENCY): lambda: slow().moves[-1],
-    (State.CLOSED, TransitionCause.QUOTA_EXCEEDED): lambda: tripped().moves[-1],
-    (State.OPEN, TransitionCause.OPEN_FOR_PASSED): lambda: probing()[0].moves[-1],
-    (State.OPEN, TransitionCause.PROBES_SUCCEEDED): lambda: probed(tripped(), ok=True),
-    (State.HALF_OPEN, TransitionCause.PROBES_SUCCEEDED): lambda: probed(half_open(), ok=True),
-    (State.HALF_OPEN, TransitionCause.PROBE_FAILED): lambda: probed(half_open(), ok=False),
-    (State.OPEN, TransitionCause.RESET): lambda: reset(tripped),
-    (State.HALF_OPEN, TransitionCause.RESET): lambda: reset(half_open),
-    (State.CLOSED, TransitionCause.FORCED_OPEN): forcing(closed, State.FORCED_OPEN),
-    (State.OPEN, TransitionCause.FORCED_OPEN): forcing(tripped, State.FORCED_OPEN),
-    (State.HALF_OPEN, TransitionCause.FORCED_OPEN): forcing(half_open, State.FORCED_OPEN),
-    (State.FORCED_CLOSED, TransitionCause.FORCED_OPEN): forcing(forced_closed, State.FORCED_OPEN),
-    (State.CLOSED, TransitionCause.FORCED_CLOSED): forcing(closed, State.FORCED_CLOSED),
-    (State.OPEN, TransitionCause.FORCED_CLOSED): forcing(tripped, State.FORCED_CLOSED),
-    (State.HALF_OPEN, TransitionCause.FORCED_CLOSED): forcing(half_open, State.FORCED_CLOSED),
-    (State.FORCED_OPEN, TransitionCause.FORCED_CLOSED): forcing(forced_open, State.FORCED_CLOSED),
-    (State.FORCED_OPEN, TransitionCause.RELEASED): forcing(forced_open, None),
-    (State.FORCED_CLOSED, TransitionCause.RELEASED): forcing(forced_closed, None),
+    (State.CLOSED, TransitionCause.ERROR_RATE): lambda: build_failing().moves[-1],
+    (State.CLOSED, TransitionCause.LATENCY): lambda: build_slow().moves[-1],
+    (State.CLOSED, TransitionCause.QUOTA_EXCEEDED): lambda: build_open_breaker().moves[-1],
+    (State.OPEN, TransitionCause.OPEN_FOR_PASSED): lambda: build_probing_breaker()[0].moves[-1],
+    (State.OPEN, TransitionCause.PROBES_SUCCEEDED): lambda: run_probes(build_open_breaker(), ok=True),
+    (State.HALF_OPEN, TransitionCause.PROBES_SUCCEEDED): lambda: run_probes(build_half_open(), ok=True),
+    (State.HALF_OPEN, TransitionCause.PROBE_FAILED): lambda: run_probes(build_half_open(), ok=False),
+    (State.OPEN, TransitionCause.RESET): lambda: reset(build_open_breaker),
+    (State.HALF_OPEN, TransitionCause.RESET): lambda: reset(build_half_open),
+    (State.CLOSED, TransitionCause.FORCED_OPEN): make_forcing(build_closed, State.FORCED_OPEN),
+    (State.OPEN, TransitionCause.FORCED_OPEN): make_forcing(build_open_breaker, State.FORCED_OPEN),
+    (State.HALF_OPEN, TransitionCause.FORCED_OPEN): make_forcing(build_half_open, State.FORCED_OPEN),
+    (State.FORCED_CLOSED, TransitionCause.FORCED_OPEN): make_forcing(build_forced_closed, State.FORCED_OPEN),
+    (State.CLOSED, TransitionCause.FORCED_CLOSED): make_forcing(build_closed, State.FORCED_CLOSED),
+    (State.OPEN, TransitionCause.FORCED_CLOSED): make_forcing(build_open_breaker, State.FORCED_CLOSED),
+    (State.HALF_OPEN, TransitionCause.FORCED_CLOSED): make_forcing(build_half_open, State.FORCED_CLOSED),
+    (State.FORCED_OPEN, TransitionCause.FORCED_CLOSED): make_forcing(build_forced_open, State.FORCED_CLOSED),
+    (State.FORCED_OPEN, TransitionCause.RELEASED): make_forcing(build_forced_open, None),
+    (State.FORCED_CLOSED, TransitionCause.RELEASED): make_forcing(build_forced_closed, None),
 }
 
 
@@ -104,7 +104,9 @@ def test_example_makes_its_transition(state: State, cause: TransitionCause) -> N
     assert move.is_change
 
 
-@pytest.mark.parametrize("make", [closed, tripped, half_open, forced_open, forced_closed])
+@pytest.mark.parametrize(
+    "make", [build_closed, build_open_breaker, build_half_open, build_forced_open, build_forced_closed]
+)
 def test_each_state_can_be_left_for_closed(make: Callable[[], Breaker]) -> None:
     breaker = make()
     breaker.force(None)
@@ -113,15 +115,15 @@ def test_each_state_can_be_left_for_closed(make: Callable[[], Breaker]) -> None:
 
 
 def test_forced_state_ends_at_its_time() -> None:
-    for make in (forced_open, forced_closed):
+    for make in (build_forced_open, build_forced_closed):
         breaker = make()
-        assert breaker.at(FORCED_UNTIL_US - 1) is not State.CLOSED
-        assert breaker.at(FORCED_UNTIL_US + LATER_US) is State.CLOSED
+        assert breaker.find_state(FORCED_UNTIL_US - 1) is not State.CLOSED
+        assert breaker.find_state(FORCED_UNTIL_US + LATER_US) is State.CLOSED
         assert (breaker.moves[-1].at_us, breaker.moves[-1].reason) == (FORCED_UNTIL_US, "until has passed")
 
 
 def test_charged_early_probe_is_a_success_without_outcomes() -> None:
-    breaker = tripped(WITHOUT_OUTCOMES)
+    breaker = build_open_breaker(WITHOUT_OUTCOMES)
     assert [breaker.charge(LATER_US, uid, uid) for uid in "xa"] == [True, False]
     assert breaker.record.state is State.OPEN
     assert breaker.charge(LATER_US, "y", "x")

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.core.checks.checks import CHECKS, FACTS, decoded, document
+from tests.core.checks.checks import CHECKS, FACTS, decode_object, document
 from tests.core.reporting.status import NOW_US, OPEN, snapshot
 from webhook.core.breaker import State
-from webhook.core.checks import SECTIONS, ClusterCheck, ClusterFacts, judged
+from webhook.core.checks import SECTIONS, ClusterCheck, ClusterFacts, judge_facts
 from webhook.core.checks.calls import probes_of
-from webhook.core.checks.check import result
+from webhook.core.checks.check import run_check
 from webhook.core.checks.facts import CertificateFact, ProbeFact, RightFact
 from webhook.core.checks.objects import (
     BudgetObject,
@@ -27,14 +27,14 @@ from webhook.core.checks.objects import (
     PodObject,
     ReplicasObject,
 )
-from webhook.core.checks.rights import Right, expected_rights
+from webhook.core.checks.rights import Right, list_expected_rights
 from webhook.core.document.configmap import KEY, OVERRIDES_KEY, ConfigMap
-from webhook.core.kubernetes.timestamps import rfc3339
+from webhook.core.kubernetes.timestamps import format_rfc3339
 from webhook.core.reporting.node_document import ShownNode
-from webhook.core.reporting.status import WatchStatus, server_document
+from webhook.core.reporting.status import WatchStatus, render_server_status
 from webhook.core.reporting.status_parts import DecisionsStatus, StorePlace, StoreServer, StoreServers, StoreStatus
 from webhook.core.scheduling.node_load import NodeLoad
-from webhook.operations.shipped_manifests import manifest_files
+from webhook.operations.shipped_manifests import read_manifest_files
 
 RUNBOOK = Path(__file__).parents[3] / "docs" / "runbook.md"
 HOUR_US = 3_600_000_000
@@ -49,12 +49,12 @@ WEB = "- {name: web, match: {namespaces: [web], podSelector: {matchLabels: {app:
 NAMESPACE = ClusterObject(ClusterMetadata(name="web"))
 
 
-def codes(facts: ClusterFacts) -> set[str]:
-    return {one.check.code for _, results in judged(facts) for one in results if one.findings}
+def list_found_codes(facts: ClusterFacts) -> set[str]:
+    return {one.check.code for _, results in judge_facts(facts) for one in results if one.findings}
 
 
-def values(code: str, facts: ClusterFacts) -> list[str]:
-    return [seen.value for seen in result(CHECKS[code], facts).findings]
+def list_found_values(code: str, facts: ClusterFacts) -> list[str]:
+    return [seen.value for seen in run_check(CHECKS[code], facts).findings]
 
 
 # --- the list of checks ---
@@ -78,15 +78,15 @@ def test_runbook_has_no_entry_of_a_former_check() -> None:
 
 def test_fact_that_could_not_be_read_is_no_tick() -> None:
     facts = replace(FACTS, unread={"pods": "you may not list pods"})
-    outcome = result(CHECKS["pods-crash"], facts)
+    outcome = run_check(CHECKS["pods-crash"], facts)
     assert (outcome.findings, outcome.not_checked) == ((), "you may not list pods")
-    assert result(CHECKS["images-differ"], facts).not_checked
-    assert not result(CHECKS["deployment-unavailable"], facts).not_checked
+    assert run_check(CHECKS["images-differ"], facts).not_checked
+    assert not run_check(CHECKS["deployment-unavailable"], facts).not_checked
 
 
 def test_without_any_fact_every_check_has_an_outcome() -> None:
     unread = {field.name: "x" for field in fields(ClusterFacts) if field.name not in {"at_us", "version"}}
-    outcomes = [one for _, results in judged(ClusterFacts(NOW_US, "0.1.0", unread)) for one in results]
+    outcomes = [one for _, results in judge_facts(ClusterFacts(NOW_US, "0.1.0", unread)) for one in results]
     assert {one.check.code for one in outcomes if not one.not_checked} == {"server-unreachable", "clock-skew"}
 
 
@@ -94,7 +94,7 @@ def test_without_any_fact_every_check_has_an_outcome() -> None:
 
 
 def test_status_of_a_healthy_server_has_no_finding() -> None:
-    assert {code for code in codes(FACTS) if "status" in CHECKS[code].needs} == set()
+    assert {code for code in list_found_codes(FACTS) if "status" in CHECKS[code].needs} == set()
 
 
 NOT_PERMITTED = "authentication: NOPERM this user has no permissions to run the 'xadd' command"
@@ -106,7 +106,7 @@ def redis(version: str, eviction_policy: str, latency_us: int) -> StoreStatus:
 
 def test_redis_as_recommended_has_no_finding() -> None:
     status = document(store=redis("6.2.14", "noeviction", 25_000))
-    assert codes(replace(FACTS, status=status)) == codes(FACTS)
+    assert list_found_codes(replace(FACTS, status=status)) == list_found_codes(FACTS)
 
 
 @pytest.mark.parametrize(
@@ -129,43 +129,43 @@ def test_redis_as_recommended_has_no_finding() -> None:
 )
 def test_fault_in_the_status_is_found(code: str, status: dict[str, Any], value: str) -> None:
     facts = replace(FACTS, status=document(**status))
-    assert value in values(code, facts)[0]
-    assert code not in codes(FACTS)
+    assert value in list_found_values(code, facts)[0]
+    assert code not in list_found_codes(FACTS)
 
 
 def test_decisions_of_a_store_that_is_away_are_no_finding_of_their_own() -> None:
     status = document(store=StoreStatus("redis", "timeout"), decisions=DecisionsStatus(9, 0, 9, "timeout"))
-    assert values("decisions-not-shared", replace(FACTS, status=status)) == []
+    assert list_found_values("decisions-not-shared", replace(FACTS, status=status)) == []
 
 
 def test_other_version_of_the_server_is_found() -> None:
-    assert values("server-version", replace(FACTS, version="0.2.0")) == ["0.1.0, this command is 0.2.0"]
+    assert list_found_values("server-version", replace(FACTS, version="0.2.0")) == ["0.1.0, this command is 0.2.0"]
 
 
 def test_policy_that_the_server_does_not_apply_is_found() -> None:
     facts = replace(FACTS, policy_map=policy_map(WEB))
     assert facts.policy is not None
-    assert values("policy-not-in-force", facts) == [f"none, the live policy is {facts.policy.hash}"]
+    assert list_found_values("policy-not-in-force", facts) == [f"none, the live policy is {facts.policy.hash}"]
     applied = {**FACTS.status, "policy": {**FACTS.status["policy"], "hash": facts.policy.hash}}
-    assert values("policy-not-in-force", replace(facts, status=applied)) == []
+    assert list_found_values("policy-not-in-force", replace(facts, status=applied)) == []
 
 
 def test_comparison_of_webhooks_that_fails_is_found() -> None:
     status = {**FACTS.status, "webhooks": {"comparedAt": None, "outdated": [], "error": "HTTP 403"}}
-    assert values("webhooks-not-compared", replace(FACTS, status=status)) == ["HTTP 403"]
+    assert list_found_values("webhooks-not-compared", replace(FACTS, status=status)) == ["HTTP 403"]
 
 
 def breaker_status() -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(server_document(snapshot())))
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(render_server_status(snapshot())))
     return plain
 
 
 def test_breaker_is_found_after_an_hour_open() -> None:
     status = breaker_status()
     assert [one["breaker"]["state"] for one in status["services"] if one["breaker"]] == [State.OPEN]
-    assert values("breaker-open-long", replace(FACTS, status=status)) == []
+    assert list_found_values("breaker-open-long", replace(FACTS, status=status)) == []
     later = replace(FACTS, status=status, at_us=OPEN.tripped_at_us + HOUR_US + 1)
-    assert "OPEN since" in values("breaker-open-long", later)[0]
+    assert "OPEN since" in list_found_values("breaker-open-long", later)[0]
 
 
 @pytest.mark.parametrize(("seconds", "count"), [(86_400, 0), (86_401, 1)])
@@ -173,8 +173,8 @@ def test_breaker_that_is_forced_for_more_than_a_day_is_found(seconds: int, count
     entry = {"service": "web", "breaker": "ForcedOpen", "remainingSeconds": seconds, "until": "x", "reason": "y"}
     status = {**FACTS.status, "overrides": {"entries": [{**entry, "withoutEffect": ["the mode is Disabled"]}]}}
     facts = replace(FACTS, status=status)
-    assert len(values("breaker-forced", facts)) == count
-    assert values("override-idle", facts) == ["the mode is Disabled"]
+    assert len(list_found_values("breaker-forced", facts)) == count
+    assert list_found_values("override-idle", facts) == ["the mode is Disabled"]
 
 
 # --- clocks ---
@@ -182,8 +182,8 @@ def test_breaker_that_is_forced_for_more_than_a_day_is_found(seconds: int, count
 
 @pytest.mark.parametrize(("skew_us", "count"), [(30_000_000, 0), (31_000_000, 1), (-31_000_000, 1)])
 def test_clock_of_the_api_server_is_compared(skew_us: int, count: int) -> None:
-    assert len(values("clock-skew", replace(FACTS, api_clock_us=NOW_US + skew_us))) == count
-    assert len(values("clock-skew", replace(FACTS, at_us=NOW_US + skew_us))) == count
+    assert len(list_found_values("clock-skew", replace(FACTS, api_clock_us=NOW_US + skew_us))) == count
+    assert len(list_found_values("clock-skew", replace(FACTS, at_us=NOW_US + skew_us))) == count
 
 
 def test_certificate_with_less_than_a_sixth_left_is_found() -> None:
@@ -191,18 +191,18 @@ def test_certificate_with_less_than_a_sixth_left_is_found() -> None:
         fact = CertificateFact("Secret x", (), NOW_US + left_us - 6 * HOUR_US, NOW_US + left_us)
         return replace(FACTS, secrets={"podgate-tls": [fact]})
 
-    assert values("certificate-expiring", facts(HOUR_US)) == []
-    assert len(values("certificate-expiring", facts(HOUR_US - 1))) == 1
-    assert values("certificate-expiring", facts(0)) == []
-    assert len(values("certificate-expired", facts(0))) == 1
+    assert list_found_values("certificate-expiring", facts(HOUR_US)) == []
+    assert len(list_found_values("certificate-expiring", facts(HOUR_US - 1))) == 1
+    assert list_found_values("certificate-expiring", facts(0)) == []
+    assert len(list_found_values("certificate-expired", facts(0))) == 1
 
 
 @pytest.mark.parametrize(("age_seconds", "count"), [(30, 0), (31, 1)])
 def test_lease_that_is_not_renewed_is_found(age_seconds: int, count: int) -> None:
-    holding = LeaseHolding("a", 15, rfc3339(NOW_US - age_seconds * 1_000_000))
+    holding = LeaseHolding("a", 15, format_rfc3339(NOW_US - age_seconds * 1_000_000))
     lease = LeaseHolderObject(ClusterMetadata(name="podgate-leader"), spec=holding)
-    assert len(values("leader-missing", replace(FACTS, leases=[lease]))) == count
-    assert len(values("leader-missing", FACTS)) == 1
+    assert len(list_found_values("leader-missing", replace(FACTS, leases=[lease]))) == count
+    assert len(list_found_values("leader-missing", FACTS)) == 1
 
 
 # --- calls ---
@@ -210,7 +210,7 @@ def test_lease_that_is_not_renewed_is_found(age_seconds: int, count: int) -> Non
 
 def test_pod_that_another_plugin_refuses_proves_nothing() -> None:
     denied = ProbeFact("web", "web", 403, 'admission webhook "validate-open.podgate.io" denied the request: x', False)  # noqa: FBT003
-    assert codes(replace(FACTS, probes=[denied])) & {"webhooks-not-called", "calls-fail"} == set()
+    assert list_found_codes(replace(FACTS, probes=[denied])) & {"webhooks-not-called", "calls-fail"} == set()
 
 
 @pytest.mark.parametrize(
@@ -227,47 +227,47 @@ def test_expired_token_is_the_only_remedy_of_calls_that_are_refused(client: dict
     configuration = {"metadata": {"name": "podgate"}, "webhooks": [{"name": "w", "clientConfig": client}]}
     refused = {"refused": {"authentication_expired": 2}, "fail_open": {"mutate.podgate.io": 1}}
     facts = replace(FACTS, probes=[unjudged, failed], mutating=[configuration], **refused)
-    [renewal] = result(CHECKS["calls-refused"], facts).findings
+    [renewal] = run_check(CHECKS["calls-refused"], facts).findings
     assert remedy in renewal.remedy
     for code in ("webhooks-not-called", "calls-fail", "calls-fail-open"):
-        assert "calls-refused" in result(CHECKS[code], facts).findings[0].remedy
-        calls_alone = result(CHECKS[code], replace(facts, refused={})).findings[0].remedy
+        assert "calls-refused" in run_check(CHECKS[code], facts).findings[0].remedy
+        calls_alone = run_check(CHECKS[code], replace(facts, refused={})).findings[0].remedy
         assert "calls-refused" not in calls_alone
 
 
 def pod(age_us: int, **fields: Any) -> PodObject:
-    created = rfc3339(NOW_US - age_us)
+    created = format_rfc3339(NOW_US - age_us)
     metadata = {"name": "web-1", "namespace": "web", "creationTimestamp": created, "labels": {"app": "web"}}
-    found: PodObject = decoded(PodObject, {"metadata": metadata | fields.pop("metadata", {}), **fields})
+    found: PodObject = decode_object(PodObject, {"metadata": metadata | fields.pop("metadata", {}), **fields})
     return found
 
 
 @pytest.mark.parametrize(
     ("last", "loaded_us", "age_us", "count"),
     [
-        (rfc3339(NOW_US - HOUR_US), NOW_US - 2 * HOUR_US, HOUR_US // 2, 1),
-        (rfc3339(NOW_US - HOUR_US // 2), NOW_US - 2 * HOUR_US, HOUR_US // 2, 0),
+        (format_rfc3339(NOW_US - HOUR_US), NOW_US - 2 * HOUR_US, HOUR_US // 2, 1),
+        (format_rfc3339(NOW_US - HOUR_US // 2), NOW_US - 2 * HOUR_US, HOUR_US // 2, 0),
         (None, NOW_US - HOUR_US, HOUR_US // 2, 1),
         (None, NOW_US - HOUR_US // 2, HOUR_US, 0),
     ],
 )
 def test_pod_after_the_last_review_is_found(last: str | None, loaded_us: int, age_us: int, count: int) -> None:
     status = {**FACTS.status, "lastReviewAt": last}
-    status["policy"] = {**status["policy"], "loadedAt": rfc3339(loaded_us)}
+    status["policy"] = {**status["policy"], "loadedAt": format_rfc3339(loaded_us)}
     facts = replace(
         FACTS, policy_map=policy_map(WEB), namespaces=[NAMESPACE], workload_pods=[pod(age_us)], status=status
     )
-    assert len(values("nobody-asks", facts)) == count
+    assert len(list_found_values("nobody-asks", facts)) == count
     status["replicas"] = {**status["replicas"], "count": 2}
-    assert values("nobody-asks", facts) == []
+    assert list_found_values("nobody-asks", facts) == []
 
 
 def test_pods_of_daemon_sets_are_not_expected_to_be_judged() -> None:
     owner = {"ownerReferences": [{"kind": "DaemonSet", "name": "x", "uid": "y"}]}
     facts = replace(FACTS, policy_map=policy_map(WEB), namespaces=[NAMESPACE], workload_pods=[pod(1)])
-    assert len(values("pods-unjudged", facts)) == 1
-    assert values("pods-unjudged", replace(facts, workload_pods=[pod(1, metadata=owner)])) == []
-    assert values("pods-unjudged", replace(facts, workload_pods=[pod(HOUR_US + 1_000_000)])) == []
+    assert len(list_found_values("pods-unjudged", facts)) == 1
+    assert list_found_values("pods-unjudged", replace(facts, workload_pods=[pod(1, metadata=owner)])) == []
+    assert list_found_values("pods-unjudged", replace(facts, workload_pods=[pod(HOUR_US + 1_000_000)])) == []
 
 
 def test_one_pod_of_each_service_is_created_with_dry_run() -> None:
@@ -290,16 +290,18 @@ def test_no_pod_is_created_where_a_call_changes_nothing() -> None:
 
 def test_selector_that_selects_none_of_the_pods_is_found() -> None:
     facts = replace(FACTS, policy_map=policy_map(WEB), namespaces=[NAMESPACE])
-    assert values("service-selects-no-pod", facts) == []
+    assert list_found_values("service-selects-no-pod", facts) == []
     other = pod(1, metadata={"labels": {"app": "other"}})
-    assert values("service-selects-no-pod", replace(facts, workload_pods=[other])) == ["selects none of 1 Pods in web"]
-    assert values("service-selects-no-pod", replace(facts, workload_pods=[other, pod(1)])) == []
+    assert list_found_values("service-selects-no-pod", replace(facts, workload_pods=[other])) == [
+        "selects none of 1 Pods in web"
+    ]
+    assert list_found_values("service-selects-no-pod", replace(facts, workload_pods=[other, pod(1)])) == []
 
 
 def test_old_kubernetes_is_found() -> None:
-    assert values("kubernetes-version", replace(FACTS, kubernetes="v1.29.15")) == ["v1.29.15"]
-    assert values("kubernetes-version", replace(FACTS, kubernetes="v1.30.0")) == []
-    assert values("kubernetes-version", replace(FACTS, kubernetes="v1.36.3+k3s1")) == []
+    assert list_found_values("kubernetes-version", replace(FACTS, kubernetes="v1.29.15")) == ["v1.29.15"]
+    assert list_found_values("kubernetes-version", replace(FACTS, kubernetes="v1.30.0")) == []
+    assert list_found_values("kubernetes-version", replace(FACTS, kubernetes="v1.36.3+k3s1")) == []
 
 
 @pytest.mark.parametrize(
@@ -318,46 +320,51 @@ def test_old_kubernetes_is_found() -> None:
 )
 def test_pod_that_no_scheduler_has_seen_is_found(fields: dict[str, Any], age_us: int, count: int) -> None:
     owned = {"metadata": {"labels": {"podgate.io/service": "web"}}}
-    assert len(values("scheduler-missing", replace(FACTS, workload_pods=[pod(age_us, **fields, **owned)]))) == count
+    assert (
+        len(list_found_values("scheduler-missing", replace(FACTS, workload_pods=[pod(age_us, **fields, **owned)])))
+        == count
+    )
 
 
 def test_pod_of_no_service_waits_for_a_scheduler_unless_the_policy_names_it() -> None:
-    def missing(scheduler: str) -> list[str]:
+    def list_missing(scheduler: str) -> list[str]:
         waiting = pod(61_000_000, status={"phase": "Pending"}, spec={"schedulerName": scheduler})
         policy = policy_map(WEB.replace("}}}}", "}}}, placement: {schedulerName: mine}}"))
-        return values("scheduler-missing", replace(FACTS, policy_map=policy, workload_pods=[waiting]))
+        return list_found_values("scheduler-missing", replace(FACTS, policy_map=policy, workload_pods=[waiting]))
 
-    assert missing("theirs") == []
-    [value] = missing("mine")
+    assert list_missing("theirs") == []
+    [value] = list_missing("mine")
     assert value.startswith("mine, set by the policy for web: 1 Pods were never seen by it")
 
 
 def test_budget_blocks_only_while_all_pods_are_healthy() -> None:
-    def blocking(healthy: int) -> list[str]:
+    def list_blocking(healthy: int) -> list[str]:
         status = {"disruptionsAllowed": 0, "currentHealthy": healthy, "expectedPods": 2}
-        budget = decoded(BudgetObject, {"metadata": {"name": "podgate"}, "status": status})
-        return values("budget-blocks", replace(FACTS, budgets=[budget]))
+        budget = decode_object(BudgetObject, {"metadata": {"name": "podgate"}, "status": status})
+        return list_found_values("budget-blocks", replace(FACTS, budgets=[budget]))
 
-    assert len(blocking(2)) == 1
-    assert blocking(1) == []
+    assert len(list_blocking(2)) == 1
+    assert list_blocking(1) == []
 
 
 @pytest.mark.parametrize(
     ("ended_us", "count"), [(NOW_US - 25 * HOUR_US, 1), (NOW_US - 23 * HOUR_US, 0), (NOW_US + HOUR_US, 0)]
 )
 def test_override_is_found_a_day_after_its_end(ended_us: int, count: int) -> None:
-    text = f"- {{service: web, quotaFactor: 2, until: {rfc3339(ended_us)}, reason: x}}\n"
+    text = f"- {{service: web, quotaFactor: 2, until: {format_rfc3339(ended_us)}, reason: x}}\n"
     facts = replace(FACTS, overrides_map=ConfigMap(data={OVERRIDES_KEY: text}))
-    assert len(values("overrides-ended", facts)) == count
-    assert values("overrides-invalid", facts) == []
+    assert len(list_found_values("overrides-ended", facts)) == count
+    assert list_found_values("overrides-invalid", facts) == []
 
 
 def test_reduced_mode_wants_a_network_policy() -> None:
     facts = replace(FACTS, status={**FACTS.status, "clientIdentity": "reduced"})
-    assert len(values("reduced-unprotected", facts)) == 1
-    policy = decoded(NetworkPolicyObject, {"metadata": {}, "spec": {"podSelector": {"matchLabels": SERVER_LABELS}}})
-    assert values("reduced-unprotected", replace(facts, network_policies=[policy])) == []
-    assert values("reduced-unprotected", FACTS) == []
+    assert len(list_found_values("reduced-unprotected", facts)) == 1
+    policy = decode_object(
+        NetworkPolicyObject, {"metadata": {}, "spec": {"podSelector": {"matchLabels": SERVER_LABELS}}}
+    )
+    assert list_found_values("reduced-unprotected", replace(facts, network_policies=[policy])) == []
+    assert list_found_values("reduced-unprotected", FACTS) == []
 
 
 SERVER_LABELS = {"app.kubernetes.io/name": "podgate"}
@@ -373,25 +380,25 @@ SERVER_LABELS = {"app.kubernetes.io/name": "podgate"}
 )
 def test_kube_apiserver_without_credentials_is_found(command: list[str], count: int) -> None:
     metadata = {"name": "kube-apiserver-a", "namespace": "kube-system", "labels": {"component": "kube-apiserver"}}
-    static = decoded(PodObject, {"metadata": metadata, "spec": {"containers": [{"command": command}]}})
-    assert len(values("apiserver-flag-missing", replace(FACTS, workload_pods=[static]))) == count
+    static = decode_object(PodObject, {"metadata": metadata, "spec": {"containers": [{"command": command}]}})
+    assert len(list_found_values("apiserver-flag-missing", replace(FACTS, workload_pods=[static]))) == count
     reduced = {**FACTS.status, "clientIdentity": "reduced"}
-    assert values("apiserver-flag-missing", replace(FACTS, workload_pods=[static], status=reduced)) == []
+    assert list_found_values("apiserver-flag-missing", replace(FACTS, workload_pods=[static], status=reduced)) == []
 
 
 def test_what_depends_on_an_absent_policy_or_configuration_is_not_ticked() -> None:
-    assert result(CHECKS["no-node-fits"], FACTS).not_checked == "there is no valid policy"
+    assert run_check(CHECKS["no-node-fits"], FACTS).not_checked == "there is no valid policy"
     assert (
-        result(CHECKS["webhooks-stale"], FACTS).not_checked
+        run_check(CHECKS["webhooks-stale"], FACTS).not_checked
         == "there are no webhook configurations; there is no valid policy"
     )
-    assert not result(CHECKS["webhooks-missing"], FACTS).not_checked
+    assert not run_check(CHECKS["webhooks-missing"], FACTS).not_checked
 
 
 def test_missing_rights_are_one_finding_for_each_account() -> None:
     rights = [RightFact("podgate", f"get {number}", is_granted=False) for number in range(7)]
     facts = replace(FACTS, rights=[*rights, RightFact("podgate-controller", "list pods", is_granted=True)])
-    assert values("right-missing", facts) == ["may not get 0; get 1; get 2; get 3; get 4, and 2 more"]
+    assert list_found_values("right-missing", facts) == ["may not get 0; get 1; get 2; get 3; get 4, and 2 more"]
 
 
 # --- rights ---
@@ -408,7 +415,7 @@ def test_rights_are_one_for_each_verb_resource_and_name() -> None:
         "roleRef": {"kind": "Role", "name": "r"},
         "subjects": [{"kind": "ServiceAccount", "name": "podgate"}],
     }
-    found = expected_rights({"base/rbac.yaml": [role, binding], "redis/rbac.yaml": [binding]}, FACTS)
+    found = list_expected_rights({"base/rbac.yaml": [role, binding], "redis/rbac.yaml": [binding]}, FACTS)
     assert found == tuple(
         Right("podgate", verb, "", "pods", "status", "podgate-system", name, manifests=("base/rbac.yaml",))
         for verb in ("get", "list")
@@ -425,7 +432,7 @@ def test_rights_of_a_controller_outside_the_cluster_are_those_of_its_manifests()
     manifests = {"base/rbac.yaml": [role, base], "redis/rbac.yaml": [redis]}
     for mode, account in (("memory", "podgate"), ("redis", "podgate-controller")):
         facts = replace(FACTS, record_map=ConfigMap(data={"mode": mode, "serverURL": "https://127.0.0.1:8443"}))
-        assert {right.account for right in expected_rights(manifests, facts)} == {account}
+        assert {right.account for right in list_expected_rights(manifests, facts)} == {account}
 
 
 # --- load-aware scheduling ---
@@ -441,11 +448,13 @@ def scheduling_policy(nodes: str = SOURCES) -> ConfigMap:
 SCHEDULING = replace(FACTS, policy_map=scheduling_policy())
 
 
-def deployed(*names: str) -> ClusterFacts:
-    return replace(SCHEDULING, deployments=[decoded(ReplicasObject, {"metadata": {"name": name}}) for name in names])
+def build_deployed_facts(*names: str) -> ClusterFacts:
+    return replace(
+        SCHEDULING, deployments=[decode_object(ReplicasObject, {"metadata": {"name": name}}) for name in names]
+    )
 
 
-def shown(name: str, source: str | None) -> ShownNode:
+def build_shown_node(name: str, source: str | None) -> ShownNode:
     load = None if source is None else NodeLoad(source, 0.0)
     return ShownNode(name, None, None, 0, 0, load, None)
 
@@ -457,31 +466,38 @@ def scheduler_map(**extender: Any) -> ConfigMap:
 
 
 def test_policy_without_an_extender_is_found() -> None:
-    assert "extender-missing" in codes(deployed())
-    assert "extender-missing" not in codes(deployed("podgate-extender"))
-    assert "extender-missing" not in codes(replace(deployed(), extenders={"e": [shown("a", "prometheus")]}))
-    assert "extender-missing" not in codes(replace(deployed(), policy_map=policy_map(WEB)))
+    assert "extender-missing" in list_found_codes(build_deployed_facts())
+    assert "extender-missing" not in list_found_codes(build_deployed_facts("podgate-extender"))
+    assert "extender-missing" not in list_found_codes(
+        replace(build_deployed_facts(), extenders={"e": [build_shown_node("a", "prometheus")]})
+    )
+    assert "extender-missing" not in list_found_codes(replace(build_deployed_facts(), policy_map=policy_map(WEB)))
 
 
 def test_nodes_without_a_fresh_load_are_found_if_a_source_measures() -> None:
-    measured, unmeasured = shown("a", "prometheus"), [shown("b", "requests"), shown("c", None)]
+    measured, unmeasured = (
+        build_shown_node("a", "prometheus"),
+        [build_shown_node("b", "requests"), build_shown_node("c", None)],
+    )
     facts = replace(SCHEDULING, extenders={"e": [measured, *unmeasured]})
-    assert values("loads-unknown", facts) == ["2 of 3 nodes have no fresh load, such as b: none is refused"]
-    assert "loads-unknown" not in codes(replace(SCHEDULING, extenders={"e": [measured, measured, *unmeasured]}))
+    assert list_found_values("loads-unknown", facts) == ["2 of 3 nodes have no fresh load, such as b: none is refused"]
+    assert "loads-unknown" not in list_found_codes(
+        replace(SCHEDULING, extenders={"e": [measured, measured, *unmeasured]})
+    )
     requests = scheduling_policy("nodes: {sources: [{requests: {}}]}\n")
-    assert "loads-unknown" not in codes(replace(facts, policy_map=requests))
+    assert "loads-unknown" not in list_found_codes(replace(facts, policy_map=requests))
 
 
 def test_scheduler_that_does_not_lead_is_found() -> None:
     def lease(age_us: int) -> LeaseHolderObject:
-        holding = LeaseHolding("a", 15, rfc3339(NOW_US - age_us))
+        holding = LeaseHolding("a", 15, format_rfc3339(NOW_US - age_us))
         return LeaseHolderObject(ClusterMetadata(name="podgate-scheduler"), spec=holding)
 
-    facts = deployed("podgate-scheduler")
-    assert "scheduler-not-leading" in codes(facts)
-    assert "scheduler-not-leading" in codes(replace(facts, leases=[lease(31_000_000)]))
-    assert "scheduler-not-leading" not in codes(replace(facts, leases=[lease(0)]))
-    assert "scheduler-not-leading" not in codes(deployed())
+    facts = build_deployed_facts("podgate-scheduler")
+    assert "scheduler-not-leading" in list_found_codes(facts)
+    assert "scheduler-not-leading" in list_found_codes(replace(facts, leases=[lease(31_000_000)]))
+    assert "scheduler-not-leading" not in list_found_codes(replace(facts, leases=[lease(0)]))
+    assert "scheduler-not-leading" not in list_found_codes(build_deployed_facts())
 
 
 @pytest.mark.parametrize(
@@ -489,28 +505,30 @@ def test_scheduler_that_does_not_lead_is_found() -> None:
     [{"nodeCacheCapable": False}, {"ignorable": False}, {"enableHTTPS": None}, {"preemptVerb": ""}, {"tlsConfig": {}}],
 )
 def test_unsafe_configuration_of_the_scheduler_is_found(unsafe: dict[str, Any]) -> None:
-    assert len(values("scheduler-configuration", replace(FACTS, scheduler_map=scheduler_map(**unsafe)))) == 1
-    assert values("scheduler-configuration", replace(FACTS, scheduler_map=scheduler_map())) == []
+    assert len(list_found_values("scheduler-configuration", replace(FACTS, scheduler_map=scheduler_map(**unsafe)))) == 1
+    assert list_found_values("scheduler-configuration", replace(FACTS, scheduler_map=scheduler_map())) == []
 
 
 def test_pod_of_the_extender_that_is_not_ready_is_found() -> None:
     def pod(status: str) -> PodObject:
         condition = {"type": "Ready", "status": status, "message": "not listed"}
         labels = {"app.kubernetes.io/name": "podgate-extender"}
-        one: PodObject = decoded(PodObject, {"metadata": {"labels": labels}, "status": {"conditions": [condition]}})
+        one: PodObject = decode_object(
+            PodObject, {"metadata": {"labels": labels}, "status": {"conditions": [condition]}}
+        )
         return one
 
-    assert values("extender-not-ready", replace(FACTS, pods=[pod("True"), pod("False")])) == ["not listed"]
+    assert list_found_values("extender-not-ready", replace(FACTS, pods=[pod("True"), pod("False")])) == ["not listed"]
 
 
 def test_scheduler_older_than_the_newest_ca_is_found() -> None:
     labels = {"app.kubernetes.io/name": "podgate-scheduler"}
-    metadata = {"name": "s", "labels": labels, "creationTimestamp": rfc3339(NOW_US - 2 * HOUR_US)}
-    pod = decoded(PodObject, {"metadata": metadata})
+    metadata = {"name": "s", "labels": labels, "creationTimestamp": format_rfc3339(NOW_US - 2 * HOUR_US)}
+    pod = decode_object(PodObject, {"metadata": metadata})
     old, new = (CertificateFact("ca", (), NOW_US - hours * HOUR_US, NOW_US + HOUR_US) for hours in (3, 1))
-    assert "scheduler-ca-unread" in codes(replace(FACTS, pods=[pod], scheduler_cas=(old, new)))
-    assert "scheduler-ca-unread" not in codes(replace(FACTS, pods=[pod], scheduler_cas=(new,)))
-    assert "scheduler-ca-unread" not in codes(replace(FACTS, pods=[pod], scheduler_cas=(old, old)))
+    assert "scheduler-ca-unread" in list_found_codes(replace(FACTS, pods=[pod], scheduler_cas=(old, new)))
+    assert "scheduler-ca-unread" not in list_found_codes(replace(FACTS, pods=[pod], scheduler_cas=(new,)))
+    assert "scheduler-ca-unread" not in list_found_codes(replace(FACTS, pods=[pod], scheduler_cas=(old, old)))
 
 
 # --- what an installation does not have, and what cannot be read ---
@@ -530,19 +548,19 @@ def test_scheduler_older_than_the_newest_ca_is_found() -> None:
     ],
 )
 def test_what_an_installation_does_not_have_is_no_tick(code: str, reason: str) -> None:
-    outcome = result(CHECKS[code], FACTS)
+    outcome = run_check(CHECKS[code], FACTS)
     assert reason in (outcome.not_applicable, outcome.not_checked)
     assert not outcome.findings
 
 
 def deployment(name: str, *arguments: str) -> ReplicasObject:
     template = {"metadata": {}, "spec": {"containers": [{"name": "podgate", "args": arguments}]}}
-    return decoded(ReplicasObject, {"metadata": {"name": name}, "spec": {"template": template}})  # type: ignore[no-any-return]  by type
+    return decode_object(ReplicasObject, {"metadata": {"name": name}, "spec": {"template": template}})  # type: ignore[no-any-return]  by type
 
 
 RBAC = {
     path: [one for one in found if one.get("apiVersion") == "rbac.authorization.k8s.io/v1"]
-    for path, found in manifest_files().items()
+    for path, found in read_manifest_files().items()
 }
 ROLES = {path: [one for one in found if "rules" in one] for path, found in RBAC.items()}
 AGENT = [deployment("podgate-apiserver-files")]
@@ -551,43 +569,47 @@ ALL_PARTS = [deployment(name) for name in ("podgate-controller", "podgate-extend
 
 def test_every_binding_of_the_manifests_is_reviewed_where_it_is_meant() -> None:
     """A right that no installation is asked for could be missing in silence."""
-    bound = {(subject["name"], path) for path, found in RBAC.items() for one in found for subject in _subjects(one)}
+    bound = {(subject["name"], path) for path, found in RBAC.items() for one in found for subject in list_subjects(one)}
     asked = set[tuple[str, str]]()
     for path, found in RBAC.items():
         for deployments in (ALL_PARTS, []):
             record = ConfigMap(data={"certificates": "own"})
             facts = replace(FACTS, record_map=record, daemon_sets=AGENT, deployments=deployments)
-            asked |= {(one.account, path) for one in expected_rights({**ROLES, path: found}, facts)}
+            asked |= {(one.account, path) for one in list_expected_rights({**ROLES, path: found}, facts)}
     assert asked == bound
     assert len(bound) > 10
 
 
-def _subjects(binding: Mapping[str, Any]) -> list[Mapping[str, str]]:
+def list_subjects(binding: Mapping[str, Any]) -> list[Mapping[str, str]]:
     return list(binding.get("subjects", ()))
 
 
 def test_rights_to_wake_controllers_are_reviewed_unless_that_is_disabled() -> None:
     right = "patch replicasets/status.apps"
-    assert right in map(str, expected_rights(RBAC, FACTS))
+    assert right in map(str, list_expected_rights(RBAC, FACTS))
     without = replace(FACTS, deployments=[deployment("podgate", "--wake-controllers=false")])
-    assert right not in map(str, expected_rights(RBAC, without))
+    assert right not in map(str, list_expected_rights(RBAC, without))
 
 
 def test_rights_of_certificates_are_reviewed_where_podgate_manages_them() -> None:
     right = "update secrets named podgate-tls in podgate-system"
     own = [deployment("podgate", "--certificates=own")]
-    assert right not in map(str, expected_rights(RBAC, FACTS))
-    assert [one.account for one in expected_rights(RBAC, replace(FACTS, deployments=own)) if str(one) == right] == [
-        "podgate"
-    ]
+    assert right not in map(str, list_expected_rights(RBAC, FACTS))
+    assert [
+        one.account for one in list_expected_rights(RBAC, replace(FACTS, deployments=own)) if str(one) == right
+    ] == ["podgate"]
     controller = replace(FACTS, deployments=[*own, deployment("podgate-controller")])
-    assert [one.account for one in expected_rights(RBAC, controller) if str(one) == right] == ["podgate-controller"]
+    assert [one.account for one in list_expected_rights(RBAC, controller) if str(one) == right] == [
+        "podgate-controller"
+    ]
 
 
 # --- servers and controllers together ---
 
 
-def process(run_id: str = "r1", database: int = 0, cluster: str = "default", policy: str = "") -> dict[str, Any]:
+def build_process_status(
+    run_id: str = "r1", database: int = 0, cluster: str = "default", policy: str = ""
+) -> dict[str, Any]:
     servers = StoreServers([StoreServer("", "7.2.4", "noeviction", 1000, run_id)])
     shown = document(store=StoreStatus("redis", servers=servers, place=StorePlace(cluster, database)))
     return {**shown, "policy": {**shown["policy"], "hash": policy or None}}
@@ -605,21 +627,21 @@ def process(run_id: str = "r1", database: int = 0, cluster: str = "default", pol
     ],
 )
 def test_processes_that_do_not_agree_are_found(other: dict[str, Any], code: str, value: str) -> None:
-    facts = replace(FACTS, processes={"a": process(), "b": process(**other)})
-    assert codes(facts) - codes(FACTS) == ({code} if code else set())
+    facts = replace(FACTS, processes={"a": build_process_status(), "b": build_process_status(**other)})
+    assert list_found_codes(facts) - list_found_codes(FACTS) == ({code} if code else set())
     if code:
-        assert values(code, facts) == [value]
+        assert list_found_values(code, facts) == [value]
 
 
 def test_one_process_alone_is_compared_with_none() -> None:
-    facts = replace(FACTS, processes={"a": process()})
+    facts = replace(FACTS, processes={"a": build_process_status()})
     alone = "no other server or controller was found in the cluster"
-    assert result(CHECKS["stores-differ"], facts).not_applicable == alone
+    assert run_check(CHECKS["stores-differ"], facts).not_applicable == alone
 
 
 def test_a_process_that_does_not_answer_is_named() -> None:
-    facts = replace(FACTS, processes={"a": process()}, silent={"b": "HTTP 500"})
-    assert values("process-unreachable", facts) == ["HTTP 500"]
+    facts = replace(FACTS, processes={"a": build_process_status()}, silent={"b": "HTTP 500"})
+    assert list_found_values("process-unreachable", facts) == ["HTTP 500"]
 
 
 @pytest.mark.parametrize(
@@ -642,4 +664,4 @@ def test_arguments_of_server_and_controller_that_differ_are_found(
     ours: tuple[str, ...], theirs: tuple[str, ...], value: list[str]
 ) -> None:
     facts = replace(FACTS, deployments=[deployment("podgate", *ours), deployment("podgate-controller", *theirs)])
-    assert values("arguments-differ", facts) == value
+    assert list_found_values("arguments-differ", facts) == value

@@ -39,7 +39,7 @@ class OrderModel:
         if Holder.POOL in [kept for *_, kept in self.releasing.values()]:
             return None
         for rank in sorted(self.own_since_lifted):
-            own, lifted = self.own_of(rank, now_us), self.lifted_to(rank, now_us)
+            own, lifted = self.find_own(rank, now_us), self.find_lifted(rank, now_us)
             pod = own
             if lifted is not None:
                 share = self.members[lifted.service].lifted_percent
@@ -53,26 +53,26 @@ class OrderModel:
             return pod
         return None
 
-    def own_of(self, rank: int, now_us: int) -> WaitingPod | None:
+    def find_own(self, rank: int, now_us: int) -> WaitingPod | None:
         services = [name for name, member in self.members.items() if member.rank == rank]
         for service in sorted(services, key=lambda name: self.turn[name]):
-            for pod in self.releasable(service, now_us):
+            for pod in self.list_releasable(service, now_us):
                 return pod
         return None
 
-    def lifted_to(self, rank: int, now_us: int) -> WaitingPod | None:
+    def find_lifted(self, rank: int, now_us: int) -> WaitingPod | None:
         ranks = sorted(self.own_since_lifted)
         found = []
         for service, member in self.members.items():
             above = ranks.index(member.rank) - ranks.index(rank)
             if above > 0:
-                for pod in self.releasable(service, now_us):
+                for pod in self.list_releasable(service, now_us):
                     lifted_us = pod.since_us + above * member.ageing_us
                     if lifted_us <= now_us:
                         found.append((lifted_us, pod.uid, pod))
         return min(found)[2] if found else None
 
-    def releasable(self, service: str, now_us: int) -> Sequence[WaitingPod]:
+    def list_releasable(self, service: str, now_us: int) -> Sequence[WaitingPod]:
         """Return a service's Pods in its order, without passed ones, up to one for which room is kept."""
         if any(kept is not None and pod.service == service for pod, *_, kept in self.releasing.values()):
             return []
@@ -105,12 +105,12 @@ class OrderModel:
         elif had_own:
             self.own_since_lifted[rank] = 0
 
-    def released(self, uid: str) -> None:
+    def confirm(self, uid: str) -> None:
         pod = self.releasing.pop(uid)[0]
         self.passed.pop(shape_of(pod), None)
         self.forget(pod)
 
-    def blocked(self, uid: str, now_us: int, until_us: int, by: Holder) -> None:
+    def put_back(self, uid: str, now_us: int, until_us: int, by: Holder) -> None:
         pod, rank, own, _ = self.releasing.pop(uid)
         self.waiting[pod.service].append(pod)
         self.until[shape_of(pod)] = (until_us, by)

@@ -5,7 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from webhook.core.controller.held_controller import CREATING_KINDS, ControllerReference, CreatingController, held_by
+from webhook.core.controller.held_controller import (
+    CREATING_KINDS,
+    ControllerReference,
+    CreatingController,
+    identify_held_controller,
+)
 from webhook.core.diagnosis.objects import EventSubject, ReportedEvent
 
 UID = "11111111-2222-3333-4444-555555555555"
@@ -62,13 +67,13 @@ def test_its_pod_has_the_labels_of_the_template_without_a_service_label() -> Non
 def test_controller_is_held_by_denials_that_room_ends(text: str, is_held: bool) -> None:  # noqa: FBT001  a parameter
     reference = ControllerReference("ReplicaSet", "shop", "web", UID)
     message = f'Error creating: admission webhook "validate-open.podgate.io" denied the request: {text}'
-    assert held_by(event(message)) == (reference, is_held)
-    assert held_by(event(message.replace("podgate.io", "example.com"))) == (reference, False)
-    assert held_by(event(f"(combined from similar events): {message}")) == (reference, is_held)
+    assert identify_held_controller(event(message)) == (reference, is_held)
+    assert identify_held_controller(event(message.replace("podgate.io", "example.com"))) == (reference, False)
+    assert identify_held_controller(event(f"(combined from similar events): {message}")) == (reference, is_held)
 
 
 def test_other_objects_and_events_without_a_uid_are_ignored() -> None:
     text = 'admission webhook "validate-open.podgate.io" denied the request: QuotaExceeded: service web'
-    assert held_by(event(text, kind="Deployment")) is None
-    assert held_by(event(text, uid="")) is None
+    assert identify_held_controller(event(text, kind="Deployment")) is None
+    assert identify_held_controller(event(text, uid="")) is None
     assert {"ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController"} == CREATING_KINDS.keys()

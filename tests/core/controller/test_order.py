@@ -66,8 +66,8 @@ class _OrderComparison(RuleBasedStateMachine):
     @rule(pod=consumes(taken))
     def release(self, pod: WaitingPod | None) -> None:
         if pod is not None and pod.uid in self.model.releasing:
-            self.order.released(pod.uid)
-            self.model.released(pod.uid)
+            self.order.confirm(pod.uid)
+            self.model.confirm(pod.uid)
 
     @rule(
         pod=consumes(taken),
@@ -77,8 +77,8 @@ class _OrderComparison(RuleBasedStateMachine):
     def block(self, pod: WaitingPod | None, seconds: int, by: Holder) -> None:
         if pod is not None and pod.uid in self.model.releasing:
             until_us = self.now_us + seconds * 1_000_000
-            self.order.blocked(pod.uid, self.now_us, until_us, by)
-            self.model.blocked(pod.uid, self.now_us, until_us, by)
+            self.order.put_back(pod.uid, self.now_us, until_us, by)
+            self.model.put_back(pod.uid, self.now_us, until_us, by)
 
     @rule(pod=consumes(pods))
     def remove(self, pod: WaitingPod) -> None:
@@ -96,11 +96,11 @@ class _OrderComparison(RuleBasedStateMachine):
         self.now_us += seconds * 1_000_000
 
     @invariant()
-    def agrees(self) -> None:
+    def check_agreement(self) -> None:
         waiting = [pod for pods in self.model.waiting.values() for pod in pods]
         assert len(self.order) == len(waiting)
         times = [self.model.until[shape][0] for shape in map(shape_of, waiting) if shape in self.model.until]
-        assert self.order.next_at_us(self.now_us) == min((one for one in times if one > self.now_us), default=None)
+        assert self.order.find_next_us(self.now_us) == min((one for one in times if one > self.now_us), default=None)
 
 
 TestComparison = _OrderComparison.TestCase

@@ -10,145 +10,157 @@ _GOLD, _OTHER_GOLD = Member("gold", 0, _AGEING_US), Member("other-gold", 0, _AGE
 _SILVER, _BRONZE = Member("silver", 1, _AGEING_US), Member("bronze", 2, _AGEING_US)
 
 
-def _order(*waiting: WaitingPod) -> ReleaseOrder:
+def _build_order(*waiting: WaitingPod) -> ReleaseOrder:
     order = ReleaseOrder([_GOLD, _OTHER_GOLD, _SILVER, _BRONZE])
     for pod in waiting:
         order.add(pod)
     return order
 
 
-def _pods(service: str, count: int, *, since_us: int = 0, pods: int = 1, priority: int = 0) -> list[WaitingPod]:
+def _build_pods(service: str, count: int, *, since_us: int = 0, pods: int = 1, priority: int = 0) -> list[WaitingPod]:
     return [
         WaitingPod(f"{service}-{pods}-{priority}-{n:03}", service, since_us + n, {"pods": pods}, "", priority)
         for n in range(count)
     ]
 
 
-def _released(order: ReleaseOrder, count: int, now_us: int) -> list[str]:
+def _release(order: ReleaseOrder, count: int, now_us: int) -> list[str]:
     """Return the services of the next `count` Pods, each of which fits."""
     services = []
     for _ in range(count):
         pod = order.take(now_us)
         if pod is None:
             break
-        order.released(pod.uid)
+        order.confirm(pod.uid)
         services.append(pod.service)
     return services
 
 
 def test_a_higher_class_is_released_first() -> None:
-    order = _order(*_pods("bronze", 1), *_pods("silver", 1, since_us=50), *_pods("gold", 1, since_us=99))
-    assert _released(order, 9, 100) == ["gold", "silver", "bronze"]
+    order = _build_order(
+        *_build_pods("bronze", 1), *_build_pods("silver", 1, since_us=50), *_build_pods("gold", 1, since_us=99)
+    )
+    assert _release(order, 9, 100) == ["gold", "silver", "bronze"]
 
 
 def test_services_of_one_class_take_turns() -> None:
-    order = _order(*_pods("gold", 4), *_pods("other-gold", 2, since_us=50))
-    assert _released(order, 9, 100) == ["gold", "other-gold", "gold", "other-gold", "gold", "gold"]
+    order = _build_order(*_build_pods("gold", 4), *_build_pods("other-gold", 2, since_us=50))
+    assert _release(order, 9, 100) == ["gold", "other-gold", "gold", "other-gold", "gold", "gold"]
 
 
 def test_a_priority_orders_the_pods_of_its_service_only() -> None:
-    order = _order(*_pods("bronze", 2, priority=1000), *_pods("silver", 1), *_pods("silver", 1, since_us=9, priority=5))
+    order = _build_order(
+        *_build_pods("bronze", 2, priority=1000),
+        *_build_pods("silver", 1),
+        *_build_pods("silver", 1, since_us=9, priority=5),
+    )
     uids = [order.take(100), order.take(100), order.take(100)]
     assert [pod.uid for pod in uids if pod] == ["silver-1-5-000", "silver-1-0-000", "bronze-1-1000-000"]
 
 
 def test_pods_that_ageing_lifted_take_a_tenth_of_a_higher_class() -> None:
-    order = _order(*_pods("bronze", 30), *_pods("gold", 90, since_us=2 * _AGEING_US))
-    services = _released(order, 100, 2 * _AGEING_US + 1000)
+    order = _build_order(*_build_pods("bronze", 30), *_build_pods("gold", 90, since_us=2 * _AGEING_US))
+    services = _release(order, 100, 2 * _AGEING_US + 1000)
     assert services == (["gold"] * 9 + ["bronze"]) * 10
 
 
 def test_pods_that_are_taken_together_are_released_in_the_order_of_single_ones() -> None:
     """Those that do not fit are put back, the last one first, and change neither turns nor shares."""
     now_us = 2 * _AGEING_US + 1000
-    waiting = [pod for name in ("gold", "other-gold") for pod in _pods(name, 40, since_us=2 * _AGEING_US)]
-    single, together = (_order(*waiting, *_pods("bronze", 20)) for _ in range(2))
+    waiting = [pod for name in ("gold", "other-gold") for pod in _build_pods(name, 40, since_us=2 * _AGEING_US)]
+    single, together = (_build_order(*waiting, *_build_pods("bronze", 20)) for _ in range(2))
     released: list[str] = []
     for fitting in (13, 1, 0, 16, 9, 16, 5, 16, 10):
         taken = [pod for pod in (together.take(now_us) for _ in range(16)) if pod is not None]
         for pod in taken[:fitting]:
-            together.released(pod.uid)
+            together.confirm(pod.uid)
             released.append(pod.service)
         for pod in reversed(taken[fitting:]):
-            together.blocked(pod.uid, now_us, now_us, Holder.POOL)
-    assert released == _released(single, 86, now_us)
+            together.put_back(pod.uid, now_us, now_us, Holder.POOL)
+    assert released == _release(single, 86, now_us)
     assert released.count("bronze") == 8
 
 
 def test_ageing_lifts_by_one_class_at_a_time() -> None:
-    order = _order(*_pods("bronze", 2), *_pods("gold", 40, since_us=_AGEING_US))
-    assert _released(order, 40, _AGEING_US + 1000) == ["gold"] * 40, "after one period it is silver at most"
-    assert _released(order, 2, _AGEING_US + 1000) == ["bronze"] * 2
+    order = _build_order(*_build_pods("bronze", 2), *_build_pods("gold", 40, since_us=_AGEING_US))
+    assert _release(order, 40, _AGEING_US + 1000) == ["gold"] * 40, "after one period it is silver at most"
+    assert _release(order, 2, _AGEING_US + 1000) == ["bronze"] * 2
 
 
 def test_lifted_pods_take_what_the_higher_class_leaves() -> None:
-    order = _order(*_pods("bronze", 5), *_pods("silver", 5, since_us=3 * _AGEING_US))
-    assert _released(order, 5, 2 * _AGEING_US + 1000) == ["bronze"] * 5, "gold has no Pods, and silver is below it"
+    order = _build_order(*_build_pods("bronze", 5), *_build_pods("silver", 5, since_us=3 * _AGEING_US))
+    assert _release(order, 5, 2 * _AGEING_US + 1000) == ["bronze"] * 5, "gold has no Pods, and silver is below it"
 
 
 def test_a_pod_that_does_not_fit_is_passed_by_smaller_ones() -> None:
-    order = _order(*_pods("gold", 1, pods=8), *_pods("gold", 2, since_us=50))
+    order = _build_order(*_build_pods("gold", 1, pods=8), *_build_pods("gold", 2, since_us=50))
     large = order.take(100)
     assert large is not None
     assert large.cost == {"pods": 8}
-    order.blocked(large.uid, 100, 10_000, Holder.SERVICE)
-    assert _released(order, 9, 200) == ["gold", "gold"]
-    assert order.next_at_us(200) == 10_000
+    order.put_back(large.uid, 100, 10_000, Holder.SERVICE)
+    assert _release(order, 9, 200) == ["gold", "gold"]
+    assert order.find_next_us(200) == 10_000
     assert order.take(10_000) == large
 
 
 def test_room_is_kept_for_a_pod_that_was_passed_for_an_ageing_period() -> None:
-    order = _order(*_pods("gold", 1, pods=8), *_pods("gold", 2, since_us=50), *_pods("silver", 1, since_us=50))
+    order = _build_order(
+        *_build_pods("gold", 1, pods=8), *_build_pods("gold", 2, since_us=50), *_build_pods("silver", 1, since_us=50)
+    )
     large = order.take(100)
     assert large is not None
-    order.blocked(large.uid, 100, 100 + 2 * _AGEING_US, Holder.SERVICE)
-    assert _released(order, 9, 100 + _AGEING_US) == ["silver"], "the room that it needs is its service's"
+    order.put_back(large.uid, 100, 100 + 2 * _AGEING_US, Holder.SERVICE)
+    assert _release(order, 9, 100 + _AGEING_US) == ["silver"], "the room that it needs is its service's"
     assert order.take(100 + 2 * _AGEING_US) == large
     assert order.take(100 + 2 * _AGEING_US) is None, "others of its service wait for the answer of the store"
-    order.released(large.uid)
-    assert _released(order, 9, 100 + 2 * _AGEING_US) == ["gold", "gold"]
+    order.confirm(large.uid)
+    assert _release(order, 9, 100 + 2 * _AGEING_US) == ["gold", "gold"]
 
 
 def test_room_of_a_pool_is_kept_from_all_of_its_services() -> None:
-    order = _order(*_pods("gold", 1, pods=8), *_pods("other-gold", 2, since_us=50), *_pods("bronze", 1, since_us=50))
+    order = _build_order(
+        *_build_pods("gold", 1, pods=8),
+        *_build_pods("other-gold", 2, since_us=50),
+        *_build_pods("bronze", 1, since_us=50),
+    )
     large = order.take(100)
     assert large is not None
-    order.blocked(large.uid, 100, 100 + 2 * _AGEING_US, Holder.POOL)
+    order.put_back(large.uid, 100, 100 + 2 * _AGEING_US, Holder.POOL)
     assert order.take(100 + _AGEING_US) is None
     order.retry()
     assert order.take(100 + _AGEING_US) == large
     assert order.take(100 + _AGEING_US) is None, "all others wait for the answer of the store"
-    order.released(large.uid)
-    assert _released(order, 9, 100 + _AGEING_US) == ["other-gold", "other-gold", "bronze"]
+    order.confirm(large.uid)
+    assert _release(order, 9, 100 + _AGEING_US) == ["other-gold", "other-gold", "bronze"]
 
 
 def test_others_pass_a_blocked_pod_since_its_first_try() -> None:
-    order = _order(*_pods("gold", 1, pods=8), *_pods("gold", 1, since_us=50))
+    order = _build_order(*_build_pods("gold", 1, pods=8), *_build_pods("gold", 1, since_us=50))
     for now_us in (100, 100 + _AGEING_US // 2, 99 + _AGEING_US):
         large = order.take(now_us)
         assert large is not None
-        order.blocked(large.uid, now_us, now_us + 10, Holder.SERVICE)
+        order.put_back(large.uid, now_us, now_us + 10, Holder.SERVICE)
     assert order.take(99 + _AGEING_US) is not None, "one microsecond before the end of the period"
-    order.add(_pods("gold", 2, since_us=60)[1])
+    order.add(_build_pods("gold", 2, since_us=60)[1])
     order.retry()
     large = order.take(100 + _AGEING_US)
     assert large is not None
     assert large.cost == {"pods": 8}
-    order.blocked(large.uid, 100 + _AGEING_US, 100 + 2 * _AGEING_US, Holder.SERVICE)
+    order.put_back(large.uid, 100 + _AGEING_US, 100 + 2 * _AGEING_US, Holder.SERVICE)
     assert order.take(101 + _AGEING_US) is None
 
 
 def test_a_deleted_pod_leaves_wherever_it_is() -> None:
-    order = _order(*_pods("gold", 3))
+    order = _build_order(*_build_pods("gold", 3))
     first, second = order.take(100), order.take(100)
     assert first is not None
     assert second is not None
     order.remove(first.uid)
-    order.released(first.uid)
-    order.blocked(first.uid, 100, 200, Holder.SERVICE)
-    order.blocked(second.uid, 100, 200, Holder.SERVICE)
+    order.confirm(first.uid)
+    order.put_back(first.uid, 100, 200, Holder.SERVICE)
+    order.put_back(second.uid, 100, 200, Holder.SERVICE)
     order.remove(second.uid)
     assert first.uid not in order
     assert second.uid not in order
     assert len(order) == 1
-    assert _released(order, 9, 300) == ["gold"]
+    assert _release(order, 9, 300) == ["gold"]

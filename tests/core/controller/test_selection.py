@@ -5,9 +5,9 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from tests.controller.controller_simulation import compiled
+from tests.controller.controller_simulation import compile_policy
 from webhook.core.breaker import BreakerView, State
-from webhook.core.controller.demand import Demand, demand_of
+from webhook.core.controller.demand import Demand, compute_demand
 from webhook.core.controller.free_capacity import FreeCapacity
 from webhook.core.controller.held_controller import ControllerReference, CreatingController
 from webhook.core.controller.selection import HeldController, select
@@ -21,21 +21,21 @@ SERVICES = """
 - {name: bronze, pool: shared, match: {namespaces: [bronze]}, quota: {windows: [{window: 1m, hard: {pods: 9}}]}}
 """.replace("BREAKER", "breaker: {quotaExceeded: {}, halfOpen: {probes: 3}}")
 POOLS = "pools: [{name: shared, windows: [{window: 1m, hard: {pods: 20}}]}]"
-POLICY = compiled(SERVICES, POOLS)
+POLICY = compile_policy(SERVICES, POOLS)
 DEMANDS = {
-    name: demand_of(CreatingController(PodMetadata(namespace=name), "ReplicaSet"), POLICY, {})
+    name: compute_demand(CreatingController(PodMetadata(namespace=name), "ReplicaSet"), POLICY, {})
     for name in ("gold", "bronze")
 }
 
 
-def held(name: str, service: str, missing: int, refused_us: int = 0, **more: object) -> HeldController:
+def build_held_controller(name: str, service: str, missing: int, refused_us: int = 0, **more: object) -> HeldController:
     demand = DEMANDS[service]
     assert demand is not None
     reference = ControllerReference("ReplicaSet", service, name, name)
     return HeldController(reference, demand, missing, refused_us, **more)  # type: ignore[arg-type]  fields by name
 
 
-def free(pool_left: int, bronze_left: int = 9, gold_breaker: BreakerView | None = None) -> FreeCapacity:
+def build_free_capacity(pool_left: int, bronze_left: int = 9, gold_breaker: BreakerView | None = None) -> FreeCapacity:
     """Return what is left, in the pool and for `bronze`, which frees more at known moments."""
     capacity = FreeCapacity()
     pool = (Use("1m", "pods", 20 - pool_left, 20, 1, NOW_US + 7, Holder.POOL, "shared"),)
@@ -45,7 +45,7 @@ def free(pool_left: int, bronze_left: int = 9, gold_breaker: BreakerView | None 
     return capacity
 
 
-def names(woken: object) -> list[str]:
+def list_names(woken: object) -> list[str]:
     return [one.reference.name for one in woken]  # type: ignore[attr-defined]
 
 
@@ -61,17 +61,17 @@ def test_demand_names_every_limit_that_denies() -> None:
 
 def test_controller_whose_pods_would_wait_is_woken_without_room() -> None:
     queues = SERVICES.replace("quota: {", "quota: {whenExceeded: Queue, queue: {}, ")
-    policy = compiled(queues, POOLS.replace("}}]}]", "}}], whenExceeded: Queue}]"))
-    demand = demand_of(CreatingController(PodMetadata(namespace="bronze"), "ReplicaSet"), policy, {})
+    policy = compile_policy(queues, POOLS.replace("}}]}]", "}}], whenExceeded: Queue}]"))
+    demand = compute_demand(CreatingController(PodMetadata(namespace="bronze"), "ReplicaSet"), policy, {})
     assert demand is not None
     assert demand.amounts == {}
     waits = HeldController(ControllerReference("ReplicaSet", "bronze", "a", "a"), demand, 3, NOW_US)
-    assert names(select([waits], free(0, 0), NOW_US, 100).woken) == ["a"]
+    assert list_names(select([waits], build_free_capacity(0, 0), NOW_US, 100).woken) == ["a"]
 
 
 def test_daemon_set_whose_pods_are_exempt_and_unmatched_controllers_demand_nothing() -> None:
-    assert demand_of(CreatingController(PodMetadata(namespace="gold"), "DaemonSet"), POLICY, {}) is None
-    assert demand_of(CreatingController(PodMetadata(namespace="other"), "ReplicaSet"), POLICY, {}) is None
+    assert compute_demand(CreatingController(PodMetadata(namespace="gold"), "DaemonSet"), POLICY, {}) is None
+    assert compute_demand(CreatingController(PodMetadata(namespace="other"), "ReplicaSet"), POLICY, {}) is None
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -100,29 +100,39 @@ def test_of_one_pool_exactly_the_first_pods_of_the_order_are_woken(seed: int) ->
                 break
         expected.append(name)
     chosen = [
-        held(name, service, pods, refused) for service, refused, pods, name in random.sample(waiting, len(waiting))
+        build_held_controller(name, service, pods, refused)
+        for service, refused, pods, name in random.sample(waiting, len(waiting))
     ]
-    assert names(select(chosen, free(room), NOW_US, 100).woken) == list(dict.fromkeys(expected))
+    assert list_names(select(chosen, build_free_capacity(room), NOW_US, 100).woken) == list(dict.fromkeys(expected))
 
 
 def test_room_of_those_that_were_just_woken_is_reserved() -> None:
-    waiting = [held("old", "gold", 3, settled=False, next_us=NOW_US + 5), held("new", "gold", 3, refused_us=1)]
-    assert names(select(waiting, free(3), NOW_US, 100).woken) == []
-    assert names(select(waiting, free(4), NOW_US, 100).woken) == ["new"]
+    waiting = [
+        build_held_controller("old", "gold", 3, settled=False, next_us=NOW_US + 5),
+        build_held_controller("new", "gold", 3, refused_us=1),
+    ]
+    assert list_names(select(waiting, build_free_capacity(3), NOW_US, 100).woken) == []
+    assert list_names(select(waiting, build_free_capacity(4), NOW_US, 100).woken) == ["new"]
 
 
 def test_next_selection_is_due_when_the_first_limit_frees_room() -> None:
-    assert select([held("a", "gold", 1)], free(0), NOW_US, 100).due_us == {"shared": NOW_US + 7}
-    assert select([held("a", "bronze", 1)], free(0, 0), NOW_US, 100).due_us == {"shared": NOW_US + 9}
-    assert select([held("a", "gold", 1, next_us=NOW_US + 3)], free(9), NOW_US, 100).due_us == {"shared": NOW_US + 3}
-    assert select([held("a", "gold", 1)], free(1), NOW_US, 100).due_us == {}
+    assert select([build_held_controller("a", "gold", 1)], build_free_capacity(0), NOW_US, 100).due_us == {
+        "shared": NOW_US + 7
+    }
+    assert select([build_held_controller("a", "bronze", 1)], build_free_capacity(0, 0), NOW_US, 100).due_us == {
+        "shared": NOW_US + 9
+    }
+    assert select(
+        [build_held_controller("a", "gold", 1, next_us=NOW_US + 3)], build_free_capacity(9), NOW_US, 100
+    ).due_us == {"shared": NOW_US + 3}
+    assert select([build_held_controller("a", "gold", 1)], build_free_capacity(1), NOW_US, 100).due_us == {}
 
 
 def test_no_more_than_the_bound_are_woken_at_once_and_the_others_soon() -> None:
-    flood = [held(f"web-{number:04}", "gold", 1, refused_us=number) for number in range(1000)]
+    flood = [build_held_controller(f"web-{number:04}", "gold", 1, refused_us=number) for number in range(1000)]
     unlimited = FreeCapacity()
     selection = select(flood, unlimited, NOW_US, 50)
-    assert names(selection.woken) == [f"web-{number:04}" for number in range(50)]
+    assert list_names(selection.woken) == [f"web-{number:04}" for number in range(50)]
     assert selection.due_us == {"shared": 0}
 
 
@@ -137,8 +147,8 @@ def test_no_more_than_the_bound_are_woken_at_once_and_the_others_soon() -> None:
     ],
 )
 def test_breaker_lets_as_many_be_woken_as_it_admits(view: BreakerView, woken: int, due_us: int | None) -> None:
-    waiting = [held(f"web-{number}", "gold", 1) for number in range(5)]
-    selection = select(waiting, free(20, gold_breaker=view), NOW_US, 100)
+    waiting = [build_held_controller(f"web-{number}", "gold", 1) for number in range(5)]
+    selection = select(waiting, build_free_capacity(20, gold_breaker=view), NOW_US, 100)
     assert len(selection.woken) == woken
     assert selection.due_us.get("shared") == due_us
 
@@ -147,18 +157,18 @@ def test_what_the_pool_frees_is_kept_for_the_first_even_if_a_later_pod_is_smalle
     key = ("pool", "shared", "", "1m", "requests.cpu")
     pool = (Use("1m", "requests.cpu", 8, 10, 1, NOW_US + 7, Holder.POOL, "shared"),)
 
-    def of(name: str, priority: int, cpu: int) -> HeldController:
+    def build_held(name: str, priority: int, cpu: int) -> HeldController:
         demand = Demand(name, "shared", name, priority, {key: cpu})
         return HeldController(ControllerReference("ReplicaSet", name, name, name), demand, 1, 0)
 
-    def woken(*waiting: HeldController) -> list[str]:
+    def select_names(*waiting: HeldController) -> list[str]:
         capacity = FreeCapacity()
         capacity.add(POLICY.parts["gold"], ServiceSnapshot(NOW_US, pool=pool))
-        return names(select(waiting, capacity, NOW_US, 100).woken)
+        return list_names(select(waiting, capacity, NOW_US, 100).woken)
 
-    assert woken(of("large", 100, 4), of("small", 10, 1)) == []
-    assert woken(of("impossible", 100, 11), of("small", 10, 1)) == ["small"]
-    assert woken(of("large", 10, 4), of("small", 100, 1)) == ["small"]
+    assert select_names(build_held("large", 100, 4), build_held("small", 10, 1)) == []
+    assert select_names(build_held("impossible", 100, 11), build_held("small", 10, 1)) == ["small"]
+    assert select_names(build_held("large", 10, 4), build_held("small", 100, 1)) == ["small"]
 
 
 @pytest.mark.parametrize("seed", range(30))

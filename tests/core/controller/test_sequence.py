@@ -26,10 +26,10 @@ _PODS = st.lists(
 )
 
 
-def _taken(order: ReleaseOrder, now_us: int, count: int = 1_000) -> list[str]:
+def _take(order: ReleaseOrder, now_us: int, count: int = 1_000) -> list[str]:
     uids: list[str] = []
     while len(uids) < count and (pod := order.take(now_us)) is not None:
-        order.released(pod.uid)
+        order.confirm(pod.uid)
         uids.append(pod.uid)
     return uids
 
@@ -40,16 +40,16 @@ def test_the_sequence_is_the_order_of_the_releases(shapes: list[tuple[str, int, 
     order, now_us = ReleaseOrder(_MEMBERS), 40 * _MINUTE_US
     for number, (service, minute, priority, pods) in enumerate(shapes):
         order.add(WaitingPod(f"u{number:03}", service, minute * _MINUTE_US, {"pods": pods}, "", priority))
-    _taken(order, now_us, before)  # turns and shares are somewhere in between
-    sequence = [one.pod.uid for one in order.sequence(now_us)]
-    assert sequence == _taken(order, now_us)
+    _take(order, now_us, before)  # turns and shares are somewhere in between
+    sequence = [one.pod.uid for one in order.compute_sequence(now_us)]
+    assert sequence == _take(order, now_us)
 
 
 def test_a_lifted_pod_is_shown_as_such() -> None:
     order = ReleaseOrder(_MEMBERS)
     order.add(WaitingPod("old", "bronze-a", 0, {"pods": 1}))
     order.add(WaitingPod("new", "bronze-a", 3 * _MINUTE_US, {"pods": 1}))
-    shown = [(one.pod.uid, one.is_lifted) for one in order.sequence(3 * _MINUTE_US)]
+    shown = [(one.pod.uid, one.is_lifted) for one in order.compute_sequence(3 * _MINUTE_US)]
     assert shown == [("old", True), ("new", False)]
 
 
@@ -57,16 +57,16 @@ def test_pods_of_a_paused_service_are_not_released_and_are_shown_last() -> None:
     order = ReleaseOrder([Member("gold-a", 0, _MINUTE_US, is_paused=True), Member("silver", 1, _MINUTE_US)])
     order.add(WaitingPod("paused", "gold-a", 0, {"pods": 1}))
     order.add(WaitingPod("other", "silver", 5, {"pods": 1}))
-    assert [one.pod.uid for one in order.sequence(9)] == ["other", "paused"]
-    assert _taken(order, 9) == ["other"]
+    assert [one.pod.uid for one in order.compute_sequence(9)] == ["other", "paused"]
+    assert _take(order, 9) == ["other"]
 
 
 def test_a_pod_that_does_not_fit_names_whose_limit_is_reached() -> None:
     order = ReleaseOrder([Member("gold-a", 0, _MINUTE_US)])
     for uid in ("first", "second"):
         order.add(WaitingPod(uid, "gold-a", 0, {"pods": 1}))
-    assert order.blocked_by("first") is None
+    assert order.find_blocking_holder("first") is None
     pod = order.take(0)
     assert pod is not None
-    order.blocked(pod.uid, 0, 99, Holder.POOL)
-    assert (order.blocked_by("first"), order.blocked_by("second")) == (Holder.POOL, Holder.POOL)
+    order.put_back(pod.uid, 0, 99, Holder.POOL)
+    assert (order.find_blocking_holder("first"), order.find_blocking_holder("second")) == (Holder.POOL, Holder.POOL)

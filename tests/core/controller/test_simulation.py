@@ -34,27 +34,27 @@ class _Pool:
             if used >= self.hard:
                 free_us = self.ring.free_at_us(now_us, "pods", self.hard, 1)
                 assert free_us is not None
-                self.order.blocked(pod.uid, now_us, free_us, Holder.POOL)
+                self.order.put_back(pod.uid, now_us, free_us, Holder.POOL)
                 return free_us
             self.ring.add(now_us, {"pods": 1}, now_us)
-            self.order.released(pod.uid)
+            self.order.confirm(pod.uid)
             self.released.append((now_us, pod))
         return None
 
 
-def _arrivals(per_minute: dict[str, int], minutes: int, services: int) -> Iterator[WaitingPod]:
+def _generate_arrivals(per_minute: dict[str, int], minutes: int, services: int) -> Iterator[WaitingPod]:
     """Yield Pods at even distances, each class spread over `services`."""
 
-    def of_class(name: str, rate: int) -> Iterator[tuple[int, WaitingPod]]:
+    def generate_class(name: str, rate: int) -> Iterator[tuple[int, WaitingPod]]:
         for number in range(rate * minutes):
             at_us = number * _MINUTE_US // rate
             yield at_us, WaitingPod(f"{name}-{number:06}", f"{name}-{number % services}", at_us, {"pods": 1})
 
-    for _, pod in merge(*(of_class(name, rate) for name, rate in per_minute.items()), key=lambda one: one[0]):
+    for _, pod in merge(*(generate_class(name, rate) for name, rate in per_minute.items()), key=lambda one: one[0]):
         yield pod
 
 
-def _members(services: int, ageing_us: int = 10 * _MINUTE_US) -> list[Member]:
+def _build_members(services: int, ageing_us: int = 10 * _MINUTE_US) -> list[Member]:
     return [Member(f"{name}-{n}", rank, ageing_us) for name, rank in _RANKS.items() for n in range(services)]
 
 
@@ -73,8 +73,8 @@ def _run(pool: _Pool, pods: Iterator[WaitingPod]) -> dict[str, list[float]]:
 
 
 def test_two_hours_at_145_percent_starve_nobody() -> None:
-    pool = _Pool(ReleaseOrder(_members(3)), 100)
-    waits = _run(pool, _arrivals({"gold": 95, "silver": 30, "bronze": 20}, 120, 3))
+    pool = _Pool(ReleaseOrder(_build_members(3)), 100)
+    waits = _run(pool, _generate_arrivals({"gold": 95, "silver": 30, "bronze": 20}, 120, 3))
     shown = {name: (len(found), round(mean(found), 1)) for name, found in sorted(waits.items())}
     print(f"released and mean wait in minutes, by class: {shown}")  # noqa: T201  the figures are the result
     assert mean(waits["gold"]) < 4
@@ -87,8 +87,8 @@ def test_two_hours_at_145_percent_starve_nobody() -> None:
 def test_the_order_of_a_long_queue_is_the_models() -> None:
     """Of 12 services in `make test`, of 300 services with 100,000 Pods in `make soak`."""
     services, per_minute, minutes, hard = (100, 100, 334, 285) if _IS_SOAK else (4, 30, 12, 45)
-    members = _members(services, ageing_us=2 * _MINUTE_US)
-    pods = list(_arrivals(dict.fromkeys(_RANKS, per_minute), minutes, services))
+    members = _build_members(services, ageing_us=2 * _MINUTE_US)
+    pods = list(_generate_arrivals(dict.fromkeys(_RANKS, per_minute), minutes, services))
     pools = [_Pool(order, hard) for order in (ReleaseOrder(members), OrderModel({one.service: one for one in members}))]
     for pool in pools:
         started = process_time()
@@ -101,7 +101,7 @@ def test_the_order_of_a_long_queue_is_the_models() -> None:
 
 def test_cost_of_twenty_thousand_waiting_pods() -> None:
     """60 services in 6 pools: all Pods wait at once, and are released as far as there is room."""
-    members = {n: _members(10, 10 * _MINUTE_US)[n * 10 : n * 10 + 10] for n in range(3)}
+    members = {n: _build_members(10, 10 * _MINUTE_US)[n * 10 : n * 10 + 10] for n in range(3)}
     tracemalloc.start()
     orders: list[ReleaseOrder] = []
     for pool in range(6):
@@ -116,7 +116,7 @@ def test_cost_of_twenty_thousand_waiting_pods() -> None:
     count = 0
     for order in orders:
         while (pod := order.take(_MINUTE_US)) is not None:
-            order.released(pod.uid)
+            order.confirm(pod.uid)
             count += 1
     seconds = process_time() - started
     print(f"{pod_bytes:.0f} bytes a waiting Pod, {seconds / count * 1e6:.0f} us of CPU a release")  # noqa: T201

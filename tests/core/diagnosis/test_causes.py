@@ -17,7 +17,7 @@ from webhook.core.diagnosis.objects import (
     ReportedOwner,
     ReportedPod,
 )
-from webhook.core.kubernetes.timestamps import rfc3339
+from webhook.core.kubernetes.timestamps import format_rfc3339
 
 NOW_US = 1_800_000_060_000_000  # 2027-01-15T08:01:00Z
 STARTED, ENDED, LATER = (f"2027-01-15T08:00:{seconds}Z" for seconds in ("10", "20", "30"))
@@ -39,11 +39,11 @@ def container(*, ready: bool = False, restarts: int = 0, last: Json | None = Non
     return [{"name": "c", "ready": ready, "restartCount": restarts, "state": state, **last_state}]
 
 
-def ended(exit_code: int, reason: str = "Error", **more: str) -> Json:
+def build_ended_state(exit_code: int, reason: str = "Error", **more: str) -> Json:
     return {"exitCode": exit_code, "reason": reason, "startedAt": STARTED, "finishedAt": ENDED, **more}
 
 
-def crashing(last: Json, restarts: int = 3) -> list[Json]:
+def build_crashing_container(last: Json, restarts: int = 3) -> list[Json]:
     return container(restarts=restarts, last=last, waiting={"reason": "CrashLoopBackOff", "message": "back-off 40s"})
 
 
@@ -66,7 +66,7 @@ def report(
     return found
 
 
-def line(found: Report) -> str:
+def format_first_line(found: Report) -> str:
     return f"{found.token}: {found.summary}"
 
 
@@ -79,31 +79,31 @@ ALIVE = event("Unhealthy", "Liveness probe failed: connection refused", at="2027
 RUNS = {"running": {"startedAt": STARTED}}
 PODS: dict[str, tuple[ReportedPod, tuple[ReportedEvent, ...], str, str]] = {
     "out of memory, with a limit": (
-        pod(LIMITED, containerStatuses=crashing(ended(137, "OOMKilled"))),
+        pod(LIMITED, containerStatuses=build_crashing_container(build_ended_state(137, "OOMKilled"))),
         (),
         "Failed: container c: OOMKilled: exit code 137: 3 restarts: it used more memory than its limit 64Mi",
         "raise resources.limits.memory of container c, or let it use less",
     ),
     "out of memory, without a limit": (
-        pod(containerStatuses=container(terminated=ended(137, "OOMKilled"))),
+        pod(containerStatuses=container(terminated=build_ended_state(137, "OOMKilled"))),
         (),
         "Failed: container c: OOMKilled: exit code 137: no memory was left for it",
         "set requests and limits of memory of container c",
     ),
     "a termination message": (
-        pod(containerStatuses=crashing(ended(1, message="no configuration\n"))),
+        pod(containerStatuses=build_crashing_container(build_ended_state(1, message="no configuration\n"))),
         (),
         "Failed: container c: CrashLoopBackOff: exit code 1: 3 restarts: no configuration",
         "read kubectl logs web -c c -n shop --previous",
     ),
     "between two runs": (
-        pod(containerStatuses=container(terminated=ended(2))),
+        pod(containerStatuses=container(terminated=build_ended_state(2))),
         (),
         "Failed: container c: Error: exit code 2",
         "read kubectl logs web -c c -n shop",
     ),
     "killed by a probe": (
-        pod(containerStatuses=crashing(ended(137))),
+        pod(containerStatuses=build_crashing_container(build_ended_state(137))),
         (ALIVE,),
         (
             "Failed: container c: CrashLoopBackOff: exit code 137: 3 restarts: killed: container c: "
@@ -112,7 +112,7 @@ PODS: dict[str, tuple[ReportedPod, tuple[ReportedEvent, ...], str, str]] = {
         "repair what the probe asks of container c, or correct its livenessProbe",
     ),
     "a probe of an earlier run": (
-        pod(containerStatuses=crashing(ended(137))),
+        pod(containerStatuses=build_crashing_container(build_ended_state(137))),
         (event("Unhealthy", "Liveness probe failed: old", at="2027-01-15T08:00:05Z", field=FIELD),),
         "Failed: container c: CrashLoopBackOff: exit code 137: 3 restarts: back-off 40s",
         "read kubectl logs web -c c -n shop --previous",
@@ -216,7 +216,7 @@ PODS: dict[str, tuple[ReportedPod, tuple[ReportedEvent, ...], str, str]] = {
 def test_first_line_and_remedy_of_a_pod(name: str) -> None:
     one, events, expected, remedy = PODS[name]
     found = report(one, *events)
-    assert (line(found), found.remedy) == (expected, remedy)
+    assert (format_first_line(found), found.remedy) == (expected, remedy)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_first_line_and_remedy_of_a_pod(name: str) -> None:
 )
 def test_remedy_is_by_the_message_of_the_kubelet(reason: str, message: str, remedy: str) -> None:
     found = report(pod(containerStatuses=container(waiting={"reason": reason, "message": message})))
-    assert line(found) == f"Failed: container c: {reason}: {message}"
+    assert format_first_line(found) == f"Failed: container c: {reason}: {message}"
     assert found.remedy.startswith(remedy)
 
 
@@ -249,7 +249,7 @@ def test_node_of_a_pod_is_told_before_its_containers() -> None:
         ({}, "Starting: on n1, not ready yet: c is not ready"),
         (None, "Starting: on n1, not ready yet: c is not ready"),
     ):
-        assert line(report(one, hosts=hosts)) == expected
+        assert format_first_line(report(one, hosts=hosts)) == expected
 
 
 def test_pod_that_is_gone_is_told_by_its_event() -> None:
@@ -257,7 +257,7 @@ def test_pod_that_is_gone_is_told_by_its_event() -> None:
     expected = (
         f"Failed: preempted by a Pod of higher priority at {LATER}: Preempted by pod u9 on node n1; it does not exist"
     )
-    assert line(found) == expected
+    assert format_first_line(found) == expected
     nothing = diagnose(PodFacts("shop", "web", "u1", None, (event("Preempted", "x", uid="u2"),)), Surroundings(NOW_US))
     assert nothing is None
 
@@ -331,7 +331,7 @@ WORKLOADS: dict[str, tuple[Report, str]] = {
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_first_line_of_a_workload(name: str) -> None:
     found, expected = WORKLOADS[name]
-    assert line(found) == expected
+    assert format_first_line(found) == expected
 
 
 def test_namespace_that_is_being_deleted_is_the_cause() -> None:
@@ -339,7 +339,7 @@ def test_namespace_that_is_being_deleted_is_the_cause() -> None:
     document = {"metadata": {"name": "shop", "deletionTimestamp": ENDED}, "status": {"conditions": conditions}}
     around = Surroundings(NOW_US, namespace=msgspec.convert(document, ReportedNamespace))
     found = workload("StatefulSet", owner("StatefulSet", {"replicas": 2}), around=around)
-    assert line(found) == (
+    assert format_first_line(found) == (
         f"Terminating: namespace shop has been terminating since {ENDED}, so no Pod can be created; x remains"
     )
 
@@ -383,11 +383,11 @@ CLASSY = CompiledPolicy(policy_of("- {name: web, match: {namespaces: [shop]}, pl
     ],
 )
 def test_refusal_of_others_has_its_remedy(message: str, text: str, remedy: str) -> None:
-    since = rfc3339(NOW_US)
+    since = format_rfc3339(NOW_US)
     conditions = [{"type": "ReplicaFailure", "status": "True", "message": message, "lastTransitionTime": since}]
     found = workload(
         "ReplicaSet",
         owner("ReplicaSet", {"replicas": 1}, conditions=conditions),
         around=Surroundings(NOW_US, in_force=CLASSY),
     )
-    assert (line(found), found.remedy) == (f"Denied: 1 of 1 Pods: {text}", remedy)
+    assert (format_first_line(found), found.remedy) == (f"Denied: 1 of 1 Pods: {text}", remedy)

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from tests.core.recording import OWNER, RecordedShop
 from tests.core.reviewing import REPLICA_SETS, policy_of
 from tests.core.strategies import Json
-from webhook.commands.pages.pod_report_page import report_page
+from webhook.commands.pages.pod_report_page import format_report
 from webhook.core.admission.decision import Verdict
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis import Fate, PodFacts, Report, Surroundings, WorkloadFacts, diagnose, diagnose_workload
-from webhook.core.diagnosis.diagnose import denied_token
+from webhook.core.diagnosis.diagnose import choose_denial_token
 from webhook.core.diagnosis.objects import ReportedEvent, ReportedMaker, ReportedNode, ReportedOwner, ReportedPod
 from webhook.core.quota import Holder
 from webhook.core.reporting.decision_record import DecisionRecord
@@ -30,14 +30,14 @@ AROUND = Surroundings(NOW_US, policies={POLICY.hash: SHOP.gate.compiled}, in_for
 
 @pytest.fixture(scope="module", autouse=True)
 def records() -> None:
-    async def both() -> None:
+    async def record_both() -> None:
         await SHOP.create("u1", nodeSelector={"disk": "hdd"})
         await SHOP.create("u2")
 
-    asyncio.run(both())
+    asyncio.run(record_both())
 
 
-def stored(name: str = "web-u1", namespace: str = "shop", **status: Any) -> ReportedPod:
+def build_stored_pod(name: str = "web-u1", namespace: str = "shop", **status: Any) -> ReportedPod:
     metadata = {"name": name, "namespace": namespace, "uid": name.rpartition("-")[2], "ownerReferences": [OWNER]}
     fields = {"nodeSelector": {"disk": "ssd"}, "schedulerName": "default-scheduler", **status.pop("spec", {})}
     more = {"creationTimestamp": "2027-01-15T08:00:00Z", "labels": {"app": "web"}, **status.pop("metadata", {})}
@@ -132,12 +132,12 @@ STATES: dict[str, tuple[Json, str]] = {
 @pytest.mark.parametrize("name", STATES)
 def test_state_of_a_pod_has_token_and_cause(name: str) -> None:
     status, expected = STATES[name]
-    found = report(stored(**status))
+    found = report(build_stored_pod(**status))
     assert f"{found.token}: {found.summary}" == expected
 
 
 def test_admission_has_the_service_and_what_was_written() -> None:
-    found = report(stored())
+    found = report(build_stored_pod())
     assert found.admission is not None
     assert (found.admission.decision, found.admission.service, found.admission.user) == ("Admit", "web", REPLICA_SETS)
     assert found.admission.why_service == "services[0]: namespaces shop; podSelector app=web"
@@ -148,7 +148,7 @@ def test_admission_has_the_service_and_what_was_written() -> None:
 
 
 def test_rules_are_the_trace_of_both_halves() -> None:
-    found = report(stored()).rules
+    found = report(build_stored_pod()).rules
     assert [one["found"] for one in found if one["stage"] == "own"] == ["service web", "service web"]
     assert found[-1] == {"half": "validate", "stage": "charge", "found": "charged"}
     overridden = "placement.nodeSelector[disk]: overrides hdd (onConflict Override): spec.nodeSelector[disk]"
@@ -166,7 +166,7 @@ def test_refused_pod_has_the_text_and_the_figures_of_its_denial() -> None:
 
 def test_nodes_name_the_entry_that_leaves_none() -> None:
     nodes = tuple(msgspec.convert({"metadata": {"name": f"n{index}"}}, ReportedNode) for index in range(3))
-    found = report(stored(conditions=condition(reason="Unschedulable", message="0/3")), nodes=nodes)
+    found = report(build_stored_pod(conditions=condition(reason="Unschedulable", message="0/3")), nodes=nodes)
     assert found.summary == "by the policy: placement.nodeSelector[disk] (disk=ssd) leaves 0 of 3 nodes"
 
 
@@ -174,23 +174,23 @@ RUNS = {"spec": ON_A_NODE, "conditions": READY}
 
 
 def test_running_pod_without_record_is_explained_by_the_policy() -> None:
-    exempt = report(stored(namespace="free-a", **RUNS), policies={})
+    exempt = report(build_stored_pod(namespace="free-a", **RUNS), policies={})
     assert exempt.token is Fate.EXEMPT
     assert exempt.summary.startswith(
         "namespace free-a is exempt (exemptions.namespaces, or a system namespace); Running"
     )
-    other = report(stored(metadata={"labels": {"app": "other"}}, **RUNS), policies={})
+    other = report(build_stored_pod(metadata={"labels": {"app": "other"}}, **RUNS), policies={})
     assert other.token is Fate.UNMATCHED
     labels = {"podgate.io/service": "web", "app": "web"}
     marks = {"labels": labels, "annotations": {"podgate.io/policy-hash": POLICY.hash}}
-    marked = report(stored(metadata=marks, **RUNS), policies={})
+    marked = report(build_stored_pod(metadata=marks, **RUNS), policies={})
     assert (marked.token, marked.admission and marked.admission.source) == (Fate.RUNNING, "pod")
 
 
 def test_a_pod_without_record_is_judged_by_the_policy_that_it_carries() -> None:
     annotations = {"podgate.io/policy-hash": POLICY.hash}
     metadata = {"labels": {"app": "web", "podgate.io/service": "web"}, "annotations": annotations}
-    unscheduled = stored(metadata=metadata, conditions=condition(reason="Unschedulable", message="0/1 nodes"))
+    unscheduled = build_stored_pod(metadata=metadata, conditions=condition(reason="Unschedulable", message="0/1 nodes"))
     nodes = (msgspec.convert({"metadata": {"name": "a1", "labels": {"disk": "hdd"}}}, ReportedNode),)
     facts = PodFacts("shop", "web-u1", pod=unscheduled)
     known = diagnose(facts, Surroundings(NOW_US, policies={POLICY.hash: SHOP.gate.compiled}, nodes=nodes))
@@ -226,10 +226,10 @@ def limit(of: Holder, *, over: bool = True) -> RecordedLimit:
 def test_token_of_a_denial_is_by_its_first_code_and_exceeded_limits(
     codes: tuple[str, ...], limits: tuple[RecordedLimit, ...], token: Fate
 ) -> None:
-    assert denied_token(codes, limits) is token
+    assert choose_denial_token(codes, limits) is token
 
 
-def waiting(
+def diagnose_waiting_pod(
     when_expired: str,
     age_seconds: int,
     existing: ReportedPod | None,
@@ -255,26 +255,30 @@ def test_overload_by_which_a_pod_was_gated_is_told() -> None:
     queued = replace(validate, decision=Verdict.QUEUE)
     gated = replace(mutate, decision=Verdict.QUEUE, overload=why)
     for records in [(queued, gated), (replace(queued, overload=why),)]:
-        existing = stored(spec={"schedulingGates": [{"name": "podgate.io/quota"}]})
+        existing = build_stored_pod(spec={"schedulingGates": [{"name": "podgate.io/quota"}]})
         found = diagnose(PodFacts("shop", "web-u1", pod=existing, records=records), AROUND)
         assert found is not None
-        assert f" Queue: {why}, service web (" in report_page(found)
+        assert f" Queue: {why}, service web (" in format_report(found)
 
 
 def test_pod_that_waited_for_too_long_has_expired() -> None:
-    gated = stored(spec={"schedulingGates": [{"name": "podgate.io/quota"}]})
+    gated = build_stored_pod(spec={"schedulingGates": [{"name": "podgate.io/quota"}]})
     ended = "Expired: it has waited longer than queue.maxWait, 60 s, and queue.whenExpired is"
-    assert waiting("Delete", 61, None) == f"{ended} Delete: it does not exist"
-    assert waiting("Keep", 75, gated) == f"{ended} Keep: it waits on"
-    for still in (waiting("Delete", 59, None), waiting("Delete", 600, gated), waiting("Keep", 59, gated)):
+    assert diagnose_waiting_pod("Delete", 61, None) == f"{ended} Delete: it does not exist"
+    assert diagnose_waiting_pod("Keep", 75, gated) == f"{ended} Keep: it waits on"
+    for still in (
+        diagnose_waiting_pod("Delete", 59, None),
+        diagnose_waiting_pod("Delete", 600, gated),
+        diagnose_waiting_pod("Keep", 59, gated),
+    ):
         assert still.startswith("WaitingForQuota: ")
-    assert waiting("Delete", 59, None).endswith("; it does not exist")
+    assert diagnose_waiting_pod("Delete", 59, None).endswith("; it does not exist")
     released = replace(next(one for one in SHOP.recorder.records if one.uid == "u1"), operation="UPDATE")
-    assert waiting("Delete", 600, None, released).startswith("WaitingForQuota: ")
+    assert diagnose_waiting_pod("Delete", 600, None, released).startswith("WaitingForQuota: ")
 
 
 def test_waiting_pod_is_told_its_place_and_moment_or_why_that_is_unknown() -> None:
-    gated = stored(spec={"schedulingGates": [{"name": "podgate.io/quota"}]})
+    gated = build_stored_pod(spec={"schedulingGates": [{"name": "podgate.io/quota"}]})
     words = {
         "queue": "shared",
         "sla_class": "gold",
@@ -330,33 +334,33 @@ def test_waiting_pod_is_told_its_place_and_moment_or_why_that_is_unknown() -> No
     )
 
 
-def ending(reason: str, action: str, message: str, uid: str = "u1") -> ReportedEvent:
+def build_ending_event(reason: str, action: str, message: str, uid: str = "u1") -> ReportedEvent:
     about = {"kind": "Pod", "namespace": "shop", "name": "web-u1", "uid": uid}
     event = {"reason": reason, "action": action, "message": message, "involvedObject": about, "eventTime": "2027"}
     return msgspec.convert(event, ReportedEvent)
 
 
 def test_pod_that_was_deleted_while_it_waited_is_known_by_its_event() -> None:
-    expired = ending("ExpiredInQueue", "Delete", "it has waited longer than queue.maxWait, 60 s, and ...")
+    expired = build_ending_event("ExpiredInQueue", "Delete", "it has waited longer than queue.maxWait, 60 s, and ...")
     ended = "it has waited longer than queue.maxWait, 60 s, and ...; deleted at 2027"
-    dropped = ending("DroppedFromQueue", "Drop", "dropped from the queue of web: INC-1")
-    assert waiting("Delete", 3, None, events=(expired,)) == f"Expired: {ended}"
-    assert waiting("Delete", 3, None, events=(dropped,)) == (
+    dropped = build_ending_event("DroppedFromQueue", "Drop", "dropped from the queue of web: INC-1")
+    assert diagnose_waiting_pod("Delete", 3, None, events=(expired,)) == f"Expired: {ended}"
+    assert diagnose_waiting_pod("Delete", 3, None, events=(dropped,)) == (
         "Dropped: dropped from the queue of web: INC-1; deleted at 2027"
     )
-    kept = ending("ExpiredInQueue", "Keep", "it has waited ...")
-    other = ending("ExpiredInQueue", "Delete", "it has waited ...", uid="u9")
+    kept = build_ending_event("ExpiredInQueue", "Keep", "it has waited ...")
+    other = build_ending_event("ExpiredInQueue", "Delete", "it has waited ...", uid="u9")
     for no_end in (kept, other):
-        assert waiting("Delete", 3, None, events=(no_end,)).startswith("WaitingForQuota: ")
-    gated = stored(spec={"schedulingGates": [{"name": "podgate.io/quota"}]})
-    assert waiting("Keep", 3, gated, events=(kept,)).endswith("whenExpired is Keep: it waits on")
+        assert diagnose_waiting_pod("Delete", 3, None, events=(no_end,)).startswith("WaitingForQuota: ")
+    gated = build_stored_pod(spec={"schedulingGates": [{"name": "podgate.io/quota"}]})
+    assert diagnose_waiting_pod("Keep", 3, gated, events=(kept,)).endswith("whenExpired is Keep: it waits on")
     facts = PodFacts("shop", "web-u1", events=(expired,))
     found = diagnose(facts, Surroundings(0))
     assert found is not None
     assert (f"{found.token}: {found.summary}", found.subject.uid) == (f"Expired: {ended}", "u1")
 
 
-def dry(uid: str, **fields: Any) -> tuple[DecisionRecord, ...]:
+def list_dry_runs(uid: str, **fields: Any) -> tuple[DecisionRecord, ...]:
     return tuple(replace(one, dry_run=True, **fields) for one in SHOP.recorder.records if one.name == f"web-{uid}")
 
 
@@ -369,21 +373,21 @@ def dry(uid: str, **fields: Any) -> tuple[DecisionRecord, ...]:
     ],
 )
 def test_a_dry_run_is_found_and_marked(uid: str, decision: Json, expected: str) -> None:
-    facts = PodFacts("shop", f"web-{uid}", records=dry(uid, **decision))
+    facts = PodFacts("shop", f"web-{uid}", records=list_dry_runs(uid, **decision))
     found = diagnose(facts, replace_dataclass(AROUND, now_us=NOW_US + 86_400_000_000))
     assert found is not None
     assert f"{found.token}: {found.summary}".startswith(expected)
     assert found.admission is not None
     assert found.admission.dry_run
-    assert ", dry run" in report_page(found).split("admission")[1]
+    assert ", dry run" in format_report(found).split("admission")[1]
 
 
 def test_a_dry_run_is_not_told_of_a_pod_that_was_created_or_reviewed() -> None:
-    exists = diagnose(PodFacts("shop", "web-u1", pod=stored(**RUNS), records=dry("u1")), AROUND)
-    reviewed = diagnose(PodFacts("shop", "web-u1", records=(*dry("u1"), *SHOP.recorder.records)), AROUND)
+    exists = diagnose(PodFacts("shop", "web-u1", pod=build_stored_pod(**RUNS), records=list_dry_runs("u1")), AROUND)
+    reviewed = diagnose(PodFacts("shop", "web-u1", records=(*list_dry_runs("u1"), *SHOP.recorder.records)), AROUND)
     for found in (exists, reviewed):
         assert found is not None
-        assert "dry run" not in report_page(found)
+        assert "dry run" not in format_report(found)
 
 
 # --- what cannot be read ---
@@ -429,7 +433,7 @@ def test_what_cannot_be_read_is_not_said_to_be_absent(
 def test_a_namespace_selector_matches_nobody_knows_whom_without_the_namespace() -> None:
     match = "{namespaceSelector: {matchLabels: {team: a}}}"
     policy = CompiledPolicy(policy_of(f"- {{name: web, match: {match}, placement: {{nodeSelector: {{a: b}}}}}}\n"))
-    facts = PodFacts("shop", "web-u1", pod=stored(**RUNS))
+    facts = PodFacts("shop", "web-u1", pod=build_stored_pod(**RUNS))
     around = replace_dataclass(AROUND, policies={}, in_force=policy)
     known = diagnose(facts, around)
     assert known is not None
@@ -473,7 +477,7 @@ QUOTA = "QuotaExceeded: service web: pods in 1m: hard 1, used 1, asked 1; could 
 
 
 def test_refused_pods_of_a_workload_are_found_without_a_record() -> None:
-    running = PodFacts("shop", "web-u1", pod=stored(**RUNS))
+    running = PodFacts("shop", "web-u1", pod=build_stored_pod(**RUNS))
     found = workload(replica_set(3, 1, denial(QUOTA)), running, records=False)
     assert f"{found.token}: {found.summary}" == f"Denied: 2 of 3 Pods: {QUOTA}"
     assert found.pods == {"Denied": 2, "Running": 1}
@@ -507,7 +511,7 @@ def test_call_that_fails_is_no_refusal_by_somebody_else() -> None:
 
 
 def test_event_of_a_failure_that_is_over_is_no_refusal() -> None:
-    found = workload(replica_set(1, 1), PodFacts("shop", "web-u1", pod=stored(**RUNS)), message=denial(QUOTA))
+    found = workload(replica_set(1, 1), PodFacts("shop", "web-u1", pod=build_stored_pod(**RUNS)), message=denial(QUOTA))
     assert found.token is Fate.RUNNING
     assert found.pods == {"Running": 1}
 
@@ -541,7 +545,7 @@ def test_a_refusal_before_the_newest_pod_is_over(owner: Json, why: str) -> None:
     status = {"replicas": 1, "active": 1}
     spec = {"replicas": 3, "parallelism": 3, "completions": 3}
     made = replica_set(3, 1, spec=spec, status=status, **owner) if owner else replica_set(3, 1)
-    starting = PodFacts("shop", "web-u1", pod=stored(spec=ON_A_NODE))
+    starting = PodFacts("shop", "web-u1", pod=build_stored_pod(spec=ON_A_NODE))
     found = workload(made, starting, records=False, message=denial(QUOTA), at="2027-01-15T07:40:00Z")
     assert found.token is Fate.STARTING
     assert found.summary.endswith(f"; {why}")
@@ -563,7 +567,7 @@ def test_a_pod_of_the_same_second_is_newer_if_it_is_the_refused_one(
 ) -> None:
     """Kubernetes writes whole seconds."""
     owner = replica_set(1, 0, kind=kind, spec={"replicas": 2}, status={"replicas": 1, "active": 0})
-    made = PodFacts("shop", name, name, stored(name, spec=ON_A_NODE))
+    made = PodFacts("shop", name, name, build_stored_pod(name, spec=ON_A_NODE))
     found = workload(owner, made, records=False, message=message + denial(QUOTA), at="2027-01-15T08:00:00Z")
     assert (found.token is Fate.STARTING) is is_over, found.summary
 
@@ -573,7 +577,7 @@ def test_a_record_of_the_same_second_tells_whether_our_denial_is_over() -> None:
     admitted = tuple(one for one in records if one.uid == "u1")
     second = admitted[0].at.strftime("%Y-%m-%dT%H:%M:%SZ")
     owner = replica_set(2, 1, kind="StatefulSet", spec={"replicas": 2}, status={"replicas": 1})
-    made = PodFacts("shop", "web-u1", "u1", stored(spec=ON_A_NODE), records=admitted)
+    made = PodFacts("shop", "web-u1", "u1", build_stored_pod(spec=ON_A_NODE), records=admitted)
     for message, pods, is_over in (
         (denial(QUOTA), (made,), True),
         (denial(QUOTA), (), False),
@@ -618,13 +622,15 @@ def test_a_refusal_is_told_with_its_time_once_it_is_old() -> None:
 
 
 def test_most_severe_pod_of_a_workload_is_shown() -> None:
-    crashed = stored("web-u3", spec=ON_A_NODE, containerStatuses=container(state=CRASHED, restartCount=1))
-    pods = (PodFacts("shop", "web-u1", pod=stored(**RUNS)), PodFacts("shop", "web-u3", pod=crashed))
+    crashed = build_stored_pod("web-u3", spec=ON_A_NODE, containerStatuses=container(state=CRASHED, restartCount=1))
+    pods = (PodFacts("shop", "web-u1", pod=build_stored_pod(**RUNS)), PodFacts("shop", "web-u3", pod=crashed))
     found = workload(replica_set(2, 2), *pods)
     assert found.summary == "1 of 2 Pods: web-u3 container c: CrashLoopBackOff: 1 restart: back-off 10s"
     assert list(found.pods) == ["Failed", "Running"]
-    one = PodFacts("shop", "web-u1", pod=stored(**RUNS), records=tuple(SHOP.recorder.records))
-    assert workload(replica_set(1, 1), one).rules == report(stored()).rules, "the Pod that is shown is not brief"
+    one = PodFacts("shop", "web-u1", pod=build_stored_pod(**RUNS), records=tuple(SHOP.recorder.records))
+    assert workload(replica_set(1, 1), one).rules == report(build_stored_pod()).rules, (
+        "the Pod that is shown is not brief"
+    )
 
 
 def test_workload_that_wants_no_pods_says_so() -> None:

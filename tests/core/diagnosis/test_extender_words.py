@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from webhook.core.diagnosis.extender_words import (
-    attempt_text,
-    refusal_texts,
-    refused_by_extender,
-    score_texts,
-    weights_text,
-    zone_texts,
+    describe_attempt,
+    describe_refusals,
+    describe_refused_zones,
+    describe_scores,
+    describe_weights,
+    explain_extender_refusal,
 )
 from webhook.core.policy_spec import Mode
 from webhook.core.scheduling.scheduling_record import (
@@ -56,19 +56,19 @@ def record(passed: int, *refused: RuleRefusals, mode: Mode = Mode.ENFORCE, **mor
     ],
 )
 def test_refusal_has_the_figures_of_its_nodes(refused: RuleRefusals, text: str) -> None:
-    assert refusal_texts(record(0, refused)) == [text]
-    assert refusal_texts(record(40, refused, mode=Mode.AUDIT)) == [f"not enforced: {text}"]
+    assert describe_refusals(record(0, refused)) == [text]
+    assert describe_refusals(record(40, refused, mode=Mode.AUDIT)) == [f"not enforced: {text}"]
 
 
 def test_extender_is_blamed_only_if_it_left_no_node_and_the_scheduler_says_so() -> None:
     message = f"0/5 nodes are available: 1 {REASON}, 4 node(s) had untolerated taint(s)"
     assert (
-        refused_by_extender(record(0, ONE), message)
-        == f"refused by podgate-extender: {refusal_texts(record(0, ONE))[0]}"
+        explain_extender_refusal(record(0, ONE), message)
+        == f"refused by podgate-extender: {describe_refusals(record(0, ONE))[0]}"
     )
-    assert refused_by_extender(record(1, ONE), message) == ""
-    assert refused_by_extender(record(0, ONE), "0/5 nodes are available: 5 Insufficient cpu") == ""
-    assert refused_by_extender(None, message) == ""
+    assert explain_extender_refusal(record(1, ONE), message) == ""
+    assert explain_extender_refusal(record(0, ONE), "0/5 nodes are available: 5 Insufficient cpu") == ""
+    assert explain_extender_refusal(None, message) == ""
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_extender_is_blamed_only_if_it_left_no_node_and_the_scheduler_says_so() 
     ],
 )
 def test_choice_of_the_node_is_told(node: str, only: str, score: ScoreAttempt | None, text: str) -> None:
-    found = attempt_text(record(28, node=node, only=only, score=score))
+    found = describe_attempt(record(28, node=node, only=only, score=score))
     assert found == f"2026-11-24T04:00:00Z Enforce, service web, attempt 3; 28 of 40 nodes passed{text}"
 
 
@@ -94,15 +94,15 @@ def test_choice_of_the_node_is_told(node: str, only: str, score: ScoreAttempt | 
     ],
 )
 def test_absence_of_scores_has_its_reason(found: SchedulingRecord, text: str) -> None:
-    assert (score_texts(found), weights_text(found)) == ([text], "")
+    assert (describe_scores(found), describe_weights(found)) == ([text], "")
 
 
 def test_refusal_for_zones_has_what_was_asked_and_what_each_zone_has() -> None:
     zones = ZoneFigures({"cpu": "6", "memory": "1Gi"}, tuple({"cpu": cpu, "memory": "64Gi"} for cpu in ("4", "3500m")))
     nodes = (RefusedNode("a", None, ORIGIN, zones), RefusedNode("b", None, ORIGIN, ZoneFigures({"cpu": "6"}, ())))
     found = record(0, RuleRefusals("numa", "node(s) had no single NUMA zone", 2, None, nodes))
-    assert refusal_texts(found) == ["2 nodes had no single NUMA zone (a, b)"]
-    assert zone_texts(found) == [
+    assert describe_refusals(found) == ["2 nodes had no single NUMA zone (a, b)"]
+    assert describe_refused_zones(found) == [
         (
             "a: cpu 6, memory 1Gi asked of one zone;"
             " zone 0 has cpu 4, memory 64Gi free; zone 1 has cpu 3500m, memory 64Gi free"
@@ -112,14 +112,14 @@ def test_refusal_for_zones_has_what_was_asked_and_what_each_zone_has() -> None:
 
 
 def test_candidates_of_preemption_are_told() -> None:
-    assert attempt_text(record(0, preempt=PreemptAttempt(NOW, 2, 1))).endswith("; preemption: 1 of 2 nodes passed")
+    assert describe_attempt(record(0, preempt=PreemptAttempt(NOW, 2, 1))).endswith("; preemption: 1 of 2 nodes passed")
 
 
 def test_best_nodes_have_their_terms_and_weights_unless_they_are_of_an_earlier_attempt() -> None:
     found = record(28, score=SCORE)
-    assert len(score_texts(found)) == 3
+    assert len(describe_scores(found)) == 3
     terms = "free cpu 0.75, free memory 0.50, latency 0.00, near 1.00"
-    assert score_texts(found)[0] == f"n0 9 of 10: {terms} (from prometheus, 12 s old)"
-    assert weights_text(found) == "cpu 0.4, latency -0.2"
+    assert describe_scores(found)[0] == f"n0 9 of 10: {terms} (from prometheus, 12 s old)"
+    assert describe_weights(found) == "cpu 0.4, latency -0.2"
     earlier = record(28, score=ScoreAttempt(NOW - timedelta(seconds=9), 40, BEST, SCORE.weights))
-    assert (score_texts(earlier), weights_text(earlier)) == ([], "")
+    assert (describe_scores(earlier), describe_weights(earlier)) == ([], "")

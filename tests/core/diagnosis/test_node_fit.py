@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.core.generating import nodes as node_strategies
 from tests.core.oracle import nodes as oracle
-from tests.core.rewriting import rewritten
+from tests.core.rewriting import rewrite_pod
 from tests.core.strategies import Json, Pair, examples, real_pairs, service_of
-from webhook.core.diagnosis.node_fit import nodes_report
+from webhook.core.diagnosis.node_fit import report_nodes
 from webhook.core.diagnosis.objects import ReportedNode
 from webhook.core.diagnosis.pod_state import blame
 from webhook.core.kubernetes.pod import PodSpec
@@ -34,13 +34,13 @@ SOME_NODES = st.lists(node_strategies.some_node_labels, max_size=4)
 @given(real_pairs, SOME_NODES)
 def test_policy_and_own_terms_leave_the_nodes_of_the_rewritten_pod(pair: Pair, labels: list[dict[str, str]]) -> None:
     """The original Pod's nodes that the policy leaves are those of the final Pod, with and without the original."""
-    final = rewritten(pair.pod, pair.service)
+    final = rewrite_pod(pair.pod, pair.service)
     some = [oracle.Node(f"n{index}", one) for index, one in enumerate(labels)]
     before, after = (msgspec.convert(one["spec"], PodSpec) for one in (pair.pod, final))
-    expected = sum(oracle.node_fits(final, one) for one in some)
+    expected = sum(oracle.is_node_match(final, one) for one in some)
     reported = [node(one.name, **one.labels) for one in some]
-    assert nodes_report(after, before, pair.service, reported).both_leave == expected
-    assert nodes_report(after, None, pair.service, reported).both_leave == expected
+    assert report_nodes(after, before, pair.service, reported).both_leave == expected
+    assert report_nodes(after, None, pair.service, reported).both_leave == expected
 
 
 NODES = (
@@ -60,7 +60,7 @@ def affinity(key: str, *values: str) -> Json:
 
 def test_each_entry_has_the_nodes_that_it_leaves() -> None:
     final = spec_of(nodeSelector={"disk": "ssd"}, affinity=affinity("zone", "b"))
-    report = nodes_report(final, PodSpec(), IN_ZONE_B, NODES)
+    report = report_nodes(final, PodSpec(), IN_ZONE_B, NODES)
     assert [(one.by, one.requirement, one.fit, one.left) for one in report.policy] == [
         ("placement.nodeSelector[disk]", "disk=ssd", 2, 2),
         ("placement.topology[0]", "zone In [b]", 2, 1),
@@ -72,46 +72,46 @@ def test_each_entry_has_the_nodes_that_it_leaves() -> None:
 
 def test_blame_names_the_side_that_leaves_no_node() -> None:
     nowhere = service_of({"topology": [{"key": "zone", "in": ["c"]}]})
-    by_policy = nodes_report(spec_of(affinity=affinity("zone", "c")), PodSpec(), nowhere, NODES)
+    by_policy = report_nodes(spec_of(affinity=affinity("zone", "c")), PodSpec(), nowhere, NODES)
     assert blame(by_policy, "") == "by the policy: placement.topology[0] (zone In [c]) leaves 0 of 4 nodes"
     own = spec_of(nodeSelector={"disk": "ssd", "gpu": "a100"})
-    assert blame(nodes_report(own, own, service_of({}), NODES), "") == (
+    assert blame(report_nodes(own, own, service_of({}), NODES), "") == (
         "by its own terms: spec.nodeSelector[gpu] (gpu=a100) fits 0 of 4 nodes"
     )
     in_b = service_of({"topology": [{"key": "zone", "in": ["b"]}]})
     both = spec_of(nodeSelector={"zone": "a"}, affinity=affinity("zone", "b"))
-    assert blame(nodes_report(both, spec_of(nodeSelector={"zone": "a"}), in_b, NODES), "") == (
+    assert blame(report_nodes(both, spec_of(nodeSelector={"zone": "a"}), in_b, NODES), "") == (
         "by the policy and its own terms together: the policy leaves 2 of 4 nodes, its own terms 2, and none fits both"
     )
-    fits = nodes_report(PodSpec(), PodSpec(), None, NODES)
+    fits = report_nodes(PodSpec(), PodSpec(), None, NODES)
     assert blame(fits, "Insufficient cpu.") == "3 of 4 nodes fit its terms and taints; the scheduler: Insufficient cpu."
-    assert blame(nodes_report(PodSpec(), PodSpec(), None, ()), "x") == "the cluster has no nodes"
+    assert blame(report_nodes(PodSpec(), PodSpec(), None, ()), "x") == "the cluster has no nodes"
     assert blame(None, "0/4 nodes are available") == "0/4 nodes are available"
 
 
 def test_a_term_that_the_policy_has_overridden_is_not_blamed_on_the_pod() -> None:
     own = spec_of(nodeSelector={"gpu": "a100", "disk": "ssd"})
-    overridden = nodes_report(spec_of(nodeSelector={"gpu": "h100", "disk": "ssd"}), own, None, NODES)
+    overridden = report_nodes(spec_of(nodeSelector={"gpu": "h100", "disk": "ssd"}), own, None, NODES)
     assert [one.by for one in overridden.own] == ["spec.nodeSelector[disk]"]
 
 
 def test_no_side_is_blamed_if_the_policy_that_rewrote_the_pod_is_not_known() -> None:
     final = spec_of(nodeSelector={"gpu": "a100"})
-    unknown = nodes_report(final, None, None, NODES, "0123456789abcdef")
+    unknown = report_nodes(final, None, None, NODES, "0123456789abcdef")
     assert blame(unknown, "") == (
         "spec.nodeSelector[gpu] (gpu=a100) fits 0 of 4 nodes; whether the Pod or the policy wrote it cannot be told:"
         " policy 0123456789abcdef, which rewrote the Pod, cannot be read"
     )
-    recorded = nodes_report(final, final, None, NODES, "0123456789abcdef")
+    recorded = report_nodes(final, final, None, NODES, "0123456789abcdef")
     assert blame(recorded, "").startswith("by its own terms: ")
-    written_by_policy = nodes_report(final, PodSpec(), None, NODES, "0123456789abcdef")
+    written_by_policy = report_nodes(final, PodSpec(), None, NODES, "0123456789abcdef")
     assert written_by_policy.own == (), "the record has the Pod before the rewrite"
 
 
 def test_selector_that_the_pod_kept_is_its_own() -> None:
     kept = service_of({"nodeSelector": {"disk": "ssd"}, "onConflict": {"default": "Keep"}})
     own = spec_of(nodeSelector={"disk": "hdd"})
-    report = nodes_report(own, own, kept, NODES)
+    report = report_nodes(own, own, kept, NODES)
     assert report.policy == ()
     assert [one.by for one in report.own] == ["spec.nodeSelector[disk]"]
     assert report.left == 2

@@ -13,15 +13,15 @@ from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
 from webhook.adapters.memory_store import MemoryStore
 from webhook.commands.manifests import Subject
-from webhook.commands.pages.pod_report_page import report_page
+from webhook.commands.pages.pod_report_page import format_report
 from webhook.commands.review_object import Asker, Evaluator, ReviewedObject, judge
 from webhook.core.admission.decision import Decision
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis import PodFacts, Surroundings, diagnose
-from webhook.core.diagnosis.recomputed import recomputed, rule_notes
+from webhook.core.diagnosis.recomputed import list_rule_notes, recompute
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.quantity import Quantity
-from webhook.core.overrides import Override, PartialModes, overridden
+from webhook.core.overrides import Override, PartialModes, apply_overrides
 from webhook.core.policy.model import LoadedPolicy, Policy, Service
 from webhook.core.policy_spec import Mode
 from webhook.core.reporting.decision_record import DecisionRecord
@@ -29,19 +29,19 @@ from webhook.core.rule_notes import Note
 from webhook.interceptor import Interceptor
 
 
-def reviewed(pod: Json, service: Service) -> tuple[ReviewedObject, list[DecisionRecord], CompiledPolicy]:
+def review_pod(pod: Json, service: Service) -> tuple[ReviewedObject, list[DecisionRecord], CompiledPolicy]:
     """Review a Pod as `podgate review --explain` does; return the records of its halves, and the policy."""
     observers, clock = Recorder(), VirtualClock(NOW_US)
     policies = FixedPolicy(LoadedPolicy(Policy("podgate.io/v1alpha1", "Policy", (service,)), HASH), clock)
     interceptor = Interceptor(policies, MemoryStore(clock), FixedNamespaces({"shop": {}}), observers)
-    evaluator = Evaluator(interceptor, lambda _: policies.current())
+    evaluator = Evaluator(interceptor, lambda _: policies.get_current())
     subject = Subject("pod.yaml", "", "Pod", "p", "shop", pod, pod)
     found = asyncio.run(judge(evaluator, subject, Asker(), with_notes=True))
     validate, mutate = observers.records[-2:]
-    return found, [mutate, validate], policies.current()
+    return found, [mutate, validate], policies.get_current()
 
 
-def meaning(mutated: Decision, validated: Decision, notes: tuple[Note, ...]) -> list[object]:
+def reduce_explanation(mutated: Decision, validated: Decision, notes: tuple[Note, ...]) -> list[object]:
     """Return an explanation without what a record does not keep: the order of a JSON object's fields, and empty maps.
 
     Several labels are one operation if the Pod has none, and one each if it has an empty map of them.
@@ -58,7 +58,7 @@ def meaning(mutated: Decision, validated: Decision, notes: tuple[Note, ...]) -> 
     return [steps, sets, mutated.service, validated.status, validated.findings]
 
 
-def as_sent(document: Json) -> Json:
+def sort_terms(document: Json) -> Json:
     """Return a Pod as an API server sends it: terms in the order of their type, without unknown fields."""
     spec = msgspec.json.decode(msgspec.json.encode(document), type=Pod).spec
     terms = {
@@ -74,9 +74,9 @@ def as_sent(document: Json) -> Json:
 @examples(300)  # `make soak` compares 1,000
 @given(pairs)
 def test_recomputed_explanation_is_that_of_review(pair: Pair) -> None:
-    found, (mutate, validate), policy = reviewed(as_sent(pair.pod), pair.service)
-    again = recomputed(mutate, policy), recomputed(validate, policy)
-    assert meaning(*again, rule_notes(mutate, policy)) == meaning(
+    found, (mutate, validate), policy = review_pod(sort_terms(pair.pod), pair.service)
+    again = recompute(mutate, policy), recompute(validate, policy)
+    assert reduce_explanation(*again, list_rule_notes(mutate, policy)) == reduce_explanation(
         found.admission.mutated, found.admission.validated, found.notes
     )
 
@@ -99,19 +99,19 @@ AUDITED = Override(
 
 async def test_decision_under_an_override_is_recomputed_by_the_policy_without_it() -> None:
     base, recorder = policy_of(UNDER_OVERRIDES), Recorder()
-    gate = Gate(overridden(base, {"web": (AUDITED,)}), observers=[recorder])
-    decided = await gate.validate(object=gate.owned("u1", nodeSelector={"disk": "hdd"}))
+    gate = Gate(apply_overrides(base, {"web": (AUDITED,)}), observers=[recorder])
+    decided = await gate.validate(object=gate.build_owned_pod("u1", nodeSelector={"disk": "hdd"}))
     [record] = recorder.records
     assert decided.allowed
     assert record.override_entries == (AUDITED,)
     assert [one.hard for one in record.limits] == [3]
-    again = recomputed(record, CompiledPolicy(base))
+    again = recompute(record, CompiledPolicy(base))
     assert (again.verdict, again.findings, again.steps) == (decided.verdict, decided.findings, decided.steps)
     found = diagnose(PodFacts("shop", "web-u1", "u1", records=(record,)), Surroundings(NOW_US))
     assert found is not None
     assert found.admission is not None
     assert found.admission.overrides == (str(AUDITED),)
-    assert f"  override  {AUDITED}" in report_page(found)
+    assert f"  override  {AUDITED}" in format_report(found)
 
 
 async def test_decision_without_a_lasting_override_of_its_service_records_none() -> None:
@@ -120,6 +120,6 @@ async def test_decision_without_a_lasting_override_of_its_service_records_none()
         "other": (replace(AUDITED, service="other"),),
         "web": (Override("web", AUDITED.until, "INC-2", reset_at="2027-01-01T00:00:00Z"),),
     }
-    gate = Gate(overridden(policy_of(UNDER_OVERRIDES), entries), observers=[recorder])
-    await gate.validate(object=gate.owned("u1"))
+    gate = Gate(apply_overrides(policy_of(UNDER_OVERRIDES), entries), observers=[recorder])
+    await gate.validate(object=gate.build_owned_pod("u1"))
     assert [record.override_entries for record in recorder.records] == [()]

@@ -7,12 +7,12 @@ HEAD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\n"
 SERVICE = "services:\n- name: payment-api\n  match: {namespaces: [payments]}\n"
 
 
-def with_service(stanzas: str) -> str:
+def build_document(stanzas: str) -> str:
     """Return a document whose one service has `stanzas`, indented by two spaces, from line 6 on."""
     return HEAD + SERVICE + stanzas
 
 
-def problems(document: str, purpose: Purpose = Purpose.LINT) -> list[str]:
+def list_problems(document: str, purpose: Purpose = Purpose.LINT) -> list[str]:
     """Return the problem lines of a document; none if it is valid."""
     try:
         load(document.encode(), purpose)
@@ -21,9 +21,9 @@ def problems(document: str, purpose: Purpose = Purpose.LINT) -> list[str]:
     return []
 
 
-def warnings(document: str) -> list[str]:
+def list_warnings(document: str) -> list[str]:
     return [str(warning) for warning in load(document.encode(), Purpose.LINT).warnings]
 
 
-def only_service(document: str) -> Service:
+def load_only_service(document: str) -> Service:
     return load(document.encode(), Purpose.LINT).policy.policy.services[0]

@@ -16,7 +16,7 @@ GOOD = sorted((HERE / "good").glob("*.yaml"))
 REFRESH = os.environ.get("REFRESH_EXPECTED") == "1"
 
 
-def expected_lines(document: Path, found: tuple[str, ...]) -> tuple[str, ...]:
+def read_expected_lines(document: Path, found: tuple[str, ...]) -> tuple[str, ...]:
     expected_file = document.with_suffix(".expected")
     if REFRESH:
         if found:
@@ -32,13 +32,13 @@ def test_bad_policy_has_exactly_the_expected_problems(document: Path) -> None:
         load(document.read_bytes(), Purpose.LINT)
     found = tuple(str(problem) for problem in caught.value.problems)
     assert found
-    assert found == expected_lines(document, found)
+    assert found == read_expected_lines(document, found)
 
 
 @pytest.mark.parametrize("document", GOOD, ids=lambda path: path.stem)
 def test_good_policy_has_exactly_the_expected_warnings(document: Path) -> None:
     found = tuple(str(warning) for warning in load(document.read_bytes(), Purpose.LINT).warnings)
-    assert found == expected_lines(document, found)
+    assert found == read_expected_lines(document, found)
 
 
 def test_each_expected_file_has_its_document() -> None:

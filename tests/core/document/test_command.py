@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.core.document.documents import HEAD, SERVICE, with_service
+from tests.core.document.documents import HEAD, SERVICE, build_document
 from webhook.cli import root
 from webhook.errors import UserError
 
-BAD = with_service("  slaClass: golden\n  colour: green\n")
+BAD = build_document("  slaClass: golden\n  colour: green\n")
 ANY_NAMESPACE = HEAD + "services:\n- name: a\n  match: {anyNamespace: true}\n"
 
 

@@ -6,11 +6,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.document.documents import HEAD, only_service, problems, with_service
+from tests.core.document.documents import HEAD, build_document, list_problems, load_only_service
 from tests.core.oracle.merging import merge_patch
-from webhook.core.document.defaults import ATOMIC, merge_advice, with_defaults
+from webhook.core.document.defaults import ATOMIC, advise_on_merge, merge_defaults
 from webhook.core.document.yaml.nodes import Node
-from webhook.core.document.yaml.reader import read
+from webhook.core.document.yaml.reader import read_yaml
 
 KEYS = st.sampled_from(["a", "b", "c", "placement", "quota", *sorted(ATOMIC)])
 VALUES = st.recursive(
@@ -20,27 +20,27 @@ VALUES = st.recursive(
 OBJECTS = st.dictionaries(KEYS, VALUES, max_size=5)
 
 
-def merged(defaults: Any, service: Any) -> Any:
+def merge_documents(defaults: Any, service: Any) -> Any:
     document = yaml.safe_dump({"defaults": defaults, "services": [service]}, sort_keys=False)
-    node: Node = with_defaults(read(document.encode()).root)
-    plain: Any = node.plain()
+    node: Node = merge_defaults(read_yaml(document.encode()).root)
+    plain: Any = node.strip_positions()
     return plain["services"][0]
 
 
 @given(OBJECTS, OBJECTS)
 def test_defaults_are_an_rfc_7386_merge_patch(defaults: dict[str, Any], service: dict[str, Any]) -> None:
-    assert merged(defaults, service) == merge_patch(defaults, service)
+    assert merge_documents(defaults, service) == merge_patch(defaults, service)
 
 
 @given(OBJECTS)
 def test_empty_service_gets_the_defaults(defaults: dict[str, Any]) -> None:
-    assert merged(defaults, {}) == defaults
+    assert merge_documents(defaults, {}) == defaults
 
 
 @given(OBJECTS, OBJECTS)
 def test_merging_again_changes_nothing(defaults: dict[str, Any], service: dict[str, Any]) -> None:
-    merged_once = merged(defaults, service)
-    assert merged(defaults, merged_once) == merged_once
+    merged_once = merge_documents(defaults, service)
+    assert merge_documents(defaults, merged_once) == merged_once
 
 
 def test_null_removes_a_default() -> None:
@@ -48,7 +48,7 @@ def test_null_removes_a_default() -> None:
         "defaults: {failureMode: Closed, placement: {schedulerName: s, nodeSelector: {a: b}}}\n"
         "services:\n- name: a\n  match: {namespaces: [x]}\n  failureMode: null\n  placement: {schedulerName: null}\n"
     )
-    service = only_service(document)
+    service = load_only_service(document)
     assert service.failure_mode == "Open"
     assert service.placement is not None
     assert service.placement.scheduler_name is None
@@ -60,14 +60,14 @@ def test_lists_are_replaced_as_a_whole() -> None:
         "defaults: {quota: {windows: [{window: 1m, hard: {pods: 1}}, {window: 1h, hard: {pods: 9}}]}}\n"
         "services:\n- name: a\n  match: {namespaces: [x]}\n  quota: {windows: [{window: 5m, hard: {pods: 2}}]}\n"
     )
-    quota = only_service(document).quota
+    quota = load_only_service(document).quota
     assert quota is not None
     assert [window.window.text for window in quota.windows] == ["5m"]
 
 
 def test_a_mistake_in_defaults_is_reported_once_and_at_its_own_line() -> None:
     services = "services:\n" + "".join(f"- {{name: s{n}, match: {{namespaces: [n{n}]}}}}\n" for n in range(5))
-    [line] = problems(HEAD + "defaults:\n  breaker:\n    openFor: soon\n    quotaExceeded: {}\n" + services)
+    [line] = list_problems(HEAD + "defaults:\n  breaker:\n    openFor: soon\n    quotaExceeded: {}\n" + services)
     assert line.startswith("5:14: defaults.breaker.openFor: soon: ")
 
 
@@ -77,7 +77,7 @@ def test_default_that_every_service_replaces_is_checked() -> None:
         + "defaults: {failureMode: Shut}\n"
         + "services: [{name: a, match: {namespaces: [x]}, failureMode: Open}]\n"
     )
-    [line] = problems(document)
+    [line] = list_problems(document)
     assert line.startswith("3:25: defaults.failureMode: Shut: ")
 
 
@@ -87,11 +87,11 @@ def test_service_may_complete_an_incomplete_default() -> None:
         "services:\n- name: a\n  match: {namespaces: [x]}\n"
         "  breaker: {outcomes: {source: Pushed, reporters: [edge]}}\n"
     )
-    assert problems(document) == []
+    assert list_problems(document) == []
 
 
 def test_absent_fields_get_built_in_defaults() -> None:
-    service = only_service(with_service("  quota: {windows: [{window: 1m, hard: {pods: 1}}]}\n"))
+    service = load_only_service(build_document("  quota: {windows: [{window: 1m, hard: {pods: 1}}]}\n"))
     quota = msgspec.to_builtins(service.quota, enc_hook=str)
     assert quota["denial"] == {"status": 429, "retryAfter": "Never"}
     assert (quota["per"], quota["scope"], quota["whenStoreUnavailable"]) == ("Service", "Cluster", "Local")
@@ -107,7 +107,7 @@ def test_a_limit_of_defaults_stays_beside_a_service_s_own() -> None:
         + MATCH
         + "  quota: {standing: {hard: {pods: 50}}}\n"
     )
-    quota = only_service(document).quota
+    quota = load_only_service(document).quota
     assert quota is not None
     assert quota.standing is not None
     assert {name: amount.text for name, amount in quota.standing.hard.items()} == {"pods": "50", "memory": "400Gi"}
@@ -119,7 +119,7 @@ def test_a_limit_under_another_name_of_its_resource_replaces_the_default() -> No
         + MATCH
         + "  quota: {standing: {hard: {cpu: 10, requests.memory: null}}}\n"
     )
-    quota = only_service(document).quota
+    quota = load_only_service(document).quota
     assert quota is not None
     assert quota.standing is not None
     assert {name: amount.text for name, amount in quota.standing.hard.items()} == {"cpu": "10"}
@@ -128,7 +128,7 @@ def test_a_limit_under_another_name_of_its_resource_replaces_the_default() -> No
 @pytest.mark.parametrize("hard", ["{cpu: 10, requests.cpu: null}", "{requests.cpu: null, cpu: 10}"])
 def test_a_limit_may_be_removed_under_one_name_and_written_under_the_other(hard: str) -> None:
     document = HEAD + "defaults: {quota: {standing: {hard: {requests.cpu: 40}}}}\n" + MATCH
-    quota = only_service(document + f"  quota: {{standing: {{hard: {hard}}}}}\n").quota
+    quota = load_only_service(document + f"  quota: {{standing: {{hard: {hard}}}}}\n").quota
     assert quota is not None
     assert quota.standing is not None
     assert {name: amount.text for name, amount in quota.standing.hard.items()} == {"cpu": "10"}
@@ -138,7 +138,7 @@ def test_the_selector_of_pods_to_be_near_to_is_replaced_as_a_whole() -> None:
     nodes = "nodes: {sources: [{metricsAPI: {}}]}\n"
     default = "defaults: {scheduling: {near: {to: {matchLabels: {app: redis}}, levels: [Zone]}}}\n"
     own = "  scheduling: {near: {to: {matchLabels: {tier: db}}}}\n"
-    scheduling = only_service(HEAD + nodes + default + MATCH + own).scheduling
+    scheduling = load_only_service(HEAD + nodes + default + MATCH + own).scheduling
     assert scheduling is not None
     assert scheduling.near is not None
     assert scheduling.near.to.match_labels == {"tier": "db"}
@@ -157,7 +157,7 @@ SPREAD = (
 
 def test_a_required_affinity_of_defaults_stays_beside_a_service_s_own() -> None:
     for affinity, has_own in (("{}", False), (f"{{podAntiAffinity: {SPREAD}}}", True)):
-        service = only_service(HEAD + PCI + MATCH + f"  placement: {{affinity: {affinity}}}\n")
+        service = load_only_service(HEAD + PCI + MATCH + f"  placement: {{affinity: {affinity}}}\n")
         assert service.placement is not None
         merged_affinity = service.placement.affinity
         assert merged_affinity is not None
@@ -166,12 +166,12 @@ def test_a_required_affinity_of_defaults_stays_beside_a_service_s_own() -> None:
         assert (merged_affinity.pod_anti_affinity is not None) is has_own
 
 
-def advice(document: str) -> list[str]:
-    return [str(problem) for problem in merge_advice(read((HEAD + document).encode()).root)]
+def list_advice(document: str) -> list[str]:
+    return [str(problem) for problem in advise_on_merge(read_yaml((HEAD + document).encode()).root)]
 
 
 def test_a_default_replaced_in_part_is_noted() -> None:
-    [note] = advice(
+    [note] = list_advice(
         "defaults: {quota: {standing: {hard: {pods: 200, memory: 400Gi}}}}\n"
         + MATCH
         + "  quota: {standing: {hard: {pods: 50}}}\n"
@@ -185,12 +185,12 @@ def test_a_default_replaced_in_part_is_noted() -> None:
 def test_a_default_that_is_kept_removed_or_replaced_whole_is_not_noted() -> None:
     default = "defaults: {quota: {standing: {hard: {pods: 200, memory: 400Gi}}}}\n" + MATCH
     for hard in ("{cpu: 1}", "{pods: 50, memory: null}", "{pods: null}", "{pods: 1, requests.memory: 1Gi}"):
-        assert advice(default + f"  quota: {{standing: {{hard: {hard}}}}}\n") == []
-    assert advice(default) == []
+        assert list_advice(default + f"  quota: {{standing: {{hard: {hard}}}}}\n") == []
+    assert list_advice(default) == []
 
 
 def test_an_affinity_of_defaults_replaced_in_part_is_noted() -> None:
     default = PCI.replace("nodeAffinity:", f"podAntiAffinity: {SPREAD}, nodeAffinity:", 1) + MATCH
-    [note] = advice(default + f"  placement: {{affinity: {{podAntiAffinity: {SPREAD}}}}}\n")
+    [note] = list_advice(default + f"  placement: {{affinity: {{podAntiAffinity: {SPREAD}}}}}\n")
     assert "replaces podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution of `defaults`" in note
     assert "nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms still applies" in note

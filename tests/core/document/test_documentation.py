@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.core.document.documents import problems, warnings, with_service
+from tests.core.document.documents import build_document, list_problems, list_warnings
 from webhook.core.document import Purpose
 from webhook.core.document.feature_gates import NOT_EVERYWHERE
 from webhook.core.document.formats.names import OPEN_KUBERNETES_KEYS
-from webhook.core.document.schema import in_force
+from webhook.core.document.schema import build_merged_schema
 
 PAGE = (Path(__file__).parents[3] / "docs" / "policy.md").read_text(encoding="utf-8")
 UNSUPPORTED = PAGE.partition("## What needs a cluster or Redis")[2].partition("\n## ")[0]
@@ -19,13 +19,13 @@ def complete_document(example: str) -> str:
     """Return the example if it is a document, or a document with it as a stanza."""
     if example.startswith("apiVersion: podgate.io"):
         return example
-    return with_service("".join(f"  {line}\n" for line in example.splitlines()))
+    return build_document("".join(f"  {line}\n" for line in example.splitlines()))
 
 
 @pytest.mark.parametrize("example", [found for found in EXAMPLES if not found.startswith("spec:")])
 def test_examples_of_the_page_can_be_served_without_warnings(example: str) -> None:
-    assert problems(complete_document(example), Purpose.SERVE) == []
-    assert warnings(complete_document(example)) == []
+    assert list_problems(complete_document(example), Purpose.SERVE) == []
+    assert list_warnings(complete_document(example)) == []
 
 
 def test_gitops_example_ignores_the_fields_that_a_rewrite_may_change() -> None:
@@ -62,7 +62,7 @@ def test_page_lists_the_keys_of_kubernetes_that_a_policy_may_set() -> None:
 def test_section_of_a_stanza_names_each_field(stanza: str) -> None:
     section = PAGE.partition(f"\n## {stanza.capitalize()}\n")[2].partition("\n## ")[0]
     named = {word for span in re.findall(r"`(.*?)`", section) for word in re.findall(r"\w+", span)}
-    fields = in_force()["properties"]["services"]["items"]["properties"][stanza]["properties"]
+    fields = build_merged_schema()["properties"]["services"]["items"]["properties"][stanza]["properties"]
     missing = set(fields) - named
     if stanza == "resources":
         missing |= {name for part in fields.values() for name in part.get("properties", ())} - named

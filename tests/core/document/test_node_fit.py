@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.document.documents import problems, warnings, with_service
+from tests.core.document.documents import build_document, list_problems, list_warnings
 from tests.core.oracle.node_sets import Universe, selector_term
 from tests.core.strategies import Json, examples
 
@@ -33,7 +33,7 @@ TOPOLOGIES = st.lists(st.fixed_dictionaries({"key": KEYS, "in": VALUES}), max_si
 def document(terms: list[Json], selector: Json, topology: list[Json]) -> str:
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     placement = {"nodeSelector": selector, "topology": topology, "affinity": {"nodeAffinity": required}}
-    return with_service(f"  placement: {json.dumps(placement)}\n")
+    return build_document(f"  placement: {json.dumps(placement)}\n")
 
 
 @examples(150)
@@ -45,14 +45,16 @@ def test_policy_is_an_error_if_no_node_fits_and_a_warning_if_none_fits_one_term(
     outside += (selector_term(selector) or {}).get("matchExpressions", [])
     elsewhere = [{"matchExpressions": outside}] if outside else []
     nodes = Universe([*terms, *elsewhere])
-    allowed = nodes.boxes(elsewhere or None)
-    fitting = [bool(nodes.both(nodes.boxes([term]), allowed)) for term in terms]
-    found = problems(document(terms, selector, topology))
+    allowed = nodes.find_boxes(elsewhere or None)
+    fitting = [bool(nodes.intersect(nodes.find_boxes([term]), allowed)) for term in terms]
+    found = list_problems(document(terms, selector, topology))
     if not allowed:
         assert any("contradicts topology" in line for line in found)
     elif any(fitting):
         assert found == []
-        about_terms = [line for line in warnings(document(terms, selector, topology)) if "no node can match" in line]
+        about_terms = [
+            line for line in list_warnings(document(terms, selector, topology)) if "no node can match" in line
+        ]
         assert len(about_terms) == fitting.count(False)
     else:
         assert [line for line in found if "no node can match" not in line] == []

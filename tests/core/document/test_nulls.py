@@ -42,14 +42,14 @@ services:
 FieldPath = tuple[str | int, ...]
 
 
-def paths_of(part: Any, path: FieldPath = ()) -> Iterator[FieldPath]:
+def list_paths(part: Any, path: FieldPath = ()) -> Iterator[FieldPath]:
     steps = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
     for step, inner in steps:
         yield (*path, step)
-        yield from paths_of(inner, (*path, step))
+        yield from list_paths(inner, (*path, step))
 
 
-def with_null(document: dict[str, Any], path: FieldPath) -> dict[str, Any]:
+def set_null(document: dict[str, Any], path: FieldPath) -> dict[str, Any]:
     changed = copy.deepcopy(document)
     part: Any = changed
     for step in path[:-1]:
@@ -58,7 +58,7 @@ def with_null(document: dict[str, Any], path: FieldPath) -> dict[str, Any]:
     return changed
 
 
-def refuses_nulls(document: dict[str, Any]) -> bool:
+def is_refusing_nulls(document: dict[str, Any]) -> bool:
     """Return whether lint refuses a null itself; what its absence means is another question."""
     try:
         load_unproved(yaml.safe_dump(document, sort_keys=False).encode(), None)
@@ -70,9 +70,11 @@ def refuses_nulls(document: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("document", [EXAMPLE, SELECTING], ids=["complete", "selecting"])
 def test_lint_and_schema_accept_a_null_in_the_same_fields(document: dict[str, Any]) -> None:
     assert VALIDATOR.is_valid(document)
-    paths = [*paths_of(document)]
-    with_nulls = {path: with_null(document, path) for path in paths}
-    found = {path: (not VALIDATOR.is_valid(changed), refuses_nulls(changed)) for path, changed in with_nulls.items()}
+    paths = [*list_paths(document)]
+    with_nulls = {path: set_null(document, path) for path in paths}
+    found = {
+        path: (not VALIDATOR.is_valid(changed), is_refusing_nulls(changed)) for path, changed in with_nulls.items()
+    }
     assert {path: results for path, results in found.items() if len({*results}) > 1} == {}
     assert set(found.values()) == {(True, True), (False, False)}
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.core.document.documents import HEAD, SERVICE, only_service, problems, with_service
+from tests.core.document.documents import HEAD, SERVICE, build_document, list_problems, load_only_service
 from webhook.core.document import DocumentError, Problem, Purpose, load
-from webhook.core.document.yaml.reader import DEEPEST
+from webhook.core.document.yaml.reader import DOCUMENT_DEPTH_MAX
 
 WORDS = st.sampled_from(
     [
@@ -103,16 +103,16 @@ def test_any_value_in_any_field_raises_only_document_errors(fields: list[tuple[s
             inner = parent.setdefault(step, {})
             parent = inner if isinstance(inner, dict) else {}
         parent[steps[-1]] = value
-    body = flow(tree)
+    body = format_flow(tree)
     check_errors(f"{HEAD}defaults: {body}\n{SERVICE}".encode())
     check_errors(f"{HEAD}services:\n- {body}\n".encode())
     named = body.replace("{", "{name: a, ", 1)
     check_errors(f"{HEAD}services:\n- {named}\n".encode())
 
 
-def flow(value: object) -> str:
+def format_flow(value: object) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {flow(inner)}" for key, inner in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {format_flow(inner)}" for key, inner in value.items()) + "}"
     return str(value)
 
 
@@ -123,7 +123,7 @@ def test_the_hash_is_of_the_raw_bytes() -> None:
 
 
 def test_a_byte_order_mark_is_skipped() -> None:
-    assert problems("\ufeff" + HEAD + SERVICE) == []
+    assert list_problems("\ufeff" + HEAD + SERVICE) == []
 
 
 def test_document_above_one_mebibyte_is_refused() -> None:
@@ -132,13 +132,13 @@ def test_document_above_one_mebibyte_is_refused() -> None:
 
 
 def test_nesting_is_bounded() -> None:
-    [problem] = problems("a: " + "[" * 5000)
-    assert f"deeper than {DEEPEST} levels" in problem
+    [problem] = list_problems("a: " + "[" * 5000)
+    assert f"deeper than {DOCUMENT_DEPTH_MAX} levels" in problem
 
 
 def test_the_expansion_of_aliases_is_bounded() -> None:
     doubling = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12))
-    [problem] = problems(HEAD + "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + doubling)
+    [problem] = list_problems(HEAD + "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + doubling)
     assert "aliases expanded" in problem
 
 
@@ -146,19 +146,19 @@ def test_expansion_of_defaults_under_many_services_is_bounded() -> None:
     labels = ", ".join(f"label-{n}: value" for n in range(900))
     services = "".join(f"- {{name: s{n}, match: {{namespaces: [n{n}]}}}}\n" for n in range(400))
     document = f"{HEAD}defaults: {{placement: {{nodeSelector: {{{labels}}}}}}}\nservices:\n{services}"
-    [problem] = problems(document)
+    [problem] = list_problems(document)
     assert "once `defaults` is under every service" in problem
 
 
 @pytest.mark.parametrize("value", ["2", "+2", "2.0", "2e0", "0.2e1", '"2"', "2000m"])
 def test_an_amount_is_read_from_its_text_exactly(value: str) -> None:
-    quota = only_service(with_service(f"  quota: {{windows: [{{window: 1m, hard: {{cpu: {value}}}}}]}}\n")).quota
+    quota = load_only_service(build_document(f"  quota: {{windows: [{{window: 1m, hard: {{cpu: {value}}}}}]}}\n")).quota
     assert quota is not None
     assert quota.windows[0].hard["cpu"].value == 2
 
 
 def test_decimal_fraction_is_read_exactly() -> None:
-    quota = only_service(with_service("  quota: {windows: [{window: 1m, hard: {cpu: 0.1}}]}\n")).quota
+    quota = load_only_service(build_document("  quota: {windows: [{window: 1m, hard: {cpu: 0.1}}]}\n")).quota
     assert quota is not None
     assert quota.windows[0].hard["cpu"].value * 10 == 1
 
@@ -166,9 +166,9 @@ def test_decimal_fraction_is_read_exactly() -> None:
 @pytest.mark.parametrize("value", ["yes", "on", "true", "True"])
 def test_yaml_1_1_boolean_is_a_boolean_in_a_boolean_field(value: str) -> None:
     document = HEAD + f"services:\n- name: a\n  match: {{anyNamespace: {value}}}\n"
-    assert only_service(document).match.any_namespace is True
+    assert load_only_service(document).match.any_namespace is True
 
 
 def test_misspelled_field_with_two_possible_meanings_suppresses_no_other_problem() -> None:
-    found = problems(with_service("  quota: {windws: []}\n  breaker: {}\n"))
+    found = list_problems(build_document("  quota: {windws: []}\n  breaker: {}\n"))
     assert [line.split(": ")[1] for line in found] == ["services[0].quota.windws", "services[0].breaker"]

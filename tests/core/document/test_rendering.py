@@ -8,7 +8,7 @@ import yaml
 from tests.core.document.documents import HEAD
 from webhook.core.document import render
 from webhook.core.document.loading import load_effective
-from webhook.core.document.rendering import SourcedValue, plain, sources, yaml_lines
+from webhook.core.document.rendering import SourcedValue, format_yaml_lines, list_sources, strip_sources
 from webhook.core.policy.model import Policy
 
 HERE = Path(__file__).parent
@@ -24,14 +24,14 @@ DOCUMENT = HEAD + (
 )
 
 
-def rendered(service: str | None = None) -> SourcedValue:
+def render_service(service: str | None = None) -> SourcedValue:
     found = render(DOCUMENT.encode(), service)
     assert found is not None
     return found
 
 
 def test_each_value_has_its_source() -> None:
-    origins = {path: str(source) for path, source in sources(rendered("payment-api"))}
+    origins = {path: str(source) for path, source in list_sources(render_service("payment-api"))}
     assert origins["name"] == "line 7"
     assert origins["placement.nodeSelector.spot"] == "line 10"
     assert origins["placement.nodeSelector.disk"] == "defaults, line 5"
@@ -40,7 +40,7 @@ def test_each_value_has_its_source() -> None:
 
 
 def test_yaml_has_sources_as_comments_behind_the_values() -> None:
-    lines = [" ".join(line.split()) for line in yaml_lines(rendered("payment-api"))]
+    lines = [" ".join(line.split()) for line in format_yaml_lines(render_service("payment-api"))]
     assert "failureMode: Closed # defaults, line 4" in lines
     assert 'spot: "no" # line 10' in lines
 
@@ -57,12 +57,12 @@ def test_unknown_service_is_rendered_as_none() -> None:
 def test_rendered_yaml_is_the_policy_in_force(document: Path) -> None:
     sourced = render(document.read_bytes())
     assert sourced is not None
-    text = "\n".join(yaml_lines(sourced))
+    text = "\n".join(format_yaml_lines(sourced))
     parsed: Any = yaml.safe_load(text)
-    assert parsed == plain(sourced)
+    assert parsed == strip_sources(sourced)
     reloaded = load_effective(text.encode(), None).policy
-    assert as_text(reloaded) == as_text(load_effective(document.read_bytes(), None).policy)
+    assert render_policy(reloaded) == render_policy(load_effective(document.read_bytes(), None).policy)
 
 
-def as_text(policy: Policy) -> Any:
+def render_policy(policy: Policy) -> Any:
     return msgspec.to_builtins(policy, enc_hook=str)

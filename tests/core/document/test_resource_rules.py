@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from tests.core.document.documents import with_service
+from tests.core.document.documents import build_document
 from tests.core.generating.policies import document
 from tests.core.resource_strategies import resource_rules
 from tests.core.strategies import Json, examples
@@ -11,17 +11,17 @@ from webhook.core.document.loading import load_unproved
 from webhook.core.document.yaml.problems import DocumentError
 
 
-def problems(stanza: str) -> list[str]:
+def list_stanza_problems(stanza: str) -> list[str]:
     """Return the problems of a stanza `resources`, from their path on."""
     try:
-        load_unproved(with_service(f"  resources: {stanza}\n").encode(), None)
+        load_unproved(build_document(f"  resources: {stanza}\n").encode(), None)
     except DocumentError as error:
         return [str(problem).partition("resources.")[2] for problem in error.problems]
     return []
 
 
-def warnings(stanza: str) -> list[str]:
-    effective = load_unproved(with_service(f"  resources: {stanza}\n").encode(), None)
+def list_stanza_warnings(stanza: str) -> list[str]:
+    effective = load_unproved(build_document(f"  resources: {stanza}\n").encode(), None)
     return [str(warning).partition("resources.")[2] for warning in effective.warnings]
 
 
@@ -66,11 +66,11 @@ def warnings(stanza: str) -> list[str]:
     ],
 )
 def test_rule_that_kubernetes_would_refuse_in_every_pod_is_an_error(container: str, lines: list[str]) -> None:
-    assert problems(f"{{container: {container}}}") == lines
+    assert list_stanza_problems(f"{{container: {container}}}") == lines
 
 
 def test_unequal_defaults_are_one_error() -> None:
-    [line] = problems("{container: {defaultRequest: {v.io/gpu: 3}, default: {v.io/gpu: 2}}}")
+    [line] = list_stanza_problems("{container: {defaultRequest: {v.io/gpu: 3}, default: {v.io/gpu: 2}}}")
     assert "above default 2 of v.io/gpu" in line
 
 
@@ -93,7 +93,7 @@ def test_unequal_defaults_are_one_error() -> None:
     ],
 )
 def test_implied_limit_above_the_max_of_the_pod_is_an_error(container: str, pod: str, lines: list[str]) -> None:
-    assert problems(f"{{container: {container}, pod: {pod}}}") == lines
+    assert list_stanza_problems(f"{{container: {container}, pod: {pod}}}") == lines
 
 
 ABOVE = "above container.maxLimitRequestRatio 2 of cpu in line 6"
@@ -158,7 +158,7 @@ ABOVE = "above container.maxLimitRequestRatio 2 of cpu in line 6"
     ],
 )
 def test_ratio_or_class_that_contradicts_is_rejected(stanza: str, line: str) -> None:
-    assert problems(stanza) == [line]
+    assert list_stanza_problems(stanza) == [line]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_ratio_or_class_that_contradicts_is_rejected(stanza: str, line: str) -> 
     ],
 )
 def test_rule_that_kubernetes_accepts_is_valid(container: str) -> None:
-    assert problems(f"{{container: {container}}}") == []
+    assert list_stanza_problems(f"{{container: {container}}}") == []
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_rule_that_kubernetes_accepts_is_valid(container: str) -> None:
     ],
 )
 def test_rule_with_a_probable_mistake_has_a_warning(stanza: str, lines: list[str]) -> None:
-    assert warnings(stanza) == lines
+    assert list_stanza_warnings(stanza) == lines
 
 
 @examples(50)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from webhook.core.document import schema
-from webhook.core.document.formats import fault
+from webhook.core.document.formats import find_fault
 from webhook.core.document.schema import EDITOR_PATTERNS
 
 HERE = Path(__file__).parent
@@ -38,13 +38,13 @@ _PARTS = [
 _PARTS += ["hugepages-", "2Mi", "nvidia.com", "/", "gpu", "ephemeral-storage", "A_b", "µs"]
 
 
-def objects(part: Any) -> list[dict[str, Any]]:
+def list_objects(part: Any) -> list[dict[str, Any]]:
     if isinstance(part, list):
-        return [found for item in part for found in objects(item)]
+        return [found for item in part for found in list_objects(item)]
     if not isinstance(part, dict):
         return []
     own = [part] if isinstance(part.get("properties"), dict) and part.get("type") == "object" else []
-    return own + [found for value in part.values() for found in objects(value)]
+    return own + [found for value in part.values() for found in list_objects(value)]
 
 
 def test_schema_is_a_valid_json_schema() -> None:
@@ -53,7 +53,7 @@ def test_schema_is_a_valid_json_schema() -> None:
 
 
 def test_no_object_accepts_unknown_fields() -> None:
-    found = objects(SCHEMA)
+    found = list_objects(SCHEMA)
     assert len(found) > 30
     assert all(schema_of_object["additionalProperties"] is False for schema_of_object in found)
 
@@ -65,11 +65,11 @@ def test_each_definition_exists_and_is_used() -> None:
     assert text.count('"$ref"') == sum(text.count(f'"$ref": "#/$defs/{name}"') for name in SCHEMA["$defs"])
 
 
-def describes(part: dict[str, Any]) -> bool:
+def is_described(part: dict[str, Any]) -> bool:
     """Return whether a field, its type or the type of its entries has a description."""
     of_type = SCHEMA["$defs"].get(part.get("$ref", "").removeprefix("#/$defs/"))
     parts = [of_type, part.get("items"), *part.get("anyOf", [])]
-    return "description" in part or any(describes(one) for one in parts if one is not None)
+    return "description" in part or any(is_described(one) for one in parts if one is not None)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def describes(part: dict[str, Any]) -> bool:
 )
 def test_each_field_of_matches_placements_and_resources_is_described(stanza: str) -> None:
     properties = SCHEMA["$defs"][stanza]["properties"]
-    assert [field for field, part in properties.items() if not describes(part)] == []
+    assert [field for field, part in properties.items() if not is_described(part)] == []
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_an_editor_refuses_a_misspelt_amount_duration_or_resource(stanza: str) -
 def test_every_value_of_a_format_has_its_pattern(name: str, data: st.DataObject) -> None:
     parts = st.lists(st.sampled_from(_PARTS), max_size=5).map("".join)
     text = data.draw(parts | st.from_regex(EDITOR_PATTERNS[name]) | st.text(max_size=8))
-    if fault(text, name) is None:
+    if find_fault(text, name) is None:
         assert re.search(EDITOR_PATTERNS[name], text) is not None
 
 

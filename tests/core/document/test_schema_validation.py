@@ -12,49 +12,49 @@ from hypothesis import given
 from hypothesis import strategies as some
 from jsonschema import Draft202012Validator, FormatChecker, ValidationError, validators
 
-from webhook.core.document.formats import fault
-from webhook.core.document.schema import Schema, in_force
-from webhook.core.document.schema_validation import SchemaViolation, validator
+from webhook.core.document.formats import find_fault
+from webhook.core.document.schema import Schema, build_merged_schema
+from webhook.core.document.schema_validation import SchemaViolation, build_validator
 from webhook.core.document.yaml.nodes import Node
 from webhook.core.document.yaml.problems import DocumentError
-from webhook.core.document.yaml.reader import read
+from webhook.core.document.yaml.reader import read_yaml
 
 HERE = Path(__file__).parent
 EXAMPLE = yaml.safe_load((HERE / "complete_example.yaml").read_text())
 Found = set[tuple[str, tuple[Any, ...], object]]
 
 
-def formats_of(schema: Any) -> Iterator[str]:
+def list_formats(schema: Any) -> Iterator[str]:
     if isinstance(schema, dict):
         if isinstance(schema.get("format"), str):
             yield schema["format"]
         schema = list(schema.values())
     for inner in schema if isinstance(schema, list) else ():
-        yield from formats_of(inner)
+        yield from list_formats(inner)
 
 
-def by_jsonschema(schema: Schema) -> Any:
+def build_reference_validator(schema: Schema) -> Any:
     types = Draft202012Validator.TYPE_CHECKER.redefine(
         "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
     )
     formats = FormatChecker(formats=())
-    for name in formats_of(schema):
-        formats.checks(name)(lambda value, name=name: fault(value, name) is None)
+    for name in list_formats(schema):
+        formats.checks(name)(lambda value, name=name: find_fault(value, name) is None)
     return validators.extend(Draft202012Validator, type_checker=types)(schema, format_checker=formats)
 
 
-THEIRS, OURS = by_jsonschema(in_force()), validator(in_force())
+THEIRS, OURS = build_reference_validator(build_merged_schema()), build_validator(build_merged_schema())
 
 
-def expected(document: object) -> Found:
-    def shown(error: ValidationError) -> tuple[str, tuple[Any, ...], object]:
+def find_expected(document: object) -> Found:
+    def describe_error(error: ValidationError) -> tuple[str, tuple[Any, ...], object]:
         of_key = "propertyNames" in error.schema_path
         return str(error.validator), tuple(error.absolute_path), error.instance if of_key else None
 
-    return set(map(shown, THEIRS.iter_errors(document)))
+    return set(map(describe_error, THEIRS.iter_errors(document)))
 
 
-def actual(document: Node) -> Found:
+def find_actual(document: Node) -> Found:
     found: list[SchemaViolation] = []
     OURS(document, (), found)
     for violation in found:
@@ -68,20 +68,20 @@ def actual(document: Node) -> Found:
 @pytest.mark.parametrize("document", sorted(HERE.glob("*/*.yaml")), ids=lambda path: path.stem)
 def test_it_finds_in_each_document_what_jsonschema_finds(document: Path) -> None:
     try:
-        root = read(document.read_bytes()).root
+        root = read_yaml(document.read_bytes()).root
     except DocumentError:
         return  # it is not YAML
-    assert actual(root) == expected(root.plain())
+    assert find_actual(root) == find_expected(root.strip_positions())
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def list_places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     steps = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     for step in steps:
         yield (*path, step)
-        yield from places(value[step], (*path, step))
+        yield from list_places(value[step], (*path, step))
 
 
-PLACES = sorted(places(EXAMPLE), key=str)
+PLACES = sorted(list_places(EXAMPLE), key=str)
 VALUES = some.one_of(
     some.sampled_from([None, True, False, 0, 1, -1, 403, 10**12, 0.5, 5.0, "", "a", "x" * 300, "1m", "25%", "Enforce"]),
     some.sampled_from([[], {}, ["a"], [1], [{}], {"a": 1}, {"cpu": "1"}, {"": ""}, [0] * 1001]),
@@ -101,12 +101,12 @@ def test_it_finds_in_changed_documents_what_jsonschema_finds(changes: list[tuple
                 del parent[step]
         except (KeyError, IndexError, TypeError):
             continue  # another change has replaced what is above
-    root = read(json.dumps(document, default=str).encode()).root
-    assert actual(root) == expected(root.plain())
+    root = read_yaml(json.dumps(document, default=str).encode()).root
+    assert find_actual(root) == find_expected(root.strip_positions())
 
 
 def test_an_unsupported_keyword_is_an_error() -> None:
     with pytest.raises(LookupError):
-        validator({"type": "string", "pattern": "a"})
+        build_validator({"type": "string", "pattern": "a"})
     with pytest.raises(LookupError):
-        validator({"type": "object", "propertyNames": {"minLength": 1}})
+        build_validator({"type": "object", "propertyNames": {"minLength": 1}})

@@ -9,7 +9,7 @@ import yaml
 
 from tests.core.document.documents import HEAD, SERVICE
 from webhook.core.document import DocumentError, Purpose, load
-from webhook.core.document.yaml.syntax_errors import in_words
+from webhook.core.document.yaml.syntax_errors import describe_syntax_error
 
 TEXT = HEAD + SERVICE
 PARSERS = [yaml.SafeLoader, *([yaml.CSafeLoader] if hasattr(yaml, "CSafeLoader") else [])]
@@ -56,7 +56,7 @@ def test_syntax_error_has_line_reason_and_remedy(text: str, parser: Any) -> None
     line, column, reason, remedy = BROKEN[text]
     with pytest.raises(yaml.YAMLError) as caught:
         yaml.load(text, parser)  # noqa: S506 - both are safe loaders
-    found = in_words(caught.value, text)
+    found = describe_syntax_error(caught.value, text)
     assert (found.line, found.reason) == (line, reason)
     if parser is not yaml.SafeLoader:  # its columns, and its remedies for brackets, differ
         assert (found.column, found.remedy) == (column, remedy)
@@ -79,7 +79,7 @@ def test_syntax_errors_contain_no_jargon_of_the_parser() -> None:
     assert [line for line in messages for word in JARGON if word in line] == []
 
 
-def problems(text: str) -> list[str]:
+def list_syntax_problems(text: str) -> list[str]:
     with pytest.raises(DocumentError) as caught:
         load(text.encode(), Purpose.LINT)
     return [f"{one.line}:{one.column}: {one.path}: {one.reason}" for one in caught.value.problems]
@@ -88,18 +88,18 @@ def problems(text: str) -> list[str]:
 def test_template_is_a_single_problem() -> None:
     text = TEXT + '- name: "{{ .Values.name }}"\n  match: {namespaces: [{{ .Values.ns }}]}\n  unknown: 1\n'
     line = text[: text.index("{{")].count("\n") + 1
-    assert problems(text) == [f"{line}:10: (document): this looks like a Helm or Go template"]
+    assert list_syntax_problems(text) == [f"{line}:10: (document): this looks like a Helm or Go template"]
 
 
 def test_template_in_a_comment_is_no_problem() -> None:
     text = "# from {{ .Values.x }}\n" + TEXT + "unknown: 1 # {{ .Values.y }}\n"
-    assert [line.rpartition(": ")[2] for line in problems(text)] == ["unknown field"]
+    assert [line.rpartition(": ")[2] for line in list_syntax_problems(text)] == ["unknown field"]
 
 
 EMOJI = "\U0001f600"
 
 
-def a_json_policy(user: str, name: str = "web") -> str:
+def build_json_policy(user: str, name: str = "web") -> str:
     service = {"name": name, "match": {"namespaces": ["a"]}}
     exemptions = {"usernames": [user]}
     policy = {"apiVersion": "podgate.io/v1alpha1", "kind": "Policy", "exemptions": exemptions, "services": [service]}
@@ -107,19 +107,19 @@ def a_json_policy(user: str, name: str = "web") -> str:
 
 
 def test_surrogate_pairs_in_json_are_decoded() -> None:
-    text = a_json_policy(f"{EMOJI} \\ud83d\\ude00 {EMOJI}")
+    text = build_json_policy(f"{EMOJI} \\ud83d\\ude00 {EMOJI}")
     assert text.isascii()
     loaded = load(text.encode(), Purpose.LINT)
     assert loaded.policy.policy.exemptions.usernames == (f"{EMOJI} \\ud83d\\ude00 {EMOJI}",)
 
 
 def test_column_after_a_surrogate_pair_is_correct() -> None:
-    text = a_json_policy(EMOJI, "Web")
+    text = build_json_policy(EMOJI, "Web")
     column = text.index('"Web"') + 1
-    (problem,) = problems(text)
+    (problem,) = list_syntax_problems(text)
     assert problem == f"1:{column}: services[0].name: not a DNS-1123 label"
 
 
 def test_half_a_surrogate_pair_is_a_problem() -> None:
-    (problem,) = problems(a_json_policy("\ud83d"))
+    (problem,) = list_syntax_problems(build_json_policy("\ud83d"))
     assert problem.endswith("(document): not the code of a character")

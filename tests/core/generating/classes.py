@@ -20,7 +20,7 @@ _NEVER = {OUR_PRIORITY: "Never"}
 schedulers = st.sampled_from(["default-scheduler", "default-scheduler", OUR_SCHEDULER, THEIR_SCHEDULER])
 
 
-def managed(*fields: str, with_look_alikes: bool = False) -> Json:
+def build_manager(*fields: str, with_look_alikes: bool = False) -> Json:
     """Return an entry of managedFields whose manager set `fields` of the spec.
 
     `with_look_alikes`: it also has a label and an annotation with the names of such fields.
@@ -53,7 +53,7 @@ def priorities(draw: st.DrawFn, style: PodStyle) -> tuple[Json, list[Json] | Non
     if style.strict:
         return priority_fields(draw(st.sampled_from(["", OUR_PRIORITY, THEIR_PRIORITY])), filled=False), None
     with_look_alikes = draw(st.booleans())
-    entries = [managed(with_look_alikes=with_look_alikes), {"manager": "other", "subresource": "status"}]
+    entries = [build_manager(with_look_alikes=with_look_alikes), {"manager": "other", "subresource": "status"}]
     chosen = draw(st.sampled_from([OUR_PRIORITY, THEIR_PRIORITY, GLOBAL_DEFAULT]))
     match draw(st.sampled_from(["file", "none", "empty", "default", "own", "own"])):
         case "file":
@@ -65,7 +65,7 @@ def priorities(draw: st.DrawFn, style: PodStyle) -> tuple[Json, list[Json] | Non
         case "default":
             return priority_fields(GLOBAL_DEFAULT, filled=True), entries
         case _:
-            with_class = [*entries, managed("priorityClassName", with_look_alikes=with_look_alikes)]
+            with_class = [*entries, build_manager("priorityClassName", with_look_alikes=with_look_alikes)]
             return priority_fields(chosen, filled=True), draw(st.sampled_from([None, with_class]))
 
 

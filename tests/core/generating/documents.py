@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.core.generating.pod_affinity import selectors
 from tests.core.generating.policies import Governed, placements_of, read_document
 from tests.core.generating.vocabulary import KINDS, NAMESPACE_LABELS, ODD, REAL, SERVICE, Concern, Json
-from tests.core.oracle.merging import LABEL_SELECTORS, merged, whole_name
+from tests.core.oracle.merging import LABEL_SELECTORS, complete_name, merge_defaults
 from tests.core.resource_strategies import resource_rules
 
 _HARD: dict[str, tuple[str, ...]] = {
@@ -24,7 +24,7 @@ _TOLERATIONS = Concern(("tolerations", "tolerationsByQosClass"))
 
 @st.composite
 def _hard(draw: st.DrawFn) -> Json:
-    names = draw(st.lists(st.sampled_from(list(_HARD)), min_size=1, max_size=4, unique_by=whole_name))
+    names = draw(st.lists(st.sampled_from(list(_HARD)), min_size=1, max_size=4, unique_by=complete_name))
     return {name: draw(st.sampled_from(_HARD[name])) for name in names}
 
 
@@ -65,7 +65,7 @@ def document_of(defaults: Json, service: Json) -> bytes:
 
 
 @st.composite
-def _divided(draw: st.DrawFn, wanted: Json, other: Json) -> tuple[Json, Json]:
+def _divide(draw: st.DrawFn, wanted: Json, other: Json) -> tuple[Json, Json]:
     """Draw defaults and a service that together are `wanted`; `other` has values for defaults that are not in force."""
     defaults: Json = {}
     own: Json = {}
@@ -73,7 +73,7 @@ def _divided(draw: st.DrawFn, wanted: Json, other: Json) -> tuple[Json, Json]:
         side = draw(st.sampled_from(["defaults", "service", *["both"] * 4]))
         if side == "both" and isinstance(value, dict) and key not in LABEL_SELECTORS:
             more = other.get(key)
-            below, own[key] = draw(_divided(value, more if isinstance(more, dict) else {}))
+            below, own[key] = draw(_divide(value, more if isinstance(more, dict) else {}))
             if below:  # some fields may not be empty
                 defaults[key] = below
         elif side == "both":
@@ -81,21 +81,21 @@ def _divided(draw: st.DrawFn, wanted: Json, other: Json) -> tuple[Json, Json]:
         else:
             (defaults if side == "defaults" else own)[key] = value
     for key, value in other.items():
-        is_once = whole_name(key) not in map(whole_name, defaults)
+        is_once = complete_name(key) not in map(complete_name, defaults)
         if key not in wanted and is_once and draw(st.sampled_from([True, False, False])):
             defaults[key], own[key] = value, None
     return defaults, own
 
 
 @st.composite
-def _written(draw: st.DrawFn) -> Governed:
+def _draw_policy(draw: st.DrawFn) -> Governed:
     wanted = draw(_stanzas.filter(lambda found: read_document(document_of({}, found)) is not None))
-    defaults, own = draw(_divided(wanted, draw(_stanzas)))
-    assert merged(defaults, own) == wanted, (defaults, own)
+    defaults, own = draw(_divide(wanted, draw(_stanzas)))
+    assert merge_defaults(defaults, own) == wanted, (defaults, own)
     service = read_document(document_of(defaults, own))
     assert service is not None, (defaults, own)
-    in_namespace = service.in_namespace(NAMESPACE_LABELS)
+    in_namespace = service.resolve_namespace(NAMESPACE_LABELS)
     return Governed(wanted["placement"], in_namespace, wanted["resources"], (defaults, own))
 
 
-divided_policies = st.deferred(_written)
+divided_policies = st.deferred(_draw_policy)

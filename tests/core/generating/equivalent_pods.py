@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from tests.core.api_server import defaulted, errors
+from tests.core.api_server import apply_defaults, list_errors
 from tests.core.generating.documents import divided_policies
-from tests.core.generating.pod_affinity import kind_of_spread, own_pods
+from tests.core.generating.pod_affinity import get_spread_kind, own_pods
 from tests.core.generating.pods import pods, pods_of, pods_of_classes, pods_with_resources, real_pods, whole_pods
 from tests.core.generating.policies import (
     Governed,
@@ -53,7 +53,7 @@ class Pair(NamedTuple):
 
 
 @st.composite
-def _shuffled(draw: st.DrawFn, values: list[Any]) -> list[Any]:
+def _shuffle(draw: st.DrawFn, values: list[Any]) -> list[Any]:
     """Draw the same values in another order, sometimes with one of them twice."""
     found = list(draw(st.permutations(values))) if len(values) > 1 else list(values)
     return [*found, found[0]] if found and draw(st.sampled_from([False, False, False, True])) else found
@@ -61,15 +61,15 @@ def _shuffled(draw: st.DrawFn, values: list[Any]) -> list[Any]:
 
 def _expressions(draw: st.DrawFn, found: list[Json]) -> list[Json]:
     lists = {"In", "NotIn"}
-    reworded = [{**one, "values": draw(_shuffled(one["values"]))} if one["operator"] in lists else one for one in found]
-    return draw(_shuffled(reworded))
+    reworded = [{**one, "values": draw(_shuffle(one["values"]))} if one["operator"] in lists else one for one in found]
+    return draw(_shuffle(reworded))
 
 
 def _node_term(draw: st.DrawFn, term: Json) -> Json:
     found = dict(term)
     for field in ("matchExpressions", "matchFields"):
         if field in found:
-            found[field] = draw(_shuffled(found[field]))
+            found[field] = draw(_shuffle(found[field]))
     if "matchExpressions" in found:
         found["matchExpressions"] = _expressions(draw, found["matchExpressions"])
     return found
@@ -92,7 +92,7 @@ def _pod_term(draw: st.DrawFn, term: Json) -> Json:
     if not found.get("namespaces") and "namespaceSelector" not in found:
         found["namespaces"] = draw(st.sampled_from([[], [NAMESPACE]]))
     elif found.get("namespaces"):
-        found["namespaces"] = draw(_shuffled(found["namespaces"]))
+        found["namespaces"] = draw(_shuffle(found["namespaces"]))
     return found
 
 
@@ -103,11 +103,11 @@ def _spread(draw: st.DrawFn, constraint: Json) -> Json:
         domains = {"minDomains": 1} if found["whenUnsatisfiable"] == "DoNotSchedule" else {}
         found = {"nodeAffinityPolicy": "Honor", "nodeTaintsPolicy": "Ignore", **domains, **found}
     if draw(st.sampled_from([False, False, True])):
-        return {**draw(_nearly(found)), "topologyKey": found["topologyKey"]}
+        return {**draw(_change_scalar(found)), "topologyKey": found["topologyKey"]}
     return found
 
 
-def topology_terms(placement: Json) -> list[Json]:
+def list_topology_terms(placement: Json) -> list[Json]:
     """Return the entries of `topology` as preferences, whatever their weight."""
     return [
         {
@@ -124,22 +124,22 @@ def _label(entry: Json) -> str:
 
 
 @st.composite
-def _nearly(draw: st.DrawFn, item: Json) -> Json:
+def _change_scalar(draw: st.DrawFn, item: Json) -> Json:
     """Draw the item with one scalar changed: it is no longer equal."""
-    spots = _scalars_of(item, [])
+    spots = _list_scalars(item, [])
     if not spots:
         return item
     path, word = draw(st.sampled_from(spots))
-    changed: Json = _with(item, path, draw(_other_values(path, word)))
+    changed: Json = _replace_value(item, path, draw(_other_values(path, word)))
     return changed
 
 
-def _scalars_of(value: Any, path: list[Any]) -> list[tuple[list[Any], Any]]:
+def _list_scalars(value: Any, path: list[Any]) -> list[tuple[list[Any], Any]]:
     """Return every string and number with its path."""
     if isinstance(value, str | int):
         return [(path, value)]
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [spot for key, item in items for spot in _scalars_of(item, [*path, key])]
+    return [spot for key, item in items for spot in _list_scalars(item, [*path, key])]
 
 
 _OPPOSITES = [("In", "NotIn"), ("Exists", "DoesNotExist"), ("Gt", "Lt"), ("Honor", "Ignore")]
@@ -165,16 +165,16 @@ def _other_values(path: list[Any], word: Any) -> st.SearchStrategy[Any]:
     return st.just(_SWAPPED[word]) if word in _SWAPPED else st.sampled_from(["1", "2", "3", "x"])
 
 
-def _with(value: Any, path: list[Any], word: Any) -> Any:
+def _replace_value(value: Any, path: list[Any], word: Any) -> Any:
     if not path:
         return word
     step, *rest = path
     if isinstance(value, dict):
-        return {key: _with(item, rest, word) if key == step else item for key, item in value.items()}
-    return [_with(item, rest, word) if index == step else item for index, item in enumerate(value)]
+        return {key: _replace_value(item, rest, word) if key == step else item for key, item in value.items()}
+    return [_replace_value(item, rest, word) if index == step else item for index, item in enumerate(value)]
 
 
-def _put(draw: st.DrawFn, holder: Json, path: tuple[str, ...], item: Json) -> None:
+def _insert(draw: st.DrawFn, holder: Json, path: tuple[str, ...], item: Json) -> None:
     """Insert an item at a random index of a list of the Pod; its parents may be absent or null."""
     *parents, field = path
     for parent in parents:
@@ -192,14 +192,14 @@ def _affinity_items(draw: st.DrawFn, placement: Json) -> list[tuple[tuple[str, .
     of_nodes = affinity.get("nodeAffinity") or {}
     path = ("affinity", "nodeAffinity")
     native = (of_nodes.get(REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
-    topology = [one["preference"]["matchExpressions"][0] for one in topology_terms(placement)]
+    topology = [one["preference"]["matchExpressions"][0] for one in list_topology_terms(placement)]
     for term in native:
         own = [*(term.get("matchExpressions") or []), *(topology if draw(st.booleans()) else [])]
         if own:
             found.append(((*path, REQUIRED, "nodeSelectorTerms"), _node_term(draw, {**term, "matchExpressions": own})))
     found += [
         ((*path, PREFERRED), {**one, "preference": _node_term(draw, one["preference"])})
-        for one in [*(of_nodes.get(PREFERRED) or []), *topology_terms(placement)]
+        for one in [*(of_nodes.get(PREFERRED) or []), *list_topology_terms(placement)]
     ]
     for kind in ("podAffinity", "podAntiAffinity"):
         terms = affinity.get(kind) or {}
@@ -212,7 +212,7 @@ def _affinity_items(draw: st.DrawFn, placement: Json) -> list[tuple[tuple[str, .
 
 
 @st.composite
-def _overlapping(
+def _draw_overlapping(
     draw: st.DrawFn, pod_strategy: st.SearchStrategy[Json], policy_strategy: st.SearchStrategy[Governed]
 ) -> Pair:
     policy, pod = draw(policy_strategy), draw(pod_strategy)
@@ -222,50 +222,50 @@ def _overlapping(
     for path, item in items:
         equality = draw(st.sampled_from(["absent", "equal", "equal", "nearly"]))
         if equality != "absent":
-            _put(draw, spec, path, item if equality == "equal" else draw(_nearly(item)))
+            _insert(draw, spec, path, item if equality == "equal" else draw(_change_scalar(item)))
     by_class = (placement.get("tolerationsByQosClass") or {}).values()
     for one in chain(placement.get("tolerations") or [], *by_class):
         if draw(st.booleans()):
-            _put(draw, spec, ("tolerations",), one)
+            _insert(draw, spec, ("tolerations",), one)
     for constraint in placement.get("topologySpreadConstraints") or []:
         if draw(st.booleans()):
             others = spec.get("topologySpreadConstraints") or []
             spec["topologySpreadConstraints"] = [
-                one for one in others if kind_of_spread(one) != kind_of_spread(constraint)
+                one for one in others if get_spread_kind(one) != get_spread_kind(constraint)
             ]
-            _put(draw, spec, ("topologySpreadConstraints",), _spread(draw, constraint))
+            _insert(draw, spec, ("topologySpreadConstraints",), _spread(draw, constraint))
     return Pair(pod, policy)
 
 
-def _focused(style: PodStyle, concerns: tuple[Concern, ...] = CONCERNS) -> st.SearchStrategy[Pair]:
+def _draw_pair(style: PodStyle, concerns: tuple[Concern, ...] = CONCERNS) -> st.SearchStrategy[Pair]:
     """Draw a Pod and a policy with fields of the same concern."""
     return st.sampled_from(concerns).flatmap(
-        lambda concern: _overlapping(pods_of(style, concern), policies_of(style, concern))
+        lambda concern: _draw_overlapping(pods_of(style, concern), policies_of(style, concern))
     )
 
 
 # Deferred for their names only: otherwise a failure is printed after pages of nested strategies.
 pairs = st.deferred(
-    lambda: st.builds(Pair, pods, policies) | _overlapping(pods, policies) | _focused(ODD) | _focused(ODD)
+    lambda: st.builds(Pair, pods, policies) | _draw_overlapping(pods, policies) | _draw_pair(ODD) | _draw_pair(ODD)
 )
 whole_pairs = st.deferred(
-    lambda: (st.builds(Pair, whole_pods, whole_policies) | _overlapping(whole_pods, whole_policies)).filter(
-        lambda pair: not pair.placement.get("tolerationsByQosClass") or not errors(defaulted(dict(pair.pod)))
+    lambda: (st.builds(Pair, whole_pods, whole_policies) | _draw_overlapping(whole_pods, whole_policies)).filter(
+        lambda pair: not pair.placement.get("tolerationsByQosClass") or not list_errors(apply_defaults(dict(pair.pod)))
     )
 )
 """Pods with resources in their containers, and policies with ranges. A Pod that is rejected has no QoS class."""
-class_pairs = st.deferred(lambda: _overlapping(pods_of_classes, class_policies))
+class_pairs = st.deferred(lambda: _draw_overlapping(pods_of_classes, class_policies))
 """Pairs of tolerations that depend on the QoS class, and of resources that decide it."""
-tenants_pairs = st.deferred(lambda: _focused(ODD, TENANTS_CONCERNS))
+tenants_pairs = st.deferred(lambda: _draw_pair(ODD, TENANTS_CONCERNS))
 """Pairs of labels, and of what a Pod may bring or keep: beside all other fields their cases are rare."""
 range_pairs = st.deferred(lambda: st.builds(Pair, pods_with_resources, range_policies))
 """Pairs of resources alone."""
 document_pairs = st.deferred(
-    lambda: _overlapping(whole_pods | pods_of_classes, divided_policies).filter(
-        lambda pair: not pair.placement.get("tolerationsByQosClass") or not errors(defaulted(dict(pair.pod)))
+    lambda: _draw_overlapping(whole_pods | pods_of_classes, divided_policies).filter(
+        lambda pair: not pair.placement.get("tolerationsByQosClass") or not list_errors(apply_defaults(dict(pair.pod)))
     )
 )
 """Pods, and policies whose values are partly from `defaults`."""
 real_pairs = st.deferred(
-    lambda: st.builds(Pair, real_pods, real_policies) | _overlapping(real_pods, real_policies) | _focused(REAL)
+    lambda: st.builds(Pair, real_pods, real_policies) | _draw_overlapping(real_pods, real_policies) | _draw_pair(REAL)
 )

@@ -13,13 +13,13 @@ _NUMBERS = ("weight", "maxSkew", "minDomains", "tolerationSeconds", "priority")
 _WORDS = ("operator", "topologyKey", "whenUnsatisfiable", "effect", "value", "runtimeClassName", "preemptionPolicy")
 
 
-def _spots(value: Any, found: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
+def _collect_fields(value: Any, found: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
     """Collect every field for which there is an illegal value of the right type."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
         if item is not None and key in {*_LISTS, *_NUMBERS, *_WORDS}:
             found.append((value, key))
-        _spots(item, found)
+        _collect_fields(item, found)
     return found
 
 
@@ -37,9 +37,9 @@ def _duplicate(spec: Json, field: str) -> None:
 
 
 @st.composite
-def _illegal(draw: st.DrawFn) -> Json:
+def _spoil_pod(draw: st.DrawFn) -> Json:
     pod: Json = deepcopy(draw(pods))
-    spots = _spots(pod["spec"], [])
+    spots = _collect_fields(pod["spec"], [])
     for _ in range(draw(st.integers(1, 3))):
         if spots:
             parent, field = draw(st.sampled_from(spots))
@@ -49,4 +49,4 @@ def _illegal(draw: st.DrawFn) -> Json:
     return pod
 
 
-illegal_pods = st.deferred(_illegal)
+illegal_pods = st.deferred(_spoil_pod)

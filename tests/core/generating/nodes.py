@@ -5,7 +5,16 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.core.generating.vocabulary import HOME, NODE_KEYS, NODE_NAMES, PREFERRED, REQUIRED, Json, PodStyle, built
+from tests.core.generating.vocabulary import (
+    HOME,
+    NODE_KEYS,
+    NODE_NAMES,
+    PREFERRED,
+    REQUIRED,
+    Json,
+    PodStyle,
+    draw_object,
+)
 
 _OPERATORS = st.sampled_from(["In", "In", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"])
 _BOUNDS = st.sampled_from(["0", "1", "1", HOME, HOME, "3", "abc", "99999999999999999999"])
@@ -41,19 +50,19 @@ name_fields = st.builds(
 @cache
 def terms(style: PodStyle) -> st.SearchStrategy[Json]:
     some, names = st.lists(expressions(style), max_size=3), st.lists(name_fields, max_size=2)
-    return built(style, {}, {"matchExpressions": some, "matchFields": names})
+    return draw_object(style, {}, {"matchExpressions": some, "matchFields": names})
 
 
 @cache
-def required(style: PodStyle) -> st.SearchStrategy[Json]:
+def draw_required(style: PodStyle) -> st.SearchStrategy[Json]:
     """One to four terms, some of them the same."""
     several = st.lists(terms(style), min_size=1, max_size=3)
     repeated = st.builds(lambda some, place: [*some, some[place % len(some)]], several, st.integers(0, 2))
-    return built(style, {"nodeSelectorTerms": several | several | repeated}, {})
+    return draw_object(style, {"nodeSelectorTerms": several | several | repeated}, {})
 
 
 @cache
-def preferred(style: PodStyle, most: int = 3) -> st.SearchStrategy[list[Json]]:
+def draw_preferred(style: PodStyle, most: int = 3) -> st.SearchStrategy[list[Json]]:
     weights = st.sampled_from([1, 50, 100])
     return st.lists(st.fixed_dictionaries({"weight": weights, "preference": terms(style)}), max_size=most)
 
@@ -61,8 +70,8 @@ def preferred(style: PodStyle, most: int = 3) -> st.SearchStrategy[list[Json]]:
 @cache
 def affinities(style: PodStyle, *, is_required: bool = False) -> st.SearchStrategy[Json]:
     """Draw node affinity; `surely`: with required terms."""
-    terms = {REQUIRED: required(style)}
-    return built(style, terms if is_required else {}, {**terms, PREFERRED: preferred(style)})
+    terms = {REQUIRED: draw_required(style)}
+    return draw_object(style, terms if is_required else {}, {**terms, PREFERRED: draw_preferred(style)})
 
 
 @st.composite

@@ -15,7 +15,7 @@ from tests.core.generating.vocabulary import (
     ZONE,
     Json,
     PodStyle,
-    built,
+    draw_object,
 )
 
 _LABELS = st.sampled_from(["app", "tier"])
@@ -44,18 +44,18 @@ def selectors(style: PodStyle) -> st.SearchStrategy[Json]:
         st.lists(_VALUES, min_size=1, max_size=2),
         bare=st.just(True) if style.strict else st.booleans(),  # noqa: FBT003  a value to draw
     )
-    unique = _key if style.strict else None
+    unique = _get_key if style.strict else None
     expressions = st.lists(expression, max_size=2, unique_by=unique)
     labels = st.dictionaries(_LABELS, _VALUES, max_size=2)
-    found = built(style, {}, {"matchLabels": labels, "matchExpressions": expressions})
-    return found.map(_each_label_once) if style.strict else found
+    found = draw_object(style, {}, {"matchLabels": labels, "matchExpressions": expressions})
+    return found.map(_remove_repeated_labels) if style.strict else found
 
 
-def _key(expression: Json) -> Any:
+def _get_key(expression: Json) -> Any:
     return expression["key"]
 
 
-def _each_label_once(selector: Json) -> Json:
+def _remove_repeated_labels(selector: Json) -> Json:
     if "matchLabels" not in selector:
         return selector
     keys = {expression["key"] for expression in selector.get("matchExpressions", ())}
@@ -66,7 +66,7 @@ def _each_label_once(selector: Json) -> Json:
 own_pods = st.just({"matchLabels": {OUR_LABEL: SERVICE}})
 
 
-def _legal_keys(term: Json) -> Json:
+def _remove_illegal_keys(term: Json) -> Json:
     """Remove matchLabelKeys and mismatchLabelKeys without a selector, which the API server rejects."""
     selector = term.get("labelSelector")
     for field in ("matchLabelKeys", "mismatchLabelKeys"):
@@ -78,7 +78,7 @@ def _legal_keys(term: Json) -> Json:
 @cache
 def terms(style: PodStyle) -> st.SearchStrategy[Json]:
     """Draw one term of pod affinity, or of pod anti-affinity."""
-    return built(
+    return draw_object(
         style,
         {"topologyKey": _SPREAD_KEYS},
         {
@@ -88,24 +88,24 @@ def terms(style: PodStyle) -> st.SearchStrategy[Json]:
             "matchLabelKeys": _MERGED,
             "mismatchLabelKeys": _MISMERGED,
         },
-    ).map(_legal_keys)
+    ).map(_remove_illegal_keys)
 
 
 @cache
-def weighted(style: PodStyle) -> st.SearchStrategy[Json]:
+def draw_weighted(style: PodStyle) -> st.SearchStrategy[Json]:
     return st.fixed_dictionaries({"weight": st.sampled_from([1, 50, 100]), "podAffinityTerm": terms(style)})
 
 
 @cache
 def affinities(style: PodStyle, most: int = 2) -> st.SearchStrategy[Json]:
-    several, preferred = st.lists(terms(style), max_size=most), st.lists(weighted(style), max_size=most)
-    return built(style, {}, {REQUIRED: several, PREFERRED: preferred})
+    several, preferred = st.lists(terms(style), max_size=most), st.lists(draw_weighted(style), max_size=most)
+    return draw_object(style, {}, {REQUIRED: several, PREFERRED: preferred})
 
 
 @cache
 def spread(style: PodStyle) -> st.SearchStrategy[Json]:
     policies = st.sampled_from(["Honor", "Ignore"])
-    return built(
+    return draw_object(
         style,
         {
             "maxSkew": st.integers(1, 2),
@@ -119,20 +119,20 @@ def spread(style: PodStyle) -> st.SearchStrategy[Json]:
             "nodeTaintsPolicy": policies,
             "matchLabelKeys": _MERGED,
         },
-    ).map(_legal_spread)
+    ).map(_remove_illegal_spread_keys)
 
 
-def _legal_spread(found: Json) -> Json:
+def _remove_illegal_spread_keys(found: Json) -> Json:
     if found["whenUnsatisfiable"] == "ScheduleAnyway" and found.get("minDomains") is not None:
         found = {key: value for key, value in found.items() if key != "minDomains"}
-    return _legal_keys(found)
+    return _remove_illegal_keys(found)
 
 
-def kind_of_spread(constraint: Json) -> tuple[Any, Any]:
+def get_spread_kind(constraint: Json) -> tuple[Any, Any]:
     """Return the key of a constraint, which is unique in a Pod."""
     return constraint["topologyKey"], constraint["whenUnsatisfiable"]
 
 
 @cache
 def spreads(style: PodStyle, most: int = 3) -> st.SearchStrategy[list[Json]]:
-    return st.lists(spread(style), max_size=most, unique_by=kind_of_spread)
+    return st.lists(spread(style), max_size=most, unique_by=get_spread_kind)

@@ -26,7 +26,7 @@ from tests.core.generating.vocabulary import (
     Concern,
     Json,
     PodStyle,
-    built,
+    draw_object,
 )
 from tests.core.resource_strategies import pod_resources
 
@@ -85,8 +85,8 @@ def _affinity(style: PodStyle, concern: Concern | None) -> st.SearchStrategy[Jso
         "podAntiAffinity": pod_affinity.affinities(style),
     }
     if concern is None:
-        return built(style, {}, kinds)
-    return built(style, {kind: kinds[kind] for kind in concern.kinds}, {})
+        return draw_object(style, {}, kinds)
+    return draw_object(style, {kind: kinds[kind] for kind in concern.kinds}, {})
 
 
 @cache
@@ -106,16 +106,16 @@ def _spec(style: PodStyle, concern: Concern | None) -> st.SearchStrategy[Json]:
     }
     always = {"containers": _containers(style)}
     if concern is None:
-        return built(style, always, fields)
-    return built(style, always, {field: fields[field] for field in concern.fields if field in fields})
+        return draw_object(style, always, fields)
+    return draw_object(style, always, {field: fields[field] for field in concern.fields if field in fields})
 
 
-def _with_resources(*, strict: bool) -> st.SearchStrategy[Json]:
+def _draw_pod_with_resources(*, strict: bool) -> st.SearchStrategy[Json]:
     """Draw them without overhead, which belongs to a runtime class."""
     return pod_resources(strict=strict).map(lambda spec: {name: spec[name] for name in spec if name != "overhead"})
 
 
-def _merged(pod: Json, more: Json) -> Json:
+def _merge(pod: Json, more: Json) -> Json:
     return {**pod, "spec": {**pod["spec"], **more}}
 
 
@@ -141,11 +141,13 @@ def pods_of(style: PodStyle, concern: Concern) -> st.SearchStrategy[Json]:
 _whole = st.deferred(lambda: _pods(ODD))
 pods = st.deferred(lambda: _whole | st.sampled_from(CONCERNS).flatmap(partial(pods_of, ODD)))
 """Pods with fields of all concerns, or of one."""
-whole_pods = st.builds(_merged, _whole, _with_resources(strict=False))
+whole_pods = st.builds(_merge, _whole, _draw_pod_with_resources(strict=False))
 """Pods with resources in their containers, too."""
-pods_of_classes = st.deferred(lambda: st.builds(_merged, pods_of(ODD, TOLERATIONS), _with_resources(strict=True)))
+pods_of_classes = st.deferred(
+    lambda: st.builds(_merge, pods_of(ODD, TOLERATIONS), _draw_pod_with_resources(strict=True))
+)
 """Pods of every QoS class, which the API server accepts, with tolerations."""
-pods_with_resources = _with_resources(strict=False).map(
+pods_with_resources = _draw_pod_with_resources(strict=False).map(
     lambda spec: {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
 )
 real_pods = st.deferred(lambda: _pods(REAL))

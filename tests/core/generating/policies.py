@@ -35,7 +35,7 @@ from tests.core.generating.vocabulary import (
     Concern,
     Json,
     PodStyle,
-    built,
+    draw_object,
 )
 from tests.core.resource_strategies import resource_rules
 from webhook.core.document.loading import load_unproved
@@ -66,11 +66,11 @@ def read_document(raw: bytes) -> Service | None:
         return None
 
 
-def governed(placement: Json, **more: Any) -> Governed:
+def decode_placement(placement: Json, **more: Any) -> Governed:
     """Decode a valid placement."""
     service = read_document(document(placement, **more))
     assert service is not None, placement
-    return Governed(placement, service.in_namespace(NAMESPACE_LABELS), more.get("resources"))
+    return Governed(placement, service.resolve_namespace(NAMESPACE_LABELS), more.get("resources"))
 
 
 _entries = st.builds(
@@ -86,20 +86,20 @@ _entries = st.builds(
 )
 
 
-def _present(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def _remove_nulls(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """Remove null fields, which a document may not contain."""
-    return strategy.map(_without_null)
+    return strategy.map(_remove_null)
 
 
-def _without_null(value: Any) -> Any:
+def _remove_null(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_null(item) for key, item in value.items() if item is not None}
-    return [_without_null(item) for item in value] if isinstance(value, list) else value
+        return {key: _remove_null(item) for key, item in value.items() if item is not None}
+    return [_remove_null(item) for item in value] if isinstance(value, list) else value
 
 
 @cache
 def _affinities(concern: Concern | None) -> st.SearchStrategy[Json]:
-    any_terms = _present(nodes.terms(REAL))
+    any_terms = _remove_nulls(nodes.terms(REAL))
     terms = st.builds(
         lambda some, good, place: [*some[:place], good, *some[place:]],
         st.lists(nodes.satisfiable_terms() | any_terms, max_size=1)
@@ -109,12 +109,14 @@ def _affinities(concern: Concern | None) -> st.SearchStrategy[Json]:
     )
     required = st.fixed_dictionaries({"nodeSelectorTerms": terms})
     surely = {REQUIRED: required} if concern is not None else {}
-    of_nodes = built(REAL, surely, {REQUIRED: required, PREFERRED: _present(nodes.preferred(REAL, most=2))})
-    of_pods = _present(pod_affinity.affinities(REAL))
+    of_nodes = draw_object(
+        REAL, surely, {REQUIRED: required, PREFERRED: _remove_nulls(nodes.draw_preferred(REAL, most=2))}
+    )
+    of_pods = _remove_nulls(pod_affinity.affinities(REAL))
     kinds = dict(zip(KINDS, (of_nodes, of_pods, of_pods), strict=True))
     if concern is None:
-        return built(REAL, {}, kinds)
-    return built(REAL, {kind: kinds[kind] for kind in concern.kinds}, {})
+        return draw_object(REAL, {}, kinds)
+    return draw_object(REAL, {kind: kinds[kind] for kind in concern.kinds}, {})
 
 
 _rules = st.sampled_from(["Deny", "Keep", "Override"])
@@ -141,7 +143,7 @@ def _values(literal: str) -> st.SearchStrategy[Json]:
     return st.fixed_dictionaries({QUEUE: values}, optional={"example.com/queue": values})
 
 
-def _allowed(style: PodStyle) -> st.SearchStrategy[Json]:
+def _draw_allowed(style: PodStyle) -> st.SearchStrategy[Json]:
     names = {
         "schedulerNames": [OUR_SCHEDULER, THEIR_SCHEDULER],
         "priorityClassNames": [OUR_PRIORITY, THEIR_PRIORITY],
@@ -149,7 +151,7 @@ def _allowed(style: PodStyle) -> st.SearchStrategy[Json]:
         "nodeSelectorKeys": NODE_KEYS,
     }
     lists = {field: st.sampled_from([[], some[:1], some, *_patterns(field, some)]) for field, some in names.items()}
-    return built(REAL, {}, {**lists, "tolerations": _tolerations(style)})
+    return draw_object(REAL, {}, {**lists, "tolerations": _tolerations(style)})
 
 
 def _patterns(field: str, names: Sequence[str]) -> list[list[str]]:
@@ -158,11 +160,11 @@ def _patterns(field: str, names: Sequence[str]) -> list[list[str]]:
 
 
 def _tolerations(style: PodStyle, *, least: int = 0) -> st.SearchStrategy[list[Json]]:
-    def normalized(found: Json) -> Json:
+    def normalize(found: Json) -> Json:
         known = {key: value for key, value in found.items() if key in _TOLERATION}
         return {**known, "operator": known.get("operator") or "Equal"}
 
-    drawn = tolerations(style).map(normalized)
+    drawn = tolerations(style).map(normalize)
     return st.lists(drawn, min_size=least, max_size=3, unique_by=lambda one: msgspec.json.encode(one, order="sorted"))
 
 
@@ -171,7 +173,7 @@ _TOLERATION = ("key", "operator", "value", "effect", "tolerationSeconds")
 
 
 @st.composite
-def _left_alone(draw: st.DrawFn, placement: Json) -> Json:
+def _draw_if_absent(draw: st.DrawFn, placement: Json) -> Json:
     """Draw `ifAbsent` for what a placement sets; it replaces the rule for conflicts."""
     affinity = placement.get("affinity") or {}
     fields = [("topologySpreadConstraints", placement), ("podAntiAffinity", affinity)]
@@ -194,14 +196,14 @@ def placements_of(style: PodStyle, concern: Concern | None = None) -> st.SearchS
         "affinity": _affinities(concern),
         "topologySpreadConstraints": pod_affinity.spreads(REAL),
         "tolerations": _tolerations(style),
-        "tolerationsByQosClass": built(REAL, {}, dict.fromkeys(_QOS_CLASSES, _tolerations(style, least=1))),
+        "tolerationsByQosClass": draw_object(REAL, {}, dict.fromkeys(_QOS_CLASSES, _tolerations(style, least=1))),
         "priorityClassName": st.just(OUR_PRIORITY),
         "runtimeClassName": st.just(OUR_RUNTIME),
-        "allow": _allowed(style),
+        "allow": _draw_allowed(style),
     }
     chosen_fields = fields if concern is None else {field: fields[field] for field in concern.fields}
     surely = {} if concern is None or "allow" not in concern.fields else {"allow": fields["allow"]}
-    return built(REAL, surely, {**chosen_fields, "onConflict": rules}).flatmap(_left_alone)
+    return draw_object(REAL, surely, {**chosen_fields, "onConflict": rules}).flatmap(_draw_if_absent)
 
 
 def _is_accepted(placement: Json, **more: Any) -> bool:
@@ -210,26 +212,26 @@ def _is_accepted(placement: Json, **more: Any) -> bool:
 
 drawn_placements = placements_of(ODD)
 """Not filtered by the document's rules."""
-policies = st.deferred(lambda: drawn_placements.filter(_is_accepted).map(governed))
+policies = st.deferred(lambda: drawn_placements.filter(_is_accepted).map(decode_placement))
 
 
 def policies_of(style: PodStyle, concern: Concern) -> st.SearchStrategy[Governed]:
-    return placements_of(style, concern).filter(_is_accepted).map(governed)
+    return placements_of(style, concern).filter(_is_accepted).map(decode_placement)
 
 
-real_policies = st.deferred(lambda: placements_of(REAL).filter(_is_accepted).map(governed))
+real_policies = st.deferred(lambda: placements_of(REAL).filter(_is_accepted).map(decode_placement))
 services = policies.map(lambda found: found.service)
 _stanzas = st.tuples(drawn_placements, resource_rules(strict=True)).filter(
     lambda both: _is_accepted(both[0], resources=both[1])
 )
-whole_policies = st.deferred(lambda: _stanzas.map(lambda both: governed(both[0], resources=both[1])))
+whole_policies = st.deferred(lambda: _stanzas.map(lambda both: decode_placement(both[0], resources=both[1])))
 """Policies with both stanzas that rewrite a Pod."""
 _by_class = st.tuples(placements_of(ODD, TOLERATIONS), resource_rules()).filter(
     lambda both: _is_accepted(both[0], resources=both[1])
 )
-class_policies = st.deferred(lambda: _by_class.map(lambda both: governed(both[0], resources=both[1])))
+class_policies = st.deferred(lambda: _by_class.map(lambda both: decode_placement(both[0], resources=both[1])))
 """Policies of tolerations and of resources, by which Pods change their QoS class."""
-range_policies = st.deferred(lambda: resource_rules(strict=True).filter(_are_ranges).map(_with_ranges))
+range_policies = st.deferred(lambda: resource_rules(strict=True).filter(_are_ranges).map(_decode_ranges))
 """Policies with `resources` alone."""
 
 
@@ -237,5 +239,5 @@ def _are_ranges(resources: Json) -> bool:
     return _is_accepted({}, resources=resources)
 
 
-def _with_ranges(resources: Json) -> Governed:
-    return governed({}, resources=resources)
+def _decode_ranges(resources: Json) -> Governed:
+    return decode_placement({}, resources=resources)

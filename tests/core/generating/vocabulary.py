@@ -95,7 +95,7 @@ UNKNOWN_FIELD = "fieldOfTomorrow"
 _UNKNOWN_VALUES = st.sampled_from([*[None] * 12, {"a~b/c": [1, 2.5, None, "é\u2028"]}, True])
 
 
-def fields(**optional: st.SearchStrategy[Any]) -> st.SearchStrategy[Json]:
+def draw_fields(**optional: st.SearchStrategy[Any]) -> st.SearchStrategy[Json]:
     """Build an object whose fields may each be absent, null, or present."""
     return st.fixed_dictionaries({}, optional={name: st.none() | value for name, value in optional.items()})
 
@@ -108,7 +108,7 @@ _PRESENCE = {
 
 
 @st.composite
-def built(
+def draw_object(
     draw: st.DrawFn,
     style: PodStyle,
     required: dict[str, st.SearchStrategy[Any]],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.core.installation.diagnosis import FLAG, remedy
+from webhook.core.installation.diagnosis import FLAG, find_remedy
 
 CALL = 'failed calling webhook "a": failed to call webhook: Post "https://podgate.svc:443/mutate?timeout=5s": '
 
@@ -26,4 +26,4 @@ CALL = 'failed calling webhook "a": failed to call webhook: Post "https://podgat
     ],
 )
 def test_remedy_is_that_of_the_error(reason: str, words: str) -> None:
-    assert words in remedy(f"{CALL}{reason}" if reason else "")
+    assert words in find_remedy(f"{CALL}{reason}" if reason else "")

@@ -6,13 +6,20 @@ import pytest
 import yaml
 
 from webhook.core.installation import removal, ways
-from webhook.core.installation.kustomization import built, objects
+from webhook.core.installation.kustomization import build_folder, build_objects
 from webhook.core.installation.live_ways import LiveObjects
-from webhook.core.installation.objects import Json, ObjectReference, differs, ordered
-from webhook.core.installation.ownership import handed_over
-from webhook.core.installation.plan import InstallPlan, LiveState, Obstacle, is_rolled_out, loaded, rollout_delays
+from webhook.core.installation.objects import Json, ObjectReference, differs, sort_objects
+from webhook.core.installation.ownership import hand_over
+from webhook.core.installation.plan import (
+    InstallPlan,
+    LiveState,
+    Obstacle,
+    describe_rollout,
+    is_rolled_out,
+    load_policy,
+)
 from webhook.core.installation.record import InstallationRecord
-from webhook.operations.shipped_manifests import example_policy, manifest_files
+from webhook.operations.shipped_manifests import read_example_policy, read_manifest_files
 
 MEMORY = InstallationRecord("0", "memory", "own")
 NOTHING = LiveState(None, None, None)
@@ -27,7 +34,7 @@ def server(*arguments: str, managers: tuple[str, ...] = ("kubectl-client-side-ap
     return {"metadata": {"name": "podgate", "managedFields": entries, **metadata}, "spec": spec}
 
 
-def live(record: InstallationRecord | None = None, **objects: Any) -> LiveState:
+def build_live_state(record: InstallationRecord | None = None, **objects: Any) -> LiveState:
     return LiveState(None, record, None, LiveObjects(**objects))
 
 
@@ -36,12 +43,12 @@ def plan(policy: str = "policy", *, given: bool = False) -> InstallPlan:
 
 
 def test_each_way_has_a_kustomization() -> None:
-    files = manifest_files()
+    files = read_manifest_files()
     for mode in (ways.MEMORY, ways.REDIS, ways.REDUCED):
         for certificates in ways.CERTIFICATES:
-            way = ways.kustomization(mode, certificates)
+            way = ways.build_way(mode, certificates)
             assert (way is None) == (mode == ways.REDUCED and certificates != ways.FILES)
-            assert way is None or built(files, way)
+            assert way is None or build_objects(files, way)
 
 
 @pytest.mark.parametrize(
@@ -49,12 +56,14 @@ def test_each_way_has_a_kustomization() -> None:
     [(ways.REDUCED, ways.FILES), *((mode, one) for mode in (ways.MEMORY, ways.REDIS) for one in ways.CERTIFICATES)],
 )
 def test_each_way_can_have_a_scheduler_whose_certificates_are_managed_alike(mode: str, certificates: str) -> None:
-    files = manifest_files()
-    without, way = (ways.kustomization(mode, certificates, has_scheduler=has) for has in (False, True))
+    files = read_manifest_files()
+    without, way = (ways.build_way(mode, certificates, has_scheduler=has) for has in (False, True))
     assert way is not None
     assert without is not None
-    found = built(files, way)
-    added = {one["metadata"]["name"] for one in found} - {one["metadata"]["name"] for one in built(files, without)}
+    found = build_objects(files, way)
+    added = {one["metadata"]["name"] for one in found} - {
+        one["metadata"]["name"] for one in build_objects(files, without)
+    }
     assert added == {
         "podgate-extender",
         "podgate-scheduler",
@@ -72,7 +81,7 @@ def test_each_way_can_have_a_scheduler_whose_certificates_are_managed_alike(mode
     ]
     leader = "podgate-controller" if mode == ways.REDIS else "podgate"
     assert leaders == ([leader] if certificates == ways.OWN else [])
-    assert [one for one in built(files, way) if one["kind"] == "StorageClass"]
+    assert [one for one in build_objects(files, way) if one["kind"] == "StorageClass"]
 
 
 @pytest.mark.parametrize(
@@ -84,10 +93,12 @@ def test_each_way_can_have_a_scheduler_whose_certificates_are_managed_alike(mode
     ],
 )
 def test_scheduler_has_the_version_of_the_cluster_unless_its_image_has_one(image: str | None, expected: str) -> None:
-    way = ways.kustomization(ways.MEMORY, ways.OWN, has_scheduler=True)
+    way = ways.build_way(ways.MEMORY, ways.OWN, has_scheduler=True)
     assert way is not None
-    documents = ways.chosen(built(manifest_files(), way), image="mine:1", scheduler_image=image or ways.SCHEDULER_IMAGE)
-    found = ways.with_scheduler_version(documents, "v1.36.3-eks-1a2b3c4")
+    documents = ways.apply_choices(
+        build_objects(read_manifest_files(), way), image="mine:1", scheduler_image=image or ways.SCHEDULER_IMAGE
+    )
+    found = ways.set_scheduler_version(documents, "v1.36.3-eks-1a2b3c4")
     images = {
         one["metadata"]["name"]: one["spec"]["template"]["spec"]["containers"][0]["image"]
         for one in found
@@ -97,36 +108,38 @@ def test_scheduler_has_the_version_of_the_cluster_unless_its_image_has_one(image
 
 
 def test_installation_with_a_scheduler_is_not_repeated_without_it() -> None:
-    found = plan().obstacle(live(InstallationRecord("0", "memory", "own", scheduler="podgate-scheduler")))
+    found = plan().find_obstacle(
+        build_live_state(InstallationRecord("0", "memory", "own", scheduler="podgate-scheduler"))
+    )
     assert found is not None
     assert "data.scheduler: 'podgate-scheduler'" in found.message
     added = InstallPlan(InstallationRecord("0", "memory", "own", scheduler="podgate-scheduler"), (), "policy")
-    assert added.obstacle(live(MEMORY)) is None
+    assert added.find_obstacle(build_live_state(MEMORY)) is None
 
 
 def test_namespace_is_applied_first_and_the_deployment_last() -> None:
-    kinds = [one["kind"] for one in ordered(objects(manifest_files(), "overlays/redis"))]
+    kinds = [one["kind"] for one in sort_objects(build_folder(read_manifest_files(), "overlays/redis"))]
     assert kinds[:2] == ["Namespace", "CustomResourceDefinition"]
     assert kinds[-2:] == ["Deployment", "Deployment"]
     assert kinds.index("ConfigMap") > kinds.index("RoleBinding") > kinds.index("ServiceAccount")
 
 
 def test_chosen_values_replace_those_of_the_manifests() -> None:
-    documents = objects(manifest_files(), "overlays/redis")
-    chosen = ways.chosen(documents, store="redis://mine:1/0", image="registry/podgate:2", replicas=5)
+    documents = build_folder(read_manifest_files(), "overlays/redis")
+    chosen = ways.apply_choices(documents, store="redis://mine:1/0", image="registry/podgate:2", replicas=5)
     deployments = {one["metadata"]["name"]: one["spec"] for one in chosen if one["kind"] == "Deployment"}
     for spec in deployments.values():
         [container] = spec["template"]["spec"]["containers"]
         assert container["image"] == "registry/podgate:2"
         assert [one for one in container["args"] if one.startswith("--store=")] == ["--store=redis://mine:1/0"]
     assert (deployments["podgate"]["replicas"], deployments["podgate-controller"]["replicas"]) == (5, 2)
-    assert ways.chosen(documents) == documents
+    assert ways.apply_choices(documents) == documents
 
 
 def test_tokens_of_the_node_agent_are_those_that_servers_accept() -> None:
     [daemon_set] = [
         one
-        for one in ways.with_tokens_of(objects(manifest_files(), "apiserver"), "cluster")
+        for one in ways.set_token_issuer(build_folder(read_manifest_files(), "apiserver"), "cluster")
         if one["kind"] == "DaemonSet"
     ]
     [container] = daemon_set["spec"]["template"]["spec"]["containers"]
@@ -134,18 +147,20 @@ def test_tokens_of_the_node_agent_are_those_that_servers_accept() -> None:
 
 
 def test_identities_get_the_issuer_of_the_clusters_tokens() -> None:
-    documents = objects(manifest_files(), "overlays/cert-manager")
+    documents = build_folder(read_manifest_files(), "overlays/cert-manager")
     [changed] = [
-        one for one in ways.with_issuer(documents, "https://mine") if one["metadata"]["name"] == "podgate-identities"
+        one
+        for one in ways.set_identity_issuer(documents, "https://mine")
+        if one["metadata"]["name"] == "podgate-identities"
     ]
     issuers = [one["issuer"] for one in yaml.safe_load(changed["data"]["identities.yaml"])]
     assert issuers == ["https://podgate.podgate-system.svc", "https://mine"]
 
 
 def test_a_fresh_cluster_is_accepted() -> None:
-    assert plan().obstacle(NOTHING) is None
+    assert plan().find_obstacle(NOTHING) is None
     assert (
-        plan().obstacle(LiveState({"metadata": {}}, MEMORY, "policy", LiveObjects(server("--certificates=own"))))
+        plan().find_obstacle(LiveState({"metadata": {}}, MEMORY, "policy", LiveObjects(server("--certificates=own"))))
         is None
     )
 
@@ -154,26 +169,28 @@ def test_a_fresh_cluster_is_accepted() -> None:
     ("state", "place"),
     [
         (LiveState({"metadata": {"deletionTimestamp": "now"}}, None, None), "metadata.deletionTimestamp: now"),
-        (live(InstallationRecord("0", "redis", "own")), "data.mode: 'redis'"),
-        (live(InstallationRecord("0", "memory", "files")), "data.certificates: 'files'"),
-        (live(InstallationRecord("0", "memory", "own", "https://h:1")), "data.serverURL: 'https"),
+        (build_live_state(InstallationRecord("0", "redis", "own")), "data.mode: 'redis'"),
+        (build_live_state(InstallationRecord("0", "memory", "files")), "data.certificates: 'files'"),
+        (build_live_state(InstallationRecord("0", "memory", "own", "https://h:1")), "data.serverURL: 'https"),
         (
-            live(server=server(labels={"app.kubernetes.io/managed-by": "Helm"})),
+            build_live_state(server=server(labels={"app.kubernetes.io/managed-by": "Helm"})),
             "metadata.labels[app.kubernetes.io/managed-by]: 'Helm'",
         ),
         (
-            live(MEMORY, server=server(annotations={"argocd.argoproj.io/tracking-id": "podgate:apps/Deployment"})),
+            build_live_state(
+                MEMORY, server=server(annotations={"argocd.argoproj.io/tracking-id": "podgate:apps/Deployment"})
+            ),
             "metadata.annotations[argocd.argoproj.io/tracking-id]: 'podgate:apps/Deployment': another tool",
         ),
         (
-            live(webhooks={"metadata": {"labels": {"kustomize.toolkit.fluxcd.io/name": "podgate"}}}),
+            build_live_state(webhooks={"metadata": {"labels": {"kustomize.toolkit.fluxcd.io/name": "podgate"}}}),
             "podgate: metadata.labels[kustomize.toolkit.fluxcd.io/name]: 'podgate': another tool",
         ),
     ],
 )
 def test_half_states_are_refused_with_object_field_and_value(state: LiveState, place: str) -> None:
     for is_forced in (False, True):
-        found = plan().obstacle(state, is_forced=is_forced)
+        found = plan().find_obstacle(state, is_forced=is_forced)
         assert found is not None
         assert place in found.message
         assert found.remedy
@@ -209,8 +226,8 @@ def test_installation_by_hand_is_refused_with_the_command_that_takes_it_over(
     objects_by_hand: dict[str, Any], options: str
 ) -> None:
     """The plan that is refused has another way, unless the servers are those of the default."""
-    shipped = InstallPlan(MEMORY, (), "policy", image=ways.image(objects(manifest_files(), ".")))
-    found = shipped.obstacle(live(**objects_by_hand))
+    shipped = InstallPlan(MEMORY, (), "policy", image=ways.find_image(build_folder(read_manifest_files(), ".")))
+    found = shipped.find_obstacle(build_live_state(**objects_by_hand))
     assert found is not None
     assert "installed by hand (there is no configmap/podgate-installation)" in found.message
     command = " ".join(filter(None, ("podgate install", options, "--force-conflicts")))
@@ -218,22 +235,22 @@ def test_installation_by_hand_is_refused_with_the_command_that_takes_it_over(
 
 
 def test_the_same_way_is_taken_over_when_told_to() -> None:
-    by_hand = live(server=server("--certificates=own"))
-    found = plan().obstacle(by_hand)
+    by_hand = build_live_state(server=server("--certificates=own"))
+    found = plan().find_obstacle(by_hand)
     assert found is not None
     assert "its fields are of kubectl-client-side-apply" in found.message
-    assert plan().obstacle(by_hand, is_forced=True) is None
-    begun = live(server=server("--certificates=own", managers=("kubectl-edit", "podgate-install")))
-    assert plan().obstacle(begun) is None, "an installation that was interrupted continues"
-    assert plan().obstacle(live(certificate=ISSUED)) is None, "Secrets that the leader will write"
+    assert plan().find_obstacle(by_hand, is_forced=True) is None
+    begun = build_live_state(server=server("--certificates=own", managers=("kubectl-edit", "podgate-install")))
+    assert plan().find_obstacle(begun) is None, "an installation that was interrupted continues"
+    assert plan().find_obstacle(build_live_state(certificate=ISSUED)) is None, "Secrets that the leader will write"
 
 
 def test_image_and_number_of_servers_are_named_where_they_are_not_those_of_the_manifests() -> None:
     many = server(f"--store={STORE}")
     many["spec"]["replicas"] = 5
     many["spec"]["template"]["spec"]["containers"][0]["image"] = "mine/podgate:2"
-    shipped = InstallPlan(MEMORY, (), "policy", image=ways.image(objects(manifest_files(), ".")))
-    found = shipped.obstacle(live(InstallationRecord("0", "redis", "own"), server=many))
+    shipped = InstallPlan(MEMORY, (), "policy", image=ways.find_image(build_folder(read_manifest_files(), ".")))
+    found = shipped.find_obstacle(build_live_state(InstallationRecord("0", "redis", "own"), server=many))
     assert found is not None
     assert f"podgate install --store {STORE} --image mine/podgate:2 --replicas 5;" in found.remedy
 
@@ -245,11 +262,11 @@ def test_servers_in_the_cluster_are_not_replaced_by_one_outside() -> None:
         ({"server": server()}, "deployment.apps/podgate: installed by hand"),
         ({"webhooks": INSIDE}, "mutatingwebhookconfiguration.admissionregistration.k8s.io/podgate: installed by hand"),
     ):
-        found = outside.obstacle(live(**here), is_forced=True)
+        found = outside.find_obstacle(build_live_state(**here), is_forced=True)
         assert found is not None
         assert place in found.message
         assert "serverURL: 'in the cluster'" in found.message
-    assert outside.obstacle(live(certificate=SERVING)) is None
+    assert outside.find_obstacle(build_live_state(certificate=SERVING)) is None
 
 
 def test_fields_that_kubectl_has_applied_are_handed_over() -> None:
@@ -261,7 +278,7 @@ def test_fields_that_kubectl_has_applied_are_handed_over() -> None:
         {"manager": "kubectl", "operation": "Apply", "subresource": "scale", "fieldsV1": {"f:g": {}}},
     ]
     document = {"metadata": {"managedFields": [{**one, "apiVersion": "v1"} for one in entries]}}
-    taken = handed_over(document)
+    taken = hand_over(document)
     assert taken is not None
     assert [(one["manager"], one.get("subresource")) for one in taken[:-1]] == [
         ("kubectl-edit", None),
@@ -269,21 +286,21 @@ def test_fields_that_kubectl_has_applied_are_handed_over() -> None:
     ]
     assert taken[-1]["fieldsV1"] == {"f:a": {"f:b": {}, "f:e": {}}, "f:c": {}, "f:d": {}}
     assert (taken[-1]["manager"], taken[-1]["operation"]) == ("podgate-install", "Apply")
-    assert handed_over({"metadata": {"managedFields": taken}}) is None
+    assert hand_over({"metadata": {"managedFields": taken}}) is None
 
 
 def test_live_policy_differs_only_matters_if_one_is_given() -> None:
     state = LiveState(None, None, "live")
-    assert plan("mine").obstacle(state) is None
-    assert plan("live", given=True).obstacle(state) is None
-    found = plan("mine", given=True).obstacle(state)
+    assert plan("mine").find_obstacle(state) is None
+    assert plan("live", given=True).find_obstacle(state) is None
+    found = plan("mine", given=True).find_obstacle(state)
     assert found is not None
     assert "never replaced" in found.remedy
 
 
 def test_mistakes_of_a_policy_are_listed() -> None:
-    assert not isinstance(loaded(example_policy(), "x"), Obstacle)
-    found = loaded("kind: Policy\n", "policy.yaml")
+    assert not isinstance(load_policy(read_example_policy(), "x"), Obstacle)
+    found = load_policy("kind: Policy\n", "policy.yaml")
     assert isinstance(found, Obstacle)
     assert found.message.startswith("policy.yaml: not a valid policy:\npolicy.yaml:")
 
@@ -317,19 +334,19 @@ def test_delays_of_a_rollout_are_listed_once() -> None:
     waiting = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
     pod = {"status": {"containerStatuses": [waiting], "conditions": []}}
     unscheduled = {"status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no nodes"}]}}
-    found = rollout_delays(deployment(conditions=[failure]), [pod, pod, unscheduled])
+    found = describe_rollout(deployment(conditions=[failure]), [pod, pod, unscheduled])
     assert found == "0 of 2 replicas are available; exceeded quota; ImagePullBackOff: no such image; no nodes"
 
 
 def test_webhooks_are_removed_first_and_definitions_after_what_uses_them() -> None:
-    shipped = removal.removed(one for documents in manifest_files().values() for one in documents)
+    shipped = removal.list_removed(one for documents in read_manifest_files().values() for one in documents)
     kinds = [one.kind for one in shipped]
     webhooks = [kind for kind in kinds if kind.endswith("WebhookConfiguration")]
     assert kinds[: len(webhooks)] == webhooks
     assert kinds[-1] == "CustomResourceDefinition"
     assert "Namespace" not in kinds
     for folder in (".", *(f"overlays/{way}" for way in ("redis", "own-certificates", "cert-manager", "reduced"))):
-        applied = {ObjectReference.of(one) for one in objects(manifest_files(), folder)}
+        applied = {ObjectReference.from_document(one) for one in build_folder(read_manifest_files(), folder)}
         assert {one for one in applied if one.kind != "Namespace"} <= set(shipped), folder
 
 
@@ -337,4 +354,4 @@ def test_patch_that_install_does_not_know_is_an_error() -> None:
     files = {"a.yaml": [{"kind": "ConfigMap", "metadata": {"name": "a"}}]}
     patch = "kind: ConfigMap\nmetadata: {name: a}\ndata: {}\n"
     with pytest.raises(ValueError, match="JSON 6902"):
-        built(files, {"resources": ["a.yaml"], "patches": [{"patch": patch}]})
+        build_objects(files, {"resources": ["a.yaml"], "patches": [{"patch": patch}]})

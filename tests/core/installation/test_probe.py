@@ -6,7 +6,7 @@ import pytest
 
 from webhook.core.document import Purpose, load
 from webhook.core.installation import probe
-from webhook.core.installation.diagnosis import FLAG, remedy
+from webhook.core.installation.diagnosis import FLAG, find_remedy
 from webhook.core.policy.model import Policy
 
 SELECTORS = [
@@ -29,7 +29,9 @@ def service(name: str, match: str, more: str = "placement: {nodeSelector: {disk:
 
 @pytest.mark.parametrize(("selector", "labels"), SELECTORS)
 def test_pod_has_labels_that_its_service_selects(selector: str, labels: dict[str, str] | None) -> None:
-    found = probe.pod_probe(policy(service("web", f"{{namespaces: [shop], podSelector: {selector}}}")), {"shop": {}})
+    found = probe.find_pod_probe(
+        policy(service("web", f"{{namespaces: [shop], podSelector: {selector}}}")), {"shop": {}}
+    )
     assert found is not None
     assert found.service == "web"
     assert found.pod["metadata"]["namespace"] == "shop"
@@ -41,25 +43,25 @@ def test_no_pod_is_tried_without_a_namespace_of_a_service(namespaces: dict[str, 
     found = policy(
         service("web", "{namespaces: [shop, kube-system, exempt-1]}") + "exemptions: {namespaces: ['exempt-*']}\n"
     )
-    assert probe.pod_probe(found, namespaces) is None
+    assert probe.find_pod_probe(found, namespaces) is None
 
 
 def test_namespace_is_selected_by_its_labels() -> None:
     found = policy(service("prod", "{namespaceSelector: {matchLabels: {tier: prod}}}"))
-    chosen = probe.pod_probe(found, {"a": {"tier": "test"}, "b": {"tier": "prod"}})
+    chosen = probe.find_pod_probe(found, {"a": {"tier": "test"}, "b": {"tier": "prod"}})
     assert chosen is not None
     assert chosen.pod["metadata"]["namespace"] == "b"
 
 
 def test_service_that_writes_nothing_proves_nothing() -> None:
     off = "modes: {placement: Disabled, quota: Disabled, breaker: Disabled, resources: Disabled}"
-    assert probe.pod_probe(policy(service("web", "{namespaces: [shop]}", off)), {"shop": {}}) is None
+    assert probe.find_pod_probe(policy(service("web", "{namespaces: [shop]}", off)), {"shop": {}}) is None
 
 
 def test_first_service_that_selects_the_pod_is_the_owner() -> None:
     narrow = service("first", "{namespaces: [shop], podSelector: {matchLabels: {app: web}}}")
     services = narrow + service("second", "{namespaces: [shop]}")
-    found = probe.pod_probe(policy(services), {"shop": {}})
+    found = probe.find_pod_probe(policy(services), {"shop": {}})
     assert found is not None
     assert found.service == "first"
 
@@ -74,7 +76,7 @@ def test_first_service_that_selects_the_pod_is_the_owner() -> None:
     ],
 )
 def test_rewritten_pod_carries_label_and_annotation(labels: Any, annotations: Any, expected: bool) -> None:  # noqa: FBT001  a parameter
-    found = probe.pod_probe(policy(service("web", "{namespaces: [shop]}")), {"shop": {}})
+    found = probe.find_pod_probe(policy(service("web", "{namespaces: [shop]}")), {"shop": {}})
     assert found is not None
     assert found.is_rewritten({"metadata": {"labels": labels, "annotations": annotations}}) is expected
 
@@ -84,8 +86,8 @@ def test_errors_of_the_api_server_are_told_apart() -> None:
     failed = 'failed calling webhook "mutate.podgate.io": failed to call webhook: Post "https://x": EOF'
     others = 'admission webhook "other.example.com" denied the request: no'
     assert [probe.is_denied_by_podgate(text) for text in (denied, failed, others)] == [True, False, False]
-    assert [probe.failed_call(text) for text in (denied, others)] == ["", ""]
-    assert probe.failed_call(failed) == 'failed to call webhook: Post "https://x": EOF'
+    assert [probe.find_failed_call(text) for text in (denied, others)] == ["", ""]
+    assert probe.find_failed_call(failed) == 'failed to call webhook: Post "https://x": EOF'
 
 
 @pytest.mark.parametrize(
@@ -103,4 +105,4 @@ def test_errors_of_the_api_server_are_told_apart() -> None:
     ],
 )
 def test_remedy_fits_the_reason(reason: str, part: str) -> None:
-    assert part in remedy(reason)
+    assert part in find_remedy(reason)

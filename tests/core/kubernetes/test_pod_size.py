@@ -18,7 +18,7 @@ from webhook.core.admission.decision import Half, Verdict
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.admission.mutation import rewrite
 from webhook.core.kubernetes import pod_size
-from webhook.core.kubernetes.label_constraints import ANYTHING, Constraint, constraints_of
+from webhook.core.kubernetes.label_constraints import ANYTHING, Constraint, combine_expressions
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_size import (
     CONTAINERS_MAX,
@@ -81,7 +81,7 @@ def gate() -> Gate:
 async def test_oversized_pod_is_refused_by_the_validating_half_only(gate: Gate, spec: dict[str, Any]) -> None:
     mutated = await gate.mutate(object=pod({"app": "web"}, **spec))
     assert (mutated.verdict, mutated.service, mutated.patch) == (Verdict.ADMIT, "web", ())
-    validated = await gate.validate(object=gate.owned("u", **spec))
+    validated = await gate.validate(object=gate.build_owned_pod("u", **spec))
     assert validated.status.code == 403
     assert validated.status.message.startswith("PodTooLarge: service web: the Pod has ")
     assert validated.status.message.endswith("are read: write fewer")
@@ -114,7 +114,7 @@ async def test_oversized_pod_is_a_warning_in_warn_mode_and_ignored_without_a_ser
 async def test_update_to_an_oversized_pod_is_refused_and_of_one_is_a_warning(
     gate: Gate,
 ) -> None:
-    small, large = gate.owned("u"), gate.owned("u", **OVERSIZED["tolerations"])
+    small, large = gate.build_owned_pod("u"), gate.build_owned_pod("u", **OVERSIZED["tolerations"])
     grown = await gate.validate(operation="UPDATE", object=large, oldObject=small)
     assert grown.status.message.startswith("PodTooLarge: ")
     for new in (large, small):
@@ -123,7 +123,7 @@ async def test_update_to_an_oversized_pod_is_refused_and_of_one_is_a_warning(
 
 
 async def test_largest_allowed_pod_is_rewritten_and_validated(gate: Gate) -> None:
-    sent = gate.owned("u", containers=containers(CONTAINERS_MAX))
+    sent = gate.build_owned_pod("u", containers=containers(CONTAINERS_MAX))
     assert len(msgspec.json.encode(sent)) > LARGE_BYTES
     mutated = await gate.mutate(object=sent)
     service = gate.compiled.services["web"]
@@ -143,7 +143,7 @@ async def test_unused_fields_and_text_do_not_count_towards_the_size(gate: Gate) 
     applied = msgspec.json.encode({"a": ["b", "c"] * TOO_MANY}).decode()
     resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
     spec = {"nodeSelector": {"disk": "ssd"}, "containers": [{"name": "c", "env": environment, "resources": resources}]}
-    sent = gate.owned("u", **spec)
+    sent = gate.build_owned_pod("u", **spec)
     sent["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = applied
     assert (await gate.validate(object=sent)).verdict is Verdict.ADMIT
 
@@ -156,18 +156,18 @@ async def test_other_reviews_are_answered_while_a_large_pod_is_evaluated(
     name = "rewrite" if half is Half.MUTATE else "check"
     stage = getattr(stages, name)
 
-    def slow(evaluation: Evaluation, *more: Any) -> None:
+    def run_slowly(evaluation: Evaluation, *more: Any) -> None:
         if evaluation.is_large:
             evaluation_started.set()
             assert may_finish.wait(60)
         stage(evaluation, *more)
 
-    monkeypatch.setattr(stages, name, slow)
+    monkeypatch.setattr(stages, name, run_slowly)
     gate = Gate(gate.loaded)
-    large = asyncio.create_task(gate.ask(half, object=gate.owned("u", containers=containers(CONTAINERS_MAX))))
+    large = asyncio.create_task(gate.ask(half, object=gate.build_owned_pod("u", containers=containers(CONTAINERS_MAX))))
     await asyncio.to_thread(evaluation_started.wait, 60)
     for number in range(3):
-        assert (await gate.ask(half, object=gate.owned(f"small-{number}"))).decision.service == "web"
+        assert (await gate.ask(half, object=gate.build_owned_pod(f"small-{number}"))).decision.service == "web"
     assert not large.done()
     may_finish.set()
     assert (await large).decision.service == "web"
@@ -176,13 +176,13 @@ async def test_other_reviews_are_answered_while_a_large_pod_is_evaluated(
 async def test_event_loop_runs_between_counting_and_decoding(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
 
-    def counted(raw: bytes) -> pod_size.PodSize:
+    def measure(raw: bytes) -> pod_size.PodSize:
         asyncio.get_running_loop().call_soon(order.append, "another turn")
         order.append("counted")
         return pod_size.measure(raw)
 
-    monkeypatch.setattr("webhook.interceptor.measure", counted)
-    monkeypatch.setattr("webhook.core.admission.review._in_one_pass", lambda _: order.append("decoded"))
+    monkeypatch.setattr("webhook.interceptor.measure", measure)
+    monkeypatch.setattr("webhook.core.admission.review._decode_in_one_pass", lambda _: order.append("decoded"))
     await gate.mutate(object=pod({"app": "web"}, containers=containers(CONTAINERS_MAX)))
     assert order == ["counted", "another turn", "decoded"]
 
@@ -193,15 +193,15 @@ async def test_longest_bodies_are_decoded_beside_the_event_loop(
 ) -> None:
     threads = set[bool]()
 
-    def noting(work: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(*arguments: Any) -> Any:
+    def wrap(work: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
             threads.add(threading.current_thread() is not threading.main_thread())
             return work(*arguments)
 
-        return noted
+        return call
 
-    monkeypatch.setattr("webhook.interceptor.measure", noting(pod_size.measure))
-    monkeypatch.setattr("webhook.interceptor.review.decode", noting(review.decode))
+    monkeypatch.setattr("webhook.interceptor.measure", wrap(pod_size.measure))
+    monkeypatch.setattr("webhook.interceptor.review.decode", wrap(review.decode))
     long = {"name": "c", "env": [{"name": name, "value": "," * TOO_MANY}]}
     decision = await gate.mutate(object=pod({"app": "web"}, containers=[long]))
     assert decision.service == "web"
@@ -262,9 +262,9 @@ EXPRESSIONS = st.lists(
 def test_joined_expressions_equal_consecutive_narrowing(expressions: list[NodeRequirement]) -> None:
     found = ANYTHING
     for one in expressions:
-        found = found.narrowed(one.operator, frozenset(one.values or ()))
-    joined = constraints_of(expressions).get("k", ANYTHING)
-    assert joined.impossible == found.impossible
+        found = found.narrow(one.operator, frozenset(one.values or ()))
+    joined = combine_expressions(expressions).get("k", ANYTHING)
+    assert joined.is_impossible == found.is_impossible
     assert [joined.rules_out(value) for value in ("1", "2", "3", "x", "y")] == [
         found.rules_out(value) for value in ("1", "2", "3", "x", "y")
     ]
@@ -275,15 +275,15 @@ def test_joined_expressions_equal_consecutive_narrowing(expressions: list[NodeRe
 @pytest.mark.parametrize("operator", ["NotIn", "In"])
 def test_expressions_on_one_label_are_narrowed_once(operator: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = 0
-    narrowed = Constraint.narrowed
+    narrowed = Constraint.narrow
 
-    def counted(self: Constraint, *constraints_of: Any) -> Constraint:
+    def count_narrowing(self: Constraint, *constraints_of: Any) -> Constraint:
         nonlocal calls
         calls += 1
         return narrowed(self, *constraints_of)
 
-    monkeypatch.setattr(Constraint, Constraint.narrowed.__name__, counted)
-    constraints_of([NodeRequirement("k", operator, (f"v{n}",)) for n in range(1_000)])
+    monkeypatch.setattr(Constraint, Constraint.narrow.__name__, count_narrowing)
+    combine_expressions([NodeRequirement("k", operator, (f"v{n}",)) for n in range(1_000)])
     assert calls == 1
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.strategies import PROPERTY
-from webhook.core.kubernetes.quantity import Duration, Quantity, quantity_value
+from webhook.core.kubernetes.quantity import Duration, Quantity, parse_quantity
 
 DECIMAL_EXPONENTS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 BINARY_EXPONENTS = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
@@ -28,7 +28,7 @@ signs = st.sampled_from(["", "+"])
 def test_decimal_suffixes_are_exact(sign: str, number: str, suffix: str) -> None:
     with localcontext(prec=100):
         expected = Decimal(number) * Decimal(10) ** DECIMAL_EXPONENTS[suffix]
-    assert quantity_value(f"{sign}{number}{suffix}") == Fraction(expected)
+    assert parse_quantity(f"{sign}{number}{suffix}") == Fraction(expected)
 
 
 @PROPERTY
@@ -36,7 +36,7 @@ def test_decimal_suffixes_are_exact(sign: str, number: str, suffix: str) -> None
 def test_binary_suffixes_are_exact(number: str, suffix: str) -> None:
     with localcontext(prec=100):
         expected = Decimal(number) * Decimal(1024) ** BINARY_EXPONENTS[suffix]
-    assert quantity_value(number + suffix) == Fraction(expected)
+    assert parse_quantity(number + suffix) == Fraction(expected)
 
 
 @PROPERTY
@@ -44,7 +44,7 @@ def test_binary_suffixes_are_exact(number: str, suffix: str) -> None:
 def test_exponents_are_exact(number: str, letter: str, sign: str, exponent: int) -> None:
     with localcontext(prec=1200, Emax=3000, Emin=-3000):
         expected = Fraction(Decimal(number).scaleb(-exponent if sign == "-" else exponent))
-    assert quantity_value(f"{number}{letter}{sign}{exponent}") == expected
+    assert parse_quantity(f"{number}{letter}{sign}{exponent}") == expected
 
 
 @pytest.mark.parametrize(
@@ -96,11 +96,11 @@ def test_invalid_quantity_is_refused_with_a_reason(text: str) -> None:
     ids=range(11),
 )
 def test_huge_quantities_are_bounded(text: str, value: Fraction) -> None:
-    assert quantity_value(text) == value
+    assert parse_quantity(text) == value
 
 
 def test_excess_digits_are_rounded_up() -> None:
-    assert 1 < quantity_value("1." + "0" * 1_000_000 + "1") < 1 + Fraction(1, 10**1000)
+    assert 1 < parse_quantity("1." + "0" * 1_000_000 + "1") < 1 + Fraction(1, 10**1000)
 
 
 def test_quantities_are_equal_by_value_and_keep_their_text() -> None:

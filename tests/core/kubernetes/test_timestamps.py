@@ -1,6 +1,6 @@
 import pytest
 
-from webhook.core.kubernetes.timestamps import microseconds, rfc3339
+from webhook.core.kubernetes.timestamps import format_rfc3339, parse_microseconds
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,7 @@ from webhook.core.kubernetes.timestamps import microseconds, rfc3339
     ],
 )
 def test_a_time_is_read_to_the_microsecond(text: str, us: int) -> None:
-    assert microseconds(text) == us
+    assert parse_microseconds(text) == us
 
 
 @pytest.mark.parametrize(
@@ -26,9 +26,9 @@ def test_a_time_is_read_to_the_microsecond(text: str, us: int) -> None:
 )
 def test_invalid_time_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match="write one such as 2026-12-01T04:00:00Z"):
-        microseconds(text)
+        parse_microseconds(text)
 
 
 def test_time_is_formatted_in_seconds_rounded_up() -> None:
-    assert rfc3339(1_796_097_600_000_000) == "2026-12-01T04:00:00Z"
-    assert rfc3339(1_796_097_600_000_001) == "2026-12-01T04:00:01Z"
+    assert format_rfc3339(1_796_097_600_000_000) == "2026-12-01T04:00:00Z"
+    assert format_rfc3339(1_796_097_600_000_001) == "2026-12-01T04:00:01Z"

@@ -26,7 +26,7 @@ def is_denied(service: WatchedService, uid: str, cost: dict[str, int] = ONE, **m
     return service.ask(uid, cost, **more).refused is DeniedBy.QUOTA
 
 
-def filled(service: WatchedService, count: int) -> WatchedService:
+def fill(service: WatchedService, count: int) -> WatchedService:
     for number in range(count):
         assert service.ask(f"pod-{number}").charged
         service.observe(f"pod-{number}")
@@ -37,7 +37,7 @@ def filled(service: WatchedService, count: int) -> WatchedService:
 
 
 def test_live_pod_limit_denies_until_a_pod_ends() -> None:
-    service = filled(WatchedService(PODS_3), 3)
+    service = fill(WatchedService(PODS_3), 3)
     (use,) = service.ask("late").over
     assert use == Use("standing", "pods", 3, 3, 1, 0, Holder.STANDING)
     service.gone("pod-1")
@@ -47,15 +47,15 @@ def test_live_pod_limit_denies_until_a_pod_ends() -> None:
 def test_admitted_pods_count_before_they_are_observed() -> None:
     service = WatchedService(PODS_3)
     assert [is_denied(service, uid) for uid in "abcd"] == [False, False, False, True]
-    assert service.used() == [3]
+    assert service.read_usage() == [3]
 
 
 def test_repeated_uid_counts_once() -> None:
     service = WatchedService(PODS_3)
     for _ in range(3):
         service.ask("a")
-    assert service.used() == [1]
-    assert (service.ask("b").used, service.used()) == ((2,), [2])
+    assert service.read_usage() == [1]
+    assert (service.ask("b").used, service.read_usage()) == ((2,), [2])
 
 
 def test_pod_counts_toward_each_limited_resource_or_toward_none() -> None:
@@ -63,13 +63,13 @@ def test_pod_counts_toward_each_limited_resource_or_toward_none() -> None:
     service.ask("a", {"pods": 1, "requests.memory": 60, "requests.cpu": 5})
     receipt = service.ask("b", {"pods": 1, "requests.memory": 41})
     assert [(use.resource, use.used, use.hard, use.asked) for use in receipt.over] == [("memory", 60, 100, 41)]
-    assert service.used() == [1, 1, 60], "all or nothing, the window too"
+    assert service.read_usage() == [1, 1, 60], "all or nothing, the window too"
 
 
 def test_live_pods_count_per_namespace_if_the_plan_says_so() -> None:
     service = WatchedService(replace(PODS_3, per_namespace=True, standing=standing(pods=1)))
     assert [is_denied(service, uid, namespace=uid[0]) for uid in ("x1", "y1", "x2")] == [False, False, True]
-    assert (service.used("x"), service.used("y")) == ([1], [1])
+    assert (service.read_usage("x"), service.read_usage("y")) == ([1], [1])
 
 
 def test_request_above_hard_and_surge_is_denied_without_free_at() -> None:
@@ -86,34 +86,34 @@ def test_exceeded_limit_admits_pods_that_do_not_increase_its_usage() -> None:
     assert service.ask("b", {"pods": 1, "requests.memory": 0}).charged
     shrunk = {"pods": 1, "requests.memory": 120}
     assert service.ask("a", shrunk, resize_from={"requests.memory": 150}).refused is None
-    assert service.used() == [120]
+    assert service.read_usage() == [120]
 
 
 @pytest.mark.parametrize("mode", [Mode.WARN, Mode.AUDIT])
 def test_unenforced_limit_is_exceeded_and_reported(mode: Mode) -> None:
-    service = filled(WatchedService(replace(PODS_3, quota_mode=mode)), 3)
+    service = fill(WatchedService(replace(PODS_3, quota_mode=mode)), 3)
     receipt = service.ask("late")
     assert (receipt.refused, receipt.would_refuse, receipt.used) == (None, (DeniedBy.QUOTA,), (4,))
     assert [use.of for use in receipt.over] == [Holder.STANDING]
 
 
 def test_lowered_limit_keeps_live_pods_and_raised_limit_admits_at_once() -> None:
-    service = filled(WatchedService(PODS_3), 3)
+    service = fill(WatchedService(PODS_3), 3)
     service.plan = replace(PODS_3, standing=standing(pods=1))
     assert is_denied(service, "late")
-    assert service.used() == [3]
+    assert service.read_usage() == [3]
     service.plan = replace(PODS_3, standing=standing(pods=4))
     assert not is_denied(service, "late")
 
 
 def test_peeks_and_denied_pods_do_not_count() -> None:
-    service = filled(WatchedService(PODS_3), 2)
+    service = fill(WatchedService(PODS_3), 2)
     assert service.ask("dry", peek=True).refused is None
     service.ask("dry", peek=True)
-    assert service.used() == [2]
+    assert service.read_usage() == [2]
     service.plan = replace(PODS_3, windows=(window(60, pods=0),))
     assert is_denied(service, "late")
-    assert service.used() == [0, 2]
+    assert service.read_usage() == [0, 2]
 
 
 # Start and end of enforcement
@@ -125,11 +125,11 @@ def test_limit_is_not_enforced_before_the_first_complete_list() -> None:
     assert [is_denied(service, uid) for uid in "abcde"] == [False] * 5
     service.mark_complete()
     assert service.snapshot().is_standing_known
-    assert (is_denied(service, "f"), service.used()) == (True, [5])
+    assert (is_denied(service, "f"), service.read_usage()) == (True, [5])
 
 
 def test_limit_is_enforced_for_ten_minutes_after_the_last_complete_list() -> None:
-    service = filled(WatchedService(PODS_3), 3)
+    service = fill(WatchedService(PODS_3), 3)
     service.now_us += KNOWN_US - 1
     assert is_denied(service, "late")
     service.now_us += 1
@@ -146,7 +146,7 @@ def test_complete_list_of_one_service_does_not_confirm_another() -> None:
 
 
 def test_live_pods_are_kept_for_days_while_complete_lists_arrive() -> None:
-    service = filled(WatchedService(PODS_3), 3)
+    service = fill(WatchedService(PODS_3), 3)
     for _ in range(9):
         service.now_us += IDLE_US // 3
         service.mark_complete()
@@ -154,14 +154,14 @@ def test_live_pods_are_kept_for_days_while_complete_lists_arrive() -> None:
     assert is_denied(service, "late")
     service.now_us += IDLE_US + KNOWN_US
     service.state.sweep(service.now_us)
-    assert service.used() == [0], "no complete list confirmed them"
+    assert service.read_usage() == [0], "no complete list confirmed them"
 
 
 # Surge
 
 
 def test_surge_admits_pods_above_hard_during_a_rollout() -> None:
-    service = filled(WatchedService(SURGING), 3)
+    service = fill(WatchedService(SURGING), 3)
     assert [is_denied(service, uid) for uid in ("new-1", "new-2", "new-3")] == [False, False, True]
     (use,) = service.ask("new-3").over
     assert (use.used, use.hard, use.surge) == (5, 3, 2)
@@ -170,7 +170,7 @@ def test_surge_admits_pods_above_hard_during_a_rollout() -> None:
 
 
 def test_surge_closes_ten_minutes_after_the_sum_was_last_within_hard() -> None:
-    service = filled(WatchedService(SURGING), 3)
+    service = fill(WatchedService(SURGING), 3)
     service.ask("over")
     service.now_us += SURGE_US - 1
     service.mark_complete()
@@ -183,7 +183,7 @@ def test_surge_closes_ten_minutes_after_the_sum_was_last_within_hard() -> None:
 
 
 def test_further_pods_above_hard_do_not_extend_surge() -> None:
-    service = filled(WatchedService(SURGING), 4)
+    service = fill(WatchedService(SURGING), 4)
     service.now_us += SURGE_US - 1
     service.mark_complete()
     assert service.ask("second").charged
@@ -193,7 +193,7 @@ def test_further_pods_above_hard_do_not_extend_surge() -> None:
 
 
 def test_surge_opens_again_as_soon_as_the_sum_is_within_hard() -> None:
-    service = filled(WatchedService(SURGING), 4)
+    service = fill(WatchedService(SURGING), 4)
     service.now_us += SURGE_US
     service.mark_complete()
     assert is_denied(service, "late")
@@ -227,7 +227,7 @@ def test_surge_of_one_resource_does_not_open_another() -> None:
 def test_surge_is_a_percentage_of_each_limit_or_a_number_of_pods(
     surge: str | int, hard: dict[str, str], expected: tuple[int, ...]
 ) -> None:
-    assert StandingPlan.of(StandingQuota(hard=quantities(**hard), surge=surge)).surge == expected
+    assert StandingPlan.from_standing(StandingQuota(hard=quantities(**hard), surge=surge)).surge == expected
 
 
 # Resizes
@@ -249,7 +249,7 @@ def test_live_usage_follows_a_resize_and_windows_keep_the_maximum() -> None:
     service.ask("a", small)
     for new, old, used in ((large, small, [300, 300]), (small, large, [300, 100]), (large, small, [300, 300])):
         service.ask("a", new, resize_from=old)
-        assert service.used() == used
+        assert service.read_usage() == used
 
 
 # Random operations
@@ -277,7 +277,7 @@ def test_sums_equal_live_pods_and_admissions_stay_within_hard_and_surge(steps: l
                 receipt = service.ask(uid, cost, peek=operation == "peek")
                 is_admitted = receipt.charged
             case "resize":
-                is_known = uid in charges_by_uid(service)  # an unknown Pod is live already
+                is_known = uid in read_charges(service)  # an unknown Pod is live already
                 is_admitted = service.ask(uid, cost, resize_from=ONE).refused is None and is_known
             case "observe":
                 service.observe(uid, cost)
@@ -285,8 +285,8 @@ def test_sums_equal_live_pods_and_admissions_stay_within_hard_and_surge(steps: l
             case _:
                 getattr(service, operation)(uid)
                 is_admitted = False
-        sums = dict(zip(LIMITS, service.used(), strict=True))
-        assert sums == {name: sum(held.get(name, 0) for held in charges_by_uid(service).values()) for name in LIMITS}
+        sums = dict(zip(LIMITS, service.read_usage(), strict=True))
+        assert sums == {name: sum(held.get(name, 0) for held in read_charges(service).values()) for name in LIMITS}
         for name, hard in LIMITS.items():
             if is_admitted and sums[name] > previous[name]:
                 is_open = previous[name] <= hard or service.now_us - over_since_us[name] < SURGE_US
@@ -296,10 +296,10 @@ def test_sums_equal_live_pods_and_admissions_stay_within_hard_and_surge(steps: l
         previous = sums
 
 
-def charges_by_uid(service: WatchedService) -> dict[str, Any]:
+def read_charges(service: WatchedService) -> dict[str, Any]:
     """Return the charge of each live Pod."""
     live_pods = service.state.live_pods
-    return {uid: held for uid in "abcdefghij" if (held := live_pods.held(service.plan, "", uid)) is not None}
+    return {uid: held for uid in "abcdefghij" if (held := live_pods.find_held(service.plan, "", uid)) is not None}
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), costs | st.none()), max_size=30), st.sampled_from([ANY, PODS_3]))
@@ -311,10 +311,10 @@ def test_sums_of_a_live_set_follow_changed_limits(steps: list[Any], later: Count
         if cost is None:
             assert live.remove(uid, number) is (held.pop(uid, None) is not None)
         else:
-            amounts = dict(plan.amounts(cost))
+            amounts = dict(plan.select_amounts(cost))
             assert live.put(plan, uid, cost, number) is (held.get(uid) != amounts)
             held[uid] = amounts
         assert ANY.standing is not None
         sums = [sum(amounts.get(name, 0) for amounts in held.values()) for name in LIMITS]
-        assert [use.used for use in live.uses(ANY.standing, number)] == sums
-        assert {uid: live.held(uid) for uid in live} == held
+        assert [use.used for use in live.list_uses(ANY.standing, number)] == sums
+        assert {uid: live.find_held(uid) for uid in live} == held

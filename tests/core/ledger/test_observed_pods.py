@@ -24,14 +24,14 @@ def test_observing_an_admitted_pod_changes_nothing() -> None:
     service.ask("a", SMALL)
     for _ in range(2):
         assert service.observe("a", SMALL) == Seen()
-    assert service.used() == [1, 100, 1, 100]
+    assert service.read_usage() == [1, 100, 1, 100]
 
 
 def test_ended_pod_releases_live_usage_and_no_window_usage() -> None:
     service = WatchedService(PLAN)
     service.ask("a", SMALL)
     assert [service.gone("a") for _ in range(2)] == [Seen(changed=True), Seen()]
-    assert service.used() == [1, 100, 0, 0]
+    assert service.read_usage() == [1, 100, 0, 0]
 
 
 # Late charges
@@ -43,23 +43,23 @@ def test_uncharged_pod_is_charged_once_as_of_its_creation() -> None:
     service.now_us += 30 * MINUTE_US
     seen = [service.observe("a", SMALL, created_at_us=created_us) for _ in range(3)]
     assert seen == [Seen(charged=True, changed=True), Seen(), Seen()]
-    assert service.used() == [1, 100, 1, 100]
-    assert service.overdue() == [], "it was created"
+    assert service.read_usage() == [1, 100, 1, 100]
+    assert service.list_overdue() == [], "it was created"
     service.now_us = created_us + 3600 * SECOND_US * 65 // 64
-    assert service.used() == [0, 0, 1, 100], "the charge expired as if made at its creation"
+    assert service.read_usage() == [0, 0, 1, 100], "the charge expired as if made at its creation"
 
 
 def test_uncharged_pod_that_has_ended_is_charged_and_not_live() -> None:
     service = WatchedService(PLAN)
     assert service.observe("a", SMALL, lives=False) == Seen(charged=True)
-    assert service.used() == [1, 100, 0, 0]
+    assert service.read_usage() == [1, 100, 0, 0]
 
 
 def test_uncharged_pod_as_old_as_the_record_ttl_is_live_and_not_charged() -> None:
     service = WatchedService(PLAN)
     for uid, age_us in (("old", HOUR_US), ("young", HOUR_US - 1)):
         assert service.observe(uid, SMALL, created_at_us=service.now_us - age_us).charged is (uid == "young")
-    assert service.used()[2:] == [2, 200]
+    assert service.read_usage()[2:] == [2, 200]
 
 
 def test_pod_with_an_expired_record_is_not_charged_again() -> None:
@@ -72,28 +72,28 @@ def test_pod_with_an_expired_record_is_not_charged_again() -> None:
 def test_pod_without_a_creation_time_is_not_charged() -> None:
     service = WatchedService(PLAN)
     assert service.observe("a", SMALL, created_at_us=0) == Seen(changed=True)
-    assert service.used() == [0, 0, 1, 100]
+    assert service.read_usage() == [0, 0, 1, 100]
 
 
 def test_pod_created_in_the_future_is_charged_now() -> None:
     service = WatchedService(PLAN)
     assert service.observe("a", SMALL, created_at_us=service.now_us + MINUTE_US).charged
-    assert service.used() == [1, 100, 1, 100]
+    assert service.read_usage() == [1, 100, 1, 100]
 
 
 def test_refunded_pod_is_charged_again_when_observed() -> None:
     service = WatchedService(PLAN)
     service.ask("a", SMALL)
     service.refund("a")
-    assert service.used() == [0, 0, 0, 0]
+    assert service.read_usage() == [0, 0, 0, 0]
     assert [service.observe("a", SMALL).charged for _ in range(2)] == [True, False]
-    assert service.used() == [1, 100, 1, 100]
+    assert service.read_usage() == [1, 100, 1, 100]
 
 
 def test_late_charges_exceed_every_limit() -> None:
     service = WatchedService(plan_of(window(3600, pods=0), standing=standing(pods=0)))
     assert service.observe("a").charged
-    assert service.used() == [1, 1]
+    assert service.read_usage() == [1, 1]
 
 
 # Unsure sightings
@@ -106,7 +106,7 @@ def test_unsure_sighting_is_accepted_only_for_known_pods() -> None:
     assert service.observe("known", is_sure=False) == Seen()
     service.observe("stands", created_at_us=0)
     assert service.observe("stands", lives=False, created_at_us=0, is_sure=False) == Seen(changed=True)
-    assert service.used() == [1, 0, 1, 0]
+    assert service.read_usage() == [1, 0, 1, 0]
 
 
 # Resizes
@@ -116,10 +116,10 @@ def test_uncounted_resize_is_charged_above_the_highest_charge() -> None:
     service = WatchedService(PLAN)
     service.ask("a", SMALL)
     assert [service.observe("a", LARGE) for _ in range(2)] == [Seen(raised=True, changed=True), Seen()]
-    assert service.used() == [1, 300, 1, 300]
+    assert service.read_usage() == [1, 300, 1, 300]
     assert service.observe("a", SMALL) == Seen(changed=True)
     assert service.observe("a", LARGE) == Seen(changed=True), "not above the highest charge"
-    assert service.used() == [1, 300, 1, 300]
+    assert service.read_usage() == [1, 300, 1, 300]
 
 
 def test_counted_resize_is_not_charged_again_when_observed() -> None:
@@ -129,14 +129,14 @@ def test_counted_resize_is_not_charged_again_when_observed() -> None:
     assert service.observe("a", LARGE) == Seen()
     assert service.observe("a", SMALL) == Seen(changed=True), "the watch was behind"
     assert service.observe("a", LARGE) == Seen(changed=True)
-    assert service.used() == [1, 300, 1, 300]
+    assert service.read_usage() == [1, 300, 1, 300]
 
 
 def test_limit_added_later_charges_no_window_usage() -> None:
     service = WatchedService(PLAN)
     service.ask("a", {"pods": 1})
     assert service.observe("a", SMALL) == Seen(changed=True)
-    assert service.used() == [1, 0, 1, 100]
+    assert service.read_usage() == [1, 0, 1, 100]
 
 
 # Refunds
@@ -147,7 +147,7 @@ def test_refund_releases_window_and_live_usage_once() -> None:
     for uid in "ab":
         service.ask(uid, SMALL)
     assert [service.refund("a") for _ in range(3)] == [True, False, False]
-    assert service.used() == [1, 100, 1, 100]
+    assert service.read_usage() == [1, 100, 1, 100]
 
 
 def test_charge_at_time_zero_is_refunded() -> None:
@@ -155,7 +155,7 @@ def test_charge_at_time_zero_is_refunded() -> None:
     service.now_us = 0
     service.ask("a", SMALL)
     assert service.refund("a")
-    assert service.used() == [0, 0, 0, 0]
+    assert service.read_usage() == [0, 0, 0, 0]
 
 
 def test_live_usage_is_refunded_after_its_window_has_expired() -> None:
@@ -163,7 +163,7 @@ def test_live_usage_is_refunded_after_its_window_has_expired() -> None:
     service.ask("a", SMALL)
     service.now_us += MINUTE_US
     assert not service.refund("a")
-    assert service.used() == [0, 0, 0]
+    assert service.read_usage() == [0, 0, 0]
 
 
 def test_live_usage_is_refunded_in_the_scope_that_was_charged() -> None:
@@ -172,7 +172,7 @@ def test_live_usage_is_refunded_in_the_scope_that_was_charged() -> None:
     service.plan = replace(PLAN, per_namespace=True)
     assert service.refund("a")
     service.plan = PLAN
-    assert service.used() == [0, 0, 0, 0]
+    assert service.read_usage() == [0, 0, 0, 0]
 
 
 def test_stop_waiting_refunds_live_usage_only() -> None:
@@ -180,9 +180,9 @@ def test_stop_waiting_refunds_live_usage_only() -> None:
     service.ask("a", SMALL)
     service.stop_waiting("a")
     service.stop_waiting("stranger")
-    assert service.used() == [1, 100, 0, 0]
+    assert service.read_usage() == [1, 100, 0, 0]
     assert service.observe("a", SMALL) == Seen(changed=True), "it was created after all"
-    assert service.used() == [1, 100, 1, 100]
+    assert service.read_usage() == [1, 100, 1, 100]
 
 
 def test_stop_waiting_keeps_the_lease_of_a_probe_and_refund_releases_it() -> None:
@@ -212,7 +212,7 @@ def test_reset_clears_windows_and_keeps_live_pods(seconds: int | None, used: lis
     for uid in "ab":
         service.ask(uid)
     assert service.reset(service.now_us, seconds) is (seconds != 7)
-    assert service.used() == used
+    assert service.read_usage() == used
 
 
 def test_reset_is_applied_once_per_timestamp_and_not_for_an_older_one() -> None:
@@ -220,7 +220,7 @@ def test_reset_is_applied_once_per_timestamp_and_not_for_an_older_one() -> None:
     for number, (at_us, used) in enumerate(((NOW_US, 0), (NOW_US, 1), (NOW_US - 1, 2), (NOW_US + 1, 0))):
         service.ask(f"pod-{number}")
         assert service.reset(at_us) is (used == 0)
-        assert service.used()[0] == used
+        assert service.read_usage()[0] == used
 
 
 def test_charges_before_a_reset_are_not_refunded() -> None:
@@ -231,7 +231,7 @@ def test_charges_before_a_reset_are_not_refunded() -> None:
     service.ask("b")
     assert not service.refund("a")
     assert service.refund("b")
-    assert service.used()[0] == 0
+    assert service.read_usage()[0] == 0
 
 
 def test_repeated_reset_keeps_later_charges_of_another_namespace() -> None:
@@ -241,7 +241,7 @@ def test_repeated_reset_keeps_later_charges_of_another_namespace() -> None:
     service.now_us += MINUTE_US
     service.ask("b", namespace="y")
     assert not service.reset(NOW_US)
-    assert service.used("y") == [1, 0, 1, 0]
+    assert service.read_usage("y") == [1, 0, 1, 0]
 
 
 # Random operations
@@ -275,9 +275,9 @@ def test_observations_converge_to_the_set_of_live_pods(
     random.shuffle(observed_uids)
     for uid in observed_uids:
         service.observe(uid, live_pods.get(uid, SMALL), lives=uid in live_pods, created_at_us=0)
-    assert service.used()[2:] == [len(live_pods), sum(cost["requests.cpu"] for cost in live_pods.values())]
-    assert service.live() == set(live_pods)
-    assert service.overdue() == []
+    assert service.read_usage()[2:] == [len(live_pods), sum(cost["requests.cpu"] for cost in live_pods.values())]
+    assert service.list_live() == set(live_pods)
+    assert service.list_overdue() == []
 
 
 @given(st.lists(operations, max_size=40), st.randoms())
@@ -301,9 +301,9 @@ def test_every_created_pod_is_charged_exactly_once_and_no_other_pod(steps: Seque
             case "refund":
                 charged.pop(uid, None)
         apply_operation(service, operation, uid, cost)
-        assert service.used() == [len(charged), sum(charged.values())]
-    unseen = {pod.uid for pod in service.overdue()}
+        assert service.read_usage() == [len(charged), sum(charged.values())]
+    unseen = {pod.uid for pod in service.list_overdue()}
     for uid in random.sample(sorted(unseen), len(unseen)):
         service.refund(uid)
         charged.pop(uid)
-    assert service.used() == [len(charged), sum(charged.values())]
+    assert service.read_usage() == [len(charged), sum(charged.values())]

@@ -42,27 +42,27 @@ class Ledger:
     def refund(self, uid: str) -> bool:
         return operations.refund(self.state, self.plan, uid, self.now_us)
 
-    def outcome(self, *, ok: bool, uid: str | None = None) -> None:
+    def record_outcome(self, *, ok: bool, uid: str | None = None) -> None:
         breaker_operations.record_outcomes(
-            self.state, self.plan, [Outcomes.one(ok=ok, latency_us=0, uid=uid)], self.now_us
+            self.state, self.plan, [Outcomes.from_single(ok=ok, latency_us=0, uid=uid)], self.now_us
         )
 
-    def used(self, namespace: str = "") -> list[int]:
+    def read_usage(self, namespace: str = "") -> list[int]:
         return [use.used for use in operations.snapshot(self.state, self.plan, self.now_us).uses.get(namespace, ())]
 
-    def breaker(self) -> State:
+    def read_breaker_state(self) -> State:
         view = operations.snapshot(self.state, self.plan, self.now_us).breaker
         assert view is not None
         return view.state
 
     def trip(self) -> None:
-        self.outcome(ok=False)
+        self.record_outcome(ok=False)
         self.now_us += SECOND_US
         breaker_operations.tick(self.state, self.plan, self.now_us)
-        assert self.state.breaker(self.plan.service).state is State.OPEN
+        assert self.state.find_breaker(self.plan.service).state is State.OPEN
 
 
-def copied_state(state: TagState) -> tuple[object, ...]:
+def copy_state(state: TagState) -> tuple[object, ...]:
     rings = {
         (account, seconds): (ring._buckets, ring._sums)
         for account, rings in state._rings.items()
@@ -79,7 +79,7 @@ def test_an_admitted_pod_is_charged_in_every_window() -> None:
     receipt = service.ask(cost={"pods": 1, "requests.cpu": 400, "requests.memory": 99})
     assert (receipt.refused, receipt.charged, receipt.repeated, receipt.over) == (None, True, False, ())
     assert receipt.used == (1, 400, 1), "pods and cpu in a minute, pods in an hour"
-    assert service.used() == [1, 400, 1]
+    assert service.read_usage() == [1, 400, 1]
 
 
 def test_one_exceeded_limit_leaves_all_windows_uncharged() -> None:
@@ -89,7 +89,7 @@ def test_one_exceeded_limit_leaves_all_windows_uncharged() -> None:
     assert (receipt.refused, receipt.charged) == (DeniedBy.QUOTA, False)
     assert [(use.window, use.used, use.asked) for use in receipt.over] == [("3600s", 1, 1)]
     assert receipt.used == (1, 1)
-    assert service.used() == [1, 1]
+    assert service.read_usage() == [1, 1]
 
 
 def test_free_at_of_a_denial_is_the_exact_time_at_which_all_limits_admit() -> None:
@@ -122,9 +122,9 @@ def test_changed_limits_keep_counts_and_a_new_resource_starts_at_zero() -> None:
     for _ in range(3):
         service.ask(cost={"pods": 1, "requests.cpu": 100})
     service.plan = plan_of(window(60, **{"pods": 4, "requests.cpu": 100}), window(120, pods=1))
-    assert service.used() == [3, 0, 0]
+    assert service.read_usage() == [3, 0, 0]
     assert service.ask(cost={"pods": 1, "requests.cpu": 100}).charged
-    assert service.used() == [4, 100, 1]
+    assert service.read_usage() == [4, 100, 1]
 
 
 def test_per_namespace_quota_counts_each_namespace_separately() -> None:
@@ -132,7 +132,7 @@ def test_per_namespace_quota_counts_each_namespace_separately() -> None:
     assert service.ask(namespace="a").charged
     assert service.ask(namespace="b").charged
     assert service.ask(namespace="a").refused is DeniedBy.QUOTA
-    assert (service.used("a"), service.used("b"), service.used()) == ([1], [1], [])
+    assert (service.read_usage("a"), service.read_usage("b"), service.read_usage()) == ([1], [1], [])
 
 
 def test_clock_step_back_frees_no_quota() -> None:
@@ -178,7 +178,7 @@ def test_record_of_a_uid_is_kept_for_remember_us_and_then_swept() -> None:
 # Peeks
 
 
-def ledgers_in_each_state() -> Iterator[tuple[str, Ledger]]:
+def build_ledgers() -> Iterator[tuple[str, Ledger]]:
     yield "empty", Ledger(plan_of(window(60, pods=1), breaker=BREAKER))
     full = Ledger(plan_of(window(60, pods=1), breaker=BREAKER))
     full.ask("u1")
@@ -195,13 +195,13 @@ def ledgers_in_each_state() -> Iterator[tuple[str, Ledger]]:
     yield "overdrawn", overdrawn
 
 
-@pytest.mark.parametrize(("name", "service"), list(ledgers_in_each_state()))
+@pytest.mark.parametrize(("name", "service"), list(build_ledgers()))
 @pytest.mark.parametrize("more", [{}, {"resize_from": {"pods": 1}, "cost": {"pods": 1, "requests.cpu": 5}}])
 def test_peek_equals_the_real_call_and_writes_nothing(name: str, service: Ledger, more: dict[str, Any]) -> None:
     service = deepcopy(service)
-    before = copied_state(service.state)
+    before = copy_state(service.state)
     peeked = service.ask("new", **more, peek=True)
-    assert copied_state(service.state) == before, name
+    assert copy_state(service.state) == before, name
     real = service.ask("new", **more)
     assert (peeked.refused, peeked.would_refuse, peeked.over) == (real.refused, real.would_refuse, real.over)
     assert peeked.free_at_us == real.free_at_us
@@ -219,7 +219,7 @@ def test_unenforced_quota_charges_past_its_limit_and_reports_it(mode: Mode) -> N
     assert (receipt.refused, receipt.would_refuse, receipt.charged) == (None, (DeniedBy.QUOTA,), True)
     assert [(use.used, use.asked) for use in receipt.over] == [(2, 1)]
     assert receipt.used == (3,)
-    assert service.breaker() is State.CLOSED, "only an enforced denial is a quota event"
+    assert service.read_breaker_state() is State.CLOSED, "only an enforced denial is a quota event"
 
 
 @pytest.mark.parametrize("mode", [Mode.WARN, Mode.AUDIT])
@@ -242,8 +242,8 @@ def test_open_breaker_denies_before_quota_and_charges_nothing() -> None:
     for _ in range(5):
         receipt = service.ask()
         assert (receipt.refused, receipt.charged, receipt.over) == (DeniedBy.BREAKER, False, ())
-    assert service.used() == [1]
-    assert not list(service.state.breaker(service.plan.service).windows.quota_events)
+    assert service.read_usage() == [1]
+    assert not list(service.state.find_breaker(service.plan.service).windows.quota_events)
 
 
 def test_quota_denials_trip_the_breaker_and_the_receipt_shows_the_new_state() -> None:
@@ -268,8 +268,8 @@ def test_first_pods_after_open_for_become_probes() -> None:
     assert receipts[0].breaker.probes_leased == 1
     assert receipts[2].transitions == ()
     for uid in ("p1", "p2"):
-        service.outcome(ok=True, uid=uid)
-    assert service.breaker() is State.CLOSED
+        service.record_outcome(ok=True, uid=uid)
+    assert service.read_breaker_state() is State.CLOSED
 
 
 def test_quota_denial_in_half_open_takes_no_lease_and_is_no_quota_event() -> None:
@@ -309,7 +309,7 @@ def test_refund_is_applied_once() -> None:
     service.ask("u1")
     service.ask("u2")
     assert [service.refund("u1") for _ in range(2)] == [True, False]
-    assert service.used() == [1, 1]
+    assert service.read_usage() == [1, 1]
     assert not service.refund("stranger")
 
 
@@ -319,7 +319,7 @@ def test_refund_skips_the_window_whose_bucket_has_expired() -> None:
     service.now_us += 62 * SECOND_US
     service.ask("u2")
     assert service.refund("u1")
-    assert service.used() == [1, 1]
+    assert service.read_usage() == [1, 1]
 
 
 def test_refund_changes_no_counter_that_the_pod_was_not_charged_in() -> None:
@@ -328,7 +328,7 @@ def test_refund_changes_no_counter_that_the_pod_was_not_charged_in() -> None:
     service.plan = plan_of(window(60, **{"pods": 9, "requests.cpu": 900}), window(120, pods=9))
     service.ask("u2", {"pods": 1, "requests.cpu": 100})
     service.refund("u1")
-    assert service.used() == [1, 100, 1]
+    assert service.read_usage() == [1, 100, 1]
 
 
 def test_refunded_uid_is_charged_again() -> None:
@@ -336,7 +336,7 @@ def test_refunded_uid_is_charged_again() -> None:
     service.ask("u1")
     service.refund("u1")
     assert service.ask("u1").charged
-    assert service.used() == [1]
+    assert service.read_usage() == [1]
 
 
 # Resizes
@@ -355,21 +355,21 @@ def test_resize_charges_what_exceeds_the_high_water_mark_and_no_pods() -> None:
     ):
         receipt = service.ask("u1", new, resize_from=old)
         assert (receipt.refused, receipt.repeated, receipt.charged) == (None, False, charged)
-        assert service.used() == [1, used]
+        assert service.read_usage() == [1, used]
 
 
 def test_resize_of_an_unknown_pod_charges_the_difference_and_remembers_it() -> None:
     service = Ledger(plan_of(window(60, pods=1, cpu=1000)))
     for new, used in ((300, 200), (300, 200), (50, 200), (400, 300)):
         service.ask("u1", {"pods": 1, "requests.cpu": new}, resize_from={"requests.cpu": 100})
-        assert service.used() == [0, used]
+        assert service.read_usage() == [0, used]
 
 
 def test_resize_downwards_of_an_unknown_pod_leaves_its_old_size_as_the_mark() -> None:
     service = Ledger(plan_of(window(60, cpu=1000)))
     service.ask("u1", {"requests.cpu": 100}, resize_from={"requests.cpu": 500})
     service.ask("u1", {"requests.cpu": 500}, resize_from={"requests.cpu": 100})
-    assert service.used() == [0]
+    assert service.read_usage() == [0]
 
 
 def test_denied_resize_raises_no_mark_and_is_no_quota_event() -> None:
@@ -379,8 +379,8 @@ def test_denied_resize_raises_no_mark_and_is_no_quota_event() -> None:
         receipt = service.ask("u1", {"requests.cpu": 400}, resize_from={"requests.cpu": 200})
         assert (receipt.refused, receipt.free_at_us is not None) == (DeniedBy.QUOTA, True)
         assert [use.asked for use in receipt.over] == [200]
-    assert service.breaker() is State.CLOSED
-    assert service.used() == [200]
+    assert service.read_breaker_state() is State.CLOSED
+    assert service.read_usage() == [200]
 
 
 def test_open_breaker_admits_resizes() -> None:
@@ -410,7 +410,7 @@ class Log:
         self.charges: dict[str, tuple[int, dict[str, int]]] = {}
         self.refunded: set[str] = set()
 
-    def within(self, span_us: int, resource: str, now_us: int, *, closed: bool) -> int:
+    def sum_costs(self, span_us: int, resource: str, now_us: int, *, closed: bool) -> int:
         return sum(
             cost[resource]
             for at_us, cost in self.charges.values()
@@ -434,7 +434,7 @@ def test_usage_never_exceeds_hard_and_every_denial_has_a_cause(steps: list[Any])
     service, log = Ledger(HARD), Log()
     for number, (gap_us, step, cost, choice) in enumerate(steps):
         service.now_us += gap_us
-        now_us = service.state.clock(HARD).now(service.now_us)
+        now_us = service.state.find_clock(HARD).now(service.now_us)
         known = sorted(log.charges.keys() - log.refunded)
         if step == "refund" and known:
             uid = known[choice % len(known)]
@@ -456,7 +456,8 @@ def test_usage_never_exceeds_hard_and_every_denial_has_a_cause(steps: list[Any])
 def _check(log: Log, receipt: Receipt, cost: dict[str, int], now_us: int) -> None:
     """Check each window that ends at a charge: usage grows at no other time."""
     causes = [
-        cost[resource] > 0 and log.within(seconds * 1_015_625, resource, now_us, closed=False) + cost[resource] > hard
+        cost[resource] > 0
+        and log.sum_costs(seconds * 1_015_625, resource, now_us, closed=False) + cost[resource] > hard
         for seconds, limits in LIMITS.items()
         for resource, hard in limits.items()
     ]
@@ -464,7 +465,7 @@ def _check(log: Log, receipt: Receipt, cost: dict[str, int], now_us: int) -> Non
         assert any(causes)
     for seconds, limits in LIMITS.items():
         for resource, hard in limits.items():
-            assert log.within(seconds * SECOND_US, resource, now_us, closed=True) <= hard
+            assert log.sum_costs(seconds * SECOND_US, resource, now_us, closed=True) <= hard
 
 
 def test_expired_charges_are_swept_and_a_service_after_an_idle_hour() -> None:
@@ -485,7 +486,7 @@ def test_records_of_like_pods_share_their_parts_and_a_collection_scans_none_of_t
         service.ask(f"u{number}", {"pods": 1})
     gc.collect()
     assert len(gc.get_objects()) - before < 100
-    first, last = (service.state.pod(uid, service.now_us) for uid in ("first", "u199"))
+    first, last = (service.state.find_pod(uid, service.now_us) for uid in ("first", "u199"))
     assert first is not None
     assert last is not None
     assert (last.charges is first.charges, last.high_water is first.high_water) == (True, True)
@@ -497,7 +498,7 @@ def test_records_of_unlike_pods_share_nothing() -> None:
     late = Booking("payments", "late", ONE, service.now_us - 120 * SECOND_US)
     operations.book(service.state, service.plan, late, service.now_us)
     service.ask("more", {"pods": 1, "requests.cpu": 2})
-    records = {uid: service.state.pod(uid, service.now_us) for uid in ("whole", "late", "more")}
+    records = {uid: service.state.find_pod(uid, service.now_us) for uid in ("whole", "late", "more")}
     charges = {uid: [(seconds, cost) for _, seconds, cost in one.charges] for uid, one in records.items() if one}
     assert charges == {
         "whole": [(60, ONE), (3600, ONE)],
@@ -534,4 +535,4 @@ def test_breaker_removed_from_the_policy_returns_in_closed() -> None:
     with_breaker, service.plan = service.plan, plan_of(window(60, pods=5))
     breaker_operations.tick(service.state, service.plan, service.now_us)
     service.plan = with_breaker
-    assert service.breaker() is State.CLOSED
+    assert service.read_breaker_state() is State.CLOSED

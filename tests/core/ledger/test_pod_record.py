@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.core.plans import plan_of, window
-from webhook.core.ledger.live_pods import live_set_key
+from webhook.core.ledger.live_pods import build_live_set_key
 from webhook.core.ledger.pod_record import PartsCache, SharedParts, charges_of
 from webhook.core.quota import CounterPlan, PoolPlan
 
@@ -22,9 +22,9 @@ PLANS = (
 COSTS = ({"pods": 1}, {"pods": 1, "requests.cpu": 5}, {"pods": 1, "requests.cpu": 0}, {"requests.cpu": 5})
 
 
-def fresh(plan: CounterPlan, namespace: str, cost: dict[str, int]) -> SharedParts:
+def build_shared_parts(plan: CounterPlan, namespace: str, cost: dict[str, int]) -> SharedParts:
     scope = plan.scope_of(namespace)
-    return SharedParts(namespace, cost, charges_of(plan, scope, cost), live_set_key(plan, scope))
+    return SharedParts(namespace, cost, charges_of(plan, scope, cost), build_live_set_key(plan, scope))
 
 
 @given(st.lists(st.tuples(st.sampled_from(PLANS), st.sampled_from(["a", "b"]), st.sampled_from(COSTS), st.booleans())))
@@ -32,11 +32,11 @@ def test_shared_parts_equal_fresh_ones(pods: list[tuple[CounterPlan, str, dict[s
     parts = PartsCache()
     for plan, namespace, cost, is_copied in pods:
         asked = {**cost} if is_copied else cost  # the next copy may have the same identity
-        assert parts.of(plan, namespace, asked) == fresh(plan, namespace, asked)
+        assert parts.get_parts(plan, namespace, asked) == build_shared_parts(plan, namespace, asked)
 
 
 def test_pods_of_one_cost_share_their_parts() -> None:
     parts = PartsCache()
-    first = parts.of(PLAN, "a", COSTS[1])
-    assert parts.of(PLAN, "a", COSTS[1]) is first
-    assert parts.of(PLAN, "a", {**COSTS[1]}) is first, "equal costs of other controllers"
+    first = parts.get_parts(PLAN, "a", COSTS[1])
+    assert parts.get_parts(PLAN, "a", COSTS[1]) is first
+    assert parts.get_parts(PLAN, "a", {**COSTS[1]}) is first, "equal costs of other controllers"

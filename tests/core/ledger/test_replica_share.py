@@ -25,7 +25,7 @@ def acquire_request(plan: CounterPlan = PLAN, namespace: str = "shop", **more: A
     return Acquire(plan, namespace, f"uid-{next(_numbers)}", cost, "user:alice", **more)
 
 
-def admitted(ledger: ReplicaShareLedger, now_us: int = NOW_US, plan: CounterPlan = PLAN, **more: Any) -> int:
+def count_admitted(ledger: ReplicaShareLedger, now_us: int = NOW_US, plan: CounterPlan = PLAN, **more: Any) -> int:
     """Acquire until a denial; return the number of Pods admitted."""
     for number in range(1000):
         if ledger.acquire(acquire_request(plan, **more), now_us).refused is not None:
@@ -38,25 +38,25 @@ def test_quota_left_at_the_last_reply_is_divided_with_the_remainder_by_ordinal()
     for ordinal in range(3):
         ledger = ReplicaShareLedger(replicas=3, ordinal=ordinal)
         ledger.record_reply(PLAN, "shop", (2,), NOW_US)
-        shares.append(admitted(ledger))
+        shares.append(count_admitted(ledger))
     assert shares == [3, 3, 2]
 
 
 def test_without_a_reply_no_usage_is_assumed() -> None:
-    assert admitted(ReplicaShareLedger(replicas=2, ordinal=0)) == 5
+    assert count_admitted(ReplicaShareLedger(replicas=2, ordinal=0)) == 5
 
 
 def test_usage_in_the_last_reply_counts_until_it_has_left_the_window() -> None:
     ledger = ReplicaShareLedger()
     ledger.record_reply(PLAN, "shop", (8,), NOW_US)
-    assert admitted(ledger, NOW_US + 65 * SECOND_US - 1) == 2
-    assert admitted(ledger, NOW_US + 65 * SECOND_US) == 8, "two of ten are this replica's own"
+    assert count_admitted(ledger, NOW_US + 65 * SECOND_US - 1) == 2
+    assert count_admitted(ledger, NOW_US + 65 * SECOND_US) == 8, "two of ten are this replica's own"
 
 
 def test_denial_contains_the_share_and_free_at() -> None:
     ledger = ReplicaShareLedger(replicas=2)
     ledger.record_reply(PLAN, "shop", (6,), NOW_US)
-    assert admitted(ledger, NOW_US + SECOND_US) == 2
+    assert count_admitted(ledger, NOW_US + SECOND_US) == 2
     ahead_us = 500 * SECOND_US
     receipt = ledger.acquire(acquire_request(), NOW_US + 2 * SECOND_US, ahead_us)
     assert (receipt.refused, receipt.local, receipt.charged) == (DeniedBy.QUOTA, True, False)
@@ -95,17 +95,17 @@ def test_only_one_pod_per_window_may_exceed_the_share() -> None:
 def test_empty_share_admits_one_pod_while_quota_is_left() -> None:
     ledger = ReplicaShareLedger(replicas=3, ordinal=2)
     ledger.record_reply(PLAN, "shop", (9,), NOW_US)
-    assert admitted(ledger) == 1
+    assert count_admitted(ledger) == 1
     full = ReplicaShareLedger(replicas=3, ordinal=2)
     full.record_reply(PLAN, "shop", (10,), NOW_US)
-    assert admitted(full) == 0
+    assert count_admitted(full) == 0
 
 
 def test_windows_over_an_hour_are_not_enforced() -> None:
     plan = plan_of(window(3601, pods=1), window(3600, pods=4))
     ledger = ReplicaShareLedger()
     ledger.record_reply(plan, "shop", (1, 2), NOW_US)
-    assert admitted(ledger, plan=plan) == 2
+    assert count_admitted(ledger, plan=plan) == 2
 
 
 def test_pod_is_charged_in_all_windows_and_resources_or_none() -> None:
@@ -114,7 +114,7 @@ def test_pod_is_charged_in_all_windows_and_resources_or_none() -> None:
     assert ledger.acquire(acquire_request(plan, cost={"pods": 1, "requests.cpu": 400}), NOW_US).charged
     denied = ledger.acquire(acquire_request(plan, cost={"pods": 1, "requests.cpu": 101}), NOW_US)
     assert [(use.window, use.resource) for use in denied.over] == [("64s", "cpu")]
-    assert admitted(ledger, plan=plan) == 2
+    assert count_admitted(ledger, plan=plan) == 2
 
 
 def test_pool_windows_are_shared_by_services_and_namespaces_count_separately() -> None:
@@ -123,11 +123,11 @@ def test_pool_windows_are_shared_by_services_and_namespaces_count_separately() -
     other = plan_of(tag="prod", pool=pool, service="other")
     ledger = ReplicaShareLedger()
     ledger.record_reply(plan, "shop", (1, 2), NOW_US)
-    assert admitted(ledger, plan=plan) == 3
+    assert count_admitted(ledger, plan=plan) == 3
     denied = ledger.acquire(acquire_request(other, cost={"pods": 2}), NOW_US)
     assert [(use.of, use.name, use.used, use.hard) for use in denied.over] == [(Holder.POOL, "prod", 3, 4)]
-    assert admitted(ledger, plan=plan, namespace="bank") == 1
-    assert admitted(ledger, plan=other) == 0
+    assert count_admitted(ledger, plan=plan, namespace="bank") == 1
+    assert count_admitted(ledger, plan=other) == 0
 
 
 @pytest.mark.parametrize("mode", [Mode.WARN, Mode.AUDIT])
@@ -144,7 +144,7 @@ def test_peek_returns_the_same_answer_and_counts_nothing() -> None:
     for _ in range(20):
         receipt = ledger.acquire(acquire_request(peek=True), NOW_US)
         assert (receipt.refused, receipt.charged) == (None, False)
-    assert admitted(ledger) == 10
+    assert count_admitted(ledger) == 10
     assert ledger.acquire(acquire_request(peek=True), NOW_US).refused is DeniedBy.QUOTA
 
 
@@ -161,13 +161,13 @@ def test_resize_charges_its_increase() -> None:
 def test_refund_releases_quota_and_forget_clears_the_charges_of_a_tag() -> None:
     ledger, request = ReplicaShareLedger(), acquire_request()
     ledger.acquire(request, NOW_US)
-    assert admitted(ledger) == 9
+    assert count_admitted(ledger) == 9
     ledger.give_back(request, NOW_US, NOW_US)
-    assert admitted(ledger) == 1
+    assert count_admitted(ledger) == 1
     ledger.forget("another")
-    assert admitted(ledger) == 0
+    assert count_admitted(ledger) == 0
     ledger.forget(PLAN.tag)
-    assert admitted(ledger) == 10
+    assert count_admitted(ledger) == 10
 
 
 def test_forgotten_charge_is_not_refunded_from_later_charges() -> None:
@@ -175,16 +175,16 @@ def test_forgotten_charge_is_not_refunded_from_later_charges() -> None:
     request = acquire_request()
     assert ledger.acquire(request, NOW_US).charged
     ledger.forget(PLAN.tag)
-    assert admitted(ledger, NOW_US + 1) == 10
+    assert count_admitted(ledger, NOW_US + 1) == 10
     ledger.give_back(request, NOW_US, NOW_US + 2)
-    assert admitted(ledger, NOW_US + 2) == 0
+    assert count_admitted(ledger, NOW_US + 2) == 0
 
 
 def test_changed_limits_keep_usage_counted_under_the_former_ones() -> None:
     before, after = plan_of(window(64, pods=10, cpu=500)), plan_of(window(32, pods=9), window(64, cpu=900, pods=8))
     ledger = ReplicaShareLedger()
     ledger.record_reply(before, "shop", (5, 100), NOW_US)
-    assert admitted(ledger, plan=after) == 3
+    assert count_admitted(ledger, plan=after) == 3
 
 
 def test_number_of_replies_is_bounded_and_sweep_removes_expired_charges(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ def test_number_of_replies_is_bounded_and_sweep_removes_expired_charges(monkeypa
         ledger.record_reply(plan, f"ns-{number}", (10,), NOW_US)
         ledger.acquire(acquire_request(plan, f"ns-{number}"), NOW_US)
     assert len(ledger._replies) == 10
-    assert admitted(ledger, plan=plan, namespace="ns-99") == 0
+    assert count_admitted(ledger, plan=plan, namespace="ns-99") == 0
     ledger.sweep(NOW_US + 65 * SECOND_US)
     assert not ledger._rings
 
@@ -250,28 +250,28 @@ def test_more_replicas_make_smaller_shares_at_once() -> None:
     ledger = ReplicaShareLedger()
     ledger.record_reply(PLAN, "shop", (0,), NOW_US)
     ledger.set_replicas(2, 1, NOW_US)
-    assert admitted(ledger) == 5
+    assert count_admitted(ledger) == 5
     ledger.set_replicas(3, 2, NOW_US + 1)
-    assert admitted(ledger, NOW_US + 1) == 0
+    assert count_admitted(ledger, NOW_US + 1) == 0
 
 
 def test_share_grows_only_after_the_charges_of_removed_replicas_have_expired() -> None:
     ledger = ReplicaShareLedger(replicas=2)
     ledger.record_reply(PLAN, "shop", (0,), NOW_US)
-    assert admitted(ledger) == 5
+    assert count_admitted(ledger) == 5
     ledger.set_replicas(1, 0, NOW_US + SECOND_US)
-    assert admitted(ledger, NOW_US + SECOND_US) == 0, "the other replica may have admitted five"
-    assert admitted(ledger, NOW_US + 66 * SECOND_US - 1) == 5, (
+    assert count_admitted(ledger, NOW_US + SECOND_US) == 0, "the other replica may have admitted five"
+    assert count_admitted(ledger, NOW_US + 66 * SECOND_US - 1) == 5, (
         "its own charges have expired, those of the other not yet"
     )
-    assert admitted(ledger, NOW_US + 66 * SECOND_US) == 5
+    assert count_admitted(ledger, NOW_US + 66 * SECOND_US) == 5
 
 
 def test_later_reply_includes_the_charges_of_removed_replicas() -> None:
     ledger = ReplicaShareLedger(replicas=2)
     ledger.set_replicas(1, 0, NOW_US)
     ledger.record_reply(PLAN, "shop", (4,), NOW_US)
-    assert admitted(ledger) == 6
+    assert count_admitted(ledger) == 6
 
 
 def test_share_uses_the_largest_replica_count_since_the_last_reply() -> None:
@@ -279,9 +279,9 @@ def test_share_uses_the_largest_replica_count_since_the_last_reply() -> None:
     ledger.record_reply(PLAN, "shop", (0,), NOW_US)
     for number, replicas in enumerate((5, 3, 4, 1)):
         ledger.set_replicas(replicas, 0, NOW_US + number)
-    assert admitted(ledger, NOW_US + 10) == 2
+    assert count_admitted(ledger, NOW_US + 10) == 2
     ledger.record_reply(PLAN, "shop", (0,), NOW_US + 2)
-    assert admitted(ledger, NOW_US + 10) == 1, (
+    assert count_admitted(ledger, NOW_US + 10) == 1, (
         "four replicas at the time of the reply: 10 / 4, the remainder by ordinal"
     )
 
@@ -335,9 +335,9 @@ def test_live_pod_limits_are_not_enforced_and_follow_window_and_pool_usage_in_re
     plan = plan_of(window(64, pods=8), standing=standing(pods=1, memory=5), tag="prod", pool=pool)
     ledger = ReplicaShareLedger()
     ledger.record_reply(plan, "shop", (5, 7, 1, 5), NOW_US)
-    assert admitted(ledger, plan=plan, cost={"pods": 1, "requests.memory": 5}) == 2, "9 - 7 of the pool"
+    assert count_admitted(ledger, plan=plan, cost={"pods": 1, "requests.memory": 5}) == 2, "9 - 7 of the pool"
     ledger.record_reply(plan, "shop", (5, 0, 1, 5), NOW_US)
-    assert admitted(ledger, plan=plan) == 1, "8 - 5 of its own, of which two are used"
+    assert count_admitted(ledger, plan=plan) == 1, "8 - 5 of its own, of which two are used"
 
 
 def test_live_pod_limit_alone_denies_no_pod() -> None:

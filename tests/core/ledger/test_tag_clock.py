@@ -12,7 +12,7 @@ NOW_US = 1_000_000_000
 HOUR_US = 3_600_000_000
 
 
-def written_clock(at_us: int = NOW_US) -> TagClock:
+def build_written_clock(at_us: int = NOW_US) -> TagClock:
     clock = TagClock()
     clock.observe(at_us)
     clock.last_us = clock.now(at_us)
@@ -20,34 +20,34 @@ def written_clock(at_us: int = NOW_US) -> TagClock:
 
 
 def test_new_clock_equals_the_clock_of_the_store() -> None:
-    assert TagClock().now(NOW_US) == NOW_US == TagClock().shown(NOW_US)
+    assert TagClock().now(NOW_US) == NOW_US == TagClock().convert_to_store(NOW_US)
 
 
 def test_clock_stands_still_while_the_store_is_behind_the_last_write() -> None:
-    clock = written_clock()
+    clock = build_written_clock()
     assert [clock.now(NOW_US + ahead_us) for ahead_us in (-HOUR_US, -1, 0, 1)] == [NOW_US, NOW_US, NOW_US, NOW_US + 1]
 
 
 def test_store_far_behind_is_followed_with_an_offset_after_patience_us() -> None:
-    clock, back_us = written_clock(), NOW_US - HOUR_US
+    clock, back_us = build_written_clock(), NOW_US - HOUR_US
     for waited_us in (0, 1, PATIENCE_US - 1):
         clock.observe(back_us + waited_us)
         assert (clock.now(back_us + waited_us), clock.offset_us) == (NOW_US, 0)
     clock.observe(back_us + PATIENCE_US)
     assert [clock.now(back_us + PATIENCE_US + us) for us in (0, 5)] == [NOW_US, NOW_US + 5], "nothing is skipped"
-    assert clock.shown(NOW_US) == back_us + PATIENCE_US, "what is shown is the store's own time"
-    assert clock.shown(0) == 0, "0 is no time"
+    assert clock.convert_to_store(NOW_US) == back_us + PATIENCE_US, "what is shown is the store's own time"
+    assert clock.convert_to_store(0) == 0, "0 is no time"
 
 
 def test_store_slightly_behind_adds_no_offset() -> None:
-    clock = written_clock()
+    clock = build_written_clock()
     clock.observe(NOW_US - BEHIND_US)
     clock.observe(NOW_US)
     assert (clock.offset_us, clock.behind_since_us) == (0, None)
 
 
 def test_store_that_catches_up_within_patience_us_adds_no_offset() -> None:
-    clock, back_us = written_clock(), NOW_US - HOUR_US
+    clock, back_us = build_written_clock(), NOW_US - HOUR_US
     clock.observe(back_us)
     clock.observe(NOW_US + 5)
     assert clock.last_us == NOW_US + 5, "it does not go back behind an observed time"
@@ -58,7 +58,7 @@ def test_store_that_catches_up_within_patience_us_adds_no_offset() -> None:
 
 
 def test_second_step_back_during_the_wait_restarts_patience_us() -> None:
-    clock, back_us = written_clock(), NOW_US - HOUR_US
+    clock, back_us = build_written_clock(), NOW_US - HOUR_US
     clock.observe(back_us)
     clock.observe(back_us - HOUR_US)
     clock.observe(back_us - HOUR_US + PATIENCE_US - 1)
@@ -69,7 +69,7 @@ def test_second_step_back_during_the_wait_restarts_patience_us() -> None:
 
 @pytest.mark.parametrize("times", [1, 2, 5])
 def test_each_step_back_adds_its_remaining_difference_to_the_offset(times: int) -> None:
-    clock, reading_us = written_clock(), NOW_US
+    clock, reading_us = build_written_clock(), NOW_US
     for _ in range(times):
         reading_us -= HOUR_US
         clock.observe(reading_us)
@@ -91,7 +91,7 @@ walks = st.lists(
 
 @given(walks)
 def test_clock_never_precedes_a_write_nor_gains_on_the_wall_clock_and_steps(walk: Any) -> None:
-    clock, reading_us, steps_us, wall_us = written_clock(), NOW_US, 0, NOW_US
+    clock, reading_us, steps_us, wall_us = build_written_clock(), NOW_US, 0, NOW_US
     seen: list[tuple[int, int, int, bool]] = [(NOW_US, NOW_US, 0, True)]
     for passed_us, step_us, writes in walk:
         wall_us += passed_us
@@ -111,7 +111,7 @@ def test_clock_never_precedes_a_write_nor_gains_on_the_wall_clock_and_steps(walk
 
 @given(walks)
 def test_clock_in_constant_use_stands_still_no_longer_than_patience_us(walk: Any) -> None:
-    clock, reading_us, stalled_us = written_clock(), NOW_US, 0
+    clock, reading_us, stalled_us = build_written_clock(), NOW_US, 0
     for passed_us, step_us, writes in walk:
         reading_us += step_us
         stalled_us = 0 if step_us else stalled_us

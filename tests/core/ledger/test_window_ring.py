@@ -115,14 +115,14 @@ def test_free_at_is_the_exact_moment(steps: list[tuple[int, int]], hard: int, re
         ring.add(now_us, {"pods": amount}, now_us)
     free_at_us = ring.free_at_us(now_us, "pods", hard, requested)
 
-    def fits(at_us: int) -> bool:
+    def is_fitting(at_us: int) -> bool:
         return ring.used(at_us).get("pods", 0) + requested <= hard
 
     if free_at_us is None:
         assert requested > hard
     elif free_at_us == 0:
-        assert fits(now_us)
+        assert is_fitting(now_us)
     else:
-        assert fits(free_at_us)
-        assert not fits(free_at_us - 1)
+        assert is_fitting(free_at_us)
+        assert not is_fitting(free_at_us - 1)
         assert free_at_us > now_us

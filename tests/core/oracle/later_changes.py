@@ -11,77 +11,86 @@ _ELSEWHERE: Json = {"matchExpressions": [{"key": "elsewhere.io/x", "operator": "
 _KINDS = ("nodeAffinity", "podAffinity", "podAntiAffinity")
 
 
-def damaged(pod: Json) -> Iterator[Change]:
+def list_damaged_pods(pod: Json) -> Iterator[Change]:
     """Yield each Pod with one field removed or changed, and a description of the change."""
     spec = pod["spec"]
-    yield from _metadata(pod)
+    yield from _damage_metadata(pod)
     for field in ("schedulerName", "priorityClassName", "runtimeClassName"):
         for value in ("another", None):
             if spec.get(field) != value:
-                yield _with(pod, (field,), value, f"{field} is {value}")
+                yield _replace_value(pod, (field,), value, f"{field} is {value}")
     for key in spec.get("nodeSelector") or {}:
-        yield _with(pod, ("nodeSelector", key), "another", f"nodeSelector {key} is another")
-        yield _without(pod, ("nodeSelector", key), f"nodeSelector {key} is gone")
+        yield _replace_value(pod, ("nodeSelector", key), "another", f"nodeSelector {key} is another")
+        yield _remove_value(pod, ("nodeSelector", key), f"nodeSelector {key} is gone")
     for field in ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints"):
         if spec.get(field):
-            yield _without(pod, (field,), f"{field} is gone")
+            yield _remove_value(pod, (field,), f"{field} is gone")
     for field in ("tolerations", "topologySpreadConstraints"):
         for index in range(len(spec.get(field) or [])):
-            yield _without(pod, (field, index), f"{field}[{index}] is gone")
+            yield _remove_value(pod, (field, index), f"{field}[{index}] is gone")
     for index, one in enumerate(spec.get("topologySpreadConstraints") or []):
         path = ("topologySpreadConstraints", index, "maxSkew")
-        yield _with(pod, path, one["maxSkew"] + 1, f"topologySpreadConstraints[{index}] is wider")
-    yield from _affinities(pod, spec.get("affinity") or {})
+        yield _replace_value(pod, path, one["maxSkew"] + 1, f"topologySpreadConstraints[{index}] is wider")
+    yield from _damage_affinities(pod, spec.get("affinity") or {})
 
 
-def _affinities(pod: Json, affinity: Json) -> Iterator[Change]:
+def _damage_affinities(pod: Json, affinity: Json) -> Iterator[Change]:
     for kind in _KINDS:
         if affinity.get(kind):
-            yield _without(pod, ("affinity", kind), f"{kind} is gone")
+            yield _remove_value(pod, ("affinity", kind), f"{kind} is gone")
     for kind in _KINDS[1:]:
         for index in range(len((affinity.get(kind) or {}).get(REQUIRED) or [])):
             path = ("affinity", kind, REQUIRED, index)
-            yield _without(pod, path, f"{kind}[{index}] is gone")
-            yield _with(pod, (*path, "topologyKey"), "elsewhere.io/x", f"{kind}[{index}] has another topologyKey")
+            yield _remove_value(pod, path, f"{kind}[{index}] is gone")
+            yield _replace_value(
+                pod, (*path, "topologyKey"), "elsewhere.io/x", f"{kind}[{index}] has another topologyKey"
+            )
     node = affinity.get("nodeAffinity") or {}
     if node.get(REQUIRED) is not None:
-        yield from _terms(pod, ("affinity", "nodeAffinity", REQUIRED), node[REQUIRED].get("nodeSelectorTerms") or [])
+        yield from _damage_terms(
+            pod, ("affinity", "nodeAffinity", REQUIRED), node[REQUIRED].get("nodeSelectorTerms") or []
+        )
 
 
-def _terms(pod: Json, selector: tuple[str, ...], terms: list[Json]) -> Iterator[Change]:
-    yield _without(pod, selector, "required node affinity is gone")
+def _damage_terms(pod: Json, selector: tuple[str, ...], terms: list[Json]) -> Iterator[Change]:
+    yield _remove_value(pod, selector, "required node affinity is gone")
     path = (*selector, "nodeSelectorTerms")
-    yield _with(pod, path, [*terms, _ELSEWHERE], "another term is ORed")
+    yield _replace_value(pod, path, [*terms, _ELSEWHERE], "another term is ORed")
     for index, term in enumerate(terms):
         if len(terms) > 1:
-            yield _without(pod, (*path, index), f"term {index} is gone")
+            yield _remove_value(pod, (*path, index), f"term {index} is gone")
         for field in ("matchExpressions", "matchFields"):
             for place, one in enumerate(term.get(field) or []):
-                yield _without(pod, (*path, index, field, place), f"term {index} has lost {one}")
+                yield _remove_value(pod, (*path, index, field, place), f"term {index} has lost {one}")
                 values = [*(one.get("values") or []), "another"]
                 if one["operator"] == "In" and field == "matchExpressions":
-                    yield _with(pod, (*path, index, field, place, "values"), values, f"term {index} is wider in {one}")
+                    yield _replace_value(
+                        pod, (*path, index, field, place, "values"), values, f"term {index} is wider in {one}"
+                    )
 
 
-def _metadata(pod: Json) -> Iterator[Change]:
+def _damage_metadata(pod: Json) -> Iterator[Change]:
     for kind in ("labels", "annotations"):
         own = pod["metadata"].get(kind) or {}
         for key in [key for key in own if "podgate.io" not in key]:
-            yield f"{kind} {key} is another", _with_metadata(pod, kind, {**own, key: "another"})
-            yield f"{kind} {key} is gone", _with_metadata(pod, kind, {name: own[name] for name in own if name != key})
+            yield f"{kind} {key} is another", _replace_metadata(pod, kind, {**own, key: "another"})
+            yield (
+                f"{kind} {key} is gone",
+                _replace_metadata(pod, kind, {name: own[name] for name in own if name != key}),
+            )
 
 
-def _with_metadata(pod: Json, kind: str, values: Json) -> dict[str, Any]:
+def _replace_metadata(pod: Json, kind: str, values: Json) -> dict[str, Any]:
     return {**deepcopy(dict(pod)), "metadata": {**pod["metadata"], kind: values}}
 
 
-def _with(pod: Json, path: tuple[str | int, ...], value: Any, description: str) -> Change:
+def _replace_value(pod: Json, path: tuple[str | int, ...], value: Any, description: str) -> Change:
     found, parent = _copy_and_parent(pod, path)
     parent[path[-1]] = value
     return description, found
 
 
-def _without(pod: Json, path: tuple[str | int, ...], description: str) -> Change:
+def _remove_value(pod: Json, path: tuple[str | int, ...], description: str) -> Change:
     found, parent = _copy_and_parent(pod, path)
     del parent[path[-1]]
     return description, found

@@ -12,7 +12,7 @@ LABEL_SELECTORS = {"labelSelector", "namespaceSelector", "podSelector", "to"}
 _ALSO_OF_REQUESTS = {"cpu", "memory", "ephemeral-storage"}
 
 
-def merged(defaults: Json, service: Json) -> Json:
+def merge_defaults(defaults: Json, service: Json) -> Json:
     """Return the service with the defaults that it leaves in force."""
     found: Json = merge_patch(defaults, service)
     return found
@@ -24,8 +24,8 @@ def merge_patch(target: Any, patch: Any, field: str = "") -> Any:
         return patch
     result = dict(target) if isinstance(target, dict) else {}
     if field == "hard":
-        written = {whole_name(name) for name in patch}
-        result = {name: value for name, value in result.items() if whole_name(name) not in written}
+        written = {complete_name(name) for name in patch}
+        result = {name: value for name, value in result.items() if complete_name(name) not in written}
     for name, value in patch.items():
         if value is None:
             result.pop(name, None)
@@ -34,6 +34,6 @@ def merge_patch(target: Any, patch: Any, field: str = "") -> Any:
     return result
 
 
-def whole_name(resource: str) -> str:
+def complete_name(resource: str) -> str:
     """Return the name of a resource in a ResourceQuota with its prefix."""
     return f"requests.{resource}" if resource in _ALSO_OF_REQUESTS else resource

@@ -21,24 +21,24 @@ class Step(NamedTuple):
     rest: list[Json]
 
 
-def steps(patch: Patch, before: Json, after: Json) -> Iterator[Step]:
+def list_steps(patch: Patch, before: Json, after: Json) -> Iterator[Step]:
     """Yield every step of the patch that makes `after` of `before`."""
     own, final = terms_of(before) or [], terms_of(after) or []
     universe = Universe(final)
     copies = [one for one in patch if one["op"] == "copy"]
     sources = [*range(len(own)), *(int(one["from"].removeprefix(_TERMS)) for one in copies)]
     for operation in patch:
-        index = _index(operation)
-        if operation["op"] != "copy" and (index is None or universe.box(final[index]) is not None):
+        index = _parse_index(operation)
+        if operation["op"] != "copy" and (index is None or universe.find_box(final[index]) is not None):
             yield Step([operation], [one for one in patch if one is not operation])
     for index in range(len(sources)):
         copy = copies[index - len(own)] if index >= len(own) else None
-        group = [one for one in patch if one is copy or _index(one) == index]
-        rest = [one for one in patch if one is not copy and _index(one) != index]
+        group = [one for one in patch if one is copy or _parse_index(one) == index]
+        rest = [one for one in patch if one is not copy and _parse_index(one) != index]
         if copy is not None and _is_spare(index, sources, final, universe):
             continue
         if group:
-            yield Step(group, rest if copy is None else [_renumbered(one, index) for one in rest])
+            yield Step(group, rest if copy is None else [_renumber(one, index) for one in rest])
 
 
 def _is_spare(index: int, sources: Sequence[int], final: Sequence[Json], universe: Universe) -> bool:
@@ -46,24 +46,24 @@ def _is_spare(index: int, sources: Sequence[int], final: Sequence[Json], univers
 
     If a single other copy of the same term matches them, the copy is redundant.
     """
-    box, others = universe.box(final[index]), [place for place in range(len(final)) if place != index]
+    box, others = universe.find_box(final[index]), [place for place in range(len(final)) if place != index]
     if box is None:
         return False
     siblings = [final[place] for place in others if sources[place] == sources[index]]
-    if any(universe.within([box], universe.boxes([term])) for term in siblings):
+    if any(universe.is_within([box], universe.find_boxes([term])) for term in siblings):
         return False
-    return universe.within([box], universe.boxes([final[place] for place in others]))
+    return universe.is_within([box], universe.find_boxes([final[place] for place in others]))
 
 
-def _index(operation: Json) -> int | None:
+def _parse_index(operation: Json) -> int | None:
     """Return the index of the term that an operation changes."""
     number, _, field = operation["path"].removeprefix(_TERMS).partition("/")
     return int(number) if operation["path"].startswith(_TERMS) and field else None
 
 
-def _renumbered(operation: Json, removed_index: int) -> Json:
+def _renumber(operation: Json, removed_index: int) -> Json:
     """Return an operation renumbered for a list of terms with one removed."""
-    index = _index(operation)
+    index = _parse_index(operation)
     if index is None or index < removed_index:
         return operation
     field = operation["path"].removeprefix(_TERMS).partition("/")[2]

@@ -6,7 +6,7 @@ around a bound (also with more leading zeros than any list of values has), one o
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tests.core.oracle.nodes import NAME, Json, holds, integer
+from tests.core.oracle.nodes import NAME, Json, is_match, parse_integer
 
 Values = frozenset[str | None]
 Box = Mapping[str, Values]
@@ -19,46 +19,46 @@ class Universe:
 
     def __init__(self, terms: Iterable[Json]) -> None:
         named: dict[str, set[str | None]] = {}
-        for key, expression in _expressions(terms):
+        for key, expression in _list_expressions(terms):
             values = named.setdefault(key, {_OTHER} if key.startswith(_FIELD) else {_OTHER, None})
-            values.update(_told_apart(expression))
+            values.update(_list_told_apart(expression))
         self._values = {key: frozenset(values) for key, values in named.items()}
 
-    def box(self, term: Json) -> Box | None:
+    def find_box(self, term: Json) -> Box | None:
         """Return the values that a term allows, by key; None if it matches nothing."""
         found: dict[str, Values] = {}
-        for key, expression in _expressions([term]):
+        for key, expression in _list_expressions([term]):
             known = found.get(key, self._values[key])
-            found[key] = frozenset(value for value in known if holds(expression, value))
+            found[key] = frozenset(value for value in known if is_match(expression, value))
         return found if found and all(found.values()) else None
 
-    def boxes(self, terms: Sequence[Json] | None) -> list[Box]:
+    def find_boxes(self, terms: Sequence[Json] | None) -> list[Box]:
         """Return the boxes of ORed terms; None as terms allows every node."""
         if terms is None:
             return [{}]
-        return [box for box in map(self.box, terms) if box is not None]
+        return [box for box in map(self.find_box, terms) if box is not None]
 
-    def both(self, some: Iterable[Box], others: Sequence[Box]) -> list[Box]:
-        return [box for one in some for other in others if (box := self._intersection(one, other)) is not None]
+    def intersect(self, some: Iterable[Box], others: Sequence[Box]) -> list[Box]:
+        return [box for one in some for other in others if (box := self._intersect_boxes(one, other)) is not None]
 
-    def _intersection(self, one: Box, other: Box) -> Box | None:
+    def _intersect_boxes(self, one: Box, other: Box) -> Box | None:
         found = {key: one.get(key, self._values[key]) & other.get(key, self._values[key]) for key in {*one, *other}}
         return found if all(found.values()) else None
 
-    def within(self, some: Iterable[Box], others: Sequence[Box]) -> bool:
+    def is_within(self, some: Iterable[Box], others: Sequence[Box]) -> bool:
         """Return whether the union of `others` contains each of `some`."""
-        return all(not self._left(box, others) for box in some)
+        return all(not self._has_rest(box, others) for box in some)
 
-    def same(self, some: Sequence[Box], others: Sequence[Box]) -> bool:
-        return self.within(some, others) and self.within(others, some)
+    def is_same(self, some: Sequence[Box], others: Sequence[Box]) -> bool:
+        return self.is_within(some, others) and self.is_within(others, some)
 
-    def _left(self, box: Box, others: Sequence[Box]) -> bool:
+    def _has_rest(self, box: Box, others: Sequence[Box]) -> bool:
         """Return whether a box has nodes outside of all `others`."""
         if not others:
             return True
-        return any(self._left(rest, others[1:]) for rest in self._without(box, others[0]))
+        return any(self._has_rest(rest, others[1:]) for rest in self._subtract(box, others[0]))
 
-    def _without(self, box: Box, other: Box) -> Iterator[Box]:
+    def _subtract(self, box: Box, other: Box) -> Iterator[Box]:
         kept: dict[str, Values] = dict(box)
         for key, allowed in other.items():
             mine = kept.get(key, self._values[key])
@@ -77,7 +77,7 @@ def selector_term(selector: Mapping[str, str] | None) -> Json | None:
     return {"matchExpressions": [{"key": key, "operator": "In", "values": [value]} for key, value in selector.items()]}
 
 
-def _expressions(terms: Iterable[Json]) -> Iterator[tuple[str, Json]]:
+def _list_expressions(terms: Iterable[Json]) -> Iterator[tuple[str, Json]]:
     for term in terms:
         for expression in term.get("matchExpressions") or []:
             yield expression["key"], expression
@@ -86,10 +86,10 @@ def _expressions(terms: Iterable[Json]) -> Iterator[tuple[str, Json]]:
             yield _FIELD + NAME, expression
 
 
-def _told_apart(expression: Json) -> Iterator[str]:
+def _list_told_apart(expression: Json) -> Iterator[str]:
     for value in expression.get("values") or []:
         yield value
-        number = integer(value)
+        number = parse_integer(value)
         if number is not None and expression["operator"] in {"Gt", "Lt"}:
             for near in (number - 1, number, number + 1):
                 yield from (str(near), f"{near:09d}")

@@ -22,7 +22,7 @@ class Node(NamedTuple):
     labels: Mapping[str, str]
 
 
-def integer(text: str) -> int | None:
+def parse_integer(text: str) -> int | None:
     """Read as Go's strconv.ParseInt does, into 64 bits."""
     if not _INTEGER.fullmatch(text):
         return None
@@ -30,7 +30,7 @@ def integer(text: str) -> int | None:
     return number if number in _INT64 else None
 
 
-def holds(expression: Json, value: str | None) -> bool:
+def is_match(expression: Json, value: str | None) -> bool:
     """Return whether an expression matches the value of a label; None: the node has no such label."""
     operator, wanted = expression["operator"], expression.get("values") or []
     match operator:
@@ -40,19 +40,19 @@ def holds(expression: Json, value: str | None) -> bool:
             return value is None or value not in wanted
         case "Exists" | "DoesNotExist":
             return (value is not None) is (operator == "Exists")
-    have, bound = integer(value or ""), integer(wanted[0]) if len(wanted) == 1 else None
+    have, bound = parse_integer(value or ""), parse_integer(wanted[0]) if len(wanted) == 1 else None
     if have is None or bound is None:
         return False
     return have > bound if operator == "Gt" else have < bound
 
 
-def term_fits(term: Json, node: Node) -> bool:
+def is_term_match(term: Json, node: Node) -> bool:
     """Return whether a term matches a node; an empty term matches none."""
     expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
     if not expressions and not fields:
         return False
-    return all(holds(one, node.labels.get(one["key"])) for one in expressions) and all(
-        holds(one, node.name) for one in fields
+    return all(is_match(one, node.labels.get(one["key"])) for one in expressions) and all(
+        is_match(one, node.name) for one in fields
     )
 
 
@@ -71,18 +71,18 @@ def preferences_of(pod: Json) -> list[Json]:
     return node_affinity(pod).get(PREFERRED) or []
 
 
-def selector_fits(selector: Mapping[str, str] | None, node: Node) -> bool:
+def is_selector_match(selector: Mapping[str, str] | None, node: Node) -> bool:
     return all(node.labels.get(key) == value for key, value in (selector or {}).items())
 
 
-def any_term_fits(terms: Sequence[Json] | None, node: Node) -> bool:
-    return terms is None or any(term_fits(term, node) for term in terms)
+def is_any_term_match(terms: Sequence[Json] | None, node: Node) -> bool:
+    return terms is None or any(is_term_match(term, node) for term in terms)
 
 
-def node_fits(pod: Json, node: Node) -> bool:
-    return selector_fits(pod["spec"].get("nodeSelector"), node) and any_term_fits(terms_of(pod), node)
+def is_node_match(pod: Json, node: Node) -> bool:
+    return is_selector_match(pod["spec"].get("nodeSelector"), node) and is_any_term_match(terms_of(pod), node)
 
 
-def score(preferences: Sequence[Json], node: Node) -> int:
+def compute_score(preferences: Sequence[Json], node: Node) -> int:
     """Return the sum of the weights of the preferences that fit."""
-    return sum(one["weight"] for one in preferences if term_fits(one["preference"], node))
+    return sum(one["weight"] for one in preferences if is_term_match(one["preference"], node))

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tests.core.oracle.nodes import Json, holds
+from tests.core.oracle.nodes import Json, is_match
 
 Meaning = Hashable
 Allowed = tuple[bool, frozenset[str], bool]
@@ -17,11 +17,11 @@ Allowed = tuple[bool, frozenset[str], bool]
 _OTHER = "any other value"
 
 
-def _allowed(expressions: Sequence[Json]) -> Allowed:
+def _find_allowed(expressions: Sequence[Json]) -> Allowed:
     """Return what expressions on the same label allow."""
     named = {value for one in expressions for value in one.get("values") or []}
     every = [_OTHER, None, *named]
-    fit = {value for value in every if all(holds(one, value) for one in expressions)}
+    fit = {value for value in every if all(is_match(one, value) for one in expressions)}
     others = _OTHER in fit
     return others, frozenset(named - fit if others else named & fit), None in fit
 
@@ -37,10 +37,10 @@ def selector(found: Json | None, merged: Iterable[Json] = ()) -> Meaning:
     all_expressions: list[Json] = [{"key": key, "operator": "In", "values": [value]} for key, value in labels]
     all_expressions += [*(found.get("matchExpressions") or []), *merged]
     by_key = {one["key"]: [other for other in all_expressions if other["key"] == one["key"]] for one in all_expressions}
-    return frozenset((key, _allowed(expressions)) for key, expressions in by_key.items())
+    return frozenset((key, _find_allowed(expressions)) for key, expressions in by_key.items())
 
 
-def merged_keys(found: Json, pod: Json) -> list[Json]:
+def find_merged_keys(found: Json, pod: Json) -> list[Json]:
     """Return the expressions that the API server merges into a term's selector, or has merged."""
     labels = pod["metadata"].get("labels") or {}
     return [
@@ -51,13 +51,13 @@ def merged_keys(found: Json, pod: Json) -> list[Json]:
     ]
 
 
-def pod_term(found: Json, pod: Json) -> Meaning:
+def find_pod_term(found: Json, pod: Json) -> Meaning:
     namespaces = frozenset(found.get("namespaces") or [])
     if not namespaces and found.get("namespaceSelector") is None:
         namespaces = frozenset([pod["metadata"].get("namespace") or ""])
     return (
         found["topologyKey"],
-        selector(found.get("labelSelector"), merged_keys(found, pod)),
+        selector(found.get("labelSelector"), find_merged_keys(found, pod)),
         namespaces,
         selector(found.get("namespaceSelector")),
         frozenset(found.get("matchLabelKeys") or []),
@@ -65,8 +65,8 @@ def pod_term(found: Json, pod: Json) -> Meaning:
     )
 
 
-def weighted_pod_term(found: Json, pod: Json) -> Meaning:
-    return found["weight"], pod_term(found["podAffinityTerm"], pod)
+def find_weighted_pod_term(found: Json, pod: Json) -> Meaning:
+    return found["weight"], find_pod_term(found["podAffinityTerm"], pod)
 
 
 def spread(found: Json, pod: Json) -> Meaning:
@@ -74,7 +74,7 @@ def spread(found: Json, pod: Json) -> Meaning:
         found["maxSkew"],
         found["topologyKey"],
         found["whenUnsatisfiable"],
-        selector(found.get("labelSelector"), merged_keys(found, pod)),
+        selector(found.get("labelSelector"), find_merged_keys(found, pod)),
         found.get("minDomains") or 1,
         found.get("nodeAffinityPolicy") or "Honor",
         found.get("nodeTaintsPolicy") or "Ignore",
@@ -92,7 +92,7 @@ def preference(found: Json, pod: Json) -> Meaning:  # noqa: ARG001  the signatur
     return found["weight"], frozenset(map(_expression, expressions)), frozenset(map(_expression, fields))
 
 
-def stored(pod: Json) -> Json:
+def merge_label_keys(pod: Json) -> Json:
     """Return a Pod as the validating half sees it: label keys merged into the selectors that they belong to."""
     copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(pod))
     affinity = copy["spec"].get("affinity") or {}
@@ -104,7 +104,7 @@ def stored(pod: Json) -> Json:
     for one in found:
         label_selector = one.get("labelSelector")
         if label_selector is not None:
-            merged = merged_keys(one, copy)
+            merged = find_merged_keys(one, copy)
             if merged:
                 label_selector["matchExpressions"] = [*(label_selector.get("matchExpressions") or []), *merged]
     return copy

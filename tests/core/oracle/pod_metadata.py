@@ -8,10 +8,10 @@ from tests.core.generating.vocabulary import NAMESPACE_LABELS
 from tests.core.oracle import policy
 from tests.core.oracle.classes import DEFAULT_SCHEDULER
 from tests.core.oracle.nodes import Json
-from tests.core.oracle.taints import covers
+from tests.core.oracle.taints import is_covering
 
 
-def wanted(pod: Json, placement: Json, field: str) -> Json:
+def find_wanted(pod: Json, placement: Json, field: str) -> Json:
     """Return the policy's labels or annotations for a Pod."""
     found = {}
     for key, value in (placement.get(field) or {}).items():
@@ -24,19 +24,19 @@ def wanted(pod: Json, placement: Json, field: str) -> Json:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def rewritten(pod: Json, placement: Json, field: str) -> Json:
+def rewrite_metadata(pod: Json, placement: Json, field: str) -> Json:
     """Return a Pod's labels or annotations after the rewrite, without Podgate's own."""
-    own, ours = pod["metadata"].get(field) or {}, wanted(pod, placement, field)
-    return {**own, **ours} if policy.rule(placement, field) == "Override" else {**ours, **own}
+    own, ours = pod["metadata"].get(field) or {}, find_wanted(pod, placement, field)
+    return {**own, **ours} if policy.find_rule(placement, field) == "Override" else {**ours, **own}
 
 
-def not_allowed(pod: Json, placement: Json) -> Iterator[str]:
+def find_not_allowed(pod: Json, placement: Json) -> Iterator[str]:
     """Yield the fields with values that `allow` does not list."""
     allow, spec = placement.get("allow") or {}, pod["spec"]
     listed = allow.get("tolerations")
     if listed is not None:
         permitted = [*listed, *(placement.get("tolerations") or []), *FILLED_IN]
-        if not all(any(_covers(one, own) for one in permitted) for own in spec.get("tolerations") or []):
+        if not all(any(_is_covering(one, own) for one in permitted) for own in spec.get("tolerations") or []):
             yield "spec.tolerations"
     keys = allow.get("nodeSelectorKeys")
     if keys is not None and not set(spec.get("nodeSelector") or {}) <= {*keys, *(placement.get("nodeSelector") or {})}:
@@ -47,7 +47,7 @@ def not_allowed(pod: Json, placement: Json) -> Iterator[str]:
         ("runtimeClassName", allow.get("runtimeClassNames")),
     ):
         nobodys = {"", DEFAULT_SCHEDULER} if field == "schedulerName" else {""}
-        is_free = placement.get(field) is None or policy.rule(placement, field) == "Keep"
+        is_free = placement.get(field) is None or policy.find_rule(placement, field) == "Keep"
         own = spec.get(field) or ""
         if field == "priorityClassName" and not policy.is_priority_of_user(pod):
             continue
@@ -57,7 +57,7 @@ def not_allowed(pod: Json, placement: Json) -> Iterator[str]:
             yield f"spec.{field}"
 
 
-def _covers(listed: Json, own: Json) -> bool:
+def _is_covering(listed: Json, own: Json) -> bool:
     """Return whether one toleration covers another: no wider in key, and for all taints that tests distinguish."""
     is_wider = not own.get("key") and listed.get("key")
-    return not is_wider and covers(listed, own)
+    return not is_wider and is_covering(listed, own)

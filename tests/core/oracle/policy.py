@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from tests.core.api_server import defaulted, qos_class
+from tests.core.api_server import apply_defaults, compute_qos_class
 from tests.core.oracle.nodes import PREFERRED, REQUIRED, Json
 
 LEVELS = {"Region": "topology.kubernetes.io/region", "Zone": "topology.kubernetes.io/zone"}
 SERVICE_LABEL = "podgate.io/service"
 
 
-def rule(placement: Json, field: str) -> str:
+def find_rule(placement: Json, field: str) -> str:
     """Return the `onConflict` rule of a field: Deny, Keep or Override."""
     rules = placement.get("onConflict") or {}
     chosen: str = rules.get(field) or rules.get("default") or "Deny"
@@ -33,7 +33,7 @@ def _affinity(placement: Json, kind: str, strength: str) -> Any:
     return ((placement.get("affinity") or {}).get(kind) or {}).get(strength)
 
 
-def required_terms(placement: Json) -> list[Json] | None:
+def find_required_terms(placement: Json) -> list[Json] | None:
     """Return the ORed required terms; None if every node is allowed.
 
     An empty native term matches nothing, so it is omitted rather than extended by topology.
@@ -49,7 +49,7 @@ def required_terms(placement: Json) -> list[Json] | None:
     ]
 
 
-def preferences(placement: Json) -> list[Json]:
+def find_preferences(placement: Json) -> list[Json]:
     native: list[Json] = _affinity(placement, "nodeAffinity", PREFERRED) or []
     topology = [
         {"weight": entry["preferredWeight"], "preference": {"matchExpressions": [expression]}}
@@ -58,11 +58,11 @@ def preferences(placement: Json) -> list[Json]:
     return [*native, *topology]
 
 
-def pod_terms(placement: Json, kind: str, strength: str) -> list[Json]:
+def find_pod_terms(placement: Json, kind: str, strength: str) -> list[Json]:
     return _affinity(placement, kind, strength) or []
 
 
-def beside(placement: Json, pod: Json) -> Json:
+def drop_absent_fields(placement: Json, pod: Json) -> Json:
     """Return the placement without the fields of `ifAbsent` that a Pod has itself."""
     if not placement.get("ifAbsent"):
         return placement
@@ -77,16 +77,16 @@ def beside(placement: Json, pod: Json) -> Json:
     return {**found, "affinity": {kind: terms for kind, terms in affinity.items() if kind not in has}}
 
 
-def of_class(placement: Json, final: Json) -> Json:
+def select_tolerations(placement: Json, final: Json) -> Json:
     """Return the placement with the tolerations of the QoS class that a Pod has once its resources are written."""
     by_class = placement.get("tolerationsByQosClass")
     if not by_class:
         return placement
-    more = by_class.get(qos_class(defaulted(dict(final)))) or []
+    more = by_class.get(compute_qos_class(apply_defaults(dict(final)))) or []
     return {**placement, "tolerations": [*(placement.get("tolerations") or []), *more]}
 
 
-def spreads(placement: Json, service: str) -> list[Json]:
+def find_spreads(placement: Json, service: str) -> list[Json]:
     """Return the constraints; those without a selector select the service's own Pods."""
     own = {"matchLabels": {SERVICE_LABEL: service}}
     return [

@@ -3,24 +3,24 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tests.core.api_server import defaulted
+from tests.core.api_server import apply_defaults
 from tests.core.generating.vocabulary import OUR_ANNOTATION, OUR_LABEL, SERVICE
 from tests.core.oracle.nodes import Json
-from tests.core.ranges_model import Box, all_boxes, all_settled, is_ignored, named, rule_amount
+from tests.core.ranges_model import Box, is_ignored, list_all_boxes, list_named_resources, parse_rule_amount, settle_all
 
 _FIELDS = ("containers", "initContainers")
 
 
-def range_faults(old: Json, new: Json, rules: dict[str, Any]) -> Iterator[str]:
-    found = {box.place: box for box in all_boxes(defaulted(dict(new)))}
+def find_range_faults(old: Json, new: Json, rules: dict[str, Any]) -> Iterator[str]:
+    found = {box.place: box for box in list_all_boxes(apply_defaults(dict(new)))}
     again = _is_rewritten(old)
-    for (place, name), expected in all_settled(dict(old), rules, again=again).items():
+    for (place, name), expected in settle_all(dict(old), rules, again=again).items():
         box = found.get(place)
         values = (box.requests.get(name), box.limits.get(name)) if box is not None else (None, None)
         if values != (expected.request, expected.limit):
             yield f"resources: {place}: {name} is {values}, expected {expected}"
     for field in _FIELDS:
-        before, after = (_without_amounts_of_rules(one["spec"].get(field), rules) for one in (old, new))
+        before, after = (_strip_containers(one["spec"].get(field), rules) for one in (old, new))
         if before != after:
             yield f"resources: {field}: the rest was {before}, is {after}"
 
@@ -30,17 +30,17 @@ def _is_rewritten(pod: Json) -> bool:
     return labels.get(OUR_LABEL) == SERVICE and OUR_ANNOTATION in annotations
 
 
-def written_faults(old: Json, new: Json, rules: dict[str, Any]) -> Iterator[str]:
+def find_written_faults(old: Json, new: Json, rules: dict[str, Any]) -> Iterator[str]:
     """Check what no default may do to an amount that the user wrote, whatever it is: only `Clamp` changes those.
 
     The one exception: the API server sets an absent request to its limit, so that an equal one may be a default.
     """
-    before = {box.place: box for box in all_boxes(dict(old))}
-    for box in all_boxes(dict(new)):
+    before = {box.place: box for box in list_all_boxes(dict(old))}
+    for box in list_all_boxes(dict(new)):
         own = before[box.place]
         for name in {**own.requests, **own.limits}:
             if not _may_be_absent(old, own, name, rules):
-                yield from _changed(own, box, name, rules)
+                yield from _find_changes(own, box, name, rules)
         for name, limit in box.limits.items():
             is_of_the_user = name in own.limits and own.requests.get(name, 0) > own.limits[name]
             if box.requests.get(name, 0) > limit and not is_of_the_user:
@@ -49,12 +49,14 @@ def written_faults(old: Json, new: Json, rules: dict[str, Any]) -> Iterator[str]
 
 def _may_be_absent(pod: Json, own: Box, name: str, rules: dict[str, Any]) -> bool:
     request, limit = own.requests.get(name), own.limits.get(name)
-    has_share = rule_amount(rules, "container", "defaultRequestRatio", name) is not None
+    has_share = parse_rule_amount(rules, "container", "defaultRequestRatio", name) is not None
     return has_share and request is not None and request == limit and not _is_rewritten(pod)
 
 
-def _changed(own: Box, box: Box, name: str, rules: dict[str, Any]) -> Iterator[str]:
-    low, high, most = (rule_amount(rules, "container", word, name) for word in ("min", "max", "maxLimitRequestRatio"))
+def _find_changes(own: Box, box: Box, name: str, rules: dict[str, Any]) -> Iterator[str]:
+    low, high, most = (
+        parse_rule_amount(rules, "container", word, name) for word in ("min", "max", "maxLimitRequestRatio")
+    )
     clamps = rules["whenOutside"] == "Clamp"
     for side, written, final in (
         ("limit", own.limits.get(name), box.limits.get(name)),
@@ -67,15 +69,15 @@ def _changed(own: Box, box: Box, name: str, rules: dict[str, Any]) -> Iterator[s
             yield f"resources: {box.place}: {name}: its {side} was {written}, and is {final}"
 
 
-def _without_amounts_of_rules(containers: list[Json] | None, rules: dict[str, Any]) -> list[Any] | None:
+def _strip_containers(containers: list[Json] | None, rules: dict[str, Any]) -> list[Any] | None:
     """Return containers without the amounts that rules may write, and without empty maps of amounts."""
     if containers is None:
         return None
-    names = {*named(rules), "cpu", "memory"}
-    return [one if is_ignored(rules, one["name"]) else _stripped(one, names) for one in containers]
+    names = {*list_named_resources(rules), "cpu", "memory"}
+    return [one if is_ignored(rules, one["name"]) else _strip_container(one, names) for one in containers]
 
 
-def _stripped(container: Json, names: set[str]) -> Json:
+def _strip_container(container: Json, names: set[str]) -> Json:
     resources = container.get("resources") or {}
     kept: dict[str, Any] = {key: value for key, value in resources.items() if key not in {"requests", "limits"}}
     for side in ("requests", "limits"):

@@ -31,7 +31,7 @@ def taints_of(*tolerations: Json) -> list[Taint]:
     return list(product(sorted(keys | {"?"}), sorted(named | beside | {"", "?", "07"}), _EFFECTS))
 
 
-def tolerates(toleration: Json, key: str, value: str, effect: str) -> bool:
+def is_tolerating(toleration: Json, key: str, value: str, effect: str) -> bool:
     operator = toleration.get("operator") or "Equal"
     if toleration.get("effect") and toleration["effect"] != effect:
         return False
@@ -47,32 +47,32 @@ def tolerates(toleration: Json, key: str, value: str, effect: str) -> bool:
     return int(value) > int(wanted) if operator == "Gt" else int(value) < int(wanted)
 
 
-def seconds_tolerated(tolerations: Sequence[Json], key: str, value: str, effect: str) -> float:
+def find_tolerated_seconds(tolerations: Sequence[Json], key: str, value: str, effect: str) -> float:
     """Return how long a taint is tolerated, or -1; the first toleration that matches decides, as in eviction."""
     for toleration in tolerations:
-        if tolerates(toleration, key, value, effect):
+        if is_tolerating(toleration, key, value, effect):
             seconds = toleration.get("tolerationSeconds")
             return float("inf") if seconds is None else max(0, seconds)
     return -1
 
 
-def covers(one: Json, other: Json) -> bool:
+def is_covering(one: Json, other: Json) -> bool:
     """Return whether one toleration tolerates all taints of the other, at least as long."""
     taints = taints_of(one, other)
-    return all(seconds_tolerated([one], *taint) >= seconds_tolerated([other], *taint) for taint in taints)
+    return all(find_tolerated_seconds([one], *taint) >= find_tolerated_seconds([other], *taint) for taint in taints)
 
 
-def fulfilled(tolerations: Sequence[Json], wanted: Json, *, but_for_ranges: bool = False) -> bool:
+def is_fulfilled(tolerations: Sequence[Json], wanted: Json, *, but_for_ranges: bool = False) -> bool:
     """Return whether a toleration covers the wanted one, and none before it shortens the time for a taint.
 
     `but_for_ranges`: taints of a range may be tolerated for a shorter time.
     """
     is_shortened = any(
-        seconds_tolerated(tolerations, *taint) < seconds_tolerated([wanted], *taint)
+        find_tolerated_seconds(tolerations, *taint) < find_tolerated_seconds([wanted], *taint)
         for taint in taints_of(wanted, *tolerations)
         if not but_for_ranges or not is_of_a_range(taint, tolerations, wanted)
     )
-    return not is_shortened and any(covers(toleration, wanted) for toleration in tolerations)
+    return not is_shortened and any(is_covering(toleration, wanted) for toleration in tolerations)
 
 
 def is_of_a_range(taint: Taint, tolerations: Sequence[Json], wanted: Json) -> bool:
@@ -81,29 +81,31 @@ def is_of_a_range(taint: Taint, tolerations: Sequence[Json], wanted: Json) -> bo
     No toleration is for such taints alone: the wanted time is not given to them where that shortens another's.
     """
     opposite = {"Gt": "Lt", "Lt": "Gt"}.get(wanted.get("operator") or "")
-    return tolerates(wanted, *taint) and any(
-        one.get("operator") == opposite and tolerates(one, *taint) for one in tolerations
+    return is_tolerating(wanted, *taint) and any(
+        one.get("operator") == opposite and is_tolerating(one, *taint) for one in tolerations
     )
 
 
-def toleration_faults(old: Json, new: Json, placement: Json) -> Iterator[str]:
+def find_toleration_faults(old: Json, new: Json, placement: Json) -> Iterator[str]:
     """Check the tolerations of a rewritten Pod: those of the user in their order, and missing ones of the policy."""
     own, final = old["spec"].get("tolerations") or [], new["spec"].get("tolerations") or []
     wanted = placement.get("tolerations") or []
     rest = iter(final)
     if not all(one in rest for one in own):
         yield f"tolerations: the user's own {own} are not there in their order: {final}"
-    if all(fulfilled(own, one) for one in wanted) and old["spec"].get("tolerations") != new["spec"].get("tolerations"):
+    if all(is_fulfilled(own, one) for one in wanted) and old["spec"].get("tolerations") != new["spec"].get(
+        "tolerations"
+    ):
         yield f"tolerations: nothing was lacking of {own}, and they are {final}"
-    added = _added(own, final)
+    added = _find_added(own, final)
     for index, one in enumerate(added):
         if not any(_is_part(one, whole) for whole in wanted):
             yield f"tolerations: {one} is not the policy's"
         if any(_is_equivalent(one, other) for other in added[:index]):
             yield f"tolerations: {one} is added twice"
     for taint in taints_of(*own, *wanted):
-        by_user, by_final = (seconds_tolerated(some, *taint) for some in (own, final))
-        longest = max([by_user, *(seconds_tolerated([one], *taint) for one in wanted)])
+        by_user, by_final = (find_tolerated_seconds(some, *taint) for some in (own, final))
+        longest = max([by_user, *(find_tolerated_seconds([one], *taint) for one in wanted)])
         if by_user <= by_final <= longest and any(is_of_a_range(taint, own, one) for one in wanted):
             continue
         if by_final != longest:
@@ -112,14 +114,14 @@ def toleration_faults(old: Json, new: Json, placement: Json) -> Iterator[str]:
 
 def _is_part(one: Json, whole: Json) -> bool:
     """Return whether a toleration is for as long as another, and for no other taints."""
-    return one.get("tolerationSeconds") == whole.get("tolerationSeconds") and covers(whole, one)
+    return one.get("tolerationSeconds") == whole.get("tolerationSeconds") and is_covering(whole, one)
 
 
 def _is_equivalent(one: Json, other: Json) -> bool:
-    return covers(one, other) and covers(other, one)
+    return is_covering(one, other) and is_covering(other, one)
 
 
-def _added(own: Sequence[Json], final: Sequence[Json]) -> list[Json]:
+def _find_added(own: Sequence[Json], final: Sequence[Json]) -> list[Json]:
     added = list(final)
     for one in own:
         if one in added:

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.core.kubernetes.quantity import Duration, Quantity
-from webhook.core.overrides import Grant, ManualBreakerState, Override, PartialModes, QuotaReset, merged
-from webhook.core.overrides.editing import with_entries, without_replaced, without_service, written
+from webhook.core.overrides import Grant, ManualBreakerState, Override, PartialModes, QuotaReset, merge
+from webhook.core.overrides.editing import drop_replaced, drop_service, encode_document, replace_entries
 from webhook.core.overrides.loading import load
 from webhook.core.policy_spec import Mode
 
@@ -36,58 +36,58 @@ def grant(window: str, **hard: str) -> Grant:
 @given(ENTRIES)
 def test_written_overrides_are_read_back_equal(entry: Override) -> None:
     if entry.reason.isprintable():
-        assert load(written([entry])).entries == (entry,)
+        assert load(encode_document([entry])).entries == (entry,)
 
 
 def test_entries_replace_those_of_their_service_and_expired_ones_are_removed() -> None:
     new = Override("a", LATE, "INC-3", quota_factor=Quantity.parse("3"))
-    assert with_entries([TWICE, OTHER], "a", [new], EARLY_US - 1) == (OTHER, new)
-    assert with_entries([TWICE], "b", [OTHER], EARLY_US - 1) == (TWICE, OTHER)
-    assert with_entries([TWICE], "b", [OTHER], EARLY_US) == (OTHER,)
+    assert replace_entries([TWICE, OTHER], "a", [new], EARLY_US - 1) == (OTHER, new)
+    assert replace_entries([TWICE], "b", [OTHER], EARLY_US - 1) == (TWICE, OTHER)
+    assert replace_entries([TWICE], "b", [OTHER], EARLY_US) == (OTHER,)
 
 
 def test_newer_breaker_state_and_reset_replace_only_the_former_ones() -> None:
-    forced = merged(TWICE, Override("a", LATE, "INC-1", breaker=ManualBreakerState.FORCED_OPEN))
+    forced = merge(TWICE, Override("a", LATE, "INC-1", breaker=ManualBreakerState.FORCED_OPEN))
     reset = Override("a", LATE, "INC-2", quota_reset=QuotaReset(EARLY))
     automatic = Override("a", LATE, "INC-3", breaker=ManualBreakerState.AUTOMATIC, reset_at=LATE)
-    assert without_replaced([forced, reset], automatic) == (merged(TWICE, Override("a", LATE, "INC-1")), reset)
-    assert without_replaced([reset], Override("a", LATE, "INC-4", quota_reset=QuotaReset(LATE))) == ()
-    assert without_replaced(
-        [reset], Override("a", LATE, "INC-4", quota_reset=QuotaReset(LATE, Duration.parse("1m")))
-    ) == (reset,)
-    assert without_replaced([TWICE], TWICE) == (TWICE,)
+    assert drop_replaced([forced, reset], automatic) == (merge(TWICE, Override("a", LATE, "INC-1")), reset)
+    assert drop_replaced([reset], Override("a", LATE, "INC-4", quota_reset=QuotaReset(LATE))) == ()
+    assert drop_replaced([reset], Override("a", LATE, "INC-4", quota_reset=QuotaReset(LATE, Duration.parse("1m")))) == (
+        reset,
+    )
+    assert drop_replaced([TWICE], TWICE) == (TWICE,)
 
 
 def test_clearing_removes_the_entries_of_one_service_only() -> None:
-    assert without_service([TWICE, OTHER], "a", EARLY_US - 1) == (OTHER,)
-    assert without_service([TWICE, OTHER], "c", EARLY_US - 1) == (TWICE, OTHER)
+    assert drop_service([TWICE, OTHER], "a", EARLY_US - 1) == (OTHER,)
+    assert drop_service([TWICE, OTHER], "c", EARLY_US - 1) == (TWICE, OTHER)
 
 
 def test_merge_keeps_other_fields_and_takes_the_new_end_and_reason() -> None:
-    both = merged(TWICE, Override("a", LATE, "INC-9", modes=PartialModes(quota=Mode.AUDIT)))
+    both = merge(TWICE, Override("a", LATE, "INC-9", modes=PartialModes(quota=Mode.AUDIT)))
     assert both == Override("a", LATE, "INC-9", quota_factor=Quantity.parse("2"), modes=PartialModes(quota=Mode.AUDIT))
-    again = merged(both, Override("a", EARLY, "INC-10", modes=PartialModes(breaker=Mode.WARN)))
+    again = merge(both, Override("a", EARLY, "INC-10", modes=PartialModes(breaker=Mode.WARN)))
     assert again.modes == PartialModes(quota=Mode.AUDIT, breaker=Mode.WARN)
 
 
 def test_merged_grant_replaces_only_that_of_the_same_resource() -> None:
     former = Override("a", EARLY, "INC-1", grant=(grant("1m", pods="10", cpu="1"), grant("1h", pods="1")))
     new = Override("a", EARLY, "INC-2", grant=(Grant(Duration.parse("60s"), {"requests.cpu": Quantity.parse("2")}),))
-    first, second = merged(former, new).grant
+    first, second = merge(former, new).grant
     assert first == Grant(Duration.parse("1m"), {"pods": Quantity.parse("10"), "requests.cpu": Quantity.parse("2")})
     assert second == grant("1h", pods="1")
 
 
 def test_merged_quota_reset_replaces_the_former() -> None:
     former = Override("a", EARLY, "INC-1", quota_reset=QuotaReset(EARLY))
-    assert merged(former, TWICE).quota_reset == QuotaReset(EARLY)
-    assert merged(former, Override("a", EARLY, "x", quota_reset=QuotaReset(LATE))).quota_reset == QuotaReset(LATE)
+    assert merge(former, TWICE).quota_reset == QuotaReset(EARLY)
+    assert merge(former, Override("a", EARLY, "x", quota_reset=QuotaReset(LATE))).quota_reset == QuotaReset(LATE)
 
 
 def test_merged_breaker_state_replaces_the_former_one() -> None:
     opened = Override("a", EARLY, "INC-1", breaker=ManualBreakerState.FORCED_OPEN, reset_at=EARLY)
-    assert merged(opened, TWICE).breaker is ManualBreakerState.FORCED_OPEN
-    closed = merged(opened, Override("a", EARLY, "x", breaker=ManualBreakerState.FORCED_CLOSED))
+    assert merge(opened, TWICE).breaker is ManualBreakerState.FORCED_OPEN
+    closed = merge(opened, Override("a", EARLY, "x", breaker=ManualBreakerState.FORCED_CLOSED))
     assert (closed.breaker, closed.reset_at) == (ManualBreakerState.FORCED_CLOSED, EARLY)
-    released = merged(closed, Override("a", EARLY, "x", breaker=ManualBreakerState.AUTOMATIC, reset_at=LATE))
+    released = merge(closed, Override("a", EARLY, "x", breaker=ManualBreakerState.AUTOMATIC, reset_at=LATE))
     assert (released.breaker, released.reset_at) == (ManualBreakerState.AUTOMATIC, LATE)

@@ -7,11 +7,11 @@ from webhook.core.breaker import Forcing, State
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose
 from webhook.core.document import load as load_policy
-from webhook.core.overrides import Override, breaker_resets, overridden, remarks, resets
+from webhook.core.overrides import Override, apply_overrides, list_breaker_resets, list_remarks, list_window_resets
 from webhook.core.overrides.loading import load
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.policy_spec import Mode
-from webhook.core.quota import LARGEST_EXACT, CounterPlan
+from webhook.core.quota import EXACT_AMOUNT_MAX, CounterPlan
 
 POLICY = load_policy(
     b"""\
@@ -48,7 +48,7 @@ END_US = AT_US + 3_600_000_000
 
 def entries(*bodies: str) -> dict[str, tuple[Override, ...]]:
     text = "".join(f"- {{{body}, until: 2026-12-01T04:00:00Z, reason: INC-1}}\n" for body in bodies)
-    return load(text.encode()).live(0)
+    return load(text.encode()).list_live(0)
 
 
 def plan(loaded: LoadedPolicy, service: str = "payment-api") -> CounterPlan:
@@ -61,8 +61,8 @@ def hard(loaded: LoadedPolicy, service: str = "payment-api") -> dict[tuple[str, 
     }
 
 
-def overridden_policy(*bodies: str) -> LoadedPolicy:
-    return overridden(POLICY, entries(*bodies))
+def build_overridden_policy(*bodies: str) -> LoadedPolicy:
+    return apply_overrides(POLICY, entries(*bodies))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def overridden_policy(*bodies: str) -> LoadedPolicy:
 def test_quota_factor_scales_each_window_limit_and_rounds_down(
     factor: str, pods: int, cpu: int, memory: int, gpus: int
 ) -> None:
-    found = overridden_policy(f"service: payment-api, quotaFactor: {factor}")
+    found = build_overridden_policy(f"service: payment-api, quotaFactor: {factor}")
     assert hard(found) == {
         ("1m", "pods"): pods,
         ("1m", "cpu"): cpu,
@@ -88,27 +88,29 @@ def test_quota_factor_scales_each_window_limit_and_rounds_down(
 
 
 def test_grant_adds_to_one_window_under_any_spelling_of_window_and_resource() -> None:
-    found = overridden_policy("service: payment-api, grant: [{window: 60s, hard: {pods: 100, requests.cpu: 1}}]")
+    found = build_overridden_policy("service: payment-api, grant: [{window: 60s, hard: {pods: 100, requests.cpu: 1}}]")
     assert hard(found) == {**hard(POLICY), ("1m", "pods"): 105, ("1m", "cpu"): 1500}
 
 
 def test_grant_is_added_after_the_quota_factor() -> None:
-    found = overridden_policy("service: payment-api, quotaFactor: 2, grant: [{window: 1m, hard: {pods: 100}}]")
+    found = build_overridden_policy("service: payment-api, quotaFactor: 2, grant: [{window: 1m, hard: {pods: 100}}]")
     assert hard(found)["1m", "pods"] == 110
 
 
 def test_grant_adds_no_limit_to_an_unlimited_resource() -> None:
-    found = overridden_policy("service: web, grant: [{window: 1m, hard: {pods: 1, memory: 1Gi}}]")
+    found = build_overridden_policy("service: web, grant: [{window: 1m, hard: {pods: 1, memory: 1Gi}}]")
     assert hard(found, "web") == {("1m", "pods"): 6}
 
 
 def test_limit_above_the_largest_exact_integer_is_clamped() -> None:
-    found = overridden_policy("service: web, quotaFactor: 1000, grant: [{window: 1m, hard: {pods: 9007199254740000}}]")
-    assert hard(found, "web") == {("1m", "pods"): LARGEST_EXACT}
+    found = build_overridden_policy(
+        "service: web, quotaFactor: 1000, grant: [{window: 1m, hard: {pods: 9007199254740000}}]"
+    )
+    assert hard(found, "web") == {("1m", "pods"): EXACT_AMOUNT_MAX}
 
 
 def test_override_replaces_named_modes_only() -> None:
-    found = overridden_policy("service: payment-api, modes: {quota: Audit, breaker: Disabled}")
+    found = build_overridden_policy("service: payment-api, modes: {quota: Audit, breaker: Disabled}")
     modes = CompiledPolicy(found).services["payment-api"].modes
     assert (modes.placement, modes.resources) == (Mode.WARN, Mode.ENFORCE)
     assert (modes.quota, modes.breaker) == (Mode.AUDIT, Mode.DISABLED)
@@ -116,7 +118,7 @@ def test_override_replaces_named_modes_only() -> None:
 
 
 def test_override_changes_no_pool_no_other_service_and_no_hash() -> None:
-    found = overridden_policy("service: payment-api, quotaFactor: 3, modes: {quota: Warn}")
+    found = build_overridden_policy("service: payment-api, quotaFactor: 3, modes: {quota: Warn}")
     assert found.hash == POLICY.hash
     assert replace(found.policy, services=()) == replace(POLICY.policy, services=())
     assert plan(found).pool == plan(POLICY).pool
@@ -129,14 +131,14 @@ def test_override_changes_no_pool_no_other_service_and_no_hash() -> None:
 
 
 def test_override_keeps_the_counters_of_its_service() -> None:
-    before, after = plan(POLICY), plan(overridden_policy("service: payment-api, quotaFactor: 3"))
+    before, after = plan(POLICY), plan(build_overridden_policy("service: payment-api, quotaFactor: 3"))
     assert before.key == after.key
     assert [window.seconds for window in before.windows] == [window.seconds for window in after.windows]
 
 
 def test_override_of_an_unknown_service_changes_nothing() -> None:
-    assert overridden_policy("service: gone, quotaFactor: 3") is POLICY
-    assert overridden(POLICY, {}) is POLICY
+    assert build_overridden_policy("service: gone, quotaFactor: 3") is POLICY
+    assert apply_overrides(POLICY, {}) is POLICY
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_override_of_an_unknown_service_changes_nothing() -> None:
 )
 def test_override_without_effect_is_reported_and_is_no_error(body: str, expected: list[str]) -> None:
     [[entry]] = entries(body).values()
-    assert list(remarks(POLICY.policy, entry)) == expected
+    assert list(list_remarks(POLICY.policy, entry)) == expected
 
 
 def test_quota_resets_are_due_from_their_timestamp() -> None:
@@ -184,10 +186,10 @@ def test_quota_resets_are_due_from_their_timestamp() -> None:
         "service: c, quotaFactor: 2",
     ).values()
     found = [entry for [entry] in live_entries]
-    assert resets(found, AT_US - 1) == ()
-    assert resets(found, AT_US) == (("a", AT_US, None),)
-    assert resets(found, AT_US + 1_000_000) == (("a", AT_US, None), ("b", AT_US + 1_000_000, 90))
-    assert breaker_resets(found, AT_US + 1_000_000) == {}
+    assert list_window_resets(found, AT_US - 1) == ()
+    assert list_window_resets(found, AT_US) == (("a", AT_US, None),)
+    assert list_window_resets(found, AT_US + 1_000_000) == (("a", AT_US, None), ("b", AT_US + 1_000_000, 90))
+    assert list_breaker_resets(found, AT_US + 1_000_000) == {}
 
 
 def test_breaker_resets_are_due_from_their_timestamp() -> None:
@@ -197,10 +199,10 @@ def test_breaker_resets_are_due_from_their_timestamp() -> None:
         "service: c, breaker: ForcedOpen",
     ).values()
     found = [entry for [entry] in live_entries]
-    assert breaker_resets(found, AT_US - 1) == {}
-    assert breaker_resets(found, AT_US) == {"a": AT_US}
-    assert breaker_resets(found, AT_US + 1_000_000) == {"a": AT_US, "b": AT_US + 1_000_000}
-    assert resets(found, END_US) == ()
+    assert list_breaker_resets(found, AT_US - 1) == {}
+    assert list_breaker_resets(found, AT_US) == {"a": AT_US}
+    assert list_breaker_resets(found, AT_US + 1_000_000) == {"a": AT_US, "b": AT_US + 1_000_000}
+    assert list_window_resets(found, END_US) == ()
 
 
 @pytest.mark.parametrize(
@@ -210,7 +212,7 @@ def test_breaker_resets_are_due_from_their_timestamp() -> None:
 def test_manual_breaker_state_is_in_the_plan_of_its_service_until_the_entry_ends(
     manual_state: str, state: State | None
 ) -> None:
-    found = overridden_policy(f"service: tripping, breaker: {manual_state}", "service: web, quotaFactor: 2")
+    found = build_overridden_policy(f"service: tripping, breaker: {manual_state}", "service: web, quotaFactor: 2")
     forcing = None if state is None else Forcing(state, END_US, "INC-1")
     breaker = plan(found, "tripping").breaker
     assert breaker is not None
@@ -230,18 +232,18 @@ def test_manual_breaker_state_is_in_the_plan_of_its_service_until_the_entry_ends
     ],
 )
 def test_forced_open_breaker_is_enforced_unless_its_entry_sets_a_mode(body: str, mode: Mode) -> None:
-    assert plan(overridden_policy(f"service: tripping, {body}"), "tripping").breaker_mode is mode
+    assert plan(build_overridden_policy(f"service: tripping, {body}"), "tripping").breaker_mode is mode
 
 
 def test_disabled_breaker_can_be_forced_open() -> None:
     [*others, tripping] = POLICY.policy.services
     disabled = replace(tripping, modes=replace(tripping.modes, breaker=Mode.DISABLED))
     policy = LoadedPolicy(replace(POLICY.policy, services=(*others, disabled)), POLICY.hash)
-    found = plan(overridden(policy, entries("service: tripping, breaker: ForcedOpen")), "tripping")
+    found = plan(apply_overrides(policy, entries("service: tripping, breaker: ForcedOpen")), "tripping")
     assert found.breaker is not None
     assert (found.breaker_mode, found.breaker.forcing) == (Mode.ENFORCE, Forcing(State.FORCED_OPEN, END_US, "INC-1"))
     [[forced_closed]] = entries("service: tripping, breaker: ForcedClosed").values()
-    assert remarks(policy.policy, forced_closed) == ("breaker: modes.breaker is Disabled",)
+    assert list_remarks(policy.policy, forced_closed) == ("breaker: modes.breaker is Disabled",)
 
 
 def test_entries_of_one_service_combine_and_a_forcing_keeps_its_end_and_reason() -> None:
@@ -250,7 +252,7 @@ def test_entries_of_one_service_combine_and_a_forcing_keeps_its_end_and_reason()
 - {service: tripping, breaker: ForcedClosed, until: 2026-12-01T04:00:00Z, reason: INC-1}
 - {service: tripping, grant: [{window: 1m, hard: {pods: 1}}], until: 2026-12-01T03:30:00Z, reason: INC-3}
 """
-    found = overridden(POLICY, load(text.encode()).live(0))
+    found = apply_overrides(POLICY, load(text.encode()).list_live(0))
     assert hard(found, "tripping") == {("1m", "pods"): 11}
     breaker = plan(found, "tripping").breaker
     assert breaker is not None

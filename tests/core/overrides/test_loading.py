@@ -11,7 +11,7 @@ import pytest
 from webhook.core.document import DocumentError
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.overrides import Grant, ManualBreakerState, Override, PartialModes, QuotaReset
-from webhook.core.overrides.loading import LARGEST_BYTES, OverridesDocument, load
+from webhook.core.overrides.loading import OVERRIDES_BYTES_MAX, OverridesDocument, load
 from webhook.core.policy_spec import Mode
 
 HERE = Path(__file__).parent
@@ -34,7 +34,7 @@ def entry(service: str = "a", until: str = "2026-12-01T04:00:00Z") -> str:
     return f"- {{service: {service}, quotaFactor: 2, until: {until}, reason: INC-1}}\n"
 
 
-def problems(raw: bytes) -> list[str]:
+def list_problems(raw: bytes) -> list[str]:
     with pytest.raises(DocumentError) as caught:
         load(raw)
     return [str(problem) for problem in caught.value.problems]
@@ -42,7 +42,7 @@ def problems(raw: bytes) -> list[str]:
 
 @pytest.mark.parametrize("document", BAD, ids=lambda path: path.stem)
 def test_invalid_document_is_reported_with_exactly_the_expected_lines(document: Path) -> None:
-    found = problems(document.read_bytes())
+    found = list_problems(document.read_bytes())
     expectation = document.with_suffix(".expected")
     if os.environ.get("REFRESH_EXPECTED") == "1":
         expectation.write_text("".join(f"{line}\n" for line in found))
@@ -81,21 +81,21 @@ def test_until_may_be_in_any_time_zone(until: str) -> None:
 
 def test_entry_is_live_until_its_end() -> None:
     document = load(entry().encode())
-    assert list(document.live(END_US - 1)) == ["a"]
-    assert document.live(END_US) == {}
-    assert document.next_end_us(END_US - 1) == END_US
-    assert document.next_end_us(END_US) is None
+    assert list(document.list_live(END_US - 1)) == ["a"]
+    assert document.list_live(END_US) == {}
+    assert document.find_next_end_us(END_US - 1) == END_US
+    assert document.find_next_end_us(END_US) is None
 
 
 def test_two_live_entries_for_one_service_clash_until_one_of_them_ends() -> None:
     document = load((entry() + entry("b") + entry(until="2026-12-01T05:00:00Z")).encode())
-    [clash] = document.clashes(END_US - 1)
+    [clash] = document.find_clashes(END_US - 1)
     assert str(clash) == (
         "3:13: [2].service: a: a second live entry for a sets quotaFactor, first in line 1:"
         " keep one of the two, or put both into one"
     )
-    assert document.clashes(END_US) == ()
-    assert {name: found.until for name, [found] in document.live(END_US).items()} == {"a": "2026-12-01T05:00:00Z"}
+    assert document.find_clashes(END_US) == ()
+    assert {name: found.until for name, [found] in document.list_live(END_US).items()} == {"a": "2026-12-01T05:00:00Z"}
 
 
 def test_entries_of_one_service_with_different_fields_are_live_together() -> None:
@@ -111,29 +111,29 @@ def test_entries_of_one_service_with_different_fields_are_live_together() -> Non
     tail = "until: 2026-12-01T04:00:00Z, reason: INC-1, by: alice"
     text = "".join(f"- {{service: a, {body}, {tail}}}\n" for body in live)
     document = load(text.encode())
-    assert document.clashes(END_US - 1) == ()
-    assert len(document.live(END_US - 1)["a"]) == len(live)
+    assert document.find_clashes(END_US - 1) == ()
+    assert len(document.list_live(END_US - 1)["a"]) == len(live)
     for body, field in (
         ("grant: [{window: 60s, hard: {requests.cpu: 1}}]", "grant of requests.cpu in 60s"),
         ("quotaReset: {at: 2026-12-01T03:30:00Z}", "quotaReset"),
         ("modes: {breaker: Audit}", "modes.breaker"),
     ):
-        [clash] = load(f"{text}- {{service: a, {body}, {tail}}}\n".encode()).clashes(END_US - 1)
+        [clash] = load(f"{text}- {{service: a, {body}, {tail}}}\n".encode()).find_clashes(END_US - 1)
         assert f"sets {field}, first in line" in clash.reason
 
 
 def test_expired_entry_does_not_clash_with_a_live_one() -> None:
     document = load((entry(until="2020-01-01T00:00:00Z") + entry()).encode())
-    assert document.clashes(END_US - 1) == ()
+    assert document.find_clashes(END_US - 1) == ()
 
 
 def test_document_above_the_size_limit_is_rejected_unparsed() -> None:
-    [problem] = problems(b"- " * (LARGEST_BYTES // 2) + b"x")
+    [problem] = list_problems(b"- " * (OVERRIDES_BYTES_MAX // 2) + b"x")
     assert "the overrides hold at most 262144 (256 KiB): remove what has expired" in problem
 
 
 def test_document_holds_at_most_a_thousand_entries() -> None:
     thousand = "".join(entry(f"s{number}") for number in range(1000))
     assert len(load(thousand.encode()).entries) == 1000
-    [problem] = problems((thousand + entry("one-more")).encode())
+    [problem] = list_problems((thousand + entry("one-more")).encode())
     assert problem.endswith("longer than 1000: shorten it")

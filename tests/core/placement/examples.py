@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.core.generating.vocabulary import HASH, OUR_ANNOTATION, OUR_LABEL, REQUIRED, ZONE, Json
-from tests.core.rewriting import patch_of, plain
+from tests.core.rewriting import decode_patch, patch_of
 from tests.core.strategies import service_of
 
 ZONES = [{"level": "Zone", "in": ["b", "g"]}]
@@ -16,17 +16,17 @@ def pod(metadata: Json | None = None, **spec: Any) -> Json:
     return {"metadata": {**marks, **(metadata or {})}, "spec": spec}
 
 
-def with_terms(*terms: Json) -> Json:
+def build_pod_with_terms(*terms: Json) -> Json:
     return pod(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": list(terms)}}})
 
 
-def required_affinity(*terms: Json) -> Json:
+def build_required_affinity(*terms: Json) -> Json:
     """Return a placement's affinity of native required terms."""
     return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": list(terms)}}}
 
 
-def operations(raw: Json, **placement: Any) -> list[dict[str, Any]]:
-    return plain(patch_of(raw, service_of(placement)))
+def list_operations(raw: Json, **placement: Any) -> list[dict[str, Any]]:
+    return decode_patch(patch_of(raw, service_of(placement)))
 
 
 def expression_term(key: str, operator: str = "Exists", *values: str) -> Json:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.oracle_comparison import findings
+from tests.core.oracle_comparison import find_findings
 from tests.core.placement.examples import pod
 from tests.core.strategies import Json, service_of
 
@@ -54,19 +54,19 @@ COVERED: dict[str, set[str]] = {
 """By listed toleration: those that it covers, besides itself."""
 
 
-def denied(spec: Json, allow: Json, **placement: Any) -> set[str]:
+def find_denied(spec: Json, allow: Json, **placement: Any) -> set[str]:
     """Return the fields whose values are not allowed."""
-    found = findings(pod(**spec), service_of({"allow": allow, **placement}))
+    found = find_findings(pod(**spec), service_of({"allow": allow, **placement}))
     return {field for code, field in found if code == "PlacementNotAllowed"}
 
 
-def allows(listed: list[Json], *own: Json, **placement: Any) -> bool:
-    return not denied({"tolerations": list(own)}, {"tolerations": listed}, **placement)
+def is_allowed(listed: list[Json], *own: Json, **placement: Any) -> bool:
+    return not find_denied({"tolerations": list(own)}, {"tolerations": listed}, **placement)
 
 
 @pytest.mark.parametrize("listed", TOLERATIONS)
 def test_toleration_covers_those_that_it_covers_in_pod_toleration_restriction(listed: str) -> None:
-    covered = {name for name, own in TOLERATIONS.items() if allows([TOLERATIONS[listed]], own)}
+    covered = {name for name, own in TOLERATIONS.items() if is_allowed([TOLERATIONS[listed]], own)}
     assert covered == {listed, *COVERED[listed]}
 
 
@@ -81,7 +81,7 @@ def test_toleration_covers_those_that_it_covers_in_pod_toleration_restriction(li
     ],
 )
 def test_each_toleration_is_covered_by_one_of_the_list(listed: list[str], own: list[str], *, expected: bool) -> None:
-    assert allows([TOLERATIONS[one] for one in listed], *(TOLERATIONS[one] for one in own)) is expected
+    assert is_allowed([TOLERATIONS[one] for one in listed], *(TOLERATIONS[one] for one in own)) is expected
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_each_toleration_is_covered_by_one_of_the_list(listed: list[str], own: l
 )
 @pytest.mark.parametrize("field", ["priorityClassName", "schedulerName", "runtimeClassName"])
 def test_name_is_allowed_exactly_or_by_one_end(field: str, listed: list[str], own: str, *, expected: bool) -> None:
-    assert denied({field: own}, {f"{field}s": listed}) == (set() if expected else {f"spec.{field}"})
+    assert find_denied({field: own}, {f"{field}s": listed}) == (set() if expected else {f"spec.{field}"})
 
 
 # Where Podgate decides otherwise
@@ -106,34 +106,34 @@ def test_name_is_allowed_exactly_or_by_one_end(field: str, listed: list[str], ow
 
 def test_missing_operator_is_equal() -> None:
     """The API server stores it as it is, and tolerates by it as by Equal; the plugin compares the texts."""
-    assert allows([A10], {"key": "gpu", "value": "a10"})
-    assert allows([{"key": "gpu", "value": "a10"}], A10)
+    assert is_allowed([A10], {"key": "gpu", "value": "a10"})
+    assert is_allowed([{"key": "gpu", "value": "a10"}], A10)
 
 
 @pytest.mark.parametrize(("own", "expected"), [("5", True), ("4", True), ("6", False)])
 def test_lower_bound_of_lt_is_covered(own: str, *, expected: bool) -> None:
     """The plugin covers no Lt and Gt but by Exists, and by the very same."""
     at_most_5 = {"key": "sla", "operator": "Lt", "value": "5"}
-    assert allows([at_most_5], at_most_5 | {"value": own}) is expected
-    assert allows([{"key": "sla", "operator": "Exists"}], at_most_5 | {"value": own})
-    assert not allows([at_most_5], at_most_5 | {"operator": "Gt", "value": own})
+    assert is_allowed([at_most_5], at_most_5 | {"value": own}) is expected
+    assert is_allowed([{"key": "sla", "operator": "Exists"}], at_most_5 | {"value": own})
+    assert not is_allowed([at_most_5], at_most_5 | {"operator": "Gt", "value": own})
 
 
 def test_empty_list_allows_nothing() -> None:
     """The plugins read an empty list as none."""
-    assert not allows([], TOLERATIONS["gpu=a10:NoSchedule"])
-    assert denied({"nodeSelector": {"disk": "ssd"}}, {"nodeSelectorKeys": []})
+    assert not is_allowed([], TOLERATIONS["gpu=a10:NoSchedule"])
+    assert find_denied({"nodeSelector": {"disk": "ssd"}}, {"nodeSelectorKeys": []})
 
 
 def test_what_the_policy_sets_need_not_be_listed() -> None:
     """The plugins compare their own defaults with the whitelist, too."""
-    assert allows([], GPU, tolerations=[GPU])
-    assert not denied({"nodeSelector": {"disk": "ssd"}}, {"nodeSelectorKeys": []}, nodeSelector={"disk": "ssd"})
+    assert is_allowed([], GPU, tolerations=[GPU])
+    assert not find_denied({"nodeSelector": {"disk": "ssd"}}, {"nodeSelectorKeys": []}, nodeSelector={"disk": "ssd"})
 
 
 def test_values_of_node_labels_are_free() -> None:
     """PodNodeSelector compares the values."""
-    assert not denied({"nodeSelector": {"disk": "hdd"}}, {"nodeSelectorKeys": ["disk"]})
-    assert denied({"nodeSelector": {"disk": "ssd", "zone": "b"}}, {"nodeSelectorKeys": ["disk"]}) == {
+    assert not find_denied({"nodeSelector": {"disk": "hdd"}}, {"nodeSelectorKeys": ["disk"]})
+    assert find_denied({"nodeSelector": {"disk": "ssd", "zone": "b"}}, {"nodeSelectorKeys": ["disk"]}) == {
         "spec.nodeSelector"
     }

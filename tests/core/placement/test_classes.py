@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.core.generating.classes import managed
+from tests.core.generating.classes import build_manager
 from tests.core.generating.vocabulary import Json
-from tests.core.placement.examples import operations, pod
+from tests.core.placement.examples import list_operations, pod
 
 
 @pytest.mark.parametrize(
@@ -23,14 +23,14 @@ from tests.core.placement.examples import operations, pod
 )
 def test_scheduler_name_by_conflict_rule(own: str | None, rule: str, expected: list[tuple[str, str]]) -> None:
     raw = pod(schedulerName=own) if own is not None else pod()
-    found = operations(raw, schedulerName="podgate-scheduler", onConflict={"schedulerName": rule})
+    found = list_operations(raw, schedulerName="podgate-scheduler", onConflict={"schedulerName": rule})
     assert [(operation["op"], operation["value"]) for operation in found] == expected
 
 
 FILLED = {"priority": 7, "preemptionPolicy": "PreemptLowerPriority"}
 SET = [("add", "/spec/priorityClassName"), ("remove", "/spec/priority"), ("remove", "/spec/preemptionPolicy")]
 RESET = [("replace", "/spec/priorityClassName"), *SET[1:]]
-CHOSEN, FILLED_IN = [managed("priorityClassName")], [managed(with_look_alikes=True)]
+CHOSEN, FILLED_IN = [build_manager("priorityClassName")], [build_manager(with_look_alikes=True)]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_priority_class_by_conflict_rule_and_its_priority_is_removed(
     spec: Json, entries: list[Json] | None, rule: str, expected: list[Any]
 ) -> None:
     raw = pod({"managedFields": entries} if entries else None, **spec)
-    found = operations(raw, priorityClassName="ours", onConflict={"priorityClassName": rule})
+    found = list_operations(raw, priorityClassName="ours", onConflict={"priorityClassName": rule})
     assert [(operation["op"], operation["path"]) for operation in found] == expected
 
 
@@ -71,5 +71,5 @@ def test_priority_class_by_conflict_rule_and_its_priority_is_removed(
     ],
 )
 def test_runtime_class_by_conflict_rule_and_its_overhead_is_removed(spec: Json, rule: str, expected: list[Any]) -> None:
-    found = operations(pod(**spec), runtimeClassName="gvisor", onConflict={"runtimeClassName": rule})
+    found = list_operations(pod(**spec), runtimeClassName="gvisor", onConflict={"runtimeClassName": rule})
     assert [(operation["op"], operation["path"]) for operation in found] == expected

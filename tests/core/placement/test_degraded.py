@@ -6,11 +6,11 @@ import msgspec
 import pytest
 from hypothesis import assume, given
 
-from tests.core.generating.policies import Governed, governed
+from tests.core.generating.policies import Governed, decode_placement
 from tests.core.generating.vocabulary import PREFERRED, REQUIRED
-from tests.core.oracle_comparison import oracle_faults
+from tests.core.oracle_comparison import find_oracle_faults
 from tests.core.placement.examples import IN_ZONES, ZONES, pod
-from tests.core.rewriting import applied, read, rewritten
+from tests.core.rewriting import apply_json_patch, decode_pod, rewrite_pod
 from tests.core.strategies import HASH, ZONE, Json, Pair, examples, pairs, service_of
 from webhook.core.admission.mutation import rewrite
 from webhook.core.admission.validation import check
@@ -44,11 +44,11 @@ RICH: Json = {
 """A placement with every field, both required and preferred where possible."""
 
 
-def degraded(raw: Json, service: Service) -> dict[str, Any]:
-    return applied(raw, rewrite(read(raw), service, HASH, degraded=True))
+def rewrite_degraded(raw: Json, service: Service) -> dict[str, Any]:
+    return apply_json_patch(raw, rewrite(decode_pod(raw), service, HASH, degraded=True))
 
 
-def without_preferences(placement: Json) -> Governed:
+def drop_preferences(placement: Json) -> Governed:
     """Return the policy of a placement without its preferences."""
     affinity = {
         kind: {REQUIRED: terms[REQUIRED]}
@@ -66,31 +66,31 @@ def without_preferences(placement: Json) -> Governed:
     }
     if_absent = [name for name in placement.get("ifAbsent") or [] if name not in empty]
     kept = {"affinity": affinity, "topology": topology, SPREADS: spreads, "ifAbsent": if_absent}
-    return governed({**placement, **{name: value for name, value in kept.items() if name in placement}})
+    return decode_placement({**placement, **{name: value for name, value in kept.items() if name in placement}})
 
 
 @examples(100)
 @given(pairs)
 def test_degraded_rewrite_equals_that_of_the_policy_without_preferences(pair: Pair) -> None:
-    required = without_preferences(pair.placement)
-    patch = rewrite(read(pair.pod), pair.service, HASH, degraded=True)
-    assert patch == rewrite(read(pair.pod), required.service, HASH)
-    assert oracle_faults(Pair(pair.pod, required), applied(pair.pod, patch)) == []
+    required = drop_preferences(pair.placement)
+    patch = rewrite(decode_pod(pair.pod), pair.service, HASH, degraded=True)
+    assert patch == rewrite(decode_pod(pair.pod), required.service, HASH)
+    assert find_oracle_faults(Pair(pair.pod, required), apply_json_patch(pair.pod, patch)) == []
 
 
 @examples(100)
 @given(pairs)
 def test_degraded_rewrite_is_idempotent_and_keeps_a_full_rewrite(pair: Pair) -> None:
-    for patched in (degraded(pair.pod, pair.service), rewritten(pair.pod, pair.service)):
-        assert rewrite(read(patched), pair.service, HASH, degraded=True) == ()
+    for patched in (rewrite_degraded(pair.pod, pair.service), rewrite_pod(pair.pod, pair.service)):
+        assert rewrite(decode_pod(patched), pair.service, HASH, degraded=True) == ()
 
 
 @examples(100)
 @given(pairs)
 def test_validation_findings_are_equal_after_degraded_and_full_rewrites(pair: Pair) -> None:
     found, expected = (
-        check(read(after), pair.service, hash_known=True)
-        for after in (degraded(pair.pod, pair.service), rewritten(pair.pod, pair.service))
+        check(decode_pod(after), pair.service, hash_known=True)
+        for after in (rewrite_degraded(pair.pod, pair.service), rewrite_pod(pair.pod, pair.service))
     )
     assert found == expected
 
@@ -99,12 +99,12 @@ def test_validation_findings_are_equal_after_degraded_and_full_rewrites(pair: Pa
 @given(pairs)
 def test_later_rewrite_adds_the_omitted_preferences(pair: Pair) -> None:
     assume(not pair.placement.get("ifAbsent"))  # the required ones that were written are then the Pod's own
-    later = rewritten(degraded(pair.pod, pair.service), pair.service)
-    assert spreads_sorted(later) == spreads_sorted(rewritten(pair.pod, pair.service))
-    assert rewritten(later, pair.service) == later
+    later = rewrite_pod(rewrite_degraded(pair.pod, pair.service), pair.service)
+    assert sort_spreads(later) == sort_spreads(rewrite_pod(pair.pod, pair.service))
+    assert rewrite_pod(later, pair.service) == later
 
 
-def spreads_sorted(raw: Json) -> Json:
+def sort_spreads(raw: Json) -> Json:
     """Return a Pod with sorted spread constraints: their order has no meaning."""
     found = sorted(raw["spec"].get("topologySpreadConstraints") or [], key=msgspec.json.encode)
     return {**raw, "spec": {**raw["spec"], "topologySpreadConstraints": found}}
@@ -113,14 +113,14 @@ def spreads_sorted(raw: Json) -> Json:
 @pytest.mark.parametrize("sample", CORPUS, ids=lambda sample: sample.name)
 def test_corpus_pods_have_equal_findings_after_degraded_and_full_rewrites(sample: Sample) -> None:
     service, raw = service_of(RICH), msgspec.json.decode(sample.raw)
-    after, full = degraded(raw, service), rewritten(raw, service)
-    assert check(read(after), service, hash_known=True) == check(read(full), service, hash_known=True)
-    assert rewrite(read(after), service, HASH, degraded=True) == ()
-    assert rewritten(after, service) != after, "preferences were omitted"
+    after, full = rewrite_degraded(raw, service), rewrite_pod(raw, service)
+    assert check(decode_pod(after), service, hash_known=True) == check(decode_pod(full), service, hash_known=True)
+    assert rewrite(decode_pod(after), service, HASH, degraded=True) == ()
+    assert rewrite_pod(after, service) != after, "preferences were omitted"
 
 
 def test_degraded_rewrite_omits_all_preferences_and_nothing_else() -> None:
-    spec = degraded(pod(), service_of(RICH))["spec"]
+    spec = rewrite_degraded(pod(), service_of(RICH))["spec"]
     affinity = spec.pop("affinity")
     assert {kind: set(terms) for kind, terms in affinity.items()} == {
         "nodeAffinity": {REQUIRED},
@@ -143,8 +143,10 @@ def test_preferences_of_the_pod_itself_are_kept() -> None:
     service = service_of(
         {"topologySpreadConstraints": [spread("ScheduleAnyway")], "onConflict": {"default": "Override"}}
     )
-    assert degraded(pod(topologySpreadConstraints=[own]), service)["spec"] == {"topologySpreadConstraints": [own]}
-    [overridden] = rewritten(pod(topologySpreadConstraints=[own]), service)["spec"]["topologySpreadConstraints"]
+    assert rewrite_degraded(pod(topologySpreadConstraints=[own]), service)["spec"] == {
+        "topologySpreadConstraints": [own]
+    }
+    [overridden] = rewrite_pod(pod(topologySpreadConstraints=[own]), service)["spec"]["topologySpreadConstraints"]
     assert overridden["maxSkew"] == 1
 
 

@@ -6,9 +6,9 @@ from hypothesis import given
 
 from tests.core.oracle import policy
 from tests.core.strategies import PROPERTY, Json, Pair, pairs, service_of
-from webhook.core.admission.mutation import placed
+from webhook.core.admission.mutation import place_pod
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.placement import violations
+from webhook.core.placement import find_violations
 from webhook.core.rule_notes import explain
 
 BOTH = ["topologySpreadConstraints", "podAntiAffinity"]
@@ -16,20 +16,20 @@ SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedu
 OWN = {**SPREAD, "topologyKey": "rack"}
 
 
-def decoded(document: Json) -> Pod:
+def decode_pod(document: Json) -> Pod:
     return msgspec.json.decode(msgspec.json.encode(document), type=Pod)
 
 
 @PROPERTY
 @given(pairs)
 def test_pod_with_fields_of_its_own_is_placed_as_if_the_policy_had_none(pair: Pair) -> None:
-    pod = decoded(pair.pod)
+    pod = decode_pod(pair.pod)
     placement = {**pair.placement, "ifAbsent": BOTH}
-    service, expected = service_of(placement), service_of(policy.beside(placement, pair.pod))
-    assert placed(pod, service) == placed(pod, expected)
+    service, expected = service_of(placement), service_of(policy.drop_absent_fields(placement, pair.pod))
+    assert place_pod(pod, service) == place_pod(pod, expected)
     assert service.placement_plan is not None
     assert expected.placement_plan is not None
-    assert violations(pod, service.placement_plan) == violations(pod, expected.placement_plan)
+    assert find_violations(pod, service.placement_plan) == find_violations(pod, expected.placement_plan)
 
 
 @pytest.mark.parametrize(("own", "words"), [(OWN, "left to the Pod's own (ifAbsent)"), (SPREAD, "already so")])

@@ -11,14 +11,14 @@ from tests.core.oracle import taints
 from tests.core.strategies import Json, Pair, examples, real_pairs, tolerations
 from webhook.core.kubernetes.pod import PodSpec
 from webhook.core.kubernetes.types import NodeSelectorTerm, Toleration
-from webhook.core.placement.node_match import NodeTaint, term_fits, terms_fit, tolerates, untolerated
+from webhook.core.placement.node_match import NodeTaint, list_untolerated, term_fits, terms_fit, tolerates
 
 
 @examples(100)
 @given(node_strategies.terms(REAL), node_strategies.node_labels, st.sampled_from(NODE_NAMES))
 def test_term_fits_the_nodes_that_kubernetes_chooses(term: Json, labels: dict[str, str], name: str) -> None:
     decoded = msgspec.convert(term, NodeSelectorTerm)
-    expected = oracle.term_fits(term, oracle.Node(name, labels))
+    expected = oracle.is_term_match(term, oracle.Node(name, labels))
     assert term_fits(decoded, name, labels) == expected
 
 
@@ -26,10 +26,10 @@ def test_term_fits_the_nodes_that_kubernetes_chooses(term: Json, labels: dict[st
 @given(tolerations(REAL), st.sampled_from(taints.TAINTS))
 def test_toleration_tolerates_the_taints_of_kubernetes(toleration: Json, taint: tuple[str, str, str]) -> None:
     decoded, found = msgspec.convert(toleration, Toleration), NodeTaint(*taint)
-    expected = taints.tolerates(toleration, *taint)
+    expected = taints.is_tolerating(toleration, *taint)
     assert tolerates(decoded, found) == expected
     keeps_off = taint[2] != "PreferNoSchedule" and not expected
-    assert untolerated(PodSpec(tolerations=(decoded,)), [found]) == [found] * keeps_off
+    assert list_untolerated(PodSpec(tolerations=(decoded,)), [found]) == [found] * keeps_off
 
 
 @examples(60)
@@ -37,4 +37,4 @@ def test_toleration_tolerates_the_taints_of_kubernetes(toleration: Json, taint: 
 def test_terms_of_a_pod_fit_the_nodes_that_kubernetes_chooses(pair: Pair, labels: list[dict[str, str]]) -> None:
     spec = msgspec.convert(pair.pod["spec"], PodSpec)
     for index, one in enumerate(labels):
-        assert terms_fit(spec, f"n{index}", one) == oracle.node_fits(pair.pod, oracle.Node(f"n{index}", one))
+        assert terms_fit(spec, f"n{index}", one) == oracle.is_node_match(pair.pod, oracle.Node(f"n{index}", one))

@@ -92,8 +92,8 @@ async def test_unrewritten_pod_with_a_node_name_is_denied() -> None:
 
 async def test_scheduled_pod_may_be_updated_and_resized() -> None:
     gate = Gate(policy_of(WEB))
-    old = gate.owned("u", nodeSelector={"disk": "ssd"}, nodeName="node-1")
-    new = gate.owned("u", nodeSelector={"disk": "ssd"}, nodeName="node-1")
+    old = gate.build_owned_pod("u", nodeSelector={"disk": "ssd"}, nodeName="node-1")
+    new = gate.build_owned_pod("u", nodeSelector={"disk": "ssd"}, nodeName="node-1")
     new["metadata"]["labels"]["version"] = "v2"
     for sub_resource in ("", "resize"):
         decision = await gate.validate(operation="UPDATE", subResource=sub_resource, oldObject=old, object=new)

@@ -12,10 +12,10 @@ from tests.core.generating.nodes import terms
 from tests.core.generating.vocabulary import ODD
 from tests.core.oracle import pod_affinity
 from tests.core.oracle.node_sets import Universe
-from tests.core.oracle.nodes import REQUIRED, Node, holds, term_fits
-from tests.core.oracle.rewriting import faults
-from tests.core.oracle.taints import tolerates
-from tests.core.oracle.validating import expected
+from tests.core.oracle.nodes import REQUIRED, Node, is_match, is_term_match
+from tests.core.oracle.rewriting import find_faults
+from tests.core.oracle.taints import is_tolerating
+from tests.core.oracle.validating import find_expected
 from tests.core.strategies import HASH, OUR_ANNOTATION, OUR_LABEL, ZONE, Json, examples, some_node_labels
 
 IN_ZONE = {"key": ZONE, "operator": "In", "values": ["b", "g"]}
@@ -77,25 +77,27 @@ AFTER: Json = {
 Change = Callable[[Any], Any]
 
 
-def _terms(pod: Any) -> Any:
+def _get_terms(pod: Any) -> Any:
     return pod["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
 
 
-def _preferred(pod: Any) -> Any:
+def _get_preferred(pod: Any) -> Any:
     return pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
 
 
-def _faulty_changes(pod: Any) -> dict[str, Change]:
+def _build_faulty_changes(pod: Any) -> dict[str, Change]:
     """Return changes that each make a correct Pod wrong."""
     spec = pod["spec"]
     return {
-        "a_term_is_ored": lambda one: _terms(one).append({"matchExpressions": [IN_ZONE]}),
-        "only_the_last_term": lambda one: _terms(one)[0]["matchExpressions"].pop(),
-        "twice_in_a_term": lambda one: _terms(one)[1]["matchExpressions"].append(IN_ZONE),
-        "the_users_terms_replaced": lambda one: _terms(one).__setitem__(slice(None), [{"matchExpressions": [IN_ZONE]}]),
-        "another_order": lambda one: _terms(one).reverse(),
-        "a_preference_twice": lambda one: _preferred(one).append(_preferred(one)[0]),
-        "a_preference_lost": lambda one: _preferred(one).clear(),
+        "a_term_is_ored": lambda one: _get_terms(one).append({"matchExpressions": [IN_ZONE]}),
+        "only_the_last_term": lambda one: _get_terms(one)[0]["matchExpressions"].pop(),
+        "twice_in_a_term": lambda one: _get_terms(one)[1]["matchExpressions"].append(IN_ZONE),
+        "the_users_terms_replaced": lambda one: _get_terms(one).__setitem__(
+            slice(None), [{"matchExpressions": [IN_ZONE]}]
+        ),
+        "another_order": lambda one: _get_terms(one).reverse(),
+        "a_preference_twice": lambda one: _get_preferred(one).append(_get_preferred(one)[0]),
+        "a_preference_lost": lambda one: _get_preferred(one).clear(),
         "tolerations_replaced": lambda one: one["spec"]["tolerations"].pop(0),
         "a_toleration_twice": lambda one: one["spec"]["tolerations"].append(spec["tolerations"][1]),
         "an_unwanted_toleration": lambda one: one["spec"]["tolerations"].append({"operator": "Exists"}),
@@ -117,23 +119,23 @@ def _faulty_changes(pod: Any) -> dict[str, Change]:
 
 
 def test_correct_rewrite_has_no_fault() -> None:
-    assert faults(BEFORE, AFTER, PLACEMENT, "s", HASH) == []
+    assert find_faults(BEFORE, AFTER, PLACEMENT, "s", HASH) == []
 
 
-@pytest.mark.parametrize("name", list(_faulty_changes(AFTER)))
+@pytest.mark.parametrize("name", list(_build_faulty_changes(AFTER)))
 def test_a_wrong_rewrite_is_reported(name: str) -> None:
     pod = deepcopy(AFTER)
-    _faulty_changes(pod)[name](pod)
-    assert faults(BEFORE, pod, PLACEMENT, "s", HASH) != []
+    _build_faulty_changes(pod)[name](pod)
+    assert find_faults(BEFORE, pod, PLACEMENT, "s", HASH) != []
 
 
 def test_null_fields_are_ignored() -> None:
-    assert faults({**BEFORE, "status": None}, AFTER, PLACEMENT, "s", HASH) == []
+    assert find_faults({**BEFORE, "status": None}, AFTER, PLACEMENT, "s", HASH) == []
 
 
 def test_correct_pod_has_no_expected_findings_and_a_bare_one_has_all() -> None:
-    assert expected(AFTER, PLACEMENT, "s").must == set()
-    assert {field for _, field in expected(BEFORE, PLACEMENT, "s").must} == {
+    assert find_expected(AFTER, PLACEMENT, "s").must == set()
+    assert {field for _, field in find_expected(BEFORE, PLACEMENT, "s").must} == {
         "spec.schedulerName",
         "spec.nodeSelector[disk]",
         "spec.affinity.nodeAffinity",
@@ -165,7 +167,7 @@ def test_correct_pod_has_no_expected_findings_and_a_bare_one_has_all() -> None:
 def test_expression_has_the_semantics_of_kubernetes(
     operator: str, values: list[str] | None, value: str | None, *, expectation: bool
 ) -> None:
-    assert holds({"key": "k", "operator": operator, "values": values}, value) is expectation
+    assert is_match({"key": "k", "operator": operator, "values": values}, value) is expectation
 
 
 @pytest.mark.parametrize(
@@ -173,7 +175,7 @@ def test_expression_has_the_semantics_of_kubernetes(
 )
 def test_gt_toleration_accepts_canonical_numbers_only(value: str, *, expectation: bool) -> None:
     found = {"key": "k", "operator": "Gt", "value": "5", "effect": "NoSchedule"}
-    assert tolerates(found, "k", value, "NoSchedule") is expectation
+    assert is_tolerating(found, "k", value, "NoSchedule") is expectation
 
 
 nodes = st.builds(Node, st.sampled_from(["n1", "n2", "n3"]), some_node_labels)
@@ -183,14 +185,14 @@ nodes = st.builds(Node, st.sampled_from(["n1", "n2", "n3"]), some_node_labels)
 @given(st.lists(terms(ODD), max_size=3), st.lists(terms(ODD), max_size=3), st.lists(nodes, min_size=6, max_size=6))
 def test_node_sets_agree_with_each_single_node(some: list[Json], others: list[Json], nodes: list[Node]) -> None:
     universe = Universe([*some, *others])
-    left, right = universe.boxes(some), universe.boxes(others)
-    both = universe.both(left, right)
-    assert universe.within(both, left)
-    assert universe.within(both, right)
+    left, right = universe.find_boxes(some), universe.find_boxes(others)
+    both = universe.intersect(left, right)
+    assert universe.is_within(both, left)
+    assert universe.is_within(both, right)
     for node in nodes:
-        in_left, in_right = (any(term_fits(one, node) for one in side) for side in (some, others))
+        in_left, in_right = (any(is_term_match(one, node) for one in side) for side in (some, others))
         if in_left and not in_right:
-            assert not universe.within(left, right)
+            assert not universe.is_within(left, right)
         if in_left and in_right:
             assert both
 
@@ -216,7 +218,7 @@ def test_implication_is_exact(narrow: list[tuple[str, Any]], wide: list[tuple[st
         for side in (narrow, wide)
     )
     universe = Universe([one, other])
-    assert universe.within(universe.boxes([one]), universe.boxes([other])) is expectation
+    assert universe.is_within(universe.find_boxes([one]), universe.find_boxes([other])) is expectation
 
 
 def test_equivalent_selectors_are_equal() -> None:
@@ -234,9 +236,9 @@ def test_match_label_keys_are_merged_as_by_the_api_server_and_keep_the_meaning()
         "metadata": {"labels": {"app": "x", "t": "1"}},
         "spec": {"affinity": {"podAffinity": {REQUIRED: [term]}}},
     }
-    (merged,) = pod_affinity.stored(pod)["spec"]["affinity"]["podAffinity"][REQUIRED]
+    (merged,) = pod_affinity.merge_label_keys(pod)["spec"]["affinity"]["podAffinity"][REQUIRED]
     assert merged["labelSelector"]["matchExpressions"] == [
         {"key": "app", "operator": "In", "values": ["x"]},
         {"key": "t", "operator": "NotIn", "values": ["1"]},
     ]
-    assert pod_affinity.pod_term(merged, pod) == pod_affinity.pod_term(term, pod)
+    assert pod_affinity.find_pod_term(merged, pod) == pod_affinity.find_pod_term(term, pod)

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from tests.core.oracle_comparison import oracle_faults, unneeded_operations
-from tests.core.pairs import usual
-from tests.core.rewriting import patch_of, plain, rewritten
+from tests.core.oracle_comparison import find_oracle_faults, find_unneeded_operations
+from tests.core.pairs import draw_usual_pairs
+from tests.core.rewriting import decode_patch, patch_of, rewrite_pod
 from tests.core.strategies import (
     HASH,
     OUR_ANNOTATION,
@@ -26,40 +26,40 @@ from webhook.core.policy_spec import Mode
 @examples(120)
 @given(pairs)
 def test_rewrite_fulfils_user_and_policy_and_changes_nothing_else(pair: Pair) -> None:
-    assert oracle_faults(pair, rewritten(pair.pod, pair.service)) == []
+    assert find_oracle_faults(pair, rewrite_pod(pair.pod, pair.service)) == []
 
 
 @examples(120)
 @given(pairs)
 def test_rewrite_is_idempotent(pair: Pair) -> None:
-    assert patch_of(rewritten(pair.pod, pair.service), pair.service) == ()
+    assert patch_of(rewrite_pod(pair.pod, pair.service), pair.service) == ()
 
 
 @examples(60)
 @given(pairs)
 def test_every_operation_and_every_copied_term_is_needed(pair: Pair) -> None:
-    assert unneeded_operations(pair) == []
+    assert find_unneeded_operations(pair) == []
 
 
 @examples(120)
 @given(illegal_pods, policies)
 def test_rewrite_of_an_invalid_pod_is_idempotent(raw: Json, policy: Governed) -> None:
-    assert patch_of(rewritten(raw, policy.service), policy.service) == ()
+    assert patch_of(rewrite_pod(raw, policy.service), policy.service) == ()
 
 
 def test_patch_has_four_operations_on_labels_annotations_and_spec_only() -> None:
     fields = {"add": {"value"}, "replace": {"value"}, "remove": set(), "copy": {"from"}}
-    for pair in usual():
-        for operation in plain(patch_of(pair.pod, pair.service)):
+    for pair in draw_usual_pairs():
+        for operation in decode_patch(patch_of(pair.pod, pair.service)):
             assert set(operation) == {"op", "path"} | fields[operation["op"]]
             assert operation["path"].startswith(("/metadata/labels", "/metadata/annotations", "/spec/"))
 
 
 @pytest.mark.parametrize("mode", [Mode.WARN, Mode.AUDIT, Mode.DISABLED])
 def test_unenforced_placement_changes_label_and_annotation_only(mode: Mode) -> None:
-    for pair in usual():
+    for pair in draw_usual_pairs():
         lenient = msgspec.structs.replace(pair.service, modes=Modes(placement=mode))
-        patched = rewritten(pair.pod, lenient)
+        patched = rewrite_pod(pair.pod, lenient)
         assert patched["spec"] == pair.pod["spec"]
         assert patched["metadata"]["labels"][OUR_LABEL] == "s"
         assert patched["metadata"]["annotations"][OUR_ANNOTATION] == HASH
@@ -67,5 +67,5 @@ def test_unenforced_placement_changes_label_and_annotation_only(mode: Mode) -> N
 
 def test_service_with_every_mode_disabled_is_not_rewritten() -> None:
     off = Modes(Mode.DISABLED, Mode.DISABLED, Mode.DISABLED, Mode.DISABLED)
-    for pair in usual():
+    for pair in draw_usual_pairs():
         assert patch_of(pair.pod, msgspec.structs.replace(pair.service, modes=off)) == ()

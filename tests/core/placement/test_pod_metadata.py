@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 
 from tests.core.reviewing import Gate, policy_of
-from tests.core.rewriting import read
+from tests.core.rewriting import decode_pod
 from tests.core.strategies import Json, service_of
-from tests.core.webhook_configurations.cel import holds
+from tests.core.webhook_configurations.cel import is_true
 from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
 from webhook.commands.simulator import Admission, Ask, admit
 from webhook.core.admission.decision import Verdict
-from webhook.core.admission.validation import guard
+from webhook.core.admission.validation import check_update
 from webhook.core.findings import Code
 from webhook.core.rule_notes import Act, explain
-from webhook.core.webhook_configurations import ClientConfig, configurations
+from webhook.core.webhook_configurations import ClientConfig, render_configurations
 from webhook.interceptor import Interceptor, UnknownNamespaceError
 from webhook.observers import Observers
 
@@ -36,7 +36,7 @@ def pod(metadata: Json, **spec: Any) -> Json:
     return {"metadata": {"name": "p", **metadata}, "spec": {"containers": [{"name": "c"}], **spec}}
 
 
-async def admitted(gate: Gate, metadata: Json) -> Admission:
+async def admit_pod(gate: Gate, metadata: Json) -> Admission:
     return await admit(gate.interceptor, Ask(pod(metadata), "shop", "u", "alice"))
 
 
@@ -84,7 +84,7 @@ async def test_unknown_namespace_is_looked_up_although_its_name_decides_the_owne
 
 
 async def test_decision_names_the_labels_of_the_namespace_and_the_annotations_that_it_read() -> None:
-    decision = (await admitted(Gate(policy_of(QUEUED), namespace_labels={"team": "t", "x": "y"}), {})).mutated
+    decision = (await admit_pod(Gate(policy_of(QUEUED), namespace_labels={"team": "t", "x": "y"}), {})).mutated
     assert (decision.inputs.namespace_values, decision.inputs.annotations_read) == ({"team": "t"}, ("note",))
 
 
@@ -104,8 +104,8 @@ def test_update_of_a_value_of_the_policy_is_refused(
     changed: Json, rule: str, gates: list[Json], *, gated_may: bool
 ) -> None:
     service = service_of({**PLACEMENT, "onConflict": {"default": rule}})
-    before, after = (read(pod(metadata, schedulingGates=gates)) for metadata in (STORED, {**STORED, **changed}))
-    found = guard(before, after, service)
+    before, after = (decode_pod(pod(metadata, schedulingGates=gates)) for metadata in (STORED, {**STORED, **changed}))
+    found = check_update(before, after, service)
     is_admitted = gated_may and rule == "Keep" and bool(gates)
     assert [one.code for one in found] == ([] if is_admitted else [Code.PLACEMENT_CONFLICT])
     assert all("cannot be changed (was " in one.message for one in found)
@@ -122,7 +122,7 @@ def test_update_of_a_value_of_the_policy_is_refused(
     ],
 )
 def test_other_changes_and_the_values_of_the_policy_are_admitted(before: Json, after: Json) -> None:
-    assert guard(read(pod(before)), read(pod(after)), service_of(PLACEMENT)) == ()
+    assert check_update(decode_pod(pod(before)), decode_pod(pod(after)), service_of(PLACEMENT)) == ()
 
 
 def test_explanation_tells_where_a_value_is_from_and_why_one_is_not_set() -> None:
@@ -143,32 +143,35 @@ def test_explanation_tells_whether_all_is_allowed(allowed: list[str], act: Act) 
     assert [note.act for note in notes if note.rule == "placement.allow"] == [act]
 
 
-def updates_sent(*stanzas: str) -> str:
+def read_update_condition(*stanzas: str) -> str:
     policy = policy_of(
         "\n".join(
             f"- {{name: s{number}, match: {{namespaces: [space-{number}]}}, placement: {stanza}}}"
             for number, stanza in enumerate(stanzas)
         )
     ).policy
-    _, validating, _ = configurations(policy, ClientConfig("https://podgate.example:8443", b""))
+    _, validating, _ = render_configurations(policy, ClientConfig("https://podgate.example:8443", b""))
     (webhook, *_) = validating["webhooks"]
     (condition,) = [one for one in webhook["matchConditions"] if one["name"] == "judged-fields-differ"]
     return str(condition["expression"])
 
 
-def written(kind: str, first: int, last: int) -> str:
+def format_names(kind: str, first: int, last: int) -> str:
     return "{" + kind + ": {" + ", ".join(f"n{number}: x" for number in range(first, last)) + "}}"
 
 
 @pytest.mark.parametrize(
     ("stanzas", "expected"),
     [
-        ((written("annotations", 0, 60), written("annotations", 60, 120)), "object.metadata.?annotations != "),
+        (
+            (format_names("annotations", 0, 60), format_names("annotations", 60, 120)),
+            "object.metadata.?annotations != ",
+        ),
         (("{allow: {tolerations: []}}",), "object.spec.?tolerations != "),
     ],
 )
 def test_updates_of_what_is_guarded_are_sent(stanzas: tuple[str, ...], expected: str) -> None:
-    assert expected in updates_sent(*stanzas).partition("schedulingGates")[0]
+    assert expected in read_update_condition(*stanzas).partition("schedulingGates")[0]
 
 
 @pytest.mark.parametrize("kind", ["labels", "annotations"])
@@ -176,13 +179,13 @@ def test_updates_of_what_is_guarded_are_sent(stanzas: tuple[str, ...], expected:
 def test_updates_of_free_labels_and_annotations_are_not_sent(kind: str, count: int) -> None:
     """They pass while no server runs, however many keys the policy writes."""
     keys = [f"n{number}" for number in range(count)]
-    expression = updates_sent(written(kind, 0, count))
+    expression = read_update_condition(format_names(kind, 0, count))
 
     def is_sent(key: str) -> bool:
         old = {"metadata": {kind: dict.fromkeys(keys, "x")}, "spec": {}}
         new = {"metadata": {kind: {**dict.fromkeys(keys, "x"), key: "y"}}, "spec": {}}
         request = {"operation": "UPDATE", "userInfo": {"username": "alice"}}
-        return holds(expression, request=request, object=new, oldObject=old)
+        return is_true(expression, request=request, object=new, oldObject=old)
 
     assert not is_sent("free")
     assert all(is_sent(key) for key in keys)

@@ -8,21 +8,21 @@ from tests.core.placement.examples import (
     IN_ZONES,
     TERMS,
     ZONES,
+    build_pod_with_terms,
+    build_required_affinity,
     expression_term,
-    operations,
+    list_operations,
     pod,
-    required_affinity,
-    with_terms,
 )
-from tests.core.rewriting import read, rewritten
+from tests.core.rewriting import decode_pod, rewrite_pod
 from tests.core.strategies import service_of
 from webhook.core.admission.validation import check
-from webhook.core.placement import contradiction
+from webhook.core.placement import find_contradiction
 
 
 def test_each_of_several_terms_is_narrowed_not_only_the_last() -> None:
-    assert operations(
-        with_terms(expression_term("disk"), expression_term(ZONE, "In", "b", "g"), expression_term("disk")),
+    assert list_operations(
+        build_pod_with_terms(expression_term("disk"), expression_term(ZONE, "In", "b", "g"), expression_term("disk")),
         topology=ZONES,
     ) == [
         {"op": "add", "path": f"{TERMS}/0/matchExpressions/-", "value": IN_ZONES},
@@ -31,15 +31,15 @@ def test_each_of_several_terms_is_narrowed_not_only_the_last() -> None:
 
 
 def test_a_daemon_sets_match_fields_are_joined_not_replaced() -> None:
-    raw = with_terms({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]})
-    assert operations(raw, topology=ZONES) == [
+    raw = build_pod_with_terms({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]})
+    assert list_operations(raw, topology=ZONES) == [
         {"op": "add", "path": f"{TERMS}/0/matchExpressions", "value": [IN_ZONES]}
     ]
 
 
 @pytest.mark.parametrize("empty", [{}, {"matchExpressions": None}, {"matchExpressions": []}, {"matchFields": []}])
 def test_an_empty_term_matches_nothing_and_stays_empty(empty: Json) -> None:
-    assert operations(with_terms(empty), topology=ZONES) == []
+    assert list_operations(build_pod_with_terms(empty), topology=ZONES) == []
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_an_empty_term_matches_nothing_and_stays_empty(empty: Json) -> None:
     ids=["narrower", "together_narrower", "contradictory", "there_and_not", "no_number_between"],
 )
 def test_term_that_implies_the_placement_or_fits_no_node_is_unchanged(own: list[Json]) -> None:
-    assert operations(with_terms({"matchExpressions": own}), topology=ZONES) == []
+    assert list_operations(build_pod_with_terms({"matchExpressions": own}), topology=ZONES) == []
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,14 @@ def test_term_that_implies_the_placement_or_fits_no_node_is_unchanged(own: list[
     ],
 )
 def test_term_that_does_not_imply_the_placement_is_narrowed(own: Json) -> None:
-    assert operations(with_terms({"matchExpressions": [{"key": ZONE, **own}]}), topology=ZONES) == [
+    assert list_operations(build_pod_with_terms({"matchExpressions": [{"key": ZONE, **own}]}), topology=ZONES) == [
         {"op": "add", "path": f"{TERMS}/0/matchExpressions/-", "value": IN_ZONES}
     ]
 
 
 def test_required_entries_of_one_label_are_intersected_and_preferred_ones_ignored() -> None:
     topology = [*ZONES, {"level": "Zone", "in": ["g", "h"]}, {"level": "Region", "in": ["r"], "preferredWeight": 9}]
-    (written,) = operations(pod(), topology=topology)
+    (written,) = list_operations(pod(), topology=topology)
     expected = {"key": ZONE, "operator": "In", "values": ["g"]}
     required = written["value"]["nodeAffinity"][REQUIRED]
     assert required == {"nodeSelectorTerms": [{"matchExpressions": [expected]}]}
@@ -83,9 +83,11 @@ def test_required_entries_of_one_label_are_intersected_and_preferred_ones_ignore
 
 def test_first_native_term_joins_the_users_term_and_the_next_a_copy_of_it() -> None:
     own = {**expression_term("disk"), "fieldOfTomorrow": {"a": [1]}}
-    after = rewritten(
-        with_terms(own),
-        service_of({"affinity": required_affinity(expression_term("a"), expression_term("b")), "topology": ZONES}),
+    after = rewrite_pod(
+        build_pod_with_terms(own),
+        service_of(
+            {"affinity": build_required_affinity(expression_term("a"), expression_term("b")), "topology": ZONES}
+        ),
     )
     disk, a, b = ({"key": key, "operator": "Exists"} for key in ("disk", "a", "b"))
     found = terms_of(after) or []
@@ -95,16 +97,16 @@ def test_first_native_term_joins_the_users_term_and_the_next_a_copy_of_it() -> N
 
 
 def test_term_that_implies_a_native_term_is_unchanged() -> None:
-    placement = {"affinity": required_affinity(expression_term("a", "In", "1"), expression_term("b"))}
-    assert operations(with_terms(expression_term("b", "In", "x")), **placement) == []
+    placement = {"affinity": build_required_affinity(expression_term("a", "In", "1"), expression_term("b"))}
+    assert list_operations(build_pod_with_terms(expression_term("b", "In", "x")), **placement) == []
 
 
 def test_too_many_terms_are_not_rewritten_and_are_found_unfulfilled() -> None:
     """The product of the terms would be a Pod that the API server rejects."""
-    many = with_terms(*[expression_term(f"k{number}") for number in range(600)])
-    placement = {"affinity": required_affinity(expression_term("a"), expression_term("b"))}
-    assert operations(many, **placement) == []
-    (found,) = check(read(many), service_of(placement), hash_known=True)
+    many = build_pod_with_terms(*[expression_term(f"k{number}") for number in range(600)])
+    placement = {"affinity": build_required_affinity(expression_term("a"), expression_term("b"))}
+    assert list_operations(many, **placement) == []
+    (found,) = check(decode_pod(many), service_of(placement), hash_known=True)
     assert found.code == "PlacementUnfulfilled"
     assert "nodeSelectorTerms" in found.field
 
@@ -118,17 +120,17 @@ def test_too_many_terms_are_not_rewritten_and_are_found_unfulfilled() -> None:
     ],
 )
 def test_operating_system_against_a_node_selector_is_a_contradiction(selector: Json, os: str, text: str) -> None:
-    found = contradiction(read(pod(nodeSelector=selector, os={"name": os})))
+    found = find_contradiction(decode_pod(pod(nodeSelector=selector, os={"name": os})))
     assert (found is not None and found.text.endswith(text)) if text else found is None
 
 
 def test_operating_system_against_required_terms_is_a_contradiction() -> None:
-    raw = with_terms(expression_term("kubernetes.io/os", "In", "linux"))
+    raw = build_pod_with_terms(expression_term("kubernetes.io/os", "In", "linux"))
     raw["spec"]["os"] = {"name": "windows"}
-    found = contradiction(read(raw))
+    found = find_contradiction(decode_pod(raw))
     assert found is not None
     assert (
         "nodeSelector and spec.os ask for kubernetes.io/os In [windows] with kubernetes.io/os In [linux]" in found.text
     )
     raw["spec"]["os"] = {"name": "linux"}
-    assert contradiction(read(raw)) is None
+    assert find_contradiction(decode_pod(raw)) is None

@@ -3,14 +3,14 @@
 from hypothesis import given
 from msgspec.structs import replace
 
-from tests.core.rewriting import read
+from tests.core.rewriting import decode_pod
 from tests.core.strategies import PROPERTY, Governed, Json, pods, policies
 from webhook.core import placement
 from webhook.core.placement.plan import PlacementPlan, PodTerms
 from webhook.core.policy_spec import Allowed
 
 
-def without_requirements(plan: PlacementPlan) -> PlacementPlan:
+def drop_requirements(plan: PlacementPlan) -> PlacementPlan:
     """Leave out what is required, but for spread constraints, of which `onConflict` decides."""
     return replace(
         plan,
@@ -35,10 +35,10 @@ def without_requirements(plan: PlacementPlan) -> PlacementPlan:
 def test_plan_that_requires_nothing_is_never_violated(governed: Governed, raw: Json) -> None:
     plan = governed.service.placement_plan
     assert plan is not None
-    pod = read(raw)
-    for one in (plan, without_requirements(plan)):
-        if not placement.requires(one):
-            assert placement.violations(pod, replace(one, allow_node_name=True)) == []
+    pod = decode_pod(raw)
+    for one in (plan, drop_requirements(plan)):
+        if not placement.has_requirements(one):
+            assert placement.find_violations(pod, replace(one, allow_node_name=True)) == []
 
 
 @PROPERTY
@@ -46,9 +46,9 @@ def test_plan_that_requires_nothing_is_never_violated(governed: Governed, raw: J
 def test_each_requirement_alone_is_noticed(governed: Governed) -> None:
     plan = governed.service.placement_plan
     assert plan is not None
-    base = replace(without_requirements(plan), spreads=())
-    assert not placement.requires(base)
+    base = replace(drop_requirements(plan), spreads=())
+    assert not placement.has_requirements(base)
     for field in PlacementPlan.__struct_fields__:
         value = getattr(plan, field)
         if value != getattr(base, field) and field not in {"spreads", "allow_node_name"}:
-            assert placement.requires(replace(base, **{field: value})), field
+            assert placement.has_requirements(replace(base, **{field: value})), field

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.core.generating.tolerations import tolerations
 from tests.core.generating.vocabulary import ODD, UNKNOWN_FIELD, Json
-from tests.core.oracle.taints import seconds_tolerated, toleration_faults
-from tests.core.placement.examples import operations, pod
-from tests.core.rewriting import patch_of, rewritten
+from tests.core.oracle.taints import find_tolerated_seconds, find_toleration_faults
+from tests.core.placement.examples import list_operations, pod
+from tests.core.rewriting import patch_of, rewrite_pod
 from tests.core.strategies import service_of
 
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
@@ -20,8 +20,8 @@ def test_longer_toleration_precedes_the_default_one() -> None:
     """DefaultTolerationSeconds runs before webhooks, and eviction goes by the first toleration that fits."""
     raw = pod(tolerations=[{"key": "gpu", "operator": "Exists"}, {**NOT_READY, "tolerationSeconds": 300}])
     service = service_of({"tolerations": [{**NOT_READY, "tolerationSeconds": 3600}]})
-    patched = rewritten(raw, service)
-    assert seconds_tolerated(patched["spec"]["tolerations"], NOT_READY["key"], "", "NoExecute") == 3600
+    patched = rewrite_pod(raw, service)
+    assert find_tolerated_seconds(patched["spec"]["tolerations"], NOT_READY["key"], "", "NoExecute") == 3600
     assert patch_of(patched, service) == ()
 
 
@@ -53,9 +53,9 @@ def test_a_shorter_toleration_of_the_policy_leaves_a_longer_one_of_the_pod_in_fo
     own: list[Json], wanted: Json, seconds: dict[tuple[str, str], float]
 ) -> None:
     service = service_of({"tolerations": [wanted]})
-    patched = rewritten(pod(tolerations=own), service)
+    patched = rewrite_pod(pod(tolerations=own), service)
     found = patched["spec"]["tolerations"]
-    assert {taint: seconds_tolerated(found, *taint, "NoExecute") for taint in seconds} == seconds
+    assert {taint: find_tolerated_seconds(found, *taint, "NoExecute") for taint in seconds} == seconds
     assert patch_of(patched, service) == ()
 
 
@@ -67,31 +67,31 @@ def test_each_taint_is_tolerated_for_the_longest_time_of_pod_and_policy(own: lis
     wanted = [{key: value for key, value in one.items() if key != UNKNOWN_FIELD and value != ""} for one in wanted]
     before = pod(tolerations=own)
     service = service_of({"tolerations": wanted})
-    after = rewritten(before, service)
-    assert list(toleration_faults(before, after, {"tolerations": wanted})) == []
+    after = rewrite_pod(before, service)
+    assert list(find_toleration_faults(before, after, {"tolerations": wanted})) == []
     assert patch_of(after, service) == ()
 
 
 def test_longer_toleration_precedes_a_shorter_one_of_every_key() -> None:
     raw = pod(tolerations=[{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}])
-    patched = rewritten(raw, service_of({"tolerations": [{**NOT_READY, "tolerationSeconds": 3600}]}))
-    assert seconds_tolerated(patched["spec"]["tolerations"], NOT_READY["key"], "", "NoExecute") == 3600
+    patched = rewrite_pod(raw, service_of({"tolerations": [{**NOT_READY, "tolerationSeconds": 3600}]}))
+    assert find_tolerated_seconds(patched["spec"]["tolerations"], NOT_READY["key"], "", "NoExecute") == 3600
 
 
 @pytest.mark.parametrize("seconds", [{}, {"tolerationSeconds": 300}, {"tolerationSeconds": 301}])
 def test_toleration_that_lasts_long_enough_is_not_added(seconds: Json) -> None:
     raw = pod(tolerations=[{**NOT_READY, **seconds}])
-    assert operations(raw, tolerations=[{**NOT_READY, "tolerationSeconds": 300}]) == []
+    assert list_operations(raw, tolerations=[{**NOT_READY, "tolerationSeconds": 300}]) == []
 
 
 def test_negative_time_is_as_long_as_none() -> None:
     raw = pod(tolerations=[{**NOT_READY, "tolerationSeconds": -1}])
-    assert operations(raw, tolerations=[{**NOT_READY, "tolerationSeconds": 0}]) == []
+    assert list_operations(raw, tolerations=[{**NOT_READY, "tolerationSeconds": 0}]) == []
 
 
 def test_toleration_covered_by_another_of_the_policy_is_not_added() -> None:
     narrow, broad = {"key": "gpu", "value": "a", "effect": "NoSchedule"}, {"key": "gpu", "operator": "Exists"}
-    assert operations(pod(), tolerations=[narrow, broad, broad])[0]["value"] == [broad]
+    assert list_operations(pod(), tolerations=[narrow, broad, broad])[0]["value"] == [broad]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_toleration_covered_by_another_of_the_policy_is_not_added() -> None:
     ],
 )
 def test_toleration_covered_by_a_wider_one_of_the_user_is_not_added(own: Json, wanted: Json) -> None:
-    assert operations(pod(tolerations=[own]), tolerations=[wanted]) == []
+    assert list_operations(pod(tolerations=[own]), tolerations=[wanted]) == []
 
 
 @pytest.mark.parametrize(
@@ -124,4 +124,4 @@ def test_toleration_is_added_before_a_shorter_one_only_if_a_value_matches_both(
 ) -> None:
     shorter_one = {"key": "gpu", "effect": "NoExecute", "tolerationSeconds": 5, **shorter}
     raw = pod(tolerations=[shorter_one, {"key": "gpu", **wanted}])
-    assert bool(operations(raw, tolerations=[{"key": "gpu", **wanted}])) is overlap
+    assert bool(list_operations(raw, tolerations=[{"key": "gpu", **wanted}])) is overlap

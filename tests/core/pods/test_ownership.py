@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.controller.controller_simulation import START_US, at, compiled, pod
+from tests.controller.controller_simulation import START_US, compile_policy, format_moment, pod
 from webhook.core.kubernetes.pod import OwnerReference, Pod, PodStatus, SchedulingGate
-from webhook.core.pods.ownership import FOREVER_US, NOT_LIVE_US, Owned, ends_at_us, ignores_label, owned
+from webhook.core.pods.ownership import FOREVER_US, NOT_LIVE_US, OwnedPod, compute_end_us, find_ownership, ignores_label
 
 SERVICES = """
 - name: web
@@ -23,44 +23,46 @@ DAEMON_SET = (OwnerReference("apps/v1", "DaemonSet", "d", "u", controller=True),
 OF_ANOTHER_GROUP = (OwnerReference("x.example/v1", "DaemonSet", "d", "u", controller=True),)
 
 
-def owned_of(watched_pod: Pod, head: str = "", labels: dict[str, str] | None = None) -> Owned | None:
-    return owned(watched_pod, compiled(SERVICES, head), labels or {})
+def find_owned(watched_pod: Pod, head: str = "", labels: dict[str, str] | None = None) -> OwnedPod | None:
+    return find_ownership(watched_pod, compile_policy(SERVICES, head), labels or {})
 
 
-def owner_of(watched_pod: Pod, head: str = "", **labels: str) -> tuple[str, bool] | None:
+def find_owner(watched_pod: Pod, head: str = "", **labels: str) -> tuple[str, bool] | None:
     """Return the owner of a Pod, and whether it is sure."""
-    owned_pod = owned_of(watched_pod, head, labels)
+    owned_pod = find_owned(watched_pod, head, labels)
     return None if owned_pod is None else (owned_pod.service, owned_pod.is_sure)
 
 
 def test_label_is_accepted_if_its_service_matches_the_pod() -> None:
-    assert owner_of(pod("u", labels={"app": "web", LABEL: "web"})) == ("web", True)
-    assert owner_of(pod("u", labels={"app": "web", LABEL: "all"})) == ("all", True), "an earlier policy may have set it"
+    assert find_owner(pod("u", labels={"app": "web", LABEL: "web"})) == ("web", True)
+    assert find_owner(pod("u", labels={"app": "web", LABEL: "all"})) == ("all", True), (
+        "an earlier policy may have set it"
+    )
 
 
 def test_label_counts_whatever_the_other_labels_say() -> None:
-    assert owner_of(pod("u", labels={"app": "other", LABEL: "web"})) == ("web", True)
+    assert find_owner(pod("u", labels={"app": "other", LABEL: "web"})) == ("web", True)
 
 
 @pytest.mark.parametrize("label", ["gone", "prod"])
 def test_label_of_a_service_that_cannot_own_the_pod_is_ignored(label: str) -> None:
     forged = pod("u", labels={"app": "web", LABEL: label})
-    assert owner_of(forged) == ("web", True)
-    assert ignores_label(forged, owned_of(forged))
+    assert find_owner(forged) == ("web", True)
+    assert ignores_label(forged, find_owned(forged))
     elsewhere = pod("u", labels={LABEL: label}, namespace="elsewhere")
-    assert owner_of(elsewhere) is None
-    assert ignores_label(elsewhere, owned_of(elsewhere))
+    assert find_owner(elsewhere) is None
+    assert ignores_label(elsewhere, find_owned(elsewhere))
 
 
 def test_accepted_or_absent_label_is_not_ignored() -> None:
     for watched_pod in (pod("u"), pod("u", labels={"app": "web"})):
-        assert not ignores_label(watched_pod, owned_of(watched_pod))
+        assert not ignores_label(watched_pod, find_owned(watched_pod))
 
 
 def test_pod_without_a_label_belongs_to_the_first_matching_service() -> None:
-    assert owner_of(pod("u", labels={"app": "web"})) == ("web", True)
-    assert owner_of(pod("u", labels={})) == ("all", True)
-    assert owner_of(pod("u", labels={}, namespace="elsewhere")) is None
+    assert find_owner(pod("u", labels={"app": "web"})) == ("web", True)
+    assert find_owner(pod("u", labels={})) == ("all", True)
+    assert find_owner(pod("u", labels={}, namespace="elsewhere")) is None
 
 
 KINDS = """
@@ -74,34 +76,34 @@ KINDS = """
 def test_owner_kind_of_a_watched_pod_is_sure_only_with_the_label() -> None:
     jobs = (OwnerReference("batch/v1", "Job", "j", "u", controller=True),)
 
-    def found(labels: dict[str, str], owners: tuple[OwnerReference, ...] = ()) -> tuple[str, bool]:
+    def find_service(labels: dict[str, str], owners: tuple[OwnerReference, ...] = ()) -> tuple[str, bool]:
         watched = pod("u", labels=labels)
         watched = replace(watched, metadata=replace(watched.metadata, owner_references=owners))
-        owned_pod = owned(watched, compiled(KINDS), {})
+        owned_pod = find_ownership(watched, compile_policy(KINDS), {})
         assert owned_pod is not None
         return owned_pod.service, owned_pod.is_sure
 
-    assert found({LABEL: "jobs"}, jobs) == ("jobs", True)
-    assert found({}, jobs) == ("jobs", False), "a tenant may have written the owner while no webhook was called"
-    assert found({LABEL: "jobs"}) == ("jobs", True)
-    assert found({}, (OwnerReference("x.example/v1", "Job", "j", "u", controller=True),)) == ("rest", True)
-    assert found({}) == ("rest", True)
+    assert find_service({LABEL: "jobs"}, jobs) == ("jobs", True)
+    assert find_service({}, jobs) == ("jobs", False), "a tenant may have written the owner while no webhook was called"
+    assert find_service({LABEL: "jobs"}) == ("jobs", True)
+    assert find_service({}, (OwnerReference("x.example/v1", "Job", "j", "u", controller=True),)) == ("rest", True)
+    assert find_service({}) == ("rest", True)
 
 
 def test_namespace_labels_select_the_owner() -> None:
-    assert owner_of(pod("u", labels={}, namespace="x"), tier="prod") == ("prod", True)
-    assert owner_of(pod("u", labels={LABEL: "prod"}, namespace="x"), tier="prod") == ("prod", True)
-    assert owner_of(pod("u", labels={LABEL: "prod"}, namespace="x"), tier="test") is None
+    assert find_owner(pod("u", labels={}, namespace="x"), tier="prod") == ("prod", True)
+    assert find_owner(pod("u", labels={LABEL: "prod"}, namespace="x"), tier="prod") == ("prod", True)
+    assert find_owner(pod("u", labels={LABEL: "prod"}, namespace="x"), tier="test") is None
 
 
 EXEMPT = "exemptions: {namespaces: [plain], usernames: [bot], runtimeClasses: [kata]}"
 
 
 def test_exempt_pods_have_no_owner() -> None:
-    assert owner_of(pod("u", labels={}, namespace="plain"), EXEMPT) is None
-    assert owner_of(pod("u", labels={LABEL: "web"}, namespace="kube-system")) is None
-    assert owner_of(pod("u", runtime_class_name="kata"), EXEMPT) is None
-    assert owner_of(pod("u", runtime_class_name="kata")) == ("web", True)
+    assert find_owner(pod("u", labels={}, namespace="plain"), EXEMPT) is None
+    assert find_owner(pod("u", labels={LABEL: "web"}, namespace="kube-system")) is None
+    assert find_owner(pod("u", runtime_class_name="kata"), EXEMPT) is None
+    assert find_owner(pod("u", runtime_class_name="kata")) == ("web", True)
 
 
 @pytest.mark.parametrize(
@@ -110,79 +112,81 @@ def test_exempt_pods_have_no_owner() -> None:
     ids=["daemon set", "mirror"],
 )
 def test_owner_of_a_pod_that_looks_exempt_is_unsure_without_the_label(fields: dict[str, Any]) -> None:
-    assert owner_of(pod("u", **fields)) == ("web", True)
-    assert owner_of(pod("u", labels={"app": "web"}, **fields)) == ("web", False)
+    assert find_owner(pod("u", **fields)) == ("web", True)
+    assert find_owner(pod("u", labels={"app": "web"}, **fields)) == ("web", False)
 
 
 def test_owner_of_another_api_group_exempts_no_pod() -> None:
-    assert owner_of(pod("u", labels={"app": "web"}, owners=OF_ANOTHER_GROUP)) == ("web", True)
+    assert find_owner(pod("u", labels={"app": "web"}, owners=OF_ANOTHER_GROUP)) == ("web", True)
 
 
 @pytest.mark.parametrize(("gate", "ends"), [("podgate.io/quota", NOT_LIVE_US), ("podgate.io/other", FOREVER_US)])
 def test_only_a_pod_that_waits_for_podgate_is_not_live(gate: str, ends: int) -> None:
     watched = pod("u")
     watched = replace(watched, spec=replace(watched.spec, scheduling_gates=(SchedulingGate(gate),)))
-    owned_pod = owned_of(watched)
+    owned_pod = find_owned(watched)
     assert owned_pod is not None
     assert owned_pod.ends_at_us == ends
 
 
 def test_daemon_set_pods_have_an_owner_without_their_exemption() -> None:
-    assert owner_of(pod("u", owners=DAEMON_SET), "exemptions: {daemonSets: false}") == ("web", True)
+    assert find_owner(pod("u", owners=DAEMON_SET), "exemptions: {daemonSets: false}") == ("web", True)
 
 
 def test_owner_of_an_unlabelled_pod_is_unsure_if_users_are_exempt() -> None:
-    assert owner_of(pod("u", labels={"app": "web"}), EXEMPT) == ("web", False)
-    assert owner_of(pod("u"), EXEMPT) == ("web", True)
+    assert find_owner(pod("u", labels={"app": "web"}), EXEMPT) == ("web", False)
+    assert find_owner(pod("u"), EXEMPT) == ("web", True)
 
 
 def test_cost_of_a_pod_has_the_resources_that_its_service_counts() -> None:
-    owned_pod = owned_of(pod("u", cpu="1500m"))
+    owned_pod = find_owned(pod("u", cpu="1500m"))
     assert owned_pod is not None
     assert owned_pod.cost == {"pods": 1, "requests.cpu": 1500, "requests.memory": 0}
-    unreadable = owned_of(pod("u", cpu="x"))
+    unreadable = find_owned(pod("u", cpu="x"))
     assert unreadable is not None
     assert unreadable.cost == {"pods": 1}
 
 
 def test_pod_is_live_as_long_as_resource_quota_counts_it() -> None:
     watched_pod = pod("u")
-    assert ends_at_us(watched_pod) == FOREVER_US
+    assert compute_end_us(watched_pod) == FOREVER_US
     for phase in ("Pending", "Running", "Unknown", "New"):
-        assert ends_at_us(replace(watched_pod, status=PodStatus(phase))) == FOREVER_US
+        assert compute_end_us(replace(watched_pod, status=PodStatus(phase))) == FOREVER_US
     for phase in ("Succeeded", "Failed"):
-        assert ends_at_us(replace(watched_pod, status=PodStatus(phase))) == NOT_LIVE_US
-    terminating = replace(watched_pod.metadata, deletion_timestamp=at(START_US))
-    assert ends_at_us(replace(watched_pod, metadata=terminating)) == FOREVER_US, "without a grace period"
+        assert compute_end_us(replace(watched_pod, status=PodStatus(phase))) == NOT_LIVE_US
+    terminating = replace(watched_pod.metadata, deletion_timestamp=format_moment(START_US))
+    assert compute_end_us(replace(watched_pod, metadata=terminating)) == FOREVER_US, "without a grace period"
     terminating = replace(terminating, deletion_grace_period_seconds=30)
-    assert ends_at_us(replace(watched_pod, metadata=terminating)) == START_US + 30_000_000
+    assert compute_end_us(replace(watched_pod, metadata=terminating)) == START_US + 30_000_000
 
 
 def test_pod_is_live_until_its_end() -> None:
-    owned_pod = owned_of(pod("u"))
+    owned_pod = find_owned(pod("u"))
     assert owned_pod is not None
     ended = replace(owned_pod, ends_at_us=START_US)
-    assert ended.lives(START_US)
-    assert not ended.lives(START_US + 1)
-    assert owned_pod.lives(START_US * 2)
+    assert ended.is_live(START_US)
+    assert not ended.is_live(START_US + 1)
+    assert owned_pod.is_live(START_US * 2)
 
 
 def test_pod_gated_by_podgate_is_not_live() -> None:
-    gated = owned_of(pod("u", scheduling_gates=(SchedulingGate("podgate.io/quota"),)))
-    gated_by_others = owned_of(pod("u", scheduling_gates=(SchedulingGate("example.com/mine"),)))
+    gated = find_owned(pod("u", scheduling_gates=(SchedulingGate("podgate.io/quota"),)))
+    gated_by_others = find_owned(pod("u", scheduling_gates=(SchedulingGate("example.com/mine"),)))
     assert gated is not None
     assert gated_by_others is not None
     assert (gated.ends_at_us, gated.created_at_us, gated_by_others.ends_at_us) == (NOT_LIVE_US, 0, FOREVER_US)
 
 
 def test_only_a_young_pod_is_charged_late() -> None:
-    policy = compiled(SERVICES)
+    policy = compile_policy(SERVICES)
     plan = policy.plans["web"]
     watched_pod = pod("u")
-    owned_pod = owned(
-        replace(watched_pod, metadata=replace(watched_pod.metadata, creation_timestamp=at(START_US))), policy, {}
+    owned_pod = find_ownership(
+        replace(watched_pod, metadata=replace(watched_pod.metadata, creation_timestamp=format_moment(START_US))),
+        policy,
+        {},
     )
     assert owned_pod is not None
-    young = owned_pod.sighting("u", plan, START_US + plan.remember_us - 1)
+    young = owned_pod.build_sighting("u", plan, START_US + plan.remember_us - 1)
     assert (young.created_at_us, young.uid, young.name, young.namespace) == (START_US, "u", "pod-u", "shop")
-    assert owned_pod.sighting("u", plan, START_US + plan.remember_us).created_at_us == 0
+    assert owned_pod.build_sighting("u", plan, START_US + plan.remember_us).created_at_us == 0

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from tests.core.strategies import Json
-from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER, exemption
+from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER, find_exemption
 from webhook.core.admission.review import Request
-from webhook.core.kubernetes.controllers import owner_kind
+from webhook.core.kubernetes.controllers import find_owner_kind
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
 from webhook.core.kubernetes.selector_match import selects
 from webhook.core.kubernetes.types import LabelSelector
@@ -24,19 +24,19 @@ def matcher(*services: Service) -> Matcher:
     return Matcher(Policy("podgate.io/v1alpha1", "Policy", services))
 
 
-def owner(
+def find_owner(
     policy_matcher: Matcher, namespace: str, labels: dict[str, str] | None = None, **namespace_labels: str
 ) -> str | None:
-    found = policy_matcher.owner(namespace, namespace_labels, labels or {})
+    found = policy_matcher.find_owner(namespace, namespace_labels, labels or {})
     return found.name if found else None
 
 
 def test_the_first_matching_service_of_the_list_owns_the_pod() -> None:
     narrow = service("narrow", namespaces=["a"], podSelector={"matchLabels": {"app": "x"}})
     wide = service("wide", namespaces=["a"])
-    assert owner(matcher(narrow, wide), "a", {"app": "x"}) == "narrow"
-    assert owner(matcher(narrow, wide), "a", {"app": "y"}) == "wide"
-    assert owner(matcher(wide, narrow), "a", {"app": "x"}) == "wide"
+    assert find_owner(matcher(narrow, wide), "a", {"app": "x"}) == "narrow"
+    assert find_owner(matcher(narrow, wide), "a", {"app": "y"}) == "wide"
+    assert find_owner(matcher(wide, narrow), "a", {"app": "x"}) == "wide"
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,10 @@ def test_the_first_matching_service_of_the_list_owns_the_pod() -> None:
     ],
 )
 def test_namespaces_are_exact_or_have_one_star_at_an_end(pattern: str, namespace: str, fits: bool) -> None:  # noqa: FBT001
-    assert (owner(matcher(service("s", namespaces=[pattern])), namespace) == "s") is fits
+    assert (find_owner(matcher(service("s", namespaces=[pattern])), namespace) == "s") is fits
 
 
-def controlled(kind: str, name: str, **labels: str) -> Pod:
+def build_controlled_pod(kind: str, name: str, **labels: str) -> Pod:
     owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "u", "controller": True}
     return msgspec.convert({"metadata": {"ownerReferences": [owner], "labels": labels}, "spec": {}}, Pod)
 
@@ -73,33 +73,33 @@ BARE = msgspec.convert({"metadata": {"labels": HASH}, "spec": {}}, Pod)
 @pytest.mark.parametrize(
     ("user", "pod", "kind"),
     [
-        (BY.format("replicaset"), controlled("ReplicaSet", "web-7d4b6c9f5d", **HASH), "Deployment"),
-        (BY.format("replicaset"), controlled("ReplicaSet", "web", **HASH), "ReplicaSet"),
-        (BY.format("replicaset"), controlled("ReplicaSet", "web-7d4b6c9f5d"), "ReplicaSet"),
-        (BY.format("statefulset"), controlled("StatefulSet", "db"), "StatefulSet"),
-        (BY.format("job"), controlled("Job", "backup-29012345"), "Job"),
-        (BY.format("daemon-set"), controlled("DaemonSet", "agent"), "DaemonSet"),
-        (BY.format("replication"), controlled("ReplicationController", "old"), "ReplicationController"),
-        ("system:kube-controller-manager", controlled("Job", "backup"), "Job"),
+        (BY.format("replicaset"), build_controlled_pod("ReplicaSet", "web-7d4b6c9f5d", **HASH), "Deployment"),
+        (BY.format("replicaset"), build_controlled_pod("ReplicaSet", "web", **HASH), "ReplicaSet"),
+        (BY.format("replicaset"), build_controlled_pod("ReplicaSet", "web-7d4b6c9f5d"), "ReplicaSet"),
+        (BY.format("statefulset"), build_controlled_pod("StatefulSet", "db"), "StatefulSet"),
+        (BY.format("job"), build_controlled_pod("Job", "backup-29012345"), "Job"),
+        (BY.format("daemon-set"), build_controlled_pod("DaemonSet", "agent"), "DaemonSet"),
+        (BY.format("replication"), build_controlled_pod("ReplicationController", "old"), "ReplicationController"),
+        ("system:kube-controller-manager", build_controlled_pod("Job", "backup"), "Job"),
         # nobody else is believed, whatever the Pod says
-        ("alice", controlled("ReplicaSet", "web-7d4b6c9f5d", **HASH), ""),
-        ("system:serviceaccount:kube-system:other", controlled("Job", "backup"), ""),
-        ("system:serviceaccount:shop:job-controller", controlled("Job", "backup"), ""),
+        ("alice", build_controlled_pod("ReplicaSet", "web-7d4b6c9f5d", **HASH), ""),
+        ("system:serviceaccount:kube-system:other", build_controlled_pod("Job", "backup"), ""),
+        ("system:serviceaccount:shop:job-controller", build_controlled_pod("Job", "backup"), ""),
         (BY.format("replicaset"), BARE, ""),
     ],
 )
 def test_owner_kind_is_that_of_the_controller_that_creates_the_pod(user: str, pod: Pod, kind: str) -> None:
-    assert owner_kind(user, pod) == kind
+    assert find_owner_kind(user, pod) == kind
     ordered = matcher(
         service("of-kinds", namespaces=["a"], ownerKinds=["Deployment", "Job"]), service("rest", namespaces=["a"])
     )
-    found = ordered.owner("a", {}, {}, owner_kind(user, pod))
+    found = ordered.find_owner("a", {}, {}, find_owner_kind(user, pod))
     assert found is not None
     assert found.name == ("of-kinds" if kind in {"Deployment", "Job"} else "rest")
 
 
 def test_unknown_owner_kind_may_be_any() -> None:
-    found = matcher(service("jobs", namespaces=["a"], ownerKinds=["Job"])).owner("a", {}, {}, None)
+    found = matcher(service("jobs", namespaces=["a"], ownerKinds=["Job"])).find_owner("a", {}, {}, None)
     assert found is not None
 
 
@@ -140,9 +140,9 @@ def test_all_parts_of_a_selector_must_hold() -> None:
 
 def test_namespace_selector_and_names_must_both_match() -> None:
     policy_matcher = matcher(service("s", namespaces=["a*"], namespaceSelector={"matchLabels": {"tier": "prod"}}))
-    assert owner(policy_matcher, "ab", tier="prod") == "s"
-    assert owner(policy_matcher, "ab", tier="test") is None
-    assert owner(policy_matcher, "b", tier="prod") is None
+    assert find_owner(policy_matcher, "ab", tier="prod") == "s"
+    assert find_owner(policy_matcher, "ab", tier="test") is None
+    assert find_owner(policy_matcher, "b", tier="prod") is None
 
 
 def test_namespace_is_named_only_by_services_that_select_it() -> None:
@@ -154,10 +154,10 @@ def test_namespace_is_named_only_by_services_that_select_it() -> None:
 
 
 def test_eviction_of_cached_namespaces_changes_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webhook.core.policy.matching._NAMESPACES_REMEMBERED", 2)
+    monkeypatch.setattr("webhook.core.policy.matching._NAMESPACES_MAX", 2)
     policy_matcher = matcher(service("s", namespaces=["a*"]))
     for _ in range(2):
-        assert [owner(policy_matcher, name) for name in ("a1", "b1", "a2", "b2")] == ["s", None, "s", None]
+        assert [find_owner(policy_matcher, name) for name in ("a1", "b1", "a2", "b2")] == ["s", None, "s", None]
     assert len(policy_matcher.by_namespace) <= 2
 
 
@@ -198,14 +198,14 @@ POLICY = Policy(
 def test_exemptions_cannot_be_forged(namespace: str, user: str, metadata: Json, spec: Json, expected: str) -> None:
     pod = msgspec.convert({"metadata": {"namespace": "kube-system", **metadata}, "spec": spec}, Pod)
     request = Request("u", "CREATE", "pods", "", namespace, user, dry_run=False, pod=pod, old_pod=None)
-    assert exemption(request, pod, POLICY) == expected
+    assert find_exemption(request, pod, POLICY) == expected
 
 
 def test_empty_runtime_class_exempts_no_pod() -> None:
     policy = msgspec.structs.replace(POLICY, exemptions=Exemptions(runtime_classes=("",)))
     pod = msgspec.convert({"metadata": {}, "spec": {}}, Pod)
     request = Request("u", "CREATE", "pods", "", "shop", "alice", dry_run=False, pod=pod, old_pod=None)
-    assert exemption(request, pod, policy) == ""
+    assert find_exemption(request, pod, policy) == ""
 
 
 @pytest.mark.parametrize(("user", "metadata"), [(DAEMON_SET_CONTROLLER, OWNED_BY_DAEMON_SET), (NODE, MIRROR)])
@@ -213,6 +213,6 @@ def test_daemon_set_exemption_can_be_disabled_and_mirror_exemption_cannot(user: 
     policy = msgspec.structs.replace(POLICY, exemptions=msgspec.convert({"daemonSets": False}, Exemptions))
     pod = msgspec.convert({"metadata": metadata, "spec": {}}, Pod)
     request = Request("u", "CREATE", "pods", "", "shop", user, dry_run=False, pod=pod, old_pod=None)
-    assert exemption(request, pod, policy) == ("" if user == DAEMON_SET_CONTROLLER else "mirror")
+    assert find_exemption(request, pod, policy) == ("" if user == DAEMON_SET_CONTROLLER else "mirror")
     elsewhere = msgspec.structs.replace(request, namespace="kube-system")
-    assert exemption(elsewhere, pod, policy) == "namespace"
+    assert find_exemption(elsewhere, pod, policy) == "namespace"

@@ -37,21 +37,21 @@ _PODS = st.tuples(st.sampled_from(NAMESPACES), _LABELS, _LABELS, st.sampled_from
 """Namespace, its labels, the Pod's labels, and the kind of its workload."""
 
 
-def owner_of(matches: list[Json], pod: tuple[str, Json, Json, str]) -> str | None:
+def find_owner(matches: list[Json], pod: tuple[str, Json, Json, str]) -> str | None:
     """Return the first service that matches, by the words of the documents."""
     namespace, of_namespace, labels, kind = pod
     for number, match in enumerate(matches):
         if (
             any(fnmatchcase(namespace, pattern) for pattern in match["namespaces"])
             and (not match.get("ownerKinds") or kind in match["ownerKinds"])
-            and holds(match.get("namespaceSelector", {}), of_namespace)
-            and holds(match.get("podSelector", {}), labels)
+            and is_match(match.get("namespaceSelector", {}), of_namespace)
+            and is_match(match.get("podSelector", {}), labels)
         ):
             return f"s{number}"
     return None
 
 
-def holds(selector: Json, labels: Json) -> bool:
+def is_match(selector: Json, labels: Json) -> bool:
     return all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items()) and all(
         {
             "In": labels.get(one["key"]) in one.get("values", ()),
@@ -73,8 +73,8 @@ def document(matches: list[Json]) -> dict[str, Any]:
 def test_owner_is_the_first_service_that_matches(matches: list[Json], pod: tuple[str, Json, Json, str]) -> None:
     namespace, of_namespace, labels, kind = pod
     matcher = Matcher(msgspec.convert(document(matches), Policy))
-    found = matcher.owner(namespace, of_namespace, labels, kind)
-    expected = owner_of(matches, pod)
+    found = matcher.find_owner(namespace, of_namespace, labels, kind)
+    expected = find_owner(matches, pod)
     event("owned" if expected else "not owned")
     assert (found.name if found else None) == expected
 
@@ -86,21 +86,21 @@ def test_what_the_name_of_a_namespace_decides_is_so_for_all_of_its_pods(
 ) -> None:
     namespace, of_namespace, labels, kind = pod
     matcher = Matcher(msgspec.convert(document(matches), Policy))
-    found, by_name = matcher.owner(namespace, of_namespace, labels, kind), matcher.by_namespace[namespace]
+    found, by_name = matcher.find_owner(namespace, of_namespace, labels, kind), matcher.by_namespace[namespace]
     event("the name decides" if by_name.is_certain else "labels of the namespace" if by_name.read_labels else "Pods")
     assert not by_name.is_certain or by_name.first is found
-    assert by_name.read_labels or matcher.owner(namespace, {}, labels, kind) is found
+    assert by_name.read_labels or matcher.find_owner(namespace, {}, labels, kind) is found
 
 
 @examples(900)
 @given(_LISTS, st.lists(_PODS, min_size=20, max_size=20))
 def test_unreachable_service_owns_no_pod(matches: list[Json], pods: list[tuple[str, Json, Json, str]]) -> None:
-    shadowed = set(unreachable(matches))
+    shadowed = set(list_unreachable(matches))
     event("some are unreachable" if shadowed else "all are reachable")
-    assert not shadowed & {owner_of(matches, pod) for pod in pods}
+    assert not shadowed & {find_owner(matches, pod) for pod in pods}
 
 
-def unreachable(matches: list[Json]) -> list[str]:
+def list_unreachable(matches: list[Json]) -> list[str]:
     """Return the services that the document's rules reject because an earlier one covers them."""
     try:
         load_unproved(msgspec.json.encode(document(matches)), None)

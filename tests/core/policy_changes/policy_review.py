@@ -29,10 +29,10 @@ def config_map_review(text: str = GOOD, **changes: Any) -> bytes:
     return msgspec.json.encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
 
 
-def reviewed(**request: Any) -> PolicyReview:
+def judge_review(**request: Any) -> PolicyReview:
     return judge(config_map_review(**request))
 
 
-def response(found: PolicyReview) -> dict[str, Any]:
+def read_response(found: PolicyReview) -> dict[str, Any]:
     review: dict[str, Any] = msgspec.json.decode(found.body)
     return dict(review["response"])

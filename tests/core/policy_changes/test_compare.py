@@ -16,7 +16,7 @@ def policy(services: str, head: str = "") -> Policy:
     return load_unproved(policy_text(services, head).encode(), None).policy
 
 
-def changed(before: str, after: str) -> list[str]:
+def list_changes(before: str, after: str) -> list[str]:
     """Return the changes of the fields of one service."""
     services = (policy(f"- name: web\n  match: {{namespaces: [shop]}}\n  {text}\n") for text in (before, after))
     return [str(field) for entry in compare(*services).entries for field in entry.fields]
@@ -75,13 +75,13 @@ def changed(before: str, after: str) -> list[str]:
     ],
 )
 def test_fields_are_compared_by_value(before: str, after: str, expected: list[str]) -> None:
-    assert changed(before, after) == expected
+    assert list_changes(before, after) == expected
 
 
 def test_defaults_count_for_the_services_that_have_them() -> None:
     services = "- {name: a, match: {namespaces: [x]}}\n- {name: b, match: {namespaces: [y]}, failureMode: Open}\n"
     found = compare(policy(services), policy(services, "defaults: {failureMode: Closed}"))
-    assert list(found.lines()) == ["service a", "  failureMode: Open -> Closed"]
+    assert list(found.format_lines()) == ["service a", "  failureMode: Open -> Closed"]
 
 
 def test_a_policy_is_the_same_as_itself_in_another_notation() -> None:
@@ -112,7 +112,7 @@ def test_pods_change_their_service_only_where_the_difference_says_so(names: tupl
     old, new = (policy("".join(f"- {{name: {n}, match: {MATCHES[n]}}}\n" for n in each)) for each in (first, names))
     said = " / ".join(compare(old, new).owners)
     for namespace, labels in PODS:
-        before, after = (Matcher(each).owner(namespace, {}, labels) for each in (old, new))
+        before, after = (Matcher(each).find_owner(namespace, {}, labels) for each in (old, new))
         if before is not None and after is not None and before.name != after.name:
             assert before.name in said, said
             assert after.name in said, said

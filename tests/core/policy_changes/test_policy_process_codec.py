@@ -12,7 +12,7 @@ from tests.core.strategies import policies
 from webhook.core.document import DocumentError, LoadResult, Problem, Purpose
 from webhook.core.document.loading import load_unproved
 from webhook.core.policy.model import LoadedPolicy, Policy
-from webhook.core.policy_changes.policy_process_codec import CheckResult, check_policy, decode, encode, service_of
+from webhook.core.policy_changes.policy_process_codec import CheckResult, check_policy, decode, decode_service, encode
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = sorted(
@@ -28,19 +28,19 @@ BAD = sorted(ROOT.glob("tests/core/document/bad/*.yaml"))
 PAGE = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
 
 
-def round_trip(policy: Policy) -> Policy:
+def send_and_receive(policy: Policy) -> Policy:
     sent = LoadResult(LoadedPolicy(policy, "0123456789abcdef"), (Problem(1, 2, "path", "value", "reason", "remedy"),))
-    received = received_from(encode(CheckResult.of(sent)))
+    received = decode_result(encode(CheckResult.from_loaded(sent)))
     assert received == sent
     return received.policy.policy
 
 
-def received_from(data: bytes) -> LoadResult:
+def decode_result(data: bytes) -> LoadResult:
     found = decode(data, CheckResult)
-    return found.loaded([service_of(piece) for piece in found.services])
+    return found.build_result([decode_service(piece) for piece in found.services])
 
 
-def with_written_amounts(policy: Policy) -> Any:
+def convert_policy(policy: Policy) -> Any:
     """Return a policy with each amount in its original spelling."""
     return msgspec.to_builtins(policy, enc_hook=repr)
 
@@ -48,7 +48,7 @@ def with_written_amounts(policy: Policy) -> Any:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_round_trip_of_policy_documents_is_lossless(path: Path) -> None:
     policy = load_unproved(path.read_bytes(), None).policy
-    assert with_written_amounts(round_trip(policy)) == with_written_amounts(policy)
+    assert convert_policy(send_and_receive(policy)) == convert_policy(policy)
 
 
 def test_round_trip_of_documented_examples_is_lossless() -> None:
@@ -56,13 +56,13 @@ def test_round_trip_of_documented_examples_is_lossless() -> None:
     assert examples
     for example in examples:
         policy = load_unproved(example.encode(), None).policy
-        assert with_written_amounts(round_trip(policy)) == with_written_amounts(policy)
+        assert convert_policy(send_and_receive(policy)) == convert_policy(policy)
 
 
 @given(policies)
 def test_round_trip_of_generated_policies_is_lossless(governed: Any) -> None:
     policy = Policy("podgate.io/v1alpha1", "Policy", (governed.service,))
-    assert with_written_amounts(round_trip(policy)) == with_written_amounts(policy)
+    assert convert_policy(send_and_receive(policy)) == convert_policy(policy)
 
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
@@ -70,7 +70,7 @@ def test_round_trip_of_problems_is_lossless(path: Path) -> None:
     sent = check_policy(path.read_bytes(), Purpose.LINT)
     assert sent.problems
     with pytest.raises(DocumentError) as caught:
-        received_from(encode(sent))
+        decode_result(encode(sent))
     assert caught.value.problems == sent.problems
 
 
@@ -84,7 +84,7 @@ def test_data_that_is_no_check_result_is_rejected(data: bytes) -> None:
 
 def test_invalid_amount_is_rejected() -> None:
     policy = load_unproved((ROOT / "docs/examples/policy.yaml").read_bytes(), None).policy
-    good = encode(CheckResult.of(LoadResult(LoadedPolicy(policy, "0"))))
+    good = encode(CheckResult.from_loaded(LoadResult(LoadedPolicy(policy, "0"))))
     assert b"180s" in good
     with pytest.raises((msgspec.MsgspecError, ValueError)):
-        received_from(good.replace(b"180s", b"180x"))
+        decode_result(good.replace(b"180s", b"180x"))

@@ -3,7 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.core.policy_changes.policy_review import GOOD, config_map, response, reviewed
+from tests.core.policy_changes.policy_review import GOOD, config_map, judge_review, read_response
 from webhook.core.document import Purpose
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.policy_changes.policy_review import judge
@@ -12,14 +12,14 @@ BAD = GOOD.replace("name: a", "name: A_B").replace("kind: Policy", "kind: Police
 
 
 def test_valid_policy_is_admitted() -> None:
-    found = reviewed()
-    assert response(found) == {"uid": "review-1", "allowed": True}
+    found = judge_review()
+    assert read_response(found) == {"uid": "review-1", "allowed": True}
     assert (found.judged, found.errors, found.user) == (True, (), "alice")
 
 
 def test_invalid_policy_is_denied_with_line_and_column_of_each_error() -> None:
-    found = reviewed(object=config_map(BAD))
-    status = response(found)["status"]
+    found = judge_review(object=config_map(BAD))
+    status = read_response(found)["status"]
     assert status["code"] == 400
     first, *lines = status["message"].splitlines()
     assert first.startswith("PolicyInvalid: the policy has 2 errors")
@@ -30,7 +30,7 @@ def test_invalid_policy_is_denied_with_line_and_column_of_each_error() -> None:
 
 def test_probable_mistake_is_a_warning() -> None:
     text = GOOD.replace("{namespaces: [shop]}", "{anyNamespace: true}")
-    [warning] = response(reviewed(object=config_map(text)))["warnings"]
+    [warning] = read_response(judge_review(object=config_map(text)))["warnings"]
     assert warning.startswith("policy.yaml:4:")
 
 
@@ -48,32 +48,36 @@ WEBHOOKS = "match, failureMode or exemptions changed: the leader follows, or els
     ],
 )
 def test_change_that_requires_new_webhooks_is_a_warning(new: str, expected: list[str]) -> None:
-    found = reviewed(operation="UPDATE", object=config_map(new), oldObject=config_map(GOOD))
-    assert response(found).get("warnings", []) == expected
+    found = judge_review(operation="UPDATE", object=config_map(new), oldObject=config_map(GOOD))
+    assert read_response(found).get("warnings", []) == expected
     assert len(WEBHOOKS) < 120
-    assert "warnings" not in response(reviewed(operation="UPDATE", object=config_map(new), oldObject=config_map(BAD)))
+    assert "warnings" not in read_response(
+        judge_review(operation="UPDATE", object=config_map(new), oldObject=config_map(BAD))
+    )
 
 
-def limited(*windows: str) -> str:
+def build_limited_policy(*windows: str) -> str:
     listed = ", ".join(f"{{window: {window}, hard: {{pods: 5{window[:-1]}}}}}" for window in windows)
     return GOOD.replace("[shop]}", f"[shop]}}, quota: {{windows: [{listed}]}}")
 
 
 def test_changed_window_that_starts_empty_is_a_warning() -> None:
-    old, new = config_map(limited("1m", "2m")), config_map(limited("2m", "3m"))
+    old, new = config_map(build_limited_policy("1m", "2m")), config_map(build_limited_policy("2m", "3m"))
     line = "services[a].quota.windows[3m]: starts empty: no window of this length counted before"
-    assert response(reviewed(operation="UPDATE", object=new, oldObject=old))["warnings"] == [line]
-    assert "warnings" not in response(reviewed(operation="CREATE", object=new))
+    assert read_response(judge_review(operation="UPDATE", object=new, oldObject=old))["warnings"] == [line]
+    assert "warnings" not in read_response(judge_review(operation="CREATE", object=new))
 
 
 def test_first_limits_that_start_empty_are_shown_and_the_rest_counted() -> None:
     services = [
-        limited("1s").partition("- ")[2].replace("name: a", f"name: s{n}").replace("[shop]", f"[n{n}]")
+        build_limited_policy("1s").partition("- ")[2].replace("name: a", f"name: s{n}").replace("[shop]", f"[n{n}]")
         for n in range(50)
     ]
     old = GOOD.partition("- ")[0] + "".join(f"- {service}" for service in services)
     new = old.replace("1s", "2s")
-    warnings = response(reviewed(operation="UPDATE", object=config_map(new), oldObject=config_map(old)))["warnings"]
+    warnings = read_response(judge_review(operation="UPDATE", object=config_map(new), oldObject=config_map(old)))[
+        "warnings"
+    ]
     assert len(warnings) == 21
     assert warnings[-1] == "and 30 more limits start empty"
 
@@ -97,13 +101,13 @@ def test_policy_is_reviewed_for_the_kind_of_server_that_applies_it() -> None:
 def test_policy_that_needs_too_many_webhooks_is_a_warning() -> None:
     labels = [f"{{matchLabels: {{a{number}: x, b{number}: y, c{number}: z}}}}" for number in range(8)]
     services = "".join(f"- {{name: s{n}, match: {{namespaceSelector: {text}}}}}\n" for n, text in enumerate(labels))
-    [warning] = response(reviewed(object=config_map(GOOD.partition("- ")[0] + services)))["warnings"]
+    [warning] = read_response(judge_review(object=config_map(GOOD.partition("- ")[0] + services)))["warnings"]
     assert "more than 100 webhooks" in warning
 
 
 def test_first_hundred_errors_are_shown_and_the_rest_counted() -> None:
     services = "".join(f"- {{name: A_{number}, match: {{namespaces: [n{number}]}}}}\n" for number in range(150))
-    message = response(reviewed(object=config_map(GOOD.partition("- ")[0] + services)))["status"]["message"]
+    message = read_response(judge_review(object=config_map(GOOD.partition("- ")[0] + services)))["status"]["message"]
     assert len(message.splitlines()) == 102
     assert message.endswith("and 50 more: see podgate policy lint")
 
@@ -117,18 +121,18 @@ def test_first_hundred_errors_are_shown_and_the_rest_counted() -> None:
     ],
 )
 def test_config_map_without_the_document_is_denied(object_: dict[str, Any], expected: str) -> None:
-    [line] = reviewed(object=object_).errors
+    [line] = judge_review(object=object_).errors
     assert line.startswith(f"configmap podgate-system/podgate-policy: {expected}")
 
 
 def test_update_that_keeps_an_invalid_policy_is_admitted_unevaluated() -> None:
     bad = config_map(BAD)
     labelled = {**bad, "metadata": {**bad["metadata"], "labels": {"a": "b"}}}
-    found = reviewed(operation="UPDATE", object=labelled, oldObject=bad)
-    assert (response(found)["allowed"], found.judged) == (True, False)
-    corrected = reviewed(operation="UPDATE", object=config_map(GOOD), oldObject=bad)
-    assert (response(corrected)["allowed"], corrected.judged) == (True, True)
-    assert reviewed(operation="UPDATE", object=bad, oldObject=config_map(GOOD)).errors
+    found = judge_review(operation="UPDATE", object=labelled, oldObject=bad)
+    assert (read_response(found)["allowed"], found.judged) == (True, False)
+    corrected = judge_review(operation="UPDATE", object=config_map(GOOD), oldObject=bad)
+    assert (read_response(corrected)["allowed"], corrected.judged) == (True, True)
+    assert judge_review(operation="UPDATE", object=bad, oldObject=config_map(GOOD)).errors
 
 
 @pytest.mark.parametrize(
@@ -141,11 +145,11 @@ def test_update_that_keeps_an_invalid_policy_is_admitted_unevaluated() -> None:
     ],
 )
 def test_other_objects_and_deletions_are_admitted_unevaluated(request_: dict[str, Any]) -> None:
-    found = reviewed(**{"object": config_map(BAD), **request_})
-    assert (response(found)["allowed"], found.judged) == (True, False)
+    found = judge_review(**{"object": config_map(BAD), **request_})
+    assert (read_response(found)["allowed"], found.judged) == (True, False)
 
 
 @pytest.mark.parametrize(("object_", "expected"), [(None, "object is missing"), ({"data": 5}, r"object: .*\$\.data")])
 def test_invalid_review_is_a_bad_review_error(object_: Any, expected: str) -> None:
     with pytest.raises(BadReviewError, match=expected):
-        reviewed(object=object_)
+        judge_review(object=object_)

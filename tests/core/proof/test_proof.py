@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.core.document.documents import HEAD, problems, warnings, with_service
-from tests.core.policy_changes.policy_review import config_map, response, reviewed
+from tests.core.document.documents import HEAD, build_document, list_problems, list_warnings
+from tests.core.policy_changes.policy_review import config_map, judge_review, read_response
 from webhook.cli import root
 from webhook.core.admission.mutation import rewrite
 from webhook.core.document import loading
@@ -26,15 +26,15 @@ def policy_of(*services: str) -> Policy:
     listed = "".join(
         f"- {{name: s{place}, match: {{namespaces: [n{place}]}}, {text}}}\n" for place, text in enumerate(services)
     )
-    return loading._policy(reader.read(f"{HEAD}services:\n{listed}".encode()).root)
+    return loading._convert_policy(reader.read_yaml(f"{HEAD}services:\n{listed}".encode()).root)
 
 
-def native(*expressions: str) -> str:
+def format_native_affinity(*expressions: str) -> str:
     """Return an affinity whose one required term has these expressions, each written as key, operator, values."""
     return TERMS + "[{matchExpressions: [" + ", ".join(f"{{{text}}}" for text in expressions) + "]}]}}}"
 
 
-CONTRADICTORY = f"nodeSelector: {{{ZONE}: a}}, " + native(f"key: {ZONE}, operator: In, values: [b]")
+CONTRADICTORY = f"nodeSelector: {{{ZONE}: a}}, " + format_native_affinity(f"key: {ZONE}, operator: In, values: [b]")
 """A placement that no node can fulfil."""
 
 
@@ -56,7 +56,7 @@ def test_plain_pods_have_no_rewrite_failure() -> None:
     [service] = policy_of(rules).services
     plain = [sample for sample in CORPUS if sample.is_plain]
     assert plain
-    assert [prover.rewrite_failure(sample, service) for sample in plain] == [None] * len(plain)
+    assert [prover.find_rewrite_failure(sample, service) for sample in plain] == [None] * len(plain)
 
 
 # Flaws
@@ -66,7 +66,7 @@ def test_plain_pods_have_no_rewrite_failure() -> None:
     "placement",
     [
         CONTRADICTORY,
-        "nodeSelector: {cores: '4'}, " + native("key: cores, operator: Gt, values: ['8']"),
+        "nodeSelector: {cores: '4'}, " + format_native_affinity("key: cores, operator: Gt, values: ['8']"),
         "nodeSelector: {disk: ssd}, topology: [{key: disk, in: [hdd]}]",
     ],
 )
@@ -87,14 +87,14 @@ def test_rules_are_proved_in_every_mode(mode: str) -> None:
 def test_rewrite_that_never_becomes_stable_is_a_flaw(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def unstable(pod: Pod, service: Service, policy_hash: str) -> tuple[PatchOperation, ...]:
+    def rewrite_unstably(pod: Pod, service: Service, policy_hash: str) -> tuple[PatchOperation, ...]:
         own = pod.spec.tolerations
         toleration = {"key": "again", "operator": "Exists"}
         more = add([toleration], "spec", "tolerations") if own is None else add(toleration, "spec", "tolerations", "-")
         return (*rewrite(pod, service, policy_hash), more)
 
-    monkeypatch.setattr(prover, "rewrite", unstable)
-    [line] = problems(with_service("  placement: {nodeSelector: {a: b}}\n"))
+    monkeypatch.setattr(prover, "rewrite", rewrite_unstably)
+    [line] = list_problems(build_document("  placement: {nodeSelector: {a: b}}\n"))
     assert line.startswith("6:3: services[0].placement: {...}: a plain Pod is changed again by every rewrite")
     assert "/spec/tolerations/-" in line
     assert line.endswith("report it, and use simpler rules until it is fixed")
@@ -103,24 +103,24 @@ def test_rewrite_that_never_becomes_stable_is_a_flaw(
 def test_rewrite_that_leaves_rules_unfulfilled_is_a_flaw(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def without_node_selector(pod: Pod, service: Service, policy_hash: str) -> tuple[PatchOperation, ...]:
+    def rewrite_without_node_selector(pod: Pod, service: Service, policy_hash: str) -> tuple[PatchOperation, ...]:
         made = rewrite(pod, service, policy_hash)
         return tuple(operation for operation in made if "nodeSelector" not in operation.path)
 
-    monkeypatch.setattr(prover, "rewrite", without_node_selector)
-    found = problems(with_service("  placement: {nodeSelector: {disk: ssd}}\n"))
+    monkeypatch.setattr(prover, "rewrite", rewrite_without_node_selector)
+    found = list_problems(build_document("  placement: {nodeSelector: {disk: ssd}}\n"))
     assert any("PlacementUnfulfilled: spec.nodeSelector[disk] is missing" in line for line in found)
 
 
 def test_rewrite_that_raises_is_a_flaw(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def failing(pod: Pod, service: Service, policy_hash: str) -> tuple[PatchOperation, ...]:
+    def fail(pod: Pod, service: Service, policy_hash: str) -> tuple[PatchOperation, ...]:
         if pod.spec.init_containers:
             raise ZeroDivisionError("of ours")
         return rewrite(pod, service, policy_hash)
 
-    monkeypatch.setattr(prover, "rewrite", failing)
+    monkeypatch.setattr(prover, "rewrite", fail)
     [flaw] = prove(policy_of("resources: {container: {max: {cpu: 8}}}")).flaws
     assert (flaw.service, flaw.stanza) == (0, "resources")
     assert flaw.reason == "a Pod with init containers cannot be rewritten: ZeroDivisionError('of ours')"
@@ -140,19 +140,19 @@ def test_patch_that_cannot_be_applied_is_a_flaw(
 def test_flaw_of_inherited_defaults_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     fail_rewrites_with(monkeypatch, "placement")
     services = "".join(f"- {{name: s{place}, match: {{namespaces: [n{place}]}}}}\n" for place in range(3))
-    [line] = problems(f"{HEAD}defaults:\n  placement: {{nodeSelector: {{a: b}}}}\nservices:\n{services}")
+    [line] = list_problems(f"{HEAD}defaults:\n  placement: {{nodeSelector: {{a: b}}}}\nservices:\n{services}")
     assert line.startswith("4:3: defaults.placement: {...}: a plain Pod cannot be rewritten: ")
 
 
 def fail_rewrites_with(monkeypatch: pytest.MonkeyPatch, *stanzas: str, all_required: bool = False) -> None:
     """Make rewrites fail for services with any of these stanzas, or with all of them."""
 
-    def failing(pod: Pod, service: Service, policy_hash: str) -> tuple[PatchOperation, ...]:
+    def fail(pod: Pod, service: Service, policy_hash: str) -> tuple[PatchOperation, ...]:
         if (all if all_required else any)(getattr(service, stanza) is not None for stanza in stanzas):
             raise ZeroDivisionError
         return rewrite(pod, service, policy_hash)
 
-    monkeypatch.setattr(prover, "rewrite", failing)
+    monkeypatch.setattr(prover, "rewrite", fail)
 
 
 BOTH = "placement: {nodeSelector: {a: b}}, resources: {container: {max: {cpu: 8}}}"
@@ -226,11 +226,11 @@ def test_ratios_are_proved_with_the_defaults_that_satisfy_them() -> None:
 # Sampling
 
 
-def distinct(count: int) -> Policy:
+def build_distinct_services(count: int) -> Policy:
     return policy_of(*(f"placement: {{nodeSelector: {{a: v{place}}}}}" for place in range(count)))
 
 
-def proved_services(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def record_proved_services(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the names of the services whose rules are proved, in order; filled while a proof runs."""
     names: list[str] = []
 
@@ -238,7 +238,7 @@ def proved_services(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if sample is CORPUS[0]:
             names.append(service.name)
 
-    monkeypatch.setattr(prover, "rewrite_failure", record_service)
+    monkeypatch.setattr(prover, "find_rewrite_failure", record_service)
     return names
 
 
@@ -247,7 +247,7 @@ def test_services_without_rules_need_no_proof() -> None:
 
 
 def test_equal_rules_of_several_services_are_proved_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = proved_services(monkeypatch)
+    names = record_proved_services(monkeypatch)
     first, second = "placement: {nodeSelector: {a: b, c: d}}", "placement: {nodeSelector: {c: d, a: b}}"
     proof = prove(
         policy_of(first, "modes: {placement: Warn}, slaClass: gold, " + second, "placement: {nodeSelector: {a: b}}")
@@ -256,43 +256,43 @@ def test_equal_rules_of_several_services_are_proved_once(monkeypatch: pytest.Mon
 
 
 def test_too_many_sets_of_rules_are_sampled_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prover, "MOST_SETS", 4)
-    names = proved_services(monkeypatch)
-    assert prove(distinct(10)) == Proof((), 4, 10)
+    monkeypatch.setattr(prover, "SETS_MAX", 4)
+    names = record_proved_services(monkeypatch)
+    assert prove(build_distinct_services(10)) == Proof((), 4, 10)
     assert names == ["s0", "s2", "s5", "s7"]
-    assert not prove(distinct(4)).is_sampled
+    assert not prove(build_distinct_services(4)).is_sampled
 
 
 def test_long_rules_reduce_the_sample_to_at_least_one_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = proved_services(monkeypatch)
-    size = len(prover._encoder.encode((distinct(1).services[0].placement, None)))
-    monkeypatch.setattr(prover, "MOST_BYTES", 5 * size)
-    assert prove(distinct(10)) == Proof((), 5, 10)
+    names = record_proved_services(monkeypatch)
+    size = len(prover._encoder.encode((build_distinct_services(1).services[0].placement, None)))
+    monkeypatch.setattr(prover, "RULES_BYTES_MAX", 5 * size)
+    assert prove(build_distinct_services(10)) == Proof((), 5, 10)
     assert names == ["s0", "s2", "s4", "s6", "s8"]
-    monkeypatch.setattr(prover, "MOST_BYTES", 1)
-    assert prove(distinct(10)) == Proof((), 1, 10)
+    monkeypatch.setattr(prover, "RULES_BYTES_MAX", 1)
+    assert prove(build_distinct_services(10)) == Proof((), 1, 10)
 
 
 def test_sampled_proof_is_a_warning_of_lint_and_admission(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prover, "MOST_SETS", 2)
+    monkeypatch.setattr(prover, "SETS_MAX", 2)
     services = "".join(
         f"- {{name: s{place}, match: {{namespaces: [n{place}]}}, placement: {{nodeSelector: {{a: v{place}}}}}}}\n"
         for place in range(3)
     )
     text = f"{HEAD}services:\n{services}"
-    [warning] = warnings(text)
+    [warning] = list_warnings(text)
     assert warning.startswith(
         "3:1: services: [...]: proved on 2 of 3 sets of rules: let services share placement and resources"
     )
     assert f"warning: -:{warning}" in CliRunner().invoke(root, ["policy", "lint", "-"], input=text).stderr
-    assert response(reviewed(object=config_map(text)))["warnings"] == [f"policy.yaml:{warning}"]
-    assert warnings(text.partition("- {name: s2")[0]) == []
+    assert read_response(judge_review(object=config_map(text)))["warnings"] == [f"policy.yaml:{warning}"]
+    assert list_warnings(text.partition("- {name: s2")[0]) == []
 
 
 def test_update_does_not_prove_the_old_policy_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = proved_services(monkeypatch)
-    old, new = (with_service(f"  placement: {{nodeSelector: {{a: {value}}}}}\n") for value in "bc")
-    assert reviewed(operation="UPDATE", object=config_map(new), oldObject=config_map(old)).errors == ()
+    names = record_proved_services(monkeypatch)
+    old, new = (build_document(f"  placement: {{nodeSelector: {{a: {value}}}}}\n") for value in "bc")
+    assert judge_review(operation="UPDATE", object=config_map(new), oldObject=config_map(old)).errors == ()
     assert names == ["payment-api"]
 
 

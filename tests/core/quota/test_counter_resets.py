@@ -13,7 +13,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose, load
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.quota import Acquire, Use
-from webhook.core.quota.counter_resets import starts_empty
+from webhook.core.quota.counter_resets import find_resets
 
 HEAD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\n"
 PLAIN = "{window: 1m, hard: {pods: 50, cpu: 40}}, {window: 24h, hard: {pods: 5000}}"
@@ -43,7 +43,7 @@ def policy(windows: str = PLAIN, *, name: str = "a", quota: str = "", service: s
     ids=["the same", "other limits", "fewer limits", "modes", "disabled", "a new service"],
 )
 def test_counters_that_continue_are_not_reported(changed: Policy) -> None:
-    assert list(starts_empty(policy(), changed)) == []
+    assert list(find_resets(policy(), changed)) == []
 
 
 @pytest.mark.parametrize(
@@ -73,18 +73,18 @@ def test_counters_that_continue_are_not_reported(changed: Policy) -> None:
     ],
 )
 def test_counter_that_starts_empty_is_reported_with_the_reason(changed: Policy, line: str) -> None:
-    assert list(starts_empty(policy(), changed)) == [line]
+    assert list(find_resets(policy(), changed)) == [line]
     assert len(line) <= 120  # what Kubernetes asks of a warning
 
 
 def test_windows_of_a_pool_are_reported_once_for_all_members() -> None:
     two = "- {name: b, match: {namespaces: [y]}, pool: prod}\n- {name: c, match: {namespaces: [z]}, pool: prod}\n"
     longer = POOLS.replace("1m", "5m", 1)
-    assert list(starts_empty(policy(service=two), policy(service=two, pools=longer))) == [
+    assert list(find_resets(policy(service=two), policy(service=two, pools=longer))) == [
         "pools[prod].windows[5m]: starts empty: no window of this length counted before"
     ]
     fleet = POOLS.replace("prod,", "prod, scope: Fleet,")
-    assert list(starts_empty(policy(service=two), policy(service=two, pools=fleet))) == [
+    assert list(find_resets(policy(service=two), policy(service=two, pools=fleet))) == [
         "pools[prod].scope: Fleet: its windows start empty: Fleet and Cluster count apart"
     ]
 
@@ -141,7 +141,7 @@ async def test_store_starts_from_zero_exactly_where_reported(old: ServiceText, n
     plan, plan_after = (CompiledPolicy(LoadedPolicy(found, "")).plans["a"] for found in (before, after))
     await store.acquire(Acquire(plan, "shop", "u1", {"pods": 1, "requests.cpu": 1000}, "user:me"))
     snapshot = await store.snapshot(plan_after, "shop")
-    lines = list(starts_empty(before, after))
+    lines = list(find_resets(before, after))
 
     [uses] = snapshot.uses.values()
     all_new = any(line.startswith("services[a]") and "its windows start empty" in line for line in lines)

@@ -20,27 +20,27 @@ LOADED = policy_of("""
 """)
 
 
-def pod_requesting(gate: Gate, uid: str, controller: str, cpu: str = "1") -> Json:
-    pod = gate.owned(uid, containers=[{"name": "c", "resources": {"requests": {"cpu": cpu}}}])
+def build_pod(gate: Gate, uid: str, controller: str, cpu: str = "1") -> Json:
+    pod = gate.build_owned_pod(uid, containers=[{"name": "c", "resources": {"requests": {"cpu": cpu}}}])
     pod["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "r", "uid": controller, "controller": True}]
     return pod
 
 
-async def validated(gate: Gate, uid: str, controller: str, user: str = REPLICA_SETS, **more: str) -> Decision:
-    return await gate.validate(object=pod_requesting(gate, uid, controller, **more), userInfo={"username": user})
+async def validate_pod(gate: Gate, uid: str, controller: str, user: str = REPLICA_SETS, **more: str) -> Decision:
+    return await gate.validate(object=build_pod(gate, uid, controller, **more), userInfo={"username": user})
 
 
-async def tripped_gate(loaded: LoadedPolicy = LOADED) -> Gate:
+async def build_tripped_gate(loaded: LoadedPolicy = LOADED) -> Gate:
     """Return a gate whose breaker was tripped by the controllers r1 and r2, whose Pods exceed the limit."""
     gate = Gate(loaded)
     for controller in ("r1", "r2"):
-        denied = await validated(gate, f"big-{controller}", controller, cpu="5")
+        denied = await validate_pod(gate, f"big-{controller}", controller, cpu="5")
         assert not denied.allowed
     gate.store.requests.clear()
     return gate
 
 
-def changed(
+def change_policy(
     mode: Mode = Mode.ENFORCE, when_open: WhenOpen = WhenOpen.DENY, forcing: Forcing | None = None
 ) -> LoadedPolicy:
     [web] = LOADED.policy.services
@@ -52,8 +52,8 @@ def changed(
 
 @pytest.mark.parametrize(("controller", "user"), [("r1", REPLICA_SETS), ("r3", ALICE)])
 async def test_open_breaker_denies_failed_controllers_and_users_without_the_store(controller: str, user: str) -> None:
-    gate = await tripped_gate()
-    decision = await validated(gate, "u", controller, user)
+    gate = await build_tripped_gate()
+    decision = await validate_pod(gate, "u", controller, user)
     assert (decision.status.code, gate.store.requests) == (503, [])
     assert [finding.code for finding in decision.findings] == [Code.BREAKER_OPEN]
 
@@ -62,58 +62,58 @@ async def test_end_of_an_open_breaker_is_in_the_time_of_the_store() -> None:
     gate = Gate(LOADED)
     gate.store._clock = VirtualClock(NOW_US + 3_600_000_000)  # type: ignore[assignment]  # an hour ahead of this replica
     for controller in ("r1", "r2"):
-        await validated(gate, f"big-{controller}", controller, cpu="5")
-    decision = await validated(gate, "u", "r1")
+        await validate_pod(gate, f"big-{controller}", controller, cpu="5")
+    decision = await validate_pod(gate, "u", "r1")
     assert "is open until 2027-01-15T09:01:00.000Z" in decision.status.message
 
 
 async def test_controller_that_has_not_failed_probes_early_and_closes_the_breaker() -> None:
-    gate = await tripped_gate()
-    first = await validated(gate, "u1", "r3")
+    gate = await build_tripped_gate()
+    first = await validate_pod(gate, "u1", "r3")
     assert first.allowed
-    second = await validated(gate, "u2", "r3")
+    second = await validate_pod(gate, "u2", "r3")
     assert second.charge.receipt is not None
     assert [(str(move.old), str(move.new)) for move in second.charge.receipt.transitions] == [("OPEN", "CLOSED")]
-    assert (await validated(gate, "u3", "r1")).allowed
+    assert (await validate_pod(gate, "u3", "r1")).allowed
 
 
 async def test_without_early_probes_every_controller_is_denied_without_the_store() -> None:
-    gate = await tripped_gate()
+    gate = await build_tripped_gate()
     plan = gate.compiled.plans["web"]
-    view = gate.store.known_breaker(plan)
+    view = gate.store.find_known_breaker(plan)
     assert view is not None
-    gate.store.known_breaker = lambda _: replace(view, early=0, failed=())  # type: ignore[method-assign]  # all probes are leased
-    decision = await validated(gate, "u", "r3")
+    gate.store.find_known_breaker = lambda _: replace(view, early=0, failed=())  # type: ignore[method-assign]  # all probes are leased
+    decision = await validate_pod(gate, "u", "r3")
     assert (decision.allowed, gate.store.requests) == (False, [])
 
 
 async def test_forced_open_breaker_denies_every_controller_until_its_end() -> None:
-    gate = Gate(changed(forcing=Forcing(State.FORCED_OPEN, NOW_US + 60_000_000, "INC-1")))
-    assert not (await validated(gate, "s", "r3")).allowed, "the store denies it before the state is cached"
+    gate = Gate(change_policy(forcing=Forcing(State.FORCED_OPEN, NOW_US + 60_000_000, "INC-1")))
+    assert not (await validate_pod(gate, "s", "r3")).allowed, "the store denies it before the state is cached"
     gate.store.requests.clear()
-    decision = await validated(gate, "u", "r3")
+    decision = await validate_pod(gate, "u", "r3")
     assert (decision.status.code, gate.store.requests) == (503, [])
     assert "was forced open until 2027-01-15T08:01:00.000Z" in decision.status.message
     gate.clock.set(NOW_US + 60_000_000)
-    assert (await validated(gate, "v", "r3")).allowed, "the forcing has expired"
+    assert (await validate_pod(gate, "v", "r3")).allowed, "the forcing has expired"
 
 
 async def test_forced_closed_breaker_admits_failed_controllers() -> None:
-    gate = Gate(changed(forcing=Forcing(State.FORCED_CLOSED, NOW_US + 60_000_000, "INC-1")))
+    gate = Gate(change_policy(forcing=Forcing(State.FORCED_CLOSED, NOW_US + 60_000_000, "INC-1")))
     for number in range(4):
-        assert (await validated(gate, f"big-{number}", f"r{number}", cpu="5")).status.code == 429
-    assert (await validated(gate, "u", "r1")).allowed
+        assert (await validate_pod(gate, f"big-{number}", f"r{number}", cpu="5")).status.code == 429
+    assert (await validate_pod(gate, "u", "r1")).allowed
 
 
 @pytest.mark.parametrize("mode", [Mode.WARN, Mode.AUDIT])
 async def test_unenforced_breaker_denies_no_pod_and_reports_a_finding(mode: Mode) -> None:
-    gate = await tripped_gate(changed(mode))
-    decision = await validated(gate, "u", "r1")
+    gate = await build_tripped_gate(change_policy(mode))
+    decision = await validate_pod(gate, "u", "r1")
     assert decision.allowed
     assert [(finding.code, finding.mode) for finding in decision.findings] == [(Code.BREAKER_OPEN, mode)]
 
 
 async def test_degrading_breaker_denies_no_pod() -> None:
-    gate = await tripped_gate(changed(when_open=WhenOpen.DEGRADE))
-    decision = await validated(gate, "u", "r1")
+    gate = await build_tripped_gate(change_policy(when_open=WhenOpen.DEGRADE))
+    decision = await validate_pod(gate, "u", "r1")
     assert (decision.allowed, decision.findings) == (True, ())

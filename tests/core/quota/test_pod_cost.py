@@ -7,25 +7,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.strategies import PROPERTY, Json, fields
+from tests.core.strategies import PROPERTY, Json, draw_fields
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.policy.model import Match, Service
 from webhook.core.policy_spec import Quota, Window
 from webhook.core.quota import CounterPlan
-from webhook.core.quota.pod_cost import counted, shown
-from webhook.core.quota.pod_cost import taken as taken_of
+from webhook.core.quota.pod_cost import compute_cost as taken_of
+from webhook.core.quota.pod_cost import format_amount, list_counted
 
 
-def taken(spec: Json, *resources: str) -> dict[str, int]:
+def list_taken(spec: Json, *resources: str) -> dict[str, int]:
     hard = {resource: Quantity.parse("1") for resource in resources}
     quota = Quota(windows=(Window(Duration.parse("1m"), hard),))
-    plan = CounterPlan.of(Service("s", Match(any_namespace=True), quota=quota))
-    return dict(taken_of(msgspec.convert({"metadata": {}, "spec": spec}, Pod), counted(plan)))
+    plan = CounterPlan.from_service(Service("s", Match(any_namespace=True), quota=quota))
+    return dict(taken_of(msgspec.convert({"metadata": {}, "spec": spec}, Pod), list_counted(plan)))
 
 
-def cpu(spec: Json) -> int:
-    return taken(spec, "cpu")["requests.cpu"]
+def find_cpu(spec: Json) -> int:
+    return list_taken(spec, "cpu")["requests.cpu"]
 
 
 def container(request: str | None = None, limit: str | None = None, **more: Any) -> Json:
@@ -86,7 +86,7 @@ def sidecar(request: str) -> Json:
     ],
 )
 def test_cpu_cost_equals_the_sum_of_the_scheduler(spec: Json, millicores: int) -> None:
-    assert cpu(spec) == millicores
+    assert find_cpu(spec) == millicores
 
 
 def test_each_resource_is_counted_in_its_own_unit() -> None:
@@ -103,7 +103,7 @@ def test_each_resource_is_counted_in_its_own_unit() -> None:
         "overhead": {"cpu": "1", "memory": "1Mi"},
     }
     names = ["pods", "cpu", "memory", "requests.nvidia.com/gpu", "limits.cpu", "limits.memory", "hugepages-2Mi"]
-    assert taken(spec, *names) == {
+    assert list_taken(spec, *names) == {
         "pods": 1,
         "requests.cpu": 2000,
         "requests.memory": 2**30 + 2**20,
@@ -116,19 +116,19 @@ def test_each_resource_is_counted_in_its_own_unit() -> None:
 
 def test_overhead_adds_no_limit_to_a_pod_without_limits() -> None:
     spec = {"containers": [container("1")], "overhead": {"cpu": "1"}}
-    assert taken(spec, "limits.cpu") == {"limits.cpu": 0}
+    assert list_taken(spec, "limits.cpu") == {"limits.cpu": 0}
 
 
 def test_error_of_an_invalid_amount_names_resource_and_value() -> None:
     with pytest.raises(ValueError, match=r"^cpu: 'much': not a Kubernetes quantity: .* such as 500m"):
-        cpu({"containers": [container("much")]})
+        find_cpu({"containers": [container("much")]})
     with pytest.raises(ValueError, match=r"^cpu: '-1': a quantity must not be negative"):
-        cpu({"containers": [container("-1")]})
+        find_cpu({"containers": [container("-1")]})
 
 
 amounts = st.integers(0, 5000)
-drawn_containers = fields(
-    resources=fields(
+drawn_containers = draw_fields(
+    resources=draw_fields(
         requests=st.dictionaries(st.just("cpu"), amounts.map(lambda milli: f"{milli}m")),
         limits=st.dictionaries(st.just("cpu"), amounts.map(lambda milli: f"{milli}m")),
     )
@@ -148,7 +148,7 @@ def _milli(drawn: Json) -> int:
     return 0
 
 
-def peak_usage(containers: list[Json], init_containers: list[Json]) -> int:
+def compute_peak(containers: list[Json], init_containers: list[Json]) -> int:
     """Return the largest sum of containers that run at the same time."""
     moments = []
     sidecars: list[Json] = []
@@ -168,7 +168,7 @@ def test_cost_is_the_peak_of_the_containers_that_run_together(
     spec: Json = {"containers": containers, "initContainers": init_containers}
     if overhead is not None:
         spec["overhead"] = {"cpu": f"{overhead}m"}
-    assert cpu(spec) == peak_usage(containers, init_containers) + (overhead or 0)
+    assert find_cpu(spec) == compute_peak(containers, init_containers) + (overhead or 0)
 
 
 @pytest.mark.parametrize(
@@ -186,4 +186,4 @@ def test_cost_is_the_peak_of_the_containers_that_run_together(
     ],
 )
 def test_amounts_are_shown_as_kubernetes_writes_them(resource: str, amount: int, text: int | str) -> None:
-    assert shown(resource, amount) == text
+    assert format_amount(resource, amount) == text

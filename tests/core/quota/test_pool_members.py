@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.core.admission.validation import own_mode
+from webhook.core.admission.validation import find_own_mode
 from webhook.core.policy.model import Match, Modes, Service
 from webhook.core.policy_spec import Mode, Placement
 
@@ -12,4 +12,4 @@ def test_label_of_a_pool_member_is_guarded_in_the_mode_of_its_pool(pool: str | N
     member = Service(
         "web", Match(any_namespace=True), pool=pool, placement=Placement(), modes=Modes(placement=Mode.AUDIT)
     )
-    assert own_mode(member) is mode
+    assert find_own_mode(member) is mode

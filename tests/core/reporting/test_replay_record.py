@@ -10,22 +10,22 @@ from hypothesis import strategies as st
 
 from tests.core.reporting.replay_record import CONTAINER, POD, SECRET
 from tests.core.strategies import examples
-from webhook.commands.simulator import Ask, admission_review
+from webhook.commands.simulator import Ask, build_admission_review
 from webhook.core.admission import review
 from webhook.core.admission.decision import Half
 from webhook.core.admission.review import Request
-from webhook.core.reporting.replay_record import is_kept, labels_event, pod_event
+from webhook.core.reporting.replay_record import is_kept, make_labels_event, make_pod_event
 
 
 def request(pod: dict[str, Any] = POD, **fields: Any) -> Request:
-    body = admission_review(Ask(pod, "shop", "u1", "alice", **fields), pod, Half.VALIDATE)
+    body = build_admission_review(Ask(pod, "shop", "u1", "alice", **fields), pod, Half.VALIDATE)
     body["request"]["userInfo"] |= {"groups": [SECRET], "uid": SECRET, "extra": {"token": [SECRET]}}
     body["request"]["options"] = {"fieldManager": SECRET}
     return review.decode(json.dumps(body).encode())
 
 
-def recorded(reviewed: Request, at_us: int = 1_500_000) -> dict[str, Any]:
-    event: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(pod_event(reviewed, at_us)))
+def record_event(reviewed: Request, at_us: int = 1_500_000) -> dict[str, Any]:
+    event: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(make_pod_event(reviewed, at_us)))
     return event
 
 
@@ -45,7 +45,7 @@ def test_record_has_only_the_fields_that_policies_use() -> None:
         "schedulingGates",
     )
     classes = ("priorityClassName", "priority", "preemptionPolicy", "runtimeClassName", "overhead", "resources")
-    assert recorded(request()) == {
+    assert record_event(request()) == {
         "at": 1.5,
         "namespace": "shop",
         "uid": "u1",
@@ -69,13 +69,13 @@ def test_record_has_only_the_fields_that_policies_use() -> None:
 def test_record_keeps_a_valid_policy_hash() -> None:
     annotations = {"podgate.io/policy-hash": "0123456789abcdef"}
     pod = {**POD, "metadata": {**POD["metadata"], "annotations": annotations}}
-    assert recorded(request(pod))["pod"]["metadata"]["annotations"] == annotations
+    assert record_event(request(pod))["pod"]["metadata"]["annotations"] == annotations
 
 
 def test_record_keeps_of_managed_fields_who_wrote_the_priority_class() -> None:
     managers = [{"manager": SECRET, "fieldsV1": {"f:spec": {"f:priorityClassName": {}, f"f:{SECRET}": {}}}}]
     pod = {**POD, "metadata": {**POD["metadata"], "managedFields": managers}}
-    kept = recorded(request(pod))["pod"]["metadata"]["managedFields"]
+    kept = record_event(request(pod))["pod"]["metadata"]["managedFields"]
     assert kept == [{"fieldsV1": {"f:spec": {"f:priorityClassName": {}}}}]
 
 
@@ -107,7 +107,7 @@ def test_record_has_no_secret_from_any_field_that_policies_do_not_use(
         },
     }
     pod["spec"] = {key: value for key, value in pod["spec"].items() if key != "metadata"}
-    assert SECRET not in json.dumps(recorded(request(pod)))
+    assert SECRET not in json.dumps(record_event(request(pod)))
 
 
 @pytest.mark.parametrize(
@@ -126,14 +126,14 @@ def test_only_requests_that_can_be_charged_are_recorded(fields: dict[str, Any], 
 
 
 def test_record_of_a_resize_has_both_pods_and_no_secrets() -> None:
-    event = recorded(request(operation="UPDATE", sub_resource="resize", old_pod=POD, dry_run=True))
+    event = record_event(request(operation="UPDATE", sub_resource="resize", old_pod=POD, dry_run=True))
     assert (event["operation"], event["subResource"], event["dryRun"]) == ("UPDATE", "resize", True)
     assert event["oldPod"] == event["pod"]
     assert SECRET not in json.dumps(event)
 
 
 def test_labels_of_a_namespace_are_a_separate_event() -> None:
-    assert labels_event("shop", {"tier": "prod"}, 2_000_001) == {
+    assert make_labels_event("shop", {"tier": "prod"}, 2_000_001) == {
         "at": 2.000001,
         "namespaceLabels": {"shop": {"tier": "prod"}},
     }

@@ -5,7 +5,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.policy.model import LoadedPolicy, Match, Modes, Policy, Service
 from webhook.core.policy_spec import Breaker, HalfOpen, Mode, QuotaExceeded
 from webhook.core.quota import CounterPlan
-from webhook.core.reporting.status_parts import service_status
+from webhook.core.reporting.status_parts import render_service_status
 
 NOW_US = 1_800_000_000_000_000
 BREAKER = Breaker(quota_exceeded=QuotaExceeded(), half_open=HalfOpen(probes=2))
@@ -27,7 +27,7 @@ def test_status_of_an_open_breaker_has_its_state_and_end() -> None:
         tripped_by="it",
         early=2,
     )
-    assert service_status(plan(), view) == {
+    assert render_service_status(plan(), view) == {
         "breaker": {
             "state": "OPEN",
             "mode": "Enforce",
@@ -43,7 +43,7 @@ def test_status_of_an_open_breaker_has_its_state_and_end() -> None:
 
 
 def test_status_of_an_untripped_breaker_omits_absent_fields() -> None:
-    assert service_status(plan(Mode.AUDIT), BreakerView(State.CLOSED, 0, 0)) == {
+    assert render_service_status(plan(Mode.AUDIT), BreakerView(State.CLOSED, 0, 0)) == {
         "breaker": {
             "state": "CLOSED",
             "mode": "Audit",
@@ -55,4 +55,4 @@ def test_status_of_an_untripped_breaker_omits_absent_fields() -> None:
 
 def test_status_is_empty_without_a_breaker_in_force() -> None:
     for without in (plan(breaker=None), plan(Mode.DISABLED)):
-        assert service_status(without, BreakerView(State.OPEN, 7, NOW_US)) == {}
+        assert render_service_status(without, BreakerView(State.OPEN, 7, NOW_US)) == {}

@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from tests.core.reporting.status import LOADED, NOW_US, OPEN, OVERRIDES, PAYMENT, PROD, snapshot
-from webhook.commands.clients.status_client import of_service
-from webhook.commands.pages.status_page import controller_page, page
-from webhook.commands.pages.table import countdown
-from webhook.core.admission.denials import utc
+from webhook.commands.clients.status_client import select_service
+from webhook.commands.pages.status_page import format_controller, format_status
+from webhook.commands.pages.table import format_duration
+from webhook.core.admission.denials import format_utc
 from webhook.core.breaker import BreakerView, State
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.quantity import Quantity
@@ -27,8 +27,8 @@ from webhook.core.reporting.status import (
     ReplicaAssignment,
     WatchStatus,
     WebhooksStatus,
-    controller_document,
-    server_document,
+    render_controller_status,
+    render_server_status,
 )
 from webhook.core.reporting.status_parts import OverloadStatus, StoreStatus
 
@@ -64,7 +64,7 @@ def services(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_document_contains_the_whole_status() -> None:
-    document = msgspec.json.decode(msgspec.json.encode(server_document(snapshot())))
+    document = msgspec.json.decode(msgspec.json.encode(render_server_status(snapshot())))
     payment = services(document).pop("payment-api")
     assert {key: value for key, value in document.items() if key not in {"services", "pools"}} == {
         "version": "0.1.0",
@@ -166,20 +166,20 @@ LIVE = LoadedPolicy(
 )
 
 
-def live_snapshots(pods: int, *, surge: int = 1, is_known: bool = True) -> dict[str, ServiceSnapshot]:
+def build_live_snapshots(pods: int, *, surge: int = 1, is_known: bool = True) -> dict[str, ServiceSnapshot]:
     pods_use = Use("standing", "pods", pods, 4, asked=1, of=Holder.STANDING, surge=surge)
     memory_use = Use("standing", "memory", 1 << 30, 4 << 30, asked=1, of=Holder.STANDING, surge=surge << 30)
     return {"web": ServiceSnapshot(NOW_US, {"": (pods_use, memory_use)}, is_standing_known=is_known)}
 
 
-def live_rows(snapshots: dict[str, ServiceSnapshot]) -> list[dict[str, Any]]:
-    document = server_document(snapshot(policy=LIVE, plans=CompiledPolicy(LIVE).plans, snapshots=snapshots))
+def list_live_rows(snapshots: dict[str, ServiceSnapshot]) -> list[dict[str, Any]]:
+    document = render_server_status(snapshot(policy=LIVE, plans=CompiledPolicy(LIVE).plans, snapshots=snapshots))
     rows: list[dict[str, Any]] = services(document)["web"]["windows"]
     return rows
 
 
 def test_live_pods_are_shown_with_surge_and_enforcement() -> None:
-    [pods, memory] = live_rows(live_snapshots(5))
+    [pods, memory] = list_live_rows(build_live_snapshots(5))
     assert pods == {
         "window": "standing",
         "resource": "pods",
@@ -193,18 +193,18 @@ def test_live_pods_are_shown_with_surge_and_enforcement() -> None:
         "nextFreeSeconds": 0,
     }
     assert (memory["used"], memory["hard"], memory["surge"], memory["full"]) == ("1Gi", "4Gi", "1Gi", False)
-    assert [row["full"] for row in live_rows(live_snapshots(4))] == [False, False], "surge is open"
-    assert [row["full"] for row in live_rows(live_snapshots(4, surge=0))] == [True, False]
-    assert [row["enforced"] for row in live_rows(live_snapshots(1, is_known=False))] == [False, False]
+    assert [row["full"] for row in list_live_rows(build_live_snapshots(4))] == [False, False], "surge is open"
+    assert [row["full"] for row in list_live_rows(build_live_snapshots(4, surge=0))] == [True, False]
+    assert [row["enforced"] for row in list_live_rows(build_live_snapshots(1, is_known=False))] == [False, False]
 
 
 def test_live_pod_limits_are_shown_without_live_pods_and_without_a_snapshot() -> None:
-    idle = live_rows({"web": ServiceSnapshot(NOW_US, is_standing_known=True)})
+    idle = list_live_rows({"web": ServiceSnapshot(NOW_US, is_standing_known=True)})
     assert [(row["used"], row["hard"], row["surge"], row["enforced"]) for row in idle] == [
         (0, 4, 1, True),
         ("0", "4Gi", "1Gi", True),
     ]
-    unknown = live_rows({})
+    unknown = list_live_rows({})
     assert [(row["used"], row["hard"], row["surge"], row["enforced"]) for row in unknown] == [
         (None, 4, None, None),
         (None, "4Gi", None, None),
@@ -214,34 +214,34 @@ def test_live_pod_limits_are_shown_without_live_pods_and_without_a_snapshot() ->
 def test_page_shows_surge_and_limits_that_are_not_enforced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
     arguments = {"policy": LIVE, "plans": CompiledPolicy(LIVE).plans}
-    rows = [line.split() for line in rendered_page(**arguments, snapshots=live_snapshots(5)).splitlines()]
+    rows = [line.split() for line in render_page(**arguments, snapshots=build_live_snapshots(5)).splitlines()]
     assert ["web", "bronze", "-", "standing", "pods", "5", "4", "+1", "-"] in rows
     assert ["standing", "memory", "1Gi", "4Gi", "+1Gi", "now"] in rows
-    rows = [line.split() for line in rendered_page(**arguments, snapshots=live_snapshots(5, surge=0)).splitlines()]
+    rows = [line.split() for line in render_page(**arguments, snapshots=build_live_snapshots(5, surge=0)).splitlines()]
     assert ["web", "bronze", "-", "standing", "pods", "5", "4", "-"] in rows
-    page_text = rendered_page(**arguments, snapshots=live_snapshots(5, is_known=False))
+    page_text = render_page(**arguments, snapshots=build_live_snapshots(5, is_known=False))
     assert page_text.count(" not enforced\n") == 2
     assert "web: limits on live Pods are not enforced: the live Pods are not known" in page_text
 
 
 def test_services_are_in_the_order_of_the_policy() -> None:
-    assert list(services(server_document(snapshot()))) == ["payment-api", "ledger", "web"]
+    assert list(services(render_server_status(snapshot()))) == ["payment-api", "ledger", "web"]
 
 
 def test_per_namespace_service_shows_limits_when_idle_and_namespaces_when_used() -> None:
-    idle = services(server_document(snapshot()))["ledger"]["windows"]
+    idle = services(render_server_status(snapshot()))["ledger"]["windows"]
     assert [(window["namespace"], window["used"], window["hard"]) for window in idle] == [(None, "0", "16Gi")]
     snapshots = {
         "ledger": ServiceSnapshot(
             NOW_US, {"team-b": (Use("24h", "memory", 1 << 30, 1 << 34),), "team-a": (Use("24h", "memory", 1, 1 << 34),)}
         )
     }
-    busy = services(server_document(snapshot(snapshots=snapshots)))["ledger"]["windows"]
+    busy = services(render_server_status(snapshot(snapshots=snapshots)))["ledger"]["windows"]
     assert [(window["namespace"], window["used"]) for window in busy] == [("team-a", "1"), ("team-b", "1Gi")]
 
 
 def test_pool_usage_is_from_the_latest_snapshot_of_a_member() -> None:
-    [pool] = server_document(
+    [pool] = render_server_status(
         snapshot(policy=FLEET_POLICY, plans=CompiledPolicy(FLEET_POLICY).plans, snapshots=FLEET_SNAPSHOTS)
     )["pools"]
     assert {key: value for key, value in pool.items() if key != "windows"} == {
@@ -276,7 +276,7 @@ def test_pool_usage_is_from_the_latest_snapshot_of_a_member() -> None:
 
 def test_unavailable_store_leaves_usage_unknown_and_limits_known() -> None:
     health = StoreStatus("redis", "no answer within 50ms", "Local since 07:59")
-    document = server_document(snapshot(snapshots={}, store=health))
+    document = render_server_status(snapshot(snapshots={}, store=health))
     assert document["store"] == {
         "kind": "redis",
         "healthy": False,
@@ -297,7 +297,8 @@ def test_unavailable_store_leaves_usage_unknown_and_limits_known() -> None:
 def test_breaker_is_shown_while_usage_is_unknown() -> None:
     without_usage = {"payment-api": ServiceSnapshot(NOW_US, breaker=OPEN, has_usage=False)}
     without_breaker, with_breaker = (
-        services(server_document(snapshot(snapshots=snapshots)))["payment-api"] for snapshots in ({}, without_usage)
+        services(render_server_status(snapshot(snapshots=snapshots)))["payment-api"]
+        for snapshots in ({}, without_usage)
     )
     assert {**with_breaker, "breaker": None} == without_breaker
     assert with_breaker["breaker"]["state"] == "OPEN"
@@ -307,7 +308,7 @@ def test_page_without_the_store_shows_question_marks_and_the_store_mode(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
-    lines = rendered_page(
+    lines = render_page(
         snapshots={}, store=StoreStatus("redis", "no answer within 50ms", "Local since 07:59")
     ).splitlines()
     assert "store   redis: no answer within 50ms, Local since 07:59" in lines
@@ -317,13 +318,13 @@ def test_page_without_the_store_shows_question_marks_and_the_store_mode(
 
 def test_page_marks_windows_with_fleet_scope(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
-    text = rendered_page(policy=FLEET_POLICY, plans=CompiledPolicy(FLEET_POLICY).plans, snapshots=FLEET_SNAPSHOTS)
+    text = render_page(policy=FLEET_POLICY, plans=CompiledPolicy(FLEET_POLICY).plans, snapshots=FLEET_SNAPSHOTS)
     assert "payment-api      gold    -        1m Fleet  pods      5     50    now" in text
     assert "prod  1m Fleet  pods      9     300   now" in text
 
 
 def test_server_without_a_policy_shows_its_errors() -> None:
-    document = server_document(
+    document = render_server_status(
         snapshot(policy=None, loaded_at_us=None, plans={}, snapshots={}, errors=["p.yaml:3:1: services: missing"])
     )
     assert document["policy"] == {
@@ -336,13 +337,13 @@ def test_server_without_a_policy_shows_its_errors() -> None:
 
 
 def test_replica_assignment_is_shown() -> None:
-    document = server_document(snapshot(store=StoreStatus("redis"), replicas=ReplicaAssignment(3, 1, "leases")))
+    document = render_server_status(snapshot(store=StoreStatus("redis"), replicas=ReplicaAssignment(3, 1, "leases")))
     assert document["replicas"] == {"count": 3, "ordinal": 1, "source": "leases"}
-    assert "store   redis, for 3 servers: ok" in list(page(document))
+    assert "store   redis, for 3 servers: ok" in list(format_status(document))
 
 
 def test_overrides_are_listed_and_shown_with_their_service() -> None:
-    document = server_document(snapshot(overrides=OVERRIDES))
+    document = render_server_status(snapshot(overrides=OVERRIDES))
     assert document["overrides"]["source"] == OVERRIDES.source
     assert document["overrides"]["errors"] == OVERRIDES.errors
     gone, payment = document["overrides"]["entries"]
@@ -362,7 +363,7 @@ def test_overrides_are_listed_and_shown_with_their_service() -> None:
 
 def test_page_shows_effect_end_and_reason_of_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
-    lines = rendered_page(overrides=OVERRIDES).splitlines()
+    lines = render_page(overrides=OVERRIDES).splitlines()
     assert "overrides  2 in force, from configmap podgate-system/podgate-overrides" in lines
     assert "overrides rejected: o.yaml:2:3: [1].until: (absent): required: add until" in lines
     assert "payment-api: override quotaFactor: '1.5' until 2027-01-15T08:10:00Z (10m left): INC-1" in lines
@@ -371,24 +372,24 @@ def test_page_shows_effect_end_and_reason_of_overrides(monkeypatch: pytest.Monke
 
 
 def test_an_expired_certificate_has_negative_days_left() -> None:
-    document = server_document(snapshot(certificates={"serving": NOW_US - 1}))
+    document = render_server_status(snapshot(certificates={"serving": NOW_US - 1}))
     assert document["certificates"][0]["daysLeft"] == -1
 
 
 def test_days_left_use_the_wall_clock() -> None:
-    document = server_document(snapshot(wall_us=NOW_US + 2 * 86_400_000_000))
+    document = render_server_status(snapshot(wall_us=NOW_US + 2 * 86_400_000_000))
     assert document["certificates"][0]["daysLeft"] == 4
 
 
-def rendered_page(**changes: Any) -> str:
-    document = msgspec.json.decode(msgspec.json.encode(server_document(snapshot(**changes))))
-    return "\n".join(page(document))
+def render_page(**changes: Any) -> str:
+    document = msgspec.json.decode(msgspec.json.encode(render_server_status(snapshot(**changes))))
+    return "\n".join(format_status(document))
 
 
 def test_the_page_is_a_table_with_the_countdown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
     assert (
-        rendered_page()
+        render_page()
         == """\
 podgate 0.1.0, 2027-01-15T08:00:00.000Z
 policy  0123456789abcdef, loaded 2027-01-15T07:59:00.000Z from p.yaml
@@ -416,20 +417,20 @@ payment-api: quota Audit"""
 
 
 def test_colours_do_not_change_column_widths() -> None:
-    text = rendered_page()
+    text = render_page()
     assert "\x1b[31mOPEN\x1b[0m 2m31s left  1m" in text
 
 
 def test_a_half_open_breaker_shows_its_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
     view = BreakerView(State.HALF_OPEN, 5, NOW_US, probes_leased=2, probes_succeeded=1)
-    assert "HALF_OPEN 1/3 probes" in rendered_page(snapshots={"payment-api": ServiceSnapshot(NOW_US, {}, view)})
+    assert "HALF_OPEN 1/3 probes" in render_page(snapshots={"payment-api": ServiceSnapshot(NOW_US, {}, view)})
 
 
 def test_reopened_breaker_shows_its_first_trip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
     reopened = replace(OPEN, reason="probe failed", tripped_at_us=NOW_US - 400_000_000, early=0, failed=())
-    lines = rendered_page(snapshots={"payment-api": ServiceSnapshot(NOW_US, {}, reopened)}).splitlines()
+    lines = render_page(snapshots={"payment-api": ServiceSnapshot(NOW_US, {}, reopened)}).splitlines()
     assert (
         "payment-api: OPEN since 2027-01-15T07:59:31.000Z until 2027-01-15T08:02:30.500Z (generation 4): probe failed;"
         " tripped at 2027-01-15T07:53:20.000Z by quotaExceeded: 10 within 1m"
@@ -442,7 +443,7 @@ def test_reopened_breaker_shows_its_first_trip(monkeypatch: pytest.MonkeyPatch) 
 def test_forced_breaker_shows_its_end_and_reason(monkeypatch: pytest.MonkeyPatch, state: State, cell: str) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
     forced = BreakerView(state, 5, NOW_US - 1_000_000, NOW_US + 150_500_000, "INC-1")
-    text = rendered_page(snapshots={"payment-api": ServiceSnapshot(NOW_US, {}, forced)})
+    text = render_page(snapshots={"payment-api": ServiceSnapshot(NOW_US, {}, forced)})
     assert f"gold    {cell}  " in text
     assert (
         f"payment-api: {state} since 2027-01-15T07:59:59.000Z until 2027-01-15T08:02:30.500Z (generation 5): INC-1"
@@ -462,15 +463,15 @@ def test_breaker_guard_shows_open_and_maximum_breakers(
         "plans": CompiledPolicy(guarded).plans,
         "snapshots": {"payment-api": ServiceSnapshot(NOW_US, {}, view)},
     }
-    assert server_document(snapshot(**changes))["breakerGuard"] == {"open": opened, "max": 3}
-    assert f"breakers  {opened} open, at most 3 (breakerGuard)" in rendered_page(**changes).splitlines()
+    assert render_server_status(snapshot(**changes))["breakerGuard"] == {"open": opened, "max": 3}
+    assert f"breakers  {opened} open, at most 3 (breakerGuard)" in render_page(**changes).splitlines()
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0, "0s"), (45, "45s"), (151, "2m31s"), (180, "3m"), (3600, "1h"), (90_061, "25h1m1s")]
 )
 def test_countdown_is_formatted_like_a_go_duration(seconds: int, text: str) -> None:
-    assert countdown(seconds) == text
+    assert format_duration(seconds) == text
 
 
 def test_overrides_of_one_service_are_listed_and_merged_until_the_first_end() -> None:
@@ -478,7 +479,7 @@ def test_overrides_of_one_service_are_listed_and_merged_until_the_first_end() ->
         Override("payment-api", "2027-01-15T08:10:00Z", "INC-1", quota_factor=Quantity.parse("2"), by="alice"),
         Override("payment-api", "2027-01-15T08:05:00Z", "INC-2", reset_at="2027-01-15T08:00:00Z", by="bob"),
     )
-    document = server_document(snapshot(overrides=OverridesStatus("here", (), {"payment-api": overrides})))
+    document = render_server_status(snapshot(overrides=OverridesStatus("here", (), {"payment-api": overrides})))
     assert [(entry["reason"], entry["by"]) for entry in document["overrides"]["entries"]] == [
         ("INC-1", "alice"),
         ("INC-2", "bob"),
@@ -486,7 +487,7 @@ def test_overrides_of_one_service_are_listed_and_merged_until_the_first_end() ->
     [service] = [entry for entry in document["services"] if entry["name"] == "payment-api"]
     assert service["override"].items() >= {"quotaFactor": 2, "resetAt": "2027-01-15T08:00:00Z"}.items()
     assert service["override"].items() >= {"until": "2027-01-15T08:05:00Z", "reason": "INC-1; INC-2"}.items()
-    lines = list(page(document))
+    lines = list(format_status(document))
     assert any(line.endswith(" left): INC-1 (by alice)") for line in lines)
 
 
@@ -500,13 +501,13 @@ def test_controller_document_has_leadership_and_dependencies() -> None:
         watches={"pods": WatchStatus(NOW_US, "HTTP 403")},
         webhooks=WebhooksStatus(NOW_US, ("ValidatingWebhookConfiguration/podgate: absent",), "HTTP 403"),
     )
-    assert controller_document(status) == {
+    assert render_controller_status(status) == {
         "version": "0.1.0",
         "role": "controller",
         "leads": False,
         "waitsFor": "other leads",
         "notReady": [],
-        "policy": {"source": "p.yaml", "hash": LIVE.hash, "loadedAt": utc(NOW_US), "errors": []},
+        "policy": {"source": "p.yaml", "hash": LIVE.hash, "loadedAt": format_utc(NOW_US), "errors": []},
         "store": {
             "kind": "redis",
             "error": "",
@@ -518,7 +519,7 @@ def test_controller_document_has_leadership_and_dependencies() -> None:
         "watches": {"pods": "HTTP 403"},
         "certificates": None,
         "webhooks": {
-            "comparedAt": utc(NOW_US),
+            "comparedAt": format_utc(NOW_US),
             "outdated": ["ValidatingWebhookConfiguration/podgate: absent"],
             "error": "HTTP 403",
         },
@@ -527,21 +528,21 @@ def test_controller_document_has_leadership_and_dependencies() -> None:
 
 
 def test_page_of_a_server_that_nobody_calls_says_so() -> None:
-    document = server_document(snapshot(last_review_us=0))
-    assert any("the API server has not called this server" in line for line in page(document))
+    document = render_server_status(snapshot(last_review_us=0))
+    assert any("the API server has not called this server" in line for line in format_status(document))
     del document["lastReviewAt"]
-    assert not any("last review" in line for line in page(document)), "an older server does not know"
+    assert not any("last review" in line for line in format_status(document)), "an older server does not know"
 
 
 def test_an_overload_is_shown_with_its_reasons() -> None:
     causes = {OverloadCause.FAILURES: "6 % of reviews failed, above 5 %, over 10 s"}
-    document = server_document(snapshot(overload=OverloadStatus(causes, 1_800_000_000_000_000, gated=3)))
+    document = render_server_status(snapshot(overload=OverloadStatus(causes, 1_800_000_000_000_000, gated=3)))
     assert document["overload"] == {
         "since": "2027-01-15T08:00:00.000Z",
         "reasons": [{"reason": "failures", "message": "6 % of reviews failed, above 5 %, over 10 s"}],
         "gatedPods": 3,
     }
-    lines = [line for line in map(click.unstyle, page(document)) if line.startswith("overloaded")]
+    lines = [line for line in map(click.unstyle, format_status(document)) if line.startswith("overloaded")]
     assert lines == [
         "overloaded  6 % of reviews failed, above 5 %, over 10 s",
         "overloaded  since 2027-01-15T08:00:00.000Z, Pods gated: 3",
@@ -571,10 +572,10 @@ def test_the_leader_shows_its_queues_by_class_and_service() -> None:
         ],
     }
     line = "waiting  7 in gold, oldest 3m20s; 1 in bronze, oldest 5s; paused: ledger; cannot be released: batch"
-    server = server_document(snapshot(queues=depths))
-    controller = controller_document(ControllerStatus("0.1.0", queues=depths))
-    for document, lines in ((server, page(server)), (controller, controller_page(controller))):
+    server = render_server_status(snapshot(queues=depths))
+    controller = render_controller_status(ControllerStatus("0.1.0", queues=depths))
+    for document, lines in ((server, format_status(server)), (controller, format_controller(controller))):
         assert document["queues"] == queues
         assert line in map(click.unstyle, lines)
-    assert of_service(server, "ledger")["queues"] == {**queues, "services": queues["services"][1:2]}
-    assert not any("waiting" in one for one in page(server_document(snapshot(queues=()))))
+    assert select_service(server, "ledger")["queues"] == {**queues, "services": queues["services"][1:2]}
+    assert not any("waiting" in one for one in format_status(render_server_status(snapshot(queues=()))))

@@ -11,11 +11,11 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy.model import Service
 
 
-def decoded(document: Json) -> Pod:
+def decode_pod(document: Json) -> Pod:
     return msgspec.json.decode(msgspec.json.encode(document), type=Pod)
 
 
-def rewritten(document: Json, service: Service) -> Any:
-    operations = msgspec.to_builtins(rewrite(decoded(document), service, HASH))
+def rewrite_pod(document: Json, service: Service) -> Any:
+    operations = msgspec.to_builtins(rewrite(decode_pod(document), service, HASH))
     copy = msgspec.json.decode(msgspec.json.encode(document))
     return msgspec.json.decode(msgspec.json.encode(jsonpatch.apply_patch(copy, operations, in_place=True)))

@@ -8,40 +8,40 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.core.rule_notes.explanation import decoded, rewritten
+from tests.core.rule_notes.explanation import decode_pod, rewrite_pod
 from tests.core.strategies import HASH, Json, Pair, class_pairs, examples, pairs, service_of
 from webhook.core import container_resources, placement
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.policy.model import Match, Modes, Service
 from webhook.core.policy_spec import Mode, ResourceRules
-from webhook.core.rule_notes import Act, Note, changes, explain
+from webhook.core.rule_notes import Act, Note, explain, find_changes
 
 ZONE = "topology.kubernetes.io/zone"
 FEW_EXAMPLES = examples(40)  # each example explains a Pod once for each entry of its policy
 
 
-def marked_places(notes: tuple[Note, ...]) -> set[tuple[str, bool]]:
+def list_marked_places(notes: tuple[Note, ...]) -> set[tuple[str, bool]]:
     return {(mark.pointer, mark.is_removal) for note in notes for mark in note.marks}
 
 
-def changed_places(before: Json, after: Json) -> set[tuple[str, bool]]:
-    return {(at, change.after is None) for change in changes(before, after) for at, _ in change.pieces}
+def list_changed_places(before: Json, after: Json) -> set[tuple[str, bool]]:
+    return {(at, change.after is None) for change in find_changes(before, after) for at, _ in change.pieces}
 
 
 @FEW_EXAMPLES
 @given(pairs | class_pairs)
 def test_notes_cover_exactly_the_changes(pair: Pair) -> None:
     notes = explain(pair.pod, pair.service, HASH)
-    assert marked_places(notes) == changed_places(pair.pod, rewritten(pair.pod, pair.service))
+    assert list_marked_places(notes) == list_changed_places(pair.pod, rewrite_pod(pair.pod, pair.service))
 
 
 @FEW_EXAMPLES
 @given(pairs)
 def test_notes_have_the_violations_of_the_rewritten_pod(pair: Pair) -> None:
     notes = explain(pair.pod, pair.service, HASH)
-    final = decoded(rewritten(pair.pod, pair.service))
+    final = decode_pod(rewrite_pod(pair.pod, pair.service))
     plan = pair.service.placement_plan
-    violations = [] if plan is None else placement.violations(final, plan)
+    violations = [] if plan is None else placement.find_violations(final, plan)
     assert any(note.owed for note in notes) == bool(violations)
     assert {violation.code for note in notes for violation in note.owed} == {violation.code for violation in violations}
 
@@ -84,7 +84,7 @@ def service_with_rules(rules: Json, modes: Modes = ENFORCED) -> Service:
     return Service("s", Match(any_namespace=True), modes=modes, resources=resources)
 
 
-def pod_with(*containers: Json, **spec: Any) -> Json:
+def build_pod(*containers: Json, **spec: Any) -> Json:
     return {"metadata": {}, "spec": {"containers": list(containers), **spec}}
 
 
@@ -103,13 +103,13 @@ def test_notes_cover_exactly_the_changes_of_resources(
     containers: list[Json], rules: Json, pod_requests: Json | None
 ) -> None:
     service = service_with_rules(rules)
-    document = pod_with(*containers, **({} if pod_requests is None else {"resources": {"requests": pod_requests}}))
+    document = build_pod(*containers, **({} if pod_requests is None else {"resources": {"requests": pod_requests}}))
     notes = explain(document, service, HASH)
-    after = rewritten(document, service)
-    assert marked_places(notes) == changed_places(document, after)
+    after = rewrite_pod(document, service)
+    assert list_marked_places(notes) == list_changed_places(document, after)
     plan = service.range_plan
     assert plan is not None
-    violations = container_resources.violations(decoded(after), plan)
+    violations = container_resources.find_violations(decode_pod(after), plan)
     assert any(note.owed for note in notes) == bool(violations)
 
 
@@ -342,7 +342,7 @@ def test_global_default_class_is_no_conflict_and_its_computed_fields_are_removed
 def test_pointer_of_a_mark_resolves_to_the_written_value() -> None:
     document = {"metadata": {}, "spec": terms([EXISTS], [EXISTS])}
     service = service_of({**IN_B_OR_G, "tolerations": [{"key": "k", "operator": "Exists"}]})
-    notes, after = explain(document, service, HASH), rewritten(document, service)
+    notes, after = explain(document, service, HASH), rewrite_pod(document, service)
     expected = {
         "placement.topology[0]": {**IN_B, "values": ["b", "g"]},
         "placement.tolerations[0]": {"key": "k", "operator": "Exists"},
@@ -515,18 +515,18 @@ MIN_CPU, MAX_CPU = {"min": {"cpu": "100m"}}, {"max": {"cpu": "8"}}
 def test_note_of_a_resource_rule_has_act_and_reason(
     rules: Json, container: Json, rule: str, act: Act, words: str
 ) -> None:
-    note = note_of(explain(pod_with({"name": "c", **container}), service_with_rules(rules), HASH), f"resources.{rule}")
+    note = note_of(explain(build_pod({"name": "c", **container}), service_with_rules(rules), HASH), f"resources.{rule}")
     assert (note.act, note.words) == (act, words)
 
 
 def test_note_of_a_rule_with_several_effects_has_all_reasons() -> None:
     rules = service_with_rules({"container": {"default": {"cpu": "1"}}})
-    note = note_of(explain(pod_with({"name": "a"}, REQUESTS_9_CPU), rules, HASH), "resources.container.default[cpu]")
+    note = note_of(explain(build_pod({"name": "a"}, REQUESTS_9_CPU), rules, HASH), "resources.container.default[cpu]")
     assert note.words == "set; as much as the container's own request"
 
 
 def test_unreadable_amount_is_ignored_if_resources_are_disabled() -> None:
-    unreadable = pod_with({"name": "c", "resources": {"requests": {"cpu": "a lot"}}})
+    unreadable = build_pod({"name": "c", "resources": {"requests": {"cpu": "a lot"}}})
     rules: Json = {"container": {"max": {"cpu": "1"}}}
     resources = service_with_rules(rules).resources
     service = service_of({"nodeSelector": {"a": "b"}}, resources=resources, modes=Modes(resources=Mode.DISABLED))
@@ -537,7 +537,7 @@ def test_unreadable_amount_is_ignored_if_resources_are_disabled() -> None:
 
 def test_resource_rule_that_is_not_enforced_has_no_marks() -> None:
     rules = {"container": {**MAX_CPU, "default": {"cpu": "8"}}}
-    notes = explain(pod_with(REQUESTS_9_CPU), service_with_rules(rules, Modes(resources=Mode.WARN)), HASH)
+    notes = explain(build_pod(REQUESTS_9_CPU), service_with_rules(rules, Modes(resources=Mode.WARN)), HASH)
     note = note_of(notes, "resources.container.default[cpu]")
     assert (note.act, note.marks) == (Act.IDLE, ())
     assert note.words == 'mode Warn: not acted on, would write container "c": limits.cpu'
@@ -545,9 +545,9 @@ def test_resource_rule_that_is_not_enforced_has_no_marks() -> None:
 
 def test_note_reports_a_change_of_the_qos_class() -> None:
     rules = {"container": {"default": {"cpu": "1", "memory": "1Gi"}}}
-    note = note_of(explain(pod_with({"name": "c"}), service_with_rules(rules), HASH), "resources")
+    note = note_of(explain(build_pod({"name": "c"}), service_with_rules(rules), HASH), "resources")
     assert note.words == "the Pod's QoS class becomes Guaranteed, it was BestEffort"
-    only_warned = explain(pod_with({"name": "c"}), service_with_rules(rules, Modes(resources=Mode.WARN)), HASH)
+    only_warned = explain(build_pod({"name": "c"}), service_with_rules(rules, Modes(resources=Mode.WARN)), HASH)
     assert "resources" not in {note.rule for note in only_warned}
 
 
@@ -559,7 +559,7 @@ def test_note_reports_a_change_of_the_qos_class() -> None:
 def test_each_amount_is_marked_by_one_rule(words: tuple[str, ...], when_outside: str, resources: Json) -> None:
     amounts = {"min": {"cpu": "1"}, "default": {"cpu": "2"}, "max": {"cpu": "8"}}
     rules = {"container": {word: amounts[word] for word in words}, "whenOutside": when_outside}
-    notes = explain(pod_with({"name": "c", "resources": resources}), service_with_rules(rules), HASH)
+    notes = explain(build_pod({"name": "c", "resources": resources}), service_with_rules(rules), HASH)
     marks = [mark.pointer for note in notes for mark in note.marks if note.rule.startswith("resources.")]
     assert len(marks) == len(set(marks))
     least = note_of(notes, f"resources.container.{words[0]}[cpu]")
@@ -577,7 +577,7 @@ def test_each_amount_is_marked_by_one_rule(words: tuple[str, ...], when_outside:
 def test_deciding_rule_has_the_reason(words: tuple[str, ...], resources: Json, rule: str, reason: str) -> None:
     amounts = {"min": {"cpu": "1"}, "default": {"cpu": "2"}, "max": {"cpu": "8"}}
     rules = {"container": {word: amounts[word] for word in words}}
-    notes = explain(pod_with({"name": "c", "resources": resources}), service_with_rules(rules), HASH)
+    notes = explain(build_pod({"name": "c", "resources": resources}), service_with_rules(rules), HASH)
     assert [note.rule for note in notes if note.marks][1:2] == [f"resources.container.{rule}[cpu]"]
     assert note_of(notes, f"resources.container.{rule}[cpu]").words == (reason if reason != "set" else "")
 
@@ -585,14 +585,14 @@ def test_deciding_rule_has_the_reason(words: tuple[str, ...], resources: Json, r
 def test_amount_that_needs_several_rules_is_marked_by_the_first() -> None:
     """Huge pages need cpu or memory in the container, and a default of limit or request sets both."""
     words = {"default": {"cpu": "1", "hugepages-2Mi": "2Mi"}, "defaultRequest": {"hugepages-2Mi": "2Mi"}}
-    notes = explain(pod_with({"name": "c"}), service_with_rules({"container": words}), HASH)
+    notes = explain(build_pod({"name": "c"}), service_with_rules({"container": words}), HASH)
     for rule, side in (("default", "limits"), ("defaultRequest", "requests")):
         (mark,) = note_of(notes, f"resources.container.{rule}[hugepages-2Mi]").marks
         assert mark.pointer == f"/spec/containers/0/resources/{side}/hugepages-2Mi"
 
 
 def test_explanation_does_not_change_the_document() -> None:
-    document = pod_with({"name": "c"}, **terms([EXISTS]))
+    document = build_pod({"name": "c"}, **terms([EXISTS]))
     before = msgspec.json.encode(document)
     explain(document, service_of(IN_B_OR_G), HASH)
     assert msgspec.json.encode(document) == before
@@ -617,4 +617,4 @@ def test_explanation_does_not_change_the_document() -> None:
     ],
 )
 def test_changes_have_the_pointers_of_differences(before: Json, after: Json, expected: list[tuple[str, str]]) -> None:
-    assert [(change.before, change.after) for change in changes(before, after)] == expected
+    assert [(change.before, change.after) for change in find_changes(before, after)] == expected

@@ -6,13 +6,13 @@ from typing import Any
 Json = dict[str, Any]
 
 
-def refused(node: Json, rules: Json) -> bool:
+def is_refused(node: Json, rules: Json) -> bool:
     """Return whether a node is refused. Absent measurements refuse nothing."""
     load = node.get("load")
     is_measured = load is not None and load["source"] != "requests"
     if rules.get("whenUnknown") == "Refuse" and not is_measured:
         return True
-    known = {name: share for name in ("cpu", "memory") if (share := used_share(node, name)) is not None}
+    known = {name: share for name in ("cpu", "memory") if (share := compute_used_share(node, name)) is not None}
     if len(known) == 2:
         known["combined"] = Fraction(float(known["cpu"]) + float(known["memory"]))  # 1 and a trace of cpu are 1
     for name, limit in rules.get("hot", {}).items():
@@ -25,7 +25,7 @@ def refused(node: Json, rules: Json) -> bool:
     return False
 
 
-def used_share(node: Json, resource: str, more: float = 0.0) -> Fraction | None:
+def compute_used_share(node: Json, resource: str, more: float = 0.0) -> Fraction | None:
     load = node.get("load")
     if load is None or load[resource] is None:
         return None
@@ -34,11 +34,11 @@ def used_share(node: Json, resource: str, more: float = 0.0) -> Fraction | None:
     return (Fraction(load[resource]) + Fraction(node["assumed"][resource]) + Fraction(more)) / Fraction(node[resource])
 
 
-def score(node: Json, asked: Json, weights: Json, near: float) -> Fraction:
+def compute_score(node: Json, asked: Json, weights: Json, near: float) -> Fraction:
     """Return the score before rounding."""
     terms = {"latency": Fraction(0), "topology": Fraction(near)}
     for name in ("cpu", "memory"):
-        used = used_share(node, name, asked[name])
+        used = compute_used_share(node, name, asked[name])
         terms[name] = Fraction(1, 2) if used is None else min(Fraction(1), max(Fraction(0), 1 - used))
     seconds = (node.get("load") or {}).get("latency")
     if seconds is not None:

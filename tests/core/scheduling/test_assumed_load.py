@@ -69,7 +69,7 @@ class AssumedLoadMachine(RuleBasedStateMachine):
     def sums_are_those_of_the_model(self) -> None:
         lasts = {True: 5.0, False: SETTLE + WINDOW}
         for node in "abc":
-            found = self.assumed.of(node, self.model.now)
+            found = self.assumed.sum_load(node, self.model.now)
             cpu = memory = 0.0
             for pod in self.model.pods.values():
                 age = self.model.now - pod.since
@@ -78,7 +78,7 @@ class AssumedLoadMachine(RuleBasedStateMachine):
                     cpu, memory = cpu + share * pod.load.cpu_millis, memory + share * pod.load.memory_bytes
             assert found == pytest.approx((cpu, memory))
         assert len(self.assumed) == len(self.model.pods), "others are forgotten"
-        assert set(self.assumed.nodes()) == {pod.node for pod in self.model.pods.values()}
+        assert set(self.assumed.list_nodes()) == {pod.node for pod in self.model.pods.values()}
 
 
 TestAssumedLoad = AssumedLoadMachine.TestCase
@@ -88,7 +88,7 @@ def test_burst_of_sixty_pods_goes_to_all_nodes_and_not_to_the_one_that_was_coole
     measured = {"cooler": 1000.0, **{f"other-{number}": 2000.0 for number in range(4)}}
     assumed = AssumedLoad(Decay(0.8, EVERY), WINDOW)
     for number in range(60):
-        best = min(measured, key=lambda node: measured[node] + assumed.of(node, 0.0).cpu_millis)
+        best = min(measured, key=lambda node: measured[node] + assumed.sum_load(node, 0.0).cpu_millis)
         assumed.assign(f"pod-{number}", best, PodLoad(255.0, 0.0), 0.0, SETTLE)
-    shares = {node: (measured[node] + assumed.of(node, 0.0).cpu_millis) / 8000 for node in measured}
+    shares = {node: (measured[node] + assumed.sum_load(node, 0.0).cpu_millis) / 8000 for node in measured}
     assert max(shares.values()) - min(shares.values()) <= 255 / 8000

@@ -16,10 +16,10 @@ POD = {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [{"name": "
 
 def test_request_with_node_names_is_decoded_and_one_with_whole_nodes_names_the_remedy() -> None:
     asked = api.decode(json.dumps({"Pod": POD, "Nodes": None, "NodeNames": ["a", "b"]}).encode(), api.ExtenderArgs)
-    assert (asked.pod.metadata.uid, api.nodes_asked(asked)) == ("u", ("a", "b"))
+    assert (asked.pod.metadata.uid, api.read_node_names(asked)) == ("u", ("a", "b"))
     whole = api.decode(json.dumps({"Pod": POD, "Nodes": {"items": []}}).encode(), api.ExtenderArgs)
     with pytest.raises(api.BadExtenderRequestError, match="nodeCacheCapable: true"):
-        api.nodes_asked(whole)
+        api.read_node_names(whole)
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"Pod": 1}', b"\xff", b'{"Pod": {"metadata": {}}}'])
@@ -50,7 +50,7 @@ def test_nearness_is_that_of_the_first_level_shared() -> None:
         node("-".join(place), *place)
         for place in (("r1", "z1", "R"), ("r2", "z1", "R"), ("r3", "z2", "R"), ("r4", "z3", "S"))
     ]
-    assert [near.of(one) for one in others] == pytest.approx([1, 2 / 3, 1 / 3, 0])
-    assert near.of(SchedulableNode("bare", 1, 1)) == 0
+    assert [near.rate_node(one) for one in others] == pytest.approx([1, 2 / 3, 1 / 3, 0])
+    assert near.rate_node(SchedulableNode("bare", 1, 1)) == 0
     near.remove(host.labels)
-    assert [near.of(one) for one in others] == [0, 0, 0, 0]
+    assert [near.rate_node(one) for one in others] == [0, 0, 0, 0]

@@ -12,10 +12,10 @@ from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec
 from webhook.core.kubernetes.quantity import Number
 from webhook.core.policy_spec.scheduling import Hot, Pressure, Scheduling, ScoreWeights, WhenUnknown
 from webhook.core.scheduling.assumed_load import PodLoad
-from webhook.core.scheduling.filters import _NO_ZONE, filters_for
+from webhook.core.scheduling.filters import _NO_ZONE, make_filters
 from webhook.core.scheduling.node_load import NodeLoad
 from webhook.core.scheduling.node_table import NodeRow, SchedulableNode
-from webhook.core.scheduling.scores import SCORE_MAX, terms_of
+from webhook.core.scheduling.scores import SCORE_MAX, compute_terms
 from webhook.extender.extender import NOT_LISTED
 
 POD = Pod(PodMetadata(name="p"), PodSpec(containers=(Container(name="c"),)))
@@ -57,7 +57,7 @@ def row_of(node: dict[str, Any]) -> NodeRow:
         pressures = {name: load[name] for name in ("cpu_pressure", "memory_pressure", "io_pressure")}
         measured = NodeLoad(load["source"], 0.0, load["cpu"], load["memory"], load["latency"], **pressures)
     assumed = PodLoad(node["assumed"]["cpu"], node["assumed"]["memory"])
-    return NodeRow.of(SchedulableNode("n", node["cpu"], node["memory"]), measured, assumed)
+    return NodeRow.from_node(SchedulableNode("n", node["cpu"], node["memory"]), measured, assumed)
 
 
 @given(nodes, rules)
@@ -69,8 +69,8 @@ def test_filters_refuse_what_the_second_opinion_refuses_and_say_it_without_a_per
         pressure=Pressure(**{name: Number(value) for name, value in written.get("pressure", {}).items()}),
         when_unknown=WhenUnknown(written.get("whenUnknown", "Admit")),
     )
-    found = filters_for(POD, stanza).refusal(row_of(node))
-    assert (found is not None) == second_opinion.refused(node, written), found
+    found = make_filters(POD, stanza).find_refusal(row_of(node))
+    assert (found is not None) == second_opinion.is_refused(node, written), found
     if found is not None:
         assert "%" not in found.reason, "the scheduler would read it as a format"
         assert found.reason.startswith("node(s) ")
@@ -81,22 +81,24 @@ def test_scores_are_those_of_the_second_opinion_and_integers_within_the_extender
     node: dict[str, Any], factors: dict[str, float], near: float, cpu: float, memory: float
 ) -> None:
     written = ScoreWeights(**{name: Number(value) for name, value in factors.items()})
-    found = terms_of(row_of(node), PodLoad(cpu, memory), written, lambda _: near)
-    expected = second_opinion.score(node, {"cpu": cpu, "memory": memory}, factors, near)
+    found = compute_terms(row_of(node), PodLoad(cpu, memory), written, lambda _: near)
+    expected = second_opinion.compute_score(node, {"cpu": cpu, "memory": memory}, factors, near)
     assert json.dumps(found.score).isdigit(), "one float voids the whole answer"
     assert 0 <= found.score <= SCORE_MAX
     assert abs(found.score - expected) <= 0.5 + 1e-6
 
 
 def test_default_weights_put_the_worst_node_at_0_and_the_best_at_10() -> None:
-    worst = row_of({"load": measured(8000, 1000, 1.0), "cpu": 8000, "memory": 1000, "assumed": {"cpu": 0, "memory": 0}})
-    best = row_of({"load": measured(0, 0, 0.0), "cpu": 8000, "memory": 1000, "assumed": {"cpu": 0, "memory": 0}})
+    worst = row_of(
+        {"load": build_load(8000, 1000, 1.0), "cpu": 8000, "memory": 1000, "assumed": {"cpu": 0, "memory": 0}}
+    )
+    best = row_of({"load": build_load(0, 0, 0.0), "cpu": 8000, "memory": 1000, "assumed": {"cpu": 0, "memory": 0}})
     none = PodLoad(0, 0)
-    assert terms_of(worst, none, ScoreWeights(), lambda _: 0.0).score == 0
-    assert terms_of(best, none, ScoreWeights(), lambda _: 1.0).score == 10
+    assert compute_terms(worst, none, ScoreWeights(), lambda _: 0.0).score == 0
+    assert compute_terms(best, none, ScoreWeights(), lambda _: 1.0).score == 10
 
 
-def measured(cpu: float, memory: float, latency: float) -> dict[str, Any]:
+def build_load(cpu: float, memory: float, latency: float) -> dict[str, Any]:
     pressures = dict.fromkeys(("cpu_pressure", "memory_pressure", "io_pressure"))
     return {"source": "prometheus", "cpu": cpu, "memory": memory, "latency": latency, **pressures}
 

@@ -9,11 +9,11 @@ from webhook.core.kubernetes.pod_requests import NANO
 from webhook.core.kubernetes.quantity import Number
 from webhook.core.policy_spec import Mode
 from webhook.core.policy_spec.scheduling import Hot, Numa, Pressure, Scheduling, WhenUnknown
-from webhook.core.scheduling.assumed_load import PodLoad, expected_load
-from webhook.core.scheduling.attempts import filter_attempt, score_attempt
+from webhook.core.scheduling.assumed_load import PodLoad, estimate_load
+from webhook.core.scheduling.attempts import record_filter, record_score
 from webhook.core.scheduling.extender_api import HostPriority
 from webhook.core.scheduling.node_load import NodeLoad
-from webhook.core.scheduling.node_selection import ServiceRules, filtered
+from webhook.core.scheduling.node_selection import ServiceRules, filter_nodes
 from webhook.core.scheduling.node_table import NodeRow, SchedulableNode
 from webhook.core.scheduling.numa import NumaZones
 from webhook.core.scheduling.scheduling_record import (
@@ -23,9 +23,9 @@ from webhook.core.scheduling.scheduling_record import (
     SchedulingRecord,
     ScoreAttempt,
     ZoneFigures,
-    merged,
+    merge_records,
 )
-from webhook.core.scheduling.scores import best_of, scores
+from webhook.core.scheduling.scores import choose_best, compute_scores
 
 NOW = datetime(2026, 11, 24, 4, tzinfo=UTC)
 POD = Pod(PodMetadata(name="p", uid="u"), PodSpec(containers=(Container(name="c"),)))
@@ -40,7 +40,7 @@ ORIGIN = LoadOrigin("prometheus", 12.0)
 
 def row(cpu: float, memory: float, *, pressure: float = 0.0, assumed: float = 0.0) -> NodeRow:
     load = NodeLoad("prometheus", NOW.timestamp() - 12, SIZE * cpu, SIZE * memory, memory_pressure=pressure)
-    return NodeRow.of(SchedulableNode("n", SIZE, SIZE), load, PodLoad(SIZE * assumed, 0))
+    return NodeRow.from_node(SchedulableNode("n", SIZE, SIZE), load, PodLoad(SIZE * assumed, 0))
 
 
 ROWS = {
@@ -49,13 +49,13 @@ ROWS = {
     "hot": row(0.5, 0.25, assumed=0.5),
     "full": row(0.75, 1.0),
     "pressed": row(0.25, 0.25, pressure=0.5),
-    "unknown": NodeRow.of(SchedulableNode("unknown", SIZE, SIZE)),
+    "unknown": NodeRow.from_node(SchedulableNode("unknown", SIZE, SIZE)),
 }
 
 
 def attempt(mode: Mode = Mode.ENFORCE) -> FilterAttempt:
-    found = filtered(POD, (*ROWS, "new"), ROWS, ServiceRules("web", mode, RULES))
-    return filter_attempt(NOW, 7, found, ROWS, RULES)
+    found = filter_nodes(POD, (*ROWS, "new"), ROWS, ServiceRules("web", mode, RULES))
+    return record_filter(NOW, 7, found, ROWS, RULES)
 
 
 def test_each_rule_has_its_count_and_the_figures_of_its_nodes() -> None:
@@ -76,7 +76,7 @@ def test_audit_passes_what_it_would_refuse() -> None:
 
 def test_of_many_refused_nodes_three_have_figures() -> None:
     rows = {f"n{number}": ROWS["hot"] for number in range(5)} | {"cool": ROWS["cool"]}
-    found = filter_attempt(NOW, 6, filtered(POD, rows, rows, ServiceRules("web", Mode.ENFORCE, RULES)), rows, RULES)
+    found = record_filter(NOW, 6, filter_nodes(POD, rows, rows, ServiceRules("web", Mode.ENFORCE, RULES)), rows, RULES)
     assert [(one.count, [node.node for node in one.nodes]) for one in found.refused] == [(5, ["n0", "n1", "n2"])]
     assert found.only == "cool"
 
@@ -86,10 +86,10 @@ def test_node_without_a_zone_has_what_was_asked_and_what_each_zone_has_left() ->
     asking = [Resources(*2 * ({"cpu": cpu, "memory": "1Gi"},)) for cpu in ("3", "2500m")]
     pod = Pod(PodMetadata(uid="u"), PodSpec(containers=tuple(Container("c", one) for one in asking)))
     zones = NumaZones(({"cpu": 4 * NANO}, {"cpu": 2 * NANO}), is_by_pod=False)
-    rows = {"n": NodeRow.of(SchedulableNode("n", SIZE, SIZE), numa=zones)}
+    rows = {"n": NodeRow.from_node(SchedulableNode("n", SIZE, SIZE), numa=zones)}
     rules = Scheduling(numa=Numa.REQUIRED)
-    [numa] = filter_attempt(
-        NOW, 1, filtered(pod, rows, rows, ServiceRules("web", Mode.ENFORCE, rules)), rows, rules
+    [numa] = record_filter(
+        NOW, 1, filter_nodes(pod, rows, rows, ServiceRules("web", Mode.ENFORCE, rules)), rows, rules
     ).refused
     assert (numa.rule, numa.limit) == ("numa", None)
     assert numa.nodes == (
@@ -99,9 +99,9 @@ def test_node_without_a_zone_has_what_was_asked_and_what_each_zone_has_left() ->
 
 def test_best_nodes_have_their_terms_and_the_weights() -> None:
     rows = {name: ROWS[name] for name in ("hot", "cool", "full", "cooler")}
-    found_scores = scores(rows, rows, expected_load(POD, RULES.estimate), RULES.score, lambda _: 0.5)
-    best = best_of([HostPriority(name, score) for name, score in found_scores.items()], 16)
-    found = score_attempt(NOW, expected_load(POD, RULES.estimate), len(rows), best, rows, RULES, lambda _: 0.5)
+    found_scores = compute_scores(rows, rows, estimate_load(POD, RULES.estimate), RULES.score, lambda _: 0.5)
+    best = choose_best([HostPriority(name, score) for name, score in found_scores.items()], 16)
+    found = record_score(NOW, estimate_load(POD, RULES.estimate), len(rows), best, rows, RULES, lambda _: 0.5)
     assert (found.asked, [one.node for one in found.best]) == (4, ["cooler", "cool", "hot"])
     assert found.weights == {"cpu": 0.4, "memory": 0.3, "latency": -0.2, "topology": 0.3}
     first = found.best[0]
@@ -125,7 +125,7 @@ def test_newest_call_of_each_kind_counts_among_replicas() -> None:
         *("u", "shop", "p", "web", Mode.ENFORCE, later, later), attempts=1, filter=FilterAttempt(later, 4, 3)
     )
     for replicas in ((first, second), (second, first)):
-        found = merged(replicas)["u"]
+        found = merge_records(replicas)["u"]
         assert (found.attempts, found.first_at, found.at, found.node) == (3, NOW, later, "cool")
         assert found.filter == second.filter
         assert (found.score, found.newest_score) == (first.score, None), "those of an earlier attempt"

@@ -21,17 +21,17 @@ class Optional:
     found: tuple[Any, ...] = ()
 
 
-def holds(expression: str, **variables: Any) -> bool:
+def is_true(expression: str, **variables: Any) -> bool:
     """Evaluate a condition. An error, such as a missing field, is raised."""
-    result = _compiled(expression)(variables)
+    result = _compile(expression)(variables)
     assert isinstance(result, bool), (expression, result)
     return result
 
 
 @lru_cache(maxsize=256)
-def _compiled(expression: str) -> Node:
+def _compile(expression: str) -> Node:
     parser = _Parser(expression)
-    node = parser.any_of()
+    node = parser.parse_any_of()
     assert parser.next == "", f"{parser.next!r} is left of {expression!r}"
     return node
 
@@ -52,104 +52,104 @@ class _Parser:
     def next(self) -> str:
         return self._tokens[0][1]
 
-    def _take(self, *wanted: str) -> bool:
+    def _take_if(self, *wanted: str) -> bool:
         if self._tokens[0][0] in {"sign", "word"} and self.next in wanted:
             del self._tokens[0]
             return True
         return False
 
     def _expect(self, wanted: str) -> None:
-        assert self._take(wanted), f"{self.next!r} in place of {wanted!r}"
+        assert self._take_if(wanted), f"{self.next!r} in place of {wanted!r}"
 
-    def any_of(self) -> Node:
-        parts = [self._all_of()]
-        while self._take("||"):
-            parts.append(self._all_of())
+    def parse_any_of(self) -> Node:
+        parts = [self._parse_all_of()]
+        while self._take_if("||"):
+            parts.append(self._parse_all_of())
         return parts[0] if len(parts) == 1 else lambda env: any(part(env) for part in parts)
 
-    def _all_of(self) -> Node:
-        parts = [self._relation()]
-        while self._take("&&"):
-            parts.append(self._relation())
+    def _parse_all_of(self) -> Node:
+        parts = [self._parse_relation()]
+        while self._take_if("&&"):
+            parts.append(self._parse_relation())
         return parts[0] if len(parts) == 1 else lambda env: all(part(env) for part in parts)
 
-    def _relation(self) -> Node:
-        left = self._unary()
+    def _parse_relation(self) -> Node:
+        left = self._parse_unary()
         for sign, compare in _RELATIONS.items():
-            if self._take(sign):
-                right = self._unary()
+            if self._take_if(sign):
+                right = self._parse_unary()
                 return lambda env: compare(left(env), right(env))
         return left
 
-    def _unary(self) -> Node:
-        if self._take("!"):
-            inner = self._unary()
+    def _parse_unary(self) -> Node:
+        if self._take_if("!"):
+            inner = self._parse_unary()
             return lambda env: not inner(env)
-        return self._member(self._primary())
+        return self._parse_member(self._parse_primary())
 
-    def _member(self, node: Node) -> Node:
+    def _parse_member(self, node: Node) -> Node:
         while True:
-            if self._take(".?"):
-                node = _optional(node, _constant(self._word()))
-            elif self._take("[?"):
-                node = _optional(node, self.any_of())
+            if self._take_if(".?"):
+                node = _build_optional(node, _build_constant(self._parse_word()))
+            elif self._take_if("[?"):
+                node = _build_optional(node, self.parse_any_of())
                 self._expect("]")
-            elif self._take("."):
-                word = self._word()
-                node = self._call(node, word) if self._take("(") else _required(node, word)
+            elif self._take_if("."):
+                word = self._parse_word()
+                node = self._parse_call(node, word) if self._take_if("(") else _build_required(node, word)
             else:
                 return node
 
-    def _call(self, node: Node, method: str) -> Node:
+    def _parse_call(self, node: Node, method: str) -> Node:
         if method == "exists":
-            variable = self._word()
+            variable = self._parse_word()
             self._expect(",")
-            inner = self.any_of()
+            inner = self.parse_any_of()
             self._expect(")")
             return lambda env: any(inner({**env, variable: one}) for one in node(env))
-        argument = None if self.next == ")" else self.any_of()
+        argument = None if self.next == ")" else self.parse_any_of()
         self._expect(")")
         apply = _METHODS[method]
         return lambda env: apply(node(env), None if argument is None else argument(env))
 
-    def _primary(self) -> Node:
+    def _parse_primary(self) -> Node:
         kind, text = self._tokens.pop(0)
         if kind == "text":
-            return _constant(_ESCAPE.sub(lambda found: chr(int(found[1], 16)), text[1:-1]))
+            return _build_constant(_ESCAPE.sub(lambda found: chr(int(found[1], 16)), text[1:-1]))
         if kind == "int":
-            return _constant(int(text))
+            return _build_constant(int(text))
         if kind == "sign":
-            return self._group(text)
-        return self._has() if text == "has" else _CONSTANTS.get(text, lambda env: env[text])
+            return self._parse_group(text)
+        return self._parse_has() if text == "has" else _CONSTANTS.get(text, lambda env: env[text])
 
-    def _group(self, sign: str) -> Node:
+    def _parse_group(self, sign: str) -> Node:
         if sign == "[":
-            return self._list()
+            return self._parse_list()
         assert sign in "({", sign
-        node = self.any_of() if sign == "(" else _constant({})
+        node = self.parse_any_of() if sign == "(" else _build_constant({})
         self._expect(")" if sign == "(" else "}")
         return node
 
-    def _list(self) -> Node:
+    def _parse_list(self) -> Node:
         items = []
-        while not self._take("]"):
-            items.append(self.any_of())
-            self._take(",")
+        while not self._take_if("]"):
+            items.append(self.parse_any_of())
+            self._take_if(",")
         return lambda env: [item(env) for item in items]
 
-    def _has(self) -> Node:
+    def _parse_has(self) -> Node:
         self._expect("(")
-        node: Node = self._primary()
+        node: Node = self._parse_primary()
         path = []
-        while self._take("."):
-            path.append(self._word())
+        while self._take_if("."):
+            path.append(self._parse_word())
         self._expect(")")
         *parents, last = path
         for word in parents:
-            node = _required(node, word)
+            node = _build_required(node, word)
         return lambda env: last in node(env)
 
-    def _word(self) -> str:
+    def _parse_word(self) -> str:
         kind, text = self._tokens.pop(0)
         assert kind == "word", text
         return text
@@ -170,18 +170,18 @@ _METHODS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _constant(value: Any) -> Node:
+def _build_constant(value: Any) -> Node:
     return lambda _: value
 
 
-_CONSTANTS = {"true": _constant(True), "false": _constant(False)}  # noqa: FBT003  the values themselves
+_CONSTANTS = {"true": _build_constant(True), "false": _build_constant(False)}  # noqa: FBT003  the values themselves
 
 
-def _required(node: Node, word: str) -> Node:
+def _build_required(node: Node, word: str) -> Node:
     return lambda env: node(env)[word]
 
 
-def _optional(node: Node, key: Node) -> Node:
+def _build_optional(node: Node, key: Node) -> Node:
     def select(env: Environment) -> Optional:
         value = node(env)
         if isinstance(value, Optional):

@@ -10,7 +10,7 @@ from webhook.core.webhook_configurations import (
     ClientConfig,
     ConfigurationName,
     ServiceReference,
-    configurations,
+    render_configurations,
 )
 
 HASH = "0123456789abcdef"
@@ -30,10 +30,10 @@ CLIENTS = [
 Live = dict[ConfigurationName, dict[str, Any]]
 
 
-def stored(policy: Policy, client: ClientConfig, *, all_calls: bool = False) -> Live:
+def build_stored_configurations(policy: Policy, client: ClientConfig, *, all_calls: bool = False) -> Live:
     """Return the configurations of a policy as the API server returns them: with its defaults, without empty fields."""
     found: Live = {}
-    for one in configurations(policy, client, HASH, all_calls=all_calls):
+    for one in render_configurations(policy, client, HASH, all_calls=all_calls):
         webhooks = [{**webhook, "objectSelector": {}} for webhook in one["webhooks"]]
         for webhook in webhooks:
             if not webhook.get("matchConditions"):

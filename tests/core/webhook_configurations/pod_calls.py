@@ -7,9 +7,9 @@ import msgspec
 from hypothesis import strategies as st
 
 from tests.core.reviewing import ALICE, NOW_US, CountingStore, body
-from tests.core.rewriting import applied
+from tests.core.rewriting import apply_json_patch
 from tests.core.strategies import HASH, OUR_ANNOTATION, OUR_LABEL, Json
-from tests.core.webhook_configurations.cel import holds
+from tests.core.webhook_configurations.cel import is_true
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
 from webhook.core.admission.decision import Decision, Half
@@ -118,7 +118,7 @@ services = st.builds(
 )
 
 
-def loaded(*services: Json, **more: Any) -> LoadedPolicy:
+def load_services(*services: Json, **more: Any) -> LoadedPolicy:
     named = [{"name": f"s{place}", **service} for place, service in enumerate(services)]
     document = {"apiVersion": "podgate.io/v1alpha1", "kind": "Policy", "services": named, "pools": POOLS, **more}
     return LoadedPolicy(msgspec.convert(document, Policy, dec_hook=lambda kind, text: kind.parse(str(text))), HASH)
@@ -175,7 +175,7 @@ namespaces = st.tuples(
 Namespace = tuple[str, dict[str, str]]
 
 
-def user_of(pod: Json) -> str:
+def find_creator(pod: Json) -> str:
     """Return who creates a Pod: a controller, if it has an owner."""
     return CONTROLLER if pod["metadata"].get("ownerReferences") else ALICE
 
@@ -183,14 +183,14 @@ def user_of(pod: Json) -> str:
 def is_called(configuration: Json, pod: Json, namespace: Namespace, operation: str = "CREATE") -> bool:
     """Evaluate the webhooks of Pods as the API server does; at most one may match."""
     name, its_labels = namespace
-    request = {"namespace": name, "operation": operation, "userInfo": {"username": user_of(pod)}}
+    request = {"namespace": name, "operation": operation, "userInfo": {"username": find_creator(pod)}}
     matching = [
         webhook["name"]
         for webhook in configuration["webhooks"]
         if "pods" in webhook["rules"][0]["resources"]
         and selects(msgspec.convert(webhook["namespaceSelector"], LabelSelector), {NAME_LABEL: name, **its_labels})
         and all(
-            holds(condition["expression"], object=pod, oldObject=pod, request=request)
+            is_true(condition["expression"], object=pod, oldObject=pod, request=request)
             for condition in webhook["matchConditions"]
         )
     ]
@@ -198,7 +198,7 @@ def is_called(configuration: Json, pod: Json, namespace: Namespace, operation: s
     return bool(matching)
 
 
-def decided(policy: LoadedPolicy, half: Half, pod: Json, namespace: Namespace) -> tuple[Decision, CountingStore]:
+def review_pod(policy: LoadedPolicy, half: Half, pod: Json, namespace: Namespace) -> tuple[Decision, CountingStore]:
     """Review a Pod by the server's own code."""
     clock = VirtualClock(NOW_US)
     store = CountingStore(clock)
@@ -206,10 +206,10 @@ def decided(policy: LoadedPolicy, half: Half, pod: Json, namespace: Namespace) -
     interceptor = Interceptor(FixedPolicy(policy, clock), store, FixedNamespaces({name: its_labels}), Observers())
     if half is Half.VALIDATE:
         pod = {**pod, "metadata": {**pod["metadata"], "uid": "u1"}}
-    user = {"username": user_of(pod)}
+    user = {"username": find_creator(pod)}
     answer = asyncio.run(interceptor.review(half, body(object=pod, namespace=name, userInfo=user)))
     return answer.decision, store
 
 
-def mutated(policy: LoadedPolicy, pod: Json, namespace: Namespace) -> Json:
-    return applied(pod, decided(policy, Half.MUTATE, pod, namespace)[0].patch)
+def mutate_pod(policy: LoadedPolicy, pod: Json, namespace: Namespace) -> Json:
+    return apply_json_patch(pod, review_pod(policy, Half.MUTATE, pod, namespace)[0].patch)

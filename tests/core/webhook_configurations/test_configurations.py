@@ -16,7 +16,7 @@ from tests.core.webhook_configurations.configurations import (
     policies,
     policy_of,
 )
-from webhook.core.admission.validation import guard
+from webhook.core.admission.validation import check_update
 from webhook.core.document import Purpose, load
 from webhook.core.kubernetes.controllers import WORKLOAD_KINDS
 from webhook.core.kubernetes.name_patterns import matches_pattern
@@ -24,10 +24,15 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.matching import Matcher
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES, FailureMode, Policy, Service, Unmatched
-from webhook.core.webhook_configurations import ClientConfig, ServiceReference, TooManyEntriesError, configurations
+from webhook.core.webhook_configurations import (
+    ClientConfig,
+    ServiceReference,
+    TooManyEntriesError,
+    render_configurations,
+)
 from webhook.core.webhook_configurations.conditions import JUDGED_WHILE_GATED
 from webhook.core.webhook_configurations.name_sets import NameSet
-from webhook.core.webhook_configurations.namespace_regions import METADATA_NAME, all_regions, regions
+from webhook.core.webhook_configurations.namespace_regions import METADATA_NAME, list_all_regions, list_regions
 
 HEAD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\n"
 CLIENT = ClientConfig(ServiceReference(), b"the CA")
@@ -40,7 +45,7 @@ NAMESPACES = [
 ]
 
 
-def expected_entry(policy: Policy, namespace: str, namespace_labels: dict[str, str]) -> str:
+def find_expected_entry(policy: Policy, namespace: str, namespace_labels: dict[str, str]) -> str:
     """Return the entry of a namespace by the matching of the server, without regions."""
     matcher = Matcher(policy)
     if namespace in BUILT_IN_EXEMPT_NAMESPACES or any(
@@ -48,7 +53,7 @@ def expected_entry(policy: Policy, namespace: str, namespace_labels: dict[str, s
     ):
         return ""
     owners = [one for one in policy.services if matcher.may_own(one, namespace, namespace_labels)]
-    active = [one for one in owners if not one.modes.all_disabled()]
+    active = [one for one in owners if not one.modes.is_all_disabled()]
     if any(one.failure_mode is FailureMode.CLOSED for one in active):
         return "closed"
     may_report = policy.unmatched is not Unmatched.ADMIT and matcher.names(namespace, namespace_labels)
@@ -58,12 +63,12 @@ def expected_entry(policy: Policy, namespace: str, namespace_labels: dict[str, s
 @PROPERTY
 @given(policies)
 def test_namespace_is_in_one_entry_if_a_service_may_own_it_and_else_in_none(policy: Policy) -> None:
-    closed, others = regions(policy)
-    combined = all_regions(policy)
+    closed, others = list_regions(policy)
+    combined = list_all_regions(policy)
     for name, labels in NAMESPACES:
         found = ["closed" for region in closed if region.holds(name, labels)]
         found += ["open" for region in others if region.holds(name, labels)]
-        expected = expected_entry(policy, name, labels)
+        expected = find_expected_entry(policy, name, labels)
         assert found == ([expected] if expected else []), (name, labels)
         assert len([region for region in combined if region.holds(name, labels)]) == len(found)
 
@@ -73,13 +78,13 @@ def test_namespace_is_in_one_entry_if_a_service_may_own_it_and_else_in_none(poli
 def test_name_sets_match_their_patterns(
     inside: frozenset[str], outside: frozenset[str], other: frozenset[str], name: str
 ) -> None:
-    def fit(group: frozenset[str]) -> bool:
+    def is_fitting(group: frozenset[str]) -> bool:
         return any(matches_pattern(pattern, name) for pattern in group)
 
-    name_set = NameSet.of(inside, outside)
-    assert (name in name_set) is (fit(inside) and not fit(outside))
-    assert (name in name_set.within(other)) is (name in name_set and fit(other))
-    assert (name in name_set.without(other)) is (name in name_set and not fit(other))
+    name_set = NameSet.from_patterns(inside, outside)
+    assert (name in name_set) is (is_fitting(inside) and not is_fitting(outside))
+    assert (name in name_set.intersect(other)) is (name in name_set and is_fitting(other))
+    assert (name in name_set.subtract(other)) is (name in name_set and not is_fitting(other))
 
 
 @PROPERTY
@@ -101,7 +106,7 @@ def test_updates_that_the_guard_denies_differ_in_a_field_of_the_conditions(
         bool(old.spec.scheduling_gates)
         and any(before["spec"].get(field) != after["spec"].get(field) for field in JUDGED_WHILE_GATED),
     ]
-    assert any(differing) or not guard(old, new, service)
+    assert any(differing) or not check_update(old, new, service)
 
 
 def policy(document: str) -> Policy:
@@ -109,14 +114,14 @@ def policy(document: str) -> Policy:
 
 
 def webhooks(document: str, kind: int = 1) -> dict[str, Json]:
-    return {webhook["name"]: webhook for webhook in configurations(policy(document), CLIENT)[kind]["webhooks"]}
+    return {webhook["name"]: webhook for webhook in render_configurations(policy(document), CLIENT)[kind]["webhooks"]}
 
 
 def expression(webhook: Json, name: str) -> str:
     return {condition["name"]: condition["expression"] for condition in webhook["matchConditions"]}[name]
 
 
-def native(webhook: Json) -> list[Json]:
+def list_native(webhook: Json) -> list[Json]:
     """Return the native expressions except the exemption."""
     listed = webhook["namespaceSelector"]["matchExpressions"]
     return [one for one in listed if one["key"] != METADATA_NAME or one["operator"] != "NotIn"]
@@ -130,7 +135,7 @@ services:
 
 
 def test_a_simple_policy_has_one_webhook_of_each_kind() -> None:
-    mutating, validating, own = configurations(policy(CLOSED_AND_OPEN), CLIENT)
+    mutating, validating, own = render_configurations(policy(CLOSED_AND_OPEN), CLIENT)
     assert [webhook["name"] for webhook in mutating["webhooks"]] == ["mutate.podgate.io"]
     assert [webhook["name"] for webhook in validating["webhooks"]] == [
         "validate-closed.podgate.io",
@@ -215,7 +220,7 @@ def test_template_webhook_fails_open_and_reviews_workloads_without_side_effects(
 
 
 def test_template_webhook_covers_the_namespaces_of_the_pod_webhook() -> None:
-    mutating, validating, _ = configurations(policy(CLOSED_AND_OPEN), CLIENT)
+    mutating, validating, _ = render_configurations(policy(CLOSED_AND_OPEN), CLIENT)
     (pod_webhook,) = mutating["webhooks"]
     template_webhook = validating["webhooks"][-1]
     assert template_webhook["namespaceSelector"] == pod_webhook["namespaceSelector"]
@@ -225,15 +230,17 @@ def test_template_webhook_covers_the_namespaces_of_the_pod_webhook() -> None:
 def test_workload_kinds_with_exempt_controllers_are_not_reviewed() -> None:
     controllers = [f"system:serviceaccount:kube-system:{name}-controller" for name in ("job", "replication")]
     one = {"match": {"anyNamespace": True}}
-    webhook = configurations(policy_of(one, exemptions={"usernames": controllers}), CLIENT)[1]["webhooks"][-1]
+    webhook = render_configurations(policy_of(one, exemptions={"usernames": controllers}), CLIENT)[1]["webhooks"][-1]
     assert [rule["resources"] for rule in webhook["rules"]] == [["deployments", "replicasets", "statefulsets"]]
     all_controllers = [source.controller for source in WORKLOAD_KINDS]
-    without_templates = configurations(policy_of(one, exemptions={"usernames": all_controllers}), CLIENT)[1]["webhooks"]
+    without_templates = render_configurations(policy_of(one, exemptions={"usernames": all_controllers}), CLIENT)[1][
+        "webhooks"
+    ]
     assert [webhook["name"] for webhook in without_templates] == ["validate-open.podgate.io"]
 
 
 def test_no_webhook_has_an_object_selector() -> None:
-    for found in configurations(policy(CLOSED_AND_OPEN), CLIENT):
+    for found in render_configurations(policy(CLOSED_AND_OPEN), CLIENT):
         assert all("objectSelector" not in webhook for webhook in found["webhooks"])
 
 
@@ -243,7 +250,7 @@ services:
 - {name: a, failureMode: Closed, match: {namespaceSelector: {matchLabels: {team: x, tier: prod}}}}
 - {name: b, match: {namespaces: [shop]}}
 """)
-    assert [native(webhook) for name, webhook in found.items() if "open" in name] == [
+    assert [list_native(webhook) for name, webhook in found.items() if "open" in name] == [
         [{"key": "team", "operator": "NotIn", "values": ["x"]}],
         [{"key": "team", "operator": "In", "values": ["x"]}, {"key": "tier", "operator": "NotIn", "values": ["prod"]}],
     ]
@@ -256,7 +263,7 @@ def test_selectors_become_native_entries_and_values_of_one_label_are_merged() ->
     )
     other = "- {name: o, match: {namespaceSelector: {matchExpressions: [{key: tier, operator: Exists}]}}}\n"
     found = webhooks(f"services:\n{teams}{other}")
-    assert [native(webhook) for name, webhook in found.items() if "validate" in name] == [
+    assert [list_native(webhook) for name, webhook in found.items() if "validate" in name] == [
         [{"key": "tier", "operator": "Exists"}],
         [
             {"key": "team", "operator": "In", "values": [f"t{number}" for number in range(10, 40)]},
@@ -271,7 +278,7 @@ def test_selectors_become_native_entries_and_values_of_one_label_are_merged() ->
 
 def test_any_namespace_has_no_condition_on_names() -> None:
     webhook = webhooks("services: [{name: a, match: {anyNamespace: true}}]")["validate-open.podgate.io"]
-    assert native(webhook) == []
+    assert list_native(webhook) == []
     assert not [one for one in webhook["matchConditions"] if "request.namespace" in one["expression"]]
 
 
@@ -322,7 +329,7 @@ DISABLED_SERVICE = f"services:\n- {{name: idle, failureMode: Closed, match: {{na
 
 
 def test_disabled_service_has_no_webhook() -> None:
-    assert [found["webhooks"] for found in configurations(policy(DISABLED_SERVICE), CLIENT)[:2]] == [[], []]
+    assert [found["webhooks"] for found in render_configurations(policy(DISABLED_SERVICE), CLIENT)[:2]] == [[], []]
 
 
 def test_unmatched_deny_adds_open_webhooks_for_namespaces_of_a_disabled_service() -> None:
@@ -355,7 +362,7 @@ def test_too_many_names_for_one_expression_become_several_webhooks() -> None:
 def test_largest_list_of_exempt_usernames_fits_the_match_conditions() -> None:
     users = [f"{number:04}{chr(0x2028) * 200}" for number in range(1000)]
     odd = policy_of({"match": {"anyNamespace": True}}, exemptions={"usernames": users})
-    webhook = configurations(odd, CLIENT)[1]["webhooks"][0]
+    webhook = render_configurations(odd, CLIENT)[1]["webhooks"][0]
     conditions = webhook["matchConditions"]
     assert len(conditions) <= 64, "the API server's own limit"
     assert len({condition["name"] for condition in conditions}) == len(conditions)
@@ -368,15 +375,15 @@ def overlapping_selectors(labels: int) -> Policy:
 
 
 def test_too_many_overlapping_selectors_are_rejected_with_a_remedy() -> None:
-    assert configurations(overlapping_selectors(5), CLIENT)
+    assert render_configurations(overlapping_selectors(5), CLIENT)
     with pytest.raises(TooManyEntriesError, match="more than 100 webhooks") as raised:
-        configurations(overlapping_selectors(30), CLIENT)
+        render_configurations(overlapping_selectors(30), CLIENT)
     assert raised.value.remedy
 
 
 def test_unsatisfiable_selector_has_no_entry() -> None:
     never = {"matchLabels": {"a": "1"}, "matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}
-    assert regions(policy_of({"match": {"namespaceSelector": never}})) == ((), ())
+    assert list_regions(policy_of({"match": {"namespaceSelector": never}})) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -391,14 +398,14 @@ def test_unsatisfiable_selector_has_no_entry() -> None:
     ],
 )
 def test_client_config_has_a_service_or_a_url(target: ServiceReference | str, expected: Json) -> None:
-    (webhook,) = configurations(policy_of({"match": {"anyNamespace": True}}), ClientConfig(target, b"the CA"))[0][
-        "webhooks"
-    ]
+    (webhook,) = render_configurations(policy_of({"match": {"anyNamespace": True}}), ClientConfig(target, b"the CA"))[
+        0
+    ]["webhooks"]
     assert webhook["clientConfig"] == expected
 
 
 def test_policy_webhook_reviews_config_maps_of_podgate_and_fails_open() -> None:
-    (webhook,) = configurations(policy(CLOSED_AND_OPEN), CLIENT)[2]["webhooks"]
+    (webhook,) = render_configurations(policy(CLOSED_AND_OPEN), CLIENT)[2]["webhooks"]
     assert webhook["clientConfig"]["service"]["path"] == "/validate-policy"
     assert [(rule["operations"], rule["resources"]) for rule in webhook["rules"]] == [
         (["CREATE", "UPDATE"], ["configmaps"])

@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 from certs.authority import Authority
 from certs.files import write_key_pair
 from webhook.cli import root
-from webhook.commands.pages.yaml_stream import yaml_stream
+from webhook.commands.pages.yaml_stream import format_yaml_stream
 from webhook.core.document import Purpose, load
-from webhook.core.webhook_configurations import ClientConfig, ServiceReference, configurations
+from webhook.core.webhook_configurations import ClientConfig, ServiceReference, render_configurations
 from webhook.errors import UserError
 
 PAGE = Path(__file__).parents[3] / "docs" / "policy.md"
@@ -42,16 +42,16 @@ def run(ca: Path, *arguments: str, policy: str = POLICY) -> Result:
     return CliRunner().invoke(root, command, input=policy)
 
 
-def expected(ca: Path, target: ServiceReference | str) -> tuple[object, ...]:
+def build_expected(ca: Path, target: ServiceReference | str) -> tuple[object, ...]:
     bundle = (ca.parent / "ca.crt").read_bytes()
     loaded = load(POLICY.encode(), Purpose.SERVE).policy
-    return configurations(loaded.policy, ClientConfig(target, bundle), loaded.hash)
+    return render_configurations(loaded.policy, ClientConfig(target, bundle), loaded.hash)
 
 
 def test_output_has_the_three_objects_with_the_certificate_and_no_key(ca: Path) -> None:
     result = run(ca)
     assert result.exit_code == 0, result.output
-    assert tuple(yaml.safe_load_all(result.stdout)) == expected(ca, ServiceReference())
+    assert tuple(yaml.safe_load_all(result.stdout)) == build_expected(ca, ServiceReference())
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_json_output_is_a_list_with_the_given_service_or_url(
 ) -> None:
     found = json.loads(run(ca, "-o", "json", *arguments).stdout)
     assert (found["apiVersion"], found["kind"]) == ("v1", "List")
-    assert tuple(found["items"]) == expected(ca, target)
+    assert tuple(found["items"]) == build_expected(ca, target)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_output_does_not_depend_on_the_hash_seed(ca: Path) -> None:
     assert len(printed) == 1
 
 
-def explained(*arguments: str, policy: str = POLICY) -> str:
+def explain_policy(*arguments: str, policy: str = POLICY) -> str:
     result = CliRunner().invoke(root, ["policy", "webhooks", "--policy", "-", "--explain", *arguments], input=policy)
     assert result.exit_code == 0, result.output
     return result.stdout
@@ -117,13 +117,13 @@ def test_explanation_is_a_table_of_each_webhook_the_last_as_documented() -> None
         r"\$ podgate policy webhooks --policy (\S+) --explain\n\.\.\.\n(.*?)```", PAGE.read_text(), re.DOTALL
     )
     assert documented is not None
-    _, validating = explained(policy=(PAGE.parents[1] / documented[1]).read_text()).split("\n\n")[1:]
+    _, validating = explain_policy(policy=(PAGE.parents[1] / documented[1]).read_text()).split("\n\n")[1:]
     assert validating == documented[2]
 
 
 def test_explanation_in_json_and_yaml_has_the_same_content() -> None:
-    found = json.loads(explained("-o", "json"))
-    assert found == yaml.safe_load(explained("-o", "yaml"))
+    found = json.loads(explain_policy("-o", "json"))
+    assert found == yaml.safe_load(explain_policy("-o", "yaml"))
     assert found["policyHash"] == load(POLICY.encode(), Purpose.SERVE).policy.hash
     assert found["webhooks"][0]["namespaces"] == {
         "names": ["pay-*", "payments", "shop"],
@@ -134,11 +134,11 @@ def test_explanation_in_json_and_yaml_has_the_same_content() -> None:
 
 
 def test_with_all_calls_no_call_is_left_out(ca: Path) -> None:
-    found = json.loads(explained("-o", "json", "--all-calls"))
+    found = json.loads(explain_policy("-o", "json", "--all-calls"))
     assert {one["call"] for webhook in found["webhooks"] for one in webhook["newPods"]} == {"Made"}
     loaded = load(POLICY.encode(), Purpose.SERVE).policy
     bundle = (ca.parent / "ca.crt").read_bytes()
-    every_call = configurations(loaded.policy, ClientConfig(ServiceReference(), bundle), all_calls=True)
+    every_call = render_configurations(loaded.policy, ClientConfig(ServiceReference(), bundle), all_calls=True)
     assert tuple(yaml.safe_load_all(run(ca, "--all-calls").stdout)) == every_call
 
 
@@ -199,4 +199,4 @@ def test_too_many_overlapping_selectors_are_a_user_error(ca: Path) -> None:
 
 def test_long_and_quoted_expressions_survive_yaml() -> None:
     document = {"a": "x == 'y' ||\n  b", "b": "!(c)", "c": "None", "d": "x" * 1000 + " y" * 1000}
-    assert list(yaml.safe_load_all(yaml_stream((document, document)))) == [document, document]
+    assert list(yaml.safe_load_all(format_yaml_stream((document, document)))) == [document, document]

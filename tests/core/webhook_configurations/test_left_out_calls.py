@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from tests.core.strategies import HASH, OUR_ANNOTATION, OUR_LABEL, Json
-from tests.core.webhook_configurations.pod_calls import CLIENT, DISABLED, PREFERENCE, QUOTA, is_called, loaded
+from tests.core.webhook_configurations.pod_calls import CLIENT, DISABLED, PREFERENCE, QUOTA, is_called, load_services
 from webhook.core.policy.model import LoadedPolicy
-from webhook.core.webhook_configurations import configurations, explanation
+from webhook.core.webhook_configurations import explain_configurations, render_configurations
 
 SHOP = ("shop", {"tier": "prod"})
 CONDITIONS = {"may-be-rewritten", "may-be-refused"}
 
 
-def selecting(app: str, **more: Any) -> Json:
+def build_selecting_service(app: str, **more: Any) -> Json:
     return {"match": {"namespaces": ["shop"], "podSelector": {"matchLabels": {"app": app}}}, **more}
 
 
@@ -22,19 +22,23 @@ def pod(labels: Json | None = None, annotation: str = "", **spec: Any) -> Json:
     return {"metadata": metadata, "spec": {"containers": [{"name": "c"}], **spec}}
 
 
-def rewritten(service: str, app: str = "web", **spec: Any) -> Json:
+def build_rewritten_pod(service: str, app: str = "web", **spec: Any) -> Json:
     return pod({"app": app, OUR_LABEL: service}, HASH, **spec)
 
 
-def mutates(policy: LoadedPolicy, found: Json) -> bool:
-    return is_called(configurations(policy.policy, CLIENT, HASH)[0], found, SHOP)
+def is_mutated(policy: LoadedPolicy, found: Json) -> bool:
+    return is_called(render_configurations(policy.policy, CLIENT, HASH)[0], found, SHOP)
 
 
-def validates(policy: LoadedPolicy, found: Json, operation: str = "CREATE") -> bool:
-    return is_called(configurations(policy.policy, CLIENT, HASH)[1], found, SHOP, operation)
+def is_validated(policy: LoadedPolicy, found: Json, operation: str = "CREATE") -> bool:
+    return is_called(render_configurations(policy.policy, CLIENT, HASH)[1], found, SHOP, operation)
 
 
-MIXED = loaded(selecting("web", placement=PREFERENCE), selecting("api", **QUOTA), selecting("idle", modes=DISABLED))
+MIXED = load_services(
+    build_selecting_service("web", placement=PREFERENCE),
+    build_selecting_service("api", **QUOTA),
+    build_selecting_service("idle", modes=DISABLED),
+)
 
 
 @pytest.mark.parametrize(
@@ -49,33 +53,33 @@ MIXED = loaded(selecting("web", placement=PREFERENCE), selecting("api", **QUOTA)
     ],
 )
 def test_mutating_call_is_made_where_something_is_written(labels: Json, *, called: bool) -> None:
-    assert mutates(MIXED, pod(labels)) is called
+    assert is_mutated(MIXED, pod(labels)) is called
 
 
 @pytest.mark.parametrize(
     ("found", "called"),
     [
-        pytest.param(rewritten("s0"), False, id="rewritten"),
-        pytest.param(rewritten("s0", nodeName="node-1"), True, id="node name"),
+        pytest.param(build_rewritten_pod("s0"), False, id="rewritten"),
+        pytest.param(build_rewritten_pod("s0", nodeName="node-1"), True, id="node name"),
         pytest.param(pod({"app": "web"}), True, id="not rewritten"),
         pytest.param(pod({"app": "web", OUR_LABEL: "s0"}, "f" * 16), True, id="rewritten by another policy"),
         pytest.param(pod({"app": "web"}, HASH), True, id="label removed"),
-        pytest.param(rewritten("s1"), True, id="label of another service"),
-        pytest.param(rewritten("s1", "api"), True, id="quota"),
-        pytest.param(rewritten("s0", "api"), True, id="forged label"),
-        pytest.param(rewritten("s2", "idle"), True, id="disabled"),
+        pytest.param(build_rewritten_pod("s1"), True, id="label of another service"),
+        pytest.param(build_rewritten_pod("s1", "api"), True, id="quota"),
+        pytest.param(build_rewritten_pod("s0", "api"), True, id="forged label"),
+        pytest.param(build_rewritten_pod("s2", "idle"), True, id="disabled"),
         pytest.param(pod({"app": "other"}), True, id="unmatched"),
     ],
 )
 def test_validating_call_is_left_out_only_for_a_rewritten_pod_that_nothing_can_refuse(
     found: Json, *, called: bool
 ) -> None:
-    assert validates(MIXED, found) is called
+    assert is_validated(MIXED, found) is called
 
 
 def test_updates_are_validated() -> None:
-    changed = rewritten("s0")
-    policy = configurations(MIXED.policy, CLIENT, HASH)[1]
+    changed = build_rewritten_pod("s0")
+    policy = render_configurations(MIXED.policy, CLIENT, HASH)[1]
     [webhook] = [one for one in policy["webhooks"] if "pods" in one["rules"][0]["resources"]]
     [condition] = [one for one in webhook["matchConditions"] if one["name"] == "may-be-refused"]
     assert condition["expression"].startswith("request.operation != 'CREATE' ||")
@@ -87,8 +91,8 @@ def test_updates_are_validated() -> None:
     ("earlier", "called"),
     [
         pytest.param({"match": {"namespaces": ["bank"]}, **QUOTA}, False, id="in another namespace"),
-        pytest.param(selecting("api", **QUOTA), False, id="with other labels"),
-        pytest.param(selecting("web", **QUOTA), True, id="with the same labels"),
+        pytest.param(build_selecting_service("api", **QUOTA), False, id="with other labels"),
+        pytest.param(build_selecting_service("web", **QUOTA), True, id="with the same labels"),
         pytest.param(
             {"match": {"namespaces": ["shop"], "namespaceSelector": {"matchLabels": {"tier": "test"}}}, **QUOTA},
             True,
@@ -97,8 +101,8 @@ def test_updates_are_validated() -> None:
     ],
 )
 def test_pod_that_an_earlier_service_may_own_is_validated(earlier: Json, *, called: bool) -> None:
-    policy = loaded(earlier, selecting("web"))
-    assert validates(policy, rewritten("s1")) is called
+    policy = load_services(earlier, build_selecting_service("web"))
+    assert is_validated(policy, build_rewritten_pod("s1")) is called
 
 
 @pytest.mark.parametrize(
@@ -113,8 +117,8 @@ def test_service_is_left_out_only_if_it_selects_every_namespace_of_the_webhook(o
     prod = {
         "match": {"namespaceSelector": {"matchLabels": {"tier": "prod"}}, "podSelector": {"matchLabels": {"a": "1"}}}
     }
-    policy = loaded(prod, {"match": {**other, "podSelector": {"matchLabels": {"a": "2"}}}})
-    assert validates(policy, pod({"a": "1", OUR_LABEL: "s0"}, HASH)) is called
+    policy = load_services(prod, {"match": {**other, "podSelector": {"matchLabels": {"a": "2"}}}})
+    assert is_validated(policy, pod({"a": "1", OUR_LABEL: "s0"}, HASH)) is called
 
 
 def names_of_conditions(*found: Json) -> set[str]:
@@ -127,49 +131,53 @@ def names_of_conditions(*found: Json) -> set[str]:
 
 
 def test_no_call_is_left_out_where_a_service_may_own_every_pod_and_refuse_it() -> None:
-    policy = loaded(selecting("web", **QUOTA), {"match": {"namespaces": ["shop"]}, **QUOTA})
-    assert not names_of_conditions(*configurations(policy.policy, CLIENT, HASH)) & CONDITIONS
+    policy = load_services(build_selecting_service("web", **QUOTA), {"match": {"namespaces": ["shop"]}, **QUOTA})
+    assert not names_of_conditions(*render_configurations(policy.policy, CLIENT, HASH)) & CONDITIONS
 
 
 def test_no_call_is_left_out_on_request_and_no_validating_call_without_a_hash() -> None:
-    assert names_of_conditions(*configurations(MIXED.policy, CLIENT, HASH)) >= CONDITIONS
-    assert not names_of_conditions(*configurations(MIXED.policy, CLIENT, HASH, all_calls=True)) & CONDITIONS
-    assert names_of_conditions(*configurations(MIXED.policy, CLIENT)) & CONDITIONS == {"may-be-rewritten"}
+    assert names_of_conditions(*render_configurations(MIXED.policy, CLIENT, HASH)) >= CONDITIONS
+    assert not names_of_conditions(*render_configurations(MIXED.policy, CLIENT, HASH, all_calls=True)) & CONDITIONS
+    assert names_of_conditions(*render_configurations(MIXED.policy, CLIENT)) & CONDITIONS == {"may-be-rewritten"}
 
 
 def test_first_hundred_services_are_left_out_and_later_ones_called() -> None:
-    policy = loaded(*(selecting(f"a{number}") for number in range(102)))
-    found = [one["call"] for one in explanation(policy.policy, HASH)["webhooks"][1]["newPods"]]
+    policy = load_services(*(build_selecting_service(f"a{number}") for number in range(102)))
+    found = [one["call"] for one in explain_configurations(policy.policy, HASH)["webhooks"][1]["newPods"]]
     assert found == ["LeftOut"] * 100 + ["Made"] * 3
-    assert not validates(policy, rewritten("s99", "a99"))
-    assert validates(policy, rewritten("s100", "a100"))
+    assert not is_validated(policy, build_rewritten_pod("s99", "a99"))
+    assert is_validated(policy, build_rewritten_pod("s100", "a100"))
 
 
 def test_expression_that_would_be_too_long_leaves_out_nothing() -> None:
-    policy = loaded(*(selecting(f"{'a' * 50}{number}") for number in range(2000)))
-    assert names_of_conditions(*configurations(policy.policy, CLIENT, HASH)) & CONDITIONS == {"may-be-refused"}
-    webhook, _ = explanation(policy.policy, HASH)["webhooks"]
+    policy = load_services(*(build_selecting_service(f"{'a' * 50}{number}") for number in range(2000)))
+    assert names_of_conditions(*render_configurations(policy.policy, CLIENT, HASH)) & CONDITIONS == {"may-be-refused"}
+    webhook, _ = explain_configurations(policy.policy, HASH)["webhooks"]
     assert {one["call"] for one in webhook["newPods"]} == {"Made"}
     assert {one["reason"] for one in webhook["newPods"]} == {"the expression would be longer than 60000 characters"}
 
 
 def test_many_alternating_services_do_not_nest_the_expression() -> None:
-    services = [selecting(f"a{number}", **({"modes": DISABLED} if number % 2 else {})) for number in range(60)]
-    policy = loaded(*services, selecting("a1"))
-    assert mutates(policy, pod({"app": "a0"}))
-    assert mutates(policy, pod({"app": "a1"})), "s1 writes nothing, and s60 may own the Pod as well"
-    assert not mutates(policy, pod({"app": "a3"}))
+    services = [
+        build_selecting_service(f"a{number}", **({"modes": DISABLED} if number % 2 else {})) for number in range(60)
+    ]
+    policy = load_services(*services, build_selecting_service("a1"))
+    assert is_mutated(policy, pod({"app": "a0"}))
+    assert is_mutated(policy, pod({"app": "a1"})), "s1 writes nothing, and s60 may own the Pod as well"
+    assert not is_mutated(policy, pod({"app": "a3"}))
 
 
 def test_explanation_agrees_with_the_expressions() -> None:
-    webhooks = explanation(MIXED.policy, HASH)["webhooks"]
+    webhooks = explain_configurations(MIXED.policy, HASH)["webhooks"]
     called = {
         webhook["path"]: {one["service"]: one["call"] == "Made" for one in webhook["newPods"]} for webhook in webhooks
     }
     apps = {"s0": "web", "s1": "api", "s2": "idle", None: "other"}
     assert called == {
-        "mutate": {service: mutates(MIXED, pod({"app": app})) for service, app in apps.items()},
-        "validate": {service: validates(MIXED, rewritten(str(service), app)) for service, app in apps.items()},
+        "mutate": {service: is_mutated(MIXED, pod({"app": app})) for service, app in apps.items()},
+        "validate": {
+            service: is_validated(MIXED, build_rewritten_pod(str(service), app)) for service, app in apps.items()
+        },
     }
     reasons = {one["service"]: one["reason"] for one in webhooks[1]["newPods"]}
     assert reasons["s1"] == "quota (Enforce)"
@@ -187,5 +195,7 @@ def test_explanation_agrees_with_the_expressions() -> None:
     ],
 )
 def test_explanation_names_the_stanzas_that_need_the_validating_call(service: Json, reason: str) -> None:
-    [_, webhook] = explanation(loaded(selecting("web", **service)).policy, HASH)["webhooks"]
+    [_, webhook] = explain_configurations(load_services(build_selecting_service("web", **service)).policy, HASH)[
+        "webhooks"
+    ]
     assert webhook["newPods"][0] == {"service": "s0", "call": "Made", "reason": reason}

@@ -6,16 +6,24 @@ from hypothesis import strategies as st
 
 from tests.core.strategies import PROPERTY
 from tests.core.webhook_configurations.configurations import policies
-from tests.core.webhook_configurations.live import CLIENTS, HASH, OF_ONE_SERVICE, SECRET, Live, policy, stored
+from tests.core.webhook_configurations.live import (
+    CLIENTS,
+    HASH,
+    OF_ONE_SERVICE,
+    SECRET,
+    Live,
+    build_stored_configurations,
+    policy,
+)
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.webhook_configurations import (
     NAMES,
     ClientConfig,
     ConfigurationName,
-    configurations,
+    find_outdated,
     leaves_out_no_call,
-    outdated,
-    wanted_webhooks,
+    render_configurations,
+    render_wanted_webhooks,
 )
 
 __all__ = ["policy"]
@@ -23,27 +31,27 @@ __all__ = ["policy"]
 clients = st.sampled_from(CLIENTS)
 
 
-def differences(policy: Policy, live: Live) -> list[str]:
-    wanted = wanted_webhooks(LoadedPolicy(policy, HASH), all_calls=leaves_out_no_call(live))
-    return [str(one) for one in outdated(wanted, live)]
+def list_differences(policy: Policy, live: Live) -> list[str]:
+    wanted = render_wanted_webhooks(LoadedPolicy(policy, HASH), all_calls=leaves_out_no_call(live))
+    return [str(one) for one in find_outdated(wanted, live)]
 
 
-def written(policy: Policy, live: Live) -> Live:
+def write_outdated(policy: Policy, live: Live) -> Live:
     """Return the configurations after all that differ were written."""
-    wanted = wanted_webhooks(LoadedPolicy(policy, HASH), all_calls=leaves_out_no_call(live))
-    changed = {one.name: {**live[one.name], "webhooks": one.webhooks} for one in outdated(wanted, live)}
+    wanted = render_wanted_webhooks(LoadedPolicy(policy, HASH), all_calls=leaves_out_no_call(live))
+    changed = {one.name: {**live[one.name], "webhooks": one.webhooks} for one in find_outdated(wanted, live)}
     return {**live, **changed}
 
 
 def test_the_names_are_those_of_the_rendered_configurations() -> None:
-    rendered = configurations(OF_ONE_SERVICE, CLIENTS[0])
+    rendered = render_configurations(OF_ONE_SERVICE, CLIENTS[0])
     assert tuple(ConfigurationName(one["kind"], one["metadata"]["name"]) for one in rendered) == NAMES
 
 
 @PROPERTY
 @given(policies, clients, st.booleans())
 def test_rendered_configurations_do_not_differ(policy: Policy, client: ClientConfig, all_calls: bool) -> None:  # noqa: FBT001  drawn
-    assert differences(policy, stored(policy, client, all_calls=all_calls)) == []
+    assert list_differences(policy, build_stored_configurations(policy, client, all_calls=all_calls)) == []
 
 
 @PROPERTY
@@ -54,9 +62,9 @@ def test_written_configurations_are_the_rendered_ones_and_keep_the_target(
     client: ClientConfig,
     all_calls: bool,  # noqa: FBT001  drawn
 ) -> None:
-    live = written(policy, stored(before, client, all_calls=all_calls))
-    assert differences(policy, live) == []
-    rendered = stored(policy, client, all_calls=all_calls)
+    live = write_outdated(policy, build_stored_configurations(before, client, all_calls=all_calls))
+    assert list_differences(policy, live) == []
+    rendered = build_stored_configurations(policy, client, all_calls=all_calls)
     for name in NAMES:
         targets = {one["name"]: one["clientConfig"] for one in live[name].get("webhooks", ())}
         assert targets == {one["name"]: one["clientConfig"] for one in rendered[name].get("webhooks", ())}
@@ -77,35 +85,37 @@ CHANGES = {
 
 @pytest.fixture
 def live() -> Live:
-    return stored(OF_ONE_SERVICE, CLIENTS[1])
+    return build_stored_configurations(OF_ONE_SERVICE, CLIENTS[1])
 
 
 @pytest.mark.parametrize("field", CHANGES)
 def test_each_changed_field_is_named(policy: Policy, live: Live, field: str) -> None:
     live[NAMES[0]]["webhooks"][0][field] = CHANGES[field]
-    assert differences(policy, live) == [f"{NAMES[0]}: mutate.podgate.io differs in {field}"]
-    assert differences(policy, written(policy, live)) == []
+    assert list_differences(policy, live) == [f"{NAMES[0]}: mutate.podgate.io differs in {field}"]
+    assert list_differences(policy, write_outdated(policy, live)) == []
 
 
 def test_each_rendered_field_is_compared_or_kept(policy: Policy) -> None:
-    rendered = {field for one in configurations(policy, CLIENTS[1]) for webhook in one["webhooks"] for field in webhook}
+    rendered = {
+        field for one in render_configurations(policy, CLIENTS[1]) for webhook in one["webhooks"] for field in webhook
+    }
     assert rendered - CHANGES.keys() == {"name", "clientConfig", "timeoutSeconds"}
 
 
 def test_the_path_is_compared_without_its_secret(policy: Policy) -> None:
-    live = stored(policy, CLIENTS[2])
+    live = build_stored_configurations(policy, CLIENTS[2])
     assert SECRET in live[NAMES[0]]["webhooks"][0]["clientConfig"]["url"]
     live[NAMES[0]]["webhooks"][0]["clientConfig"]["url"] = f"https://10.0.0.1:8443/{SECRET}/validate"
-    [difference] = differences(policy, live)
+    [difference] = list_differences(policy, live)
     assert difference == f"{NAMES[0]}: mutate.podgate.io differs in path of clientConfig"
-    [repaired] = written(policy, live)[NAMES[0]]["webhooks"]
+    [repaired] = write_outdated(policy, live)[NAMES[0]]["webhooks"]
     assert repaired["clientConfig"]["url"] == f"https://10.0.0.1:8443/{SECRET}/mutate"
 
 
 def test_missing_and_foreign_webhooks_and_absent_configurations_are_named(policy: Policy, live: Live) -> None:
     live[NAMES[0]]["webhooks"] = [{**live[NAMES[0]]["webhooks"][0], "name": "old.podgate.io"}]
     del live[NAMES[2]]
-    assert differences(policy, live) == [
+    assert list_differences(policy, live) == [
         f"{NAMES[0]}: mutate.podgate.io is missing, old.podgate.io is not of this policy",
         f"{NAMES[2]}: absent",
     ]
@@ -115,7 +125,7 @@ def test_an_operators_timeout_and_target_are_kept(policy: Policy, live: Live) ->
     webhook = live[NAMES[0]]["webhooks"][0]
     webhook.update(timeoutSeconds=30, failurePolicy="Fail")
     webhook["clientConfig"] = {"url": "https://elsewhere:1/mutate", "caBundle": "b3RoZXI="}
-    [repaired] = written(policy, live)[NAMES[0]]["webhooks"]
+    [repaired] = write_outdated(policy, live)[NAMES[0]]["webhooks"]
     assert repaired["failurePolicy"] == "Ignore"
     assert repaired["timeoutSeconds"] == 30
     assert repaired["clientConfig"] == webhook["clientConfig"]
@@ -124,7 +134,7 @@ def test_an_operators_timeout_and_target_are_kept(policy: Policy, live: Live) ->
 def test_without_any_webhook_there_is_no_server_to_name(policy: Policy, live: Live) -> None:
     for one in live.values():
         one.pop("webhooks")
-    wanted = wanted_webhooks(LoadedPolicy(policy, HASH), all_calls=False)
-    found = outdated(wanted, live)
+    wanted = render_wanted_webhooks(LoadedPolicy(policy, HASH), all_calls=False)
+    found = find_outdated(wanted, live)
     assert all("no live webhook names the server" in str(one) for one in found)
     assert not any(one.resource_version for one in found)

@@ -8,8 +8,8 @@ from webhook.core.document import Purpose, load
 from webhook.core.scheduling.node_load import NodeLoad
 from webhook.core.scheduling.node_table import SchedulableNode
 from webhook.replay.scheduling.nodes import SimulatedNode
-from webhook.replay.scheduling.pods import ScheduledPod, generated_pods
-from webhook.replay.scheduling.simulation import SchedulerComparison, compared
+from webhook.replay.scheduling.pods import ScheduledPod, generate_pods
+from webhook.replay.scheduling.simulation import SchedulerComparison, compare_schedulers
 
 GIB = 1 << 30
 POLICY = CompiledPolicy(
@@ -42,11 +42,11 @@ def nodes(*shares: float, cpu_millis: float = 10_000.0) -> list[SimulatedNode]:
 
 
 async def compare(found: list[SimulatedNode], pods: list[ScheduledPod]) -> SchedulerComparison:
-    return await compared(POLICY, found, [], pods, 900.0, 5)
+    return await compare_schedulers(POLICY, found, [], pods, 900.0, 5)
 
 
 def cpu_pods(count: int, cpu: str = "1", every_seconds: float = 0.0) -> list[ScheduledPod]:
-    return generated_pods(count, every_seconds, "web", {"cpu": cpu, "memory": "1Gi"}, USAGE)
+    return generate_pods(count, every_seconds, "web", {"cpu": cpu, "memory": "1Gi"}, USAGE)
 
 
 async def test_burst_stops_where_the_nodes_are_hot_with_assumed_load_and_goes_beyond_without() -> None:
@@ -78,7 +78,7 @@ async def test_waiting_pod_is_placed_once_the_measured_average_has_fallen() -> N
 
 
 async def test_pod_of_another_service_goes_by_requests_alone() -> None:
-    pods = generated_pods(2, 0.0, "other", {"cpu": "1", "memory": "1Gi"}, USAGE)
+    pods = generate_pods(2, 0.0, "other", {"cpu": "1", "memory": "1Gi"}, USAGE)
     found = await compare(nodes(0.9, 0.1), pods)
     assert found.extender == found.default
     assert [one.pods for one in found.default.nodes] == [1, 1]
@@ -102,7 +102,7 @@ async def test_no_node_becomes_hotter_than_the_threshold_and_one_pod(
 ) -> None:
     pods = cpu_pods(count, cpu, every_seconds)
     one_pod = pods[0].usage.cpu_millis / 10_000.0
-    found = (await compared(POLICY, nodes(*shares), [], pods, 300.0, 5)).extender
+    found = (await compare_schedulers(POLICY, nodes(*shares), [], pods, 300.0, 5)).extender
     for node in found.nodes:
         assert node.cpu_peak <= max(node.cpu_before, HOT + one_pod) + 1e-3, node
     assert found.placed + found.waiting == count

@@ -22,7 +22,7 @@ def pod(cpu: str = "1", memory: str = "2Gi", **spec: object) -> Pod:
     return Pod(PodMetadata(name="p"), PodSpec(containers=containers, **spec))  # type: ignore[arg-type]  fields
 
 
-def guaranteed(name: str, cpu: str) -> Pod:
+def build_guaranteed_pod(name: str, cpu: str) -> Pod:
     amounts = Resources(*2 * ({"cpu": cpu, "memory": "1Gi"},))
     return Pod(PodMetadata(name, uid=name), PodSpec(containers=(Container("c", amounts),)))
 
@@ -35,23 +35,23 @@ def test_measured_load_is_the_decayed_average_of_samples() -> None:
     history = LoadHistory(PodLoad(1000.0, 100.0))
     history.add(130.0, PodLoad(600.0, 50.0), 1)
     # Samples at 160, 100 and 40, with weights 1, 0.5, 0.25. In the minute before 160 the load was there for half of it.
-    found = history.averaged(160.0, Decay(0.5, 60.0), 120.0)
+    found = history.average(160.0, Decay(0.5, 60.0), 120.0)
     assert found.cpu_millis == pytest.approx((1300 + 0.5 * 1000 + 0.25 * 1000) / 1.75)
     assert found.memory_bytes == pytest.approx((150 + 0.5 * 100 + 0.25 * 100) / 1.75)
     history.add(400.0, PodLoad(600.0, 50.0), -1)
-    assert history.averaged(2000.0, Decay(0.5, 60.0), 120.0) == (1000.0, 100.0)
+    assert history.average(2000.0, Decay(0.5, 60.0), 120.0) == (1000.0, 100.0)
     assert history.peak == (1600.0, 150.0)
 
 
 def test_scores_are_those_of_least_allocated_and_balanced_allocation() -> None:
     scheduler = DefaultScheduler([node("a"), node("b")])
-    assert scheduler.scores(pod(), ["a", "b"]) == {"a": 75 + 100, "b": 75 + 100}
+    assert scheduler.compute_scores(pod(), ["a", "b"]) == {"a": 75 + 100, "b": 75 + 100}
     scheduler.bind(pod(memory="4Gi"), "a")
     # On a: cpu 2 of 4, memory 6 of 8 GiB; (50 + 25) // 2, and shares 0.5 and 0.75.
-    assert scheduler.scores(pod(), ["a", "b"]) == {"a": 37 + 87, "b": 175}
-    assert scheduler.scores(Pod(PodMetadata(), PodSpec()), ["b"]) == {"b": 97 + 99}, "100m and 200Mi"
+    assert scheduler.compute_scores(pod(), ["a", "b"]) == {"a": 37 + 87, "b": 175}
+    assert scheduler.compute_scores(Pod(PodMetadata(), PodSpec()), ["b"]) == {"b": 97 + 99}, "100m and 200Mi"
     scheduler.bind(pod(memory="4Gi"), "a", -1)
-    assert scheduler.scores(pod(), ["a"]) == {"a": 175}
+    assert scheduler.compute_scores(pod(), ["a"]) == {"a": 175}
 
 
 def test_pod_fits_where_its_requests_do_and_its_selector_holds() -> None:
@@ -60,20 +60,20 @@ def test_pod_fits_where_its_requests_do_and_its_selector_holds() -> None:
     scheduler.bind(pod(cpu="3500m"), "c")
     scheduler.bind(pod(), "elsewhere")
     unwanted = "node(s) didn't match Pod's node affinity/selector"
-    assert scheduler.feasible(pod()) == (["a"], {"Too many pods", "Insufficient cpu"})
-    assert scheduler.feasible(pod(cpu="500m")) == (["a", "c"], {"Too many pods"})
-    assert scheduler.feasible(pod(cpu="500m", node_selector={"disk": "hdd"})) == ([], {unwanted})
-    assert scheduler.feasible(pod(cpu="0", memory="9Gi")) == ([], {"Too many pods", "Insufficient memory"})
+    assert scheduler.find_feasible(pod()) == (["a"], {"Too many pods", "Insufficient cpu"})
+    assert scheduler.find_feasible(pod(cpu="500m")) == (["a", "c"], {"Too many pods"})
+    assert scheduler.find_feasible(pod(cpu="500m", node_selector={"disk": "hdd"})) == ([], {unwanted})
+    assert scheduler.find_feasible(pod(cpu="0", memory="9Gi")) == ([], {"Too many pods", "Insufficient memory"})
 
 
 def test_full_zone_makes_the_kubelet_refuse_a_guaranteed_pod_until_another_ends() -> None:
     zones = NumaZones(({"cpu": 4 * NANO}, {"cpu": 2 * NANO}), is_by_pod=False)
     kubelets = KubeletZones([replace(node("a"), zones=zones), node("b")])
-    pods = [guaranteed(name, cpu) for name, cpu in (("first", "3"), ("second", "2"), ("third", "2"))]
+    pods = [build_guaranteed_pod(name, cpu) for name, cpu in (("first", "3"), ("second", "2"), ("third", "2"))]
     assert [kubelets.admits(one, "a") for one in (*pods, pod("64"))] == [True, True, False, True]
     assert kubelets.admits(pods[2], "b"), "it has no zones"
-    assert kubelets.reports() == {"a": NumaZones(({"cpu": NANO}, {"cpu": 0}), is_by_pod=False)}
-    assert kubelets.reports() == {}
+    assert kubelets.take_reports() == {"a": NumaZones(({"cpu": NANO}, {"cpu": 0}), is_by_pod=False)}
+    assert kubelets.take_reports() == {}
     for one in pods:
-        kubelets.ended(one.metadata.uid, "a")
-    assert kubelets.reports() == {"a": zones}
+        kubelets.release(one.metadata.uid, "a")
+    assert kubelets.take_reports() == {"a": zones}

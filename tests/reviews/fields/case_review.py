@@ -10,12 +10,12 @@ from tests.core.reviewing import Gate
 from tests.reviews.fields.cases import Case, Golden
 from webhook.commands.simulator import (
     Ask,
-    admission_review,
-    as_sent_to_mutate,
-    as_sent_to_validate,
-    in_words,
-    patched,
-    with_priority,
+    apply_patch,
+    build_admission_review,
+    format_error,
+    prepare_for_mutate,
+    prepare_for_validate,
+    set_priority,
 )
 from webhook.core.admission.decision import Decision, Half
 from webhook.core.document.loading import load_effective
@@ -38,53 +38,53 @@ def pod_of(case: Case) -> Pod:
 
 def gate_of(stanzas: dict[str, Any], namespace_labels: dict[str, str] | None = None) -> Gate:
     """Return an interceptor over a policy that was parsed from its text (JSON is YAML) by all rules."""
-    loaded = _loaded(msgspec.json.encode(_HEAD | {"services": [_SERVICE | stanzas]}))
+    loaded = _load(msgspec.json.encode(_HEAD | {"services": [_SERVICE | stanzas]}))
     return Gate(loaded, namespace_labels=namespace_labels)
 
 
 @lru_cache(maxsize=256)
-def _loaded(raw: bytes) -> LoadedPolicy:
+def _load(raw: bytes) -> LoadedPolicy:
     # Without a purpose: no stanza is refused for lack of support in one command.
     return LoadedPolicy(load_effective(raw, None).policy, sha256(raw).hexdigest()[:16])
 
 
-async def rewritten(gate: Gate, pod: Pod) -> Pod:
+async def rewrite_pod(gate: Gate, pod: Pod) -> Pod:
     """Return the Pod after the mutating half."""
     ask = Ask(pod, "shop", "uid-1")
-    before = as_sent_to_mutate(ask)
-    body = msgspec.json.encode(admission_review(ask, before, Half.MUTATE))
+    before = prepare_for_mutate(ask)
+    body = msgspec.json.encode(build_admission_review(ask, before, Half.MUTATE))
     answer = await gate.interceptor.review(Half.MUTATE, body)
-    return patched(before, msgspec.json.decode(answer.body)["response"])
+    return apply_patch(before, msgspec.json.decode(answer.body)["response"])
 
 
-async def decision_on(gate: Gate, pod: Pod) -> Decision:
+async def validate_pod(gate: Gate, pod: Pod) -> Decision:
     """Return the validating half's decision on a rewritten Pod."""
     ask = Ask(pod, "shop", "uid-1")
-    body = msgspec.json.encode(admission_review(ask, with_priority(as_sent_to_validate(ask, pod)), Half.VALIDATE))
+    body = msgspec.json.encode(build_admission_review(ask, set_priority(prepare_for_validate(ask, pod)), Half.VALIDATE))
     return (await gate.interceptor.review(Half.VALIDATE, body)).decision
 
 
-async def outcome(case: Case, stanzas: dict[str, Any]) -> Golden:
+async def find_outcome(case: Case, stanzas: dict[str, Any]) -> Golden:
     gate, pod = gate_of(stanzas, case.namespace), pod_of(case)
     try:
-        after = await rewritten(gate, pod)
-        decision = await decision_on(gate, after | {"spec": _merged(after["spec"], case.meanwhile)})
+        after = await rewrite_pod(gate, pod)
+        decision = await validate_pod(gate, after | {"spec": _merge(after["spec"], case.meanwhile)})
     except BadReviewError as error:
-        return Golden("unchanged", refused=in_words(error))
+        return Golden("unchanged", refused=format_error(error))
     found = {mode: [{str(one.code): one.message} for one in decision.findings if one.mode is mode] for mode in Mode}
     return Golden(
-        changes(pod["spec"], after["spec"]) or "unchanged",
+        find_changes(pod["spec"], after["spec"]) or "unchanged",
         str(decision.verdict),
-        described(pod["metadata"], after["metadata"]),
+        find_metadata_changes(pod["metadata"], after["metadata"]),
         found[Mode.ENFORCE],
         found[Mode.WARN],
         found[Mode.AUDIT],
     )
 
 
-def described(before: dict[str, Any], after: dict[str, Any]) -> dict[str, dict[str, str]]:
+def find_metadata_changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, dict[str, str]]:
     """Return the labels and annotations that were written, without Podgate's own."""
-    found = {kind: changes(before.get(kind) or {}, after[kind]) for kind in ("labels", "annotations")}
+    found = {kind: find_changes(before.get(kind) or {}, after[kind]) for kind in ("labels", "annotations")}
     others = {
         kind: {key: value for key, value in written.items() if "podgate.io" not in key}
         for kind, written in found.items()
@@ -92,11 +92,11 @@ def described(before: dict[str, Any], after: dict[str, Any]) -> dict[str, dict[s
     return {kind: written for kind, written in others.items() if written}
 
 
-def changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+def find_changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """Return the changed fields with their new values; null for a removed one."""
     written = {key: value for key, value in after.items() if key not in before or before[key] != value}
     return written | dict.fromkeys(key for key in before if key not in after)
 
 
-def _merged(spec: dict[str, Any], meanwhile: dict[str, Any]) -> dict[str, Any]:
+def _merge(spec: dict[str, Any], meanwhile: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in (spec | meanwhile).items() if value is not None or key not in meanwhile}

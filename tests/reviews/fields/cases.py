@@ -12,7 +12,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from tests.reviews.fields.yaml_writer import in_yaml
+from tests.reviews.fields.yaml_writer import format_document
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.glob("*/*.yaml"))
@@ -68,17 +68,17 @@ class Row(Struct, frozen=True):
     written: Golden | None
 
 
-def path_of(file: Path) -> str:
+def find_policy_path(file: Path) -> str:
     """Return a file's path in the policy: `resources/pod.min.yaml` is about resources.pod.min."""
     return f"{file.parent.name}.{file.name.removesuffix('.yaml')}"
 
 
-def rows(file: Path) -> list[Row]:
+def read_rows(file: Path) -> list[Row]:
     first, *cases = file.read_text(encoding="utf-8").split(_BETWEEN)
-    return list(_rows(_read(first), cases))
+    return list(_parse_rows(_read(first), cases))
 
 
-def _rows(stanzas: dict[str, Any], cases: list[str]) -> Iterator[Row]:
+def _parse_rows(stanzas: dict[str, Any], cases: list[str]) -> Iterator[Row]:
     for text in cases:
         head, golden = _split(text)
         case = msgspec.convert(_read(head), Case)
@@ -90,7 +90,7 @@ def refresh(file: Path, found: Mapping[str, Golden]) -> None:
     """Write the golden parts again, by the names of their cases; the other parts are unchanged."""
     first, *cases = file.read_text(encoding="utf-8").split(_BETWEEN)
     heads = [_split(text)[0] for text in cases]
-    written = [head + in_yaml(msgspec.to_builtins(found[_read(head)["name"]])) for head in heads]
+    written = [head + format_document(msgspec.to_builtins(found[_read(head)["name"]])) for head in heads]
     file.write_text(_BETWEEN.join([first, *written]), encoding="utf-8")
 
 

@@ -17,7 +17,7 @@ from webhook.adapters.kubernetes.namespaces import WatchedNamespaces
 from webhook.adapters.kubernetes.nodes import NodeMetrics, StorageClassWake, WatchedNodes, WatchedNumaTopologies
 from webhook.adapters.kubernetes.overrides_configmap import ConfigMapOverrides, ConfigMapOverridesStore
 from webhook.adapters.kubernetes.pod_gates import PodGates, open_gates
-from webhook.adapters.kubernetes.pods import WatchedPods, annotations, continuity_of
+from webhook.adapters.kubernetes.pods import WatchedPods, make_annotations, parse_continuity
 from webhook.adapters.kubernetes.policy_configmap import ConfigMapPolicy
 from webhook.adapters.kubernetes.self_subject_review import OwnUser
 from webhook.adapters.kubernetes.service_proxy import ClusterPlainPort
@@ -56,8 +56,8 @@ __all__ = [
     "WatchedNumaTopologies",
     "WatchedPods",
     "WebhookConfigurations",
-    "annotations",
     "connect",
-    "continuity_of",
+    "make_annotations",
     "open_gates",
+    "parse_continuity",
 ]

@@ -3,7 +3,7 @@
 from kubernetes_asyncio.client import ApiClient
 from msgspec import MsgspecError, Struct, json
 
-from webhook.adapters.kubernetes.api.requests import ApiError, document
+from webhook.adapters.kubernetes.api.requests import ApiError, request_document
 from webhook.errors import UserError
 from webhook.ports import KEY_SET_BYTES_MAX, KeyDocument
 
@@ -37,6 +37,6 @@ class ClusterKeys:
 
     async def _get(self, path: str) -> bytes:
         try:
-            return await document(self._client, path, _ACCEPT, _REQUEST_SECONDS, KEY_SET_BYTES_MAX)
+            return await request_document(self._client, path, _ACCEPT, _REQUEST_SECONDS, KEY_SET_BYTES_MAX)
         except ApiError as error:
             raise UserError(f"{path}: {error.describe(_RIGHT)}", _REMEDY) from None

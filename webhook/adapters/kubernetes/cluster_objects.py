@@ -6,7 +6,7 @@ from typing import Any
 
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.collection import decoded
+from webhook.adapters.kubernetes.api.collection import decode_object
 from webhook.adapters.kubernetes.api.requests import (
     CONFLICT,
     NOT_FOUND,
@@ -14,7 +14,7 @@ from webhook.adapters.kubernetes.api.requests import (
     ApiError,
     RefusedError,
     UnreachedError,
-    answer,
+    send_request,
 )
 from webhook.adapters.kubernetes.api.timing import ApiTiming
 from webhook.core.installation.objects import FIELD_MANAGER, UNDO_FIELD_MANAGER, Json, ObjectReference
@@ -62,7 +62,7 @@ class ClusterObjects:
     ) -> Json:
         """Apply server-side with strict field validation; return the result."""
         query = (("fieldManager", manager), _STRICT, ("force", str(is_forced).lower()), *(_DRY_RUN if is_dry else ()))
-        reference = ObjectReference.of(document)
+        reference = ObjectReference.from_document(document)
         try:
             return await self._request("PATCH", reference.path, query, document)
         except ApiError as error:
@@ -79,17 +79,17 @@ class ClusterObjects:
 
     async def check_kinds(self, documents: Sequence[Json]) -> None:
         """Check that the cluster has the kinds of objects of one API version. UserError names one that it lacks."""
-        first = ObjectReference.of(documents[0])
+        first = ObjectReference.from_document(documents[0])
         root = f"/apis/{first.api_version}" if "/" in first.api_version else f"/api/{first.api_version}"
         found = await self._found("get", "GET", first, root) or {}
         kinds = {kind["kind"] for kind in found.get("resources", ())}
         for document in documents:
             if document["kind"] not in kinds:
                 named = f"{document['kind']} of {document['apiVersion']}"
-                raise UserError(f"{ObjectReference.of(document)}: the cluster has no kind {named}", _NO_KIND)
+                raise UserError(f"{ObjectReference.from_document(document)}: the cluster has no kind {named}", _NO_KIND)
 
     async def create(self, document: Json, *, is_dry: bool = False) -> Json:
-        reference = ObjectReference.of(document)
+        reference = ObjectReference.from_document(document)
         query = (("fieldManager", FIELD_MANAGER), _STRICT, *(_DRY_RUN if is_dry else ()))
         try:
             return await self._request("POST", reference.collection, query, document)
@@ -100,7 +100,7 @@ class ClusterObjects:
         """Delete an object and what it owns; return whether it existed."""
         return await self._found("delete", "DELETE", reference, reference.path, body=_BACKGROUND) is not None
 
-    async def token_issuer(self) -> str:
+    async def read_token_issuer(self) -> str:
         """Return the issuer of the cluster's own tokens."""
         try:
             found = await self._request("GET", _OPENID, (), None)
@@ -142,7 +142,7 @@ class ClusterObjects:
             raise _failure(verb, reference, error) from None
 
     async def _request(self, method: str, path: str, query: Sequence[tuple[str, str]], body: Any) -> Json:
-        return decoded(await answer(self._client, method, path, self._seconds, query, body), dict[str, Any])
+        return decode_object(await send_request(self._client, method, path, self._seconds, query, body), dict[str, Any])
 
 
 def _is_with_podgate(error: ApiError) -> bool:

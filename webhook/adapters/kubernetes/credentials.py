@@ -6,8 +6,8 @@ import binascii
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Struct
 
-from webhook.adapters.kubernetes.api.collection import decoded
-from webhook.adapters.kubernetes.api.requests import ApiError, answer
+from webhook.adapters.kubernetes.api.collection import decode_object
+from webhook.adapters.kubernetes.api.requests import ApiError, send_request
 from webhook.adapters.kubernetes.api.timing import ApiTiming
 from webhook.core.document.configmap import NAMESPACE
 from webhook.errors import UserError
@@ -34,10 +34,12 @@ class ClusterCredentials:
         self._client = client
         self._seconds = timing.request_seconds
 
-    async def secret(self, name: str) -> dict[str, bytes]:
+    async def read_secret(self, name: str) -> dict[str, bytes]:
         """Return the data of a Secret in Podgate's namespace."""
         try:
-            found = decoded(await answer(self._client, "GET", f"{_CORE}/secrets/{name}", self._seconds), _Secret)
+            found = decode_object(
+                await send_request(self._client, "GET", f"{_CORE}/secrets/{name}", self._seconds), _Secret
+            )
             return {key: base64.b64decode(text, validate=True) for key, text in (found.data or {}).items()}
         except (ApiError, binascii.Error) as error:
             reason = (
@@ -47,7 +49,7 @@ class ClusterCredentials:
             )
             raise UserError(f"secret {NAMESPACE}/{name}: cannot be read: {reason}") from None
 
-    async def token(self, account: str, audience: str, lifetime_seconds: int) -> str:
+    async def request_token(self, account: str, audience: str, lifetime_seconds: int) -> str:
         """Return a token of the cluster's own issuer, for a service account in Podgate's namespace."""
         body = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -56,7 +58,9 @@ class ClusterCredentials:
         }
         path = f"{_CORE}/serviceaccounts/{account}/token"
         try:
-            made = decoded(await answer(self._client, "POST", path, self._seconds, body=body), _TokenRequest)
+            made = decode_object(
+                await send_request(self._client, "POST", path, self._seconds, body=body), _TokenRequest
+            )
         except ApiError as error:
             reason = error.describe(f"create serviceaccounts/token of {account} in {NAMESPACE}")
             raise UserError(f"serviceaccount {NAMESPACE}/{account}: no token: {reason}") from None

@@ -11,13 +11,18 @@ from typing import Any
 from kubernetes_asyncio.client import ApiClient
 from msgspec.structs import replace
 
-from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, decoded
+from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, decode_object
 from webhook.adapters.kubernetes.api.objects import Listed
-from webhook.adapters.kubernetes.api.requests import NOT_FOUND, ApiError, RefusedError, answer
+from webhook.adapters.kubernetes.api.requests import NOT_FOUND, ApiError, RefusedError, send_request
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
-from webhook.core.controller.held_controller import CREATING_KINDS, ControllerReference, CreatingController, held_by
+from webhook.core.controller.held_controller import (
+    CREATING_KINDS,
+    ControllerReference,
+    CreatingController,
+    identify_held_controller,
+)
 from webhook.core.diagnosis.objects import ReportedEvent
-from webhook.core.pods.ownership import moment_us
+from webhook.core.pods.ownership import parse_moment_us
 from webhook.errors import ControllerAccessError
 from webhook.ports import CreationFailureHandler, WatchReports
 
@@ -70,9 +75,9 @@ class HeldControllers:
         if body is None:
             return None
         try:
-            found = decoded(body, CreatingController)
+            found = decode_object(body, CreatingController)
         except ApiError as error:
-            raise _failed("read", controller, error) from error
+            raise _make_error("read", controller, error) from error
         return replace(found, kind=controller.kind) if found.metadata.uid == controller.uid else None
 
     async def wake(self, controller: ControllerReference, at_us: int) -> bool:
@@ -94,20 +99,20 @@ class HeldControllers:
         path = f"{root}/namespaces/{controller.namespace}/{kind.resource}/{controller.name}/status"
         query = (("fieldManager", FIELD_MANAGER), ("force", "true")) if applied is not None else ()
         try:
-            return await answer(self._client, method, path, self._request_seconds, query, applied)
+            return await send_request(self._client, method, path, self._request_seconds, query, applied)
         except ApiError as error:
             if isinstance(error, RefusedError) and error.status in {NOT_FOUND, _OTHER_UID}:
                 return None
-            raise _failed("read" if applied is None else "wake", controller, error) from error
+            raise _make_error("read" if applied is None else "wake", controller, error) from error
 
 
 async def _pass_on(handler: CreationFailureHandler, event: ReportedEvent) -> None:
-    found = held_by(event)
+    found = identify_held_controller(event)
     if found is not None:
         controller, is_held = found
-        await handler.failed(controller, at_us=moment_us(event.at), is_held=is_held)
+        await handler.on_creation_failed(controller, at_us=parse_moment_us(event.at), is_held=is_held)
 
 
-def _failed(what: str, controller: ControllerReference, error: ApiError) -> ControllerAccessError:
+def _make_error(what: str, controller: ControllerReference, error: ApiError) -> ControllerAccessError:
     text = error.describe(_RIGHT).replace(f'"{controller.name}"', "...")
     return ControllerAccessError(f"cannot {what} a {controller.kind}: {text}", error.retry_after_seconds)

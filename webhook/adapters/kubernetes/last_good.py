@@ -5,11 +5,11 @@ from typing import Any
 
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.collection import decoded
+from webhook.adapters.kubernetes.api.collection import decode_object
 from webhook.adapters.kubernetes.api.objects import LABELS
-from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, answer
+from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, send_request
 from webhook.adapters.kubernetes.api.timing import ApiTiming
-from webhook.core.document.configmap import KEY, LAST_GOOD, NAMESPACE, ConfigMap, NoDocumentError, document_of
+from webhook.core.document.configmap import KEY, LAST_GOOD, NAMESPACE, ConfigMap, NoDocumentError, read_document
 from webhook.ports import WatchReports
 from webhook.support.condition import Condition
 
@@ -34,7 +34,7 @@ class LastGood:
     async def read(self) -> bytes | None:
         """Return the document; None if there is none or it cannot be read."""
         try:
-            found = decoded(await self._get(self._timing.refresh_seconds), ConfigMap)
+            found = decode_object(await self._get(self._timing.refresh_seconds), ConfigMap)
         except ApiError as error:
             if isinstance(error, RefusedError) and error.status == NOT_FOUND:
                 self._read_failure.leave()
@@ -43,7 +43,7 @@ class LastGood:
             return None
         self._read_failure.leave()
         try:
-            return document_of(found)
+            return read_document(found)
         except NoDocumentError:  # it was emptied; the next write restores it
             return None
 
@@ -60,7 +60,7 @@ class LastGood:
             await self._write()
 
     async def _write(self) -> None:
-        backoff = self._timing.backoff()
+        backoff = self._timing.make_backoff()
         conflicts = 0
         while (wanted := self._wanted) is not None and wanted != self._kept:
             try:
@@ -78,20 +78,20 @@ class LastGood:
 
     async def _make_equal(self, text: str) -> None:
         try:
-            found: dict[str, Any] = decoded(await self._get(self._timing.request_seconds), dict)
+            found: dict[str, Any] = decode_object(await self._get(self._timing.request_seconds), dict)
         except RefusedError as error:
             if error.status != NOT_FOUND:
                 raise
             metadata = {"name": LAST_GOOD, "namespace": NAMESPACE, "labels": LABELS}
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: text}}
-            await answer(self._client, "POST", _ALL, self._timing.request_seconds, body=body)
+            await send_request(self._client, "POST", _ALL, self._timing.request_seconds, body=body)
             return
         if (found.get("data") or {}) == {KEY: text}:
             return
         # The resourceVersion that was read is sent too: a write in between makes this a conflict.
         found["data"] = {KEY: text}
         found.pop("binaryData", None)
-        await answer(self._client, "PUT", _THIS, self._timing.request_seconds, body=found)
+        await send_request(self._client, "PUT", _THIS, self._timing.request_seconds, body=found)
 
     async def _get(self, timeout_seconds: float) -> bytes:
-        return await answer(self._client, "GET", _THIS, timeout_seconds)
+        return await send_request(self._client, "GET", _THIS, timeout_seconds)

@@ -4,11 +4,11 @@ from urllib.parse import quote
 
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.requests import ApiError, document
+from webhook.adapters.kubernetes.api.requests import ApiError, request_document
 from webhook.adapters.kubernetes.leases.lease_object import PLACE, read
 from webhook.core.document.configmap import NAMESPACE
 from webhook.errors import UserError
-from webhook.support.input_files import LARGEST_BYTES
+from webhook.support.input_files import INPUT_BYTES_MAX
 
 _PORT = 8081
 _SECONDS = 5.0
@@ -33,6 +33,6 @@ class LeaderPlainPort:
         pod = holder.rpartition("_")[0]  # a Lease's holder is the Pod's name and a random suffix
         proxy = f"/api/v1/namespaces/{NAMESPACE}/pods/http:{quote(pod, safe='')}:{_PORT}/proxy"
         try:
-            return await document(self._client, f"{proxy}{path}", "*/*", _SECONDS, LARGEST_BYTES)
+            return await request_document(self._client, f"{proxy}{path}", "*/*", _SECONDS, INPUT_BYTES_MAX)
         except ApiError as error:
             raise UserError(f"{self.name}: pod {pod}: {error.describe(f'get pods/proxy in {NAMESPACE}')}") from None

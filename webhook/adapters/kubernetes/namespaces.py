@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, listed
+from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, list_objects
 from webhook.adapters.kubernetes.api.objects import Listed, Namespace
 from webhook.adapters.kubernetes.api.requests import ApiError
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
@@ -42,10 +42,10 @@ class WatchedNamespaces:
         handler = WatchHandler(self._all, self._one)
         self._watch = Watch(client, _NAMESPACES, handler, reports=reports, timing=timing)
 
-    def labels(self, namespace: str) -> Mapping[str, str] | None:
+    def find_labels(self, namespace: str) -> Mapping[str, str] | None:
         return self._labels.get(namespace)
 
-    async def lookup(self, namespace: str) -> Mapping[str, str] | None:
+    async def look_up_labels(self, namespace: str) -> Mapping[str, str] | None:
         """Look the Namespace up in the API server; None if it does not exist or the server does not answer in time."""
         if not _NAME.fullmatch(namespace):
             return None
@@ -68,7 +68,7 @@ class WatchedNamespaces:
         # A field selector: no path contains a caller's input, and the watch's permissions suffice.
         asked = replace(_NAMESPACES, object_name=namespace)
         try:
-            found = await listed(self._client, asked, self._timing.look_seconds)
+            found = await list_objects(self._client, asked, self._timing.look_seconds)
         except ApiError as error:
             # Without the name, which a refusal repeats: the failure is the same for all and is reported once.
             said = error.describe(_NAMESPACES.right).replace(f' "{namespace}"', "")

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot
 from webhook.adapters.kubernetes.api.objects import Listed, ObjectVersion
-from webhook.adapters.kubernetes.api.requests import ApiError, answer
+from webhook.adapters.kubernetes.api.requests import ApiError, send_request
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
 from webhook.core.kubernetes import pod_requests
 from webhook.core.kubernetes.pod import Amounts
@@ -28,10 +28,10 @@ class NodeMetrics:
     def __init__(self, client: ApiClient) -> None:
         self._client = client
 
-    async def listed(self) -> bytes:
+    async def list_metrics(self) -> bytes:
         """Return a NodeMetricsList as JSON. LoadSourceError: the API server did not answer, or has no such API."""
         try:
-            return await answer(self._client, "GET", _METRICS, _REQUEST_SECONDS)
+            return await send_request(self._client, "GET", _METRICS, _REQUEST_SECONDS)
         except ApiError as error:
             raise LoadSourceError(f"metricsAPI: {error.describe(_RIGHT)}") from error
 
@@ -61,11 +61,13 @@ class WatchedNumaTopologies:
         timing: ApiTiming = ApiTiming(),  # noqa: B008  frozen
     ) -> None:
         async def everything(snapshot: ListSnapshot[_Topology]) -> None:
-            found = {item.metadata.name: zones for item in snapshot.items if (zones := item.bound_zones()) is not None}
-            handler.numa_listed(found)
+            found = {
+                item.metadata.name: zones for item in snapshot.items if (zones := item.read_bound_zones()) is not None
+            }
+            handler.on_numa_listed(found)
 
         async def one(item: _Topology, gone: bool) -> None:  # noqa: FBT001  signature of WatchHandler.one
-            handler.numa_changed(item.metadata.name, None if gone else item.bound_zones())
+            handler.on_numa_changed(item.metadata.name, None if gone else item.read_bound_zones())
 
         self.run = Watch(client, _TOPOLOGIES, WatchHandler(everything, one), reports=reports, timing=timing).run
 
@@ -87,7 +89,7 @@ class StorageClassWake:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         patch = [{"op": "add", "path": _ANNOTATION, "value": now}]
         try:
-            await answer(self._client, "PATCH", _STORAGE_CLASS, _REQUEST_SECONDS, body=patch)
+            await send_request(self._client, "PATCH", _STORAGE_CLASS, _REQUEST_SECONDS, body=patch)
         except ApiError as error:
             raise SchedulerWakeError(f"storageclass {NAME}: {error.describe(f'patch storageclass {NAME}')}") from error
 
@@ -125,21 +127,21 @@ class WatchedNodes:
         timing: ApiTiming = ApiTiming(),  # noqa: B008  frozen
     ) -> None:
         async def everything(snapshot: ListSnapshot[_Node]) -> None:
-            handler.nodes_listed([_known(node) for node in snapshot.items])
+            handler.on_nodes_listed([_make_known_node(node) for node in snapshot.items])
 
         async def one(node: _Node, gone: bool) -> None:  # noqa: FBT001  signature of WatchHandler.one
-            handler.node_changed(_known(node), gone=gone)
+            handler.on_node_changed(_make_known_node(node), gone=gone)
 
         self.run = Watch(client, _NODES, WatchHandler(everything, one), reports=reports, timing=timing).run
 
 
-def _known(node: _Node) -> KnownNode:
+def _make_known_node(node: _Node) -> KnownNode:
     amounts, name = node.status.allocatable, node.metadata.name
     return KnownNode(
         SchedulableNode(
             name,
-            (pod_requests.amount_of(amounts, "cpu") or 0) / _MILLI,
-            (pod_requests.amount_of(amounts, "memory") or 0) / pod_requests.NANO,
+            (pod_requests.read_amount(amounts, "cpu") or 0) / _MILLI,
+            (pod_requests.read_amount(amounts, "memory") or 0) / pod_requests.NANO,
             node.metadata.labels or {},
         ),
         tuple(found.address for found in node.status.addresses or () if found.address != name),

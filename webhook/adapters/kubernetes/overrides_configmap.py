@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, decoded, listed
+from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, decode_object, list_objects
 from webhook.adapters.kubernetes.api.objects import LABELS, Listed
-from webhook.adapters.kubernetes.api.requests import CONFLICT, ApiError, RefusedError, answer
+from webhook.adapters.kubernetes.api.requests import CONFLICT, ApiError, RefusedError, send_request
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
-from webhook.adapters.kubernetes.self_subject_review import own_user
+from webhook.adapters.kubernetes.self_subject_review import read_own_user
 from webhook.core.document.configmap import (
     NAME,
     NAMESPACE,
@@ -17,7 +17,7 @@ from webhook.core.document.configmap import (
     OVERRIDES_KEY,
     ConfigMap,
     NoDocumentError,
-    document_of,
+    read_document,
 )
 from webhook.errors import UserError
 from webhook.ports import DocumentReceiver, WatchReports
@@ -53,7 +53,7 @@ class ConfigMapOverrides:
     async def refresh(self) -> None:
         """Read once, before the watch starts, so that overrides apply from the start. The watch reports failures."""
         try:
-            await self._all(await listed(self._client, _OVERRIDES, self._timing.refresh_seconds))
+            await self._all(await list_objects(self._client, _OVERRIDES, self._timing.refresh_seconds))
         except ApiError:
             return
 
@@ -114,7 +114,7 @@ class ConfigMapOverridesStore:
         }
         body["data"] = {**(body.get("data") or {}), OVERRIDES_KEY: raw.decode()}
         try:
-            await answer(self._client, method, path, self._seconds, self._query, body)
+            await send_request(self._client, method, path, self._seconds, self._query, body)
         except ApiError as error:
             if isinstance(error, RefusedError) and error.status == CONFLICT:
                 return False
@@ -122,22 +122,24 @@ class ConfigMapOverridesStore:
             raise UserError(f"cannot {verb} {PLACE}: {error.describe(right)}") from None
         return True
 
-    async def author(self) -> str | None:
+    async def read_author(self) -> str | None:
         try:
-            return await own_user(self._client, self._seconds) or None
+            return await read_own_user(self._client, self._seconds) or None
         except ApiError:
             return None  # an older cluster, or no permission; the cluster's audit log has the user
 
-    async def policy(self) -> bytes | None:
+    async def read_policy(self) -> bytes | None:
         found = await self._get(NAME)
         try:
-            return None if found is None else document_of(msgspec.convert(found, ConfigMap))
+            return None if found is None else read_document(msgspec.convert(found, ConfigMap))
         except NoDocumentError:
             return None
 
     async def _get(self, name: str) -> dict[str, Any] | None:
         try:
-            return decoded(await answer(self._client, "GET", f"{_ALL}/{name}", self._seconds), dict[str, Any])
+            return decode_object(
+                await send_request(self._client, "GET", f"{_ALL}/{name}", self._seconds), dict[str, Any]
+            )
         except ApiError as error:
             if error.is_absent:
                 return None
@@ -149,4 +151,4 @@ def _document(found: ConfigMap | None) -> bytes:
     """Return the document; b"" if the ConfigMap is missing or empty."""
     if found is None or not (found.data or found.binary_data):
         return b""
-    return document_of(found, OVERRIDES_KEY)
+    return read_document(found, OVERRIDES_KEY)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from kubernetes_asyncio.client import ApiClient
 
 from webhook.adapters.kubernetes.api.client import connect
-from webhook.adapters.kubernetes.api.collection import Collection, listed
+from webhook.adapters.kubernetes.api.collection import Collection, list_objects
 from webhook.adapters.kubernetes.api.objects import Listed
 from webhook.adapters.kubernetes.api.requests import (
     CONFLICT,
@@ -18,7 +18,7 @@ from webhook.adapters.kubernetes.api.requests import (
     UNPROCESSABLE,
     ApiError,
     RefusedError,
-    answer,
+    send_request,
 )
 from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.kubernetes.pod import Pod
@@ -64,7 +64,7 @@ class PodGates:
         except ApiError as error:
             if isinstance(error, RefusedError) and error.status == NOT_FOUND:
                 return False
-            raise _failed("release", namespace, name, error, "patch pods in all namespaces") from error
+            raise _make_error("release", namespace, name, error, "patch pods in all namespaces") from error
         raise GateError(
             f"{namespace}/{name}", f"cannot release: its gates changed {_ATTEMPTS} times meanwhile", "changed"
         )
@@ -72,11 +72,13 @@ class PodGates:
     async def delete(self, namespace: str, name: str, uid: str) -> bool:
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
         try:
-            await answer(self._client, "DELETE", _path(namespace, name), self._request_seconds, body=options)
+            await send_request(
+                self._client, "DELETE", _build_path(namespace, name), self._request_seconds, body=options
+            )
         except ApiError as error:
             if isinstance(error, RefusedError) and error.status in {NOT_FOUND, CONFLICT}:
                 return False
-            raise _failed("delete", namespace, name, error, "delete pods in all namespaces") from error
+            raise _make_error("delete", namespace, name, error, "delete pods in all namespaces") from error
         return True
 
     async def _remove_at(self, index: int, namespace: str, name: str, uid: str) -> RefusedError | None:
@@ -88,8 +90,8 @@ class PodGates:
             {"op": "remove", "path": gate},
         ]
         try:
-            path = _path(namespace, name)
-            await answer(self._client, "PATCH", path, self._request_seconds, body=patch, accept=METADATA)
+            path = _build_path(namespace, name)
+            await send_request(self._client, "PATCH", path, self._request_seconds, body=patch, accept=METADATA)
         except RefusedError as error:
             if error.status != UNPROCESSABLE:
                 raise
@@ -98,7 +100,7 @@ class PodGates:
 
     async def _read(self, namespace: str, name: str) -> Pod | None:
         asked = replace(_PODS, path=f"/api/v1/namespaces/{namespace}/pods", object_name=name)
-        found = await listed(self._client, asked, self._request_seconds)
+        found = await list_objects(self._client, asked, self._request_seconds)
         return found.items[0] if found.items else None
 
 
@@ -107,17 +109,17 @@ async def open_gates(kubeconfig: Kubeconfig | None) -> PodGates:
     return PodGates(await connect(kubeconfig))
 
 
-def _path(namespace: str, name: str) -> str:
+def _build_path(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods/{name}"
 
 
-def _failed(what: str, namespace: str, name: str, error: ApiError, right: str) -> GateError:
-    reason = _reason(error)
+def _make_error(what: str, namespace: str, name: str, error: ApiError, right: str) -> GateError:
+    reason = _classify_error(error)
     said = error.describe(right) if reason != "admission" else str(error)
     return GateError(f"{namespace}/{name}", f"cannot {what}: {said}", reason)
 
 
-def _reason(error: ApiError) -> str:
+def _classify_error(error: ApiError) -> str:
     if not isinstance(error, RefusedError):
         return "unanswered"
     if any(words in str(error) for words in _OF_ADMISSION):

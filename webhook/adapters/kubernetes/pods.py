@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.collection import Collection, decoded, listed
-from webhook.adapters.kubernetes.api.objects import Listed, number
-from webhook.adapters.kubernetes.api.requests import GONE, ApiError, GarbledError, RefusedError, answer
+from webhook.adapters.kubernetes.api.collection import Collection, decode_object, list_objects
+from webhook.adapters.kubernetes.api.objects import Listed, parse_version
+from webhook.adapters.kubernetes.api.requests import GONE, ApiError, GarbledError, RefusedError, send_request
 from webhook.adapters.kubernetes.api.watch import ApiTiming, ListStart, Watch, WatchHandler
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES
@@ -91,28 +91,28 @@ class WatchedPods:
             return None  # an invalid name must not become part of a path
         asked = replace(self._pods, path=f"/api/v1/namespaces/{namespace}/pods", object_name=name)
         try:
-            found = await listed(self._client, asked, self._timing.look_seconds)
+            found = await list_objects(self._client, asked, self._timing.look_seconds)
         except ApiError as error:
             said = error.describe(self._pods.right).replace(f'"{namespace}"', "...")
             self._lookup_failure.enter(f"cannot look up a pod: {said}")
             return None
         self._lookup_failure.leave()
-        return PodLookup(found.items[0] if found.items else None, number(found.version))
+        return PodLookup(found.items[0] if found.items else None, parse_version(found.version))
 
     def _watch(self, handler: PodEventHandler) -> Watch[Pod]:
         async def page_by_page() -> ListStart:
             return await self._list(handler)
 
         async def one(pod: Pod, gone: bool) -> None:  # noqa: FBT001  signature of WatchHandler.one
-            if 0 < number(pod.metadata.resource_version) <= self._listed:
-                await handler.passed(pod)
+            if 0 < parse_version(pod.metadata.resource_version) <= self._listed:
+                await handler.on_passed(pod)
             else:
-                await handler.changed(pod, gone=gone)
+                await handler.on_changed(pod, gone=gone)
 
         async def everything(_: object) -> None:
             """Do nothing: the list is read in pages."""
 
-        handlers = WatchHandler(everything, one, self._reached, self._lost)
+        handlers = WatchHandler(everything, one, self._on_reached, self._on_lost)
         return Watch(
             self._client, self._pods, handlers, reports=self._reports, timing=self._timing, lister=page_by_page
         )
@@ -127,46 +127,46 @@ class WatchedPods:
         return await self._pages(handler)
 
     async def _pages(self, handler: PodEventHandler) -> ListStart:
-        await handler.begin()
+        await handler.on_list_begun()
         page = await self._page("")
-        since_us, version = self._clock.now_us(), number(page.metadata.resource_version)
+        since_us, version = self._clock.now_us(), parse_version(page.metadata.resource_version)
         if not version:
             raise GarbledError("a list without a resourceVersion that is a number")
-        await handler.listed(page.items or ())
+        await handler.on_listed(page.items or ())
         while page.metadata.next:
             page = await self._page(page.metadata.next)
-            await handler.listed(page.items or ())
+            await handler.on_listed(page.items or ())
         # Updated only after the last page: a list that fails must not end the continuity.
         self._listed = version
         before = self._continuity
         if before is None or before.version > version:  # etcd restored from a backup: continuity restarts
             before = self._continuity = Continuity(version, since_us)
-        await handler.complete()
+        await handler.on_list_complete()
         return ListStart(str(before.version), is_older=before.version < version)
 
     async def _page(self, after: str) -> Listed[Pod]:
         more = (("continue", after),) if after else ()
-        query = self._pods.query(("limit", str(_PAGE)), *more)
-        body = await answer(self._client, "GET", self._pods.path, self._timing.request_seconds, query)
-        return decoded(body, self._pods.items)
+        query = self._pods.build_query(("limit", str(_PAGE)), *more)
+        body = await send_request(self._client, "GET", self._pods.path, self._timing.request_seconds, query)
+        return decode_object(body, self._pods.items)
 
-    def _reached(self, version: str) -> None:
+    def _on_reached(self, version: str) -> None:
         before = self._continuity
-        if before is not None and number(version) > before.version:
-            self._continuity = Continuity(number(version), before.since_us)
+        if before is not None and parse_version(version) > before.version:
+            self._continuity = Continuity(parse_version(version), before.since_us)
 
-    def _lost(self) -> None:
+    def _on_lost(self) -> None:
         self._continuity = None
 
 
-def annotations(continuity: Continuity | None) -> Mapping[str, str]:
+def make_annotations(continuity: Continuity | None) -> Mapping[str, str]:
     """Return the annotations for the next watcher."""
     if continuity is None:
         return {}
     return {VERSION: str(continuity.version), SINCE: str(continuity.since_us)}
 
 
-def continuity_of(written: Mapping[str, str]) -> Continuity | None:
+def parse_continuity(written: Mapping[str, str]) -> Continuity | None:
     """Parse the annotations; None if they are absent or invalid."""
-    version, since_us = number(written.get(VERSION, "")), number(written.get(SINCE, ""))
+    version, since_us = parse_version(written.get(VERSION, "")), parse_version(written.get(SINCE, ""))
     return Continuity(version, since_us) if version and since_us else None

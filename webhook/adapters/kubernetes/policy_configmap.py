@@ -9,13 +9,13 @@ import asyncio
 
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, listed
-from webhook.adapters.kubernetes.api.objects import Listed, number
+from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, list_objects
+from webhook.adapters.kubernetes.api.objects import Listed, parse_version
 from webhook.adapters.kubernetes.api.requests import ApiError
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
 from webhook.adapters.kubernetes.last_good import PLACE as LAST_GOOD_PLACE
 from webhook.adapters.kubernetes.last_good import LastGood
-from webhook.core.document.configmap import KEY, NAME, NAMESPACE, ConfigMap, NoDocumentError, document_of
+from webhook.core.document.configmap import KEY, NAME, NAMESPACE, ConfigMap, NoDocumentError, read_document
 from webhook.ports import DocumentReceiver, WatchReports
 from webhook.support.condition import Condition
 
@@ -86,7 +86,7 @@ class ConfigMapPolicy:
 
     async def _read(self) -> None:
         try:
-            snapshot = await listed(self._client, _POLICY, self._timing.refresh_seconds)
+            snapshot = await list_objects(self._client, _POLICY, self._timing.refresh_seconds)
         except ApiError as error:
             self._failure.enter(f"cannot read {_PLACE}: {error.describe(_POLICY.right)}")
         else:
@@ -98,12 +98,12 @@ class ConfigMapPolicy:
 
     async def _all(self, snapshot: ListSnapshot[ConfigMap]) -> None:
         async with self._taking:
-            self._version = number(snapshot.version)
+            self._version = parse_version(snapshot.version)
             await self._take(snapshot.items[0] if snapshot.items else None)
 
     async def _one(self, changed: ConfigMap, deleted: bool) -> None:  # noqa: FBT001  signature of WatchHandler.one
         async with self._taking:
-            version = number(changed.metadata.resource_version)
+            version = parse_version(changed.metadata.resource_version)
             if version > self._version or not version:
                 self._version = version
                 await self._take(None if deleted else changed)
@@ -131,6 +131,6 @@ def _read_from(found: ConfigMap | None) -> tuple[bytes | None, str]:
     if found is None:
         return None, _NONE
     try:
-        return document_of(found), ""
+        return read_document(found), ""
     except NoDocumentError as error:
         return None, str(error)

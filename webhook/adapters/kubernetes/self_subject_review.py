@@ -6,8 +6,8 @@ from collections.abc import Callable
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Struct
 
-from webhook.adapters.kubernetes.api.collection import decoded
-from webhook.adapters.kubernetes.api.requests import ApiError, answer
+from webhook.adapters.kubernetes.api.collection import decode_object
+from webhook.adapters.kubernetes.api.requests import ApiError, send_request
 from webhook.adapters.kubernetes.api.timing import ApiTiming
 from webhook.support.condition import Condition
 
@@ -28,10 +28,10 @@ class _Review(Struct, frozen=True):
     status: _ReviewStatus = _ReviewStatus()
 
 
-async def own_user(client: ApiClient, timeout_seconds: float) -> str:
+async def read_own_user(client: ApiClient, timeout_seconds: float) -> str:
     """Return the client's user name. ApiError."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    found = decoded(await answer(client, "POST", _PATH, timeout_seconds, body=review), _Review)
+    found = decode_object(await send_request(client, "POST", _PATH, timeout_seconds, body=review), _Review)
     return found.status.user_info.username
 
 
@@ -56,7 +56,7 @@ class OwnUser:
         """Ask until there is an answer, then wait until cancelled."""
         while not self.name:
             try:
-                self.name = await own_user(self._client, self._seconds)
+                self.name = await read_own_user(self._client, self._seconds)
             except ApiError as error:
                 self._failure.enter(f"cannot read this server's own user: {error.describe(_RIGHT)}")
                 await asyncio.sleep(self._again_seconds)

@@ -4,12 +4,12 @@ from typing import Any
 
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.collection import decoded
-from webhook.adapters.kubernetes.api.requests import ApiError, answer, document
+from webhook.adapters.kubernetes.api.collection import decode_object
+from webhook.adapters.kubernetes.api.requests import ApiError, request_document, send_request
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.installation.record import RECORD, InstallationRecord
 from webhook.errors import UserError
-from webhook.support.input_files import LARGEST_BYTES
+from webhook.support.input_files import INPUT_BYTES_MAX
 
 _SERVICE, _PORT = "podgate-metrics", "plain"
 _PROXY = f"/api/v1/namespaces/{NAMESPACE}/services/http:{_SERVICE}:{_PORT}/proxy"
@@ -23,21 +23,21 @@ class ClusterPlainPort:
         self._client = client
         self.name = f"service {NAMESPACE}/{_SERVICE} through {client.configuration.host}"
 
-    async def outside(self) -> str | None:
+    async def read_outside_url(self) -> str | None:
         """Return the URL in the installation's record, for a server outside the cluster. UserError: unreadable."""
         place = f"configmap {NAMESPACE}/{RECORD.name}"
         try:
-            found = decoded(await answer(self._client, "GET", RECORD.path, _SECONDS), dict[str, Any])
+            found = decode_object(await send_request(self._client, "GET", RECORD.path, _SECONDS), dict[str, Any])
         except ApiError as error:
             if error.is_absent:
                 return None
             raise UserError(f"{place}: {error.describe(f'get configmaps in {NAMESPACE}')}") from None
-        return InstallationRecord.of(found).status_url or None
+        return InstallationRecord.from_config_map(found).status_url or None
 
     async def get(self, path: str) -> bytes:
         """Return the body at a path of the plain port; UserError if there is none."""
         try:
-            return await document(self._client, f"{_PROXY}{path}", "*/*", _SECONDS, LARGEST_BYTES)
+            return await request_document(self._client, f"{_PROXY}{path}", "*/*", _SECONDS, INPUT_BYTES_MAX)
         except ApiError as error:
             right = f"get services/proxy named http:{_SERVICE}:{_PORT} in {NAMESPACE}"
             raise UserError(f"{self.name}: {error.describe(right)}") from None

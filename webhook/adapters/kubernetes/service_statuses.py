@@ -7,9 +7,9 @@ from typing import Any
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Struct, field
 
-from webhook.adapters.kubernetes.api.collection import decoded
+from webhook.adapters.kubernetes.api.collection import decode_object
 from webhook.adapters.kubernetes.api.objects import LABELS, ObjectVersion
-from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, answer
+from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, send_request
 from webhook.errors import ServiceStatusError, ServiceStatusNotInstalledError
 
 NAME = "servicestatuses.podgate.io"
@@ -37,15 +37,17 @@ class ServiceStatuses:
         self._request_seconds = request_seconds
 
     async def read(self) -> Mapping[str, Mapping[str, Any]]:
-        async with _as_service_status_error("read"):
+        async with _convert_errors("read"):
             try:
-                body = await answer(self._client, "GET", _ALL, self._request_seconds, (("labelSelector", _SELECTOR),))
+                body = await send_request(
+                    self._client, "GET", _ALL, self._request_seconds, (("labelSelector", _SELECTOR),)
+                )
             except RefusedError as error:
-                raise _absent_or(error) from error
-            return {found.metadata.name: found.status for found in decoded(body, _Statuses).items or ()}
+                raise _convert_absence(error) from error
+            return {found.metadata.name: found.status for found in decode_object(body, _Statuses).items or ()}
 
     async def write(self, service: str, status: Mapping[str, Any]) -> None:
-        async with _as_service_status_error(f"write {service}"):
+        async with _convert_errors(f"write {service}"):
             try:
                 await self._replace(service, status)
             except RefusedError as error:
@@ -55,9 +57,9 @@ class ServiceStatuses:
                 await self._replace(service, status)
 
     async def delete(self, service: str) -> None:
-        async with _as_service_status_error(f"delete {service}"):
+        async with _convert_errors(f"delete {service}"):
             try:
-                await answer(self._client, "DELETE", f"{_ALL}/{service}", self._request_seconds)
+                await send_request(self._client, "DELETE", f"{_ALL}/{service}", self._request_seconds)
             except RefusedError as error:
                 if error.status != NOT_FOUND:
                     raise
@@ -65,19 +67,19 @@ class ServiceStatuses:
     async def _replace(self, service: str, status: Mapping[str, Any]) -> None:
         # Replaces the whole status: no former field remains.
         patch = [{"op": "add", "path": "/status", "value": status}]
-        await answer(self._client, "PATCH", f"{_ALL}/{service}/status", self._request_seconds, body=patch)
+        await send_request(self._client, "PATCH", f"{_ALL}/{service}/status", self._request_seconds, body=patch)
 
     async def _create(self, service: str) -> None:
         metadata = {"name": service, "labels": LABELS}
         body = {"apiVersion": _VERSION, "kind": "ServiceStatus", "metadata": metadata}
         try:
-            await answer(self._client, "POST", _ALL, self._request_seconds, body=body)
+            await send_request(self._client, "POST", _ALL, self._request_seconds, body=body)
         except RefusedError as error:
             if error.status != CONFLICT:  # the former leader has just created it
-                raise _absent_or(error) from error
+                raise _convert_absence(error) from error
 
 
-def _absent_or(error: RefusedError) -> Exception:
+def _convert_absence(error: RefusedError) -> Exception:
     """Return ServiceStatusNotInstalledError for a missing collection (404), else the error itself."""
     if error.status != NOT_FOUND:
         return error
@@ -86,7 +88,7 @@ def _absent_or(error: RefusedError) -> Exception:
 
 
 @asynccontextmanager
-async def _as_service_status_error(what: str) -> AsyncIterator[None]:
+async def _convert_errors(what: str) -> AsyncIterator[None]:
     try:
         yield
     except ApiError as error:

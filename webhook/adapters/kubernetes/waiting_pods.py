@@ -3,8 +3,8 @@
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Struct
 
-from webhook.adapters.kubernetes.api.collection import decoded
-from webhook.adapters.kubernetes.api.requests import CONFLICT, ApiError, answer
+from webhook.adapters.kubernetes.api.collection import decode_object
+from webhook.adapters.kubernetes.api.requests import CONFLICT, ApiError, send_request
 from webhook.adapters.kubernetes.events.event_object import Happening
 from webhook.core.admission.mutation import has_queue_gate
 from webhook.core.kubernetes.pod import Pod
@@ -31,7 +31,7 @@ class WaitingPods:
     async def find(self, namespace: str, name: str) -> FoundPod | None:
         """Return a Pod, None if there is none. UserError: it cannot be read."""
         try:
-            pod = decoded(await answer(self._client, "GET", _path(namespace, name), _SECONDS), Pod)
+            pod = decode_object(await send_request(self._client, "GET", _path(namespace, name), _SECONDS), Pod)
         except ApiError as error:
             if error.is_absent:
                 return None
@@ -43,7 +43,7 @@ class WaitingPods:
         """Delete a Pod. UserError: it cannot be deleted, or is another one by now."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
         try:
-            await answer(self._client, "DELETE", _path(namespace, name), _SECONDS, body=options)
+            await send_request(self._client, "DELETE", _path(namespace, name), _SECONDS, body=options)
         except ApiError as error:
             if error.is_absent or error.status == CONFLICT:
                 raise UserError(f"pod {namespace}/{name}: the Pod of uid {uid} is gone") from None
@@ -53,7 +53,7 @@ class WaitingPods:
     async def report(self, event: Happening, instance: str) -> str:
         """Write an Event; return why that is impossible, "" if it is written."""
         try:
-            await answer(self._client, "POST", event.path, _SECONDS, body=event.body(instance))
+            await send_request(self._client, "POST", event.path, _SECONDS, body=event.body(instance))
         except ApiError as error:
             return error.describe(f"create events.events.k8s.io in {event.regarding.namespace}")
         return ""

@@ -6,7 +6,14 @@ from typing import Any
 import msgspec
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, ApiError, GarbledError, RefusedError, answer
+from webhook.adapters.kubernetes.api.requests import (
+    CONFLICT,
+    NOT_FOUND,
+    ApiError,
+    GarbledError,
+    RefusedError,
+    send_request,
+)
 from webhook.core.webhook_configurations import NAMES, ConfigurationName, OutdatedConfiguration
 from webhook.errors import WebhookConfigurationError
 
@@ -38,28 +45,28 @@ class WebhookConfigurations:
         ]
         query = (("fieldManager", FIELD_MANAGER), ("fieldValidation", "Strict"))
         try:
-            await answer(self._client, "PATCH", _path(changed.name), self._request_seconds, query, patch)
+            await send_request(self._client, "PATCH", _path(changed.name), self._request_seconds, query, patch)
         except ApiError as error:
             if isinstance(error, RefusedError) and error.status in {CONFLICT, NOT_FOUND}:
                 return False
-            raise _failed("write", changed.name, error) from error
+            raise _make_error("write", changed.name, error) from error
         return True
 
     async def _read(self, name: ConfigurationName) -> dict[str, Any] | None:
         try:
-            body = await answer(self._client, "GET", _path(name), self._request_seconds)
+            body = await send_request(self._client, "GET", _path(name), self._request_seconds)
             return msgspec.json.decode(body, type=dict[str, Any])
         except msgspec.MsgspecError as error:
-            raise _failed("read", name, GarbledError(str(error))) from error
+            raise _make_error("read", name, GarbledError(str(error))) from error
         except ApiError as error:
             if isinstance(error, RefusedError) and error.status == NOT_FOUND:
                 return None
-            raise _failed("read", name, error) from error
+            raise _make_error("read", name, error) from error
 
 
 def _path(name: ConfigurationName) -> str:
     return f"{_GROUP}/{name.kind.lower()}s/{name.name}"
 
 
-def _failed(what: str, name: ConfigurationName, error: ApiError) -> WebhookConfigurationError:
+def _make_error(what: str, name: ConfigurationName, error: ApiError) -> WebhookConfigurationError:
     return WebhookConfigurationError(f"{name}: cannot {what}: {error.describe(_RIGHT)}", error.retry_after_seconds)

@@ -10,8 +10,8 @@ from typing import Any, TextIO
 
 import msgspec
 
-from webhook.core.plain_text import printable_document, printable_json
-from webhook.support.redaction import without_credentials
+from webhook.core.plain_text import escape_document, escape_json
+from webhook.support.redaction import mask_credentials
 
 LINES_PER_SECOND_MAX = 10
 TEXT_LENGTH_MAX = 2_000
@@ -24,7 +24,7 @@ Clock = Callable[[], int]
 """Wall clock, nanoseconds since the Unix epoch."""
 
 
-def clipped(text: str) -> str:
+def clip(text: str) -> str:
     return text if len(text) <= TEXT_LENGTH_MAX else f"{text[:TEXT_LENGTH_MAX]}..."
 
 
@@ -41,13 +41,13 @@ class JsonLines:
 
     def write(self, level: str, message: str, /, **fields: Any) -> None:
         """Write one line without empty fields (None, "", empty collections)."""
-        line: dict[str, Any] = {"time": _rfc3339(self._clock_ns()), "level": level, "msg": message}
+        line: dict[str, Any] = {"time": _format_time(self._clock_ns()), "level": level, "msg": message}
         line |= {name: value for name, value in fields.items() if value or value == 0}
         if self._lost:
             line["lines_lost"] = self._lost
         stream = self._stream or sys.stderr
         try:
-            stream.write(_text(line) + "\n")
+            stream.write(_encode_line(line) + "\n")
             stream.flush()
         except (OSError, ValueError, TypeError):  # a full or closed pipe, a closed stream, a value without a JSON form
             self._lost += 1
@@ -55,21 +55,21 @@ class JsonLines:
             self._lost = 0
 
 
-def _text(line: dict[str, Any]) -> str:
+def _encode_line(line: dict[str, Any]) -> str:
     """Return a line as JSON that is safe on a terminal: tenants write names, and callers what is refused."""
     try:
         encoded = _encoder.encode(line)
     except UnicodeEncodeError:  # a lone surrogate
-        encoded = _encoder.encode(printable_document(line))
-    return printable_json(encoded.decode())
+        encoded = _encoder.encode(escape_document(line))
+    return escape_json(encoded.decode())
 
 
-def _rfc3339(at_ns: int) -> str:
+def _format_time(at_ns: int) -> str:
     seconds, rest_ns = divmod(at_ns, _SECOND_NS)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest_ns // 1_000_000:03d}Z"
 
 
-class Bounded:
+class BoundedLines:
     """Rate limit in lines per second; the next line reports how many were suppressed. `about`: fields naming them."""
 
     def __init__(self, lines: JsonLines, per_second_max: int = LINES_PER_SECOND_MAX, **about: Any) -> None:
@@ -112,16 +112,14 @@ class StandardLogging(logging.Handler):
 
     def __init__(self, lines: JsonLines) -> None:
         super().__init__()
-        self._bounded = Bounded(lines)
+        self._bounded = BoundedLines(lines)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             message = record.getMessage()
         except (TypeError, ValueError):  # wrong arguments of a library
             message = str(record.msg)
-        message = without_credentials(message)
-        stack = without_credentials("".join(traceback.format_exception(*record.exc_info)) if record.exc_info else "")
+        message = mask_credentials(message)
+        stack = mask_credentials("".join(traceback.format_exception(*record.exc_info)) if record.exc_info else "")
         # The end of a stack names the error.
-        self._bounded.write(
-            record.levelname.lower(), clipped(message), logger=record.name, stack=stack[-TEXT_LENGTH_MAX:]
-        )
+        self._bounded.write(record.levelname.lower(), clip(message), logger=record.name, stack=stack[-TEXT_LENGTH_MAX:])

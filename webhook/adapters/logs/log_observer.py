@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from webhook.adapters.logs.lines import LINES_PER_SECOND_MAX, Bounded, JsonLines, StandardLogging, clipped
+from webhook.adapters.logs.lines import LINES_PER_SECOND_MAX, BoundedLines, JsonLines, StandardLogging, clip
 from webhook.core.admission.decision import Decision
 from webhook.core.breaker import State, Transition
 from webhook.core.kubernetes.admission_request import ALLOWED
@@ -13,7 +13,7 @@ from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.policy_spec import Mode
-from webhook.core.quota.counter_resets import starts_empty
+from webhook.core.quota.counter_resets import find_resets
 from webhook.ports import Review
 
 SAMPLE_EVERY = 100
@@ -37,38 +37,38 @@ class Logs:
         denials_per_second_max: int = LINES_PER_SECOND_MAX,
     ) -> None:
         self._lines = lines or JsonLines()
-        self._refusals = Bounded(self._lines, refusals_per_second_max)
+        self._refusals = BoundedLines(self._lines, refusals_per_second_max)
         self._denials_per_second_max = denials_per_second_max
-        self._denials: dict[tuple[str, str], Bounded] = {}
+        self._denials: dict[tuple[str, str], BoundedLines] = {}
         """By service ("" if no service owns the Pod) and code."""
         self._sample_every = sample_every
         self._until_sample = sample_every
         self._former: tuple[list[logging.Handler], int] | None = None
         self._policy: Policy | None = None
 
-    def reviewed(self, review: Review) -> None:
+    def on_reviewed(self, review: Review) -> None:
         if review.decision.status is not ALLOWED:
-            self._denied(review)
+            self._write_denial(review)
             return
         self._until_sample -= 1
         if not self._until_sample:  # never, if it starts at 0
             self._until_sample = self._sample_every
-            self._lines.write("info", "reviewed", **_fields(review), sample_every=self._sample_every)
+            self._lines.write("info", "reviewed", **_list_fields(review), sample_every=self._sample_every)
 
-    def _denied(self, review: Review) -> None:
+    def _write_denial(self, review: Review) -> None:
         decision, status = review.decision, review.decision.status
-        key = decision.service or "", _code(decision)
+        key = decision.service or "", _find_code(decision)
         bounded = self._denials.get(key)
         if bounded is None:
             service, code = key
-            bounded = Bounded(self._lines, self._denials_per_second_max, service=service, code=code)
+            bounded = BoundedLines(self._lines, self._denials_per_second_max, service=service, code=code)
             self._denials[key] = bounded
         if bounded.has_room():
             level = "error" if status.code == _OUR_FAULT else "warning"
-            bounded.put(level, "denied", **_fields(review), status=status.code, message=clipped(status.message))
+            bounded.put(level, "denied", **_list_fields(review), status=status.code, message=clip(status.message))
 
-    def transitioned(self, transition: Transition) -> None:
-        level, message = _level_and_message(transition)
+    def on_transition(self, transition: Transition) -> None:
+        level, message = _describe_transition(transition)
         self._lines.write(
             level,
             message,
@@ -79,12 +79,12 @@ class Logs:
             generation=transition.generation,
         )
 
-    def refused(self, reason: str, detail: str) -> None:
-        self._refusals.write("warning", "call refused", reason=reason, detail=clipped(detail))
+    def on_refused(self, reason: str, detail: str) -> None:
+        self._refusals.write("warning", "call refused", reason=reason, detail=clip(detail))
 
-    def policy_loaded(self, loaded: LoadedPolicy) -> None:
+    def on_policy_loaded(self, loaded: LoadedPolicy) -> None:
         services = len(loaded.policy.services)
-        fresh = [] if self._policy is None else list(islice(starts_empty(self._policy, loaded.policy), _ERRORS_MAX))
+        fresh = [] if self._policy is None else list(islice(find_resets(self._policy, loaded.policy), _ERRORS_MAX))
         self._policy = loaded.policy
         self._keep({"", *(service.name for service in loaded.policy.services)})
         self._lines.write("info", "policy loaded", policy_hash=loaded.hash, services=services, starts_empty=fresh)
@@ -94,45 +94,45 @@ class Logs:
         for key in [key for key in self._denials if key[0] not in services]:
             self._denials.pop(key).close()
 
-    def policy_failed(self, errors: Sequence[str]) -> None:
-        shown = [clipped(error) for error in errors[:_ERRORS_MAX]]
+    def on_policy_failed(self, errors: Sequence[str]) -> None:
+        shown = [clip(error) for error in errors[:_ERRORS_MAX]]
         self._lines.write("error", "policy rejected", errors=shown, count=len(errors))
 
-    def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
-        shown = [clipped(error) for error in errors[:_ERRORS_MAX]]
+    def on_policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
+        shown = [clip(error) for error in errors[:_ERRORS_MAX]]
         level, message = ("warning", "rejected on admission") if errors else ("info", "admitted")
         message = f"{document} {message}"
-        self._lines.write(level, message, user=clipped(user), errors=shown, count=len(errors) or None)
+        self._lines.write(level, message, user=clip(user), errors=shown, count=len(errors) or None)
 
-    def overrides_loaded(self, live: Sequence[Override]) -> None:
+    def on_overrides_loaded(self, live: Sequence[Override]) -> None:
         self._lines.write("info", "overrides loaded", live=len(live))
 
-    def overrides_failed(self, errors: Sequence[str]) -> None:
-        shown = [clipped(error) for error in errors[:_ERRORS_MAX]]
+    def on_overrides_failed(self, errors: Sequence[str]) -> None:
+        shown = [clip(error) for error in errors[:_ERRORS_MAX]]
         self._lines.write("error", "overrides rejected, the last good ones stay", errors=shown, count=len(errors))
 
-    def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
+    def on_override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
         level, message = ("info", "override ended") if now is None else ("warning", "override live")
-        shown = {key: clipped(str(entry)) for key, entry in (("former", former), ("override", now)) if entry}
+        shown = {key: clip(str(entry)) for key, entry in (("former", former), ("override", now)) if entry}
         self._lines.write(level, message, service=service, **shown)
 
-    def webhooks_outdated(self, outdated: Sequence[str]) -> None:
+    def on_webhooks_outdated(self, outdated: Sequence[str]) -> None:
         level = "warning" if outdated else "info"
         message = f"webhook configurations {'differ from' if outdated else 'agree with'} the policy"
-        self._lines.write(level, message, **({"outdated": [clipped(text) for text in outdated]} if outdated else {}))
+        self._lines.write(level, message, **({"outdated": [clip(text) for text in outdated]} if outdated else {}))
 
-    def not_reviewed(self, service: str, pod: str) -> None:
+    def on_not_reviewed(self, service: str, pod: str) -> None:
         message = "a Pod was admitted without a review: the API server did not call"
-        self._lines.write("error", message, service=service, pod=clipped(pod))
+        self._lines.write("error", message, service=service, pod=clip(pod))
 
-    def overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:
+    def on_overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:
         if not former:
             message = "overloaded: new Pods of services with onOverload: Gate wait"
             self._lines.write("warning", message, reason="; ".join(now.values()))
         elif not now:
             self._lines.write("info", "no longer overloaded")
 
-    def said(self, level: str, message: str, /, **fields: Any) -> None:
+    def write_event(self, level: str, message: str, /, **fields: Any) -> None:
         """Log an event of the server's lifecycle: started, draining, certificate rotated."""
         self._lines.write(level, message, **fields)
 
@@ -154,7 +154,7 @@ class Logs:
             self._former = None
 
 
-def _level_and_message(transition: Transition) -> tuple[str, str]:
+def _describe_transition(transition: Transition) -> tuple[str, str]:
     """Return level and message: error for a suppressed trip, warning for an open or forced breaker or a lost probe."""
     if transition.is_change:
         return ("warning" if transition.new in _WARNING_STATES else "info"), "breaker transition"
@@ -163,7 +163,7 @@ def _level_and_message(transition: Transition) -> tuple[str, str]:
     return "warning", "breaker probe expired"
 
 
-def _fields(review: Review) -> dict[str, Any]:
+def _list_fields(review: Review) -> dict[str, Any]:
     decision = review.decision
     return {
         "uid": decision.review_uid,
@@ -173,12 +173,12 @@ def _fields(review: Review) -> dict[str, Any]:
         "dry_run": decision.call.dry_run or None,
         "service": decision.service,
         "decision": decision.verdict,
-        "code": _code(decision),
+        "code": _find_code(decision),
         "degraded": decision.deviation.degraded,
         "overload": decision.deviation.overload,
         "findings": [f"{finding.code}/{finding.mode}" for finding in decision.findings],
         "would_rewrite": [f"{write.concern}/{write.mode}" for write in decision.would_write],
-        "user": clipped(decision.call.user),
+        "user": clip(decision.call.user),
         "namespace": decision.call.namespace,
         "pod": decision.pod,
         "pod_uid": decision.pod_uid,
@@ -189,7 +189,7 @@ def _fields(review: Review) -> dict[str, Any]:
     }
 
 
-def _code(decision: Decision) -> str:
+def _find_code(decision: Decision) -> str:
     """Return the stable code of a denial: the code of the first finding that denies."""
     for finding in decision.findings:
         if finding.mode is Mode.ENFORCE:

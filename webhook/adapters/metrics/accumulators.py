@@ -43,9 +43,9 @@ class Totals:
         self._counts = {labels: Count() for labels in start}
 
     def add(self, *labels: str, count: int = 1) -> None:
-        self.of(labels).value += count
+        self.find_count(labels).value += count
 
-    def of(self, labels: tuple[str, ...]) -> Count:
+    def find_count(self, labels: tuple[str, ...]) -> Count:
         """Return the count of a series. `keep` ends those of a service."""
         counts = self._counts
         found = counts.get(labels)

@@ -17,19 +17,19 @@ class CertificateTotals:
         self.totals = (self._made, self._mended, self._troubles)
         self._ends_seconds: Mapping[str, float] = {}
 
-    def made(self, secret: str) -> None:
+    def count_issued(self, secret: str) -> None:
         """Count a new CA, or a leaf certificate issued or renewed."""
         self._made.add(secret)
 
-    def mended(self, place: str) -> None:
+    def count_mended(self, place: str) -> None:
         """Count a CA bundle restored after a foreign change."""
         self._mended.add(place)
 
-    def troubled(self) -> None:
+    def count_trouble(self) -> None:
         """Count a failure, once until recovery."""
         self._troubles.add()
 
-    def kept(self, ends_seconds: Mapping[str, float]) -> None:
+    def set_kept(self, ends_seconds: Mapping[str, float]) -> None:
         """Set when each maintained certificate expires, in seconds since the Unix epoch, by its Secret."""
         self._troubles.add(count=0)  # from 0 on, so that the first is an increase
         self._ends_seconds = dict(ends_seconds)
@@ -47,7 +47,7 @@ class WebhookConfigurationMetrics:
         self.totals = (self._written, self._failures)
         self._outdated: int | None = None
 
-    def outdated(self, outdated: Sequence[str]) -> None:
+    def set_outdated(self, outdated: Sequence[str]) -> None:
         """Set the configurations that differ."""
         self._outdated = len(outdated)
 
@@ -60,11 +60,11 @@ class WebhookConfigurationMetrics:
         """Remove the gauge: another process leads."""
         self._outdated = None
 
-    def written(self) -> None:
+    def count_written(self) -> None:
         """Count a write."""
         self._written.add()
 
-    def failed(self) -> None:
+    def on_creation_failed(self) -> None:
         """Count a failure."""
         self._failures.add()
 

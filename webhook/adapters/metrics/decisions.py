@@ -47,7 +47,7 @@ class _Kind:
         self.pending: list[Timed] = []
 
 
-class Decisions:
+class DecisionTotals:
     """Accumulators updated by every review. `label_of` returns the label of a service; "" for one that is gone."""
 
     def __init__(self, label_of: Callable[[str | None], str]) -> None:
@@ -86,15 +86,15 @@ class Decisions:
         if caller is not None:
             client = self._clients.get(caller.client_id)
             if client is None or client.caller.role != caller.role:
-                client = self._new_client(caller)
+                client = self._add_client(caller)
             client.caller = caller
             client.calls.value += 1
         if decision.workload:
-            self._advised(decision)
+            self._count_advice(decision)
             return
         half = decision.half
         key = half, decision.service, decision.call.operation, decision.verdict
-        kind = self._kinds.get(key) or self._new_kind(key)
+        kind = self._kinds.get(key) or self._add_kind(key)
         kind.reviews.value += 1
         if kind.stages is not review.stages:
             kind.stages, kind.pending = review.stages, self.stages[half].pending(review.stages)
@@ -113,17 +113,17 @@ class Decisions:
         """Look up all labels anew: the policy has changed, and the series of its former services are gone."""
         self._kinds.clear()
 
-    def _new_client(self, caller: Caller) -> _Client:
-        client = _Client(caller, self._calls.of((caller.client_id, caller.role)))
+    def _add_client(self, caller: Caller) -> _Client:
+        client = _Client(caller, self._calls.find_count((caller.client_id, caller.role)))
         if caller.client_id in self._clients or len(self._clients) < families.CLIENTS_MAX:
             self._clients[caller.client_id] = client
         return client
 
-    def _new_kind(self, key: tuple[Half, str | None, str, Verdict]) -> _Kind:
+    def _add_kind(self, key: tuple[Half, str | None, str, Verdict]) -> _Kind:
         half, name, operation, verdict = key
         service = self._label_of(name)
-        reviews = self._reviews.of((half, service, _operation_label(operation), verdict))
-        kind = _Kind(service, reviews, self._judged if half is Half.VALIDATE else self._rewritten)
+        reviews = self._reviews.find_count((half, service, _operation_label(operation), verdict))
+        kind = _Kind(service, reviews, self._count_judgment if half is Half.VALIDATE else self._count_rewrite)
         if len(self._kinds) >= families.SERIES_MAX:
             self._kinds.clear()
         self._kinds[key] = kind
@@ -147,7 +147,7 @@ class Decisions:
         ]
         return [(labels, at) for labels, at in ends if at]
 
-    def _advised(self, decision: Decision) -> None:
+    def _count_advice(self, decision: Decision) -> None:
         """Count the review of a workload's Pod template, apart from reviews of Pods: it has no Pod yet."""
         service = self._label_of(decision.service)
         self._workloads.add(service, _operation_label(decision.call.operation), decision.verdict)
@@ -156,7 +156,7 @@ class Decisions:
         if not decision.call.dry_run and any(write.mode is Mode.WARN for write in decision.would_write):
             self._workload_warnings.add(service, Code.WOULD_REWRITE)
 
-    def _judged(self, decision: Decision, service: str) -> None:
+    def _count_judgment(self, decision: Decision, service: str) -> None:
         receipt = decision.charge.receipt
         if receipt is not None and not (decision.findings or decision.would_write) and _is_plain(receipt):
             return  # the usual case
@@ -166,15 +166,15 @@ class Decisions:
             elif decision.verdict is Verdict.EXEMPT:
                 self._exempt.add(decision.deviation.exemption)
         if decision.findings:
-            self._objected(decision, service)
+            self._count_findings(decision, service)
         for write in decision.would_write:
             self._would_rewrite.add(service, write.concern)
         if decision.charge.uncounted:
             self._uncounted.add(service)
         if receipt is not None:
-            self._charged(receipt, service, resize=bool(decision.call.sub_resource))
+            self._count_charge(receipt, service, resize=bool(decision.call.sub_resource))
 
-    def _rewritten(self, decision: Decision, service: str) -> None:
+    def _count_rewrite(self, decision: Decision, service: str) -> None:
         if not decision.patch:  # the call is repeated for the same Pod
             return
         if decision.deviation.overload:
@@ -184,7 +184,7 @@ class Decisions:
         elif decision.deviation.would_degrade:
             self._would_degrade.add(service)
 
-    def _objected(self, decision: Decision, service: str) -> None:
+    def _count_findings(self, decision: Decision, service: str) -> None:
         not_permitted = False
         for finding in decision.findings:
             self._findings.add(service, finding.code, finding.mode)
@@ -195,7 +195,7 @@ class Decisions:
             for concern in {finding.concern for finding in decision.findings if not finding.is_advice}:
                 self._would_deny.add(service, concern)
 
-    def _charged(self, receipt: Receipt, service: str, *, resize: bool) -> None:
+    def _count_charge(self, receipt: Receipt, service: str, *, resize: bool) -> None:
         if receipt.local and receipt.charged:
             self._local_admitted.add(service)
         if receipt.refused is DeniedBy.QUOTA:

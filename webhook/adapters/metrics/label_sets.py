@@ -11,7 +11,7 @@ from webhook.adapters.metrics import families
 from webhook.adapters.metrics.families import Family
 from webhook.core.admission.decision import Half, Verdict
 from webhook.core.admission.exemptions import EXEMPTIONS
-from webhook.core.admission.validation import own_mode
+from webhook.core.admission.validation import find_own_mode
 from webhook.core.breaker import State
 from webhook.core.breaker.outcome_types import Settlement
 from webhook.core.findings import Code
@@ -19,7 +19,7 @@ from webhook.core.pods.start_outcome import StartResult
 from webhook.core.policy.model import FailureMode, Policy, Pool, Service, Unmatched
 from webhook.core.policy_spec import Breaker, Mode, OnOverload, OutcomeSource, WhenOpen, WhenStoreUnavailable
 from webhook.core.quota import STANDING, Holder, QueuePlan
-from webhook.core.scheduling.filters import rule_names
+from webhook.core.scheduling.filters import list_rule_names
 
 Labels = tuple[str, ...]
 """Label values, in the family's order."""
@@ -35,7 +35,7 @@ class ZeroLines:
     def __init__(self, series: Mapping[Family, Iterable[Labels]]) -> None:
         self._lines = {family: {labels: _line(family, labels) for labels in of} for family, of in series.items()}
 
-    def added(self, text: bytes, recorded: Mapping[Family, Container[Labels]]) -> bytes:
+    def add_to(self, text: bytes, recorded: Mapping[Family, Container[Labels]]) -> bytes:
         """Return a text with the lines of the series that are not recorded, each in its family's group."""
         is_open = text.endswith(_EOF)
         added = {}
@@ -59,11 +59,11 @@ def _groups(text: bytes, added: dict[bytes, tuple[bytes, bytes]]) -> Iterator[by
 
 
 def _line(family: Family, values: Labels) -> str:
-    pairs = ",".join(f'{name}="{_escaped(text)}"' for name, text in sorted(zip(family.labels, values, strict=True)))
+    pairs = ",".join(f'{name}="{_escape(text)}"' for name, text in sorted(zip(family.labels, values, strict=True)))
     return f"{family.name}{{{pairs}}} 0.0\n" if pairs else f"{family.name} 0.0\n"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
@@ -94,59 +94,61 @@ class ProcessRole(Flag):
     """It answers kube-scheduler."""
 
 
-def zeros(policy: Policy, duties: ProcessRole) -> Mapping[Family, Collection[Labels]]:
+def list_zeros(policy: Policy, duties: ProcessRole) -> Mapping[Family, Collection[Labels]]:
     """Return the series that a process with `duties` exports from the start, by family; of none more than its bound."""
     found: dict[Family, dict[Labels, None]] = {}
-    for family, labels in _series(policy, duties):
+    for family, labels in _list_series(policy, duties):
         found.setdefault(family, {})[labels] = None
     return {family: of for family, of in found.items() if len(of) <= family.series_max}
 
 
-def _series(policy: Policy, duties: ProcessRole) -> Series:
+def _list_series(policy: Policy, duties: ProcessRole) -> Series:
     pools = {pool.name: pool for pool in policy.pools}
     if ProcessRole.REVIEWS in duties:
-        yield from _of_no_service(policy)
+        yield from _list_unowned_series(policy)
     if ProcessRole.RECONCILES in duties:
         yield families.LABELS_IGNORED, ()
     for service in policy.services:
-        breaker = _in_force(service, "breaker") and service.breaker
+        breaker = _is_in_force(service, "breaker") and service.breaker
         if ProcessRole.REVIEWS in duties:
-            yield from _reviews(service)
-            yield from _counted(service, pools.get(service.pool or ""))
+            yield from _list_review_series(service)
+            yield from _list_quota_series(service, pools.get(service.pool or ""))
             if ProcessRole.SHARES_STORE in duties:
-                yield from _away(service)
+                yield from _list_outage_series(service)
         if ProcessRole.RECONCILES in duties:
-            yield from _reconciled(service, pools.get(service.pool or ""), has_breaker=bool(breaker))
+            yield from _list_controller_series(service, pools.get(service.pool or ""), has_breaker=bool(breaker))
         if ProcessRole.SCHEDULES in duties:
-            yield from _refused_nodes(service)
+            yield from _list_refused_nodes(service)
         if breaker:
-            yield from _breaker(service, breaker, duties, is_guarded=policy.breaker_guard is not None)
+            yield from _list_breaker_series(service, breaker, duties, is_guarded=policy.breaker_guard is not None)
 
 
-def _reconciled(service: Service, pool: Pool | None, *, has_breaker: bool) -> Series:
+def _list_controller_series(service: Service, pool: Pool | None, *, has_breaker: bool) -> Series:
     """Yield the series of a controller."""
     name = service.name
     yield from ((families.REFUNDS, (name, cause)) for cause in families.REFUND_CAUSES)
     found_later = families.REFUNDS_UNPROVEN, families.CHARGED_AFTERWARDS, families.RAISED_AFTERWARDS
     yield from ((family, (name,)) for family in (*found_later, families.UNJUDGED_PODS))
-    if _in_force(service, "quota") or has_breaker:
+    if _is_in_force(service, "quota") or has_breaker:
         yield from ((families.CONTROLLERS_WOKEN, (name, result)) for result in families.WAKE_RESULTS)
-    if QueuePlan.of(service, pool, 0) is not None:
+    if QueuePlan.from_service(service, pool, 0) is not None:
         queued = families.QUEUE_RELEASED, families.QUEUE_EXPIRED
         yield from ((family, (name,)) for family in queued)
 
 
-def _refused_nodes(service: Service) -> Series:
-    if _in_force(service, "scheduling") and service.scheduling is not None:
-        yield from ((families.EXTENDER_REFUSED_NODES, (service.name, rule)) for rule in rule_names(service.scheduling))
+def _list_refused_nodes(service: Service) -> Series:
+    if _is_in_force(service, "scheduling") and service.scheduling is not None:
+        yield from (
+            (families.EXTENDER_REFUSED_NODES, (service.name, rule)) for rule in list_rule_names(service.scheduling)
+        )
 
 
-def _in_force(service: Service, concern: str) -> bool:
+def _is_in_force(service: Service, concern: str) -> bool:
     stanza = service.quota or service.pool if concern == "quota" else getattr(service, concern)
     return stanza is not None and getattr(service.modes, concern) is not Mode.DISABLED
 
 
-def _of_no_service(policy: Policy) -> Series:
+def _list_unowned_series(policy: Policy) -> Series:
     for half in Half:
         for verdict in (Verdict.UNMATCHED, Verdict.EXEMPT):
             yield families.REVIEWS, (half, "", "CREATE", verdict)
@@ -158,21 +160,21 @@ def _of_no_service(policy: Policy) -> Series:
         yield families.WOULD_DENY, ("", "unmatched")
 
 
-def _reviews(service: Service) -> Series:
+def _list_review_series(service: Service) -> Series:
     """Yield the series of decisions about fields of a service's Pods and templates."""
     name, modes = service.name, service.modes
     yield families.REVIEWS, (Half.MUTATE, name, "CREATE", Verdict.ADMIT)
     yield families.REVIEWS, (Half.VALIDATE, name, "CREATE", Verdict.ADMIT)
     yield families.REVIEWS, (Half.VALIDATE, name, "CREATE", Verdict.DENY)
-    if modes.all_disabled():
+    if modes.is_all_disabled():
         return
-    own = own_mode(service)
+    own = find_own_mode(service)
     missing = Mode.WARN if own is Mode.ENFORCE and service.failure_mode is FailureMode.OPEN else own
     yield families.FINDINGS, (name, Code.MUTATION_MISSING, missing)
     yield families.FINDINGS, (name, Code.IMMUTABLE, own)
     yield families.FINDINGS, (name, Code.POD_TOO_LARGE, own)
     for concern in _CONCERNS:
-        if not _in_force(service, concern):
+        if not _is_in_force(service, concern):
             continue
         mode, codes = getattr(modes, concern), _codes(service, concern)
         yield from ((families.FINDINGS, (name, code, mode)) for code in codes)
@@ -192,9 +194,9 @@ def _codes(service: Service, concern: str) -> tuple[Code, ...]:
     return (*_CODES[concern], *((Code.NODE_NAME_SET,) if names_nodes else ()))
 
 
-def _counted(service: Service, pool: Pool | None) -> Series:
+def _list_quota_series(service: Service, pool: Pool | None) -> Series:
     """Yield the series of quota denials, and of Pods that wait instead."""
-    if not _in_force(service, "quota") or service.modes.quota is not Mode.ENFORCE:
+    if not _is_in_force(service, "quota") or service.modes.quota is not Mode.ENFORCE:
         return
     quota = service.quota
     if quota is not None and quota.queue is not None and quota.queue.on_overload is OnOverload.GATE:
@@ -213,11 +215,11 @@ def _counted(service: Service, pool: Pool | None) -> Series:
             yield families.QUOTA_DENIED, (service.name, resource, STANDING, Holder.STANDING)
 
 
-def _away(service: Service) -> Series:
+def _list_outage_series(service: Service) -> Series:
     """Yield the series of decisions while the store does not respond."""
-    name, has_quota = service.name, _in_force(service, "quota")
+    name, has_quota = service.name, _is_in_force(service, "quota")
     rule = service.quota.when_store_unavailable if service.quota is not None else WhenStoreUnavailable.LOCAL
-    admits = service.failure_mode is FailureMode.OPEN or not (has_quota or _in_force(service, "breaker"))
+    admits = service.failure_mode is FailureMode.OPEN or not (has_quota or _is_in_force(service, "breaker"))
     if has_quota and rule is WhenStoreUnavailable.LOCAL:
         yield families.LOCAL_ADMITTED, (name,)
     elif has_quota:
@@ -232,7 +234,7 @@ def _away(service: Service) -> Series:
         yield families.DENY_CACHE_HITS, (name,)
 
 
-def _breaker(service: Service, breaker: Breaker, duties: ProcessRole, *, is_guarded: bool) -> Series:
+def _list_breaker_series(service: Service, breaker: Breaker, duties: ProcessRole, *, is_guarded: bool) -> Series:
     name, degrades = service.name, breaker.when_open is WhenOpen.DEGRADE
     enforced = service.modes.breaker is Mode.ENFORCE
     for moved in _moves(breaker):

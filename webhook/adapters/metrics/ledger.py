@@ -26,39 +26,39 @@ class PodLedgerHealth:
         self._drift: dict[str, float] = {}
         self._watched: int | None = None
 
-    def refunded(self, service: str, cause: str) -> None:
+    def count_refund(self, service: str, cause: str) -> None:
         self._refunds.add(service, cause)
 
-    def unproven(self, service: str) -> None:
+    def count_unproven(self, service: str) -> None:
         self._unproven.add(service)
 
-    def charged_afterwards(self, service: str) -> None:
+    def count_late_charge(self, service: str) -> None:
         self._afterwards.add(service)
 
-    def unjudged(self, service: str) -> None:
+    def count_unjudged(self, service: str) -> None:
         self._unjudged.add(service)
 
-    def raised(self, service: str) -> None:
+    def count_late_raise(self, service: str) -> None:
         self._raised.add(service)
 
-    def label_ignored(self) -> None:
+    def count_ignored_label(self) -> None:
         self._labels.add()
 
-    def excused(self, service: str, count: int) -> None:
+    def count_excused(self, service: str, count: int) -> None:
         self._excused.add(service, count=count)
 
-    def woken(self, service: str, result: str) -> None:
+    def count_wake(self, service: str, result: str) -> None:
         self._woken.add(service, result)
 
-    def held(self, controllers: Mapping[str, int]) -> None:
+    def set_held(self, controllers: Mapping[str, int]) -> None:
         """Set how many controllers are held, by service."""
         self._held = controllers
 
-    def drifted(self, service: str, count: int) -> None:
+    def set_drift(self, service: str, count: int) -> None:
         # Replaced, never changed in place: a scrape may be reading it.
         self._drift = {**self._drift, service: float(count)}
 
-    def watched(self, count: int | None) -> None:
+    def set_watched(self, count: int | None) -> None:
         """Set how many Pods of services exist; None if this process no longer watches them."""
         self._watched = count
         if count is None:
@@ -89,22 +89,22 @@ class QueueMetrics:
         self._waits: dict[str, Durations] = {}
         self._latencies: dict[str, Durations] = {}
 
-    def released(self, service: str, seconds: float, latency_seconds: float) -> None:
+    def count_release(self, service: str, seconds: float, latency_seconds: float) -> None:
         self._released.add(service)
         if (sla_class := self._classes.get(service)) is not None:
             self._waits[sla_class].add(round(seconds * 1e9))
             self._latencies[sla_class].add(round(latency_seconds * 1e9))
 
-    def expired(self, service: str, seconds: float) -> None:
+    def count_expiry(self, service: str, seconds: float) -> None:
         self._expired.add(service)
         if (sla_class := self._classes.get(service)) is not None:
             self._waits[sla_class].add(round(seconds * 1e9))
 
-    def waiting(self, counts: Mapping[str, int]) -> None:
+    def set_waiting(self, counts: Mapping[str, int]) -> None:
         """Set how many Pods of each service wait: replaced, never changed in place."""
         self._waiting = counts
 
-    def depths(self, depths: Sequence[QueueDepth]) -> None:
+    def set_depths(self, depths: Sequence[QueueDepth]) -> None:
         """Set the depth of each queue; its class starts at 0 in the histograms."""
         self._depths = depths
         for depth in depths:
@@ -140,8 +140,8 @@ class QueueMetrics:
     def histograms(self) -> Iterable[tuple[Family, list[tuple[tuple[str, ...], Durations]]]]:
         """Return the histograms with their series."""
         found = (families.QUEUE_WAIT, self._waits), (families.QUEUE_LATENCY, self._latencies)
-        return [(family, _series(by_class)) for family, by_class in found if by_class]
+        return [(family, _list_series(by_class)) for family, by_class in found if by_class]
 
 
-def _series(by_class: Mapping[str, Durations]) -> list[tuple[tuple[str, ...], Durations]]:
+def _list_series(by_class: Mapping[str, Durations]) -> list[tuple[tuple[str, ...], Durations]]:
     return [((name,), durations) for name, durations in list(by_class.items())]

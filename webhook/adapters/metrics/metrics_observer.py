@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import Row, Totals
 from webhook.adapters.metrics.cluster_objects import CertificateTotals, FailingWrites, WebhookConfigurationMetrics
-from webhook.adapters.metrics.decisions import Decisions
+from webhook.adapters.metrics.decisions import DecisionTotals
 from webhook.adapters.metrics.families import FAILURE, SUCCESS, Family
-from webhook.adapters.metrics.label_sets import ProcessRole, ZeroLines, zeros
+from webhook.adapters.metrics.label_sets import ProcessRole, ZeroLines, list_zeros
 from webhook.adapters.metrics.ledger import PodLedgerHealth, QueueMetrics
 from webhook.adapters.metrics.scheduling import SchedulingMetrics
 from webhook.adapters.metrics.service_gauges import ServiceGauges
@@ -30,7 +30,7 @@ from webhook.core.quota import ServiceSnapshot
 from webhook.core.reporting.status_parts import Guarded
 from webhook.errors import StoreFailure
 from webhook.ports import PartialObserver, Review
-from webhook.support.process_memory import paused, put_off
+from webhook.support.process_memory import defer_collection, pause_collection
 
 if TYPE_CHECKING:
     from webhook.adapters.metrics.reader import Exposition
@@ -52,7 +52,7 @@ class Metrics(PartialObserver):
         self._duties = duties
         self._policy: Policy | None = None
         self._policy_at_zero: Policy | None = None
-        self._decisions = Decisions(self._of_policy)
+        self._decisions = DecisionTotals(self._find_label)
         self._refused = Totals(families.REFUSED, *((reason,) for reason in refusal_reasons))
         self._transitions = Transitions()
         self._reloads = Totals(families.POLICY_RELOADS, (SUCCESS,), (FAILURE,))
@@ -101,7 +101,7 @@ class Metrics(PartialObserver):
         self._exposition: Exposition | None = None
         self._rendering = Lock()
 
-    def reviewed(self, review: Review) -> None:
+    def on_reviewed(self, review: Review) -> None:
         self._decisions.add(review)
 
     @property
@@ -109,21 +109,21 @@ class Metrics(PartialObserver):
         """When the last review began, in microseconds since the Unix epoch; 0 before the first."""
         return self._decisions.last_review_ns // 1000
 
-    def _of_policy(self, service: str | None) -> str:
+    def _find_label(self, service: str | None) -> str:
         """Return the label; "" for a service that is gone: a late review must not bring its series back."""
         if service is None or (self._services is not None and service not in self._services):
             return ""
         return service
 
-    def transitioned(self, transition: Transition) -> None:
-        if self._of_policy(transition.service):
+    def on_transition(self, transition: Transition) -> None:
+        if self._find_label(transition.service):
             self._transitions.add(transition)
-            self._standing.transitioned(transition)
+            self._standing.record_transition(transition)
 
-    def refused(self, reason: str, detail: str) -> None:  # noqa: ARG002  the detail is for the log
+    def on_refused(self, reason: str, detail: str) -> None:  # noqa: ARG002  the detail is for the log
         self._refused.add(reason)
 
-    def policy_loaded(self, loaded: LoadedPolicy) -> None:
+    def on_policy_loaded(self, loaded: LoadedPolicy) -> None:
         self._services = frozenset(service.name for service in loaded.policy.services)
         self._decisions.degrading = frozenset(
             service.name
@@ -141,83 +141,83 @@ class Metrics(PartialObserver):
         self._policy, self._policy_hash, self._last_good = loaded.policy, loaded.hash, True
         self._reloads.add(SUCCESS)
 
-    def policy_failed(self, errors: Sequence[str]) -> None:  # noqa: ARG002  the errors are for the log
+    def on_policy_failed(self, errors: Sequence[str]) -> None:  # noqa: ARG002  the errors are for the log
         self._last_good = False
         self._reloads.add(FAILURE)
 
-    def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:  # noqa: ARG002  the user is for the log
+    def on_policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:  # noqa: ARG002  the user is for the log
         self._policy_reviews.add(FAILURE if errors else SUCCESS)
 
-    def overrides_loaded(self, live: Sequence[Override]) -> None:  # noqa: ARG002  override_changed reports each one
+    def on_overrides_loaded(self, live: Sequence[Override]) -> None:  # noqa: ARG002  on_override_changed reports each one
         self._overrides.is_good = True
 
-    def overrides_failed(self, errors: Sequence[str]) -> None:  # noqa: ARG002  the errors are for the log
+    def on_overrides_failed(self, errors: Sequence[str]) -> None:  # noqa: ARG002  the errors are for the log
         self._overrides.is_good = False
 
-    def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
-        self._overrides.changed(service, former, now)
+    def on_override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
+        self._overrides.apply_change(service, former, now)
 
-    def webhooks_outdated(self, outdated: Sequence[str]) -> None:
-        self.webhooks.outdated(outdated)
+    def on_webhooks_outdated(self, outdated: Sequence[str]) -> None:
+        self.webhooks.set_outdated(outdated)
 
-    def store_failed(self, failure: StoreFailure) -> None:
-        self._store.failed(failure)
+    def count_store_failure(self, failure: StoreFailure) -> None:
+        self._store.on_creation_failed(failure)
 
-    def store_stands(self, *, up: bool) -> None:
+    def set_store_up(self, *, up: bool) -> None:
         """Set whether the store responds."""
-        self._store.stands(up=up)
+        self._store.set_up(up=up)
 
-    def store_lost(self) -> None:
+    def count_store_loss(self) -> None:
         """Count a possible loss of writes that the store had acknowledged."""
-        self._store.lost()
+        self._store.count_loss()
 
-    def fell_back(self, service: str, rule: str, *, on: bool) -> None:
+    def set_fallback(self, service: str, rule: str, *, on: bool) -> None:
         """Set whether a service is in fallback, by `rule` and without the store."""
-        if self._of_policy(service):
-            self._store.fallback(service, rule, on=on)
+        if self._find_label(service):
+            self._store.set_fallback(service, rule, on=on)
 
-    def booked(self, service: str, cause: str, count: int) -> None:
+    def count_booked(self, service: str, cause: str, count: int) -> None:
         """Count Pods charged to the store after they were admitted."""
-        self._store.booked(self._of_policy(service), cause, count)
+        self._store.count_booked(self._find_label(service), cause, count)
 
-    def booking_dropped(self) -> None:
-        self._store.dropped()
+    def count_dropped_booking(self) -> None:
+        self._store.count_dropped()
 
-    def refused_from_cache(self, service: str) -> None:
-        self._store.cached(self._of_policy(service))
+    def count_cached_denial(self, service: str) -> None:
+        self._store.count_cached(self._find_label(service))
 
-    def kubernetes_failed(self, resource: str, count: int = 1) -> None:
+    def count_kubernetes_failure(self, resource: str, count: int = 1) -> None:
         """Count a list or a watch that failed."""
         self._watches.add(resource, count=count)
 
-    def kubernetes_contact(self, resource: str, at_seconds: float) -> None:
+    def set_kubernetes_contact(self, resource: str, at_seconds: float) -> None:
         """Set when the API server last sent data for a watch, in seconds since the Unix epoch."""
         # Replaced, never changed in place: a scrape may be reading it.
         self._contact_seconds = {**self._contact_seconds, resource: at_seconds}
 
-    def kubernetes_left(self, resource: str) -> None:
+    def end_kubernetes_contact(self, resource: str) -> None:
         """End the series of a watch that this process no longer needs."""
         self._contact_seconds = {name: at for name, at in self._contact_seconds.items() if name != resource}
 
-    def event_sent(self, result: str) -> None:
+    def count_event(self, result: str) -> None:
         """Count a Kubernetes Event by its result, one of `families.EVENT_RESULTS`."""
         self._events.add(result)
 
-    def shared_by(self, replicas: int) -> None:
+    def set_replicas(self, replicas: int) -> None:
         """Set the number of servers among which the limits are divided."""
         self._replicas = replicas
 
     def update(self, snapshots: Mapping[str, ServiceSnapshot], guarded: Guarded | None = None) -> None:
         """Set the state of the services, by name, as just read from the store; called before `render`."""
         self._standing.update(
-            {name: snapshot for name, snapshot in snapshots.items() if self._of_policy(name)}, guarded
+            {name: snapshot for name, snapshot in snapshots.items() if self._find_label(name)}, guarded
         )
 
-    def certificates(self, expiry_seconds: Mapping[str, float]) -> None:
+    def set_certificates(self, expiry_seconds: Mapping[str, float]) -> None:
         """Set when each certificate in use expires, in seconds since the Unix epoch, by a name such as `serving`."""
         self._expiry_seconds = dict(expiry_seconds)
 
-    def reduced_mode(self, *, on: bool) -> None:
+    def set_reduced_mode(self, *, on: bool) -> None:
         """Set whether callers are admitted without authentication (reduced mode)."""
         self._is_reduced = on
 
@@ -240,13 +240,13 @@ class Metrics(PartialObserver):
     def render(self, content_type: str = CONTENT_TYPE) -> bytes:
         """Return all metrics as text of a content type."""
         with self._rendering:
-            return self._rendered(content_type)
+            return self._render_locked(content_type)
 
-    def _rendered(self, content_type: str) -> bytes:
+    def _render_locked(self, content_type: str) -> bytes:
         if self._exposition is None:
             # The first scrape, in its thread, loads the SDK: a start does not wait for it. Collections in between would
             # stop the event loop.
-            with put_off():
+            with defer_collection():
                 from webhook.adapters.metrics.reader import Exposition  # noqa: PLC0415  as above
 
             self._exposition = Exposition(
@@ -259,10 +259,10 @@ class Metrics(PartialObserver):
                     *self.queue.histograms(),
                 ],
             )
-        with paused():  # a collection in between would stop the event loop
+        with pause_collection():  # a collection in between would stop the event loop
             policy = self._policy  # the lines of a new one are made here, so that its swap does not delay reviews
             if policy is not None and policy is not self._policy_at_zero:
-                self._exposition.start_at_zero(ZeroLines(zeros(policy, self._duties)))
+                self._exposition.start_at_zero(ZeroLines(list_zeros(policy, self._duties)))
                 self._policy_at_zero = policy
             return self._exposition.render() if content_type == CONTENT_TYPE else self._exposition.render_openmetrics()
 
@@ -281,7 +281,7 @@ class Metrics(PartialObserver):
             *self.health.rows(),
             (families.POLICY_INFO, hashes),
             (families.POLICY_LAST_GOOD, [((), float(self._last_good))]),
-            *self._overrides.rows(self._of_policy),
+            *self._overrides.rows(self._find_label),
             (families.KUBERNETES_CONTACT, [((name,), at) for name, at in self._contact_seconds.items()]),
             (families.CERTIFICATE_EXPIRY, expiry),
             (families.CREDENTIAL_EXPIRY, self._decisions.credentials()),

@@ -80,19 +80,19 @@ class Exposition:
 
     def render(self) -> bytes:
         """Return Prometheus' text format."""
-        return self._zeros.added(generate_latest(self._registry), self._recorded)
+        return self._zeros.add_to(generate_latest(self._registry), self._recorded)
 
     def render_openmetrics(self) -> bytes:
         """Return OpenMetrics' text format, which has exemplars. All names are plain, so that none needs escaping."""
         exemplars = dict(_exemplars(self._histograms()))
         source = _WithExemplars(self._registry, exemplars)
-        return self._zeros.added(_openmetrics_text(source, openmetrics.ALLOWUTF8), self._recorded)
+        return self._zeros.add_to(_openmetrics_text(source, openmetrics.ALLOWUTF8), self._recorded)
 
     def _produce(self) -> Sequence[Metric]:
         rows = [(family, list(points)) for family, points in self._rows()]
         self._recorded = {family: frozenset(labels for labels, _ in points) for family, points in rows}
-        histograms = [histogram(family, series) for family, series in self._histograms()]
-        return [*histograms, *(numbers(family, points) for family, points in rows if points)]
+        histograms = [make_histogram(family, series) for family, series in self._histograms()]
+        return [*histograms, *(make_number_metric(family, points) for family, points in rows if points)]
 
 
 _SampleKey = tuple[str, frozenset[tuple[str, str]]]
@@ -108,10 +108,10 @@ class _WithExemplars(NamedTuple):
         with_exemplars = {name for name, _ in self.exemplars}
         for metric in self.registry.collect():
             if f"{metric.name}_bucket" in with_exemplars:
-                metric.samples = [self._shown(sample) for sample in metric.samples]
+                metric.samples = [self._add_exemplar(sample) for sample in metric.samples]
             yield metric
 
-    def _shown(self, sample: Sample) -> Sample:
+    def _add_exemplar(self, sample: Sample) -> Sample:
         return sample._replace(exemplar=self.exemplars.get((sample.name, frozenset(sample.labels.items()))))
 
 
@@ -143,7 +143,7 @@ class ProducingReader(PrometheusMetricReader):
         super()._receive_metrics(whole, timeout_millis, **kwargs)
 
 
-def numbers(family: Family, rows: Iterable[Row]) -> Metric:
+def make_number_metric(family: Family, rows: Iterable[Row]) -> Metric:
     """Return a counter or gauge with its points. A row shorter than the family's labels omits the last ones."""
     points = [
         NumberDataPoint(
@@ -159,7 +159,7 @@ def numbers(family: Family, rows: Iterable[Row]) -> Metric:
     return Metric(family.name, family.help, "", Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True))
 
 
-def histogram(family: Family, series: Series) -> Metric:
+def make_histogram(family: Family, series: Series) -> Metric:
     """Return a histogram with its points, without minimum and maximum: the text format shows neither."""
     points = []
     for values, durations in series:

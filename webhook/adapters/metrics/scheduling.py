@@ -39,34 +39,34 @@ class SchedulingMetrics:
         for verb, result in product(VERBS, CallResult):
             self._calls.add(verb, result, count=0)
 
-    def called(self, verb: str, result: CallResult, duration_ns: int) -> None:
+    def count_call(self, verb: str, result: CallResult, duration_ns: int) -> None:
         self._calls.add(verb, result)
         self._durations[verb].add(duration_ns)
 
-    def refused(self, service: str, reason: str, count: int) -> None:
+    def count_refused(self, service: str, reason: str, count: int) -> None:
         self._refused.add(service, reason, count=count)
 
-    def woken(self) -> None:
+    def on_woken(self) -> None:
         """Count a wake of kube-scheduler."""
         self._wakes.add()
 
-    def wake_failed(self) -> None:
+    def on_wake_failed(self) -> None:
         self._wake_errors.add()
 
-    def record_evicted(self) -> None:
+    def count_evicted_record(self) -> None:
         """Count a scheduling record that was dropped for that of another Pod."""
         self._evicted.add()
 
-    def source_opened(self, source: str) -> None:
+    def open_source(self, source: str) -> None:
         self._errors.add(source, count=0)
         self._read_seconds = {**self._read_seconds, source: 0.0}
 
-    def source_read(self, source: str, at_seconds: float, took_seconds: float) -> None:
+    def set_source_read(self, source: str, at_seconds: float, took_seconds: float) -> None:
         """Set when a source was read, in seconds since the Unix epoch, and how long that took."""
         self._read_seconds = {**self._read_seconds, source: at_seconds}
         self._took_seconds = {**self._took_seconds, source: took_seconds}
 
-    def source_failed(self, source: str) -> None:
+    def count_source_failure(self, source: str) -> None:
         self._errors.add(source)
 
     def rows(self) -> Iterable[tuple[Family, list[Row]]]:

@@ -30,7 +30,7 @@ class ServiceGauges:
         views = ((service, found.breaker) for service, found in snapshots.items() if found.breaker is not None)
         self._trip({service: view.since_us if view.state.is_open else view.tripped_at_us for service, view in views})
 
-    def transitioned(self, transition: Transition) -> None:
+    def record_transition(self, transition: Transition) -> None:
         if transition.is_change and transition.new.is_open:
             self._trip({transition.service: transition.at_us})
 
@@ -66,7 +66,10 @@ class ServiceGauges:
         yield families.BREAKER_TRIPPED, [((name,), at / _SECOND_US) for name, at in self._tripped_us.items()]
         yield (
             families.BREAKER_REMAINING,
-            [((name,), view.open_remaining_us(snapshot.at_us) / _SECOND_US) for name, snapshot, view in breakers],
+            [
+                ((name,), view.compute_open_remaining_us(snapshot.at_us) / _SECOND_US)
+                for name, snapshot, view in breakers
+            ],
         )
         guarded = self._guarded
         yield families.GUARD_OPEN, [] if guarded is None else [((), float(guarded.opened))]

@@ -20,7 +20,7 @@ class StageDurations:
     def __init__(self, stages: Iterable[str]) -> None:
         """Create the series of `stages`; further ones are created when they are seen."""
         self.reviews = Durations()
-        self._series = defaultdict(_of_stage, {stage: _of_stage() for stage in stages})
+        self._series = defaultdict(_make_durations, {stage: _make_durations() for stage in stages})
         self._pending: dict[tuple[str, ...], list[Timed]] = {}
         self._lock = Lock()
 
@@ -54,5 +54,5 @@ class StageDurations:
                 begins = ends
 
 
-def _of_stage() -> Durations:
+def _make_durations() -> Durations:
     return Durations(STAGE_BOUNDS_SECONDS)

@@ -22,30 +22,30 @@ class StoreMetrics:
         self._up = True
         self._rules: dict[tuple[str, str], float] = {}
 
-    def failed(self, failure: StoreFailure) -> None:
+    def on_creation_failed(self, failure: StoreFailure) -> None:
         """Count a failure by its class."""
         self._failures.add((failure.fault or StoreFault.OTHER).value)
 
-    def stands(self, *, up: bool) -> None:
+    def set_up(self, *, up: bool) -> None:
         """Set whether the store responds."""
         self._up = up
 
-    def fallback(self, service: str, rule: str, *, on: bool) -> None:
+    def set_fallback(self, service: str, rule: str, *, on: bool) -> None:
         """Set whether a service is in fallback, by `rule`."""
         # Replaced, never changed in place: a scrape may be reading it.
         self._rules = {**self._rules, (service, rule): float(on)}
 
-    def booked(self, service: str, cause: str, count: int) -> None:
+    def count_booked(self, service: str, cause: str, count: int) -> None:
         for _ in range(count):
             self._booked.add(service, cause)
 
-    def dropped(self) -> None:
+    def count_dropped(self) -> None:
         self._dropped.add()
 
-    def cached(self, service: str) -> None:
+    def count_cached(self, service: str) -> None:
         self._cached.add(service)
 
-    def lost(self) -> None:
+    def count_loss(self) -> None:
         self._losses.add()
 
     def keep(self, services: frozenset[str]) -> None:

@@ -20,7 +20,7 @@ class FileTotals:
         self._loaded_seconds: dict[str, float] = {}
         self._good: dict[str, bool] = {}
 
-    def read(self, name: str, at_seconds: float, *, is_good: bool) -> None:
+    def count_load(self, name: str, at_seconds: float, *, is_good: bool) -> None:
         """Count a load, at the start or after a change."""
         self._loads.add(name, FAILURE, count=not is_good)  # from 0 on, so that the first failure is an increase
         self._good[name] = is_good
@@ -46,15 +46,15 @@ class OutcomeTotals:
         self.totals = (self._recorded, self._dropped, self._refused)
         self._services: frozenset[str] | None = None
 
-    def recorded(self, service: str, source: str, result: str, count: int = 1) -> None:
+    def on_outcomes_counted(self, service: str, source: str, result: str, count: int = 1) -> None:
         """Count outcomes recorded by a breaker: `source` is `Pushed` or `PodStart`, `result` is `ok` or `error`."""
-        self._recorded.add(self._of_policy(service), source, result, count=count)
+        self._recorded.add(self._find_label(service), source, result, count=count)
 
-    def dropped(self, service: str, reason: str, count: int = 1) -> None:
+    def on_outcomes_dropped(self, service: str, reason: str, count: int = 1) -> None:
         """Count outcomes that no breaker recorded."""
-        self._dropped.add(self._of_policy(service), reason, count=count)
+        self._dropped.add(self._find_label(service), reason, count=count)
 
-    def refused(self, reason: str, count: int = 1) -> None:
+    def on_outcomes_refused(self, reason: str, count: int = 1) -> None:
         """Count rejected outcomes; `reason` is one of `families.OUTCOME_REFUSALS`."""
         self._refused.add(reason, count=count)
 
@@ -62,7 +62,7 @@ class OutcomeTotals:
         """Set the policy's services; late outcomes of other services count under ""."""
         self._services = services
 
-    def _of_policy(self, service: str) -> str:
+    def _find_label(self, service: str) -> str:
         return service if self._services is None or service in self._services else ""
 
 
@@ -74,7 +74,7 @@ class OverrideGauges:
         self._live: dict[str, Sequence[Override]] = {}
         self._until_seconds: Mapping[str, float] = {}
 
-    def changed(self, service: str, former: Override | None, now: Override | None) -> None:
+    def apply_change(self, service: str, former: Override | None, now: Override | None) -> None:
         live = [entry for entry in self._live.get(service, ()) if entry != former]
         self._live[service] = live = [*live, *([now] if now is not None else ())]
         others = {name: at for name, at in self._until_seconds.items() if name != service}
@@ -97,7 +97,7 @@ class ProcessHealth(PartialObserver):
         self._ready: bool | None = None
         self._leads: bool | None = None
 
-    def overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:  # noqa: ARG002  the log tells when it began
+    def on_overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:  # noqa: ARG002  the log tells when it began
         self._overload = now
 
     def update(self, *, ready: bool, leads: bool | None) -> None:
@@ -115,7 +115,7 @@ class ProcessHealth(PartialObserver):
 _FORCED = "forced"
 
 
-def reason_label(cause: TransitionCause) -> str:
+def find_reason_label(cause: TransitionCause) -> str:
     """Return the value of the label `reason`: the cause, or one word for both forced states."""
     return _FORCED if cause in {TransitionCause.FORCED_OPEN, TransitionCause.FORCED_CLOSED} else cause.value
 
@@ -131,7 +131,7 @@ class Transitions:
 
     def add(self, transition: Transition) -> None:
         if transition.is_change:
-            self._changes.add(transition.service, transition.old, transition.new, reason_label(transition.cause))
+            self._changes.add(transition.service, transition.old, transition.new, find_reason_label(transition.cause))
         elif transition.is_held_back:
             self._held.add(transition.service)
         else:
@@ -147,13 +147,13 @@ class KeyTotals:
         self._fetched_seconds: dict[str, float] = {}
         self._counts: Callable[[], Mapping[str, int]] = dict
 
-    def fetched(self, source: str, at_seconds: float) -> None:
+    def count_fetch(self, source: str, at_seconds: float) -> None:
         """Count a successful fetch."""
         self._fetches.add(source, SUCCESS)
         self._fetches.add(source, FAILURE, count=0)  # from 0 on, so that the first failure is an increase
         self._fetched_seconds[source] = at_seconds
 
-    def not_fetched(self, source: str) -> None:
+    def count_failed_fetch(self, source: str) -> None:
         """Count a failed fetch."""
         self._fetches.add(source, FAILURE)
 

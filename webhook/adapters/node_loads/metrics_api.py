@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from webhook.core.kubernetes import pod_requests
-from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.policy_spec.nodes import Nodes
 from webhook.core.scheduling.node_load import Decay, NodeLoad
 from webhook.errors import LoadSourceError
@@ -56,7 +56,7 @@ class MetricsApiLoads:
             found = msgspec.json.decode(body, type=_NodeMetricsList).items or []
             async for items in slices(found, _SLICE):
                 for metrics in (msgspec.json.decode(item, type=_NodeMetrics) for item in items):
-                    load = self._averaged(metrics)
+                    load = self._average(metrics)
                     if load is not None:
                         loads[metrics.metadata.name] = load
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -69,12 +69,12 @@ class MetricsApiLoads:
     async def close(self) -> None:
         """Do nothing: the client is the caller's."""
 
-    def _averaged(self, found: _NodeMetrics) -> NodeLoad | None:
+    def _average(self, found: _NodeMetrics) -> NodeLoad | None:
         """Return the load of one node, None if its amounts are no measurement."""
         try:
-            name, at_seconds = found.metadata.name, microseconds(found.timestamp) / _US
-            cpu = pod_requests.nano(found.usage.cpu) / _MILLI
-            memory = pod_requests.nano(found.usage.memory) / pod_requests.NANO
+            name, at_seconds = found.metadata.name, parse_microseconds(found.timestamp) / _US
+            cpu = pod_requests.parse_nano(found.usage.cpu) / _MILLI
+            memory = pod_requests.parse_nano(found.usage.memory) / pod_requests.NANO
         except (ValueError, OverflowError):
             return None
         if cpu < 0 or memory < 0:  # what an adapter makes of NaN
@@ -82,7 +82,7 @@ class MetricsApiLoads:
         before = self._loads.get(name)
         if before is None or before.cpu_millis is None or before.memory_bytes is None:
             return NodeLoad(self.name, at_seconds, cpu, memory)
-        kept = self._decay.weight(at_seconds - before.measured_at_seconds)
+        kept = self._decay.compute_weight(at_seconds - before.measured_at_seconds)
         return NodeLoad(
             self.name,
             at_seconds,

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from webhook.adapters.node_loads.prometheus_api import PrometheusApi
-from webhook.adapters.node_loads.queries import INSTANCE, queries_of
+from webhook.adapters.node_loads.queries import INSTANCE, build_queries
 from webhook.core.policy_spec.nodes import Nodes, PrometheusSource
-from webhook.core.scheduling.node_load import Decay, NodeLoad, decayed_average
+from webhook.core.scheduling.node_load import Decay, NodeLoad, average_with_decay
 from webhook.errors import LoadSourceError
 
 _TIMEOUT_SECONDS = 5.0
@@ -20,7 +20,7 @@ class PrometheusLoads:
         self.name = name
         self._source = source
         self._decay = Decay(nodes.decay.factor, nodes.decay.every.us / _US)
-        self._queries = queries_of(source, self._decay)
+        self._queries = build_queries(source, self._decay)
         self._window_seconds = nodes.window.us / _US
         self._api = PrometheusApi(name, source)
 
@@ -77,8 +77,8 @@ class PrometheusLoads:
         found: dict[str, float] = {}
         async for series in self._api.ask("query_range", **parameters):
             for node_series in series:
-                average = decayed_average(_samples(node_series.values), now_seconds, self._decay)
-                _keep_largest(found, self._node_of(node_series.metric), average)
+                average = average_with_decay(_parse_samples(node_series.values), now_seconds, self._decay)
+                _keep_largest(found, self._find_node(node_series.metric), average)
         return found
 
     async def _values(self, query: str, now_seconds: float) -> dict[str, float]:
@@ -88,12 +88,12 @@ class PrometheusLoads:
             return found
         async for series in self._api.ask("query", query=query, time=f"{now_seconds:.3f}"):
             for node_series in series:
-                samples = _samples([] if node_series.value is None else [node_series.value])
-                value = decayed_average(samples, now_seconds, self._decay)
-                _keep_largest(found, self._node_of(node_series.metric), value)
+                samples = _parse_samples([] if node_series.value is None else [node_series.value])
+                value = average_with_decay(samples, now_seconds, self._decay)
+                _keep_largest(found, self._find_node(node_series.metric), value)
         return found
 
-    def _node_of(self, metric: Mapping[str, str]) -> str:
+    def _find_node(self, metric: Mapping[str, str]) -> str:
         """Return the name of a series' node: its label, else its instance without the port."""
         name = metric.get(self._source.node_label)
         if name:
@@ -102,8 +102,8 @@ class PrometheusLoads:
         return host.rpartition(":")[0].strip("[]") if ":" in host else host
 
 
-def _samples(pairs: Iterable[tuple[float, str]]) -> list[tuple[float, float]]:
-    return [(at_seconds, _number(text)) for at_seconds, text in pairs]
+def _parse_samples(pairs: Iterable[tuple[float, str]]) -> list[tuple[float, float]]:
+    return [(at_seconds, _parse_number(text)) for at_seconds, text in pairs]
 
 
 def _keep_largest(found: dict[str, float], node: str, value: float | None) -> None:
@@ -112,7 +112,7 @@ def _keep_largest(found: dict[str, float], node: str, value: float | None) -> No
         found[node] = max(value, found.get(node, 0.0))
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     """Return a sample value; one that is not a number is NaN, which no average takes in."""
     try:
         return float(text)

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from webhook.core.policy_spec.nodes import PrometheusSource
 from webhook.errors import LoadSourceError
-from webhook.support.http_timeout import socket_timeouts
+from webhook.support.http_timeout import build_socket_timeouts
 from webhook.support.slices import slices
 
 _T = TypeVar("_T")
@@ -60,7 +60,7 @@ class PrometheusApi:
 
     async def ask(self, path: str, **parameters: str) -> AsyncIterator[list[Series]]:
         """Yield the series of an answer, a few at a time. LoadSourceError: there is none."""
-        session = self._session = self._session or self._open()
+        session = self._session = self._session or self._open_session()
         url = f"{self._source.url.rstrip('/')}/api/v1/{path}"
         try:
             async with session.post(url, data=parameters, headers=self._headers()) as response:
@@ -103,11 +103,11 @@ class PrometheusApi:
             raise LoadSourceError(f"{self._name}: tokenFile: {self._source.token_file}: more than one line")
         return {"Authorization": f"Bearer {token}"}
 
-    def _open(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         context: Any = True
         if self._source.ca_file is not None:
             try:
                 context = ssl.create_default_context(cafile=self._source.ca_file)
             except (OSError, ssl.SSLError) as error:
                 raise LoadSourceError(f"{self._name}: caFile: {self._source.ca_file}: {error}") from error
-        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context), timeout=socket_timeouts())
+        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context), timeout=build_socket_timeouts())

@@ -61,7 +61,7 @@ _PRESSURES = {
 }
 
 
-def queries_of(source: PrometheusSource, decay: Decay) -> SourceQueries:
+def build_queries(source: PrometheusSource, decay: Decay) -> SourceQueries:
     """Return the queries of a source: its own, else those of its profile. Rates are over two steps of the decay."""
     own = source.queries
     names = {"by": f"{source.node_label}, {INSTANCE}", "range": f"{2 * decay.every_seconds:g}s"}

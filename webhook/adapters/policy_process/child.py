@@ -29,7 +29,7 @@ _TOO_MUCH = Problem(
 )
 
 
-def loaded(given: bytes, purpose: str) -> bytes:
+def load_document(given: bytes, purpose: str) -> bytes:
     """Check a document with `check_policy`; return the encoded result."""
     try:
         return encode(check_policy(given, Purpose(purpose)))
@@ -37,24 +37,24 @@ def loaded(given: bytes, purpose: str) -> bytes:
         return encode(CheckResult(problems=(_TOO_MUCH,)))
 
 
-def reviewed(given: bytes) -> bytes:
+def review_document(given: bytes) -> bytes:
     """Check a document on admission with `review_policy`; return the encoded result."""
     return encode(review_policy(decode(given, DocumentReview)))
 
 
-_TASKS: dict[str, Callable[..., bytes]] = {"load": loaded, "review": reviewed}
+_TASKS: dict[str, Callable[..., bytes]] = {"load": load_document, "review": review_document}
 
 
 def main(task: str, *more: str) -> None:
     gc.disable()  # the objects have no cycles, so that memory is freed without collections
     os.nice(_POLITE)
-    _bound(resource.RLIMIT_CPU, CPU_SECONDS_MAX)
-    _bound(resource.RLIMIT_DATA, DATA_BYTES_MAX)
+    _lower_limit(resource.RLIMIT_CPU, CPU_SECONDS_MAX)
+    _lower_limit(resource.RLIMIT_DATA, DATA_BYTES_MAX)
     answer = _TASKS[task](sys.stdin.buffer.read(), *more)
     sys.stdout.buffer.write(answer)
 
 
-def _bound(what: int, most: int) -> None:
+def _lower_limit(what: int, most: int) -> None:
     """Lower a limit, unless it is already lower."""
     _, hard = resource.getrlimit(what)
     least = most if hard == resource.RLIM_INFINITY else min(most, hard)

@@ -14,10 +14,10 @@ import msgspec
 
 import webhook
 from webhook.core.document import LoadResult, Purpose
-from webhook.core.policy_changes.policy_process_codec import CheckResult, decode, encode, service_of
+from webhook.core.policy_changes.policy_process_codec import CheckResult, decode, decode_service, encode
 from webhook.core.policy_changes.policy_review import DocumentReview, PolicyReview
 from webhook.errors import CheckFailedError
-from webhook.support.process_memory import put_off
+from webhook.support.process_memory import defer_collection
 
 TIMEOUT_SECONDS = 60.0
 """From the process's start. It suffices for the largest policy in a container with a tenth of a core."""
@@ -25,8 +25,8 @@ TIMEOUT_SECONDS = 60.0
 # -P: do not import from the working directory. The environment is not passed on: it holds secrets.
 _CHILD = (sys.executable, "-P", "-m", "webhook.adapters.policy_process.child")
 _KEPT = ("LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE")
-_LONGEST_COMPLAINT = 200
-_AT_A_TIME = 50  # services decoded per turn of the event loop: more would delay reviews
+_COMPLAINT_CHARACTERS_MAX = 200
+_SERVICES_PER_TURN_MAX = 50  # services decoded per turn of the event loop: more would delay reviews
 
 
 class PolicyProcess:
@@ -39,14 +39,14 @@ class PolicyProcess:
 
     async def load(self, raw: bytes, purpose: Purpose) -> LoadResult:
         answer = await self._answer(raw, "load", purpose)
-        with _sense(), put_off():
+        with _sense(), defer_collection():
             outcome = decode(answer, CheckResult)
             services = []
             for piece in outcome.services:
-                services.append(service_of(piece))
-                if len(services) % _AT_A_TIME == 0:
+                services.append(decode_service(piece))
+                if len(services) % _SERVICES_PER_TURN_MAX == 0:
                     await asyncio.sleep(0)
-        return outcome.loaded(services)
+        return outcome.build_result(services)
 
     async def review(self, asked: DocumentReview) -> PolicyReview:
         answer = await self._answer(encode(asked), "review")
@@ -63,7 +63,7 @@ class PolicyProcess:
         command = [*self._command, *task]
         try:
             process = subprocess.Popen(  # noqa: ASYNC220, S603  as above; the command is ours
-                command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=_environment(), start_new_session=True
+                command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=_make_environment(), start_new_session=True
             )
         except OSError as error:
             raise CheckFailedError(f"its process cannot be started: {error.strerror or error}") from None
@@ -75,11 +75,11 @@ class PolicyProcess:
         finally:
             await _end(process, exchange)
         if process.returncode:
-            raise CheckFailedError(f"its process {_fate(process.returncode)}{_last_line(complaint)}")
+            raise CheckFailedError(f"its process {_describe_exit(process.returncode)}{_find_last_line(complaint)}")
         return answer
 
 
-def _environment() -> dict[str, str]:
+def _make_environment() -> dict[str, str]:
     """Return the environment with which Python finds this package, whatever the working directory."""
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     return {**kept, "PYTHONPATH": str(Path(webhook.__path__[0]).parent)}
@@ -104,7 +104,7 @@ def _sense() -> Iterator[None]:
         raise CheckFailedError(f"its process returned an unreadable answer: {error}") from None
 
 
-def _fate(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code > 0:
         return f"ended with exit code {code}"
     with suppress(ValueError):
@@ -112,7 +112,7 @@ def _fate(code: int) -> str:
     return f"was ended by signal {-code}"
 
 
-def _last_line(complaint: bytes) -> str:
+def _find_last_line(complaint: bytes) -> str:
     lines = complaint.decode(errors="replace").split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return f": {last[:_LONGEST_COMPLAINT]}" if last else ""
+    return f": {last[:_COMPLAINT_CHARACTERS_MAX]}" if last else ""

@@ -36,12 +36,12 @@ class RecordFile:
         self._bytes_max = bytes_max
         self.zero_us, self.last_us = now_us - now_us % _DAY_US, 0
         try:
-            self._fd = _opened(path)
+            self._fd = _open(path)
             self.size = os.fstat(self._fd).st_size
             if self.size:
                 self._continue()
             else:
-                self.append([msgspec.json.encode(self._head(sample_every)) + b"\n"])
+                self.append([msgspec.json.encode(self._make_head(sample_every)) + b"\n"])
         except OSError as error:
             raise UserError(f"--record: {path}: {error.strerror}", "give a file that this server may write") from None
         except FullError:
@@ -65,7 +65,7 @@ class RecordFile:
         os.close(self._fd)
         raise UserError(f"--record: {self._path}: {reason}", "give another path, or remove the file")
 
-    def _head(self, sample_every: int) -> dict[str, Any]:
+    def _make_head(self, sample_every: int) -> dict[str, Any]:
         """Return the head line, which describes the record."""
         since = datetime.fromtimestamp(self.zero_us // 1_000_000, UTC)
         return {"at": 0, "recorded": {"since": f"{since:%Y-%m-%dT%H:%M:%SZ}", "sampleEvery": sample_every}}
@@ -88,19 +88,19 @@ class RecordFile:
         os.close(self._fd)
 
 
-def _opened(path: Path) -> int:
+def _open(path: Path) -> int:
     """Open and lock the file without following a symbolic link or blocking on a pipe."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     fd = os.open(path, flags, 0o600)
     try:
-        _take(fd)
+        _lock(fd)
     except OSError:
         os.close(fd)
         raise
     return fd
 
 
-def _take(fd: int) -> None:
+def _lock(fd: int) -> None:
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         raise OSError(0, "not a regular file")
     try:

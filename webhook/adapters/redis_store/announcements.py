@@ -114,7 +114,7 @@ class AnnouncementListener:
 def read(content: bytes) -> Announcement:
     """Decode an announcement; raises one of the errors that `_receive` catches if it is malformed."""
     message = AnnouncementMessage(*_decode(content))
-    view = codec.breaker_view(message.view)
+    view = codec.decode_view(message.view)
     if view is None:
         raise ValueError("it has no breaker")
     announced = msgspec.convert(msgspec.structs.asdict(view), BreakerView)

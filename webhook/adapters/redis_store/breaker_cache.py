@@ -8,7 +8,7 @@ from typing import Any
 
 from webhook.adapters.redis_store import codec
 from webhook.adapters.redis_store.operations import ScriptOperation
-from webhook.core.breaker import BreakerView, Transition, outranks
+from webhook.core.breaker import BreakerView, Transition, is_newer_view
 from webhook.core.quota import CounterPlan
 
 Key = tuple[str, str]
@@ -35,14 +35,14 @@ class BreakerCache:
         known = self._known.get(key)
         return None if known is None else known[0]
 
-    def announced(self, key: Key, view: BreakerView, at_us: int) -> None:
+    def on_announced(self, key: Key, view: BreakerView, at_us: int) -> None:
         """Cache a published state, unless a newer one is known."""
         known = self._known.get(key)
         if known is None or (not _is_behind(view, known[0]) and not _is_older(view, at_us, *known)):
             self._known[key] = view, at_us
             (self.open.add if view.state.is_tripped else self.open.discard)(key)
 
-    def answered(self, key: Key, view: BreakerView, at_us: int) -> None:
+    def learn_answer(self, key: Key, view: BreakerView, at_us: int) -> None:
         """Cache a state that Redis has written. If it is older than the known one, Redis has lost the latter."""
         known = self._known.get(key)
         if known is not None and (view is known[0] or view == known[0]):  # so are most answers
@@ -55,25 +55,25 @@ class BreakerCache:
             self._lost.add(key)
             return
         self._lost.discard(key)
-        self.announced(key, view, at_us)
+        self.on_announced(key, view, at_us)
 
-    def lost(self, key: Key) -> BreakerView | None:
+    def find_lost(self, key: Key) -> BreakerView | None:
         """Return the state of a breaker that Redis has lost; None if it has lost nothing."""
         return self.get(key) if key in self._lost else None
 
-    def opened(self) -> int:
+    def count_open(self) -> int:
         """Return how many breakers that breakerGuard counts are open."""
         return len(self.open & self._guarded)
 
-    def may_open(self) -> int:
+    def count_room(self) -> int:
         """Return how many more breakers breakerGuard allows to open; 0 also without a guard."""
-        return max(0, self._open_max - self.opened())
+        return max(0, self._open_max - self.count_open())
 
-    def tripped(self, key: Key) -> None:
+    def mark_open(self, key: Key) -> None:
         """Count a breaker as open, before its caller learns its state from the same answer."""
         self.open.add(key)
 
-    def counts(self, key: Key) -> bool:
+    def is_counted(self, key: Key) -> bool:
         """Return whether a breaker is open and breakerGuard counts it."""
         return key in self.open and key in self._guarded
 
@@ -83,7 +83,7 @@ class BreakerCache:
 
     def add_late(self, operation: ScriptOperation, result: Sequence[Any]) -> None:
         """Keep the transitions in a result that came after its caller's deadline."""
-        self.add_unreported(codec.transitions(operation.planned.plan, codec.moves(operation.name, result)))
+        self.add_unreported(codec.decode_transitions(operation.planned.plan, codec.find_moves(operation.name, result)))
 
     def take_unreported(self) -> Sequence[Transition]:
         """Return the transitions that no caller has received, once."""
@@ -108,7 +108,7 @@ def _is_behind(view: BreakerView, known: BreakerView) -> bool:
     """Return whether `view` is older. A forced state that only a plan had ends without a new generation."""
     if view.generation == known.generation and known.state.is_forced:
         return False
-    return outranks(known, view)
+    return is_newer_view(known, view)
 
 
 def _is_older(view: BreakerView, at_us: int, known: BreakerView, known_at_us: int) -> bool:

@@ -22,14 +22,14 @@ from webhook.core.breaker import (
 )
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.quota import (
-    LARGEST_EXACT,
+    EXACT_AMOUNT_MAX,
     Cost,
     CounterPlan,
     DeniedBy,
     Holder,
     Receipt,
     Use,
-    all_free_at_us,
+    find_free_at_us,
 )
 
 _ARRAY_16, _ARRAY_32 = 16, 1 << 16
@@ -53,7 +53,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _encode_text = msgspec.json.Encoder().encode
 
 
-def stream(values: Sequence[Any]) -> bytes:
+def encode_values(values: Sequence[Any]) -> bytes:
     """Return values one after another: the script unpacks them as a list of arguments."""
     count = len(values)
     return _encode(values)[1 if count < _ARRAY_16 else 3 if count < _ARRAY_32 else 5 :]  # without its header
@@ -64,23 +64,23 @@ def encode_list(values: Sequence[Any]) -> Raw:
 
     It is a MessagePack string: Redis' MessagePack does not know the binary type.
     """
-    packed = stream(values)
+    packed = encode_values(values)
     return Raw(b"\xdb" + len(packed).to_bytes(4) + packed)
 
 
-def cost_text(cost: Cost) -> str:
+def encode_cost(cost: Cost) -> str:
     """Return a cost as records have it: the script parses each distinct text once per call."""
-    if cost and max(cost.values()) > LARGEST_EXACT:
-        cost = exact(cost)
+    if cost and max(cost.values()) > EXACT_AMOUNT_MAX:
+        cost = clip_amounts(cost)
     return _encode_text(cost).decode()
 
 
-def exact(cost: Cost) -> Cost:
+def clip_amounts(cost: Cost) -> Cost:
     """Clip amounts above any possible limit: the script counts in doubles."""
-    return {resource: min(amount, LARGEST_EXACT) for resource, amount in cost.items()}
+    return {resource: min(amount, EXACT_AMOUNT_MAX) for resource, amount in cost.items()}
 
 
-def outcome_entries(outcomes: Sequence[Outcomes]) -> list[OutcomeEntry]:
+def encode_outcomes(outcomes: Sequence[Outcomes]) -> list[OutcomeEntry]:
     """Return outcomes as the script reads them; the records of those with a uid are keys of their own, in order."""
     entries, pods = [], 0
     for reported in outcomes:
@@ -103,19 +103,19 @@ def _or_false(value: Any) -> Any:
     return False if value is None else value
 
 
-def view_values(view: BreakerView) -> tuple[Any, ...]:
+def encode_view(view: BreakerView) -> tuple[Any, ...]:
     """Return a view as the script reads and publishes it."""
     return astuple(view)
 
 
-def receipt(plan: CounterPlan, result: Sequence[Any], cost: Cost) -> Receipt:
+def decode_receipt(plan: CounterPlan, result: Sequence[Any], cost: Cost) -> Receipt:
     """Return the receipt of an acquire; `cost` is what was asked for."""
     # The fields of AcquireAnswer: one is read for each Pod, and would take longer by their names.
     at_us, refused, would, charged, repeated, used, figures, view, moves, _ = result
     if not (refused or would or moves):
-        known = _NEW if view is True else breaker_view(view)
+        known = _NEW if view is True else decode_view(view)
         return Receipt(at_us, None, (), charged, repeated, tuple(used), (), 0, breaker=known)
-    over = tuple([_exceeded(plan, OverEntry(*figure), cost) for figure in figures])
+    over = tuple([_decode_over(plan, OverEntry(*figure), cost) for figure in figures])
     return Receipt(
         at_us=at_us,
         refused=_REFUSALS.get(refused),
@@ -124,28 +124,28 @@ def receipt(plan: CounterPlan, result: Sequence[Any], cost: Cost) -> Receipt:
         repeated=repeated,
         used=tuple(used),
         over=over,
-        free_at_us=all_free_at_us(over),
-        breaker=breaker_view(view),
-        transitions=transitions(plan, moves) if moves else (),
+        free_at_us=find_free_at_us(over),
+        breaker=decode_view(view),
+        transitions=decode_transitions(plan, moves) if moves else (),
     )
 
 
-def _exceeded(plan: CounterPlan, entry: OverEntry, cost: Cost) -> Use:
+def _decode_over(plan: CounterPlan, entry: OverEntry, cost: Cost) -> Use:
     index, asked = entry.number - 1, entry.asked
-    if asked == LARGEST_EXACT:  # the script was asked for a clipped amount
+    if asked == EXACT_AMOUNT_MAX:  # the script was asked for a clipped amount
         _, _, limit = plan.limits[index]
         asked = cost[limit.counts]
-    return _use(plan, index, entry.used, asked, entry.free_at_us, entry.surge)
+    return _make_use(plan, index, entry.used, asked, entry.free_at_us, entry.surge)
 
 
-def _use(plan: CounterPlan, index: int, used: int, asked: int, free_at_us: int, surge: int = 0) -> Use:
+def _make_use(plan: CounterPlan, index: int, used: int, asked: int, free_at_us: int, surge: int = 0) -> Use:
     holder, window, limit = plan.limits[index]
     name = plan.pool.name if holder is Holder.POOL and plan.pool else ""
     moment = None if free_at_us == _NEVER else free_at_us
     return Use(window.name, limit.resource, used, limit.hard, asked, moment, of=holder, name=name, surge=surge)
 
 
-def uses(plan: CounterPlan, holders: Collection[Holder], figures: Sequence[int]) -> tuple[Use, ...]:
+def decode_uses(plan: CounterPlan, holders: Collection[Holder], figures: Sequence[int]) -> tuple[Use, ...]:
     """Return every limit of these holders with its figures, which are in the same order.
 
     Each has two: the use, and the time from which one more fits; for live Pods, the surge instead of the time.
@@ -153,14 +153,14 @@ def uses(plan: CounterPlan, holders: Collection[Holder], figures: Sequence[int])
     limits = [(index, holder) for index, (holder, _, _) in enumerate(plan.limits) if holder in holders]
     pairs = zip(*[iter(figures)] * len(LimitFigures._fields), strict=True)
     return tuple(
-        _use(plan, index, found.used, 1, 0, found.more)
+        _make_use(plan, index, found.used, 1, 0, found.more)
         if holder is Holder.STANDING
-        else _use(plan, index, found.used, 1, found.more)
+        else _make_use(plan, index, found.used, 1, found.more)
         for (index, holder), found in zip(limits, map(LimitFigures._make, pairs), strict=True)
     )
 
 
-def breaker_view(values: Any) -> BreakerView | None:
+def decode_view(values: Any) -> BreakerView | None:
     """Return a view as the script sends it: true for a breaker without a record.
 
     A breaker that has never tripped has only the first fields; another version may send more fields.
@@ -176,21 +176,21 @@ def breaker_view(values: Any) -> BreakerView | None:
     return BreakerView(**fields | {"state": _STATES[fields["state"]], "failed": tuple(fields["failed"])})
 
 
-def moves(operation: str, result: Sequence[Any]) -> Sequence[Any]:
+def find_moves(operation: str, result: Sequence[Any]) -> Sequence[Any]:
     """Return the transitions in the result of any operation."""
     index = _MOVES_AT.get(operation, len(result))
     return result[index] or () if index < len(result) else ()
 
 
-def charged_us(operation: str, result: Sequence[Any]) -> int:
+def find_charge_time(operation: str, result: Sequence[Any]) -> int:
     """Return when an operation has charged a new Pod, by its result; 0 if it has not."""
     return int(result[_AT]) if operation == "acquire" and result[_CHARGED] else 0
 
 
-def transitions(plan: CounterPlan, moves: Sequence[Sequence[Any]]) -> tuple[Transition, ...]:
-    return tuple([_transition(plan, dict(zip(PASSED["MOVE"], move, strict=True))) for move in moves])
+def decode_transitions(plan: CounterPlan, moves: Sequence[Sequence[Any]]) -> tuple[Transition, ...]:
+    return tuple([_decode_transition(plan, dict(zip(PASSED["MOVE"], move, strict=True))) for move in moves])
 
 
-def _transition(plan: CounterPlan, move: dict[str, Any]) -> Transition:
+def _decode_transition(plan: CounterPlan, move: dict[str, Any]) -> Transition:
     named = {"old": State(move["old"]), "new": State(move["new"]), "cause": TransitionCause(move["cause"])}
     return Transition(plan.service, **move | named)

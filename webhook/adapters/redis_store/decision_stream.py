@@ -32,7 +32,7 @@ class RedisDecisions:
         add = self._add
         await translated(self._connection.ask(*[(*add, record) for record in records]))
 
-    async def page(self, begin: str, count: int) -> SharedPage:
+    async def read_page(self, begin: str, count: int) -> SharedPage:
         entries: list[Any] = await translated(
             self._connection.ask(("XREVRANGE", self._key, begin or "+", "-", "COUNT", count))
         )
@@ -47,7 +47,7 @@ class RedisDecisions:
     async def keep_policy(self, policy_hash: str, document: bytes) -> None:
         await self._once(policy_hash, "SET", document, "EX", POLICY_SECONDS)
 
-    async def policy(self, policy_hash: str) -> bytes | None:
+    async def read_policy(self, policy_hash: str) -> bytes | None:
         found: Sequence[bytes | None] = await self._once(policy_hash, "MGET")
         return found[0]
 

@@ -26,7 +26,7 @@ class PlanKeys:
     queue: str
 
     @classmethod
-    def of(cls, cluster: str, plan: CounterPlan, service: str, *, fleet: bool) -> "PlanKeys":
+    def from_plan(cls, cluster: str, plan: CounterPlan, service: str, *, fleet: bool) -> "PlanKeys":
         """Return the keys of a service of the plan's tag."""
         tag = f"podgate:{{{plan.tag}}}:v1"
         counted = f"{tag}:{_FLEET if fleet else cluster}"

@@ -231,7 +231,7 @@ class Lane:
                     self._fail(failure, failed)
             elif future.done():
                 self._on_late(operation, result)
-                _tell_late(future, codec.charged_us(operation.name, result))
+                _tell_late(future, codec.find_charge_time(operation.name, result))
             else:
                 future.set_result(result)
         if server_failure:

@@ -28,7 +28,7 @@ class Lanes:
         self._on_late = on_late
         self._lanes: dict[str, Lane] = {}
 
-    def of(self, tag: str) -> Lane:
+    def get_lane(self, tag: str) -> Lane:
         name = self._name_of(tag)
         lane = self._lanes.get(name)
         if lane is None:
@@ -39,16 +39,16 @@ class Lanes:
     def ask(self, operation: ScriptOperation) -> Awaitable[Any]:
         """Ask for the result of an urgent operation; of a traced review, add the call that carries it."""
         tag, timed = operation.planned.plan.tag, timed_calls.get()
-        lane = self._lanes.get(self._name_of(tag)) or self.of(tag)
+        lane = self._lanes.get(self._name_of(tag)) or self.get_lane(tag)
         return lane.ask(operation) if timed is None else lane.ask_timed(operation, timed, self._name_of(tag))
 
     def ask_patiently(self, operation: ScriptOperation) -> "asyncio.Future[Any]":
         """Ask for the result of an operation that is not urgent."""
-        return self.of(operation.planned.plan.tag).ask(operation, is_patient=True)
+        return self.get_lane(operation.planned.plan.tag).ask(operation, is_patient=True)
 
     def ask_first(self, operation: ScriptOperation) -> "asyncio.Future[Any]":
         """Ask for the result of an operation that takes effect before those of the same call."""
-        return self.of(operation.planned.plan.tag).ask_first(operation)
+        return self.get_lane(operation.planned.plan.tag).ask_first(operation)
 
     async def close(self) -> None:
         for lane in self._lanes.values():

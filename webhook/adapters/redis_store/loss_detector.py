@@ -16,25 +16,25 @@ class LossDetector:
         self._births: dict[str, tuple[int, int]] = {}
         """By home: when its counters were created, and until when known charges count."""
 
-    def answered(self, run_ids: Mapping[str, str]) -> None:
+    def record_run_ids(self, run_ids: Mapping[str, str]) -> None:
         """Record the run_ids of the processes that answer, by node. In a Cluster, a new primary has a new address."""
         new = [lane for lane, run_id in run_ids.items() if self._run_ids.get(lane) != run_id]
         is_first, self._run_ids = not self._run_ids, dict(run_ids)
         if new and not is_first:
             self._report()
 
-    def connected(self, lane: str, run_id: str) -> None:
+    def on_connected(self, lane: str, run_id: str) -> None:
         """Record the process behind a new connection, before the first call on it."""
         if self._run_ids and self._run_ids.get(lane) != run_id:
             self._run_ids = {**self._run_ids, lane: run_id}
             self._report()
 
-    def born_us(self, home: str, now_us: int) -> int:
+    def find_birth(self, home: str, now_us: int) -> int:
         """Return when a home's counters were created; 0 if they are not known or may have expired."""
         known_us, until_us = self._births.get(home, (0, 0))
         return known_us if now_us < until_us else 0
 
-    def seen(self, home: str, born_us: int, at_us: int, counts_until_us: int | None) -> None:
+    def record_birth(self, home: str, born_us: int, at_us: int, counts_until_us: int | None) -> None:
         """Record when a home's counters were created (0: never), and until when the latest charge counts."""
         known_us, until_us = self._births.get(home, (born_us, 0))
         if born_us != known_us and at_us < until_us:
@@ -64,7 +64,7 @@ class SettledMark:
         """This process's name among the replicas."""
         self.owes: Callable[[str], bool] | None = None
 
-    def of(self, planned: PreparedPlan) -> tuple[str, int, int] | bool:
+    def make_mark(self, planned: PreparedPlan) -> tuple[str, int, int] | bool:
         """Return the replica, the time, and when the counters that it knows were created; False if it owes anything.
 
         The time is never later than the store's: the answer that it is estimated from was sent before it was read.
@@ -72,4 +72,4 @@ class SettledMark:
         if self.owes is None or self._clock.ahead_us is None or self.owes(planned.plan.tag):
             return False
         now_us = self._clock.earliest_us()
-        return self.replica, now_us, self._losses.born_us(planned.keys.home, now_us)
+        return self.replica, now_us, self._losses.find_birth(planned.keys.home, now_us)

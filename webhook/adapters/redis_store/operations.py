@@ -33,163 +33,167 @@ class ScriptOperation(Struct, frozen=True, gc=False):
 
 
 def acquire(planned: PreparedPlan, request: Acquire) -> ScriptOperation:
-    scope, keys = _scope_and_keys(planned, request.namespace, request.uid)
-    place, cost = f"{request.namespace}/{request.name}", codec.cost_text(request.cost)
+    scope, keys = _find_scope_and_keys(planned, request.namespace, request.uid)
+    place, cost = f"{request.namespace}/{request.name}", codec.encode_cost(request.cost)
     if request.resize_from is not None:
-        before, peek = codec.exact(request.resize_from), request.peek
-        return _operation(planned, "resize", *keys, scope=scope, place=place, cost_text=cost, peek=peek, old=before)
+        before, peek = codec.clip_amounts(request.resize_from), request.peek
+        return _make_operation(
+            planned, "resize", *keys, scope=scope, place=place, cost_text=cost, peek=peek, old=before
+        )
     # In the order of OPERATIONS: one is made for each Pod, and naming the values would take longer.
     asked = scope, place, cost, request.event_source, request.peek
     return ScriptOperation(planned, ACQUIRE, keys, asked if request.counts_as_event else (*asked, True))
 
 
 def book(planned: PreparedPlan, booking: Booking) -> ScriptOperation:
-    scope, keys = _scope_and_keys(planned, booking.namespace, booking.uid)
-    place, cost = f"{booking.namespace}/{booking.name}", codec.cost_text(booking.cost)
-    return _operation(planned, "book", *keys, scope=scope, place=place, cost_text=cost, at=booking.at_us)
+    scope, keys = _find_scope_and_keys(planned, booking.namespace, booking.uid)
+    place, cost = f"{booking.namespace}/{booking.name}", codec.encode_cost(booking.cost)
+    return _make_operation(planned, "book", *keys, scope=scope, place=place, cost_text=cost, at=booking.at_us)
 
 
 def observe(planned: PreparedPlan, seen: Sighting) -> ScriptOperation:
-    scope, keys = _scope_and_keys(planned, seen.namespace, seen.uid)
-    place, cost = f"{seen.namespace}/{seen.name}", codec.cost_text(seen.cost)
+    scope, keys = _find_scope_and_keys(planned, seen.namespace, seen.uid)
+    place, cost = f"{seen.namespace}/{seen.name}", codec.encode_cost(seen.cost)
     state = {"created_at": seen.created_at_us, "is_live": seen.lives, "is_sure": seen.is_sure}
-    return _operation(planned, "observe", *keys, scope=scope, place=place, cost_text=cost, **state)
+    return _make_operation(planned, "observe", *keys, scope=scope, place=place, cost_text=cost, **state)
 
 
 def find_charge(planned: PreparedPlan, uid: str) -> ScriptOperation:
     """Read the service and the scope under which a Pod was charged."""
-    return _operation(planned, "find_charge", pod_key=planned.keys.pod(uid))
+    return _make_operation(planned, "find_charge", pod_key=planned.keys.pod(uid))
 
 
 def knows(planned: PreparedPlan, request: Acquire) -> ScriptOperation:
     """Find out whether a Pod is charged, and confirm that."""
-    return _operation(planned, "knows", pod_key=planned.keys.pod(request.uid), peek=request.peek)
+    return _make_operation(planned, "knows", pod_key=planned.keys.pod(request.uid), peek=request.peek)
 
 
 def find_place(planned: PreparedPlan, uid: str) -> ScriptOperation:
     """Read the namespace, name and service of a Pod."""
-    return _operation(planned, "find_place", pod_key=planned.keys.pod(uid))
+    return _make_operation(planned, "find_place", pod_key=planned.keys.pod(uid))
 
 
 def refund(planned: PreparedPlan, charged: PlanKeys, scope: str, uid: str) -> ScriptOperation:
     """Refund a Pod from the counters that it was charged to."""
-    return _operation(planned, "refund", **_charge_keys(charged, scope, uid))
+    return _make_operation(planned, "refund", **_list_charge_keys(charged, scope, uid))
 
 
 def withdraw(planned: PreparedPlan, request: Acquire, charged_us: int | None) -> ScriptOperation:
     """Withdraw the charge that an Acquire has made at that time, or if it is None at any."""
     scope = planned.plan.scope_of(request.namespace)
-    keys = _charge_keys(planned.keys, scope, request.uid)
-    return _operation(planned, "withdraw", **keys, scope=scope, at=False if charged_us is None else charged_us)
+    keys = _list_charge_keys(planned.keys, scope, request.uid)
+    return _make_operation(planned, "withdraw", **keys, scope=scope, at=False if charged_us is None else charged_us)
 
 
 def stop_waiting(planned: PreparedPlan, uid: str, live_key: str | None = None) -> ScriptOperation:
     """Stop waiting for a Pod, and remove it from the live Pods whose key is given."""
-    return _operation(planned, "stop_waiting", pod_key=planned.keys.pod(uid), live_key=live_key or False)
+    return _make_operation(planned, "stop_waiting", pod_key=planned.keys.pod(uid), live_key=live_key or False)
 
 
 def list_overdue(planned: PreparedPlan, age_us: int, most: int) -> ScriptOperation:
-    return _operation(planned, "list_overdue", age=age_us, most=most)
+    return _make_operation(planned, "list_overdue", age=age_us, most=most)
 
 
 def list_counting_scopes(planned: PreparedPlan) -> ScriptOperation:
     """List the namespaces in which anything is counted."""
-    return _operation(planned, "list_counting_scopes")
+    return _make_operation(planned, "list_counting_scopes")
 
 
 def list_live_scopes(planned: PreparedPlan) -> ScriptOperation:
     """List the namespaces that may have live Pods."""
-    return _operation(planned, "list_live_scopes")
+    return _make_operation(planned, "list_live_scopes")
 
 
 def count_live(planned: PreparedPlan, scopes: Sequence[str]) -> ScriptOperation:
     """Count the live Pods of each scope."""
-    return _operation(planned, "count_live", *map(planned.keys.live_of, scopes))
+    return _make_operation(planned, "count_live", *map(planned.keys.live_of, scopes))
 
 
 def list_live(planned: PreparedPlan, scope: str, cursor: str) -> ScriptOperation:
     """List a page of the live Pods."""
-    return _operation(planned, "list_live", live_key=planned.keys.live_of(scope), cursor=cursor)
+    return _make_operation(planned, "list_live", live_key=planned.keys.live_of(scope), cursor=cursor)
 
 
 def mark_complete(planned: PreparedPlan, scopes: Sequence[str]) -> ScriptOperation:
-    return _operation(planned, "mark_complete", *(planned.keys.live_of(scope) for scope in scopes if scope))
+    return _make_operation(planned, "mark_complete", *(planned.keys.live_of(scope) for scope in scopes if scope))
 
 
 def reset_windows(planned: PreparedPlan, scope: str, at_us: int, seconds: int | None) -> ScriptOperation:
     own_key = planned.keys.ring_of(scope)
-    return _operation(planned, "reset_windows", own_key=own_key, asked=at_us, only_seconds=seconds or False)
+    return _make_operation(planned, "reset_windows", own_key=own_key, asked=at_us, only_seconds=seconds or False)
 
 
 def count_settled(planned: PreparedPlan, replica: str, *, afresh: bool) -> ScriptOperation:
     """Count the other replicas that owe nothing."""
-    return _operation(planned, "count_settled", replica=replica, afresh=afresh)
+    return _make_operation(planned, "count_settled", replica=replica, afresh=afresh)
 
 
 def snapshot(planned: PreparedPlan, scopes: Sequence[str]) -> ScriptOperation:
     keys, has_live = planned.keys, bool(planned.plan.standing)
     # The keys of each scope: its ring, and its live Pods if they are limited.
     pairs = ((keys.ring_of(scope), keys.live_of(scope)) if has_live else (keys.ring_of(scope),) for scope in scopes)
-    return _operation(planned, "snapshot", *(key for pair in pairs for key in pair))
+    return _make_operation(planned, "snapshot", *(key for pair in pairs for key in pair))
 
 
 def tick(planned: PreparedPlan) -> ScriptOperation:
-    return _operation(planned, "tick")
+    return _make_operation(planned, "tick")
 
 
 def compare(services: Sequence[PreparedPlan], ticked_us: int, fingerprints: Sequence[str]) -> ScriptOperation:
     """Find the services that are not as their latest tick left them; the newest of the ticks was at `ticked_us`."""
     keys = (key for service in services for key in (service.keys.breaker, service.keys.home))
-    return _operation(services[0], "compare", *keys, ticked_at=ticked_us, fingerprints=codec.encode_list(fingerprints))
+    return _make_operation(
+        services[0], "compare", *keys, ticked_at=ticked_us, fingerprints=codec.encode_list(fingerprints)
+    )
 
 
 def record_outcomes(planned: PreparedPlan, outcomes: Sequence[Outcomes]) -> ScriptOperation:
     pods = (planned.keys.pod(reported.uid) for reported in outcomes if reported.uid is not None)
-    return _operation(planned, "record_outcomes", *pods, outcomes=codec.outcome_entries(outcomes))
+    return _make_operation(planned, "record_outcomes", *pods, outcomes=codec.encode_outcomes(outcomes))
 
 
 def record_start(planned: PreparedPlan, start: Start) -> ScriptOperation:
     observed = {"ok": start.ok, "latency": start.latency_us, "age": start.age_us}
-    return _operation(planned, "record_start", pod_key=planned.keys.pod(start.uid), **observed)
+    return _make_operation(planned, "record_start", pod_key=planned.keys.pod(start.uid), **observed)
 
 
 def suppress_quota_events(planned: PreparedPlan, sources: Sequence[str]) -> ScriptOperation:
-    return _operation(planned, "suppress_quota_events", sources=list(sources))
+    return _make_operation(planned, "suppress_quota_events", sources=list(sources))
 
 
 def apply_override(planned: PreparedPlan, reset_at_us: int) -> ScriptOperation:
-    return _operation(planned, "apply_override", asked=reset_at_us)
+    return _make_operation(planned, "apply_override", asked=reset_at_us)
 
 
 def propose(planned: PreparedPlan, view: BreakerView) -> ScriptOperation:
-    return _operation(planned, "propose", view=codec.view_values(view))
+    return _make_operation(planned, "propose", view=codec.encode_view(view))
 
 
 def queue(planned: PreparedPlan, action: str, **values: Any) -> ScriptOperation:
     """Return an action on the index of waiting Pods."""
-    asked = _in_order(QUEUE_ACTIONS[action], values)
+    asked = _sort_values(QUEUE_ACTIONS[action], values)
     return ScriptOperation(planned, QUEUE, (planned.keys.queue,), (action, *asked))
 
 
-def _operation(planned: PreparedPlan, name: str, *keys: str, **values: Any) -> ScriptOperation:
+def _make_operation(planned: PreparedPlan, name: str, *keys: str, **values: Any) -> ScriptOperation:
     """Return an operation on these keys and on those that `values` names; False is none."""
     fields = OPERATIONS[name]
     if keys:
         fields = fields[len(fields) - len(values) :]
-    asked = dict(zip(fields, _in_order(fields, values), strict=True))
+    asked = dict(zip(fields, _sort_values(fields, values), strict=True))
     named = [field for field, value in asked.items() if field.endswith(_KEY) and value is not False]
     arguments = tuple(value for field, value in asked.items() if field not in named)
     return ScriptOperation(planned, name, (*keys, *map(asked.__getitem__, named)), arguments)
 
 
-def _in_order(fields: Sequence[str], values: Mapping[str, Any]) -> Sequence[Any]:
+def _sort_values(fields: Sequence[str], values: Mapping[str, Any]) -> Sequence[Any]:
     """Return the values in the order of their fields; ValueError if one is missing, or there is another one."""
     if values.keys() != set(fields):
         raise ValueError(f"the fields are {fields}, not {[*values]}")
     return [values[field] for field in fields]
 
 
-def _charge_keys(charged: PlanKeys, scope: str, uid: str) -> Mapping[str, str]:
+def _list_charge_keys(charged: PlanKeys, scope: str, uid: str) -> Mapping[str, str]:
     """Return the keys that a charge has changed, by their names in OPERATIONS."""
     return {
         "own_key": charged.ring_of(scope),
@@ -200,7 +204,7 @@ def _charge_keys(charged: PlanKeys, scope: str, uid: str) -> Mapping[str, str]:
     }
 
 
-def _scope_and_keys(planned: PreparedPlan, namespace: str, uid: str) -> tuple[str, tuple[str, ...]]:
+def _find_scope_and_keys(planned: PreparedPlan, namespace: str, uid: str) -> tuple[str, tuple[str, ...]]:
     """Return a Pod's scope, and its keys: ring, record, live Pods (if these are not limited, the record again)."""
     keys, plan = planned.keys, planned.plan
     pod = keys.pods + uid

@@ -22,7 +22,7 @@ from webhook.adapters.redis_store.transport.records import (
 )
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan, LatencyPlan
 from webhook.core.policy_spec import Mode
-from webhook.core.quota import HOUR_US, LARGEST_EXACT, CounterPlan, StandingPlan, WindowPlan
+from webhook.core.quota import EXACT_AMOUNT_MAX, HOUR_US, CounterPlan, StandingPlan, WindowPlan
 
 _DAY_MS = 86_400_000
 
@@ -47,11 +47,11 @@ class PlanCache:
         self._channel = channel
         self._known: dict[int, PreparedPlan] = {}
 
-    def of(self, plan: CounterPlan) -> PreparedPlan:
+    def prepare(self, plan: CounterPlan) -> PreparedPlan:
         known = self._known.get(id(plan))
         if known is None or known.plan is not plan:
             longest_us = max((window.seconds for _, window, _ in plan.limits), default=0) * 1_000_000
-            keys = self.keys(plan, plan.service, fleet=plan.fleet)
+            keys = self.make_keys(plan, plan.service, fleet=plan.fleet)
             details = encode_details(plan, self._cluster, self._channel)
             head = encode_plan(plan, len(keys.pods) + 1, len(details))
             names = PlanKeyNames(home=keys.home, ring=keys.ring, breaker=keys.breaker, waits=keys.waits, live=keys.live)
@@ -59,9 +59,9 @@ class PlanCache:
             self._known[id(plan)] = known
         return known
 
-    def keys(self, plan: CounterPlan, service: str, *, fleet: bool) -> PlanKeys:
+    def make_keys(self, plan: CounterPlan, service: str, *, fleet: bool) -> PlanKeys:
         """Return the keys of any service of the plan's tag, such as one of a former policy."""
-        return PlanKeys.of(self._cluster, plan, service, fleet=fleet)
+        return PlanKeys.from_plan(self._cluster, plan, service, fleet=fleet)
 
     def keep(self, plans: Iterable[CounterPlan]) -> None:
         """Forget all other plans; one that is still used is prepared again."""
@@ -78,7 +78,7 @@ def encode_plan(plan: CounterPlan, uid_at: int, details_bytes: int) -> bytes:
     longest_ms = max((window.seconds for window in (*plan.windows, *pooled)), default=0) * 1000
     breaker = plan.breaker
     errors, latency = (breaker.error_rate, breaker.latency) if breaker else (None, None)
-    return codec.stream(
+    return codec.encode_values(
         PlanHead(
             windows=_encode_limits(plan.windows),
             pool=_encode_limits(pooled) if pooled else False,
@@ -90,9 +90,9 @@ def encode_plan(plan: CounterPlan, uid_at: int, details_bytes: int) -> bytes:
             service=plan.service,
             fleet=plan.fleet,
             packed_windows=codec.encode_list(
-                [msgspec.json.encode([_charged_windows(plan.windows), _charged_windows(pooled)]).decode()]
+                [msgspec.json.encode([_list_charged_windows(plan.windows), _list_charged_windows(pooled)]).decode()]
             ),
-            standing=_standing_limits(plan.standing) if plan.standing else False,
+            standing=_list_standing_limits(plan.standing) if plan.standing else False,
             has_rules=breaker is not None,
             has_outcomes=breaker is not None and breaker.has_outcomes,
             is_forced=breaker is not None and breaker.forcing is not None,
@@ -111,7 +111,7 @@ def encode_details(plan: CounterPlan, cluster: str, channel: str) -> bytes:
     breaker = plan.breaker
     lasts_ms = (breaker.open_for_us + breaker.probe_timeout_us) // 1000 if breaker else 0
     quota = breaker.quota if breaker else None
-    return codec.stream(
+    return codec.encode_values(
         PlanDetails(
             breaker_ttl_ms=lasts_ms + _DAY_MS,
             cluster=cluster,
@@ -121,11 +121,11 @@ def encode_details(plan: CounterPlan, cluster: str, channel: str) -> bytes:
                 trip_count=quota.count,
                 within_us=quota.within_us,
                 by_controller=quota.by_controller,
-                reason=quota.reason(),
+                reason=quota.format_reason(),
             )
             if quota
             else False,
-            rules=_rules(breaker) if breaker else False,
+            rules=_make_rules(breaker) if breaker else False,
         )
     )
 
@@ -140,24 +140,24 @@ def _encode_limits(windows: Sequence[WindowPlan]) -> Raw:
     return codec.encode_list([value for limit in limits for value in limit])
 
 
-def _charged_windows(windows: Sequence[WindowPlan]) -> list[Any]:
+def _list_charged_windows(windows: Sequence[WindowPlan]) -> list[Any]:
     """Return the windows that a Pod is charged in, as its record has them: CHARGED_WINDOW of `script.py`."""
     return [[window.seconds, [limit.counts for limit in window.limits]] for window in windows]
 
 
-def _standing_limits(plan: StandingPlan) -> list[StandingLimit]:
+def _list_standing_limits(plan: StandingPlan) -> list[StandingLimit]:
     return [
-        StandingLimit(resource=limit.counts, hard=limit.hard, surge=min(surge, LARGEST_EXACT))
+        StandingLimit(resource=limit.counts, hard=limit.hard, surge=min(surge, EXACT_AMOUNT_MAX))
         for limit, surge in zip(plan.limits, plan.surge, strict=True)
     ]
 
 
-def _rules(plan: BreakerPlan) -> BreakerRules:
+def _make_rules(plan: BreakerPlan) -> BreakerRules:
     errors, latency, forcing = plan.error_rate, plan.latency, plan.forcing
     return BreakerRules(
         has_outcomes=plan.has_outcomes,
-        error_rate=_trigger(errors, errors.percent) if errors else False,
-        latency=_trigger(latency, latency.mean_us) if latency else False,
+        error_rate=_make_trigger(errors, errors.percent) if errors else False,
+        latency=_make_trigger(latency, latency.mean_us) if latency else False,
         open_for_us=plan.open_for_us,
         probes=plan.probes,
         probe_timeout_us=plan.probe_timeout_us,
@@ -169,7 +169,7 @@ def _rules(plan: BreakerPlan) -> BreakerRules:
     )
 
 
-def _trigger(rule: ErrorRatePlan | LatencyPlan, threshold: int) -> TriggerRule:
+def _make_trigger(rule: ErrorRatePlan | LatencyPlan, threshold: int) -> TriggerRule:
     return TriggerRule(
         threshold=threshold,
         interval_us=rule.interval_us,

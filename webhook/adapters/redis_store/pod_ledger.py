@@ -22,7 +22,7 @@ class RedisPodLedger:
         self._ask = lanes.ask_patiently
 
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
-        planned, charged = self._plans.of(plan), await self._charged(plan, uid)
+        planned, charged = self._plans.prepare(plan), await self._find_charge(plan, uid)
         if charged is None:
             await self._ask(operations.stop_waiting(planned, uid))
             return False
@@ -30,17 +30,17 @@ class RedisPodLedger:
         return bool(refunded)
 
     async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
-        planned = self._plans.of(plan)
+        planned = self._plans.prepare(plan)
         results = await asyncio.gather(*(self._ask(operations.book(planned, booking)) for booking in bookings))
         return sum(bool(booked) for (booked,) in results)
 
     async def observe(self, plan: CounterPlan, sightings: Sequence[Sighting]) -> Sequence[Seen]:
-        planned = self._plans.of(plan)
+        planned = self._plans.prepare(plan)
         results = await asyncio.gather(*(self._ask(operations.observe(planned, seen)) for seen in sightings))
         return [Seen(*result) for result in results]
 
-    async def overdue(self, plan: CounterPlan, age_us: int, most: int) -> Sequence[UnseenPod]:
-        planned = self._plans.of(plan)
+    async def list_overdue(self, plan: CounterPlan, age_us: int, most: int) -> Sequence[UnseenPod]:
+        planned = self._plans.prepare(plan)
         waiting = [WaitingEntry(*pod) for pod in await self._ask(operations.list_overdue(planned, age_us, most))]
         places = await asyncio.gather(*(self._ask(operations.find_place(planned, pod.uid)) for pod in waiting))
         found = []
@@ -54,37 +54,37 @@ class RedisPodLedger:
         await asyncio.gather(*(self._stop_waiting(plan, uid) for uid in uids))
 
     async def _stop_waiting(self, plan: CounterPlan, uid: str) -> None:
-        charged = await self._charged(plan, uid)
+        charged = await self._find_charge(plan, uid)
         live_key = None
         if charged is not None:
             keys, scope = charged
             live_key = keys.live_of(scope)
-        await self._ask(operations.stop_waiting(self._plans.of(plan), uid, live_key))
+        await self._ask(operations.stop_waiting(self._plans.prepare(plan), uid, live_key))
 
-    async def scopes(self, plan: CounterPlan) -> Sequence[str]:
-        planned = self._plans.of(plan)
+    async def list_scopes(self, plan: CounterPlan) -> Sequence[str]:
+        planned = self._plans.prepare(plan)
         known = await self._ask(operations.list_live_scopes(planned)) if plan.per_namespace else [""]
         counts = await self._ask(operations.count_live(planned, known))
         return sorted(scope for scope, count in zip(known, counts, strict=True) if count)
 
-    async def live(self, plan: CounterPlan, scope: str, after: str = "") -> tuple[Sequence[str], str]:
-        page = PageAnswer(*await self._ask(operations.list_live(self._plans.of(plan), scope, after or _START)))
+    async def list_live(self, plan: CounterPlan, scope: str, after: str = "") -> tuple[Sequence[str], str]:
+        page = PageAnswer(*await self._ask(operations.list_live(self._plans.prepare(plan), scope, after or _START)))
         return page.members, "" if page.cursor == _START else page.cursor
 
     async def mark_complete(self, plan: CounterPlan, scopes: Sequence[str]) -> None:
-        await self._ask(operations.mark_complete(self._plans.of(plan), scopes))
+        await self._ask(operations.mark_complete(self._plans.prepare(plan), scopes))
 
     async def reset(self, plan: CounterPlan, at_us: int, seconds: int | None = None) -> bool:
-        planned, scopes = self._plans.of(plan), [""]
+        planned, scopes = self._plans.prepare(plan), [""]
         if plan.per_namespace:
             (scopes,) = await self._ask(operations.list_counting_scopes(planned))
         done = [await self._ask(operations.reset_windows(planned, scope, at_us, seconds)) for scope in scopes]
         return any(any_held for (any_held,) in done)
 
-    async def _charged(self, plan: CounterPlan, uid: str) -> tuple[PlanKeys, str] | None:
+    async def _find_charge(self, plan: CounterPlan, uid: str) -> tuple[PlanKeys, str] | None:
         """Return the keys and the scope under which a Pod was charged; None if the store has no record of it."""
-        answer = await self._ask(operations.find_charge(self._plans.of(plan), uid))
+        answer = await self._ask(operations.find_charge(self._plans.prepare(plan), uid))
         if not answer:
             return None
         charge = ChargeAnswer(*answer)
-        return self._plans.keys(plan, charge.service, fleet=charge.fleet), charge.scope
+        return self._plans.make_keys(plan, charge.service, fleet=charge.fleet), charge.scope

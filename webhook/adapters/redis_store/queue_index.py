@@ -22,47 +22,47 @@ class RedisQueueIndex:
         self._lanes = lanes
 
     async def register(self, plan: CounterPlan, uid: str) -> bool:
-        request = {"uid": uid, "most": plan.waiting_max, "ttl_ms": _ttl_ms(plan)}
-        (is_registered,) = await self._lanes.ask(operations.queue(self._plans.of(plan), "register", **request))
+        request = {"uid": uid, "most": plan.waiting_max, "ttl_ms": _compute_ttl_ms(plan)}
+        (is_registered,) = await self._lanes.ask(operations.queue(self._plans.prepare(plan), "register", **request))
         return bool(is_registered)
 
     async def count(self, plan: CounterPlan) -> int:
-        (count,) = await self._lanes.ask(operations.queue(self._plans.of(plan), "count"))
+        (count,) = await self._lanes.ask(operations.queue(self._plans.prepare(plan), "count"))
         return int(count)
 
     async def restore(self, plan: CounterPlan, times_us: Mapping[str, int]) -> None:
-        planned, ask = self._plans.of(plan), self._lanes.ask_patiently
-        for uids in _parts([*times_us]):
+        planned, ask = self._plans.prepare(plan), self._lanes.ask_patiently
+        for uids in _split_uids([*times_us]):
             members = codec.encode_list([value for uid in uids for value in (times_us[uid], uid)])
-            await ask(operations.queue(planned, "restore", members=members, ttl_ms=_ttl_ms(plan)))
+            await ask(operations.queue(planned, "restore", members=members, ttl_ms=_compute_ttl_ms(plan)))
 
-    async def waiting(self, plan: CounterPlan) -> Mapping[str, int]:
-        planned, found, cursor = self._plans.of(plan), dict[str, int](), _START
+    async def list_waiting(self, plan: CounterPlan) -> Mapping[str, int]:
+        planned, found, cursor = self._plans.prepare(plan), dict[str, int](), _START
         while True:
-            request = {"cursor": cursor, "count": _PODS_PER_CALL_MAX, "ttl_ms": _ttl_ms(plan)}
+            request = {"cursor": cursor, "count": _PODS_PER_CALL_MAX, "ttl_ms": _compute_ttl_ms(plan)}
             page = PageAnswer(*await self._lanes.ask_patiently(operations.queue(planned, "page", **request)))
             found.update(zip(page.members[::2], page.members[1::2], strict=True))
             cursor = page.cursor
             if cursor == _START:
                 return found
 
-    async def times_us(self, plan: CounterPlan, uids: Sequence[str]) -> Mapping[str, int]:
-        planned, found = self._plans.of(plan), dict[str, int]()
-        for some in _parts(uids):
+    async def find_times_us(self, plan: CounterPlan, uids: Sequence[str]) -> Mapping[str, int]:
+        planned, found = self._plans.prepare(plan), dict[str, int]()
+        for some in _split_uids(uids):
             times = await self._lanes.ask_patiently(operations.queue(planned, "times", uids=codec.encode_list(some)))
             found.update((uid, at_us) for uid, at_us in zip(some, times, strict=True) if at_us)
         return found
 
     async def forget(self, plan: CounterPlan, uids: Sequence[str]) -> None:
-        planned, ask = self._plans.of(plan), self._lanes.ask_patiently
-        for some in _parts(uids):
+        planned, ask = self._plans.prepare(plan), self._lanes.ask_patiently
+        for some in _split_uids(uids):
             await ask(operations.queue(planned, "forget", uids=codec.encode_list(some)))
 
 
-def _parts(uids: Sequence[str]) -> Iterator[Sequence[str]]:
+def _split_uids(uids: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield the uids in parts, one part for each call."""
     return (uids[first : first + _PODS_PER_CALL_MAX] for first in range(0, len(uids), _PODS_PER_CALL_MAX))
 
 
-def _ttl_ms(plan: CounterPlan) -> int:
+def _compute_ttl_ms(plan: CounterPlan) -> int:
     return plan.queue_lasts_us // 1000

@@ -59,31 +59,31 @@ class ScriptCaller:
             by_tag.setdefault(operation.planned.plan.tag, {})[index] = operation
         waiting, results = deque(by_tag.values()), dict[int, Any]()
         while waiting:
-            for answers in await asyncio.gather(*map(self._call_of_tag, self._taken(waiting))):
+            for answers in await asyncio.gather(*map(self._call_of_tag, self._take_calls(waiting))):
                 results.update(answers)
         return [results[index] for index in range(len(operations))]
 
     async def probe(self, tag: str) -> None:
         """Return if calls with this tag would succeed, raise otherwise: the probe runs the script, and writes."""
         probe = 0, "probe", 0, 1  # no operation follows, and no plan; its key is the first one
-        argument = codec.stream((*self._header(0, len(probe)), *probe))
+        argument = codec.encode_values((*self._make_header(0, len(probe)), *probe))
         (result,) = _decode(await self._transport.run([probe_key(self._cluster, tag)], argument))
         if isinstance(result, str):
             raise ResponseError(result)
 
-    def _taken(self, waiting: deque[_Group]) -> Sequence[_Group]:
+    def _take_calls(self, waiting: deque[_Group]) -> Sequence[_Group]:
         """Remove and return calls to run at once: at least one; all if breakerGuard allows no breaker to open.
 
         A call does not know which breakers others open meanwhile. Each node takes half of the places that are left:
         as fewer are left, the calls of all nodes end sooner.
         """
         taken: list[_Group] = []
-        may_open = self._breakers.may_open()
+        may_open = self._breakers.count_room()
         places = max(0, may_open - self._asked) // 2 if may_open else math.inf
-        while waiting and (not taken or _services(waiting[0]) <= places):
+        while waiting and (not taken or _count_services(waiting[0]) <= places):
             taken.append(waiting.popleft())
-            places -= _services(taken[-1])
-        self._asked += sum(map(_services, taken))
+            places -= _count_services(taken[-1])
+        self._asked += sum(map(_count_services, taken))
         return taken
 
     async def _call_of_tag(self, group: _Group) -> Mapping[int, Any]:
@@ -92,11 +92,11 @@ class ScriptCaller:
             results = await self._call([*group.values()])
             for operation, result in zip(group.values(), results, strict=True):
                 plan = operation.planned.plan
-                moves = () if isinstance(result, str) else codec.moves(operation.name, result)
-                if any(transition.new.is_tripped for transition in codec.transitions(plan, moves)):
-                    self._breakers.tripped(plan.key)
+                moves = () if isinstance(result, str) else codec.find_moves(operation.name, result)
+                if any(transition.new.is_tripped for transition in codec.decode_transitions(plan, moves)):
+                    self._breakers.mark_open(plan.key)
         finally:
-            self._asked -= _services(group)
+            self._asked -= _count_services(group)
         return dict(zip(group, results, strict=True))
 
     async def _call(self, operations: Sequence[ScriptOperation]) -> Sequence[Any]:
@@ -111,26 +111,26 @@ class ScriptCaller:
             number = numbers.get(planned)
             if number is None:
                 number = numbers[planned] = len(numbers) + 1
-                plans += self._plan(planned, number_of)
+                plans += self._make_plan(planned, number_of)
             begin = len(asked)
             asked += (0, operation.name, number, *map(number_of, operation.keys), *operation.arguments)
             asked[size_at] = len(asked) - begin
             size_at = begin
-        values = [*self._header(len(numbers), asked[0]), *plans, *asked[1:]]
-        results: Sequence[Any] = _decode(await self._transport.run(list(keys), codec.stream(values)))
+        values = [*self._make_header(len(numbers), asked[0]), *plans, *asked[1:]]
+        results: Sequence[Any] = _decode(await self._transport.run(list(keys), codec.encode_values(values)))
         return results
 
-    def _header(self, plans: int, size: int) -> tuple[Any, ...]:
+    def _make_header(self, plans: int, size: int) -> tuple[Any, ...]:
         """Return the values before the plans, HEADER; `size` is the number of values of the first operation."""
-        return self._clock.given_us(), self._late_us, self._breakers.opened(), plans, size
+        return self._clock.get_replay_time(), self._late_us, self._breakers.count_open(), plans, size
 
-    def _plan(self, planned: PreparedPlan, number_of: Callable[[str], int]) -> tuple[Any, ...]:
+    def _make_plan(self, planned: PreparedPlan, number_of: Callable[[str], int]) -> tuple[Any, ...]:
         """Return a plan as the script reads it; `number_of` returns the number of a key in the call."""
-        is_counted, settled = self._breakers.counts(planned.plan.key), self._settled.of(planned)
+        is_counted, settled = self._breakers.is_counted(planned.plan.key), self._settled.make_mark(planned)
         return planned.head, *map(number_of, planned.key_names), is_counted, settled, planned.details  # PLAN_IN_CALL
 
 
-def _services(group: _Group) -> int:
+def _count_services(group: _Group) -> int:
     """Return the number of services whose breakers may trip because time has passed.
 
     Acquires are left out, so that they need not wait for each other: they seldom evaluate an interval first.

@@ -22,7 +22,7 @@ from webhook.adapters.redis_store.store_clock import StoreClock
 from webhook.adapters.redis_store.ticker import RedisTicker
 from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.adapters.redis_store.transport.records import AcquireAnswer, SnapshotAnswer
-from webhook.adapters.redis_store.transport.server import info_entry
+from webhook.adapters.redis_store.transport.server import find_info_entry
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.breaker.outcome_types import Outcomes, Settlement, Start
 from webhook.core.quota import (
@@ -92,7 +92,7 @@ def _append_only(info: bytes) -> bool | None:
 
 def _entry(info: bytes, name: str) -> str:
     try:
-        return info_entry(info, name)
+        return find_info_entry(info, name)
     except InvalidResponse:
         return ""
 
@@ -134,7 +134,7 @@ class RedisStore:
         channel = channel_of(cluster)
         self._plans = PlanCache(cluster, channel if time_us is None else "")  # a replay publishes nothing
         self._cache = BreakerCache()
-        self._losses = LossDetector(self._lost)
+        self._losses = LossDetector(self._on_loss)
         self.settled = SettledMark(self._clock, self._losses)
         caller = ScriptCaller(transport, cluster, self._clock, self._cache, self.settled, late_us)
         self._lanes = Lanes(transport.lane, caller, deadline_seconds, reports, self._cache.add_late)
@@ -144,18 +144,18 @@ class RedisStore:
         """Facts of the last answer; learned again only when they change."""
         self._breakers = RedisBreakerLedger(self._plans, self._lanes, self._cache, self._clock)
         self._announcements = AnnouncementListener(
-            transport.dial, channel, self._cache.announced, announcement_reports or reports
+            transport.dial, channel, self._cache.on_announced, announcement_reports or reports
         )
         self._ticker = RedisTicker(
-            transport, self._plans, self._lanes, self._breakers, self._cache, self._losses, reports, self._missed
+            transport, self._plans, self._lanes, self._breakers, self._cache, self._losses, reports, self._on_missed
         )
-        transport.on_connected = self._losses.connected if time_us is None else None
+        transport.on_connected = self._losses.on_connected if time_us is None else None
 
     async def acquire(self, request: Acquire) -> Receipt:
         plan = request.plan
-        planned = self._plans.of(plan)
+        planned = self._plans.prepare(plan)
         result = await self._lanes.ask(operations.acquire(planned, request))
-        receipt = codec.receipt(plan, result, request.cost)
+        receipt = codec.decode_receipt(plan, result, request.cost)
         is_written = not (receipt.repeated or request.peek or request.resize_from is not None)
         facts = planned, receipt.at_us, receipt.breaker if is_written else None, receipt.charged, result[_BORN]
         if facts != self._learned:
@@ -165,33 +165,35 @@ class RedisStore:
 
     async def knows(self, request: Acquire) -> bool:
         plan = request.plan
-        (known,) = await self._lanes.of(plan.tag).ask(operations.knows(self._plans.of(plan), request))
+        (known,) = await self._lanes.get_lane(plan.tag).ask(operations.knows(self._plans.prepare(plan), request))
         return bool(known)
 
     async def withdraw(self, request: Acquire, charged_us: int | None) -> bool:
-        asked = operations.withdraw(self._plans.of(request.plan), request, charged_us)
+        asked = operations.withdraw(self._plans.prepare(request.plan), request, charged_us)
         (withdrawn,) = await self._lanes.ask_first(asked)
         return bool(withdrawn)
 
-    async def others_settled(self, plan: CounterPlan, *, afresh: bool) -> int:
-        asked = operations.count_settled(self._plans.of(plan), self.settled.replica, afresh=afresh)
+    async def count_settled_replicas(self, plan: CounterPlan, *, afresh: bool) -> int:
+        asked = operations.count_settled(self._plans.prepare(plan), self.settled.replica, afresh=afresh)
         (count,) = await self._lanes.ask_patiently(asked)
         return int(count)
 
     async def snapshot(self, plan: CounterPlan, namespace: str = "") -> ServiceSnapshot:
-        scopes, planned = [""], self._plans.of(plan)
+        scopes, planned = [""], self._plans.prepare(plan)
         if plan.per_namespace:
             (counting,) = await self._lanes.ask_patiently(operations.list_counting_scopes(planned))
-            live = await self.scopes(plan) if plan.standing else ()
+            live = await self.list_scopes(plan) if plan.standing else ()
             scopes = sorted({*counting, *live, *([namespace] if namespace else [])})
         found = SnapshotAnswer(*await self._lanes.ask_patiently(operations.snapshot(planned, scopes)))
         self._breakers.learn(plan, None, found.now_us)
-        own = {scope: codec.uses(plan, _OWN, figures) for scope, figures in zip(scopes, found.figures, strict=True)}
+        own = {
+            scope: codec.decode_uses(plan, _OWN, figures) for scope, figures in zip(scopes, found.figures, strict=True)
+        }
         return ServiceSnapshot(
             at_us=found.now_us,
             uses=own if plan.windows or plan.standing else {},
-            breaker=codec.breaker_view(found.view),
-            pool=codec.uses(plan, (Holder.POOL,), found.pool),
+            breaker=codec.decode_view(found.view),
+            pool=codec.decode_uses(plan, (Holder.POOL,), found.pool),
             is_standing_known=found.is_standing_known,
         )
 
@@ -233,17 +235,17 @@ class RedisStore:
     async def observe(self, plan: CounterPlan, sightings: Sequence[Sighting]) -> Sequence[Seen]:
         return await self._pods.observe(plan, sightings)
 
-    async def overdue(self, plan: CounterPlan, age_us: int, most: int) -> Sequence[UnseenPod]:
-        return await self._pods.overdue(plan, age_us, most)
+    async def list_overdue(self, plan: CounterPlan, age_us: int, most: int) -> Sequence[UnseenPod]:
+        return await self._pods.list_overdue(plan, age_us, most)
 
     async def stop_waiting(self, plan: CounterPlan, uids: Sequence[str]) -> None:
         await self._pods.stop_waiting(plan, uids)
 
-    async def scopes(self, plan: CounterPlan) -> Sequence[str]:
-        return await self._pods.scopes(plan)
+    async def list_scopes(self, plan: CounterPlan) -> Sequence[str]:
+        return await self._pods.list_scopes(plan)
 
-    async def live(self, plan: CounterPlan, scope: str, after: str = "") -> tuple[Sequence[str], str]:
-        return await self._pods.live(plan, scope, after)
+    async def list_live(self, plan: CounterPlan, scope: str, after: str = "") -> tuple[Sequence[str], str]:
+        return await self._pods.list_live(plan, scope, after)
 
     async def mark_complete(self, plan: CounterPlan, scopes: Sequence[str]) -> None:
         await self._pods.mark_complete(plan, scopes)
@@ -251,19 +253,19 @@ class RedisStore:
     async def reset(self, plan: CounterPlan, at_us: int, seconds: int | None = None) -> bool:
         return await self._pods.reset(plan, at_us, seconds)
 
-    def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        return self._breakers.known_breaker(plan)
+    def find_known_breaker(self, plan: CounterPlan) -> BreakerView | None:
+        return self._breakers.find_known_breaker(plan)
 
-    def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        return self._breakers.last_breaker(plan)
+    def find_last_breaker(self, plan: CounterPlan) -> BreakerView | None:
+        return self._breakers.find_last_breaker(plan)
 
     async def record_outcomes(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
         return await self._breakers.record_outcomes(plan, outcomes)
 
-    async def started(
+    async def record_starts(
         self, plan: CounterPlan, starts: Sequence[Start]
     ) -> tuple[Sequence[Settlement], Sequence[Transition]]:
-        return await self._breakers.started(plan, starts)
+        return await self._breakers.record_starts(plan, starts)
 
     async def suppress_quota_events(self, plan: CounterPlan, sources: Sequence[str]) -> None:
         await self._breakers.suppress_quota_events(plan, sources)
@@ -279,11 +281,11 @@ class RedisStore:
         self._breakers.learn(planned.plan, view, at_us)
         if planned.longest_us:
             counts_until_us = at_us + planned.longest_us if is_charged else None
-            self._losses.seen(planned.keys.home, born_us, at_us, counts_until_us)
+            self._losses.record_birth(planned.keys.home, born_us, at_us, counts_until_us)
 
-    def _missed(self, plan: CounterPlan) -> None:
+    def _on_missed(self, plan: CounterPlan) -> None:
         self.on_missed(plan)  # set after this store was made
 
-    def _lost(self) -> None:
+    def _on_loss(self) -> None:
         self._announcements.reconnect()
         self.on_loss()  # set after this store was made

@@ -35,7 +35,7 @@ class StoreClock:
         """Return a time that Redis' clock has surely reached, whatever was done to it before its last answer."""
         return self._time_us() if self._time_us else self._clock.now_us() + self._last_us
 
-    def given_us(self) -> int | bool:
+    def get_replay_time(self) -> int | bool:
         """Return the time that the script uses instead of Redis' own, or False."""
         return self._time_us() if self._time_us else False
 

@@ -81,10 +81,10 @@ class RedisTicker:
                 self._on_missed(plan)
                 faults.append(fault)
         try:
-            self._losses.answered(await error_classes.translated(self._transport.run_ids()))
+            self._losses.record_run_ids(await error_classes.translated(self._transport.run_ids()))
         except StoreUnavailableError as error:
             if not faults:  # otherwise the store is away, which its lanes report
-                self._unnamed.enter(_unnamed(error.failure))
+                self._unnamed.enter(_describe_unnamed(error.failure))
             faults.append(error)
         else:
             self._unnamed.leave()
@@ -99,22 +99,22 @@ class RedisTicker:
             return
         self._kept = plans
         self._plans.keep(plans)
-        self._losses.keep(self._plans.of(plan).keys.home for plan in plans)
+        self._losses.keep(self._plans.prepare(plan).keys.home for plan in plans)
         self._cache.keep(plans)
-        self._resting = {id(plan): rest for plan in plans if (rest := self._rest(plan)) is not None}
+        self._resting = {id(plan): rest for plan in plans if (rest := self._find_rest(plan)) is not None}
 
-    def _rest(self, plan: CounterPlan) -> _Rest | None:
+    def _find_rest(self, plan: CounterPlan) -> _Rest | None:
         rest = self._resting.get(id(plan))
         return rest if rest is not None and rest.planned.plan is plan else None
 
     async def _compare(self, plans: Sequence[CounterPlan]) -> tuple[list[CounterPlan], list[BaseException]]:
         """Return the plans to tick, and the errors of those that were not reached."""
-        rests = [self._rest(plan) for plan in plans]
+        rests = [self._find_rest(plan) for plan in plans]
         moving = [plan for plan, rest in zip(plans, rests, strict=True) if rest is None]
         resting = [rest for rest in rests if rest is not None]
         faults: list[BaseException] = []
         for first in range(0, len(resting), _SERVICES_PER_COMPARISON_MAX):
-            groups = self._groups(resting[first : first + _SERVICES_PER_COMPARISON_MAX])
+            groups = self._group_by_call(resting[first : first + _SERVICES_PER_COMPARISON_MAX])
             answers = await asyncio.gather(*map(self._compare_group, groups), return_exceptions=True)
             for group, answer in zip(groups, answers, strict=True):
                 if isinstance(answer, BaseException):
@@ -126,7 +126,7 @@ class RedisTicker:
         wanted = {id(plan) for plan in moving}
         return [plan for plan in plans if id(plan) in wanted], faults  # breakerGuard counts in the policy's order
 
-    def _groups(self, resting: list[_Rest]) -> list[list[_Rest]]:
+    def _group_by_call(self, resting: list[_Rest]) -> list[list[_Rest]]:
         """Return what one operation may compare: on a Cluster, the services of one tag."""
         if not self._transport.one_tag_a_call:
             return [resting]
@@ -147,35 +147,35 @@ class RedisTicker:
             plan = rest.planned.plan
             if position not in changed:
                 self._learn(rest, answer.now_us)
-            if position in changed or self._cache.lost(plan.key) is not None:
+            if position in changed or self._cache.find_lost(plan.key) is not None:
                 moving.append(plan)
         return moving
 
     def _learn(self, rest: _Rest, now_us: int) -> None:
         planned = rest.planned
         if rest.view is not None and self._cache.get(planned.plan.key) is not rest.view:
-            self._cache.answered(planned.plan.key, rest.view, now_us)
+            self._cache.learn_answer(planned.plan.key, rest.view, now_us)
         self._see(planned, rest.born_us, now_us, rest.charged_us)
 
     async def _tick(self, plan: CounterPlan) -> None:
         """Advance a service's breaker to the present, and restore what Redis has lost of it."""
-        planned = self._plans.of(plan)
+        planned = self._plans.prepare(plan)
         self._resting.pop(id(plan), None)
         answer = TickAnswer(*await self._ask(operations.tick(planned)))
         self._cache.add_unreported(self._breakers.learn_moves(plan, answer))
         self._see(planned, answer.born_us, answer.now_us, answer.charged_us)
         if isinstance(answer.fingerprint, str):
             times = answer.born_us, answer.charged_us, answer.now_us
-            self._resting[id(plan)] = _Rest(planned, codec.breaker_view(answer.view), *times, answer.fingerprint)
+            self._resting[id(plan)] = _Rest(planned, codec.decode_view(answer.view), *times, answer.fingerprint)
         await self._breakers.repropose_lost(plan)
 
     def _see(self, planned: PreparedPlan, born_us: int, now_us: int, charged_us: int) -> None:
         if planned.longest_us:
             counts_until_us = charged_us + planned.longest_us if born_us else None
-            self._losses.seen(planned.keys.home, born_us, now_us, counts_until_us)
+            self._losses.record_birth(planned.keys.home, born_us, now_us, counts_until_us)
 
 
-def _unnamed(failure: StoreFailure) -> StoreFailure:
+def _describe_unnamed(failure: StoreFailure) -> StoreFailure:
     """Return the report of servers without a run_id; a server that is away is known by its next run_id."""
     if failure.fault in _AWAY:
         return failure

@@ -6,7 +6,7 @@ from webhook.adapters.traces.pod_start import PodStart
 from webhook.adapters.traces.scheduling_calls import SchedulingCall
 from webhook.core.admission.decision import Decision
 from webhook.core.breaker import Transition
-from webhook.core.kubernetes.controllers import owning_controller
+from webhook.core.kubernetes.controllers import find_owning_controller
 from webhook.core.quota import UnseenPod
 from webhook.core.scheduling.scheduling_record import FilterAttempt, PreemptAttempt, ScoreAttempt
 from webhook.ports import Review
@@ -20,7 +20,7 @@ _OK = 200
 """A denial is a response with status 200, too: `podgate.status` is the status in it."""
 
 
-def of_review(review: Review) -> Attributes:
+def describe_review(review: Review) -> Attributes:
     decision: Decision = review.decision
     attributes: dict[str, str | int | bool] = {
         "http.request.method": "POST",
@@ -41,22 +41,22 @@ def of_review(review: Review) -> Attributes:
         "k8s.namespace.name": decision.call.namespace,
         "k8s.pod.name": decision.pod,
         "k8s.pod.uid": decision.pod_uid,
-        **_of_controller(review),
+        **_describe_controller(review),
         "podgate.workload": decision.workload,
         "user.name": decision.call.user,
     }
     return {name: value for name, value in attributes.items() if value != ""}
 
 
-def _of_controller(review: Review) -> dict[str, str]:
+def _describe_controller(review: Review) -> dict[str, str]:
     """Name the workload controller that has created the Pod."""
     pod = review.request.pod if review.request is not None and review.request.workload is None else None
-    owner = None if pod is None else owning_controller(review.decision.call.user, pod)
+    owner = None if pod is None else find_owning_controller(review.decision.call.user, pod)
     prefix = _CONTROLLERS.get(owner.kind) if owner is not None else None
     return {} if owner is None or prefix is None else {f"{prefix}.name": owner.name, f"{prefix}.uid": owner.uid}
 
 
-def of_transition(transition: Transition) -> Attributes:
+def describe_transition(transition: Transition) -> Attributes:
     return {
         "podgate.service": transition.service,
         "podgate.breaker.from": transition.old,
@@ -66,11 +66,11 @@ def of_transition(transition: Transition) -> Attributes:
     }
 
 
-def of_refund(service: str, pod: UnseenPod, cause: str) -> Attributes:
-    return {"podgate.refund.cause": cause, **of_pod(TracedPod(service, pod.namespace, pod.name, pod.uid))}
+def describe_refund(service: str, pod: UnseenPod, cause: str) -> Attributes:
+    return {"podgate.refund.cause": cause, **describe_pod(TracedPod(service, pod.namespace, pod.name, pod.uid))}
 
 
-def of_pod(pod: TracedPod) -> dict[str, str]:
+def describe_pod(pod: TracedPod) -> dict[str, str]:
     return {
         "podgate.service": pod.service,
         "k8s.namespace.name": pod.namespace,
@@ -79,7 +79,7 @@ def of_pod(pod: TracedPod) -> dict[str, str]:
     }
 
 
-def of_scheduling(call: SchedulingCall) -> Attributes:
+def describe_scheduling(call: SchedulingCall) -> Attributes:
     attributes: dict[str, str | int | bool] = {
         "http.request.method": "POST",
         "http.route": f"/{call.verb}",
@@ -102,16 +102,16 @@ def of_scheduling(call: SchedulingCall) -> Attributes:
     return attributes
 
 
-def of_start(start: PodStart) -> Attributes:
+def describe_start(start: PodStart) -> Attributes:
     attributes = {
-        **of_pod(TracedPod(start.service, start.namespace, start.name, start.uid)),
+        **describe_pod(TracedPod(start.service, start.namespace, start.name, start.uid)),
         "podgate.start.result": start.result,
         "k8s.node.name": start.node,
     }
     return {name: value for name, value in attributes.items() if value}
 
 
-def of_redis_call(call: TimedCall, store: str) -> Attributes:
+def describe_redis_call(call: TimedCall, store: str) -> Attributes:
     """Describe a call to `store`, `HOST:PORT`, unless the call names its server of a Cluster."""
     host, _, port = (call.server or store).rpartition(":")
     server: dict[str, str | int] = {"server.address": host.strip("[]"), "server.port": int(port)} if host else {}
@@ -120,10 +120,10 @@ def of_redis_call(call: TimedCall, store: str) -> Attributes:
         "db.operation.name": call.name,
         "podgate.redis.operations": call.shared_by,
         **server,
-        **of_failure(call),
+        **describe_failure(call),
     }
 
 
-def of_failure(call: TimedCall) -> dict[str, str]:
+def describe_failure(call: TimedCall) -> dict[str, str]:
     """Return the class of the failure, as in `podgate_store_failures_total`."""
     return {"error.type": call.failure.summary} if call.failure is not None else {}

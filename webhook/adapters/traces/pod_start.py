@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.pods.ownership import Owned
-from webhook.core.pods.start_outcome import StartResult, created_us, ended
+from webhook.core.pods.ownership import OwnedPod
+from webhook.core.pods.start_outcome import StartResult, judge_start, read_created_us
 
 _NEW_US = 10_000_000
 """Age up to which a Pod that is seen for the first time is new: an older one may have been Ready before."""
@@ -41,32 +41,32 @@ class PodStarts:
         self._settled: dict[str, bool] = {}
         """Pods that are starting, and those that are still new and have a span."""
 
-    def begin(self, compiled: CompiledPolicy | None) -> None:
+    def on_list_begun(self, compiled: CompiledPolicy | None) -> None:
         """Keep what is tracked: a list does not change which Pods are starting."""
 
-    def listed(self, pod: Pod, found: Owned | None) -> None:
-        self.changed(pod, found)
+    def on_listed(self, pod: Pod, found: OwnedPod | None) -> None:
+        self.on_changed(pod, found)
 
-    def complete(self) -> None:
+    def on_list_complete(self) -> None:
         """Do nothing: each Pod of a list is traced by itself."""
 
-    def changed(self, pod: Pod, found: Owned | None) -> None:
+    def on_changed(self, pod: Pod, found: OwnedPod | None) -> None:
         uid = pod.metadata.uid
         is_settled = self._settled.get(uid)
         if found is None or (is_settled is None and not self._is_drawn(uid)):
             return  # most Pods: nothing of them is parsed
-        since_us, now_us = created_us(pod), self._now_us()
+        since_us, now_us = read_created_us(pod), self._now_us()
         is_new = now_us - since_us < _NEW_US
         if is_settled and not is_new:
             del self._settled[uid]
         if is_settled or (is_settled is None and not (is_new and len(self._settled) < _TRACKED_MAX)):
             return
-        end = ended(pod, since_us, _DEADLINE_US, now_us)
+        end = judge_start(pod, since_us, _DEADLINE_US, now_us)
         self._settled[uid] = end is not None
         if end is not None and end.result is not None:
             node = pod.spec.node_name or ""
             started = found.service, found.namespace, found.name, uid, node, since_us, end.latency_us, end.result
             self._report(PodStart(*started))
 
-    def gone(self, uid: str) -> None:
+    def on_deleted(self, uid: str) -> None:
         self._settled.pop(uid, None)

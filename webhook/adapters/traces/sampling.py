@@ -47,7 +47,7 @@ class RatioSampler:
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._share = 1 - math.sqrt(1 - ratio)
-        self._uid_below = _uid_below(self._share)
+        self._uid_below = _compute_uid_bound(self._share)
         self._trace_parent = trace_parent
         self._draw = draw
         self._mutations = SampledMutations()
@@ -55,48 +55,48 @@ class RatioSampler:
         self._room = FOLLOWED_PER_SECOND_MAX
         self._followed = self._limited = 0
 
-    def sampled_parents(self) -> Mapping[str, int]:
+    def count_sampled_parents(self) -> Mapping[str, int]:
         """Return the number of reviews with a sampled parent, by result."""
         return {"followed": self._followed, "limited": self._limited}
 
     def sample(self, half: Half, request: Request, traceparent: str | None, now_ns: int) -> ReviewTrace | None:
         """Decide on one review. A parent is parsed only if it may be followed or linked: many are sent, few are."""
         if traceparent and self._trace_parent is TraceParent.FOLLOW:
-            followed = self._followed_parent(traceparent, now_ns)
+            followed = self._find_followed_parent(traceparent, now_ns)
             if followed is not None:
-                return ReviewTrace(SpanReference(followed.trace_id, new_span_id()), followed)
+                return ReviewTrace(SpanReference(followed.trace_id, draw_span_id()), followed)
         uid = "" if request.pod is None else request.pod.metadata.uid
         is_drawn = self.is_drawn(uid)
         may_link = half is Half.VALIDATE and bool(self._mutations)
         if not is_drawn and not may_link:
             return None
-        parent = self._parent(traceparent)
+        parent = self._find_parent(traceparent)
         if parent is not None and not parent.is_sampled and self._trace_parent is TraceParent.FOLLOW:
             return None
         mutation = self._mutations.take(request, parent, now_ns) if may_link else None
         if mutation is None and not is_drawn:
             return None
         trace = ReviewTrace(
-            SpanReference(trace_id_of(uid), new_span_id()),
+            SpanReference(find_trace_id(uid), draw_span_id()),
             links=tuple([link for link in (parent, mutation) if link is not None]),
         )
         if half is Half.MUTATE:
             self._mutations.add(request, parent, trace.span, now_ns)
         return trace
 
-    def _followed_parent(self, traceparent: str, now_ns: int) -> SpanReference | None:
+    def _find_followed_parent(self, traceparent: str, now_ns: int) -> SpanReference | None:
         """Return a sampled parent if one more may be followed in this second."""
         if traceparent[_FLAGS_END : _FLAGS_END + 1] not in _SAMPLED_DIGITS:
             return None
         found = _parse(traceparent)
-        return _reference(found) if found is not None and self._has_room(now_ns) else None
+        return _make_reference(found) if found is not None and self._has_room(now_ns) else None
 
-    def _parent(self, traceparent: str | None) -> SpanReference | None:
+    def _find_parent(self, traceparent: str | None) -> SpanReference | None:
         """Return the caller's span; None without one, or if it is invalid or not used."""
         if not traceparent or self._trace_parent is TraceParent.IGNORE:
             return None
         found = _parse(traceparent)
-        return None if found is None else _reference(found)
+        return None if found is None else _make_reference(found)
 
     def is_drawn(self, uid: str) -> bool:
         """Return whether a review of the Pod with this uid is drawn; without one, at random."""
@@ -116,26 +116,26 @@ class RatioSampler:
         return False
 
 
-def trace_id_of(uid: str) -> str:
+def find_trace_id(uid: str) -> str:
     """Return the id of a Pod's trace: its uid without dashes; a new one if it has none."""
     found = _UUID.fullmatch(uid)
-    return new_trace_id() if found is None else "".join(found.groups())
+    return draw_trace_id() if found is None else "".join(found.groups())
 
 
-def new_trace_id() -> str:
+def draw_trace_id() -> str:
     return f"{random.getrandbits(128) or 1:032x}"
 
 
-def new_span_id() -> str:
+def draw_span_id() -> str:
     return f"{random.getrandbits(64) or 1:016x}"
 
 
-def _uid_below(share: float) -> str:
+def _compute_uid_bound(share: float) -> str:
     """Return the text that the last digits of `share` of all uids are less than."""
     top = 16**_DRAWN_DIGITS
     below = round(share * top)
     return "g" if below >= top else f"{below:0{_DRAWN_DIGITS}x}"  # "g" is greater than any digit
 
 
-def _reference(found: re.Match[str]) -> SpanReference:
+def _make_reference(found: re.Match[str]) -> SpanReference:
     return SpanReference(found[1], found[2], is_sampled=found[3][-1] in _SAMPLED_DIGITS)

@@ -38,10 +38,10 @@ class SchedulingCalls:
         self._decided: tuple[Pod, ServiceRules, Attempt] | None = None
         """Of the call that is being answered: nothing else runs until it is."""
 
-    def decided(self, pod: Pod, service: ServiceRules, attempt: Attempt) -> None:
+    def on_decided(self, pod: Pod, service: ServiceRules, attempt: Attempt) -> None:
         self._decided = (pod, service, attempt) if self._is_drawn(pod.metadata.uid) else None
 
-    def answered(self, verb: str, duration_ns: int) -> None:
+    def on_answered(self, verb: str, duration_ns: int) -> None:
         """Report the call, if it has a decision about a traced Pod."""
         if self._decided is None:
             return

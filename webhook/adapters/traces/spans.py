@@ -15,17 +15,17 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from webhook.adapters.traces.attributes import (
-    of_failure,
-    of_pod,
-    of_redis_call,
-    of_refund,
-    of_review,
-    of_scheduling,
-    of_start,
-    of_transition,
+    describe_failure,
+    describe_pod,
+    describe_redis_call,
+    describe_refund,
+    describe_review,
+    describe_scheduling,
+    describe_start,
+    describe_transition,
 )
 from webhook.adapters.traces.pod_start import PodStart
-from webhook.adapters.traces.sampling import new_span_id, new_trace_id, trace_id_of
+from webhook.adapters.traces.sampling import draw_span_id, draw_trace_id, find_trace_id
 from webhook.adapters.traces.scheduling_calls import SchedulingCall
 from webhook.core.breaker import Transition
 from webhook.core.pods.start_outcome import StartResult
@@ -67,37 +67,39 @@ class Spans:
             parent=None if trace.parent is None else _context(trace.parent, is_remote=True),
             kind=SpanKind.SERVER,
             links=[Link(_context(link, is_remote=True)) for link in trace.links],
-            attributes=of_review(review),
-            events=[Event(_TRANSITION, of_transition(transition), end_ns) for transition in transitions],
+            attributes=describe_review(review),
+            events=[Event(_TRANSITION, describe_transition(transition), end_ns) for transition in transitions],
             status=Status(StatusCode.ERROR, decision.status.reason) if has_failed else _OK,
         )
 
     def add_transition(self, transition: Transition) -> None:
         at_ns = transition.at_us * 1000
-        self._add(_TRANSITION, _root(new_trace_id()), at_ns, at_ns, attributes=of_transition(transition))
+        self._add(_TRANSITION, _root(draw_trace_id()), at_ns, at_ns, attributes=describe_transition(transition))
 
     def add_refund(self, service: str, pod: UnseenPod, cause: str, at_ns: int) -> None:
         """Add a span to the trace of a Pod: from its charge to its refund."""
         charged_ns = at_ns - pod.age_us * 1000
-        self._add(_REFUND, _root(trace_id_of(pod.uid)), charged_ns, at_ns, attributes=of_refund(service, pod, cause))
+        self._add(
+            _REFUND, _root(find_trace_id(pod.uid)), charged_ns, at_ns, attributes=describe_refund(service, pod, cause)
+        )
 
     def add_release(self, pod: TracedPod, waited_seconds: float, at_ns: int) -> None:
         """Add a span to the trace of a Pod: from its registration in a queue to its release."""
         registered_ns = at_ns - round(waited_seconds * 1e9)
-        self._add(_RELEASE, _root(trace_id_of(pod.uid)), registered_ns, at_ns, attributes=of_pod(pod))
+        self._add(_RELEASE, _root(find_trace_id(pod.uid)), registered_ns, at_ns, attributes=describe_pod(pod))
 
     def add_start(self, start: PodStart) -> None:
         """Add a span to the trace of a Pod: from its creation until it is Ready, or has failed."""
         begin_ns = start.created_us * 1000
         end_ns = begin_ns + start.taken_us * 1000
         status = _OK if start.result is StartResult.OK else Status(StatusCode.ERROR, start.result)
-        context = _root(trace_id_of(start.uid))
-        self._add(_START, context, begin_ns, end_ns, attributes=of_start(start), status=status)
+        context = _root(find_trace_id(start.uid))
+        self._add(_START, context, begin_ns, end_ns, attributes=describe_start(start), status=status)
 
     def add_scheduling(self, call: SchedulingCall) -> None:
         """Add a call of kube-scheduler about a Pod to the trace of the Pod."""
-        context = _root(trace_id_of(call.uid))
-        name, attributes = f"scheduling {call.verb}", of_scheduling(call)
+        context = _root(find_trace_id(call.uid))
+        name, attributes = f"scheduling {call.verb}", describe_scheduling(call)
         self._add(name, context, call.started_ns, call.ended_ns, kind=SpanKind.SERVER, attributes=attributes)
 
     def shutdown(self) -> None:
@@ -109,7 +111,7 @@ class Spans:
         for name, end_ns in zip(review.stages, review.ends_ns, strict=True):
             found = tuple([step.found for step in review.decision.steps if step.stage == name])
             attributes = {"podgate.found": found} if found else None
-            context = _below(parent)
+            context = _make_child(parent)
             calls = [call for call in review.calls if begin_ns <= call.started_ns < end_ns]
             self._add_calls(calls, review.started_ns, context)
             start_ns = review.started_ns + begin_ns
@@ -118,17 +120,17 @@ class Spans:
 
     def _add_calls(self, calls: list[TimedCall], origin_ns: int, stage: SpanContext) -> None:
         """Add the calls of a stage: those to Redis are part of the one to the store."""
-        store = _below(stage)
+        store = _make_child(stage)
         for call in calls:
             is_redis = call.name == REDIS
             self._add(
                 call.name,
-                _below(store) if is_redis else store,
+                _make_child(store) if is_redis else store,
                 origin_ns + call.started_ns,
                 origin_ns + call.ended_ns,
                 parent=store if is_redis else stage,
                 kind=SpanKind.CLIENT if is_redis else SpanKind.INTERNAL,
-                attributes=of_redis_call(call, self._store) if is_redis else of_failure(call),
+                attributes=describe_redis_call(call, self._store) if is_redis else describe_failure(call),
                 status=Status(StatusCode.ERROR, str(call.failure)) if call.failure is not None else _OK,
             )
 
@@ -169,9 +171,9 @@ def _context(span: SpanReference, *, is_remote: bool) -> SpanContext:
 
 
 def _root(trace_id: str) -> SpanContext:
-    return _context(SpanReference(trace_id, new_span_id()), is_remote=False)
+    return _context(SpanReference(trace_id, draw_span_id()), is_remote=False)
 
 
-def _below(parent: SpanContext) -> SpanContext:
+def _make_child(parent: SpanContext) -> SpanContext:
     """Return the context of a new span in the same trace."""
-    return SpanContext(parent.trace_id, int(new_span_id(), 16), is_remote=False, trace_flags=_SAMPLED)
+    return SpanContext(parent.trace_id, int(draw_span_id(), 16), is_remote=False, trace_flags=_SAMPLED)

@@ -38,24 +38,24 @@ class Traces(PartialObserver):
         self._now_ns = now_ns
         self.sample = sampler.sample
 
-    def sampled_parents(self) -> Mapping[str, int]:
+    def count_sampled_parents(self) -> Mapping[str, int]:
         """Return the number of reviews with a sampled parent, by result."""
-        return self._sampler.sampled_parents()
+        return self._sampler.count_sampled_parents()
 
-    def reviewed(self, review: Review) -> None:
+    def on_reviewed(self, review: Review) -> None:
         if review.trace is not None:
             self._spans.add_review(review, review.trace)
 
-    def transitioned(self, transition: Transition) -> None:
+    def on_transition(self, transition: Transition) -> None:
         """Create a span for every transition: they are few, and the causing review may not be sampled."""
         self._spans.add_transition(transition)
 
-    def refunded(self, service: str, pod: UnseenPod, cause: str) -> None:
+    def on_refunded(self, service: str, pod: UnseenPod, cause: str) -> None:
         """Create a span in the trace of the Pod, if the ratio selects it: a tenant can cause many refunds."""
         if self._sampler.is_drawn(pod.uid):
             self._spans.add_refund(service, pod, cause, self._now_ns())
 
-    def released(self, pod: TracedPod, waited_seconds: float) -> None:
+    def on_released(self, pod: TracedPod, waited_seconds: float) -> None:
         """Create a span of the wait in a queue, in the trace of the Pod, if the ratio selects it."""
         if self._sampler.is_drawn(pod.uid):
             self._spans.add_release(pod, waited_seconds, self._now_ns())

@@ -14,7 +14,7 @@ from webhook.adapters.node_loads import MetricsApiLoads, PrometheusLoads
 from webhook.app.policy_source import FollowedPolicy, follow_policy
 from webhook.app.scheduling.reports import SchedulingReports
 from webhook.app.serving_tls import open_tls
-from webhook.app.supervision import ReadinessLog, run_forever, stop_signals
+from webhook.app.supervision import ReadinessLog, run_forever, watch_stop_signals
 from webhook.app.telemetry import Telemetry
 from webhook.authentication.peer_recheck import PeerRecheck
 from webhook.authentication.scheduler_certificate import CertificateStrategy
@@ -26,10 +26,10 @@ from webhook.extender.wake_loop import WakeLoop
 from webhook.ports.scheduling import NodeLoads
 from webhook.server.call_endpoint import CallEndpoint, CallLimits
 from webhook.server.connection_table import ConnectionGuard, ConnectionLimits, ConnectionTable
-from webhook.server.plain.extender_pages import NODES, SCHEDULING, node_page, scheduling_page
-from webhook.server.plain.health import plain_handler
-from webhook.server.plain.local_pages import local_handler
-from webhook.server.routes import extender_routes
+from webhook.server.plain.extender_pages import NODES, SCHEDULING, build_node_page, build_scheduling_page
+from webhook.server.plain.health import build_plain_handler
+from webhook.server.plain.local_pages import build_local_handler
+from webhook.server.routes import build_extender_routes
 from webhook.server.server import Server, ServerTimeouts
 from webhook.settings import ExtenderSettings, ListenAddress
 from webhook.support.event_loop import EventLoop
@@ -60,35 +60,43 @@ class ExtenderProcess:
         self._client = client
         self._node_metrics = kubernetes.NodeMetrics(client)
         self._tls = open_tls(settings, telemetry)
-        policy, reports = sources.policies.current, SchedulingReports(telemetry, time.time)
+        policy, reports = sources.policies.get_current, SchedulingReports(telemetry, time.time)
         self._extender = Extender(policy, reports, time.time)
         table = self._extender.table
-        telemetry.metrics.scheduling.begin(table.nodes_by_source, self._extender.services)
-        refresher = self._refresher = LoadRefresher(table, policy, self._open_source, time.time, reports.of_refreshes())
+        telemetry.metrics.scheduling.begin(table.count_nodes_by_source, self._extender.list_services)
+        refresher = self._refresher = LoadRefresher(
+            table, policy, self._open_source, time.time, reports.build_refresh_reports()
+        )
         wake = WakeLoop(
             self._extender.refused,
             table,
             kubernetes.StorageClassWake(client),
             telemetry.metrics.scheduling,
-            reports.of_wakes(),
+            reports.build_wake_condition(),
         )
-        nodes = kubernetes.WatchedNodes(client, table.index, reports=telemetry.watched("nodes"))
-        pods = kubernetes.WatchedPods(client, SystemClock(), reports=telemetry.watched("pods"), with_system=True)
-        reported = telemetry.watched("noderesourcetopologies")
+        nodes = kubernetes.WatchedNodes(client, table.index, reports=telemetry.build_watch_reports("nodes"))
+        pods = kubernetes.WatchedPods(
+            client, SystemClock(), reports=telemetry.build_watch_reports("pods"), with_system=True
+        )
+        reported = telemetry.build_watch_reports("noderesourcetopologies")
         self._numa = kubernetes.WatchedNumaTopologies(client, table.numa, reports=reported)
-        self._guard = self._connection_guard()
+        self._guard = self._build_guard()
         endpoint = CallEndpoint(
-            extender_routes(self._extender, reports.ended),
+            build_extender_routes(self._extender, reports.on_call_ended),
             CertificateStrategy(settings.scheduler_names, WallClock()),
             self._guard,
             telemetry.observer,
             CallLimits(settings.max_body_bytes, _BODY_SECONDS, settings.max_in_flight),
         )
-        plain = plain_handler(
-            self._unready, {CONTENT_TYPE: SingleFlight(self._metrics).get}, SingleFlight(self._status).get
+        plain = build_plain_handler(
+            self._list_unready,
+            {CONTENT_TYPE: SingleFlight(self._render_metrics).get},
+            SingleFlight(self._render_status).get,
         )
-        pages = {NODES: node_page(self._extender, time.time), SCHEDULING: scheduling_page(reports.records)}
-        self.server = Server(endpoint, self._guard, plain, local_handler(pages.get), telemetry.observer, _TIMEOUTS)
+        pages = {NODES: build_node_page(self._extender, time.time), SCHEDULING: build_scheduling_page(reports.records)}
+        self.server = Server(
+            endpoint, self._guard, plain, build_local_handler(pages.get), telemetry.observer, _TIMEOUTS
+        )
         self._loops = (
             *sources.loops,
             *self._tls.loops,
@@ -98,7 +106,7 @@ class ExtenderProcess:
             wake.run,
             self._follow_numa,
         )
-        self._readiness = ReadinessLog(self._unready, self._logs)
+        self._readiness = ReadinessLog(self._list_unready, self._logs)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self, asked: asyncio.Event) -> None:
@@ -110,30 +118,30 @@ class ExtenderProcess:
         await server.decisions.start(settings.decision_listen.host, settings.decision_listen.port)
         self._tasks = [asyncio.create_task(run_forever(loop, self._logs)) for loop in self._loops]
         await server.admission.start(settings.listen.host, settings.listen.port)
-        self._logs.said(
+        self._logs.write_event(
             "info",
             "listening",
             extender=[str(ListenAddress(*address)) for address in server.admission.addresses],
             plain=[str(ListenAddress(*address)) for address in server.plain.addresses],
             decisions=[str(ListenAddress(*address)) for address in server.decisions.addresses],
-            not_ready=self._unready(),
+            not_ready=self._list_unready(),
         )
         self._tasks.append(asyncio.create_task(run_forever(self._readiness.run, self._logs)))
         await asked.wait()
 
     async def stop(self, hurry: asyncio.Event) -> None:
         """Drain until `hurry` is set, then stop what the last calls needed; telemetry is closed last."""
-        self._logs.said("info", "draining")
+        self._logs.write_event("info", "draining")
         await self.server.stop(hurry)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._client.close()
         await asyncio.to_thread(self._telemetry.close)
-        self._logs.said("info", "stopped")
+        self._logs.write_event("info", "stopped")
         self._logs.close()
 
-    def _connection_guard(self) -> ConnectionGuard:
+    def _build_guard(self) -> ConnectionGuard:
         tls = self._tls.files
         limits = ConnectionLimits(self._settings.max_connections, silence_seconds=_TIMEOUTS.keep_alive_seconds)
         return ConnectionGuard(ConnectionTable(limits, lambda: tls.context), PeerRecheck(lambda: tls.value.trust))
@@ -141,10 +149,10 @@ class ExtenderProcess:
     def _open_source(self, name: str, source: LoadSource, nodes: Nodes) -> NodeLoads | None:
         if source.requests is not None:
             return None
-        self._telemetry.metrics.scheduling.source_opened(name)
+        self._telemetry.metrics.scheduling.open_source(name)
         if source.prometheus is not None:
             return PrometheusLoads(name, source.prometheus, nodes)
-        return MetricsApiLoads(name, self._node_metrics.listed, nodes)
+        return MetricsApiLoads(name, self._node_metrics.list_metrics, nodes)
 
     async def _follow_numa(self) -> None:
         """Watch NUMA zones once a policy asks for them: many clusters have no such objects."""
@@ -153,48 +161,48 @@ class ExtenderProcess:
                 await self._numa.run()
             await asyncio.sleep(_NUMA_SECONDS)
 
-    def _unready(self) -> list[str]:
+    def _list_unready(self) -> list[str]:
         """Return the reasons why calls cannot be answered. A source of load that failed is none."""
         listed = self._extender.is_ready
         draining = ["draining"] if self._guard.is_draining else []
         return [
-            *self._sources.unready(),
-            *self._tls.unready(),
+            *self._sources.list_unready(),
+            *self._tls.list_unready(),
             *([] if listed else ["Nodes and Pods are not listed yet"]),
             *([] if self._refresher.has_read else ["the load of nodes is not read yet"]),
             *draining,
         ]
 
-    async def _metrics(self) -> bytes:
+    async def _render_metrics(self) -> bytes:
         metrics = self._telemetry.metrics
-        metrics.health.update(ready=not self._unready(), leads=None)
-        metrics.certificates(self._tls.expiry_seconds())
+        metrics.health.update(ready=not self._list_unready(), leads=None)
+        metrics.set_certificates(self._tls.read_expiry_seconds())
         return await asyncio.to_thread(metrics.render)
 
-    async def _status(self) -> bytes:
-        policy = self._sources.policies.current()
+    async def _render_status(self) -> bytes:
+        policy = self._sources.policies.get_current()
         return msgspec.json.encode(
             {
                 "version": VERSION,
                 "policy": {"source": self._sources.name, "hash": policy.hash if policy is not None else ""},
-                "nodes": self._extender.table.nodes_by_source(),
-                "notReady": self._unready(),
+                "nodes": self._extender.table.count_nodes_by_source(),
+                "notReady": self._list_unready(),
             }
         )
 
 
 def run(settings: ExtenderSettings) -> None:
     """Answer calls until SIGTERM or SIGINT; a second one ends the drain at once."""
-    uvloop.run(_run(settings), loop_factory=EventLoop)
+    uvloop.run(_answer_until_stopped(settings), loop_factory=EventLoop)
 
 
-async def _run(settings: ExtenderSettings) -> None:
+async def _answer_until_stopped(settings: ExtenderSettings) -> None:
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
     telemetry = Telemetry(settings, VERSION)
     client = await kubernetes.connect(settings.kubeconfig)
     sources = follow_policy(client, settings, telemetry, SystemClock(), Purpose.SCHEDULE, keeps_last_good=False)
-    asked, asked_again = stop_signals()
+    asked, asked_again = watch_stop_signals()
     process = ExtenderProcess(settings, telemetry, client, sources)
     try:
         await process.run(asked)

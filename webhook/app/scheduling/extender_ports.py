@@ -29,7 +29,7 @@ class ExtenderPorts:
     silent: list[str] = field(default_factory=list)
     """Errors of the extenders that did not answer the last call."""
 
-    async def first(self, path: str) -> tuple[str, bytes]:
+    async def read_first(self, path: str) -> tuple[str, bytes]:
         """Return the first extender that answers, and the body at a path; UserError if none does."""
         self.silent.clear()
         for name, get in self.ports.items():
@@ -37,7 +37,7 @@ class ExtenderPorts:
                 return name, await get(path)
             except UserError as error:
                 self.silent.append(str(error))
-        raise no_extender([*self.tried, *self.silent])
+        raise build_no_extender_error([*self.tried, *self.silent])
 
     async def read(self, path: str) -> dict[str, bytes]:
         """Return the body at a path of each extender that answers; UserError if none does."""
@@ -52,11 +52,11 @@ class ExtenderPorts:
             else:
                 raise answer
         if not found:
-            raise no_extender([*self.tried, *self.silent])
+            raise build_no_extender_error([*self.tried, *self.silent])
         return found
 
 
-def no_extender(tried: Sequence[str]) -> UserError:
+def build_no_extender_error(tried: Sequence[str]) -> UserError:
     """Return the error that no extender answers, with the error of each place."""
     listed = "".join(f"\n  {reason}" for reason in tried)
     return UserError("no extender answers", f"start one with `podgate extender`, or {_URL_REMEDY}; tried:{listed}")
@@ -68,24 +68,24 @@ async def open_extenders(url: str | None, kubeconfig: Kubeconfig) -> AsyncIterat
     if url is not None:
         if not _URL.fullmatch(url):
             raise UserError(
-                f"--extender {status_client.shown(url)!r}: not a URL", f"write http://HOST:PORT: {_URL_REMEDY}"
+                f"--extender {status_client.mask_url(url)!r}: not a URL", f"write http://HOST:PORT: {_URL_REMEDY}"
             )
-        yield ExtenderPorts({status_client.shown(url): _at(url)})
+        yield ExtenderPorts({status_client.mask_url(url): _build_get(url)})
         return
     tried: list[str] = []
     async with AsyncExitStack() as stack:
-        in_cluster = await _in_cluster(kubeconfig, stack, tried)
-        yield ExtenderPorts(in_cluster or {DEFAULT_URL: _at(DEFAULT_URL)}, tried)
+        in_cluster = await _find_in_cluster(kubeconfig, stack, tried)
+        yield ExtenderPorts(in_cluster or {DEFAULT_URL: _build_get(DEFAULT_URL)}, tried)
 
 
-def _at(url: str) -> Get:
+def _build_get(url: str) -> Get:
     async def get(path: str) -> bytes:
         return await asyncio.to_thread(status_client.get, url, path, _URL_REMEDY, "--extender")
 
     return get
 
 
-async def _in_cluster(kubeconfig: Kubeconfig, stack: AsyncExitStack, tried: list[str]) -> dict[str, Get]:
+async def _find_in_cluster(kubeconfig: Kubeconfig, stack: AsyncExitStack, tried: list[str]) -> dict[str, Get]:
     if not kubeconfig.exists():
         tried.append(f"{kubeconfig}: there is no kubeconfig")
         return {}
@@ -95,7 +95,7 @@ async def _in_cluster(kubeconfig: Kubeconfig, stack: AsyncExitStack, tried: list
         client = await kubernetes.connect(kubeconfig)
         stack.push_async_callback(client.close)
         pods = kubernetes.PodPorts(client, _APP, _PORT)
-        found = await pods.ready()
+        found = await pods.list_ready()
     except UserError as error:
         tried.append(str(error))
         return {}

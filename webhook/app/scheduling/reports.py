@@ -17,39 +17,39 @@ class SchedulingReports:
 
     def __init__(self, telemetry: Telemetry, now_seconds: Callable[[], float]) -> None:
         self._metrics = telemetry.metrics.scheduling
-        self._said = telemetry.logs.said
+        self._said = telemetry.logs.write_event
         self._now_seconds = now_seconds
-        self.records = SchedulingRecords(self._metrics.record_evicted)
+        self.records = SchedulingRecords(self._metrics.count_evicted_record)
         self._traced = None if telemetry.traces is None else telemetry.traces.scheduling()
 
-    def filtered(self, pod: Pod, service: ServiceRules, attempt: FilterAttempt) -> None:
+    def on_filtered(self, pod: Pod, service: ServiceRules, attempt: FilterAttempt) -> None:
         for refusal in attempt.refused:
-            self._metrics.refused(service.service, refusal.rule, refusal.count)
-        self.records.filtered(pod, service, attempt)
-        self._decided(pod, service, attempt)
+            self._metrics.count_refused(service.service, refusal.rule, refusal.count)
+        self.records.on_filtered(pod, service, attempt)
+        self._trace(pod, service, attempt)
 
-    def scored(self, pod: Pod, service: ServiceRules, attempt: ScoreAttempt) -> None:
-        self.records.scored(pod, service, attempt)
-        self._decided(pod, service, attempt)
+    def on_scored(self, pod: Pod, service: ServiceRules, attempt: ScoreAttempt) -> None:
+        self.records.on_scored(pod, service, attempt)
+        self._trace(pod, service, attempt)
 
-    def preempted(self, pod: Pod, service: ServiceRules, attempt: PreemptAttempt) -> None:
-        self.records.preempted(pod, service, attempt)
-        self._decided(pod, service, attempt)
+    def on_preempted(self, pod: Pod, service: ServiceRules, attempt: PreemptAttempt) -> None:
+        self.records.on_preempted(pod, service, attempt)
+        self._trace(pod, service, attempt)
 
-    def _decided(self, pod: Pod, service: ServiceRules, attempt: FilterAttempt | ScoreAttempt | PreemptAttempt) -> None:
+    def _trace(self, pod: Pod, service: ServiceRules, attempt: FilterAttempt | ScoreAttempt | PreemptAttempt) -> None:
         if self._traced is not None:
-            self._traced.decided(pod, service, attempt)
+            self._traced.on_decided(pod, service, attempt)
 
-    def ended(self, verb: str, result: CallResult, duration_ns: int) -> None:
+    def on_call_ended(self, verb: str, result: CallResult, duration_ns: int) -> None:
         """Receive the result of a call, and how long it took."""
-        self._metrics.called(verb, result, duration_ns)
+        self._metrics.count_call(verb, result, duration_ns)
         if self._traced is not None:
-            self._traced.answered(verb, duration_ns)
+            self._traced.on_answered(verb, duration_ns)
 
-    def bound(self, uid: str, node: str, at_seconds: float) -> None:
-        self.records.bound(uid, node, at_seconds)
+    def on_bound(self, uid: str, node: str, at_seconds: float) -> None:
+        self.records.on_bound(uid, node, at_seconds)
 
-    def of_wakes(self) -> Condition[str]:
+    def build_wake_condition(self) -> Condition[str]:
         """Return the condition that kube-scheduler cannot be woken."""
 
         def on_trouble(reason: str) -> None:
@@ -57,11 +57,11 @@ class SchedulingReports:
 
         return Condition(on_trouble, lambda _: self._said("info", "kube-scheduler is woken again"))
 
-    def of_refreshes(self) -> LoadReports:
+    def build_refresh_reports(self) -> LoadReports:
         """Return the callbacks of the refresher."""
 
         def on_measured(source: str, took_seconds: float) -> None:
-            self._metrics.source_read(source, self._now_seconds(), took_seconds)
+            self._metrics.set_source_read(source, self._now_seconds(), took_seconds)
 
         def on_trouble(reason: str) -> None:
             self._said("warning", "a source of load does not answer, using the next one", reason=reason)
@@ -69,4 +69,4 @@ class SchedulingReports:
         def on_over(reason: str) -> None:
             self._said("info", "a source of load answers again", reason=reason)
 
-        return LoadReports(on_measured, self._metrics.source_failed, on_trouble, on_over)
+        return LoadReports(on_measured, self._metrics.count_source_failure, on_trouble, on_over)

@@ -9,7 +9,7 @@ from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.release.loop import ReleaseReports
 from webhook.core.overload import OverloadLimits
 from webhook.core.quota import QueuePlan
-from webhook.core.reporting.queue_document import QueueDepth, expiry_text
+from webhook.core.reporting.queue_document import QueueDepth, describe_expiry
 from webhook.fallback.overload_monitor import OverloadMonitor
 from webhook.ports import Clock, PlaceEvents
 from webhook.ports.traces import TracedPod
@@ -17,7 +17,7 @@ from webhook.settings import Settings
 from webhook.support.condition import Condition
 
 
-def overload_monitor(settings: Settings, telemetry: Telemetry, clock: Clock) -> OverloadMonitor:
+def build_overload_monitor(settings: Settings, telemetry: Telemetry, clock: Clock) -> OverloadMonitor:
     """Return a monitor that observes all reviews, and reports overloads to the other observers."""
     limits = OverloadLimits(
         round(settings.overload_p99_seconds * 1e9),
@@ -25,15 +25,15 @@ def overload_monitor(settings: Settings, telemetry: Telemetry, clock: Clock) -> 
         round(settings.overload_window_seconds * 1e6),
         settings.overload_minimum,
     )
-    monitor = OverloadMonitor(limits, clock, lambda: telemetry.store_trouble, telemetry.observer.overload_changed)
+    monitor = OverloadMonitor(limits, clock, lambda: telemetry.store_trouble, telemetry.observer.on_overload_changed)
     telemetry.observer.join(monitor)
     telemetry.observer.join(telemetry.metrics.health)
     return monitor
 
 
-def wake_reports(telemetry: Telemetry) -> WakeReports:
+def build_wake_reports(telemetry: Telemetry) -> WakeReports:
     """Return the callbacks for waking controllers whose Pods were denied."""
-    ledger, said, fails = telemetry.metrics.ledger, telemetry.logs.said, telemetry.metrics.failing_writes.set
+    ledger, said, fails = telemetry.metrics.ledger, telemetry.logs.write_event, telemetry.metrics.failing_writes.set
 
     def on_trouble(reason: str) -> None:
         fails("controllers", fails=True)
@@ -43,15 +43,15 @@ def wake_reports(telemetry: Telemetry) -> WakeReports:
         fails("controllers", fails=False)
         said("info", "held controllers are woken again", reason=reason)
 
-    return WakeReports(ledger.woken, ledger.held, on_trouble, on_over)
+    return WakeReports(ledger.count_wake, ledger.set_held, on_trouble, on_over)
 
 
 _OBJECT = "servicestatuses"
 
 
-def service_status_reports(telemetry: Telemetry) -> ServiceStatusReports:
+def build_service_status_reports(telemetry: Telemetry) -> ServiceStatusReports:
     """Return the callbacks for failures to write ServiceStatuses; a cluster without the kind is none."""
-    said, fails = telemetry.logs.said, telemetry.metrics.failing_writes.set
+    said, fails = telemetry.logs.write_event, telemetry.metrics.failing_writes.set
 
     def on_absent(reason: str) -> None:
         fails(_OBJECT, fails=False)
@@ -72,11 +72,11 @@ _AGAIN_SECONDS = 600.0
 """How often the log repeats that Pods of a service cannot be released."""
 
 
-def release_reports(
+def build_release_reports(
     telemetry: Telemetry, places: PlaceEvents | None = None, clock: Callable[[], float] = time.monotonic
 ) -> ReleaseReports:
     """Return the callbacks for Pods that leave a queue; `places` sends Events about those that expire."""
-    queue, said = telemetry.metrics.queue, telemetry.logs.said
+    queue, said = telemetry.metrics.queue, telemetry.logs.write_event
 
     def on_trouble(reason: str) -> None:
         said("warning", "waiting Pods are not released", reason=reason)
@@ -90,22 +90,22 @@ def release_reports(
 
     def on_released(pod: GatedPod, seconds: float, latency_seconds: float) -> None:
         failure.leave()
-        queue.released(pod.waiting.service, seconds, latency_seconds)
+        queue.count_release(pod.waiting.service, seconds, latency_seconds)
         if telemetry.traces is not None:
             traced = TracedPod(pod.waiting.service, pod.namespace, pod.name, pod.waiting.uid)
-            telemetry.traces.released(traced, seconds)
+            telemetry.traces.on_released(traced, seconds)
 
     def on_expired(pod: GatedPod, rules: QueuePlan, seconds: float) -> None:
-        queue.expired(pod.waiting.service, seconds)
+        queue.count_expiry(pod.waiting.service, seconds)
         if places is not None:
-            note = expiry_text(rules.max_wait_us, is_kept=rules.keeps_expired)
-            places.expired(pod.namespace, pod.name, pod.waiting.uid, note, is_kept=rules.keeps_expired)
+            note = describe_expiry(rules.max_wait_us, is_kept=rules.keeps_expired)
+            places.offer_expired(pod.namespace, pod.name, pod.waiting.uid, note, is_kept=rules.keeps_expired)
 
     def on_depths(found: Sequence[QueueDepth]) -> None:
-        queue.depths(found)
-        failing.shown(found)
+        queue.set_depths(found)
+        failing.update(found)
 
-    return ReleaseReports(on_released, on_expired, queue.waiting, on_depths, failure.enter)
+    return ReleaseReports(on_released, on_expired, queue.set_waiting, on_depths, failure.enter)
 
 
 class FailingLog:
@@ -117,7 +117,7 @@ class FailingLog:
         self._lines: dict[str, tuple[float, set[str]]] = {}
         """When the last line about a service was written, and the reasons that were logged."""
 
-    def shown(self, depths: Sequence[QueueDepth]) -> None:
+    def update(self, depths: Sequence[QueueDepth]) -> None:
         """Log what has changed in the depths of all queues; a process that no longer leads passes none."""
         now = self._clock()
         for depth in depths:

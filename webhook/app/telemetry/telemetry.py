@@ -7,7 +7,7 @@ from dataclasses import replace
 from webhook.adapters.logs import Logs
 from webhook.adapters.metrics import Metrics
 from webhook.adapters.recorder import Recorder
-from webhook.app.telemetry.traces import role_of, traces_of
+from webhook.app.telemetry.traces import find_role, open_process_traces
 from webhook.authentication.jwks_refresher import RefreshReports
 from webhook.authentication.reasons import REASONS
 from webhook.controller import ControllerReports
@@ -20,7 +20,7 @@ from webhook.fallback import FallbackReports
 from webhook.observers import TurnObservers
 from webhook.outcomes.aggregator import OutcomeReports
 from webhook.ports import StoreReports, WatchReports
-from webhook.ports.traces import TraceSampler, not_sampled
+from webhook.ports.traces import TraceSampler, sample_none
 from webhook.settings import ProcessSettings, Settings
 from webhook.support.condition import Condition
 
@@ -32,12 +32,12 @@ class Telemetry:
 
     def __init__(self, settings: ProcessSettings, version: str) -> None:
         serving = settings if isinstance(settings, Settings) else None  # a controller reviews nothing
-        self.metrics = Metrics(version, role_of(settings), REASONS)
+        self.metrics = Metrics(version, find_role(settings), REASONS)
         self.logs = Logs(sample_every=serving.log_sample if serving else 0)
-        self.traces = traces_of(settings, version)
+        self.traces = open_process_traces(settings, version)
         self.pod_observers = () if self.traces is None else (self.traces.starts(),)
         if serving and self.traces is not None:
-            self.metrics.watch_trace_parents(self.traces.sampled_parents)
+            self.metrics.watch_trace_parents(self.traces.count_sampled_parents)
         self.watches: dict[str, WatchStatus] = {}
         self.files: dict[str, str] = {}
         """The current error of each watched file by name, "" where its content is in use."""
@@ -55,17 +55,17 @@ class Telemetry:
     @property
     def sample(self) -> TraceSampler:
         """Decides which reviews are traced."""
-        return not_sampled if self.traces is None else self.traces.sample
+        return sample_none if self.traces is None else self.traces.sample
 
     def _open_recorder(self, settings: Settings) -> Recorder | None:
         if settings.record is None:
             return None
 
         def on_trouble(reason: str) -> None:
-            self.logs.said("error", "the recording is incomplete", file=str(settings.record), reason=reason)
+            self.logs.write_event("error", "the recording is incomplete", file=str(settings.record), reason=reason)
 
         def on_over(reason: str) -> None:
-            self.logs.said("info", "recording resumed", file=str(settings.record), reason=reason)
+            self.logs.write_event("info", "recording resumed", file=str(settings.record), reason=reason)
 
         limits, reports = (
             (settings.record_sample, settings.record_max_bytes),
@@ -80,27 +80,27 @@ class Telemetry:
         if self._recorder is not None:
             self._recorder.watch_namespaces(labels)
 
-    def watched_files(self, what: str) -> Callable[[str | None], None]:
+    def build_file_reports(self, what: str) -> Callable[[str | None], None]:
         """Return the callback for each reading of changed files: it receives the error, None for valid files."""
         is_start = True
 
         def read(wrong: str | None) -> None:
             nonlocal is_start
             self.files[what] = wrong or ""
-            self.metrics.files.read(what, time.time(), is_good=wrong is None)
+            self.metrics.files.count_load(what, time.time(), is_good=wrong is None)
             if wrong is not None:
-                self.logs.said("error", f"{what} rejected, the last good one stays in use", reason=wrong)
+                self.logs.write_event("error", f"{what} rejected, the last good one stays in use", reason=wrong)
             elif not is_start:
-                self.logs.said("info", f"{what} loaded")
+                self.logs.write_event("info", f"{what} loaded")
             is_start = False
 
         return read
 
-    def watched(self, resource: str) -> WatchReports:
+    def build_watch_reports(self, resource: str) -> WatchReports:
         """Return the callbacks for the watch on one resource."""
         contact_us: int | None = None
         troubles: list[str] = []
-        self.metrics.kubernetes_failed(resource, 0)  # starts at 0, so that the first failure is an increase
+        self.metrics.count_kubernetes_failure(resource, 0)  # starts at 0, so that the first failure is an increase
 
         def show() -> None:
             self.watches[resource] = WatchStatus(contact_us, "; ".join(troubles))
@@ -109,33 +109,33 @@ class Telemetry:
             nonlocal contact_us
             now_seconds = time.time()
             contact_us = int(now_seconds * 1_000_000)
-            self.metrics.kubernetes_contact(resource, now_seconds)
+            self.metrics.set_kubernetes_contact(resource, now_seconds)
             show()
 
         def on_trouble(reason: str) -> None:
             troubles.append(reason)
-            self.metrics.kubernetes_failed(resource)
-            self.logs.said("warning", "watch failed, using cached objects", resource=resource, reason=reason)
+            self.metrics.count_kubernetes_failure(resource)
+            self.logs.write_event("warning", "watch failed, using cached objects", resource=resource, reason=reason)
             show()
 
         def on_over(reason: str) -> None:
             troubles.remove(reason)
-            self.logs.said("info", "watch recovered", resource=resource, reason=reason)
+            self.logs.write_event("info", "watch recovered", resource=resource, reason=reason)
             show()
 
         show()
         return WatchReports(on_contact, on_trouble, on_over)
 
-    def unwatched(self, resource: str) -> None:
+    def forget_watch(self, resource: str) -> None:
         """Forget a watch that this process no longer needs: without contact it would look broken."""
         self.watches.pop(resource, None)
-        self.metrics.kubernetes_left(resource)
+        self.metrics.end_kubernetes_contact(resource)
 
-    def fetch_reports(self, source: str) -> RefreshReports:
+    def build_fetch_reports(self, source: str) -> RefreshReports:
         """Return the callbacks for key fetches from one source."""
 
         def log(level: str, message: str) -> Callable[[str], None]:
-            return lambda reason: self.logs.said(level, message, source=source, reason=reason)
+            return lambda reason: self.logs.write_event(level, message, source=source, reason=reason)
 
         log_failure = log("warning", "key fetch failed, using cached keys")
         failure = Condition(
@@ -143,56 +143,56 @@ class Telemetry:
         )
 
         def on_fetched() -> None:
-            self.metrics.keys.fetched(source, time.time())
+            self.metrics.keys.count_fetch(source, time.time())
             failure.leave()
 
         def on_failed(reason: str) -> None:
-            self.metrics.keys.not_fetched(source)
+            self.metrics.keys.count_failed_fetch(source)
             failure.enter(reason)
 
         return RefreshReports(on_fetched, on_failed, log("error", "keys expired, tokens signed with them are rejected"))
 
-    def unusable_keys(self, source: str) -> Condition[str]:
+    def build_unusable_keys(self, source: str) -> Condition[str]:
         """Return the condition of faulty keys in a published key set: they are ignored."""
 
         def on_ignored(faults: str) -> None:
-            self.logs.said("info", "unusable keys ignored", source=source, reason=faults)
+            self.logs.write_event("info", "unusable keys ignored", source=source, reason=faults)
 
         def usable(_: str) -> None:
-            self.logs.said("info", "all keys are usable", source=source)
+            self.logs.write_event("info", "all keys are usable", source=source)
 
         return Condition(on_ignored, usable, on_changed=lambda _, faults: on_ignored(faults))
 
-    def event_reports(self) -> WatchReports:
+    def build_event_reports(self) -> WatchReports:
         """Return the callbacks for failures to write Events."""
 
         def on_trouble(reason: str) -> None:
-            self.logs.said("warning", "Events are not written", reason=reason)
+            self.logs.write_event("warning", "Events are not written", reason=reason)
 
         def on_over(reason: str) -> None:
-            self.logs.said("info", "Events are written again", reason=reason)
+            self.logs.write_event("info", "Events are written again", reason=reason)
 
         return WatchReports(lambda: None, on_trouble, on_over)
 
-    def store_reports(self) -> StoreReports:
+    def build_store_reports(self) -> StoreReports:
         """Return the callbacks for failures of the shared store; each of its servers may fail on its own."""
         troubles: list[StoreFailure] = []
 
         def show() -> None:
             self.store_trouble = "; ".join(dict.fromkeys(map(str, troubles)))
-            self.metrics.store_stands(up=not troubles)
+            self.metrics.set_store_up(up=not troubles)
 
         def on_single(failure: StoreFailure) -> None:
-            self.metrics.store_failed(failure)
-            self.logs.said(
+            self.metrics.count_store_failure(failure)
+            self.logs.write_event(
                 "error", "store operation failed; applying whenStoreUnavailable or failureMode", reason=str(failure)
             )
 
         def on_trouble(failure: StoreFailure) -> None:
-            self.metrics.store_failed(failure)
+            self.metrics.count_store_failure(failure)
             troubles.append(failure)
             show()
-            self.logs.said(
+            self.logs.write_event(
                 "error",
                 "the store does not respond; applying whenStoreUnavailable or failureMode",
                 reason=str(failure),
@@ -201,85 +201,97 @@ class Telemetry:
         def on_over(failure: StoreFailure) -> None:
             troubles.remove(failure)
             show()
-            self.logs.said("info", "the store responds again", reason=str(failure))
+            self.logs.write_event("info", "the store responds again", reason=str(failure))
 
         return StoreReports(lambda: None, on_trouble, on_over, on_single)
 
-    def announcement_reports(self) -> StoreReports:
+    def build_announcement_reports(self) -> StoreReports:
         """Return the callbacks for the subscription to breaker announcements."""
 
         def on_trouble(failure: StoreFailure) -> None:
-            self.metrics.store_failed(failure)
-            self.logs.said("warning", "breaker announcements failed, polling each second", reason=str(failure))
+            self.metrics.count_store_failure(failure)
+            self.logs.write_event("warning", "breaker announcements failed, polling each second", reason=str(failure))
 
         def on_over(failure: StoreFailure) -> None:
-            self.logs.said("info", "breaker announcements recovered", reason=str(failure))
+            self.logs.write_event("info", "breaker announcements recovered", reason=str(failure))
 
         return StoreReports(lambda: None, on_trouble, on_over)
 
-    def fallback_reports(self) -> FallbackReports:
+    def build_fallback_reports(self) -> FallbackReports:
         """Return the callbacks for the fallback and its reconciliation."""
         by_rule: dict[str, list[str]] = {}
 
         def on_fallback(service: str, rule: str, on: bool) -> None:  # noqa: FBT001  called with positional arguments
-            self.metrics.fell_back(service, rule, on=on)
+            self.metrics.set_fallback(service, rule, on=on)
             services = by_rule.setdefault(rule, [])
             if on:
                 services.append(service)
             else:
                 services.remove(service)
-            self.store_mode = "; ".join(f"{rule}: {_few(names)}" for rule, names in sorted(by_rule.items()) if names)
+            self.store_mode = "; ".join(
+                f"{rule}: {_format_names(names)}" for rule, names in sorted(by_rule.items()) if names
+            )
 
         def on_loss() -> None:
-            self.metrics.store_lost()
-            self.logs.said(
+            self.metrics.count_store_loss()
+            self.logs.write_event(
                 "error", "the store may have lost acknowledged writes; re-submitting the last minute's charges"
             )
 
         return FallbackReports(
-            on_fallback, self.metrics.booked, self.metrics.booking_dropped, self.metrics.refused_from_cache, on_loss
+            on_fallback,
+            self.metrics.count_booked,
+            self.metrics.count_dropped_booking,
+            self.metrics.count_cached_denial,
+            on_loss,
         )
 
-    def controller_reports(self) -> ControllerReports:
+    def build_controller_reports(self) -> ControllerReports:
         """Return the callbacks for the controller's findings."""
         ledger, outcomes = self.metrics.ledger, self.metrics.outcomes
 
         def on_refunded(service: str, pod: UnseenPod, cause: str) -> None:
-            ledger.refunded(service, cause)
+            ledger.count_refund(service, cause)
             if self.traces is not None:
-                self.traces.refunded(service, pod, cause)
+                self.traces.on_refunded(service, pod, cause)
 
         return ControllerReports(
             on_refunded=on_refunded,
-            on_unproven=ledger.unproven,
-            on_charged_afterwards=ledger.charged_afterwards,
-            on_raised=ledger.raised,
-            on_label_ignored=ledger.label_ignored,
-            on_drift=ledger.drifted,
-            on_watched=ledger.watched,
-            on_started=lambda service, result: outcomes.recorded(service, OutcomeSource.POD_START, result),
-            on_start_dropped=outcomes.dropped,
-            on_quota_events_suppressed=ledger.excused,
-            on_transition=self.observer.transitioned,
+            on_unproven=ledger.count_unproven,
+            on_charged_afterwards=ledger.count_late_charge,
+            on_raised=ledger.count_late_raise,
+            on_label_ignored=ledger.count_ignored_label,
+            on_drift=ledger.set_drift,
+            on_watched=ledger.set_watched,
+            on_started=lambda service, result: outcomes.on_outcomes_counted(service, OutcomeSource.POD_START, result),
+            on_start_dropped=outcomes.on_outcomes_dropped,
+            on_quota_events_suppressed=ledger.count_excused,
+            on_transition=self.observer.on_transition,
         )
 
-    def outcome_reports(self) -> OutcomeReports:
+    def build_outcome_reports(self) -> OutcomeReports:
         """Return the callbacks for pushed outcomes."""
-        outcomes, after = self.metrics.outcomes, self.observer.after_reviews
-        reports = OutcomeReports(outcomes.recorded, outcomes.dropped, outcomes.refused)
-        return reports if self._recorder is None else replace(reports, on_recorded=after(self._recorder.recorded))
+        outcomes, after = self.metrics.outcomes, self.observer.wrap_after_reviews
+        reports = OutcomeReports(
+            outcomes.on_outcomes_counted, outcomes.on_outcomes_dropped, outcomes.on_outcomes_refused
+        )
+        return (
+            reports
+            if self._recorder is None
+            else replace(reports, on_outcomes_recorded=after(self._recorder.on_outcomes_recorded))
+        )
 
-    def shared_by(self, replicas: ReplicaAssignment) -> None:
+    def set_replicas(self, replicas: ReplicaAssignment) -> None:
         """Set the number of servers that share the limits while the store is unavailable."""
         if replicas != self.replicas:
-            self.logs.said(
+            self.logs.write_event(
                 "info",
                 "replica count changed: limits are divided by it",
                 replicas=replicas.count,
                 ordinal=replicas.ordinal,
             )
         self.replicas = replicas
-        self.metrics.shared_by(replicas.count)
+        self.metrics.set_replicas(replicas.count)
 
     def close(self) -> None:
         """Send what is still buffered; this takes as long as the receiver needs."""
@@ -289,6 +301,6 @@ class Telemetry:
             self.traces.shutdown()
 
 
-def _few(names: list[str]) -> str:
+def _format_names(names: list[str]) -> str:
     shown = ", ".join(sorted(names)[:_NAMES_SHOWN])
     return f"{shown} and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else shown

@@ -8,10 +8,10 @@ from webhook.adapters.metrics import ProcessRole
 from webhook.adapters.traces import RatioSampler, Traces, open_traces
 from webhook.ports.store_url import StoreUrl
 from webhook.ports.traces import TraceParent
-from webhook.settings import MEMORY, ControllerSettings, ProcessSettings, Settings, in_cluster
+from webhook.settings import MEMORY, ControllerSettings, ProcessSettings, Settings, is_in_cluster
 
 
-def role_of(settings: ProcessSettings) -> ProcessRole:
+def find_role(settings: ProcessSettings) -> ProcessRole:
     """Return the roles of this process: a server with in-memory counters reconciles them as well."""
     if not isinstance(settings, ControllerSettings):
         return ProcessRole.SCHEDULES
@@ -19,18 +19,18 @@ def role_of(settings: ProcessSettings) -> ProcessRole:
         return ProcessRole.RECONCILES
     if settings.store != MEMORY:
         return ProcessRole.REVIEWS | ProcessRole.SHARES_STORE
-    has_cluster = settings.kubeconfig is not None or in_cluster(os.environ)
+    has_cluster = settings.kubeconfig is not None or is_in_cluster(os.environ)
     return ProcessRole.REVIEWS | ProcessRole.RECONCILES if has_cluster else ProcessRole.REVIEWS
 
 
-def traces_of(settings: ProcessSettings, version: str) -> Traces | None:
+def open_process_traces(settings: ProcessSettings, version: str) -> Traces | None:
     """Return the traces of a process; None without an endpoint."""
     if settings.otlp_endpoint is None:
         return None
     # Nobody calls a controller, and kube-scheduler sends no parent.
     trace_parent = settings.trace_parent if isinstance(settings, Settings) else TraceParent.IGNORE
     resource = {
-        "service.name": _name(settings),
+        "service.name": _choose_service_name(settings),
         "service.version": version,
         "service.instance.id": gethostname(),
     }
@@ -43,7 +43,7 @@ def traces_of(settings: ProcessSettings, version: str) -> Traces | None:
     )
 
 
-def _name(settings: ProcessSettings) -> str:
+def _choose_service_name(settings: ProcessSettings) -> str:
     if isinstance(settings, Settings):
         return "podgate"
     return "podgate-controller" if isinstance(settings, ControllerSettings) else "podgate-extender"

@@ -10,7 +10,7 @@ _PRIMES = (
 )
 
 
-def weakness(key: object) -> str | None:
+def find_weakness(key: object) -> str | None:
     """Return why a public key is weak; None if no weakness is known."""
     if not isinstance(key, rsa.RSAPublicKey):
         return None
@@ -30,7 +30,7 @@ def _is_roca(modulus: int) -> bool:
     return all(modulus % prime in powers for prime, powers in _POWERS.items())
 
 
-def _powers(prime: int) -> frozenset[int]:
+def _list_powers(prime: int) -> frozenset[int]:
     found, power = {1}, _EXPONENT % prime
     while power not in found:
         found.add(power)
@@ -38,4 +38,4 @@ def _powers(prime: int) -> frozenset[int]:
     return frozenset(found)
 
 
-_POWERS = {prime: _powers(prime) for prime in _PRIMES}
+_POWERS = {prime: _list_powers(prime) for prime in _PRIMES}

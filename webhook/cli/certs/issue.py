@@ -8,7 +8,7 @@ import click
 from certs import CA_LIFETIME, LEAF_LIFETIME, IssueRequest, refuse_existing
 from certs import issue as issue_certificates
 from webhook.cli.certs.inspect import show
-from webhook.cli.options.certs_errors import user_errors
+from webhook.cli.options.certs_errors import convert_certs_errors
 from webhook.cli.options.command_group import report_option
 from webhook.errors import UserError
 
@@ -29,7 +29,7 @@ _DAYS = click.IntRange(1, 36_500)
 @click.option("--ca-days", type=_DAYS, default=CA_LIFETIME.days, show_default=True, help="Lifetime of a new CA.")
 @click.option("--force", is_flag=True, help="Replace existing certificates. A CA is never replaced.")
 @report_option()
-@user_errors
+@convert_certs_errors
 def issue(  # noqa: PLR0913 - one argument an option
     *,
     out: Path,
@@ -56,7 +56,7 @@ def issue(  # noqa: PLR0913 - one argument an option
     request = IssueRequest(server, sans, clients, timedelta(days=days), timedelta(days=ca_days))
     if not force:
         remedy = "--force replaces certificates; else move them away, or choose another folder"
-        refuse_existing(*request.files(out), remedy=remedy)
+        refuse_existing(*request.list_files(out), remedy=remedy)
     if (ca_cert is None) != (ca_key is None):
         raise UserError("--ca-cert and --ca-key go together", "give both, or none to use the CA in --out")
     ca = (ca_cert, ca_key) if ca_cert is not None and ca_key is not None else None

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from certs import CA_LIFETIME, LEAF_LIFETIME, CaFolder, Lifetimes, folder_lock
-from webhook.cli.options.certs_errors import user_errors
-from webhook.cli.options.command_group import document_text, report_option
+from certs import CA_LIFETIME, LEAF_LIFETIME, CaFolder, Lifetimes, lock_folder
+from webhook.cli.options.certs_errors import convert_certs_errors
+from webhook.cli.options.command_group import format_document, report_option
 from webhook.errors import UserError
 
 _FILE = click.Path(path_type=Path)
@@ -27,7 +27,7 @@ _DAYS = click.IntRange(1, 36_500)
 )
 @click.option("--dry-run", is_flag=True, help="Show what is due, and write nothing.")
 @report_option()
-@user_errors
+@convert_certs_errors
 def rotate(*, out: Path, days: int, ca_days: int, settle_days: int, dry_run: bool, output: str) -> None:
     """Renew what is due in a folder: certificates at two thirds of their lifetime, the CA well before it expires.
 
@@ -39,14 +39,14 @@ def rotate(*, out: Path, days: int, ca_days: int, settle_days: int, dry_run: boo
     all of this in a cluster: podgate controller --certificates own. Exit code: 0, also if nothing is due.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
     lifetimes = Lifetimes(timedelta(days=ca_days), timedelta(days=days), timedelta(days=settle_days))
-    if mistake := lifetimes.mistake():
+    if mistake := lifetimes.find_mistake():
         raise UserError(f"--ca-days {ca_days}: {mistake}", f"write at least {2 * days}")
-    with folder_lock(out):
+    with lock_folder(out):
         folder = CaFolder(out, lifetimes, is_dry=dry_run)
         changes = list(folder.rotate(datetime.now(UTC).replace(microsecond=0)))
-        foreign = list(folder.foreign_leaves())
+        foreign = list(folder.list_foreign_leaves())
     rows = [{"file": str(out / change.file), "did": change.text} for change in changes]
-    text = document_text({"dryRun": dry_run, "done": rows, "strangers": foreign}, output)
+    text = format_document({"dryRun": dry_run, "done": rows, "strangers": foreign}, output)
     if text is not None:
         click.echo(text)
         return

@@ -11,7 +11,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def user_errors(command: Callable[_P, _R]) -> Callable[_P, _R]:
+def convert_certs_errors(command: Callable[_P, _R]) -> Callable[_P, _R]:
     """Raise a UserError for each CertsError of a command."""
 
     @wraps(command)

@@ -26,13 +26,13 @@ def kubeconfig_options(parameter: str = "kubeconfig", *, is_optional: bool = Fal
         @wraps(command)
         def run(*, files: str | None, context: str | None, **rest: Any) -> Any:
             is_named = bool(files) or not is_optional
-            return command(**{parameter: Kubeconfig.of(files, context) if is_named else None}, **rest)
+            return command(**{parameter: Kubeconfig.from_text(files, context) if is_named else None}, **rest)
 
         return run
 
     return decorate
 
 
-def user_kubeconfig(parameters: dict[str, Any]) -> Kubeconfig:
+def find_user_kubeconfig(parameters: dict[str, Any]) -> Kubeconfig:
     """Return the kubeconfig of a command whose options are only parsed, for completions."""
-    return Kubeconfig.of(parameters.get("files") or os.environ.get("KUBECONFIG"), parameters.get("context"))
+    return Kubeconfig.from_text(parameters.get("files") or os.environ.get("KUBECONFIG"), parameters.get("context"))

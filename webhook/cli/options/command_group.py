@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from webhook.commands.pages.yaml_text import as_yaml
-from webhook.core.plain_text import printable_json
+from webhook.commands.pages.yaml_text import format_yaml
+from webhook.core.plain_text import escape_json
 
 WIDE = "wide"
 TABLE_FORMATS = ("table", WIDE, "json", "yaml")
@@ -33,18 +33,18 @@ def report_option(*former: str) -> Decorator:
     return click.option("-o", "--output", type=formats, default="text", show_default=True, metavar=metavar)
 
 
-def document_text(
+def format_document(
     document: Mapping[str, Any] | Sequence[Any], output: str | None, *, indent: int | None = 2
 ) -> str | None:
     """Return a document in the format of -o; None if that is a table or text."""
     if output == "yaml":
-        return as_yaml(document).removesuffix("\n")
+        return format_yaml(document).removesuffix("\n")
     if output == "json" or (output is None and not sys.stdout.isatty()):
-        return printable_json(json.dumps(document, indent=indent, ensure_ascii=False))
+        return escape_json(json.dumps(document, indent=indent, ensure_ascii=False))
     return None
 
 
-_LONGEST_SUMMARY = 1_000
+_SUMMARY_CHARACTERS_MAX = 1_000
 
 
 class CommandGroup(click.Group):
@@ -53,4 +53,6 @@ class CommandGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         names = self.list_commands(ctx)
         with formatter.section("Commands"):
-            formatter.write_dl([(name, self.commands[name].get_short_help_str(_LONGEST_SUMMARY)) for name in names])
+            formatter.write_dl(
+                [(name, self.commands[name].get_short_help_str(_SUMMARY_CHARACTERS_MAX)) for name in names]
+            )

@@ -4,21 +4,19 @@ from urllib.parse import SplitResult, urlsplit
 
 from webhook.core.kubernetes.quantity import Duration
 from webhook.errors import UserError
-from webhook.support.redaction import masked
+from webhook.support.redaction import mask
 
 
-def base_url(flag: str, text: str, scheme: str = "https") -> SplitResult:
+def parse_base_url(flag: str, text: str, scheme: str = "https") -> SplitResult:
     """Parse the URL of a server: scheme, host and port only; UserError names the flag and quotes no password."""
     remedy = f"write {scheme}://HOST:PORT"
     try:
         url = urlsplit(text)
         is_whole = url.scheme == scheme and bool(url.hostname) and (url.port is None or url.port > 0)
     except ValueError:  # its text would quote parts of the URL
-        raise UserError(f"{flag} {masked(text)!r}: its host and port cannot be read", remedy) from None
+        raise UserError(f"{flag} {mask(text)!r}: its host and port cannot be read", remedy) from None
     if not is_whole or url.username is not None or url.query or url.fragment or "@" in url.netloc:
-        raise UserError(
-            f"{flag} {masked(text)!r}: must be {scheme}, with a host, and no user, query or fragment", remedy
-        )
+        raise UserError(f"{flag} {mask(text)!r}: must be {scheme}, with a host, and no user, query or fragment", remedy)
     return url
 
 
@@ -29,7 +27,7 @@ MONTH = "720h"
 """The longest duration of a policy, and so of its overrides."""
 
 
-def microseconds(flag: str, text: str, longest: str = YEARS) -> int:
+def parse_microseconds(flag: str, text: str, longest: str = YEARS) -> int:
     """Parse a duration such as 1h; UserError names the flag."""
     try:
         found = Duration.parse(text).us
@@ -40,14 +38,14 @@ def microseconds(flag: str, text: str, longest: str = YEARS) -> int:
     return found
 
 
-def seconds(flag: str, text: str, longest: str = YEARS) -> float:
+def parse_seconds(flag: str, text: str, longest: str = YEARS) -> float:
     """Parse a duration such as 1h; UserError names the flag."""
-    return microseconds(flag, text, longest) / _US
+    return parse_microseconds(flag, text, longest) / _US
 
 
-def whole_seconds(flag: str, text: str) -> int:
+def parse_whole_seconds(flag: str, text: str) -> int:
     """Parse a duration of at least a second, rounded down to whole seconds; UserError names the flag."""
-    found = int(seconds(flag, text))
+    found = int(parse_seconds(flag, text))
     if not found:
         raise UserError(f"{flag} {text!r}: shorter than a second", "write for example 1h")
     return found

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.cli.options.durations import base_url
+from webhook.cli.options.durations import parse_base_url
 from webhook.core.installation import ways
-from webhook.core.installation.kustomization import built, objects
-from webhook.core.installation.plan import InstallPlan, outside
+from webhook.core.installation.kustomization import build_folder, build_objects
+from webhook.core.installation.plan import InstallPlan, select_outside
 from webhook.core.installation.record import SCHEDULER, InstallationRecord
 from webhook.core.webhook_configurations import ClientConfig
 from webhook.errors import UserError
 from webhook.ports.store_url import MEMORY, StoreUrl
 from webhook.support.kubeconfig import Kubeconfig
-from webhook.support.redaction import masked
+from webhook.support.redaction import mask
 
 if TYPE_CHECKING:
     from webhook.operations.call_proof import InstallProofs
@@ -55,10 +55,10 @@ class InstallOptions:
         """Install with these options; UserError for options that do not fit together."""
         self._check_store()
         if self.server_url is not None:
-            return await self._outside(self.server_url, where, policy, terms, progress)
-        return await self._in_cluster(where, policy, terms, progress)
+            return await self._install_outside(self.server_url, where, policy, terms, progress)
+        return await self._install_in_cluster(where, policy, terms, progress)
 
-    async def _outside(
+    async def _install_outside(
         self,
         server_url: str,
         where: Kubeconfig,
@@ -69,25 +69,25 @@ class InstallOptions:
         from webhook.operations import outside_server, pki_folder  # noqa: PLC0415  load slowly
 
         self._check_outside()
-        address = base_url("--server-url", server_url)
+        address = parse_base_url("--server-url", server_url)
         host, port = address.hostname or "", address.port or 443
-        plain_url = (self.status_url or f"http://{_bracketed(host)}:{_PLAIN_PORT}").rstrip("/")
-        plain_port = base_url("--status-url", plain_url, "http").port or 80
-        mode = self._mode()
+        plain_url = (self.status_url or f"http://{_format_host(host)}:{_PLAIN_PORT}").rstrip("/")
+        plain_port = parse_base_url("--status-url", plain_url, "http").port or 80
+        mode = self._choose_mode()
         record = InstallationRecord(version("podgate"), mode, ways.FILES, server_url.rstrip("/"), plain_url)
-        plan = self._plan(record, policy)
+        plan = self._build_plan(record, policy)
 
         def prepare() -> outside_server.OutsideServer:
             issued = pki_folder.issue_missing(self.pki, host, is_dry=terms.is_dry)
             for file in issued:
                 progress.on_object(file, "issued")
-            client = ClientConfig(server_url, pki_folder.ca_bundle(self.pki))
-            command, renewed = self._serve_command(port, plain_port), pki_folder.is_only_token(issued)
+            client = ClientConfig(server_url, pki_folder.read_ca_bundle(self.pki))
+            command, renewed = self._build_serve_command(port, plain_port), pki_folder.is_only_token(issued)
             return outside_server.OutsideServer(client, plain_url, command, is_token_renewed=renewed)
 
         return await outside_server.install_outside(where, plan, prepare, terms, progress)
 
-    async def _in_cluster(
+    async def _install_in_cluster(
         self, where: Kubeconfig, policy: str | None, terms: "InstallTerms", progress: "InstallProgress"
     ) -> "InstallProofs | None":
         from webhook.operations import cluster_server  # noqa: PLC0415  loads slowly
@@ -100,35 +100,35 @@ class InstallOptions:
             raise UserError("--scheduler-image: no scheduler is installed", "give --with-scheduler too")
         certificates = self.certificates or (ways.FILES if self.is_reduced else ways.OWN)
         scheduler = SCHEDULER if self.has_scheduler else ""
-        record = InstallationRecord(version("podgate"), self._mode(), certificates, scheduler=scheduler)
-        plan = self._plan(record, policy)
+        record = InstallationRecord(version("podgate"), self._choose_mode(), certificates, scheduler=scheduler)
+        plan = self._build_plan(record, policy)
         servers = cluster_server.ClusterServers(where, certificates, self.pki, self.is_reduced)
         return await cluster_server.install_in_cluster(plan, servers, terms, progress)
 
-    def _plan(self, record: InstallationRecord, policy: str | None) -> InstallPlan:
+    def _build_plan(self, record: InstallationRecord, policy: str | None) -> InstallPlan:
         from webhook.operations import shipped_manifests  # noqa: PLC0415  loads slowly
 
-        files = shipped_manifests.manifest_files()
-        way = ways.kustomization(record.mode, record.certificates, has_scheduler=self.has_scheduler)
+        files = shipped_manifests.read_manifest_files()
+        way = ways.build_way(record.mode, record.certificates, has_scheduler=self.has_scheduler)
         if way is None:
             remedy = "reduced mode has counters in memory, and certificates that you manage: leave the others out"
             raise UserError(f"--reduced: not with --certificates {record.certificates}", remedy)
-        documents = built(files, way)
-        image = ways.image(documents)
+        documents = build_objects(files, way)
+        image = ways.find_image(documents)
         if self.writes_node_files:
             issuer = "cluster" if record.certificates == ways.CERT_MANAGER else "own"
-            documents += ways.with_tokens_of(objects(files, "apiserver"), issuer)
+            documents += ways.set_token_issuer(build_folder(files, "apiserver"), issuer)
         if record.server_url:
-            documents = list(outside(documents))
+            documents = list(select_outside(documents))
         store = self.store if record.mode == ways.REDIS else None
         scheduler_image = self.scheduler_image or ways.SCHEDULER_IMAGE
-        documents = ways.chosen(
+        documents = ways.apply_choices(
             documents, store=store, image=self.image, replicas=self.replicas, scheduler_image=scheduler_image
         )
-        first = policy or shipped_manifests.example_policy()
+        first = policy or shipped_manifests.read_example_policy()
         return InstallPlan(record, tuple(documents), first, policy is not None, image)
 
-    def _mode(self) -> str:
+    def _choose_mode(self) -> str:
         if self.is_reduced:
             return ways.REDUCED
         return ways.MEMORY if self.store == MEMORY else ways.REDIS
@@ -140,14 +140,14 @@ class InstallOptions:
                 raise UserError(f"--replicas {self.replicas}: counters in memory are one server's", remedy)
             return
         if self.is_reduced:
-            raise UserError(f"--store {masked(self.store)!r}: not with --reduced", "leave one of the two out")
+            raise UserError(f"--store {mask(self.store)!r}: not with --reduced", "leave one of the two out")
         try:
             url = StoreUrl.parse(self.store)
         except ValueError as error:
-            raise UserError(f"--store {masked(self.store)!r}", str(error)) from None
+            raise UserError(f"--store {mask(self.store)!r}", str(error)) from None
         if url.password:
             remedy = "leave it out: the chart (store.credentials) and overlays of your own mount it from a Secret"
-            raise UserError(f"--store {masked(self.store)!r}: everybody who reads Pods could read the password", remedy)
+            raise UserError(f"--store {mask(self.store)!r}: everybody who reads Pods could read the password", remedy)
 
     def _check_outside(self) -> None:
         """Reject options that are for servers in the cluster."""
@@ -164,7 +164,7 @@ class InstallOptions:
             if is_given:
                 raise UserError(f"{flag}: not with --server-url, where no server is in the cluster", "leave it out")
 
-    def _serve_command(self, port: int, plain_port: int) -> str:
+    def _build_serve_command(self, port: int, plain_port: int) -> str:
         """Return the command that starts the server, without options that have their default."""
         options = [f"--listen 0.0.0.0:{port}"] if port != _ADMISSION_PORT else []
         options += [f"--plain-listen 0.0.0.0:{plain_port}"] if plain_port != _PLAIN_PORT else []
@@ -172,7 +172,7 @@ class InstallOptions:
         return " ".join(("podgate serve --pki", shlex.quote(str(self.pki)), *options))
 
 
-def installation(command: Callable[..., None]) -> Callable[..., None]:
+def installation_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options for the way to run Podgate, passed as `options`."""
 
     @click.option(
@@ -216,5 +216,5 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _bracketed(host: str) -> str:
+def _format_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host

@@ -4,8 +4,8 @@ from typing import Any
 
 import click
 
-from webhook.cli.options.command_group import document_text
-from webhook.core.plain_text import printable
+from webhook.cli.options.command_group import format_document
+from webhook.core.plain_text import escape_line
 
 
 class InstallOutput:
@@ -28,17 +28,17 @@ class InstallOutput:
 
     def on_object(self, reference: object, result: str) -> None:
         self._objects.append({"object": str(reference), "result": result})
-        self.line(f"{reference} {result}{self._suffix}")
+        self.print_line(f"{reference} {result}{self._suffix}")
 
     def on_wait(self, text: str) -> None:
-        click.echo(f"waiting for {printable(text)}", err=True)
+        click.echo(f"waiting for {escape_line(text)}", err=True)
 
-    def line(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         if self._output == "text":
-            click.echo(printable(text))
+            click.echo(escape_line(text))
 
     def finish(self, **more: Any) -> None:
         """Print the document."""
-        text = document_text({"objects": self._objects, **more}, self._output)
+        text = format_document({"objects": self._objects, **more}, self._output)
         if text is not None:
             click.echo(text)

@@ -15,14 +15,14 @@ from webhook.cli.options import durations
 from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.core.document import DocumentError
 from webhook.core.document.loading import load_unproved
-from webhook.core.kubernetes.timestamps import microseconds, rfc3339
+from webhook.core.kubernetes.timestamps import format_rfc3339, parse_microseconds
 from webhook.core.overrides import Override
-from webhook.core.plain_text import printable
+from webhook.core.plain_text import escape_line
 from webhook.core.policy.model import Policy
 from webhook.errors import UserError
-from webhook.policy_in_force.overrides_editor import Combination, OverridesEditor, new_entry
+from webhook.policy_in_force.overrides_editor import Combination, OverridesEditor, parse_new_entry
 from webhook.ports import OverridesStore
-from webhook.support.input_files import content
+from webhook.support.input_files import read_content
 from webhook.support.kubeconfig import Kubeconfig
 
 _PATH = click.Path(path_type=Path)
@@ -47,7 +47,7 @@ class OverrideTerms:
     combination: Combination
 
 
-def location(command: Callable[..., None]) -> Callable[..., None]:
+def location_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options for the location of the overrides, passed as `where`."""
 
     @kubeconfig_options()
@@ -68,7 +68,7 @@ def location(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def terms(default: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def term_options(default: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add the options of a new entry, passed as `terms`: a function, since not every mode of a command needs them."""
     suffix = f"  [default: {default}]" if default else ""
 
@@ -87,7 +87,7 @@ def terms(default: str | None = None) -> Callable[[Callable[..., None]], Callabl
                     raise UserError("--merge and --replace exclude each other", "give one of the two")
                 if not reason:
                     raise UserError("--reason: missing", "give one, such as --reason INC-1234")
-                end = _end(length, until, default)
+                end = _choose_end(length, until, default)
                 if replace:
                     combination = Combination.REPLACE
                 elif not merge:
@@ -104,25 +104,27 @@ def terms(default: str | None = None) -> Callable[[Callable[..., None]], Callabl
     return decorate
 
 
-def _end(length: str | None, until: str | None, default: str | None) -> str:
+def _choose_end(length: str | None, until: str | None, default: str | None) -> str:
     if (length is None) == (until is None) and (until is not None or default is None):
         raise UserError("give --for or --until, one of the two", "such as --for 10m")
     if until is not None:
         try:
-            ended = microseconds(until) <= now_us()
+            ended = parse_microseconds(until) <= read_now_us()
         except ValueError as error:
             raise UserError(f"--until: {until!r}: {error}") from None
         if ended:
             raise UserError(f"--until: {until!r}: in the past", "give a future time, or --for 10m")
         return until
-    return rfc3339(now_us() + durations.microseconds("--for:", length or default or "", durations.MONTH))
+    return format_rfc3339(
+        read_now_us() + durations.parse_microseconds("--for:", length or default or "", durations.MONTH)
+    )
 
 
-def now_us() -> int:
+def read_now_us() -> int:
     return time.time_ns() // 1000
 
 
-def pairs(option: str, given: tuple[str, ...], example: str) -> dict[str, str]:
+def parse_pairs(option: str, given: tuple[str, ...], example: str) -> dict[str, str]:
     """Parse a repeatable option of the form NAME=VALUE."""
     found: dict[str, str] = {}
     for text in given:
@@ -137,15 +139,15 @@ def pairs(option: str, given: tuple[str, ...], example: str) -> dict[str, str]:
 
 def put(where: OverridesLocation, terms: OverrideTerms, plain: dict[str, Any]) -> None:
     """Write an entry with the fields `plain`, an end and a reason, and print the overrides now in force."""
-    entry = new_entry({**plain, "until": terms.until, "reason": terms.reason})
+    entry = parse_new_entry({**plain, "until": terms.until, "reason": terms.reason})
 
     async def run() -> tuple[Override, str]:
-        async with _opened(where) as store:
-            editor = OverridesEditor(store, await _policy(where, store), now_us)
+        async with _open_store(where) as store:
+            editor = OverridesEditor(store, await _read_policy(where, store), read_now_us)
             return await editor.add(entry, terms.combination), store.place
 
     result, place = asyncio.run(run())
-    click.echo(printable(f"{entry.service}: {result}"))
+    click.echo(escape_line(f"{entry.service}: {result}"))
     click.echo(f"dry run: nothing is written to {place}" if where.dry_run else f"written to {place}", err=True)
 
 
@@ -153,45 +155,47 @@ def clear(where: OverridesLocation, service: str) -> None:
     """End all overrides of a service, and print them."""
 
     async def run() -> tuple[tuple[Override, ...], str]:
-        async with _opened(where) as store:
-            return await OverridesEditor(store, await _policy(where, store), now_us).clear(service), store.place
+        async with _open_store(where) as store:
+            return await OverridesEditor(store, await _read_policy(where, store), read_now_us).clear(
+                service
+            ), store.place
 
     ended, place = asyncio.run(run())
     for entry in ended:
-        click.echo(printable(f"{service}: {'would end' if where.dry_run else 'ended'}: {entry}"))
+        click.echo(escape_line(f"{service}: {'would end' if where.dry_run else 'ended'}: {entry}"))
     if not ended:
         click.echo(f"{service}: there was no override in {place}")
 
 
-def in_force(where: OverridesLocation) -> list[Override]:
+def list_in_force(where: OverridesLocation) -> list[Override]:
     """Return the overrides in force, by service."""
 
     async def run() -> list[Override]:
-        async with _opened(where) as store:
-            return await OverridesEditor(store, None, now_us).in_force()
+        async with _open_store(where) as store:
+            return await OverridesEditor(store, None, read_now_us).list_live()
 
     return asyncio.run(run())
 
 
 @asynccontextmanager
-async def _opened(where: OverridesLocation) -> AsyncIterator[OverridesStore]:
+async def _open_store(where: OverridesLocation) -> AsyncIterator[OverridesStore]:
     from webhook.operations.stored_documents import open_overrides  # noqa: PLC0415  --help needs no client
 
     async with open_overrides(where.kubeconfig, where.file, dry_run=where.dry_run) as store:
         yield store
 
 
-async def _policy(where: OverridesLocation, store: OverridesStore) -> Policy | None:
+async def _read_policy(where: OverridesLocation, store: OverridesStore) -> Policy | None:
     """Return the policy to check against; if the cluster's cannot be read, warn and go on without it."""
     try:
         given = where.policy
-        raw = await store.policy() if given is None else content(given, "give the path of a policy document")
+        raw = await store.read_policy() if given is None else read_content(given, "give the path of a policy document")
         if raw is not None:
             return load_unproved(raw, None).policy
     except (UserError, DocumentError) as error:
         if where.policy is not None:
             raise error if isinstance(error, UserError) else UserError(f"{where.policy}:{error}") from None
-        click.echo(printable(f"warning: not checked against the policy: {str(error).splitlines()[0]}"), err=True)
+        click.echo(escape_line(f"warning: not checked against the policy: {str(error).splitlines()[0]}"), err=True)
     else:
         click.echo("warning: the service and its fields are not checked: give --policy", err=True)
     return None

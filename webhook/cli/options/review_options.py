@@ -35,7 +35,7 @@ class JudgeBy(NamedTuple):
     server: ServerOptions | None
 
 
-def reading(command: Command) -> Command:
+def input_options(command: Command) -> Command:
     """Add the options for the objects under review, passed as `inputs`."""
 
     @click.argument("files", nargs=-1, type=PATH)
@@ -54,7 +54,7 @@ def reading(command: Command) -> Command:
         "--namespace",
         default="default",
         show_default=True,
-        callback=_label,
+        callback=_check_label,
         help="namespace of objects without one",
     )
     @wraps(command)
@@ -69,7 +69,7 @@ def reading(command: Command) -> Command:
     return run
 
 
-def _label(_context: click.Context, _option: click.Parameter, name: str) -> str:
+def _check_label(_context: click.Context, _option: click.Parameter, name: str) -> str:
     if _LABEL.fullmatch(name) is None:
         raise UserError(
             f"--namespace: {name!r}: not a DNS-1123 label",
@@ -78,7 +78,7 @@ def _label(_context: click.Context, _option: click.Parameter, name: str) -> str:
     return name
 
 
-def judging_by(command: Command) -> Command:
+def evaluator_options(command: Command) -> Command:
     """Add the options for the evaluator, passed as `judge_by`."""
 
     @click.option("--policy", type=PATH, help="the policy document  [this or --server is required]")
@@ -118,7 +118,7 @@ def judging_by(command: Command) -> Command:
     return run
 
 
-def asking(command: Command) -> Command:
+def user_options(command: Command) -> Command:
     """Add the options for the requesting user, passed as `asker`."""
 
     @click.option("--as", "username", metavar="USER", help=f"the user who requests the objects  [default: {USER}]")

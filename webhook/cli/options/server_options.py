@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 
 import click
 
-from webhook.cli.options.cluster_options import kubeconfig_options, user_kubeconfig
-from webhook.commands.clients.status_client import no_services, parsed, queue_document
+from webhook.cli.options.cluster_options import find_user_kubeconfig, kubeconfig_options
+from webhook.commands.clients.status_client import build_no_services_error, parse_queue, parse_status
 from webhook.core.document.loading import load_unproved
-from webhook.core.plain_text import printable
+from webhook.core.plain_text import escape_line
 from webhook.core.reporting.queue_document import QueueDocument
 from webhook.core.reporting.status import CONTROLLER
 from webhook.errors import UserError
 from webhook.operations.server_discovery import FoundServer, ServerLocation, open_leader, open_server
-from webhook.support.input_files import content
+from webhook.support.input_files import read_content
 from webhook.support.kubeconfig import Kubeconfig
 
 _WATCH_SECONDS = 2
@@ -47,7 +47,7 @@ watch_option = click.option("-w", "--watch", is_flag=True, help="Show it again e
 
 def show_status(where: ServerLocation, show: Callable[[Json, str], str], *, watch: bool = False) -> None:
     """Print the text that `show` returns for the status document and the server's name; with `watch`, repeatedly."""
-    _print(where, open_server(where), _document, show, watch=watch)
+    _print_document(where, open_server(where), _read_status, show, watch=watch)
 
 
 def show_queue(
@@ -56,12 +56,12 @@ def show_queue(
     """Print the text that `show` returns for the leader's queue document at a path, as `show_status` does."""
 
     async def read(leader: FoundServer) -> QueueDocument:
-        return queue_document(await leader.get(path), leader.name)
+        return parse_queue(await leader.get(path), leader.name)
 
-    _print(where, open_leader(where), read, show, watch=watch)
+    _print_document(where, open_leader(where), read, show, watch=watch)
 
 
-def _print(
+def _print_document(
     where: ServerLocation,
     opened: AbstractAsyncContextManager[FoundServer],
     read: Callable[[FoundServer], Awaitable[_Document]],
@@ -77,12 +77,12 @@ def _print(
             async def text() -> str:
                 return show(await read(server), server.name)
 
-            await shown_again(text, watch=watch)
+            await print_repeatedly(text, watch=watch)
 
     asyncio.run(run())
 
 
-async def shown_again(text: Callable[[], Awaitable[str]], *, watch: bool) -> None:
+async def print_repeatedly(text: Callable[[], Awaitable[str]], *, watch: bool) -> None:
     """Print a text; with `watch`, repeatedly, even while it cannot be read."""
     click.echo(await text())
     while watch:
@@ -90,43 +90,43 @@ async def shown_again(text: Callable[[], Awaitable[str]], *, watch: bool) -> Non
         try:
             found = await text()
         except UserError as error:  # a restarting server answers again later
-            click.echo(f"error: {printable(str(error))}", err=True)
+            click.echo(f"error: {escape_line(str(error))}", err=True)
             continue
         if sys.stdout.isatty():
             click.clear()
         click.echo(found)
 
 
-def of_server(document: Json, name: str) -> Json:
+def require_server(document: Json, name: str) -> Json:
     """Return the document of a server; UserError for a controller's, which has no services."""
     if document.get("role") == CONTROLLER:
-        raise no_services(name)
+        raise build_no_services_error(name)
     return document
 
 
-def service_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+def complete_service_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Complete a SERVICE: from the file of --policy, or else from the server."""
     given = ctx.params
     try:
         if given.get("policy") is not None:
-            loaded = load_unproved(content(given["policy"], ""), None).policy
+            loaded = load_unproved(read_content(given["policy"], ""), None).policy
             names = [service.name for service in loaded.services]
         else:
-            where = ServerLocation(given.get("server"), user_kubeconfig(given))
-            names = [service["name"] for service in asyncio.run(_services(where))]
+            where = ServerLocation(given.get("server"), find_user_kubeconfig(given))
+            names = [service["name"] for service in asyncio.run(_read_services(where))]
     except Exception:  # noqa: BLE001  a shell shows no errors of a completion
         return []
     return [name for name in names if name.startswith(incomplete)]
 
 
-async def _services(where: ServerLocation) -> list[Json]:
+async def _read_services(where: ServerLocation) -> list[Json]:
     async with open_server(where) as server:
-        services: list[Json] = of_server(await _document(server), server.name)["services"]
+        services: list[Json] = require_server(await _read_status(server), server.name)["services"]
     return services
 
 
-async def _document(server: FoundServer) -> Json:
-    return parsed(await server.get("/status"), server.name)
+async def _read_status(server: FoundServer) -> Json:
+    return parse_status(await server.get("/status"), server.name)
 
 
-service_argument = click.argument("service", shell_complete=service_names)
+service_argument = click.argument("service", shell_complete=complete_service_names)

@@ -11,7 +11,7 @@ from webhook import settings
 Command = Callable[..., Any]
 
 
-def options_of(kind: type[settings.ProcessSettings], **help_texts: str) -> Callable[[Command], Command]:
+def settings_options(kind: type[settings.ProcessSettings], **help_texts: str) -> Callable[[Command], Command]:
     """Return a decorator that adds an option for each setting of a kind; `help_texts` replaces some of their texts.
 
     All are read as text, so that every mistake can be reported at once.
@@ -20,14 +20,14 @@ def options_of(kind: type[settings.ProcessSettings], **help_texts: str) -> Calla
     def decorate(command: Command) -> Command:
         for item in reversed(fields(kind)):
             declared = item.metadata
-            meaning = help_texts.get(item.name, declared["meaning"] + _suffix(declared))
-            command = click.option(settings.flag_of(item.name), item.name, help=meaning)(command)
+            meaning = help_texts.get(item.name, declared["meaning"] + _format_suffix(declared))
+            command = click.option(settings.name_flag(item.name), item.name, help=meaning)(command)
         return command
 
     return decorate
 
 
-def _suffix(declared: Mapping[str, Any]) -> str:
+def _format_suffix(declared: Mapping[str, Any]) -> str:
     default, reduced, modes = declared["default"], declared["reduced"], declared["modes"]
     if default:
         return f" [default: {default}]" if reduced == default else f" [default: {default}; {reduced} if reduced]"

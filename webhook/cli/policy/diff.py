@@ -7,12 +7,12 @@ import click
 import msgspec
 
 from webhook.cli.options.cluster_options import kubeconfig_options
-from webhook.cli.options.command_group import document_text, report_option
+from webhook.cli.options.command_group import format_document, report_option
 from webhook.commands.policy_argument import read_document
 from webhook.core.document import DocumentError
 from webhook.core.document.defaults import ATOMIC, ATOMIC_IN_0_1
 from webhook.core.document.loading import load_unproved
-from webhook.core.plain_text import printable
+from webhook.core.plain_text import escape_line
 from webhook.core.policy.model import Policy
 from webhook.core.policy_changes.differences import compare
 from webhook.errors import UserError
@@ -42,14 +42,14 @@ def print_difference(before: str, after: str, a_as: str | None, where: Kubeconfi
     """
     if before == after == "-":
         raise UserError("-: standard input is named twice", "it can only be read once: put the other in a file")
-    old = _policy(before, _read(before, where), ATOMIC if a_as is None else ATOMIC_IN_0_1)
-    found = compare(old, _policy(after, _read(after, where), ATOMIC))
+    old = _load_policy(before, _read(before, where), ATOMIC if a_as is None else ATOMIC_IN_0_1)
+    found = compare(old, _load_policy(after, _read(after, where), ATOMIC))
     document = msgspec.to_builtins({"same": not found, **msgspec.structs.asdict(found)})
-    if (text := document_text(document, output, indent=None)) is not None:
+    if (text := format_document(document, output, indent=None)) is not None:
         click.echo(text)
     else:
-        for line in found.lines():
-            click.echo(printable(line))
+        for line in found.format_lines():
+            click.echo(escape_line(line))
     if found:
         sys.exit(DIFFERENT)
 
@@ -58,7 +58,7 @@ def _read(name: str, where: Kubeconfig) -> bytes:
     return asyncio.run(read_live_policy(where)) if name == LIVE else read_document(name)
 
 
-def _policy(name: str, raw: bytes, atomic: frozenset[str]) -> Policy:
+def _load_policy(name: str, raw: bytes, atomic: frozenset[str]) -> Policy:
     try:
         return load_unproved(raw, None, atomic).policy
     except DocumentError as error:

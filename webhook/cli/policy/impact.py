@@ -9,9 +9,9 @@ import msgspec
 
 from webhook.cli.options import durations
 from webhook.cli.options.cluster_options import kubeconfig_options
-from webhook.cli.options.command_group import document_text, report_option
-from webhook.commands.namespace_labels import namespace_labels
-from webhook.core.plain_text import printable
+from webhook.cli.options.command_group import format_document, report_option
+from webhook.commands.namespace_labels import read_namespace_labels
+from webhook.core.plain_text import escape_line
 from webhook.errors import UserError
 from webhook.support.kubeconfig import Kubeconfig
 
@@ -77,7 +77,7 @@ def impact(  # noqa: PLR0913  one parameter an option
     if record is not None and decisions is not None:
         raise UserError("--record and --decisions: both are given", "give the one with the requests to judge")
     if since is not None:
-        durations.seconds("--since", since)
+        durations.parse_seconds("--since", since)
     inputs = ImpactInputs(
         candidate,
         before,
@@ -86,14 +86,14 @@ def impact(  # noqa: PLR0913  one parameter an option
         server=server,
         since=since or "",
         limit=limit,
-        namespaces=None if namespaces is None else namespace_labels(namespaces),
+        namespaces=None if namespaces is None else read_namespace_labels(namespaces),
         kubeconfig=kubeconfig,
     )
     done = asyncio.run(compare_policies(inputs))
     for warning in done.warnings:
-        click.echo(printable(f"warning: {warning}"), err=True)
-    text = document_text(msgspec.to_builtins(done.report), output)
+        click.echo(escape_line(f"warning: {warning}"), err=True)
+    text = format_document(msgspec.to_builtins(done.report), output)
     for line in done.report.lines() if text is None else (text,):
-        click.echo(printable(line) if text is None else line)
+        click.echo(escape_line(line) if text is None else line)
     if (fail_on == _DENIALS and done.report.has_denials) or (fail_on == _CHANGES and done.report.has_changes):
         sys.exit(_FAILED)

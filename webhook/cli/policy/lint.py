@@ -5,10 +5,10 @@ from dataclasses import asdict
 
 import click
 
-from webhook.cli.options.command_group import document_text, report_option
+from webhook.cli.options.command_group import format_document, report_option
 from webhook.commands.policy_argument import read_document
 from webhook.core.document import DocumentError, Problem, Purpose, load
-from webhook.core.plain_text import printable
+from webhook.core.plain_text import escape_line
 
 
 @click.command()
@@ -29,23 +29,23 @@ def lint(path: str, output: str) -> None:
     except DocumentError as error:
         problems = error.problems
     found = {"errors": [asdict(problem) for problem in problems], "warnings": [asdict(w) for w in warnings]}
-    text = document_text(found, output, indent=None)
+    text = format_document(found, output, indent=None)
     if text is not None:
         click.echo(text)
     else:
         for problem in problems:
-            click.echo(printable(f"{path}:{problem}"))
+            click.echo(escape_line(f"{path}:{problem}"))
         for warning in warnings:
-            click.echo(printable(f"warning: {path}:{warning}"), err=True)
-        click.echo(_summary(path, len(problems), len(warnings)), err=True)
+            click.echo(escape_line(f"warning: {path}:{warning}"), err=True)
+        click.echo(_format_summary(path, len(problems), len(warnings)), err=True)
     sys.exit(1 if problems else 0)
 
 
-def _summary(path: str, errors: int, warnings: int) -> str:
+def _format_summary(path: str, errors: int, warnings: int) -> str:
     if errors:
-        return f"error: {path} has {_counted(errors, 'error')}"
-    return f"{path} is valid" + (f", with {_counted(warnings, 'warning')}" if warnings else "")
+        return f"error: {path} has {_format_count(errors, 'error')}"
+    return f"{path} is valid" + (f", with {_format_count(warnings, 'warning')}" if warnings else "")
 
 
-def _counted(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

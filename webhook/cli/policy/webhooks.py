@@ -11,26 +11,26 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from certs import read, read_certificates
 from webhook.authentication.secret_path_file import read_paths
-from webhook.cli.options.certs_errors import user_errors
-from webhook.cli.options.durations import base_url
-from webhook.commands.pages.webhooks_page import page
-from webhook.commands.pages.yaml_stream import yaml_stream
+from webhook.cli.options.certs_errors import convert_certs_errors
+from webhook.cli.options.durations import parse_base_url
+from webhook.commands.pages.webhooks_page import format_explanation
+from webhook.commands.pages.yaml_stream import format_yaml_stream
 from webhook.commands.policy_argument import read_document
 from webhook.core.document import DocumentError, Purpose, load
-from webhook.core.plain_text import printable
+from webhook.core.plain_text import escape_line
 from webhook.core.webhook_configurations import (
     ClientConfig,
     ServiceReference,
     TooManyEntriesError,
-    configurations,
-    explanation,
+    explain_configurations,
+    render_configurations,
 )
 from webhook.errors import UserError
 
 Json = dict[str, Any]
 
 _SERVICE = re.compile(r"([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)/([a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)(?::([1-9]\d{0,4}))?")
-_PORT, _LARGEST_PORT = 443, 65535
+_PORT, _PORT_MAX = 443, 65535
 
 
 @click.command()
@@ -49,7 +49,7 @@ _PORT, _LARGEST_PORT = 443, 65535
 @click.option("--all-calls", is_flag=True, help="Call Podgate for every Pod in the services' namespaces.")
 @click.option("--explain", is_flag=True, help="Print instead which calls for new Pods are made or left out, and why.")
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), help="[default: yaml; with --explain, a table]")
-@user_errors
+@convert_certs_errors
 def webhooks(
     *,
     path: str,
@@ -69,24 +69,26 @@ def webhooks(
     exemptions change.
     Exit code: 0, 1 the document has mistakes, 2 unreadable or not renderable.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
-    client = None if explain else _client(**of_client)
+    client = None if explain else _build_client(**of_client)
     raw = read_document(path)
     try:
         loaded = load(raw, Purpose.SERVE).policy
         if client is None:
-            text = _explained(explanation(loaded.policy, loaded.hash, all_calls=all_calls), output)
+            text = _format_explanation(explain_configurations(loaded.policy, loaded.hash, all_calls=all_calls), output)
         else:
-            text = _rendered(configurations(loaded.policy, client, loaded.hash, all_calls=all_calls), output)
+            text = _format_configurations(
+                render_configurations(loaded.policy, client, loaded.hash, all_calls=all_calls), output
+            )
     except DocumentError as error:
         for problem in error.problems:
-            click.echo(printable(f"error: {path}:{problem}"), err=True)
+            click.echo(escape_line(f"error: {path}:{problem}"), err=True)
         sys.exit(1)
     except TooManyEntriesError as error:
         raise UserError(f"{path}: {error}", error.remedy) from None
     click.echo(text, nl=False)
 
 
-def _client(
+def _build_client(
     *, ca: Path | None, without_ca: bool, service: str | None, url: str | None, path_file: Path | None
 ) -> ClientConfig:
     if service is not None and url is not None:
@@ -94,8 +96,8 @@ def _client(
             "--service and --url exclude each other", "give the one by which the API server reaches Podgate"
         )
     if url is not None:
-        base_url("--url", url)
-    target = url if url is not None else _reference(service, None if without_ca else _PORT)
+        parse_base_url("--url", url)
+    target = url if url is not None else _parse_reference(service, None if without_ca else _PORT)
     if (ca is None) != without_ca:
         remedy = "give --ca FILE, or --without-ca if the controller or cert-manager manages the certificates"
         raise UserError("give one of --ca and --without-ca", remedy)
@@ -106,26 +108,30 @@ def _client(
     return ClientConfig(target, bundle, secret)
 
 
-def _rendered(found: tuple[Json, ...], output: str | None) -> str:
-    return _json({"apiVersion": "v1", "kind": "List", "items": found}) if output == "json" else yaml_stream(found)
+def _format_configurations(found: tuple[Json, ...], output: str | None) -> str:
+    return (
+        _format_json({"apiVersion": "v1", "kind": "List", "items": found})
+        if output == "json"
+        else format_yaml_stream(found)
+    )
 
 
-def _explained(found: Json, output: str | None) -> str:
+def _format_explanation(found: Json, output: str | None) -> str:
     if output is None:
-        return "".join(f"{line}\n" for line in page(found))
-    return _json(found) if output == "json" else yaml_stream((found,))
+        return "".join(f"{line}\n" for line in format_explanation(found))
+    return _format_json(found) if output == "json" else format_yaml_stream((found,))
 
 
-def _json(document: Json) -> str:
+def _format_json(document: Json) -> str:
     return f"{json.dumps(document, indent=2)}\n"
 
 
-def _reference(text: str | None, port: int | None) -> ServiceReference:
+def _parse_reference(text: str | None, port: int | None) -> ServiceReference:
     """Parse a Service reference; `port` is the default."""
     if text is None:
         return ServiceReference(port=port)
     found = _SERVICE.fullmatch(text)
-    if found is None or int(found[3] or 1) > _LARGEST_PORT:
+    if found is None or int(found[3] or 1) > _PORT_MAX:
         remedy = "write NAMESPACE/NAME[:PORT], such as podgate-system/podgate:443"
         raise UserError(f"--service {text!r}: not a port of a Service", remedy)
     return ServiceReference(found[1], found[2], int(found[3]) if found[3] else port)

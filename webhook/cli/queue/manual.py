@@ -10,15 +10,15 @@ from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.cli.options.override_options import OverridesLocation, OverrideTerms
 from webhook.cli.options.server_options import service_argument
 from webhook.core.overrides import QueueState
-from webhook.core.plain_text import printable
+from webhook.core.plain_text import escape_line
 from webhook.errors import UserError
 from webhook.support.kubeconfig import Kubeconfig
 
 
 @click.command()
 @service_argument
-@override_options.terms("1h")
-@override_options.location
+@override_options.term_options("1h")
+@override_options.location_options
 def pause(service: str, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:
     """Stop releasing Pods of SERVICE for a time; new Pods wait too. Their maxWait keeps running.
 
@@ -30,8 +30,8 @@ def pause(service: str, terms: Callable[[], OverrideTerms], where: OverridesLoca
 
 @click.command()
 @service_argument
-@override_options.terms("10m")
-@override_options.location
+@override_options.term_options("10m")
+@override_options.location_options
 def resume(service: str, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:
     """Release Pods of SERVICE again, as its limits allow.
 
@@ -42,8 +42,8 @@ def resume(service: str, terms: Callable[[], OverrideTerms], where: OverridesLoc
 
 @click.command()
 @click.argument("pod", metavar="NAMESPACE/POD")
-@override_options.terms("10m")
-@override_options.location
+@override_options.term_options("10m")
+@override_options.location_options
 def release(pod: str, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:
     """Release one waiting Pod now, whatever the limits. It is charged, so the others wait longer.
 
@@ -53,7 +53,7 @@ def release(pod: str, terms: Callable[[], OverrideTerms], where: OverridesLocati
     from webhook.operations.gated_pod import find_gated  # noqa: PLC0415  loads slowly
 
     asked = terms()
-    namespace, name = _parts(pod)
+    namespace, name = _parse_pod(pod)
     found = asyncio.run(find_gated(where.kubeconfig, namespace, name))
     released = {"namespace": namespace, "name": name, "uid": found.uid}
     override_options.put(where, asked, {"service": found.service, "releasePods": [released]})
@@ -76,15 +76,15 @@ def drop(*, pod: str, reason: str | None, dry_run: bool, kubeconfig: Kubeconfig)
 
     if not reason:
         raise UserError("--reason: missing", "give one, such as --reason INC-1234")
-    namespace, name = _parts(pod)
+    namespace, name = _parse_pod(pod)
     found, unwritten = asyncio.run(drop_gated(kubeconfig, namespace, name, reason, is_dry=dry_run))
     text = f"{namespace}/{name} (uid {found.uid}) of {found.service}: {'would be ' if dry_run else ''}deleted"
-    click.echo(printable(text))
+    click.echo(escape_line(text))
     if unwritten:
-        click.echo(printable(f"warning: the reason is not recorded: {unwritten}"), err=True)
+        click.echo(escape_line(f"warning: the reason is not recorded: {unwritten}"), err=True)
 
 
-def _parts(pod: str) -> tuple[str, str]:
+def _parse_pod(pod: str) -> tuple[str, str]:
     namespace, slash, name = pod.partition("/")
     if not (namespace and slash and name) or "/" in name:
         raise UserError(f"{pod!r}: not NAMESPACE/POD", "write for example shop/web-x7")

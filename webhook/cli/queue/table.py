@@ -6,16 +6,16 @@ from urllib.parse import quote
 import click
 import msgspec
 
-from webhook.cli.options.command_group import WIDE, document_text, output_option
-from webhook.cli.options.server_options import server_options, service_names, show_queue, watch_option
-from webhook.commands.pages.queue_page import queue_page
+from webhook.cli.options.command_group import WIDE, format_document, output_option
+from webhook.cli.options.server_options import complete_service_names, server_options, show_queue, watch_option
+from webhook.commands.pages.queue_page import format_queue
 from webhook.core.reporting.queue_document import QueueDocument
 from webhook.errors import NoSuchServiceError
 from webhook.operations.server_discovery import ServerLocation
 
 
 @click.command(name="list")
-@click.argument("service", required=False, shell_complete=service_names)
+@click.argument("service", required=False, shell_complete=complete_service_names)
 @server_options
 @output_option()
 @watch_option
@@ -33,7 +33,7 @@ def list_(*, service: str | None, where: ServerLocation, output: str | None, wat
             meant = get_close_matches(service, ("pause", "resume", "release", "drop"), 1)
             remedy = f"did you mean `podgate queue {meant[0]}`?" if meant else "`podgate queue` shows those that have"
             raise NoSuchServiceError(f"no service {service!r} has a queue", remedy)
-        page = queue_page(document, is_wide=output == WIDE)
-        return document_text(msgspec.to_builtins(document), output) or "\n".join(page)
+        page = format_queue(document, is_wide=output == WIDE)
+        return format_document(msgspec.to_builtins(document), output) or "\n".join(page)
 
     show_queue(where, f"/queue?service={quote(service or '', safe='')}", text, watch=watch)

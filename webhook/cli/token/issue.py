@@ -10,17 +10,17 @@ import click
 from certs import (
     ALGORITHMS,
     PrivateKey,
-    certificate_binding,
-    key_pem,
+    build_binding,
+    encode_key,
     new_key,
     read_certificates,
     read_private_key,
     sign,
     write,
 )
-from webhook.cli.options.certs_errors import user_errors
-from webhook.cli.options.durations import whole_seconds
-from webhook.cli.token.jwks import algorithm_of_file
+from webhook.cli.options.certs_errors import convert_certs_errors
+from webhook.cli.options.durations import parse_whole_seconds
+from webhook.cli.token.jwks import find_algorithm
 from webhook.errors import UserError
 
 _FILE = click.Path(path_type=Path)
@@ -38,7 +38,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--kid", help="The key's id. Default: its RFC 7638 thumbprint.")
 @click.option("--bind-to", type=_FILE, help="Bind the token to this client certificate (RFC 8705).")
 @click.option("--out", type=_FILE, help="Write it to this file, readable by you only, replacing a former token.")
-@user_errors
+@convert_certs_errors
 def issue(  # noqa: PLR0913 - one argument an option
     *,
     key_file: Path,
@@ -60,8 +60,8 @@ def issue(  # noqa: PLR0913 - one argument an option
         --audience podgate --subject kube-apiserver > token
     podgate token jwks token.key > jwks.json
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
-    lifetime_seconds = whole_seconds("--expires-in", expires_in)
-    binding = {"cnf": certificate_binding(read_certificates(bind_to)[0])} if bind_to else {}
+    lifetime_seconds = parse_whole_seconds("--expires-in", expires_in)
+    binding = {"cnf": build_binding(read_certificates(bind_to)[0])} if bind_to else {}
     now_seconds = int(time.time())
     claims: dict[str, Any] = {
         "iss": issuer,
@@ -73,20 +73,20 @@ def issue(  # noqa: PLR0913 - one argument an option
         **({"client_id": client_id} if client_id is not None else {}),
         **binding,
     }
-    signed = sign(_signing_key(key_file, algorithm, make=make), claims, algorithm, kid)
+    signed = sign(_read_signing_key(key_file, algorithm, make=make), claims, algorithm, kid)
     if out is None:
         click.echo(signed)
     else:
         write(out, signed.encode() + b"\n", secret=True, replace=True)
 
 
-def _signing_key(path: Path, algorithm: str | None, *, make: bool) -> PrivateKey:
+def _read_signing_key(path: Path, algorithm: str | None, *, make: bool) -> PrivateKey:
     if not path.exists():
         if not make:
             raise UserError(f"{path}: no such key", "add --new-key to create it")
         made = new_key(algorithm or "ES256")
-        write(path, key_pem(made), secret=True)
+        write(path, encode_key(made), secret=True)
         return made
     key = read_private_key(path)
-    algorithm_of_file(path, key, algorithm)
+    find_algorithm(path, key, algorithm)
     return cast("PrivateKey", key)

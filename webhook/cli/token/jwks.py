@@ -10,15 +10,15 @@ from certs import (
     CertsError,
     PrivateKey,
     PublicKey,
-    algorithm_of,
-    key_set,
-    public_jwk,
-    public_key_of,
+    build_jwk,
+    choose_algorithm,
+    format_key_set,
+    parse_public_key,
     read,
     read_private_key,
     write,
 )
-from webhook.cli.options.certs_errors import user_errors
+from webhook.cli.options.certs_errors import convert_certs_errors
 from webhook.errors import UserError
 
 
@@ -28,15 +28,15 @@ def read_public_key(path: Path) -> object:
     if b"PRIVATE KEY" in pem:
         return cast("PrivateKey", read_private_key(path)).public_key()
     try:
-        return public_key_of(pem)
+        return parse_public_key(pem)
     except ValueError:
         raise UserError(f"{path}: holds no key in PEM", "give a private key, a public key or a certificate") from None
 
 
-def algorithm_of_file(path: Path, key: object, wanted: str | None = None) -> str:
+def find_algorithm(path: Path, key: object, wanted: str | None = None) -> str:
     """Return the algorithm of the key in a file; UserError if it is not `wanted`."""
     try:
-        return algorithm_of(key, wanted)
+        return choose_algorithm(key, wanted)
     except CertsError as error:
         raise UserError(f"{path}: {error}", error.remedy) from None
 
@@ -50,7 +50,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--kid", help="The key's id, if only one is given. Default: its RFC 7638 thumbprint.")
 @click.option("--issuer", help="Bind the keys to this issuer: they verify only its tokens, and no other key does.")
 @click.option("--out", type=_FILE, help="Write the set to this file atomically, replacing a former one.")
-@user_errors
+@convert_certs_errors
 def jwks(
     *, key_files: tuple[Path, ...], rsa_algorithm: str | None, kid: str | None, issuer: str | None, out: Path | None
 ) -> None:
@@ -60,10 +60,10 @@ def jwks(
     keys = []
     for path in key_files:
         key = read_public_key(path)
-        wanted = rsa_algorithm if algorithm_of_file(path, key) in RSA_ALGORITHMS else None
+        wanted = rsa_algorithm if find_algorithm(path, key) in RSA_ALGORITHMS else None
         bound = {"iss": issuer} if issuer else {}
-        keys.append({**public_jwk(cast("PublicKey", key), wanted, kid), **bound})
-    text = key_set(keys)
+        keys.append({**build_jwk(cast("PublicKey", key), wanted, kid), **bound})
+    text = format_key_set(keys)
     if out is None:
         click.echo(text, nl=False)
     else:

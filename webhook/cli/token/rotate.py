@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from certs import Issuer, TokenFolder
-from webhook.cli.options.certs_errors import user_errors
-from webhook.cli.options.durations import whole_seconds
+from webhook.cli.options.certs_errors import convert_certs_errors
+from webhook.cli.options.durations import parse_whole_seconds
 from webhook.errors import UserError
 
 _FOLDER = click.Path(path_type=Path)
@@ -22,7 +22,7 @@ _FOLDER = click.Path(path_type=Path)
 @click.option("--expires-in", default="1h", show_default=True, help="Lifetime of a token, such as 1h.")
 @click.option("--key-lifetime", default="720h", show_default=True, help="Time for which a key signs tokens.")
 @click.option("--dry-run", is_flag=True, help="Show what is due, and write nothing.")
-@user_errors
+@convert_certs_errors
 def rotate(  # noqa: PLR0913 - one argument an option
     *,
     out: Path,
@@ -44,9 +44,9 @@ def rotate(  # noqa: PLR0913 - one argument an option
     is added to it before it signs, and removed when the last token that it signed has expired. Keep OUT/keys.json
     secret.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
-    lifetimes = whole_seconds("--expires-in", expires_in), whole_seconds("--key-lifetime", key_lifetime)
+    lifetimes = parse_whole_seconds("--expires-in", expires_in), parse_whole_seconds("--key-lifetime", key_lifetime)
     claims = Issuer(issuer, audience, subject, client_id, *lifetimes)
-    if mistake := claims.mistake():
+    if mistake := claims.find_mistake():
         raise UserError(f"--key-lifetime {key_lifetime}: {mistake}", "write a longer one")
     for step in TokenFolder(out, is_dry=dry_run).rotate(claims, int(time.time())):
         click.echo(f"due: {step}" if dry_run else step)

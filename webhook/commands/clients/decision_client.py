@@ -34,7 +34,7 @@ class DecisionClient:
         self._get = get
         self._name = name
 
-    async def newest(self, conditions: Mapping[str, str], count: int) -> DecisionPage:
+    async def read_newest(self, conditions: Mapping[str, str], count: int) -> DecisionPage:
         """Return the newest records that meet the conditions, read page by page."""
         found: list[dict[str, Any]] = []
         before: str | None = ""
@@ -45,7 +45,7 @@ class DecisionClient:
             before, error = page.next, page.error or error
         return DecisionPage(tuple(found), before, error)
 
-    async def following(
+    async def follow(
         self, conditions: Mapping[str, str], on_error: Callable[[UserError], None]
     ) -> AsyncIterator[dict[str, Any]]:
         """Yield each record that is made from now on, without end."""

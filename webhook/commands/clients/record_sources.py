@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.errors import NoSuchPageError, UserError
-from webhook.support.input_files import content
+from webhook.support.input_files import read_content
 
 _LIMIT = 500
 _decision = msgspec.json.Decoder(DecisionRecord)
@@ -39,8 +39,8 @@ class RecordsQuery(Struct, frozen=True, omit_defaults=True):
 class RecordSource(Protocol):
     """Records, newest first, and the documents of the policies that made them."""
 
-    async def records(self, query: RecordsQuery) -> Sequence[DecisionRecord]: ...
-    async def policy(self, policy_hash: str) -> bytes | None:
+    async def find_records(self, query: RecordsQuery) -> Sequence[DecisionRecord]: ...
+    async def read_policy(self, policy_hash: str) -> bytes | None:
         """Return a document, None if it is no longer kept. UserError: the source cannot be read, or has no policies."""
         ...
 
@@ -51,10 +51,10 @@ class FileRecords:
     def __init__(self, path: Path) -> None:
         self._records = sorted(_read(path), key=lambda record: record.id, reverse=True)
 
-    async def records(self, query: RecordsQuery) -> Sequence[DecisionRecord]:
+    async def find_records(self, query: RecordsQuery) -> Sequence[DecisionRecord]:
         return [record for record in self._records if query.matches(record)]
 
-    async def policy(self, _policy_hash: str) -> bytes | None:
+    async def read_policy(self, _policy_hash: str) -> bytes | None:
         raise UserError("records in a file come without their policy", "give it with --policy")
 
 
@@ -67,12 +67,12 @@ _page = msgspec.json.Decoder(_Page)
 
 
 def _read(path: Path) -> tuple[DecisionRecord, ...]:
-    raw = content(path, "give a file of decision records: podgate decisions -o json")
+    raw = read_content(path, "give a file of decision records: podgate decisions -o json")
     found: list[DecisionRecord] = []
     if raw.lstrip()[:1] == b"{" and b'"decisions"' in raw[:200]:
-        return _decoded(raw, path)
+        return _decode_page(raw, path)
     if raw.lstrip()[:1] == b"[":
-        return _decoded(b'{"decisions":' + raw + b"}", path)
+        return _decode_page(b'{"decisions":' + raw + b"}", path)
     for number, line in enumerate(raw.splitlines(), 1):
         if not line.strip():
             continue
@@ -86,7 +86,7 @@ def _read(path: Path) -> tuple[DecisionRecord, ...]:
 _REMEDY = "give what podgate decisions -o json prints"
 
 
-def _decoded(raw: bytes, path: Path) -> tuple[DecisionRecord, ...]:
+def _decode_page(raw: bytes, path: Path) -> tuple[DecisionRecord, ...]:
     try:
         return _page.decode(raw).decisions
     except msgspec.MsgspecError as error:
@@ -102,7 +102,7 @@ class ServerRecords:
         self.error = ""
         """Why the answers may be incomplete, such as a store that does not answer."""
 
-    async def records(self, query: RecordsQuery) -> Sequence[DecisionRecord]:
+    async def find_records(self, query: RecordsQuery) -> Sequence[DecisionRecord]:
         parameters = {**msgspec.to_builtins(query), "limit": _LIMIT}
         body = await self._get(f"/api/v1/decisions?{urlencode(parameters)}")
         try:
@@ -115,7 +115,7 @@ class ServerRecords:
         self.error = page.error or self.error
         return page.decisions
 
-    async def policy(self, policy_hash: str) -> bytes | None:
+    async def read_policy(self, policy_hash: str) -> bytes | None:
         try:
             return await self._get(f"/api/v1/policies/{policy_hash}")
         except NoSuchPageError:

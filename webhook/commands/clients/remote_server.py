@@ -20,12 +20,12 @@ from webhook.core.patch import Patch, PatchOperation
 from webhook.errors import UserError
 from webhook.interceptor import Answer
 from webhook.support import sanitize
-from webhook.support.http_timeout import socket_timeouts
-from webhook.support.input_files import LARGEST_BYTES, content
-from webhook.tls.handshake_probe import reason_of
+from webhook.support.http_timeout import build_socket_timeouts
+from webhook.support.input_files import INPUT_BYTES_MAX, read_content
+from webhook.tls.handshake_probe import describe_error
 
 _TIMEOUT_SECONDS = 10
-_LONGEST_ECHO = 1000  # bytes of a response that is not a review
+_ECHO_BYTES_MAX = 1000  # bytes of a response that is not a review
 _IDENTITY = "give --cert, --key and --token-file of an identity that may send reviews (docs/identities.md)"
 
 
@@ -58,7 +58,7 @@ class RemoteInterceptor:
         self._tls_name = options.tls_name
         self._headers = {"Content-Type": "application/json"}
         if options.token is not None:
-            self._headers["Authorization"] = f"Bearer {_token(options.token)}"
+            self._headers["Authorization"] = f"Bearer {_read_token(options.token)}"
 
     async def review(self, half: Half, body: bytes) -> Answer:
         """Send one AdmissionReview. BadReviewError: it is invalid; UserError: no decision was returned."""
@@ -68,10 +68,10 @@ class RemoteInterceptor:
                 status, answer = await self._post(url, body)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             remedy = "check the URL, and --ca, --cert, --key and --tls-server-name"
-            raise ReviewServerError(f"{url}: {_reason(error)}", remedy) from None
+            raise ReviewServerError(f"{url}: {_find_reason(error)}", remedy) from None
         if status == HTTPStatus.OK:
-            return Answer(answer, _decision(half, answer, url))
-        text = sanitize.printable(answer[:_LONGEST_ECHO].decode(errors="replace").strip())
+            return Answer(answer, _parse_decision(half, answer, url))
+        text = sanitize.escape_line(answer[:_ECHO_BYTES_MAX].decode(errors="replace").strip())
         if status == HTTPStatus.BAD_REQUEST:
             raise BadReviewError(text)
         if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
@@ -90,37 +90,37 @@ class RemoteInterceptor:
             found = bytearray()
             async for chunk in response.content.iter_any():
                 found += chunk
-                if len(found) > LARGEST_BYTES:
+                if len(found) > INPUT_BYTES_MAX:
                     raise ReviewServerError(
-                        f"{url}: more than {LARGEST_BYTES >> 20} MiB", "give the URL of podgate serve"
+                        f"{url}: more than {INPUT_BYTES_MAX >> 20} MiB", "give the URL of podgate serve"
                     )
             return response.status, bytes(found)
 
 
-def _reason(error: Exception) -> str:
+def _find_reason(error: Exception) -> str:
     """Return why a server could not be reached: the cause, without the client library's wrapping."""
     cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
     if isinstance(cause, ConnectionError) and cause.errno:
         return os.strerror(cause.errno)
-    return reason_of(cause).rstrip(".") or f"no answer within {_TIMEOUT_SECONDS}s"
+    return describe_error(cause).rstrip(".") or f"no answer within {_TIMEOUT_SECONDS}s"
 
 
 @asynccontextmanager
-async def remote(options: ServerOptions) -> AsyncIterator[RemoteInterceptor]:
+async def open_remote(options: ServerOptions) -> AsyncIterator[RemoteInterceptor]:
     """Yield a client for a server."""
     parts = urlsplit(options.url)
     # The rest of a URL may be a secret: a password, or the path of a server in reduced mode.
     if parts.scheme != "https" or not parts.hostname or parts.username is not None or parts.path not in {"", "/"}:
         raise UserError("--server: not the URL of an admission port", "write one such as https://127.0.0.1:8443")
-    context = _context(options)
-    async with aiohttp.ClientSession(timeout=socket_timeouts()) as session:
+    context = _build_context(options)
+    async with aiohttp.ClientSession(timeout=build_socket_timeouts()) as session:
         yield RemoteInterceptor(session, options, context)
 
 
-def _context(options: ServerOptions) -> ssl.SSLContext:
+def _build_context(options: ServerOptions) -> ssl.SSLContext:
     files = [path for path in (options.ca, options.certificate, options.key) if path is not None]
     for path in files:
-        content(path)  # checks the size, which OpenSSL does not limit
+        read_content(path)  # checks the size, which OpenSSL does not limit
     try:
         context = ssl.create_default_context(cafile=options.ca)
         if options.certificate is not None:
@@ -131,9 +131,9 @@ def _context(options: ServerOptions) -> ssl.SSLContext:
     return context
 
 
-def _token(path: Path) -> str:
+def _read_token(path: Path) -> str:
     try:
-        text = content(path).decode("ascii").strip()
+        text = read_content(path).decode("ascii").strip()
     except UnicodeDecodeError:
         text = ""
     if not text or not text.isprintable() or " " in text:
@@ -141,7 +141,7 @@ def _token(path: Path) -> str:
     return text
 
 
-def _decision(half: Half, answer: bytes, url: str) -> Decision:
+def _parse_decision(half: Half, answer: bytes, url: str) -> Decision:
     try:
         response = msgspec.json.decode(answer, type=_AdmissionReview).response
         patch = Patch(msgspec.json.decode(response.patch, type=tuple[PatchOperation, ...]))

@@ -12,15 +12,15 @@ import msgspec
 from webhook.core.reporting.queue_document import QueueDocument
 from webhook.core.reporting.status import CONTROLLER
 from webhook.errors import NoSuchPageError, NoSuchServiceError, UserError
-from webhook.support.input_files import bounded
-from webhook.support.redaction import masked
+from webhook.support.input_files import read_bounded
+from webhook.support.redaction import mask
 
 DEFAULT_SERVER = "http://127.0.0.1:8081"
 _TIMEOUT_SECONDS = 5
 _PLAIN_PORT = "give --server the plain port (--plain-listen) of podgate serve"
 
 
-def parsed(body: bytes, server: str) -> dict[str, Any]:
+def parse_status(body: bytes, server: str) -> dict[str, Any]:
     """Return the status document of a server or a controller; `server` names it in the UserError for anything else."""
     try:
         document = json.loads(body)
@@ -34,7 +34,7 @@ def parsed(body: bytes, server: str) -> dict[str, Any]:
     return document  # type: ignore[no-any-return]  # checked above
 
 
-def queue_document(body: bytes, server: str) -> QueueDocument:
+def parse_queue(body: bytes, server: str) -> QueueDocument:
     """Return the queue document of a process; UserError for anything else."""
     try:
         return msgspec.json.decode(body, type=QueueDocument)
@@ -42,15 +42,15 @@ def queue_document(body: bytes, server: str) -> QueueDocument:
         raise UserError(f"{server}/queue answers, but not as Podgate does", _PLAIN_PORT) from None
 
 
-def no_services(server: str) -> UserError:
+def build_no_services_error(server: str) -> UserError:
     """Return the error for a controller's URL given instead of a server's."""
     remedy = f"{_PLAIN_PORT}; podgate status --server {server} shows the controller itself"
     return UserError(f"{server} is a controller, which shows no services", remedy)
 
 
-def shown(server: str) -> str:
+def mask_url(server: str) -> str:
     """Return a URL without its password, for messages."""
-    return masked(server.rstrip("/"))
+    return mask(server.rstrip("/"))
 
 
 def get(server: str, path: str, remedy: str = _PLAIN_PORT, option: str = "--server") -> bytes:
@@ -59,13 +59,13 @@ def get(server: str, path: str, remedy: str = _PLAIN_PORT, option: str = "--serv
     UserError: it cannot be read, with the `remedy` for its port; `option` is where the URL was given.
     """
     url = server.rstrip("/") + path
-    name = masked(url)
+    name = mask(url)
     if not url.startswith(("http://", "https://")):
         raise UserError(f"{option}: {name!r} is no URL", f"write one such as {DEFAULT_SERVER}")
     opener = build_opener(ProxyHandler({}))  # a proxy would connect to its own loopback
     try:
         with opener.open(url, timeout=_TIMEOUT_SECONDS) as answer:
-            return bounded(answer, name)
+            return read_bounded(answer, name)
     except HTTPError as error:
         with error:
             kind = NoSuchPageError if error.code == HTTPStatus.NOT_FOUND else UserError
@@ -89,7 +89,7 @@ def find_service(document: dict[str, Any], name: str) -> dict[str, Any]:
     return found
 
 
-def of_service(document: dict[str, Any], name: str) -> dict[str, Any]:
+def select_service(document: dict[str, Any], name: str) -> dict[str, Any]:
     """Return a status document reduced to one service, its overrides and its pool."""
     overrides, queues = document["overrides"], document.get("queues")
     its = [queue for queue in queues["services"] if queue["service"] == name] if queues is not None else []

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from webhook.core.checks import CheckOutcome, Section, Severity
-from webhook.core.plain_text import printable, printable_document
+from webhook.core.plain_text import escape_document, escape_line
 
 Outcome = Sequence[tuple[Section, tuple[CheckOutcome, ...]]]
 RUNBOOK = "docs/runbook.md"
@@ -20,28 +20,28 @@ _OF_THE_CLOCK = frozenset({"kubernetes", "api_clock_us"})
 """Facts that need no right."""
 
 
-def check_page(outcome: Outcome, environment: Mapping[str, str], *, is_unicode: bool) -> Iterator[str]:
+def format_check(outcome: Outcome, environment: Mapping[str, str], *, is_unicode: bool) -> Iterator[str]:
     """Yield the lines of the page; `environment` has the variables that the commands of remedies need in a shell."""
-    if environment and any(seen.command for result in _results(outcome) for seen in result.findings):
+    if environment and any(seen.command for result in _list_results(outcome) for seen in result.findings):
         settings = " ".join(f"{name}={quote(value)}" for name, value in environment.items())
-        yield f"before you run a remedy's command: export {printable(settings)}"
+        yield f"before you run a remedy's command: export {escape_line(settings)}"
         yield ""
-    outcome = printable_document(outcome)
+    outcome = escape_document(outcome)
     marks = _UNICODE if is_unicode else _ASCII
     for section, results in outcome:
         yield section.title
         yield "-" * len(section.title)
         coloured = {name: click.style(mark, fg=_COLOURS[name]) for name, mark in marks.items()}
         for result in results:
-            yield from _lines(result, coloured)
-        for reason, titles in _absent(results).items():
+            yield from _format_lines(result, coloured)
+        for reason, titles in _group_not_applicable(results).items():
             yield f"{coloured[_ABSENT]} not applicable, {reason}: {'; '.join(titles)}"
         yield ""
-    yield from _not_checked(outcome, click.style(marks["notChecked"], fg=_COLOURS["notChecked"]))
-    yield summary(outcome)
+    yield from _format_not_checked(outcome, click.style(marks["notChecked"], fg=_COLOURS["notChecked"]))
+    yield format_summary(outcome)
 
 
-def _absent(results: Iterable[CheckOutcome]) -> dict[str, list[str]]:
+def _group_not_applicable(results: Iterable[CheckOutcome]) -> dict[str, list[str]]:
     """Return the titles of the checks that do not apply, by reason."""
     titles: dict[str, list[str]] = {}
     for result in results:
@@ -50,10 +50,10 @@ def _absent(results: Iterable[CheckOutcome]) -> dict[str, list[str]]:
     return titles
 
 
-def _not_checked(outcome: Outcome, mark: str) -> Iterator[str]:
+def _format_not_checked(outcome: Outcome, mark: str) -> Iterator[str]:
     """Yield the checks that were not possible, by reason: many share a reason, such as an unreachable server."""
     codes: dict[str, list[str]] = {}
-    for result in _results(outcome):
+    for result in _list_results(outcome):
         if result.not_checked:
             codes.setdefault(result.not_checked, []).append(result.check.code)
     for reason, its in codes.items():
@@ -63,46 +63,47 @@ def _not_checked(outcome: Outcome, mark: str) -> Iterator[str]:
         yield ""
 
 
-def check_document(outcome: Outcome) -> dict[str, Any]:
+def build_check_document(outcome: Outcome) -> dict[str, Any]:
     """Return the outcome, ready for JSON."""
-    counts = severities(outcome)
+    counts = count_severities(outcome)
     sections = [
-        {"title": section.title, "checks": [_document(result) for result in results]} for section, results in outcome
+        {"title": section.title, "checks": [_build_document(result) for result in results]}
+        for section, results in outcome
     ]
     return {"errors": counts[Severity.ERROR], "warnings": counts[Severity.WARNING], "sections": sections}
 
 
-def severities(outcome: Outcome) -> Counter[Severity]:
+def count_severities(outcome: Outcome) -> Counter[Severity]:
     """Return the number of findings by severity."""
-    return Counter(result.check.severity for result in _results(outcome) for _ in result.findings)
+    return Counter(result.check.severity for result in _list_results(outcome) for _ in result.findings)
 
 
 def is_blind(outcome: Outcome) -> bool:
     """Return whether no check could read an object or a server: then the absence of findings means nothing."""
-    return all(result.not_checked for result in _results(outcome) if not {*result.check.needs} <= _OF_THE_CLOCK)
+    return all(result.not_checked for result in _list_results(outcome) if not {*result.check.needs} <= _OF_THE_CLOCK)
 
 
-def summary(outcome: Outcome) -> str:
-    counts = severities(outcome)
-    skipped = sum(bool(result.not_checked) for result in _results(outcome))
+def format_summary(outcome: Outcome) -> str:
+    counts = count_severities(outcome)
+    skipped = sum(bool(result.not_checked) for result in _list_results(outcome))
     parts = [
-        _counted(counts[Severity.ERROR], "error"),
-        _counted(counts[Severity.WARNING], "warning"),
-        f"{_counted(skipped, 'check')} not possible" if skipped else "",
+        _format_count(counts[Severity.ERROR], "error"),
+        _format_count(counts[Severity.WARNING], "warning"),
+        f"{_format_count(skipped, 'check')} not possible" if skipped else "",
     ]
     text = ", ".join(filter(None, parts)) or "no findings"
     return f"{text}: nothing could be checked" if is_blind(outcome) else text
 
 
-def _counted(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' if number > 1 else ''}" if number else ""
 
 
-def _results(outcome: Outcome) -> Iterable[CheckOutcome]:
+def _list_results(outcome: Outcome) -> Iterable[CheckOutcome]:
     return (result for _, results in outcome for result in results)
 
 
-def _lines(result: CheckOutcome, marks: dict[str, str]) -> Iterator[str]:
+def _format_lines(result: CheckOutcome, marks: dict[str, str]) -> Iterator[str]:
     if not (result.findings or result.not_checked or result.not_applicable):
         yield f"{marks['ok']} {result.check.title}"
     for seen in result.findings:
@@ -110,21 +111,21 @@ def _lines(result: CheckOutcome, marks: dict[str, str]) -> Iterator[str]:
         yield f"    remedy: {seen.remedy}"
         if seen.command:
             yield f"    run: {seen.command}"
-        yield f"    see {_link(result)}"
+        yield f"    see {_build_link(result)}"
 
 
-def _document(result: CheckOutcome) -> dict[str, Any]:
+def _build_document(result: CheckOutcome) -> dict[str, Any]:
     status = "notChecked" if result.not_checked else _ABSENT if result.not_applicable else "ok"
     status = result.check.severity if result.findings else status
     return {
         "code": result.check.code,
         "title": result.check.title,
         "status": status,
-        "findings": [{**seen._asdict(), "link": _link(result)} for seen in result.findings],
+        "findings": [{**seen._asdict(), "link": _build_link(result)} for seen in result.findings],
         "notChecked": result.not_checked or None,
         "notApplicable": result.not_applicable or None,
     }
 
 
-def _link(result: CheckOutcome) -> str:
+def _build_link(result: CheckOutcome) -> str:
     return f"{RUNBOOK}#{result.check.code}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from webhook.commands.pages.yaml_text import Span, YamlLayout
-from webhook.core.rule_notes import changes
+from webhook.core.rule_notes import find_changes
 
 CONTEXT = 3
 
@@ -29,9 +29,9 @@ class Row(NamedTuple):
     remarks: tuple[DiffRemark, ...] = ()
 
 
-def rows(before: dict[str, Any], after: dict[str, Any], remarks: Sequence[DiffRemark] = ()) -> list[Row]:
+def build_rows(before: dict[str, Any], after: dict[str, Any], remarks: Sequence[DiffRemark] = ()) -> list[Row]:
     """Return the hunks of a unified diff; empty if the objects are equal."""
-    found = changes(before, after)
+    found = find_changes(before, after)
     if not found:
         return []
     old, new = YamlLayout(before), YamlLayout(after)
@@ -40,13 +40,13 @@ def rows(before: dict[str, Any], after: dict[str, Any], remarks: Sequence[DiffRe
         for change in found
         if change.before is not None and change.after is not None
     }
-    gone = _changed(old, [change.before for change in found if change.before is not None])
-    added = _changed(new, [change.after for change in found if change.after is not None])
-    lines = list(_merged(_Marked(old, gone), _Marked(new, added), swaps, _beside(old, new, remarks)))
-    return list(_hunks(lines))
+    gone = _find_changed_lines(old, [change.before for change in found if change.before is not None])
+    added = _find_changed_lines(new, [change.after for change in found if change.after is not None])
+    lines = list(_merge(_Marked(old, gone), _Marked(new, added), swaps, _place_remarks(old, new, remarks)))
+    return list(_build_hunks(lines))
 
 
-def _changed(side: YamlLayout, pointers: Sequence[str]) -> set[int]:
+def _find_changed_lines(side: YamlLayout, pointers: Sequence[str]) -> set[int]:
     return {line for pointer in pointers for line in range(*side.spans[pointer])}
 
 
@@ -60,7 +60,7 @@ class _Marked(NamedTuple):
 _Beside = dict[tuple[str, int], tuple[DiffRemark, ...]]
 
 
-def _beside(old: YamlLayout, new: YamlLayout, remarks: Sequence[DiffRemark]) -> _Beside:
+def _place_remarks(old: YamlLayout, new: YamlLayout, remarks: Sequence[DiffRemark]) -> _Beside:
     """Return the remarks by the first line of their change."""
     found: _Beside = {}
     for remark in remarks:
@@ -72,7 +72,7 @@ def _beside(old: YamlLayout, new: YamlLayout, remarks: Sequence[DiffRemark]) -> 
     return found
 
 
-def _merged(old: _Marked, new: _Marked, swaps: dict[Span, Span], beside: _Beside) -> Iterator[Row]:
+def _merge(old: _Marked, new: _Marked, swaps: dict[Span, Span], beside: _Beside) -> Iterator[Row]:
     """Merge both texts: unmarked lines are in both, in the same order. `swaps`: replaced spans."""
 
     def remove(start: int, end: int) -> Iterator[Row]:
@@ -104,7 +104,7 @@ def _merged(old: _Marked, new: _Marked, swaps: dict[Span, Span], beside: _Beside
             left, right = left + 1, right + 1
 
 
-def _hunks(lines: Sequence[Row]) -> Iterator[Row]:
+def _build_hunks(lines: Sequence[Row]) -> Iterator[Row]:
     near = {
         at
         for index, row in enumerate(lines)
@@ -115,12 +115,12 @@ def _hunks(lines: Sequence[Row]) -> Iterator[Row]:
     for index, row in enumerate(lines):
         if index in near:
             if index - 1 not in near:
-                yield Row("@", _head(lines, near, index, old, new))
+                yield Row("@", _format_head(lines, near, index, old, new))
             yield row
         old, new = old + (row.mark != "+"), new + (row.mark != "-")
 
 
-def _head(lines: Sequence[Row], near: set[int], start: int, old: int, new: int) -> str:
+def _format_head(lines: Sequence[Row], near: set[int], start: int, old: int, new: int) -> str:
     end = start
     while end in near:
         end += 1

@@ -6,7 +6,13 @@ from textwrap import wrap
 import click
 
 from webhook.core.diagnosis import Fate, Report
-from webhook.core.diagnosis.extender_words import attempt_text, refusal_texts, score_texts, weights_text, zone_texts
+from webhook.core.diagnosis.extender_words import (
+    describe_attempt,
+    describe_refusals,
+    describe_refused_zones,
+    describe_scores,
+    describe_weights,
+)
 from webhook.core.diagnosis.report import (
     AdmissionReport,
     NodeFilter,
@@ -15,14 +21,14 @@ from webhook.core.diagnosis.report import (
     SchedulingReport,
     StartReport,
 )
-from webhook.core.plain_text import printable, printable_document
+from webhook.core.plain_text import escape_document, escape_line
 from webhook.core.quota import Holder
 from webhook.core.reporting.limit_record import RecordedLimit
 from webhook.core.reporting.queue_document import QueueRow
 from webhook.core.scheduling.scheduling_record import SchedulingRecord
 
 _COLUMN = 12
-_MOST_FIELDS = 6
+_FIELDS_MAX = 6
 _BAD = frozenset(
     {Fate.DENIED, Fate.RELEASE_FAILS, Fate.BREAKER_OPEN, Fate.EXPIRED, Fate.DROPPED, Fate.FAILED, Fate.UNSCHEDULABLE}
 )
@@ -46,24 +52,24 @@ _SOURCES = {
 }
 
 
-def report_page(report: Report, width: int | None = None, *, with_rules: bool = False) -> str:
+def format_report(report: Report, width: int | None = None, *, with_rules: bool = False) -> str:
     """Return the page; lines are broken at `width`."""
-    report = printable_document(report)
+    report = escape_document(report)
     colour = "red" if report.token in _BAD else "green" if report.token in _FINE else "yellow"
     lines = [click.style(f"{report.token}:", fg=colour) + f" {report.summary}"]
-    for label, text in _parts(report, with_rules=with_rules):
-        lines += _row(label, text, width)
+    for label, text in _list_parts(report, with_rules=with_rules):
+        lines += _format_row(label, text, width)
     return "\n".join(lines)
 
 
-def _row(label: str, text: str, width: int | None) -> list[str]:
+def _format_row(label: str, text: str, width: int | None) -> list[str]:
     head = f"{label:{_COLUMN}}"
     room = None if width is None else max(width - _COLUMN, 40)
     broken = [text] if room is None else wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
     return [(head if index == 0 else " " * _COLUMN) + line for index, line in enumerate(broken)]
 
 
-def _parts(report: Report, *, with_rules: bool) -> Iterator[tuple[str, str]]:
+def _list_parts(report: Report, *, with_rules: bool) -> Iterator[tuple[str, str]]:
     subject = report.subject
     whose = f", of {subject.owner}" if subject.owner else ""
     name = f"{subject.kind} {subject.namespace}/{subject.name}"
@@ -72,41 +78,41 @@ def _parts(report: Report, *, with_rules: bool) -> Iterator[tuple[str, str]]:
     yield subject.kind.lower() if len(subject.kind) < _COLUMN else "object", f"{name}{whose}"
     if report.pods:
         yield "pods", ", ".join(f"{count} {token}" for token, count in report.pods.items())
-    yield from _admission(report)
+    yield from _format_admission(report)
     if with_rules:
         for finding in report.rules:
             yield "  rule", f"{finding['half']:8} {finding['stage']:8} {finding['found']}"
     if report.queue is not None:
-        yield "queue", _queue(report.queue)
+        yield "queue", _format_queue(report.queue)
     if report.gates:
         yield "gates", ", ".join(report.gates)
-    yield from _scheduling(report)
+    yield from _format_scheduling(report)
     if report.nodes is not None:
-        yield "  nodes", _nodes(report.nodes)
+        yield "  nodes", _format_nodes(report.nodes)
     if report.start is not None:
-        yield from _start(report.start)
+        yield from _format_start(report.start)
     for what, reason in report.unread.items():
-        yield "not read", unread_text(what, reason)
+        yield "not read", describe_unread(what, reason)
 
 
-def unread_text(what: str, reason: str) -> str:
+def describe_unread(what: str, reason: str) -> str:
     """Return why something could not be read, and which facts are therefore unknown."""
     unknown = _TELLS.get(what.partition(" ")[0])
-    return printable(f"{what}: {reason}; unknown: {unknown}" if unknown else f"{what}: {reason}")
+    return escape_line(f"{what}: {reason}; unknown: {unknown}" if unknown else f"{what}: {reason}")
 
 
-def _queue(row: QueueRow) -> str:
+def _format_queue(row: QueueRow) -> str:
     lifted = ", lifted by ageing" if row.lifted else ""
     ends = f", expires {row.expires_at}" if row.expires_at else ""
     return f"place {row.place} in {row.queue}{lifted}, since {row.since}, {row.why}{ends}"
 
 
-def _admission(report: Report) -> Iterator[tuple[str, str]]:
+def _format_admission(report: Report) -> Iterator[tuple[str, str]]:
     admission = report.admission
     if admission is None:
         yield "admission", "no record of a review, and no other trace of one"
         return
-    yield "admission", _decided(admission)
+    yield "admission", _format_decision(admission)
     if admission.message and admission.message not in report.summary:
         yield "  message", admission.message
     for text in admission.findings:
@@ -114,20 +120,20 @@ def _admission(report: Report) -> Iterator[tuple[str, str]]:
     for text in admission.overrides:
         yield "  override", text
     for limit in report.quota:
-        yield "  quota", limit_text(limit)
+        yield "  quota", format_limit(limit)
     breaker = report.breaker
     if breaker is not None:
         until = f" until {breaker.open_until}" if breaker.open_until else ""
         yield "  breaker", f"{breaker.state}{until}{f': {breaker.reason}' if breaker.reason else ''}"
     if admission.degraded:
         yield "  degraded", f"{admission.degraded}: preferred terms are left out"
-    for field in report.rewritten[:_MOST_FIELDS]:
-        yield "  rewritten", _field(field)
-    if len(report.rewritten) > _MOST_FIELDS:
-        yield "  rewritten", f"{len(report.rewritten) - _MOST_FIELDS} more: see --rules or -o json"
+    for field in report.rewritten[:_FIELDS_MAX]:
+        yield "  rewritten", _format_field(field)
+    if len(report.rewritten) > _FIELDS_MAX:
+        yield "  rewritten", f"{len(report.rewritten) - _FIELDS_MAX} more: see --rules or -o json"
 
 
-def _decided(admission: AdmissionReport) -> str:
+def _format_decision(admission: AdmissionReport) -> str:
     parts = [f"{admission.decision}{f' ({admission.status_code})' if admission.status_code else ''}"]
     if admission.dry_run:
         parts.append("dry run")
@@ -148,7 +154,7 @@ def _decided(admission: AdmissionReport) -> str:
     return " ".join(filter(None, (admission.at, ", ".join(parts))))
 
 
-def limit_text(limit: RecordedLimit) -> str:
+def format_limit(limit: RecordedLimit) -> str:
     """Return a limit as the text of a denial has it."""
     of_pool = f"pool {limit.name}: " if limit.of is Holder.POOL else ""
     where = "live at one time" if limit.of is Holder.STANDING else f"in {limit.window}"
@@ -161,42 +167,42 @@ def limit_text(limit: RecordedLimit) -> str:
     return f"{text}; could pass from {limit.free_at}" if limit.free_at else f"{text}; could pass when live Pods end"
 
 
-def _field(field: RewrittenField) -> str:
+def _format_field(field: RewrittenField) -> str:
     place = field.field.replace("DuringSchedulingIgnoredDuringExecution", "...")
     is_short = field.value and not field.value.startswith(("{", "["))
     value = " removed" if field.removed else f"={field.value}" if is_short else ""
     return f"{place}{value} ({field.rule}{f': {field.why}' if field.why else ''})"
 
 
-def _scheduling(report: Report) -> Iterator[tuple[str, str]]:
+def _format_scheduling(report: Report) -> Iterator[tuple[str, str]]:
     if report.scheduling is not None:
-        yield "scheduling", _scheduled(report.scheduling)
+        yield "scheduling", _format_node(report.scheduling)
     if report.extender is not None:
-        yield from _extender(report.extender)
+        yield from _format_extender(report.extender)
 
 
-def _scheduled(found: SchedulingReport) -> str:
+def _format_node(found: SchedulingReport) -> str:
     if found.node:
         return f"on node {found.node}"
     scheduler = f"by {found.scheduler}" if found.scheduler else ""
     return ": ".join(filter(None, (found.reason or "not scheduled", found.message or scheduler)))
 
 
-def _extender(record: SchedulingRecord) -> Iterator[tuple[str, str]]:
-    yield "extender", attempt_text(record)
-    for text in refusal_texts(record):
+def _format_extender(record: SchedulingRecord) -> Iterator[tuple[str, str]]:
+    yield "extender", describe_attempt(record)
+    for text in describe_refusals(record):
         yield "  refused", text
-    for text in zone_texts(record):
+    for text in describe_refused_zones(record):
         yield "  zones", text
-    for text in score_texts(record):
+    for text in describe_scores(record):
         yield "  score", text
-    if weights := weights_text(record):
+    if weights := describe_weights(record):
         yield "  weights", weights
 
 
-def _nodes(nodes: NodesReport) -> str:
+def _format_nodes(nodes: NodesReport) -> str:
     parts = [f"{nodes.total}"]
-    parts += [_filter(node_filter) for node_filter in nodes.policy]
+    parts += [_format_filter(node_filter) for node_filter in nodes.policy]
     if nodes.policy:
         parts.append(f"the policy leaves {nodes.policy_leaves}")
     parts += [f"{node_filter.by} ({node_filter.requirement}) fits {node_filter.fit}" for node_filter in nodes.own]
@@ -208,11 +214,11 @@ def _nodes(nodes: NodesReport) -> str:
     return "; ".join([*parts, f"left {nodes.left}{names}"])
 
 
-def _filter(node_filter: NodeFilter) -> str:
+def _format_filter(node_filter: NodeFilter) -> str:
     return f"{node_filter.by} ({node_filter.requirement}) fits {node_filter.fit}"
 
 
-def _start(start: StartReport) -> Iterator[tuple[str, str]]:
+def _format_start(start: StartReport) -> Iterator[tuple[str, str]]:
     containers = "; ".join(
         f"{container.name} {container.state}"
         + (f", exit code {container.exit_code}" if container.exit_code is not None else "")

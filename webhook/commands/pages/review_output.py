@@ -7,35 +7,35 @@ import click
 import msgspec
 
 from webhook.commands.pages import explain_view
-from webhook.commands.pages.yaml_page import as_diff
-from webhook.commands.pages.yaml_text import as_yaml
+from webhook.commands.pages.yaml_page import format_diff
+from webhook.commands.pages.yaml_text import format_yaml
 from webhook.commands.review_object import UID, ReviewedObject
 from webhook.commands.simulator import GENERATED_SUFFIX
 from webhook.core.admission.decision import Decision, Verdict
-from webhook.core.plain_text import printable_json
+from webhook.core.plain_text import escape_json
 from webhook.core.rule_notes.explain import trace
 
 
-def _as_json(found: ReviewedObject, _width: int | None) -> str:
+def _format_json(found: ReviewedObject, _width: int | None) -> str:
     admission = found.admission
     decision = admission.validated
     line = {
-        **_heading(found),
+        **_build_heading(found),
         "decision": decision.verdict,
         "allowed": decision.pods_allowed,
-        "status": _status(decision),
-        "warnings": _warnings(found),
+        "status": _build_status(decision),
+        "warnings": _list_warnings(found),
         "patch": admission.mutated.patch,
-        "pod": _without_uid(admission.pod),
+        "pod": _remove_uid(admission.pod),
         "service": decision.service,
         "trace": trace((admission.mutated, admission.validated), found.notes),
         "dependsOn": decision.depends_on,
         "hints": [found.subject.hint] if found.subject.hint else [],
     }
-    return printable_json(msgspec.json.encode(line).decode()) + "\n"
+    return escape_json(msgspec.json.encode(line).decode()) + "\n"
 
 
-def _heading(found: ReviewedObject) -> dict[str, str]:
+def _build_heading(found: ReviewedObject) -> dict[str, str]:
     """Return the fields that identify the object."""
     subject = found.subject
     return {
@@ -47,12 +47,12 @@ def _heading(found: ReviewedObject) -> dict[str, str]:
     }
 
 
-def _warnings(found: ReviewedObject) -> list[str]:
+def _list_warnings(found: ReviewedObject) -> list[str]:
     """Return the warnings of both halves."""
     return list(dict.fromkeys((*found.admission.mutated.warnings, *found.admission.validated.warnings)))
 
 
-def _status(decision: Decision) -> dict[str, Any] | None:
+def _build_status(decision: Decision) -> dict[str, Any] | None:
     status = decision.status
     if decision.verdict is Verdict.DEPENDS:
         return None
@@ -61,32 +61,32 @@ def _status(decision: Decision) -> dict[str, Any] | None:
     return {"code": status.code, "reason": status.reason, "message": status.message}
 
 
-def _as_patch(found: ReviewedObject, _width: int | None) -> str:
+def _format_patch(found: ReviewedObject, _width: int | None) -> str:
     decision = found.admission.validated
     line = {
-        **_heading(found),
+        **_build_heading(found),
         "decision": decision.verdict,
         "allowed": decision.pods_allowed,
-        "status": _status(decision),
+        "status": _build_status(decision),
         "patch": found.admission.mutated.patch,
     }
-    return printable_json(msgspec.json.encode(line).decode()) + "\n"
+    return escape_json(msgspec.json.encode(line).decode()) + "\n"
 
 
-def _as_yaml(found: ReviewedObject, width: int | None) -> str:
-    shown = _without_uid(found.committed) if found.subject.review is not None else found.committed
-    return "---\n" + as_yaml(shown) + _comments(found, width)
+def _format_yaml(found: ReviewedObject, width: int | None) -> str:
+    shown = _remove_uid(found.committed) if found.subject.review is not None else found.committed
+    return "---\n" + format_yaml(shown) + _format_comments(found, width)
 
 
-def _as_diff(found: ReviewedObject, width: int | None) -> str:
+def _format_diff(found: ReviewedObject, width: int | None) -> str:
     name = f"Pod of {found.subject.name}" if found.subject.template_at else found.subject.name
-    after = _without_uid(found.admission.pod)
-    remarks = explain_view.remarks(found.admission, found.notes)
-    shown = as_diff(_without_uid(found.before), after, name, remarks, width) if after else ""
-    return shown + _comments(found, width)
+    after = _remove_uid(found.admission.pod)
+    remarks = explain_view.build_remarks(found.admission, found.notes)
+    shown = format_diff(_remove_uid(found.before), after, name, remarks, width) if after else ""
+    return shown + _format_comments(found, width)
 
 
-def _comments(found: ReviewedObject, width: int | None) -> str:
+def _format_comments(found: ReviewedObject, width: int | None) -> str:
     """Return the verdict and its reasons as comments, so that the output stays valid YAML or diff."""
     decision = found.admission.validated
     whose = f" (service {decision.service})" if decision.service else ""
@@ -99,18 +99,18 @@ def _comments(found: ReviewedObject, width: int | None) -> str:
     if not decision.allowed:
         status = decision.status
         lines.append((colour, "# ", f"{status.code} {status.reason}: {status.message}"))
-    lines += [("yellow", "# depends: ", text) for text in explain_view.dependences(decision)]
-    lines += [("yellow", "# warning: ", warning) for warning in _warnings(found)]
+    lines += [("yellow", "# depends: ", text) for text in explain_view.describe_dependences(decision)]
+    lines += [("yellow", "# warning: ", warning) for warning in _list_warnings(found)]
     if found.subject.hint:
         lines.append(("cyan", "# hint: ", found.subject.hint))
     return "".join(
         click.style(line, fg=colour) + "\n"
         for colour, head, text in lines
-        for line in explain_view.filled(head, text, width)
+        for line in explain_view.wrap_lines(head, text, width)
     )
 
 
-def _without_uid(pod: dict[str, Any]) -> dict[str, Any]:
+def _remove_uid(pod: dict[str, Any]) -> dict[str, Any]:
     """Remove the uid and generated name, which are placeholders for those of the API server."""
     given = pod.get("metadata")
     if not isinstance(given, dict):
@@ -123,4 +123,4 @@ def _without_uid(pod: dict[str, Any]) -> dict[str, Any]:
 
 Form = Callable[[ReviewedObject, int | None], str]
 """Formats one object; the integer is the width of the terminal, None without a terminal."""
-FORMS: dict[str, Form] = {"diff": _as_diff, "yaml": _as_yaml, "json": _as_json, "patch": _as_patch}
+FORMS: dict[str, Form] = {"diff": _format_diff, "yaml": _format_yaml, "json": _format_json, "patch": _format_patch}

@@ -5,7 +5,7 @@ from collections import Counter
 import click
 
 from webhook.core.admission.decision import Decision, Verdict
-from webhook.core.plain_text import printable_lines
+from webhook.core.plain_text import escape_lines
 from webhook.errors import UserError
 
 DENIED = 3
@@ -24,25 +24,25 @@ class ReviewSummary:
         self._errors = 0
         self._printed = set[str]()
 
-    def judged(self, decision: Decision) -> None:
+    def count_decision(self, decision: Decision) -> None:
         self._verdicts[decision.verdict] += 1
         self._is_denied |= decision.pods_allowed is False
         self._denied_in_any_case += decision.verdict is Verdict.DEPENDS and decision.pods_allowed is False
 
-    def read(self) -> None:
+    def count_namespace(self) -> None:
         """Count a Namespace, which is only read for its labels."""
         self._read += 1
 
-    def not_handled(self) -> None:
+    def count_not_handled(self) -> None:
         self._not_handled += 1
 
-    def wrong(self, error: UserError) -> None:
+    def report_error(self, error: UserError) -> None:
         """Count an error, and print it once, in the command line's usual form."""
         self._errors += 1
         line = f"error: {error}" + (f": {error.remedy}" if error.remedy else "")
         if line not in self._printed:
             self._printed.add(line)
-            click.echo(printable_lines(line), err=True)
+            click.echo(escape_lines(line), err=True)
 
     @property
     def exit_code(self) -> int:

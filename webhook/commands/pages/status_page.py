@@ -5,18 +5,18 @@ from typing import Any
 
 import click
 
-from webhook.commands.pages.table import countdown, table
-from webhook.commands.pages.yaml_text import as_flow
-from webhook.core.plain_text import printable_document
+from webhook.commands.pages.table import format_duration, format_table
+from webhook.commands.pages.yaml_text import format_flow
+from webhook.core.plain_text import escape_document
 
 COLOURS = {"CLOSED": "green", "OPEN": "red", "HALF_OPEN": "yellow", "FORCED_OPEN": "red", "FORCED_CLOSED": "yellow"}
 LIMIT = ("WINDOW", "RESOURCE", "USED", "HARD", "NEXT FREE")
 _HEADINGS = ("SERVICE", "CLASS", "BREAKER", *LIMIT)
 
 
-def page(document: dict[str, Any]) -> Iterable[str]:
+def format_status(document: dict[str, Any]) -> Iterable[str]:
     """Yield the lines of the page."""
-    document = printable_document(document)
+    document = escape_document(document)
     policy, store = document["policy"], document["store"]
     store_text = "ok" if store["healthy"] else click.style(store["error"], fg="red")
     yield f"podgate {document['version']}, {document['time']}"
@@ -29,16 +29,16 @@ def page(document: dict[str, Any]) -> Iterable[str]:
     replicas = document["replicas"]["count"]
     shared = f", for {replicas} servers" if replicas > 1 else ""
     yield f"store   {store['kind']}{shared}: {store_text}{mode}"
-    yield from _overload(document.get("overload"))
-    yield from queues(document.get("queues"))
-    yield from _last_review(document)
-    yield from _guard(document["breakerGuard"])
-    yield from _overrides(document["overrides"])
+    yield from _format_overload(document.get("overload"))
+    yield from format_queues(document.get("queues"))
+    yield from _format_last_review(document)
+    yield from _format_guard(document["breakerGuard"])
+    yield from _format_overrides(document["overrides"])
     for watch in document["watches"]:
         text = click.style(watch["error"], fg="red") if watch["error"] else "ok" if watch["lastContact"] else "starting"
         contact = f", last contact {watch['lastContact']}" if watch["lastContact"] else ""
         yield f"watch   {watch['resource']}: {text}{contact}"
-    yield from webhooks(document.get("webhooks"))
+    yield from format_webhooks(document.get("webhooks"))
     for certificate in document["certificates"]:
         days = certificate["daysLeft"]
         text = f"{days} days left" if days >= 0 else click.style("EXPIRED", fg="red")
@@ -49,17 +49,19 @@ def page(document: dict[str, Any]) -> Iterable[str]:
     for error in policy["errors"]:
         yield click.style(f"policy rejected: {error}", fg="red")
     yield ""
-    yield from table([_HEADINGS, *(row for service in document["services"] for row in _rows(service))])
+    yield from format_table([_HEADINGS, *(row for service in document["services"] for row in _build_rows(service))])
     if document["pools"]:
         yield ""
-        yield from table([("POOL", *LIMIT), *(row for pool in document["pools"] for row in limits(pool, pool["name"]))])
-    notes = [override_text(entry["service"], entry) for entry in document["overrides"]["entries"]]
-    notes += [note for service in document["services"] for note in _notes(service)]
+        yield from format_table(
+            [("POOL", *LIMIT), *(row for pool in document["pools"] for row in build_limit_rows(pool, pool["name"]))]
+        )
+    notes = [format_override(entry["service"], entry) for entry in document["overrides"]["entries"]]
+    notes += [note for service in document["services"] for note in _list_notes(service)]
     if notes:
         yield from ("", *notes)
 
 
-def webhooks(found: dict[str, Any] | None) -> Iterable[str]:
+def format_webhooks(found: dict[str, Any] | None) -> Iterable[str]:
     """Yield the lines about the webhook configurations; None from an older server, or one that does not lead."""
     if found is None:
         return
@@ -69,12 +71,12 @@ def webhooks(found: dict[str, Any] | None) -> Iterable[str]:
         yield f"webhooks  agree with the policy, compared {found['comparedAt']}"
 
 
-def queues(found: dict[str, Any] | None) -> Iterable[str]:
+def format_queues(found: dict[str, Any] | None) -> Iterable[str]:
     """Yield the line about waiting Pods; None from an older process, or one that does not lead."""
     if found is None:
         return
     parts = [
-        f"{depth['waiting']} in {depth['class']}, oldest {countdown(depth['oldestSeconds'])}"
+        f"{depth['waiting']} in {depth['class']}, oldest {format_duration(depth['oldestSeconds'])}"
         for depth in found["classes"]
     ]
     paused = [service["service"] for service in found["services"] if service["paused"]]
@@ -85,7 +87,7 @@ def queues(found: dict[str, Any] | None) -> Iterable[str]:
         yield f"waiting  {'; '.join(parts)}"
 
 
-def _overload(found: dict[str, Any] | None) -> Iterable[str]:
+def _format_overload(found: dict[str, Any] | None) -> Iterable[str]:
     """Yield a line for each reason; None from an older server, or one that is not overloaded."""
     for reason in found["reasons"] if found is not None else ():
         yield click.style(f"overloaded  {reason['message']}", fg="red")
@@ -93,42 +95,42 @@ def _overload(found: dict[str, Any] | None) -> Iterable[str]:
         yield f"overloaded  since {found['since']}, Pods gated: {found['gatedPods']}"
 
 
-def _last_review(document: dict[str, Any]) -> Iterable[str]:
+def _format_last_review(document: dict[str, Any]) -> Iterable[str]:
     if "lastReviewAt" in document:  # missing from an older server
         none = click.style("none yet: the API server has not called this server", fg="yellow")
         yield f"last review  {document['lastReviewAt'] or none}"
 
 
-def _guard(guard: dict[str, Any] | None) -> Iterable[str]:
+def _format_guard(guard: dict[str, Any] | None) -> Iterable[str]:
     if guard is not None:
         is_full = guard["open"] >= guard["max"]
         held = click.style(": no more breakers will open", fg="red") if is_full else ""
         yield f"breakers  {guard['open']} open, at most {guard['max']} (breakerGuard){held}"
 
 
-def _overrides(overrides: dict[str, Any]) -> Iterable[str]:
+def _format_overrides(overrides: dict[str, Any]) -> Iterable[str]:
     if overrides["source"]:
         yield f"overrides  {len(overrides['entries']) or 'none'} in force, from {overrides['source']}"
     for error in overrides["errors"]:
         yield click.style(f"overrides rejected: {error}", fg="red")
 
 
-def override_text(service: str, override: dict[str, Any]) -> str:
+def format_override(service: str, override: dict[str, Any]) -> str:
     """Return an override on one line: its effect, its end and its reason."""
     described = {"service", "until", "reason", "by", "remainingSeconds", "withoutEffect"}
-    done = as_flow({key: value for key, value in override.items() if key not in described})[1:-1]
+    done = format_flow({key: value for key, value in override.items() if key not in described})[1:-1]
     text = click.style(f"{service}: override {done}", fg="yellow")
-    left = f"until {override['until']} ({countdown(override['remainingSeconds'])} left): {override['reason']}"
+    left = f"until {override['until']} ({format_duration(override['remainingSeconds'])} left): {override['reason']}"
     left += f" (by {override['by']})" if override.get("by") else ""
     idle = "; ".join(override["withoutEffect"])
     return f"{text} {left}" + (click.style(f"; without effect: {idle}", fg="red") if idle else "")
 
 
-def _rows(service: dict[str, Any]) -> Iterable[tuple[str, ...]]:
-    return limits(service, service["name"], service["slaClass"], _breaker(service))
+def _build_rows(service: dict[str, Any]) -> Iterable[tuple[str, ...]]:
+    return build_limit_rows(service, service["name"], service["slaClass"], _format_breaker(service))
 
 
-def limits(holder: dict[str, Any], *first: str) -> Iterable[tuple[str, ...]]:
+def build_limit_rows(holder: dict[str, Any], *first: str) -> Iterable[tuple[str, ...]]:
     """Yield a row for each limit; the columns in `first` are set on the first row only."""
     fleet = "Fleet" if holder["scope"] == "Fleet" else ""
     for window in holder["windows"]:
@@ -137,23 +139,23 @@ def limits(holder: dict[str, Any], *first: str) -> Iterable[tuple[str, ...]]:
         hard = (
             f"{window['hard']} +{window['surge']}" if window.get("surge") not in {None, 0, "0"} else str(window["hard"])
         )
-        yield (*first, name, window["resource"], used, hard, _next_free(window))
+        yield (*first, name, window["resource"], used, hard, _format_next_free(window))
         first = ("",) * len(first)
     if not holder["windows"]:
         yield (*first, "-", "", "", "", "")
 
 
-def _next_free(window: dict[str, Any]) -> str:
+def _format_next_free(window: dict[str, Any]) -> str:
     if window["used"] is None:
         return "?"
     if window.get("enforced") is False:
         return click.style("not enforced", fg="yellow")
     if window["nextFree"]:
-        return f"in {countdown(window['nextFreeSeconds'])}"
+        return f"in {format_duration(window['nextFreeSeconds'])}"
     return "-" if window["full"] else "now"
 
 
-def _breaker(service: dict[str, Any]) -> str:
+def _format_breaker(service: dict[str, Any]) -> str:
     if not service["known"]:
         return "unknown"
     breaker = service["breaker"]
@@ -162,18 +164,18 @@ def _breaker(service: dict[str, Any]) -> str:
     state = breaker["state"]
     text = click.style(state, fg=COLOURS.get(state))
     if breaker["openRemainingSeconds"]:
-        return f"{text} {countdown(breaker['openRemainingSeconds'])} left"
+        return f"{text} {format_duration(breaker['openRemainingSeconds'])} left"
     if state == "HALF_OPEN":
         probes = breaker["probes"]
         return f"{text} {probes['succeeded']}/{probes['needed']} probes"
     return text
 
 
-def _notes(service: dict[str, Any]) -> Iterable[str]:
+def _list_notes(service: dict[str, Any]) -> Iterable[str]:
     """Yield details that the table has no room for: a breaker's reason, and modes other than Enforce."""
     breaker = service["breaker"]
     if breaker is not None and breaker["state"] != "CLOSED":
-        yield f"{service['name']}: {_why(breaker)}"
+        yield f"{service['name']}: {_explain_breaker(breaker)}"
     if any(window.get("enforced") is False for window in service["windows"]):
         yield f"{service['name']}: limits on live Pods are not enforced: the live Pods are not known"
     relaxed = [f"{concern} {mode}" for concern, mode in service["modes"].items() if mode != "Enforce"]
@@ -181,7 +183,7 @@ def _notes(service: dict[str, Any]) -> Iterable[str]:
         yield f"{service['name']}: {', '.join(relaxed)}"
 
 
-def _why(breaker: dict[str, Any]) -> str:
+def _explain_breaker(breaker: dict[str, Any]) -> str:
     """Return a breaker's state with its times and reason, and what tripped it if that differs."""
     until = f" until {breaker['openUntil']}" if breaker["openUntil"] else ""
     since = f"{breaker['state']} since {breaker['since']}{until} (generation {breaker['generation']})"
@@ -193,31 +195,31 @@ def _why(breaker: dict[str, Any]) -> str:
     return f"{since}{reason}{tripped}{early}"
 
 
-def controller_page(document: dict[str, Any]) -> Iterable[str]:
+def format_controller(document: dict[str, Any]) -> Iterable[str]:
     """Yield the lines of the page. Fields that an older controller lacks are left out."""
-    document = printable_document(document)
+    document = escape_document(document)
     leadership = "leads" if document["leads"] else f"stands by: {document['waitsFor']}"
     yield f"podgate {document['version']}, controller: {leadership}"
     for reason in document.get("notReady", ()):
-        yield _bad(f"not ready: {reason}")
+        yield _style_error(f"not ready: {reason}")
     policy, store = document["policy"], document["store"]
     yield f"policy  {policy['hash'] or 'none'} from {policy['source']}"
-    yield f"store   {store['kind']}: {_bad(store['error']) if store['error'] else 'ok'}"
+    yield f"store   {store['kind']}: {_style_error(store['error']) if store['error'] else 'ok'}"
     for error in policy.get("errors", ()):
-        yield _bad(f"policy refused: {error}")
+        yield _style_error(f"policy refused: {error}")
     for resource, error in document["watches"].items():
-        yield f"watch   {resource}: {_bad(error) if error else 'ok'}"
-    yield from webhooks(document.get("webhooks"))
-    yield from queues(document.get("queues"))
+        yield f"watch   {resource}: {_style_error(error) if error else 'ok'}"
+    yield from format_webhooks(document.get("webhooks"))
+    yield from format_queues(document.get("queues"))
     certificates = document["certificates"]
     if certificates is not None:
         yield f"certificates  kept by {certificates['keptBy']}"
         for secret, end in certificates["secrets"].items():
             yield f"certificate {secret}: until {end}"
         for error in certificates["errors"]:
-            yield _bad(f"certificates: {error}")
+            yield _style_error(f"certificates: {error}")
     yield "services, quotas and breakers are shown by podgate serve: give --server its plain port"
 
 
-def _bad(text: str) -> str:
+def _style_error(text: str) -> str:
     return click.style(text, fg="red")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import click
 
 
-def table(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
+def format_table(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
     """Yield the lines of a table; colour codes do not count towards the width of a column."""
     widths = [max(len(click.unstyle(row[column])) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
@@ -13,7 +13,7 @@ def table(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
         yield "  ".join(cells).rstrip()
 
 
-def countdown(seconds: int) -> str:
+def format_duration(seconds: int) -> str:
     """Return a duration in Go's format, without zero parts: 2m31s, 1h, 45s."""
     hours, rest = divmod(seconds, 3600)
     minutes, rest = divmod(rest, 60)

@@ -6,15 +6,15 @@ from typing import Any
 
 import click
 
-from webhook.commands.pages.diff import DiffRemark, Row, rows
-from webhook.core.plain_text import printable
+from webhook.commands.pages.diff import DiffRemark, Row, build_rows
+from webhook.core.plain_text import escape_line
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
-_FARTHEST_COLUMN = 64
+_REMARK_COLUMN_MAX = 64
 """Remarks beside longer lines follow directly, so that they do not shift the column of the other remarks."""
 
 
-def as_diff(
+def format_diff(
     before: dict[str, Any],
     after: dict[str, Any],
     name: str,
@@ -25,30 +25,30 @@ def as_diff(
 
     `width` is that of the terminal; None: lines may have any length. Colours are removed if the output is no terminal.
     """
-    found = rows(before, after, remarks)
+    found = build_rows(before, after, remarks)
     if not found:
         return ""
-    name = printable(name)
+    name = escape_line(name)
     head = [click.style(f"--- {name}", bold=True), click.style(f"+++ {name} (rewritten)", bold=True)]
-    return "".join(f"{line}\n" for line in (*head, *_lines(found, width)))
+    return "".join(f"{line}\n" for line in (*head, *_format_lines(found, width)))
 
 
-def _lines(found: Sequence[Row], width: int | None) -> Iterator[str]:
+def _format_lines(found: Sequence[Row], width: int | None) -> Iterator[str]:
     for is_head, group in groupby(found, lambda row: row.mark == "@"):
         hunk = list(group)
         ends = [len(row.text) + 1 for row in hunk if row.remarks]
-        column = max((end for end in ends if end <= _FARTHEST_COLUMN), default=0) + 2
+        column = max((end for end in ends if end <= _REMARK_COLUMN_MAX), default=0) + 2
         for row in hunk:
             text = row.text if is_head else row.mark + row.text
             coloured = click.style(text, fg=_COLOURS[row.mark]) if row.mark in _COLOURS else text
-            yield from _with_remarks(row, coloured, column, width) if row.remarks else (coloured,)
+            yield from _add_remarks(row, coloured, column, width) if row.remarks else (coloured,)
 
 
-def _with_remarks(row: Row, coloured: str, column: int, width: int | None) -> Iterator[str]:
+def _add_remarks(row: Row, coloured: str, column: int, width: int | None) -> Iterator[str]:
     """Put remarks beside a line if they fit, shortened if necessary; else above it."""
     end = len(row.text) + 1
     remarks = [
-        "# " + printable(", ".join(dict.fromkeys(texts)))
+        "# " + escape_line(", ".join(dict.fromkeys(texts)))
         for texts in ([remark.long for remark in row.remarks], [remark.short for remark in row.remarks])
     ]
     for remark in remarks:

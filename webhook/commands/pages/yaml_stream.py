@@ -18,6 +18,6 @@ class _Dumper(yaml.SafeDumper):
 _Dumper.add_representer(str, _Dumper.represent_str)
 
 
-def yaml_stream(documents: tuple[dict[str, Any], ...]) -> str:
+def format_yaml_stream(documents: tuple[dict[str, Any], ...]) -> str:
     """Return the documents as a YAML stream; no line is folded."""
     return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, explicit_start=True, width=float("inf"))

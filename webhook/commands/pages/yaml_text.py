@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from webhook.core.patch import pointer
-from webhook.core.plain_text import printable_yaml
+from webhook.core.patch import format_pointer
+from webhook.core.plain_text import escape_yaml
 
 
 class _Dumper(yaml.SafeDumper):
@@ -22,17 +22,17 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def _string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _represent_string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text.rstrip("\n") else None
     if not text.replace("\n", "").isprintable():
         style = '"'  # the only one with escapes
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
 
 
-_Dumper.add_representer(str, _string)
-_WIDEST = 1 << 20
-_LONGEST_CACHED = 1 << 12  # characters
-_LONGEST_KEY = 64  # beyond, PyYAML decides whether the short form is possible
+_Dumper.add_representer(str, _represent_string)
+_WIDTH_MAX = 1 << 20
+_CACHED_CHARACTERS_MAX = 1 << 12  # characters
+_KEY_CHARACTERS_MAX = 64  # beyond, PyYAML decides whether the short form is possible
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
 _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})  # of YAML 1.1 and 1.2
 _AFTER = "\nz: 0\n"  # a following field: the end of a document is formatted differently
@@ -41,14 +41,14 @@ Span = tuple[int, int]
 """First line, and the line after the last."""
 
 
-def as_yaml(document: Mapping[str, Any] | Sequence[Any]) -> str:
+def format_yaml(document: Mapping[str, Any] | Sequence[Any]) -> str:
     """Return an object, or a list, as YAML."""
     return "\n".join([*YamlLayout(document).lines, ""])
 
 
-def as_flow(document: dict[str, Any]) -> str:
+def format_flow(document: dict[str, Any]) -> str:
     """Return a small object on one line."""
-    return _dumped(document, is_flow=True).strip()
+    return _dump(document, is_flow=True).strip()
 
 
 class YamlLayout:
@@ -66,18 +66,18 @@ class YamlLayout:
             self._write_mapping(value, at, head, indent)
         elif value and isinstance(value, list | tuple):
             for index, item in enumerate(value):
-                self._write(item, at + pointer(index), f"{head}- ", indent + 2)
+                self._write(item, at + format_pointer(index), f"{head}- ", indent + 2)
                 head = " " * indent
         else:
-            self._write_text(head, _scalar(value), indent)
+            self._write_text(head, _format_scalar(value), indent)
         self.spans[at] = (start, len(self.lines))
 
     def _write_mapping(self, value: dict[str, Any], at: str, head: str, indent: int) -> None:
         for key, inner in value.items():
-            start, place = len(self.lines), at + pointer(key)
-            text = _key(key)
+            start, place = len(self.lines), at + format_pointer(key)
+            text = _format_key(key)
             if text is None:  # too long, or of several lines, for the short form
-                self._write_text(f"{head}? ", _scalar(key), indent + 2)
+                self._write_text(f"{head}? ", _format_scalar(key), indent + 2)
                 self._write(inner, place, " " * indent + ": ", indent + 2)
             elif not inner or not isinstance(inner, dict | list | tuple):
                 self._write(inner, place, f"{head}{text}: ", indent + 2)
@@ -94,15 +94,15 @@ class YamlLayout:
         self.lines += [" " * indent + line if line else line for line in more]
 
 
-def _scalar(value: Any) -> str:
+def _format_scalar(value: Any) -> str:
     """Return a scalar, or an empty mapping or list; lines beyond the first without their indentation."""
     if isinstance(value, str):
         if _is_plain(value):
             return value
-        return _cached_string(value) if len(value) <= _LONGEST_CACHED else _laid_out(value)
+        return _format_cached(value) if len(value) <= _CACHED_CHARACTERS_MAX else _lay_out(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    return _laid_out(value)
+    return _lay_out(value)
 
 
 def _is_plain(text: str) -> bool:
@@ -111,32 +111,32 @@ def _is_plain(text: str) -> bool:
 
 
 @lru_cache(maxsize=8192)
-def _cached_string(value: str) -> str:
-    return _laid_out(value)
+def _format_cached(value: str) -> str:
+    return _lay_out(value)
 
 
-def _laid_out(value: Any) -> str:
-    return "\n".join(_value_lines(value))
+def _lay_out(value: Any) -> str:
+    return "\n".join(_format_value_lines(value))
 
 
-def _value_lines(value: Any) -> Iterator[str]:
-    first, *more = _dumped({"k": value, "z": 0}).removesuffix(_AFTER).split("\n")
+def _format_value_lines(value: Any) -> Iterator[str]:
+    first, *more = _dump({"k": value, "z": 0}).removesuffix(_AFTER).split("\n")
     yield first.removeprefix("k: ")
     for line in more:
         yield line.removeprefix("  ")
 
 
 @lru_cache(maxsize=8192)
-def _key(key: str) -> str | None:
+def _format_key(key: str) -> str | None:
     """Return a key as written before a colon, None if it needs the long form."""
-    if _is_plain(key) and len(key) < _LONGEST_KEY:
+    if _is_plain(key) and len(key) < _KEY_CHARACTERS_MAX:
         return key
-    text = _dumped({key: 0})
+    text = _dump({key: 0})
     return None if text.startswith("? ") else text.removesuffix(": 0\n")
 
 
-def _dumped(document: Any, *, is_flow: bool = False) -> str:
+def _dump(document: Any, *, is_flow: bool = False) -> str:
     text: str = yaml.dump(
-        document, Dumper=_Dumper, sort_keys=False, default_flow_style=is_flow, allow_unicode=True, width=_WIDEST
+        document, Dumper=_Dumper, sort_keys=False, default_flow_style=is_flow, allow_unicode=True, width=_WIDTH_MAX
     )
-    return printable_yaml(text)
+    return escape_yaml(text)

@@ -37,11 +37,11 @@ class ControllerReader:
         self._backoff = Backoff(1.0, 30.0)
         self.added, self.has_read = asyncio.Event(), asyncio.Event()
 
-    async def failed(self, controller: ControllerReference, *, at_us: int, is_held: bool) -> None:
+    async def on_creation_failed(self, controller: ControllerReference, *, at_us: int, is_held: bool) -> None:
         compiled = self._policy()
         if not is_held:
             self._index.forget(controller)  # room does not help: its newest Pod was denied for another reason
-        elif compiled is not None and compiled.matcher.candidates(controller.namespace):
+        elif compiled is not None and compiled.matcher.list_candidates(controller.namespace):
             self._index.note(controller, at_us)
             self.added.set()
 
@@ -57,11 +57,13 @@ class ControllerReader:
 
     async def read(self) -> float | None:
         """Read the next controllers; return the pause before the next ones, None if there are none."""
-        batch = self._index.next_unread(self._timing.at_once)
+        batch = self._index.take_unread(self._timing.concurrent_requests_max)
         if not batch:
             return None
         failures = [
-            error for error in await asyncio.gather(*(self._read(*unread) for unread in batch)) if error is not None
+            error
+            for error in await asyncio.gather(*(self._read_controller(*unread) for unread in batch))
+            if error is not None
         ]
         self.has_read.set()
         if failures:
@@ -71,15 +73,15 @@ class ControllerReader:
         self._backoff.reset()
         return len(batch) / self._timing.reads_per_second
 
-    async def _read(self, reference: ControllerReference, refused_us: int) -> ControllerAccessError | None:
+    async def _read_controller(self, reference: ControllerReference, refused_us: int) -> ControllerAccessError | None:
         try:
             found = await self._client.find(reference)
         except ControllerAccessError as error:
             self._index.note(reference, refused_us)
             return error
-        labels = self._namespaces.labels(reference.namespace)
+        labels = self._namespaces.find_labels(reference.namespace)
         if labels is None:
-            labels = await self._namespaces.lookup(reference.namespace)
+            labels = await self._namespaces.look_up_labels(reference.namespace)
         result = self._index.put(reference, found, labels or {}, refused_us, self._now_us())
         if result is not None:
             self._on_woken(*result)

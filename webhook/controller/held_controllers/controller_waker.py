@@ -16,10 +16,10 @@ from webhook.ports import ControllerClient, CounterStore, NamespaceLabels
 from webhook.support.condition import Condition
 
 _SECOND_US = 1_000_000
-_SHORTEST_SECONDS = 0.05
+_PAUSE_SECONDS_MIN = 0.05
 
 
-def batched(chosen: Sequence[HeldController], size: int) -> Iterable[Sequence[HeldController]]:
+def split_batches(chosen: Sequence[HeldController], size: int) -> Iterable[Sequence[HeldController]]:
     return (chosen[first : first + size] for first in range(0, len(chosen), size))
 
 
@@ -85,9 +85,9 @@ class ControllerWaker:
             self._failure.leave()
             self._reports.on_held({})
             return None
-        if self._index.read_woken(now_us):
+        if self._index.requeue_woken(now_us):
             self.reader.added.set()
-        held = self._index.held()
+        held = self._index.list_held()
         self._reports.on_held(Counter(controller.demand.service for controller in held))
         self._forget_due(held, compiled)
         due = [controller for controller in held if self._due_us.get(controller.demand.tag, 0) <= now_us]
@@ -97,7 +97,7 @@ class ControllerWaker:
             (self._due_us.get(controller.demand.tag, 0) for controller in held), default=now_us + _SECOND_US
         )
         # At most a second: policies and breakers are compared with those of the last round, without a call.
-        return min(1.0, max(_SHORTEST_SECONDS, (earliest_us - self._counters.now_us()) / _SECOND_US))
+        return min(1.0, max(_PAUSE_SECONDS_MIN, (earliest_us - self._counters.now_us()) / _SECOND_US))
 
     def _forget_due(self, held: Sequence[HeldController], compiled: CompiledPolicy) -> None:
         """Have new snapshots taken for controllers that were read, and for breakers that have changed."""
@@ -105,7 +105,7 @@ class ControllerWaker:
         generations = {
             service: view.generation
             for service in {controller.demand.service for controller in held}
-            if (view := self._counters.last_breaker(compiled.plans[service])) is not None
+            if (view := self._counters.find_last_breaker(compiled.plans[service])) is not None
         }
         changed = {
             service for service, generation in generations.items() if self._generations.get(service) != generation
@@ -118,7 +118,7 @@ class ControllerWaker:
         self._index.changed_tags.clear()
 
     async def _wake_due(self, due: Sequence[HeldController], compiled: CompiledPolicy, now_us: int) -> None:
-        free, unknown = await self._free_capacity(due, compiled)
+        free, unknown = await self._compute_free_capacity(due, compiled)
         self._woken_us = [us for us in self._woken_us if us > now_us - _SECOND_US]
         most = self._timing.wakes_per_second - len(self._woken_us)
         selection = select(
@@ -129,10 +129,10 @@ class ControllerWaker:
         latest_us = soon_us if is_restless else now_us + round(self._timing.fallback_seconds * _SECOND_US)
         for tag in {controller.demand.tag for controller in due}:
             self._due_us[tag] = min(selection.due_us.get(tag, soon_us) or soon_us, latest_us)
-        for batch in batched(selection.woken, self._timing.at_once):
+        for batch in split_batches(selection.woken, self._timing.concurrent_requests_max):
             await asyncio.gather(*(self._wake_one(controller) for controller in batch))
 
-    async def _free_capacity(
+    async def _compute_free_capacity(
         self, due: Iterable[HeldController], compiled: CompiledPolicy
     ) -> tuple[FreeCapacity, frozenset[str]]:
         """Return the free capacity of these controllers' services, and the tags of which the store says nothing."""
@@ -140,7 +140,7 @@ class ControllerWaker:
             (controller.demand.service, compiled.plans[controller.demand.service].scope_of(controller.demand.namespace))
             for controller in due
         }
-        free, unknown, requests = FreeCapacity(), set[str](), asyncio.Semaphore(self._timing.at_once)
+        free, unknown, requests = FreeCapacity(), set[str](), asyncio.Semaphore(self._timing.concurrent_requests_max)
 
         async def add(service: str, namespace: str) -> None:
             part = compiled.parts[service]
@@ -162,11 +162,11 @@ class ControllerWaker:
             exists = await self._client.wake(reference, now_us)
         except ControllerAccessError as error:
             self._failure.enter(str(error))
-            self._index.woken(reference, now_us, is_done=False)
+            self._index.note_wake(reference, now_us, is_done=False)
             self._reports.on_woken(chosen.demand.service, WakeResult.FAILED)
             return
         self._failure.leave()
         if exists:
-            self._index.woken(reference, now_us, is_done=True)
+            self._index.note_wake(reference, now_us, is_done=True)
         else:
             self._index.forget(reference)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from webhook.controller.held_controllers.reports import WakeResult, WakeTiming
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.controller.demand import Demand, demand_of
+from webhook.core.controller.demand import Demand, compute_demand
 from webhook.core.controller.held_controller import ControllerReference, CreatingController
 from webhook.core.controller.selection import HeldController
 
@@ -53,7 +53,7 @@ class HeldIndex:
         self._unread.pop(reference, None)
         self._entries.pop(reference, None)
 
-    def next_unread(self, most: int) -> Sequence[tuple[ControllerReference, int]]:
+    def take_unread(self, most: int) -> Sequence[tuple[ControllerReference, int]]:
         """Remove and return the controllers to read next."""
         chosen = list(self._unread.items())[:most]
         for reference, _ in chosen:
@@ -78,7 +78,7 @@ class HeldIndex:
         if found is None or not found.missing:
             self.forget(reference)
             result = WakeResult.GONE if found is None else WakeResult.CREATED
-            return _result_of(before, result)
+            return _make_result(before, result)
         entry = _Entry(found, namespace_labels, refused_us, self._settle_us)
         result = WakeResult.REFUSED
         if before is not None:
@@ -87,14 +87,14 @@ class HeldIndex:
             if not before.settled:
                 self._pause(entry, now_us, is_progress=result is WakeResult.CREATED)
         self._entries[reference] = entry
-        entry.demand = self._demand(entry)
+        entry.demand = self._compute_demand(entry)
         if entry.demand is None and self._compiled is not None:
             self.forget(reference)
         if entry.demand is not None:
             self.changed_tags.add(entry.demand.tag)
-        return _result_of(before, result)
+        return _make_result(before, result)
 
-    def woken(self, reference: ControllerReference, now_us: int, *, is_done: bool) -> None:
+    def note_wake(self, reference: ControllerReference, now_us: int, *, is_done: bool) -> None:
         """Note that a controller was woken, or that this failed."""
         entry = self._entries.get(reference)
         if entry is not None:
@@ -103,7 +103,7 @@ class HeldIndex:
             if not is_done:
                 self._pause(entry, now_us, is_progress=False)
 
-    def read_woken(self, now_us: int) -> bool:
+    def requeue_woken(self, now_us: int) -> bool:
         """Queue controllers that were woken long enough ago to be read again; return whether there are any."""
         due = [reference for reference, entry in self._entries.items() if not entry.settled and entry.next_us <= now_us]
         self._unread.update(dict.fromkeys(due, 0))
@@ -115,12 +115,12 @@ class HeldIndex:
             return False
         self._compiled = compiled
         for reference, entry in tuple(self._entries.items()):
-            entry.demand = self._demand(entry)
+            entry.demand = self._compute_demand(entry)
             if entry.demand is None:
                 self.forget(reference)
         return True
 
-    def held(self) -> list[HeldController]:
+    def list_held(self) -> list[HeldController]:
         """Return the controllers whose Pods a service may deny."""
         return [
             HeldController(
@@ -135,18 +135,18 @@ class HeldIndex:
             if entry.demand is not None
         ]
 
-    def _demand(self, entry: _Entry) -> Demand | None:
+    def _compute_demand(self, entry: _Entry) -> Demand | None:
         if self._compiled is None:
             return None
-        return demand_of(entry.controller, self._compiled, entry.namespace_labels)
+        return compute_demand(entry.controller, self._compiled, entry.namespace_labels)
 
     def _pause(self, entry: _Entry, now_us: int, *, is_progress: bool) -> None:
-        longest_us = round(self._timing.longest_pause_seconds * 1_000_000)
+        longest_us = round(self._timing.pause_seconds_max * 1_000_000)
         entry.pause_us = self._settle_us if is_progress else min(2 * entry.pause_us, longest_us)
         entry.next_us = now_us if is_progress else now_us + entry.pause_us
 
 
-def _result_of(entry: _Entry | None, result: WakeResult) -> tuple[str, WakeResult] | None:
+def _make_result(entry: _Entry | None, result: WakeResult) -> tuple[str, WakeResult] | None:
     if entry is None or entry.settled or entry.demand is None:
         return None
     return entry.demand.service, result

@@ -35,7 +35,7 @@ class WakeTiming:
 
     settle_seconds: float = 1.5
     """After it was woken, a controller has this long to create Pods: a Job begins after one second."""
-    longest_pause_seconds: float = 15.0
+    pause_seconds_max: float = 15.0
     """A controller that creates nothing although there seems to be room waits twice as long each time, up to this."""
     poll_seconds: float = 1.0
     """Interval between snapshots where the moment of room is unknown: live Pods that end, probes, resets."""
@@ -43,7 +43,7 @@ class WakeTiming:
     """The same where it is known: refunds make room earlier."""
     wakes_per_second: int = 50
     reads_per_second: int = 50
-    at_once: int = 8
+    concurrent_requests_max: int = 8
     """Concurrent requests."""
     held_max: int = 10_000
     """Held controllers that are remembered. Others wait for their own retries."""

@@ -9,7 +9,7 @@ from webhook.core.quota import Acquire, Booking, CounterPlan, DeniedBy, Holder, 
 from webhook.errors import StoreUnavailableError
 from webhook.ports import CounterStore
 
-_RECENT_US = 60_000_000
+_RECENT_US_MAX = 60_000_000
 
 
 class RecentCharges:
@@ -26,27 +26,27 @@ class RecentCharges:
 
     def sweep(self, now_us: int) -> None:
         """Forget charges older than a minute."""
-        while self._recent and self._recent[0][1].at_us + _RECENT_US < now_us:
+        while self._recent and self._recent[0][1].at_us + _RECENT_US_MAX < now_us:
             self._recent.popleft()
 
-    def lost(self) -> None:
+    def owe_all(self) -> None:
         """Note that the store may have lost all of them."""
         self._owed = {booking.uid: (plan, booking) for plan, booking in self._recent}
 
-    def owed(self) -> Mapping[tuple[str, str], tuple[CounterPlan, list[Booking]]]:
+    def list_owed(self) -> Mapping[tuple[str, str], tuple[CounterPlan, list[Booking]]]:
         """Return the charges to submit again, by the key of their plan."""
         found: dict[tuple[str, str], tuple[CounterPlan, list[Booking]]] = {}
         for plan, booking in self._owed.values():
             found.setdefault(plan.key, (plan, []))[1].append(booking)
         return found
 
-    def paid(self, bookings: list[Booking]) -> None:
+    def settle(self, bookings: list[Booking]) -> None:
         """Note that the store has these."""
         for booking in bookings:
             self._owed.pop(booking.uid, None)
 
 
-AGAIN_US = 1_000_000
+RETRY_US = 1_000_000
 """Delay after a refusal whose end is unknown: by live Pods, probes in flight, or a store without an answer."""
 _NEVER_US = 60_000_000
 """A limit was lowered below what the Pod needs: it can pass only under another policy."""
@@ -63,15 +63,15 @@ async def charge(store: CounterStore, plan: CounterPlan, pod: GatedPod) -> Recei
         return None
 
 
-def obstacle(receipt: Receipt) -> tuple[int, Holder]:
+def find_obstacle(receipt: Receipt) -> tuple[int, Holder]:
     """Return until when a refused Pod is passed, and whose limit refuses it."""
     view = receipt.breaker
     if receipt.refused is DeniedBy.BREAKER:
         is_open = view is not None and view.state in {State.OPEN, State.FORCED_OPEN}
-        return (view.open_until_us if view is not None and is_open else receipt.at_us + AGAIN_US), Holder.SERVICE
+        return (view.open_until_us if view is not None and is_open else receipt.at_us + RETRY_US), Holder.SERVICE
     holders = {use.of for use in receipt.over}
     by = holders.pop() if len(holders) == 1 else Holder.SERVICE
     if receipt.free_at_us is None:
         return receipt.at_us + _NEVER_US, by
     ends_unknown = any(use.of is Holder.STANDING for use in receipt.over)
-    return max(receipt.free_at_us, receipt.at_us + AGAIN_US if ends_unknown else 0), by
+    return max(receipt.free_at_us, receipt.at_us + RETRY_US if ends_unknown else 0), by

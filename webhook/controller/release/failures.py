@@ -10,7 +10,7 @@ from webhook.errors import GateError
 
 PAUSE_US = 5_000_000
 """How long others take their turn before a Pod that was not released is tried again."""
-_LONGEST_US = 60_000_000
+_PAUSE_US_MAX = 60_000_000
 
 
 class ReleaseFailure(Struct, frozen=True, gc=False):
@@ -26,7 +26,7 @@ class ReleaseFailure(Struct, frozen=True, gc=False):
     @property
     def pause_us(self) -> int:
         """Return how long others take their turn: twice as long after each further refusal."""
-        return min(PAUSE_US << min(max(0, self.refusals - 1), 8), _LONGEST_US)
+        return min(PAUSE_US << min(max(0, self.refusals - 1), 8), _PAUSE_US_MAX)
 
 
 class ReleaseFailures:
@@ -41,20 +41,20 @@ class ReleaseFailures:
         known = self._by_uid.get(uid)
         since_us, refusals = (known.since_us, known.refusals) if known is not None else (now_us, 0)
         refusals += error.is_refused
-        found = self._by_uid[uid] = ReleaseFailure(pod, since_us, refusals, error.reason, error.said)
+        found = self._by_uid[uid] = ReleaseFailure(pod, since_us, refusals, error.reason, error.answer)
         return found
 
-    def changed(self, pod: GatedPod) -> None:
+    def update_pod(self, pod: GatedPod) -> None:
         """Replace a Pod that has changed."""
         if (known := self._by_uid.get(pod.waiting.uid)) is not None:
             self._by_uid[pod.waiting.uid] = replace(known, pod=pod)
 
-    def over(self, uid: str) -> bool:
+    def forget(self, uid: str) -> bool:
         """Forget a Pod; return whether it had failed."""
         return self._by_uid.pop(uid, None) is not None
 
     def get(self, uid: str) -> ReleaseFailure | None:
         return self._by_uid.get(uid)
 
-    def all(self) -> Collection[ReleaseFailure]:
+    def list_failures(self) -> Collection[ReleaseFailure]:
         return self._by_uid.values()

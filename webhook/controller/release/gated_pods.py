@@ -8,10 +8,10 @@ from webhook.core.admission.mutation import has_queue_gate
 from webhook.core.admission.queueing import priority_of
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.controller.waiting_pod import WaitingPod
-from webhook.core.kubernetes.controllers import controller_source
+from webhook.core.kubernetes.controllers import find_controller_source
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.pods.ownership import Owned
-from webhook.core.pods.start_outcome import created_us
+from webhook.core.pods.ownership import OwnedPod
+from webhook.core.pods.start_outcome import read_created_us
 
 
 class GatedPod(Struct, frozen=True, gc=False):
@@ -43,37 +43,39 @@ class GatedPods:
         self._new: dict[str, GatedPod] = {}
         self._left: set[str] = set()
 
-    def begin(self, compiled: CompiledPolicy | None) -> None:
+    def on_list_begun(self, compiled: CompiledPolicy | None) -> None:
         """Start a list under a policy."""
         self._compiled = compiled
         self._is_listing = True
 
-    def complete(self) -> None:
+    def on_list_complete(self) -> None:
         self._is_listing, self.has_listed = False, True
 
-    def listed(self, pod: Pod, found: Owned | None) -> None:
-        self.changed(pod, found)
+    def on_listed(self, pod: Pod, found: OwnedPod | None) -> None:
+        self.on_changed(pod, found)
 
-    def changed(self, pod: Pod, found: Owned | None) -> None:
+    def on_changed(self, pod: Pod, found: OwnedPod | None) -> None:
         uid = pod.metadata.uid
         if self._compiled is None or not has_queue_gate(pod) or pod.metadata.deletion_timestamp is not None:
-            self.gone(uid)
+            self.on_deleted(uid)
             return
         service, cost = (found.service, found.cost) if found is not None else ("", {})
         plan, namespace = self._compiled.plans.get(service), pod.metadata.namespace
         scope = plan.scope_of(namespace) if plan is not None else ""
-        waiting = WaitingPod(uid, service, created_us(pod), cost, scope, priority_of(pod))
+        waiting = WaitingPod(uid, service, read_created_us(pod), cost, scope, priority_of(pod))
         self._gated.add(uid)
         self._left.discard(uid)
-        self._new[uid] = GatedPod(waiting, namespace, pod.metadata.name, controller_source(pod), _owner(pod))
+        self._new[uid] = GatedPod(
+            waiting, namespace, pod.metadata.name, find_controller_source(pod), _format_owner(pod)
+        )
 
-    def gone(self, uid: str) -> None:
+    def on_deleted(self, uid: str) -> None:
         self._new.pop(uid, None)
         if uid in self._gated:
             self._gated.remove(uid)
             self._left.add(uid)
 
-    def new(self) -> Collection[GatedPod]:
+    def list_new(self) -> Collection[GatedPod]:
         """Return the gated Pods that have changed."""
         return self._new.values()
 
@@ -92,6 +94,6 @@ class GatedPods:
                 self._new.setdefault(pod.waiting.uid, pod)
 
 
-def _owner(pod: Pod) -> str:
+def _format_owner(pod: Pod) -> str:
     owner = next((reference for reference in pod.metadata.owner_references or () if reference.controller), None)
     return "" if owner is None else f"{owner.kind}/{owner.name}"

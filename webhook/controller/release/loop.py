@@ -24,7 +24,7 @@ from webhook.core.reporting.queue_document import QueueDepth
 from webhook.errors import GateError, StoreUnavailableError
 from webhook.ports import CounterStore, GateClient, QueueIndex
 
-_SAVED_US = 250_000
+_SAVED_US_MAX = 250_000
 """Room is saved up over this time: rounds are not equally long."""
 
 
@@ -33,11 +33,11 @@ class ReleaseRateLimit:
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
-        self._most = max(1.0, rate * _SAVED_US / 1_000_000)
+        self._most = max(1.0, rate * _SAVED_US_MAX / 1_000_000)
         self._room = self._most
         self._counted_us: int | None = None
 
-    def room(self, now_us: int) -> int:
+    def compute_room(self, now_us: int) -> int:
         """Return how many Pods may be released now."""
         if self._counted_us is not None:
             gained = max(0, now_us - self._counted_us) * self._rate / 1_000_000
@@ -54,11 +54,11 @@ _ROUND_SECONDS = 0.1
 """How often changes of the watch are applied."""
 _ROUND_SECONDS_MIN = 0.01
 """Pods that are due before the next round are released at their moment, but not one by one."""
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 _INDEX_SECONDS = 10.0
 _LOSS_US = 10_000_000
 """How long nothing is released after a loss: servers notice it, and submit the charges of their last minute again."""
-_BOOKINGS_A_CALL = 64
+_BOOKINGS_PER_CALL_MAX = 64
 _UNSEEN_US = 60_000_000
 """A registered Pod that the watch has not shown for this time was never created."""
 
@@ -106,7 +106,7 @@ class ReleaseLoop:
         self._queued: tuple[CounterPlan, ...] = ()
         """Plans of the services that queue."""
         self._releaser = PodReleaser(store, ReleaseActions(self._release, self._expire))
-        removal = RemovalReports(self._released, self._releaser.retry, self._releaser.put, reports.on_trouble)
+        removal = RemovalReports(self._on_released, self._releaser.retry, self._releaser.put, reports.on_trouble)
         failures = ReleaseFailures()
         self._removal = GateRemoval(store, index, gates, failures, removal)
         self.queue = QueueReader(self._releaser, store, policy, failures, self._removal.is_charged)
@@ -114,10 +114,10 @@ class ReleaseLoop:
         self._recent = RecentCharges()
         self._retried_us = self._indexed_us = 0
 
-    def lost(self) -> None:
+    def on_lost(self) -> None:
         """Release nothing for a while, and restore what this process knows: the store may have lost charges."""
         self._releaser.held_until_us = self._store.now_us() + _LOSS_US
-        self._recent.lost()
+        self._recent.owe_all()
         self._indexed_us = 0
         self._reports.on_trouble(f"the store may have lost charges: nothing is released for {_LOSS_US / 1e6:g} s")
 
@@ -146,18 +146,18 @@ class ReleaseLoop:
         try:
             await self._rebook(now_us)
             await self._take_changes(compiled)
-            await self._removal.forget()
+            await self._removal.update_index()
             if now_us - self._indexed_us >= _INDEX_SECONDS * 1_000_000:
                 self._indexed_us = now_us
                 await self._mend_index(now_us)
-            if now_us - self._retried_us >= _AGAIN_SECONDS * 1_000_000:
+            if now_us - self._retried_us >= _RETRY_SECONDS * 1_000_000:
                 # No event announces that live Pods end, grants begin or breakers close.
                 self._retried_us = now_us
                 self._releaser.retry()
                 await self._removal.retry(now_us)
-                for service in self._removal.slow:
+                for service in self._removal.slow_services:
                     await self._releaser.try_one(service)
-                self._reports.on_depths(self.queue.depths())
+                self._reports.on_depths(self.queue.list_depths())
             for uid in self._wanted():
                 if uid in self._releaser:
                     await self._releaser.release(uid)
@@ -165,25 +165,25 @@ class ReleaseLoop:
             self._reports.on_trouble(str(error))
             self._report_waiting()
             return None
-        room = min(self._limit.room(now_us), self._removal.room)
-        due_us = await self._releaser.step(room, self._removal.held)
+        room = min(self._limit.compute_room(now_us), self._removal.room)
+        due_us = await self._releaser.step(room, self._removal.held_services)
         self._report_waiting()
         return due_us
 
     def _report_waiting(self) -> None:
         """Report all waiting Pods, also those that are not in a queue yet because the store gives no answer."""
         counts = Counter(dict.fromkeys([plan.service for plan in self._queued], 0))
-        counts.update(self.queue.counts())
-        counts.update(pod.waiting.service for pod in self._pods.new() if pod.waiting.uid not in self._releaser)
+        counts.update(self.queue.count_pods())
+        counts.update(pod.waiting.service for pod in self._pods.list_new() if pod.waiting.uid not in self._releaser)
         self._reports.on_waiting(counts)
 
     async def _rebook(self, now_us: int) -> None:
         self._recent.sweep(now_us)
-        for plan, bookings in self._recent.owed().values():
-            for first in range(0, len(bookings), _BOOKINGS_A_CALL):
-                some = bookings[first : first + _BOOKINGS_A_CALL]
+        for plan, bookings in self._recent.list_owed().values():
+            for first in range(0, len(bookings), _BOOKINGS_PER_CALL_MAX):
+                some = bookings[first : first + _BOOKINGS_PER_CALL_MAX]
                 await self._store.book(plan, some)
-                self._recent.paid(some)
+                self._recent.settle(some)
 
     async def _take_changes(self, compiled: CompiledPolicy) -> None:
         new, left = self._pods.take_changes()
@@ -198,8 +198,8 @@ class ReleaseLoop:
         """Remove Pods that were deleted, or whose gates were removed."""
         by_service: dict[str, list[str]] = {}
         for uid in left:
-            self._removal.gone(uid)
-            if (service := self._releaser.gone(uid)) is not None:
+            self._removal.remove(uid)
+            if (service := self._releaser.remove(uid)) is not None:
                 by_service.setdefault(service, []).append(uid)
         for service, uids in by_service.items():
             if (plan := compiled.plans.get(service)) is not None:
@@ -209,19 +209,21 @@ class ReleaseLoop:
         by_service: dict[str, list[GatedPod]] = {}
         for pod in new:
             if pod.waiting.uid in self._removal:
-                self._removal.changed(pod)
+                self._removal.update_pod(pod)
             else:
                 by_service.setdefault(pod.waiting.service, []).append(pod)
         for service, pods in by_service.items():
             plan = compiled.plans.get(service)
-            times_us = await self._registered(plan, pods) if plan is not None and plan.queue is not None else {}
+            times_us = (
+                await self._find_registration_times(plan, pods) if plan is not None and plan.queue is not None else {}
+            )
             for pod in pods:
                 since_us = times_us.get(pod.waiting.uid, pod.waiting.since_us)
                 self._releaser.put(replace(pod, waiting=replace(pod.waiting, since_us=since_us)))
 
-    async def _registered(self, plan: CounterPlan, pods: list[GatedPod]) -> Mapping[str, int]:
+    async def _find_registration_times(self, plan: CounterPlan, pods: list[GatedPod]) -> Mapping[str, int]:
         """Return when Pods were registered; those that the index has lost are registered at their creation."""
-        known = await self._index.times_us(plan, [pod.waiting.uid for pod in pods])
+        known = await self._index.find_times_us(plan, [pod.waiting.uid for pod in pods])
         now_us = self._store.now_us()
         lost = {pod.waiting.uid: pod.waiting.since_us or now_us for pod in pods if pod.waiting.uid not in known}
         if lost:
@@ -230,9 +232,9 @@ class ReleaseLoop:
 
     async def _mend_index(self, now_us: int) -> None:
         """Forget Pods that were never created, and register again what the store has lost."""
-        times_us = self._releaser.times_us()
+        times_us = self._releaser.list_times_us()
         for plan in self._queued:
-            known, waiting = await self._index.waiting(plan), times_us.get(plan.service, {})
+            known, waiting = await self._index.list_waiting(plan), times_us.get(plan.service, {})
             old = [uid for uid, at_us in known.items() if now_us - at_us > _UNSEEN_US]
             await self._index.forget(plan, [uid for uid in old if uid not in waiting and uid not in self._removal])
             lost = {uid: at_us for uid, at_us in waiting.items() if uid not in known}
@@ -241,19 +243,19 @@ class ReleaseLoop:
 
     async def _release(self, pod: GatedPod) -> None:
         self._limit.spend()
-        await self._removal.start(self._plan(pod), pod)
+        await self._removal.start(self._find_plan(pod), pod)
 
-    def _released(self, pod: GatedPod) -> None:
+    def _on_released(self, pod: GatedPod) -> None:
         now_us = self._store.now_us()
         latency_seconds = max(0, now_us - (pod.due_us or now_us)) / 1_000_000
-        self._reports.on_released(pod, self._waited_seconds(pod), latency_seconds)
-        if (plan := self._plan(pod)) is not None:
+        self._reports.on_released(pod, self._compute_waited_seconds(pod), latency_seconds)
+        if (plan := self._find_plan(pod)) is not None:
             booking = Booking(pod.namespace, pod.waiting.uid, pod.waiting.cost, now_us, pod.name)
             self._recent.add(plan, booking, is_owed=now_us < self._releaser.held_until_us)
 
     async def _expire(self, pod: GatedPod) -> None:
         """Apply whenExpired. A Pod that is kept waits on."""
-        plan = self._plan(pod)
+        plan = self._find_plan(pod)
         if plan is None or plan.queue is None:
             return  # its service no longer queues
         if not plan.queue.keeps_expired:
@@ -268,10 +270,10 @@ class ReleaseLoop:
                 self._reports.on_trouble(str(error))
                 self._removal.set_aside(pod)
                 return
-        self._reports.on_expired(pod, plan.queue, self._waited_seconds(pod))
+        self._reports.on_expired(pod, plan.queue, self._compute_waited_seconds(pod))
 
-    def _plan(self, pod: GatedPod) -> CounterPlan | None:
+    def _find_plan(self, pod: GatedPod) -> CounterPlan | None:
         return self._compiled.plans.get(pod.waiting.service) if self._compiled is not None else None
 
-    def _waited_seconds(self, pod: GatedPod) -> float:
+    def _compute_waited_seconds(self, pod: GatedPod) -> float:
         return max(0, self._store.now_us() - pod.waiting.since_us) / 1_000_000

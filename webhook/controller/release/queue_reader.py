@@ -11,8 +11,8 @@ from msgspec import Struct
 from webhook.controller.release.failures import ReleaseFailure, ReleaseFailures
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.release.releaser import PodReleaser
-from webhook.controller.release.waiting_reasons import WaitReason, hold_until, obstacle_of, stop_of
-from webhook.core.admission.denials import utc
+from webhook.controller.release.waiting_reasons import WaitReason, describe_hold, describe_obstacle, find_stop
+from webhook.core.admission.denials import format_utc
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.controller.forecast import ReleaseForecast, RoomSample
 from webhook.core.controller.waiting_pod import WaitingPod
@@ -23,7 +23,7 @@ from webhook.core.reporting.queue_document import (
     QueueDocument,
     QueueRow,
     WaitCause,
-    pause_text,
+    describe_pause,
 )
 from webhook.errors import StoreUnavailableError
 from webhook.ports import CounterStore
@@ -75,142 +75,148 @@ class QueueReader:
         self._places: list[PodPlace] = []
         self._placed_us: int | None = None
 
-    def counts(self) -> Mapping[str, int]:
+    def count_pods(self) -> Mapping[str, int]:
         """Return how many Pods of each service wait, with those that are tried again."""
-        counts = Counter(self._releaser.counts())
-        counts.update(pod.waiting.service for pod in self._outside())
+        counts = Counter(self._releaser.count_pods())
+        counts.update(pod.waiting.service for pod in self._list_outside())
         return counts
 
-    def places(self) -> Sequence[PodPlace]:
+    def list_places(self) -> Sequence[PodPlace]:
         """Return all waiting Pods by queue and place, at most a second old."""
         now_us, compiled = self._store.now_us(), self._policy()
         if compiled is not None and (self._placed_us is None or now_us - self._placed_us >= _FRESH_US):
-            outside = self._outside()
+            outside = self._list_outside()
             charged = [pod for pod in outside if self._is_charged(pod.waiting.uid)]
             passed = [pod for pod in outside if not self._is_charged(pod.waiting.uid)]
             queues: dict[str, list[tuple[GatedPod, bool]]] = {}
             alone = (
                 ([(pod, False)] for pod in charged),
-                self._releaser.sequences(now_us),
+                self._releaser.list_sequences(now_us),
                 ([(pod, False)] for pod in passed),
             )
             for pod, is_lifted in chain.from_iterable(chain(*alone)):
-                queues.setdefault(_queue_of(pod, compiled), []).append((pod, is_lifted))
-            self._places = [place for queue, its in queues.items() for place in _placed(queue, its, compiled)]
+                queues.setdefault(_find_queue(pod, compiled), []).append((pod, is_lifted))
+            self._places = [place for queue, its in queues.items() for place in _make_places(queue, its, compiled)]
             self._placed_us = now_us
         return self._places
 
-    def depths(self) -> tuple[QueueDepth, ...]:
+    def list_depths(self) -> tuple[QueueDepth, ...]:
         """Return the depth of each queue, also of empty ones; by class, the highest first."""
         compiled = self._policy()
         if compiled is None:
             return ()
-        counts, plans, failing = self.counts(), compiled.plans, self._failing(compiled)
+        counts, plans, failing = self.count_pods(), compiled.plans, self._group_failing(compiled)
         names = [name for name, plan in plans.items() if plan.queue is not None or counts.get(name)]
         classes = {sla_class.name: -sla_class.priority for sla_class in compiled.policy.sla_classes}
         names.sort(key=lambda name: (classes[compiled.services[name].sla_class], name))
         names += sorted(name for name in failing if name not in plans)
-        now_us, oldest_us = self._store.now_us(), dict(self._releaser.oldest_us())
-        for pod in self._outside():
+        now_us, oldest_us = self._store.now_us(), dict(self._releaser.find_oldest_us())
+        for pod in self._list_outside():
             service, since_us = pod.waiting.service, pod.waiting.since_us
             oldest_us[service] = min(oldest_us.get(service, since_us), since_us)
         return tuple(
             QueueDepth(
                 name,
-                _class_of(name, compiled),
+                _find_class(name, compiled),
                 counts.get(name, 0),
                 max(0, now_us - oldest_us.get(name, now_us)) // 1_000_000,
-                pause_text(plans[name]) or None if name in plans else None,
+                describe_pause(plans[name]) or None if name in plans else None,
                 failing.get(name, ()),
             )
             for name in names
         )
 
-    def _outside(self) -> list[GatedPod]:
+    def _list_outside(self) -> list[GatedPod]:
         """Return the Pods that were not released and are in no order meanwhile, the oldest first."""
-        found = [failure.pod for failure in self._failures.all() if failure.pod.waiting.uid not in self._releaser]
+        found = [
+            failure.pod for failure in self._failures.list_failures() if failure.pod.waiting.uid not in self._releaser
+        ]
         return sorted(found, key=lambda pod: pod.waiting.since_us)
 
-    def _failing(self, compiled: CompiledPolicy) -> Mapping[str, tuple[FailingPods, ...]]:
+    def _group_failing(self, compiled: CompiledPolicy) -> Mapping[str, tuple[FailingPods, ...]]:
         """Return the Pods that wait because their release fails, by service and reason."""
         found: dict[str, dict[str, list[ReleaseFailure]]] = {}
-        for failure in sorted(self._failures.all(), key=lambda failure: failure.since_us):
-            if self._failure_of(failure.pod, compiled.plans.get(failure.pod.waiting.service)) is not None:
+        for failure in sorted(self._failures.list_failures(), key=lambda failure: failure.since_us):
+            if self._find_failure(failure.pod, compiled.plans.get(failure.pod.waiting.service)) is not None:
                 found.setdefault(failure.pod.waiting.service, {}).setdefault(failure.reason, []).append(failure)
         return {
             service: tuple(
-                FailingPods(reason, len(its), f"{_name(its[0].pod)}: {its[0].said}") for reason, its in by.items()
+                FailingPods(reason, len(its), f"{_format_name(its[0].pod)}: {its[0].said}")
+                for reason, its in by.items()
             )
             for service, by in found.items()
         }
 
-    def _failure_of(self, pod: GatedPod, plan: CounterPlan | None) -> ReleaseFailure | None:
+    def _find_failure(self, pod: GatedPod, plan: CounterPlan | None) -> ReleaseFailure | None:
         """Return why a Pod was not released; None if it waits for something else by now."""
         failure = self._failures.get(pod.waiting.uid)
         if failure is None or pod.waiting.uid not in self._releaser or plan is None:
             return failure
-        waits = stop_of(plan, self._store) is not None or self._releaser.blocked_by(pod) is not None
+        waits = find_stop(plan, self._store) is not None or self._releaser.find_blocking_holder(pod) is not None
         return None if waits else failure
 
-    async def document(self, asked: QueueSelection) -> QueueDocument:
+    async def make_document(self, asked: QueueSelection) -> QueueDocument:
         """Return the document of the leader."""
         found = [
             place
-            for place in self.places()
+            for place in self.list_places()
             if (not asked.service or place.pod.waiting.service == asked.service)
             and (not asked.uid or place.pod.waiting.uid == asked.uid)
         ]
-        rows = await self.rows(found[: asked.limit])
+        rows = await self.make_rows(found[: asked.limit])
         now_us = self._store.now_us()
-        depths = tuple(depth for depth in self.depths() if asked.service in {"", depth.service})
-        waiting = sum(self.counts().values())
+        depths = tuple(depth for depth in self.list_depths() if asked.service in {"", depth.service})
+        waiting = sum(self.count_pods().values())
         return QueueDocument(
-            leads=True, time=utc(now_us), waiting=waiting, matching=len(found), services=depths, pods=tuple(rows)
+            leads=True, time=format_utc(now_us), waiting=waiting, matching=len(found), services=depths, pods=tuple(rows)
         )
 
-    async def rows(self, places: Sequence[PodPlace]) -> list[QueueRow]:
+    async def make_rows(self, places: Sequence[PodPlace]) -> list[QueueRow]:
         """Return the rows of Pods."""
         compiled = self._policy()
         if compiled is None or not places:
             return []
-        forecasts = await self._forecasts(places, compiled.plans)
+        forecasts = await self._make_forecasts(places, compiled.plans)
         return [
-            self._row(place, compiled, forecasts[place.queue].expected_us(place.pod.waiting.uid)) for place in places
+            self._make_row(place, compiled, forecasts[place.queue].predict_release_us(place.pod.waiting.uid))
+            for place in places
         ]
 
-    def _row(self, place: PodPlace, compiled: CompiledPolicy, expected_us: int | None) -> QueueRow:
+    def _make_row(self, place: PodPlace, compiled: CompiledPolicy, expected_us: int | None) -> QueueRow:
         waiting, now_us = place.pod.waiting, self._store.now_us()
         plan = compiled.plans.get(waiting.service)
-        cause, why, until_us = self._cause(place, plan)
+        cause, why, until_us = self._find_cause(place, plan)
         is_known = expected_us is not None and cause in {WaitCause.QUOTA_EXCEEDED, WaitCause.BEHIND}
         rules = plan.queue if plan is not None else None
         return QueueRow(
             queue=place.queue,
             place=place.place,
-            sla_class=_class_of(waiting.service, compiled),
+            sla_class=_find_class(waiting.service, compiled),
             class_place=place.class_place,
             class_waiting=place.class_waiting,
             service=waiting.service,
             namespace=place.pod.namespace,
             name=place.pod.name,
             uid=waiting.uid,
-            since=utc(waiting.since_us),
-            waiting_seconds=self.waited_seconds(place),
+            since=format_utc(waiting.since_us),
+            waiting_seconds=self.compute_waited_seconds(place),
             lifted=place.is_lifted,
             owner=place.pod.owner,
             cause=cause,
             why=why,
-            expected_at=utc(max(now_us, expected_us or 0)) if is_known else None,
-            expires_at=utc(waiting.since_us + rules.max_wait_us) if rules is not None else None,
-            not_before=utc(until_us) if until_us else None,
+            expected_at=format_utc(max(now_us, expected_us or 0)) if is_known else None,
+            expires_at=format_utc(waiting.since_us + rules.max_wait_us) if rules is not None else None,
+            not_before=format_utc(until_us) if until_us else None,
         )
 
-    def stopped(self) -> Mapping[str, WaitCause]:
+    def find_stopped_services(self) -> Mapping[str, WaitCause]:
         """Return the services of which no Pod is released, whatever room there is, and the cause."""
         compiled = self._policy()
         plans = compiled.plans if compiled is not None else {}
         found = {
-            service: stop_of(plans[service], self._store) for service in self._releaser.counts() if service in plans
+            service: find_stop(plans[service], self._store)
+            for service in self._releaser.count_pods()
+            if service in plans
         }
         return {service: stopped.cause for service, stopped in found.items() if stopped is not None}
 
@@ -218,29 +224,29 @@ class QueueReader:
         """Return whether a Pod waits because it could not be released."""
         compiled = self._policy()
         plan = compiled.plans.get(place.pod.waiting.service) if compiled is not None else None
-        return self._failure_of(place.pod, plan) is not None
+        return self._find_failure(place.pod, plan) is not None
 
-    def waited_seconds(self, place: PodPlace) -> int:
+    def compute_waited_seconds(self, place: PodPlace) -> int:
         return max(0, self._store.now_us() - place.pod.waiting.since_us) // 1_000_000
 
-    def _cause(self, place: PodPlace, plan: CounterPlan | None) -> WaitReason:
-        if (failure := self._failure_of(place.pod, plan)) is not None:
-            why = f"{failure.said}; retrying since {utc(failure.since_us)}"
+    def _find_cause(self, place: PodPlace, plan: CounterPlan | None) -> WaitReason:
+        if (failure := self._find_failure(place.pod, plan)) is not None:
+            why = f"{failure.said}; retrying since {format_utc(failure.since_us)}"
             return WaitReason(WaitCause.RELEASE_FAILS, why)
         if plan is None:
             return WaitReason(WaitCause.BEHIND, "the policy has no such service: it is released at once")
-        if (stopped := stop_of(plan, self._store)) is not None:
+        if (stopped := find_stop(plan, self._store)) is not None:
             return stopped
         if self._store.now_us() < self._releaser.held_until_us:
-            return hold_until(self._releaser.held_until_us)
-        return obstacle_of(self._releaser.blocked_by(place.pod), plan.service, place.queue)
+            return describe_hold(self._releaser.held_until_us)
+        return describe_obstacle(self._releaser.find_blocking_holder(place.pod), plan.service, place.queue)
 
-    async def _forecasts(
+    async def _make_forecasts(
         self, places: Sequence[PodPlace], plans: Mapping[str, CounterPlan]
     ) -> Mapping[str, ReleaseForecast]:
         last = {place.queue: place.place for place in places}
         pods: dict[str, list[tuple[WaitingPod, str]]] = {queue: [] for queue in last}
-        for place in self.places():
+        for place in self.list_places():
             if (
                 place.place <= last.get(place.queue, 0)
                 and place.pod.waiting.service in plans
@@ -249,7 +255,7 @@ class QueueReader:
                 pods[place.queue].append((place.pod.waiting, place.pod.namespace))
         # In a thread: releases must not wait for the forecast of thousands of Pods.
         found = await asyncio.to_thread(lambda: {queue: ReleaseForecast(its, plans) for queue, its in pods.items()})
-        asked = [(forecast, sample) for forecast in found.values() for sample in forecast.samples()][:_SAMPLES_MAX]
+        asked = [(forecast, sample) for forecast in found.values() for sample in forecast.list_samples()][:_SAMPLES_MAX]
         await asyncio.gather(*(self._ask(forecast, sample) for forecast, sample in asked))
         return found
 
@@ -259,29 +265,29 @@ class QueueReader:
     async def _ask(self, forecast: ReleaseForecast, sample: RoomSample) -> None:
         asked = Acquire(sample.plan, sample.namespace, _FORECAST, sample.cost, "", peek=True)
         try:
-            forecast.answered(sample, await self._store.acquire(asked))
+            forecast.enter_answer(sample, await self._store.acquire(asked))
         except StoreUnavailableError:
             return  # unknown
 
 
-def _class_of(service: str, compiled: CompiledPolicy) -> str:
+def _find_class(service: str, compiled: CompiledPolicy) -> str:
     """Return a service's class; "" for one that the policy does not have."""
     known = compiled.services.get(service)
     return known.sla_class if known is not None else ""
 
 
-def _queue_of(pod: GatedPod, compiled: CompiledPolicy) -> str:
+def _find_queue(pod: GatedPod, compiled: CompiledPolicy) -> str:
     known = compiled.services.get(pod.waiting.service)
     return pod.waiting.service if known is None else known.pool or known.name
 
 
-def _name(pod: GatedPod) -> str:
+def _format_name(pod: GatedPod) -> str:
     return f"pod {pod.namespace}/{pod.name}"
 
 
-def _placed(queue: str, sequence: Sequence[tuple[GatedPod, bool]], compiled: CompiledPolicy) -> Iterable[PodPlace]:
+def _make_places(queue: str, sequence: Sequence[tuple[GatedPod, bool]], compiled: CompiledPolicy) -> Iterable[PodPlace]:
     """Yield the places of one queue's Pods."""
-    classes = [_class_of(pod.waiting.service, compiled) for pod, _ in sequence]
+    classes = [_find_class(pod.waiting.service, compiled) for pod, _ in sequence]
     totals, before = Counter(classes), Counter[str]()
     for place, ((pod, is_lifted), sla_class) in enumerate(zip(sequence, classes, strict=True), 1):
         before[sla_class] += 1

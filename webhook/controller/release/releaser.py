@@ -10,7 +10,7 @@ from math import inf
 
 from msgspec.structs import replace
 
-from webhook.controller.release.charging import AGAIN_US, charge, obstacle
+from webhook.controller.release.charging import RETRY_US, charge, find_obstacle
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.core.controller.lane import UNANSWERED
 from webhook.core.controller.order import ReleaseOrder
@@ -20,7 +20,7 @@ from webhook.core.quota import Booking, CounterPlan, Holder, QueuePlan, Receipt
 from webhook.errors import StoreUnavailableError
 from webhook.ports import CounterStore
 
-_TOGETHER_MAX = 16
+_CHARGES_PER_CALL_MAX = 16
 """Pods that are charged in one call of the store."""
 _DRAINING = QueuePlan(
     for_quota=False,
@@ -107,7 +107,7 @@ class PodReleaser:
         else:
             self._enqueue(pod)
 
-    def gone(self, uid: str) -> str | None:
+    def remove(self, uid: str) -> str | None:
         """Remove a Pod that was deleted, or whose gate was removed; return its service, None if it is unknown."""
         self._kept.discard(uid)
         return self._take_out(uid)
@@ -121,28 +121,28 @@ class PodReleaser:
             self._orders[plan.tag].remove(uid)
         return pod.waiting.service
 
-    def counts(self) -> Mapping[str, int]:
+    def count_pods(self) -> Mapping[str, int]:
         """Return how many Pods of each service wait."""
         return {service: count for service, count in self._counts.items() if count}
 
-    def waiting(self, service: str) -> int:
+    def count_waiting(self, service: str) -> int:
         return self._counts[service]
 
-    def oldest_us(self) -> Mapping[str, int]:
+    def find_oldest_us(self) -> Mapping[str, int]:
         """Return since when the oldest Pod of each service waits."""
-        return {service: at_us for order in self._orders.values() for service, at_us in order.oldest_us().items()}
+        return {service: at_us for order in self._orders.values() for service, at_us in order.find_oldest_us().items()}
 
-    def sequences(self, now_us: int) -> Iterator[list[tuple[GatedPod, bool]]]:
+    def list_sequences(self, now_us: int) -> Iterator[list[tuple[GatedPod, bool]]]:
         """Yield the Pods of each queue in the order of their release, and whether ageing has lifted them."""
         for order in self._orders.values():
-            yield [(self._pods[queued.pod.uid], queued.is_lifted) for queued in order.sequence(now_us)]
+            yield [(self._pods[queued.pod.uid], queued.is_lifted) for queued in order.compute_sequence(now_us)]
 
-    def blocked_by(self, pod: GatedPod) -> str | None:
+    def find_blocking_holder(self, pod: GatedPod) -> str | None:
         """Return whose limit has no room for a Pod; None if it only waits for others."""
         plan = self._plans.get(pod.waiting.service)
-        return self._orders[plan.tag].blocked_by(pod.waiting.uid) if plan is not None else None
+        return self._orders[plan.tag].find_blocking_holder(pod.waiting.uid) if plan is not None else None
 
-    def times_us(self) -> Mapping[str, Mapping[str, int]]:
+    def list_times_us(self) -> Mapping[str, Mapping[str, int]]:
         """Return the waiting Pods of each service that has some, and since when each of them waits."""
         found: dict[str, dict[str, int]] = {}
         for uid, pod in self._pods.items():
@@ -177,7 +177,7 @@ class PodReleaser:
         """
         self._left = inf if most is None else most
         for order in self._orders.values():
-            order.held = held
+            order.held_services = held
         await self._expire()
         while self._unowned and self._left > 0:
             if (pod := self._drop(self._unowned.pop())) is not None:
@@ -191,7 +191,7 @@ class PodReleaser:
         now_us = self._now_us()
         if now_us < self.held_until_us:
             return self.held_until_us
-        times = [at_us for order in self._orders.values() if (at_us := order.next_at_us(now_us)) is not None]
+        times = [at_us for order in self._orders.values() if (at_us := order.find_next_us(now_us)) is not None]
         return min([*times, *(at_us for at_us, _ in self._deadlines[:1])], default=None)
 
     async def release(self, uid: str) -> None:
@@ -209,8 +209,8 @@ class PodReleaser:
         order = self._orders.get(plan.tag) if plan is not None else None
         if plan is None or order is None or self._now_us() < self.held_until_us:
             return
-        order.held = {name for name in self._plans if name != service}
-        if pods := self._taken(order, 1):
+        order.held_services = {name for name in self._plans if name != service}
+        if pods := self._take_next(order, 1):
             await self._charge(plan.tag, pods)
 
     def _now_us(self) -> int:
@@ -224,7 +224,7 @@ class PodReleaser:
             if pod is None:
                 continue
             if not self._is_kept(pod):
-                self.gone(uid)
+                self.remove(uid)
                 self._left -= 1
             elif uid in self._kept:
                 continue
@@ -239,13 +239,13 @@ class PodReleaser:
     async def _release_due(self, tag: str) -> None:
         order = self._orders[tag]
         while self._left > 0:
-            if not (pods := self._taken(order, min(self._together.get(tag, 1), self._left))):
+            if not (pods := self._take_next(order, min(self._together.get(tag, 1), self._left))):
                 self._idle_us[tag] = self._now_us()
                 break
             if not await self._charge(tag, pods):
                 break
 
-    def _taken(self, order: ReleaseOrder, most: float) -> list[GatedPod]:
+    def _take_next(self, order: ReleaseOrder, most: float) -> list[GatedPod]:
         """Take the next Pods out of the order, as if each of them fitted."""
         taken: list[GatedPod] = []
         while len(taken) < most and (waiting := order.take(self._now_us())) is not None:
@@ -263,14 +263,14 @@ class PodReleaser:
             if receipt is None or not is_charged or receipt.at_us < self.held_until_us:
                 others.append((pod, receipt))
                 continue
-            due_us = max(pod.waiting.since_us, idle_us, order.due_us(uid))
+            due_us = max(pod.waiting.since_us, idle_us, order.find_due_us(uid))
             fitting.append(replace(pod, due_us=min(due_us, receipt.at_us)))
-            order.released(uid)
+            order.confirm(uid)
             self._take_out(uid)
         answered = [await self._put_back(order, *pair) for pair in reversed(others)]  # as `ReleaseOrder` requires
         if any(receipt is not None and receipt.repeated for receipt in receipts):
             order.retry()  # refunds may have made room for others that were tried
-        grown = min(max(self._together.get(tag, 1), 2 * len(pods)), _TOGETHER_MAX)
+        grown = min(max(self._together.get(tag, 1), 2 * len(pods)), _CHARGES_PER_CALL_MAX)
         self._together[tag] = 1 if others else grown
         self._left -= len(fitting)
         for pod in fitting:
@@ -288,12 +288,12 @@ class PodReleaser:
         except StoreUnavailableError:  # a later charge is a repeated one, and refunded then
             receipt = None
         if receipt is None or is_held:
-            until_us = self.held_until_us if is_held else self._now_us() + AGAIN_US
-            order.blocked(uid, self._now_us(), until_us, UNANSWERED)
+            until_us = self.held_until_us if is_held else self._now_us() + RETRY_US
+            order.put_back(uid, self._now_us(), until_us, UNANSWERED)
             return False
         if receipt.repeated:
-            order.blocked(uid, receipt.at_us, receipt.at_us, Holder.SERVICE)
+            order.put_back(uid, receipt.at_us, receipt.at_us, Holder.SERVICE)
             return True
-        until_us, by = obstacle(receipt)
-        order.blocked(uid, receipt.at_us, max(until_us, receipt.at_us + 1), by)
+        until_us, by = find_obstacle(receipt)
+        order.put_back(uid, receipt.at_us, max(until_us, receipt.at_us + 1), by)
         return True

@@ -18,7 +18,7 @@ from webhook.core.quota import CounterPlan
 from webhook.errors import GateError, StoreUnavailableError
 from webhook.ports import CounterStore, GateClient, QueueIndex
 
-_AT_ONCE = 16
+_CONCURRENT_REMOVALS_MAX = 16
 """Gates that are removed concurrently; the API server does several hundred a second."""
 _REFUSALS_MAX = 16
 """Refusals in a row from which the Pods of a service are tried one at a time: the cause may concern all of them."""
@@ -60,7 +60,7 @@ class GateRemoval:
         self._gates = gates
         self._failures = failures
         self._reports = reports
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_CONCURRENT_REMOVALS_MAX)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._charged: dict[str, tuple[CounterPlan, GatedPod, int]] = {}
         """Charged Pods whose gates may still be there, and since when."""
@@ -84,17 +84,17 @@ class GateRemoval:
     @property
     def room(self) -> int:
         """Return how many further Pods should be charged at once: fewer after each removal that had no answer."""
-        return max(0, _AT_ONCE - self._unanswered)
+        return max(0, _CONCURRENT_REMOVALS_MAX - self._unanswered)
 
     @property
-    def slow(self) -> AbstractSet[str]:
+    def slow_services(self) -> AbstractSet[str]:
         """Services whose Pods should be tried one a second: all the last ones were refused."""
         return {service for service, count in self._refusals.items() if count >= _REFUSALS_MAX}
 
     @property
-    def held(self) -> AbstractSet[str]:
+    def held_services(self) -> AbstractSet[str]:
         """Services whose Pods should not be charged now: slow ones, and those with charged Pods that may be gated."""
-        return {pod.waiting.service for _, pod, _ in self._charged.values()} | self.slow
+        return {pod.waiting.service for _, pod, _ in self._charged.values()} | self.slow_services
 
     def is_charged(self, uid: str) -> bool:
         return uid in self._charged
@@ -104,9 +104,9 @@ class GateRemoval:
         await self._slots.acquire()
         uid = pod.waiting.uid
         self._running[uid] = task = asyncio.create_task(self._remove(plan, pod))
-        task.add_done_callback(lambda _: self._ended(uid))
+        task.add_done_callback(lambda _: self._forget_task(uid))
 
-    def _ended(self, uid: str) -> None:
+    def _forget_task(self, uid: str) -> None:
         del self._running[uid]
         if uid not in self:
             self._gone.discard(uid)
@@ -120,27 +120,27 @@ class GateRemoval:
         """Let a Pod wait again, but not at once; `error` says why it was not released or deleted."""
         now_us, uid = self._store.now_us(), pod.waiting.uid
         if uid in self._gone:
-            self._over(uid)
+            self._forget_wait(uid)
             return
         failure = self._failures.note(pod, now_us, error) if error is not None else self._failures.get(uid)
         self._aside[uid] = pod, now_us + (failure.pause_us if failure is not None else PAUSE_US)
 
-    def changed(self, pod: GatedPod) -> None:
+    def update_pod(self, pod: GatedPod) -> None:
         """Replace a Pod that has changed. One that was set aside is tried again: the cause may be gone."""
         uid = pod.waiting.uid
         self._newer[uid] = pod
-        self._failures.changed(pod)
+        self._failures.update_pod(pod)
         if uid in self._aside:
             self._aside[uid] = self._aside[uid][0], 0
 
-    def gone(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         """Forget a Pod that is deleted, or no longer has a gate; a charged one is tried again."""
         self._aside.pop(uid, None)
-        self._over(uid)
+        self._forget_wait(uid)
         if uid in self:
             self._gone.add(uid)
 
-    async def forget(self) -> None:
+    async def update_index(self) -> None:
         """Remove the Pods that have left the queue from the index, those of one service in one call."""
         left, self._left = self._left, {}
         for plan, uids in left.values():
@@ -149,7 +149,7 @@ class GateRemoval:
 
     async def retry(self, now_us: int) -> None:
         """Remove gates again; refund what is charged for too long; called once a second."""
-        self._unanswered = min(self._unanswered, _AT_ONCE - 1)
+        self._unanswered = min(self._unanswered, _CONCURRENT_REMOVALS_MAX - 1)
         for uid, (plan, pod, since_us) in tuple(self._charged.items()):
             if uid in self._running:
                 continue
@@ -158,15 +158,15 @@ class GateRemoval:
             elif uid in self._gone:
                 # An attempt without an answer may have removed the gate: the charge stays.
                 del self._charged[uid]
-                self._over(uid)
+                self._forget_wait(uid)
             else:
                 await self._refund(plan, pod)
-        self._return(now_us)
+        self._return_to_queue(now_us)
 
-    def _return(self, now_us: int) -> None:
+    def _return_to_queue(self, now_us: int) -> None:
         """Let Pods wait again. Every second Pod of a slow service that is tried was not tried before."""
         self._is_turn_of_others = not self._is_turn_of_others
-        slow = self.slow
+        slow = self.slow_services
         done = set(slow) if self._is_turn_of_others else set[str]()
         for uid, (pod, until_us) in sorted(self._aside.items(), key=lambda item: item[1][1]):
             service = pod.waiting.service
@@ -185,16 +185,16 @@ class GateRemoval:
         uid = pod.waiting.uid
         try:
             is_there = await self._gates.remove(pod.namespace, pod.name, uid)
-            self._answered(pod)
+            self._note_answer(pod)
             if is_there:
                 self._reports.on_released(pod)
             elif plan is not None:
                 await self._store.refund(plan, uid)
                 self._reports.on_room()
             self._charged.pop(uid, None)
-            self._over(uid)
+            self._forget_wait(uid)
         except GateError as error:
-            await self._failed(plan, pod, error)
+            await self._note_failure(plan, pod, error)
         except StoreUnavailableError as error:
             self._reports.on_trouble(str(error))
             if plan is not None:
@@ -205,15 +205,15 @@ class GateRemoval:
         finally:
             self._slots.release()
 
-    def _answered(self, pod: GatedPod) -> None:
+    def _note_answer(self, pod: GatedPod) -> None:
         self._unanswered = 0
         self._refusals.pop(pod.waiting.service, None)
-        if self._failures.over(pod.waiting.uid):
+        if self._failures.forget(pod.waiting.uid):
             service = pod.waiting.service
             for uid in [uid for uid, (other, _) in self._aside.items() if other.waiting.service == service]:
                 self._wait_again(uid)
 
-    async def _failed(self, plan: CounterPlan | None, pod: GatedPod, error: GateError) -> None:
+    async def _note_failure(self, plan: CounterPlan | None, pod: GatedPod, error: GateError) -> None:
         uid, service = pod.waiting.uid, pod.waiting.service
         if error.is_refused:
             self._refusals[service] = min(self._refusals[service] + 1, _REFUSALS_MAX)
@@ -238,8 +238,8 @@ class GateRemoval:
         self.set_aside(pod)
         self._reports.on_room()
 
-    def _over(self, uid: str) -> None:
+    def _forget_wait(self, uid: str) -> None:
         """Forget a Pod that no longer waits."""
-        self._failures.over(uid)
+        self._failures.forget(uid)
         self._newer.pop(uid, None)
         self._gone.discard(uid)

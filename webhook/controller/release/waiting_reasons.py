@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from webhook.core.admission.denials import utc
+from webhook.core.admission.denials import format_utc
 from webhook.core.breaker import State
 from webhook.core.controller.lane import UNANSWERED
 from webhook.core.quota import CounterPlan, Holder
-from webhook.core.reporting.queue_document import WaitCause, pause_text
+from webhook.core.reporting.queue_document import WaitCause, describe_pause
 from webhook.ports import CounterStore
 
 
@@ -28,25 +28,25 @@ _LIMIT_OF: Mapping[str, str] = {
 }
 
 
-def stop_of(plan: CounterPlan, store: CounterStore) -> WaitReason | None:
+def find_stop(plan: CounterPlan, store: CounterStore) -> WaitReason | None:
     """Return why no Pod of a service is released, whatever room there is; None if nothing stops them."""
     if plan.queue is not None and plan.queue.pause is not None:
-        return WaitReason(WaitCause.PAUSED, f"the queue is paused {pause_text(plan)}", plan.queue.pause.until_us)
-    view = store.known_breaker(plan)
+        return WaitReason(WaitCause.PAUSED, f"the queue is paused {describe_pause(plan)}", plan.queue.pause.until_us)
+    view = store.find_known_breaker(plan)
     is_asked = plan.queue is not None and plan.queue.for_breaker
     if view is not None and is_asked and (view.state.is_open or view.state is State.HALF_OPEN):
-        until = f" until {utc(view.open_until_us)}" if view.state.is_open else ""
+        until = f" until {format_utc(view.open_until_us)}" if view.state.is_open else ""
         return WaitReason(WaitCause.BREAKER_OPEN, f"the breaker is {view.state}{until}", view.open_until_us)
     return None
 
 
-def hold_until(until_us: int) -> WaitReason:
+def describe_hold(until_us: int) -> WaitReason:
     """Return that nothing is released for a while because the store may have lost charges."""
-    why = f"the store may have lost charges: nothing is released until {utc(until_us)}"
+    why = f"the store may have lost charges: nothing is released until {format_utc(until_us)}"
     return WaitReason(WaitCause.STORE_UNAVAILABLE, why, until_us)
 
 
-def obstacle_of(by: str | None, service: str, queue: str) -> WaitReason:
+def describe_obstacle(by: str | None, service: str, queue: str) -> WaitReason:
     """Return whose limit has no room, as `PodReleaser.find_blocking_holder` returns it."""
     if by is None:
         return WaitReason(WaitCause.BEHIND, "others are released before it")

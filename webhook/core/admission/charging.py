@@ -6,23 +6,23 @@ Why only the validating half charges: docs/design/charging.md.
 from webhook.core.admission import denials
 from webhook.core.admission.decision import StageNote, Verdict
 from webhook.core.admission.evaluation import Evaluation
-from webhook.core.admission.pod_results import cached
+from webhook.core.admission.pod_results import get_or_compute
 from webhook.core.admission.review import Request
 from webhook.core.kubernetes.admission_request import BadReviewError
-from webhook.core.kubernetes.controllers import CONTROLLER, owning_controller
+from webhook.core.kubernetes.controllers import CONTROLLER, find_owning_controller
 from webhook.core.quota import Acquire, Cost, Receipt, pod_cost
 
 
-def acquire(evaluation: Evaluation, *, peek: bool = False) -> Acquire:
+def build_acquire(evaluation: Evaluation, *, peek: bool = False) -> Acquire:
     """Return the store request: the Pod's cost under its uid. BadReviewError: no uid, unless it only peeks."""
     metadata, request, plan = evaluation.pod.metadata, evaluation.request, evaluation.plan
     if not metadata.uid and not peek:
         raise BadReviewError("AdmissionReview.request.object.metadata.uid is missing: the validating call needs it")
     try:
-        cost = cached(evaluation, _cost)
+        cost = get_or_compute(evaluation, _compute_cost)
         before = None
         if request.sub_resource and request.old_pod is not None:
-            before = pod_cost.taken(request.old_pod, evaluation.compiled.counted[plan.service])
+            before = pod_cost.compute_cost(request.old_pod, evaluation.compiled.counted[plan.service])
     except ValueError as error:
         raise unreadable_resources(error) from None
     return Acquire(
@@ -37,8 +37,8 @@ def acquire(evaluation: Evaluation, *, peek: bool = False) -> Acquire:
     )
 
 
-def _cost(evaluation: Evaluation) -> Cost:
-    return pod_cost.taken(evaluation.pod, evaluation.compiled.counted[evaluation.owner.name])
+def _compute_cost(evaluation: Evaluation) -> Cost:
+    return pod_cost.compute_cost(evaluation.pod, evaluation.compiled.counted[evaluation.owner.name])
 
 
 def unreadable_resources(error: ValueError) -> BadReviewError:
@@ -47,7 +47,7 @@ def unreadable_resources(error: ValueError) -> BadReviewError:
 
 def event_source(evaluation: Evaluation) -> str:
     """Return the source of a quota event: the owning controller if a kube controller made the Pod, else the user."""
-    controller = owning_controller(evaluation.request.user, evaluation.pod)
+    controller = find_owning_controller(evaluation.request.user, evaluation.pod)
     return f"user:{evaluation.request.user}" if controller is None else f"{CONTROLLER}{controller.uid}"
 
 
@@ -55,7 +55,7 @@ def record_receipt(evaluation: Evaluation, receipt: Receipt) -> None:
     """Record the store's receipt, and decide the review by it."""
     evaluation.receipt = receipt
     if receipt.refused is not None or receipt.would_refuse:
-        evaluation.add_findings("charge", denials.counter_findings(evaluation.owner, receipt))
+        evaluation.add_findings("charge", denials.build_counter_findings(evaluation.owner, receipt))
     if evaluation.verdict is None:
         evaluation.verdict = Verdict.ADMIT
         evaluation.steps += (_note_of(receipt, evaluation.request),)
@@ -66,7 +66,7 @@ def admit_or_deny_uncounted(evaluation: Evaluation, cause: str, reason: str) -> 
 
     A denial has the `cause`, which is the same for many failures; the note of a stage has the whole `reason`.
     """
-    finding = denials.store_finding(evaluation.owner, evaluation.plan, cause)
+    finding = denials.build_store_finding(evaluation.owner, evaluation.plan, cause)
     evaluation.add_findings("charge", () if finding is None else (finding,))
     if evaluation.verdict is None:
         evaluation.uncounted = True

@@ -61,7 +61,7 @@ class WouldWrite(Struct, frozen=True):
         return f"Enforce would write {', '.join(self.fields)}"
 
 
-def enforced(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def select_enforced(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings that deny."""
     return tuple([finding for finding in findings if finding.mode is Mode.ENFORCE])
 
@@ -184,4 +184,4 @@ class Decision(Struct, frozen=True, gc=False):
     @property
     def denials(self) -> tuple[Finding, ...]:
         """The findings that deny; the first one gives the denial its code."""
-        return enforced(self.findings)
+        return select_enforced(self.findings)

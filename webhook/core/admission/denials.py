@@ -11,29 +11,29 @@ from webhook.core.kubernetes.admission_request import ResponseStatus
 from webhook.core.policy.model import FailureMode, Service
 from webhook.core.policy_spec import Denial, Mode, RetryAfter, WhenOpen, WhenStoreUnavailable
 from webhook.core.quota import CounterPlan, DeniedBy, Holder, Receipt, Use
-from webhook.core.quota.pod_cost import shown
+from webhook.core.quota.pod_cost import format_amount
 
 _SECOND_US = 1_000_000
 
 
-def utc(at_us: int) -> str:
+def format_utc(at_us: int) -> str:
     """Return an absolute UTC time, to the millisecond, never earlier than `at_us`."""
     moment = datetime.fromtimestamp(-(-at_us // 1000) / 1000, UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
-def counter_findings(service: Service, receipt: Receipt) -> tuple[Finding, ...]:
+def build_counter_findings(service: Service, receipt: Receipt) -> tuple[Finding, ...]:
     """Return the findings of breaker and quota, each under its own mode."""
     objections = {*receipt.would_refuse, *((receipt.refused,) if receipt.refused else ())}
     findings = []
     degrades = service.breaker is not None and service.breaker.when_open is WhenOpen.DEGRADE
     if DeniedBy.BREAKER in objections and receipt.breaker is not None and not degrades:
-        findings.append(breaker_finding(service, receipt.breaker))
+        findings.append(build_breaker_finding(service, receipt.breaker))
     if DeniedBy.QUOTA in objections:
         denial = service.quota.denial if service.quota else Denial()
         is_forbidden = denial.status == HTTPStatus.FORBIDDEN
         findings.append(
-            _quota_finding(
+            _build_quota_finding(
                 service.name,
                 service.modes.quota,
                 receipt.over,
@@ -45,7 +45,7 @@ def counter_findings(service: Service, receipt: Receipt) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def store_finding(service: Service, plan: CounterPlan, cause: str) -> Finding | None:
+def build_store_finding(service: Service, plan: CounterPlan, cause: str) -> Finding | None:
     """Return the denial of a Pod that could not be counted, by `cause`; None if the service admits it uncounted.
 
     A quota applies whenStoreUnavailable. Services without a quota in force, and Pods that under `Local` could not be
@@ -62,36 +62,36 @@ def store_finding(service: Service, plan: CounterPlan, cause: str) -> Finding | 
     return Finding(Code.STORE_UNAVAILABLE, concern, mode, message)
 
 
-def breaker_finding(service: Service, view: BreakerView) -> Finding:
+def build_breaker_finding(service: Service, view: BreakerView) -> Finding:
     """Return the denial by an open or probing breaker: until when, why, and the remedy.
 
     The text changes only with the breaker's state: Kubernetes aggregates Events with equal texts.
     """
-    return _breaker_finding(service.name, service.modes.breaker, view)
+    return _format_breaker_finding(service.name, service.modes.breaker, view)
 
 
 @lru_cache(maxsize=1024)  # thousands of Pods are denied by the same view
-def _breaker_finding(name: str, mode: Mode, view: BreakerView) -> Finding:
+def _format_breaker_finding(name: str, mode: Mode, view: BreakerView) -> Finding:
     code = Code.BREAKER_OPEN
     if view.state is State.FORCED_OPEN:
         text = (
-            f"was forced open until {utc(view.open_until_us)} ({view.reason});"
+            f"was forced open until {format_utc(view.open_until_us)} ({view.reason});"
             f" an admin can end it: podgate breaker reset {name}"
         )
     elif view.state is State.OPEN:
         rollback = "roll back (a controller that did not cause the failures may probe early), or " if view.early else ""
-        until = utc(view.open_until_us)
+        until = format_utc(view.open_until_us)
         text = (
-            f"is open until {until} ({_why(view)}); probes are admitted from then on:"
+            f"is open until {until} ({_describe_reason(view)}); probes are admitted from then on:"
             f" wait, or {rollback}have an admin run podgate breaker close|reset {name}"
         )
     else:
         code = Code.BREAKER_PROBING
-        text = f"is half-open since {utc(view.since_us)} and all its probes are in flight: try again soon"
+        text = f"is half-open since {format_utc(view.since_us)} and all its probes are in flight: try again soon"
     return Finding(code, "breaker", mode, f"service {name}: the breaker {text}")
 
 
-def _why(view: BreakerView) -> str:
+def _describe_reason(view: BreakerView) -> str:
     """Return why it last opened, and, if different, the figures that tripped it."""
     if not view.tripped_by or view.tripped_by == view.reason:
         return view.reason
@@ -99,20 +99,20 @@ def _why(view: BreakerView) -> str:
 
 
 @lru_cache(maxsize=1024)  # the Pods of a controller are denied over and over by the same figures
-def _quota_finding(
+def _build_quota_finding(
     name: str, mode: Mode, over: tuple[Use, ...], free_at_us: int | None, *, is_forbidden: bool, is_local: bool
 ) -> Finding:
     if is_forbidden:
         # ResourceQuota's phrase, which clients already parse; it has one figure per resource, and no window.
         figures = [
-            f"{label}: " + ",".join(f"{use.resource}={_amount(use, field)}" for use in _first_by_resource(over))
+            f"{label}: " + ",".join(f"{use.resource}={_format_figure(use, field)}" for use in _first_by_resource(over))
             for label, field in (("requested", "asked"), ("used", "used"), ("limited", "hard"))
         ]
-        windows = ", ".join(f"{_of_pool(use)}{use.resource} {_where(use)}" for use in over)
+        windows = ", ".join(f"{_format_pool(use)}{use.resource} {_describe_window(use)}" for use in over)
         text = f"exceeded quota: podgate/{name}, {', '.join(figures)}; {windows}"
     else:
-        text = f"service {name}: " + "; ".join(_over(use) for use in over)
-    when = _when(over, free_at_us, is_local=is_local)
+        text = f"service {name}: " + "; ".join(_describe_use(use) for use in over)
+    when = _describe_wait(over, free_at_us, is_local=is_local)
     return Finding(Code.QUOTA_EXCEEDED, "quota", mode, f"{text}; {when}")
 
 
@@ -120,33 +120,33 @@ def _first_by_resource(over: tuple[Use, ...]) -> list[Use]:
     return list({use.resource: use for use in reversed(over)}.values())[::-1]
 
 
-def _over(use: Use) -> str:
+def _describe_use(use: Use) -> str:
     fields = ("hard", "surge", "used", "asked") if use.surge else ("hard", "used", "asked")
-    figures = ", ".join(f"{field} {_amount(use, field)}" for field in fields)
-    return f"{_of_pool(use)}{use.resource} {_where(use)}: {figures}"
+    figures = ", ".join(f"{field} {_format_figure(use, field)}" for field in fields)
+    return f"{_format_pool(use)}{use.resource} {_describe_window(use)}: {figures}"
 
 
-def _where(use: Use) -> str:
+def _describe_window(use: Use) -> str:
     return "live at one time" if use.of is Holder.STANDING else f"in {use.window}"
 
 
-def _of_pool(use: Use) -> str:
+def _format_pool(use: Use) -> str:
     return f"pool {use.name}: " if use.of is Holder.POOL else ""
 
 
-def _amount(use: Use, field: str) -> int | str:
+def _format_figure(use: Use, field: str) -> int | str:
     amount: int = getattr(use, field)
-    return shown(use.resource, amount)
+    return format_amount(use.resource, amount)
 
 
-def _when(over: tuple[Use, ...], free_at_us: int | None, *, is_local: bool) -> str:
+def _describe_wait(over: tuple[Use, ...], free_at_us: int | None, *, is_local: bool) -> str:
     if free_at_us is None:
         return "the request exceeds the whole limit and can never pass"
     waits_for_others = any(use.of is Holder.STANDING for use in over)
     others = "enough of the service's live Pods have ended" if waits_for_others else ""
     if not free_at_us:
         return f"could pass when {others}"
-    text = f"could pass from {utc(free_at_us)}" + (f", if {others} by then" if others else "")
+    text = f"could pass from {format_utc(free_at_us)}" + (f", if {others} by then" if others else "")
     if is_local:
         text += ", or when the counters are available again; until then these are this replica's shares of the limits"
     return text

@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 from webhook.core.admission import mutation
 from webhook.core.admission.decision import Finding, WouldWrite
-from webhook.core.container_resources import shown_name
+from webhook.core.container_resources import shorten_name
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.patch import PatchOperation, tokens_of
+from webhook.core.patch import PatchOperation, parse_pointer
 from webhook.core.policy.model import Service
 from webhook.core.policy_spec import Mode
 
 _TRIED = frozenset({Mode.WARN, Mode.AUDIT})
-_MOST_SHOWN = 3
+_CONTAINERS_SHOWN_MAX = 3
 
 
 class EnforcementPreview(NamedTuple):
@@ -25,7 +25,7 @@ class EnforcementPreview(NamedTuple):
     pod: Pod
     writes: tuple[WouldWrite, ...]
 
-    def admitted(self, findings: Collection[Finding]) -> tuple[WouldWrite, ...]:
+    def select_writes(self, findings: Collection[Finding]) -> tuple[WouldWrite, ...]:
         """Return the writes of concerns that Enforce would not deny; none for a Pod that was not mutated."""
         if any(finding.code is Code.MUTATION_MISSING for finding in findings):
             return ()
@@ -33,43 +33,43 @@ class EnforcementPreview(NamedTuple):
         return tuple(write for write in self.writes if write.concern not in objecting)
 
 
-def enforced_pod(pod: Pod, service: Service) -> EnforcementPreview:
+def preview_enforcement(pod: Pod, service: Service) -> EnforcementPreview:
     """Apply to the Pod what Enforce would write for concerns in Warn or Audit. ValueError: an unreadable quantity."""
     modes = service.modes
     operations: list[PatchOperation] = []
     writes: list[WouldWrite] = []
     for concern, mode, written in (
-        ("placement", modes.placement, mutation.placed),
-        ("resources", modes.resources, mutation.ranged),
+        ("placement", modes.placement, mutation.place_pod),
+        ("resources", modes.resources, mutation.set_resources),
     ):
         # A removed field is defaulted again by the API server, such as the priority of the former class.
         found = [operation for operation in written(pod, service) if operation.op != "remove"] if mode in _TRIED else []
         if found:
             operations += found
-            writes.append(WouldWrite(concern, mode, _fields(pod, found)))
-    return EnforcementPreview(mutation.patched(pod, operations), tuple(writes))
+            writes.append(WouldWrite(concern, mode, _describe_fields(pod, found)))
+    return EnforcementPreview(mutation.apply_patch(pod, operations), tuple(writes))
 
 
-def _fields(pod: Pod, operations: Iterable[PatchOperation]) -> tuple[str, ...]:
+def _describe_fields(pod: Pod, operations: Iterable[PatchOperation]) -> tuple[str, ...]:
     """Describe the writes: labels, annotations, fields of the spec, and the containers whose resources are set."""
     fields: dict[str, None] = {}
     containers: dict[str, None] = {}
     for operation in operations:
-        root, field, *rest = tokens_of(operation.path)
+        root, field, *rest = parse_pointer(operation.path)
         if root == "metadata":
             keys = rest or operation.value
             fields.update({f"metadata.{field}[{key}]": None for key in keys})
         elif field in {"containers", "initContainers"}:
             own = pod.spec.containers if field == "containers" else pod.spec.init_containers
-            containers[shown_name((own or ())[int(rest[0])])] = None
+            containers[shorten_name((own or ())[int(rest[0])])] = None
         else:
             fields[f"spec.{field}"] = None
-    return (*fields, *_whose(list(containers)))
+    return (*fields, *_describe_containers(list(containers)))
 
 
-def _whose(names: list[str]) -> tuple[str, ...]:
+def _describe_containers(names: list[str]) -> tuple[str, ...]:
     if not names:
         return ()
-    shown, more = names[:_MOST_SHOWN], len(names) - _MOST_SHOWN
+    shown, more = names[:_CONTAINERS_SHOWN_MAX], len(names) - _CONTAINERS_SHOWN_MAX
     kind = "container" if len(names) == 1 else "containers"
     return (f"resources of {kind} {' and '.join([', '.join(shown)] + [f'{more} more'] * (more > 0))}",)

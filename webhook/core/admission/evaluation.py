@@ -21,7 +21,7 @@ from webhook.core.admission.decision import (
     StageNote,
     Verdict,
     WouldWrite,
-    enforced,
+    select_enforced,
 )
 from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy
@@ -93,7 +93,7 @@ class Evaluation(Struct, gc=False):
             return
         self.findings += findings
         self.steps += tuple([StageNote(stage, f"{finding.mode}: {finding}") for finding in findings])
-        if enforced(findings):
+        if select_enforced(findings):
             self.verdict = Verdict.DENY
 
 
@@ -107,8 +107,8 @@ class _Messages(NamedTuple):
 
 
 @lru_cache(maxsize=1024)  # Pods that are denied together mostly get the same messages
-def _messages(findings: tuple[Finding, ...]) -> _Messages:
-    enforced_findings = enforced(findings)
+def _build_messages(findings: tuple[Finding, ...]) -> _Messages:
+    enforced_findings = select_enforced(findings)
     return _Messages(
         denial=enforced_findings[0] if enforced_findings else None,
         message="; ".join([str(finding) for finding in enforced_findings]),
@@ -117,7 +117,7 @@ def _messages(findings: tuple[Finding, ...]) -> _Messages:
     )
 
 
-def _note(evaluation: Evaluation, would_write: tuple[WouldWrite, ...]) -> tuple[str, ...]:
+def _build_write_warnings(evaluation: Evaluation, would_write: tuple[WouldWrite, ...]) -> tuple[str, ...]:
     """Return the warning about fields that Enforce would write for concerns in Warn; empty without such fields."""
     fields = [field for write in would_write if write.mode is Mode.WARN for field in write.fields]
     if not fields:
@@ -127,13 +127,13 @@ def _note(evaluation: Evaluation, would_write: tuple[WouldWrite, ...]) -> tuple[
     return (f"{Code.WOULD_REWRITE}: {text}",)
 
 
-def _denied(evaluation: Evaluation, denial: Finding, message: str) -> ResponseStatus:
+def _build_denial_status(evaluation: Evaluation, denial: Finding, message: str) -> ResponseStatus:
     status = denials.status_of(denial, evaluation.service, evaluation.receipt, evaluation.request.user)
     return ResponseStatus(status.code, status.reason, message, status.retry_after_seconds)
 
 
 @lru_cache(maxsize=1024)  # most reviews of one client have the same annotations
-def _audit(
+def _build_audit(
     verdict: Verdict, policy_hash: str, client_id: str, service: str, deviation: Deviation, qos_change: str
 ) -> Mapping[str, str]:
     """Return the audit annotations except those about findings. The mapping is shared: add others to a copy."""
@@ -157,15 +157,15 @@ class _Objections(NamedTuple):
     audit: dict[str, str]
 
 
-def _objections(evaluation: Evaluation) -> _Objections:
-    messages, status, would_write = _messages(evaluation.findings), ALLOWED, evaluation.would_write
+def _build_objections(evaluation: Evaluation) -> _Objections:
+    messages, status, would_write = _build_messages(evaluation.findings), ALLOWED, evaluation.would_write
     warnings, audit = messages.warnings, {}
     if messages.audit:
         audit["findings"] = messages.audit
     if messages.denial is not None:
-        status, would_write = _denied(evaluation, messages.denial, messages.message), ()
+        status, would_write = _build_denial_status(evaluation, messages.denial, messages.message), ()
     if would_write:
-        warnings += _note(evaluation, would_write)
+        warnings += _build_write_warnings(evaluation, would_write)
         audit["would-rewrite"] = ",".join([f"{write.concern}/{write.mode}" for write in would_write])
     return _Objections(status, would_write, warnings + evaluation.overwritten, audit)
 
@@ -176,10 +176,10 @@ def conclude(evaluation: Evaluation, client_id: str) -> Decision:
     service, verdict = evaluation.service, evaluation.verdict or Verdict.ADMIT
     name = "" if service is None else service.name
     deviation, asked, receipt = evaluation.deviation, evaluation.asked, evaluation.receipt
-    audit = _audit(verdict, compiled.hash, client_id, name, deviation, evaluation.qos_change)
+    audit = _build_audit(verdict, compiled.hash, client_id, name, deviation, evaluation.qos_change)
     status, would_write, warnings = ALLOWED, evaluation.would_write, evaluation.overwritten
     if would_write or evaluation.findings:
-        status, would_write, warnings, objections_audit = _objections(evaluation)
+        status, would_write, warnings, objections_audit = _build_objections(evaluation)
         audit = {**audit, **objections_audit}
     # CPython packs all arguments into a dict if, with keywords counted twice, there are more than 30.
     return Decision(

@@ -15,7 +15,7 @@ PODGATE_USERS = frozenset(f"system:serviceaccount:podgate-system:{name}" for nam
 DAEMON_SET_CONTROLLER = "system:serviceaccount:kube-system:daemon-set-controller"
 
 
-def releases(request: Request) -> bool:
+def is_release(request: Request) -> bool:
     """Return whether an UPDATE removes the gate of a waiting Pod."""
     if request.operation != "UPDATE" or request.sub_resource or request.pod is None or request.old_pod is None:
         return False
@@ -35,7 +35,7 @@ def is_exempt_runtime_class(pod: Pod, policy: Policy) -> bool:
     return bool(pod.spec.runtime_class_name) and pod.spec.runtime_class_name in policy.exemptions.runtime_classes
 
 
-def exemption(request: Request, pod: Pod, policy: Policy) -> str:
+def find_exemption(request: Request, pod: Pod, policy: Policy) -> str:
     """Return why a Pod is exempt, "" if it is not. Of the fields that tenants write, only runtimeClassName counts."""
     exempt, user = policy.exemptions, request.user
     if _is_exempt(request.namespace, exempt.namespaces):

@@ -50,18 +50,18 @@ def rewrite(pod: Pod, service: Service, policy_hash: str, *, degraded: bool = Fa
     `degraded`: without preferred placement terms. `is_gated`: with the scheduling gate of a Pod that waits.
     ValueError: an unreadable quantity.
     """
-    if service.modes.all_disabled():
+    if service.modes.is_all_disabled():
         return NO_PATCH
     labels, annotations = {SERVICE_LABEL: service.name}, {HASH_ANNOTATION: policy_hash}
     is_placed = service.modes.placement is Mode.ENFORCE
     if is_placed and service.placement_plan is not None:
-        labels |= placement.labels_due(pod, service.placement_plan)
-        annotations |= placement.annotations_due(pod, service.placement_plan)
-    operations = _described(pod, labels, annotations)
+        labels |= placement.compute_labels(pod, service.placement_plan)
+        annotations |= placement.compute_annotations(pod, service.placement_plan)
+    operations = _set_metadata(pod, labels, annotations)
     if is_placed:
-        operations += _placed(pod, service, degraded=degraded)
+        operations += _place_spec(pod, service, degraded=degraded)
     if service.modes.resources is Mode.ENFORCE:
-        operations += ranged(pod, service)
+        operations += set_resources(pod, service)
     if is_gated and not has_queue_gate(pod):
         operations += append([{"name": QUEUE_GATE}], pod.spec.scheduling_gates, "spec", "schedulingGates")
     return Patch(operations)
@@ -73,16 +73,16 @@ def has_queue_gate(pod: Pod) -> bool:
     return gates is not None and any(gate.name == QUEUE_GATE for gate in gates)
 
 
-def placed(pod: Pod, service: Service) -> list[PatchOperation]:
+def place_pod(pod: Pod, service: Service) -> list[PatchOperation]:
     """Return the operations that apply the service's placement, regardless of its mode."""
     plan = service.placement_plan
     if plan is None:
         return []
-    described = _described(pod, placement.labels_due(pod, plan), placement.annotations_due(pod, plan))
-    return described + placement.operations(pod, plan, class_to_be(pod, service))
+    described = _set_metadata(pod, placement.compute_labels(pod, plan), placement.compute_annotations(pod, plan))
+    return described + placement.build_operations(pod, plan, predict_qos_class(pod, service))
 
 
-def _described(pod: Pod, labels: dict[str, str], annotations: dict[str, str]) -> list[PatchOperation]:
+def _set_metadata(pod: Pod, labels: dict[str, str], annotations: dict[str, str]) -> list[PatchOperation]:
     """Return the operations that set labels and annotations."""
     return [
         *set_keys(("metadata", "labels"), pod.metadata.labels, labels),
@@ -90,12 +90,12 @@ def _described(pod: Pod, labels: dict[str, str], annotations: dict[str, str]) ->
     ]
 
 
-def _placed(pod: Pod, service: Service, *, degraded: bool) -> list[PatchOperation]:
+def _place_spec(pod: Pod, service: Service, *, degraded: bool) -> list[PatchOperation]:
     plan = service.degraded_placement_plan if degraded else service.placement_plan
-    return [] if plan is None else placement.operations(pod, plan, class_to_be(pod, service))
+    return [] if plan is None else placement.build_operations(pod, plan, predict_qos_class(pod, service))
 
 
-def class_to_be(pod: Pod, service: Service) -> QosClass | None:
+def predict_qos_class(pod: Pod, service: Service) -> QosClass | None:
     """Return the QoS class that decides a Pod's placement, None if no class does. ValueError: unreadable quantity.
 
     It is the class after the service's resources are applied, unless the placement is enforced and they are not.
@@ -104,17 +104,17 @@ def class_to_be(pod: Pod, service: Service) -> QosClass | None:
     if plan is None or not plan.tolerations_by_class:
         return None
     counted = {Mode.ENFORCE} if modes.placement is Mode.ENFORCE else {Mode.ENFORCE, Mode.WARN, Mode.AUDIT}
-    written = ranged(pod, service) if modes.resources in counted else []
-    return container_resources.qos_class(patched(pod, written))
+    written = set_resources(pod, service) if modes.resources in counted else []
+    return container_resources.find_qos_class(apply_patch(pod, written))
 
 
-def ranged(pod: Pod, service: Service) -> list[PatchOperation]:
+def set_resources(pod: Pod, service: Service) -> list[PatchOperation]:
     """Return the operations that apply the service's resources, regardless of mode. ValueError: unreadable quantity."""
-    plan = _range_plan(pod, service)
-    return [] if plan is None else container_resources.operations(pod, plan)
+    plan = _choose_range_plan(pod, service)
+    return [] if plan is None else container_resources.build_operations(pod, plan)
 
 
-def _range_plan(pod: Pod, service: Service) -> container_resources.RangePlan | None:
+def _choose_range_plan(pod: Pod, service: Service) -> container_resources.RangePlan | None:
     """Return the plan of the service's resources for a Pod, which an earlier call may have rewritten.
 
     Label and annotation need no proof of who wrote them: they only keep a request as it is.
@@ -126,7 +126,7 @@ def _range_plan(pod: Pod, service: Service) -> container_resources.RangePlan | N
     return plan.later if is_rewritten else plan
 
 
-def patched(pod: Pod, operations: Sequence[PatchOperation]) -> Pod:
+def apply_patch(pod: Pod, operations: Sequence[PatchOperation]) -> Pod:
     """Return the Pod with `operations` applied."""
     if not operations:
         return pod
@@ -135,11 +135,11 @@ def patched(pod: Pod, operations: Sequence[PatchOperation]) -> Pod:
     return _pod.decode(_encoder.encode(document))
 
 
-def qos_change(pod: Pod, service: Service) -> tuple[str, str] | None:
+def find_qos_change(pod: Pod, service: Service) -> tuple[str, str] | None:
     """Return the QoS class before and after the rewrite, None if unchanged: it decides the eviction order."""
-    plan = _range_plan(pod, service)
+    plan = _choose_range_plan(pod, service)
     return (
         None
         if plan is None or service.modes.resources is not Mode.ENFORCE
-        else container_resources.qos_change(pod, plan)
+        else container_resources.find_qos_change(pod, plan)
     )

@@ -7,7 +7,7 @@ from webhook.core.admission.decision import Deviation, Finding, Half, StageNote,
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_request import BadReviewError
-from webhook.core.kubernetes.controllers import claimed_owner_kind
+from webhook.core.kubernetes.controllers import find_claimed_owner_kind
 from webhook.core.kubernetes.label_constraints import RESOLVED
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.matching import NAME_LABEL
@@ -31,11 +31,11 @@ def exempt(is_releaser: Callable[[str], bool], evaluation: Evaluation) -> None:
         return evaluation.decide(Verdict.UNMATCHED, "own", f"pods/{request.sub_resource} is not handled by Podgate")
     if request.pod is None:
         raise BadReviewError("AdmissionReview.request.object is missing: CREATE and UPDATE of pods need it")
-    exemption = exemptions.exemption(request, request.pod, evaluation.compiled.policy)
+    exemption = exemptions.find_exemption(request, request.pod, evaluation.compiled.policy)
     if exemption:
         evaluation.deviation = Deviation(exemption)
         return evaluation.decide(Verdict.EXEMPT, "own", f"exempt by {exemption}")
-    if request.operation == "UPDATE" and exemptions.releases(request) and is_releaser(request.user):
+    if request.operation == "UPDATE" and exemptions.is_release(request) and is_releaser(request.user):
         evaluation.decide(Verdict.ADMIT, "own", "Podgate releases the Pod, which it has charged")
     return None
 
@@ -46,7 +46,7 @@ def needs_namespace_labels(evaluation: Evaluation) -> bool:
     Called only if some service reads such labels.
     """
     matcher, request = evaluation.compiled.matcher, evaluation.request
-    if any(service.namespace_keys for service in matcher.candidates(request.namespace)):
+    if any(service.namespace_keys for service in matcher.list_candidates(request.namespace)):
         return True
     if request.operation == "UPDATE" or (request.excess is not None and not request.excess.has_labels):
         return True
@@ -63,30 +63,30 @@ def find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> N
     candidates = evaluation.compiled.matcher.by_namespace[request.namespace]
     labels = {NAME_LABEL: request.namespace, **namespace_labels} if candidates.read_labels else namespace_labels
     if request.operation == "UPDATE":
-        service = _owner_of_existing(evaluation, labels)
+        service = _find_owner_of_existing(evaluation, labels)
     elif candidates.is_certain:
         service = candidates.first
     else:
-        service = _owner_of_new(evaluation, labels)
+        service = _find_owner_of_new(evaluation, labels)
     if service is None:
-        return _unmatched(evaluation, labels)
+        return _decide_unmatched(evaluation, labels)
     if service.namespace_keys:
         evaluation.namespace_values = {key: labels[key] for key in service.namespace_keys if key in labels}
-        service = evaluation.compiled.in_namespace(service, evaluation.namespace_values)
+        service = evaluation.compiled.resolve_service(service, evaluation.namespace_values)
     evaluation.service = service
     evaluation.steps += (StageNote("own", f"service {service.name}"),)
     return None
 
 
-def _owner_of_new(evaluation: Evaluation, labels: Mapping[str, str]) -> Service | None:
+def _find_owner_of_new(evaluation: Evaluation, labels: Mapping[str, str]) -> Service | None:
     request, matcher = evaluation.request, evaluation.compiled.matcher
     # With too many labels to read, the first service that may own Pods of the namespace owns the Pod.
     own_labels = evaluation.pod.labels if request.excess is None or request.excess.has_labels else None
     kind = request.owner_kind if matcher.reads_kinds else ""
-    return matcher.owner(request.namespace, labels, own_labels, kind)
+    return matcher.find_owner(request.namespace, labels, own_labels, kind)
 
 
-def _owner_of_existing(evaluation: Evaluation, labels: Mapping[str, str]) -> Service | None:
+def _find_owner_of_existing(evaluation: Evaluation, labels: Mapping[str, str]) -> Service | None:
     """Return the service that the immutable label names; without one, the service that matches today.
 
     CREATE removes the label from a Pod of no service. A label written while the webhook was down counts only if its
@@ -96,32 +96,32 @@ def _owner_of_existing(evaluation: Evaluation, labels: Mapping[str, str]) -> Ser
     request = evaluation.request
     old = request.old_pod or evaluation.pod
     for pod in (old, evaluation.pod):
-        service = evaluation.compiled.owner_by_label(pod, request.namespace, labels)
+        service = evaluation.compiled.find_owner_by_label(pod, request.namespace, labels)
         if service is not None:
             return service
-    kind = None if request.excess is not None else claimed_owner_kind(old.metadata.owner_references, old.labels)
-    return evaluation.compiled.matcher.owner(request.namespace, labels, old.labels, kind)
+    kind = None if request.excess is not None else find_claimed_owner_kind(old.metadata.owner_references, old.labels)
+    return evaluation.compiled.matcher.find_owner(request.namespace, labels, old.labels, kind)
 
 
-def _unmatched(evaluation: Evaluation, labels: Mapping[str, str]) -> None:
+def _decide_unmatched(evaluation: Evaluation, labels: Mapping[str, str]) -> None:
     if evaluation.request.operation == "CREATE":
         if evaluation.half is Half.VALIDATE:
-            evaluation.add_findings("own", unowned(evaluation, labels))
-        elif SERVICE_LABEL in evaluation.pod.labels and evaluation.compiled.named_by_label(evaluation.pod) is not None:
+            evaluation.add_findings("own", check_ownerless(evaluation, labels))
+        elif SERVICE_LABEL in evaluation.pod.labels and evaluation.compiled.find_by_label(evaluation.pod) is not None:
             evaluation.patch = mutation.DISOWN
     if evaluation.verdict is None:
         evaluation.verdict = Verdict.UNMATCHED
         evaluation.steps += (_NO_SERVICE,)
 
 
-def unowned(evaluation: Evaluation, labels: Mapping[str, str]) -> tuple[Finding, ...]:
+def check_ownerless(evaluation: Evaluation, labels: Mapping[str, str]) -> tuple[Finding, ...]:
     """Return the findings about a new Pod that no service owns."""
-    named = evaluation.compiled.named_by_label(evaluation.pod)
-    label = () if named is None else validation.check_unowned(named)
-    return label + queueing.check_gate(evaluation) + _no_service(evaluation, labels)
+    named = evaluation.compiled.find_by_label(evaluation.pod)
+    label = () if named is None else validation.check_foreign_label(named)
+    return label + queueing.check_gate(evaluation) + _check_unmatched(evaluation, labels)
 
 
-def _no_service(evaluation: Evaluation, labels: Mapping[str, str]) -> tuple[Finding, ...]:
+def _check_unmatched(evaluation: Evaluation, labels: Mapping[str, str]) -> tuple[Finding, ...]:
     """Apply `unmatched` to a new Pod of no service, in a namespace that some service names."""
     policy, namespace = evaluation.compiled.policy, evaluation.request.namespace
     if policy.unmatched is Unmatched.ADMIT or not evaluation.compiled.matcher.names(namespace, labels):

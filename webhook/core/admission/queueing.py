@@ -32,10 +32,10 @@ def may_be_gated(evaluation: Evaluation) -> bool:
         return False
     if pod.spec.node_name or has_queue_gate(pod):
         return False
-    return fits_limits(plan, charging.acquire(evaluation, peek=True).cost)
+    return fits_limits(plan, charging.build_acquire(evaluation, peek=True).cost)
 
 
-def gate(evaluation: Evaluation, reason: str) -> None:
+def add_gate(evaluation: Evaluation, reason: str) -> None:
     evaluation.is_gated = True
     evaluation.note("queue", f"waits: {reason}")
 
@@ -44,7 +44,7 @@ def gate_on_overload(evaluation: Evaluation, reason: str) -> None:
     """Gate a Pod without judging it."""
     overload = f"this server is overloaded: {reason}"
     evaluation.deviation = Deviation(overload=overload)
-    gate(evaluation, overload)
+    add_gate(evaluation, overload)
 
 
 def gate_without_store(evaluation: Evaluation, reason: str) -> None:
@@ -55,12 +55,12 @@ def gate_without_store(evaluation: Evaluation, reason: str) -> None:
     return gate_on_overload(evaluation, f"the store does not respond: {reason}")
 
 
-def waits(evaluation: Evaluation) -> bool:
+def is_waiting(evaluation: Evaluation) -> bool:
     """Return whether a new Pod is gated, and is to be registered. A Pod above a whole limit is charged, and denied."""
     plan = evaluation.plan
     if plan.queue is None or evaluation.request.operation != "CREATE" or not has_queue_gate(evaluation.pod):
         return False
-    return fits_limits(plan, charging.acquire(evaluation).cost)
+    return fits_limits(plan, charging.build_acquire(evaluation).cost)
 
 
 def fits_limits(plan: CounterPlan, cost: Cost) -> bool:
@@ -68,7 +68,7 @@ def fits_limits(plan: CounterPlan, cost: Cost) -> bool:
     return all(cost.get(limit.counts, 0) <= limit.hard for _, _, limit in plan.limits)
 
 
-def obstacle(plan: CounterPlan, receipt: Receipt) -> str:
+def find_obstacle(plan: CounterPlan, receipt: Receipt) -> str:
     """Return why a Pod with this receipt waits, "" if it is admitted, or denied."""
     if plan.queue is None or receipt.refused is None:
         return ""
@@ -86,31 +86,31 @@ def check_gate(evaluation: Evaluation) -> tuple[Finding, ...]:
     if not gates:
         return ()
     service = evaluation.service
-    if service is not None and service.modes.all_disabled():
+    if service is not None and service.modes.is_all_disabled():
         return ()
     waits = service is not None and evaluation.plan.queue is not None
     is_ours = waits or is_gate_written(evaluation.pod.metadata)
     for gate in gates:
         if gate.name.startswith(PREFIX) and not (is_ours and gate.name == QUEUE_GATE):
-            return (_foreign_gate(gate.name, service),)
+            return (_build_gate_finding(gate.name, service),)
     return ()
 
 
-def _foreign_gate(name: str, service: Service | None) -> Finding:
+def _build_gate_finding(name: str, service: Service | None) -> Finding:
     owner = "a Pod of no service does" if service is None else f"Pods of service {service.name} do"
     reason = f"{owner} not wait" if name == QUEUE_GATE else f"gates with the prefix {PREFIX} are Podgate's own"
     message = f"{validation.GATE} has {name[:MESSAGE_NAME_MAX]}, and {reason}: leave the gate out"
-    mode = Mode.ENFORCE if service is None else validation.own_mode(service)
+    mode = Mode.ENFORCE if service is None else validation.find_own_mode(service)
     return Finding(Code.IMMUTABLE, "placement", mode, message, validation.GATE)
 
 
 def check_resize(evaluation: Evaluation) -> tuple[Finding, ...]:
     """Return the violation by a resize that makes a waiting Pod larger: it may be charged already, or about to be."""
     request, service = evaluation.request, evaluation.owner
-    mode = validation.gate_mode(service)
+    mode = validation.find_gate_mode(service)
     if request.sub_resource != "resize" or mode is None or not has_queue_gate(evaluation.pod):
         return ()
-    asked = charging.acquire(evaluation, peek=True)
+    asked = charging.build_acquire(evaluation, peek=True)
     before = asked.resize_from or {}
     larger = sorted(name for name, amount in asked.cost.items() if amount > before.get(name, 0))
     if not larger:

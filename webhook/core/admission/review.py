@@ -10,16 +10,16 @@ from webhook.core.kubernetes.admission_request import (
     BadReviewError,
     RawRequest,
     UserInfo,
-    object_of,
-    request_of,
+    decode_object,
+    decode_request,
     respond,
 )
-from webhook.core.kubernetes.controllers import BY_RESOURCE, owner_kind
+from webhook.core.kubernetes.controllers import BY_RESOURCE, find_owner_kind
 from webhook.core.kubernetes.label_constraints import RESOLVED, UnresolvedLabels
 from webhook.core.kubernetes.oversized_pod import OversizedPodDecoder
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_size import OversizedPod
-from webhook.core.workloads.workload_pods import pod_of
+from webhook.core.workloads.workload_pods import simulate_pod
 
 # Requests whose object is a Pod. With other subresources of `pods` it is a Binding, an Eviction or a Scale.
 _POD_REQUESTS = frozenset({("CREATE", ""), ("UPDATE", ""), ("UPDATE", "resize")})
@@ -90,7 +90,7 @@ class Request(Struct, frozen=True, gc=False):
         """The kind of a new Pod's workload, "" for none, None if it was not decoded."""
         if self.workload is not None:
             return self.workload.kind
-        return None if self.excess is not None or self.pod is None else owner_kind(self.user, self.pod)
+        return None if self.excess is not None or self.pod is None else find_owner_kind(self.user, self.pod)
 
 
 _pod_envelope = msgspec.json.Decoder(_PodEnvelope)
@@ -101,10 +101,10 @@ _encoder = msgspec.json.Encoder()
 
 def decode(body: bytes, excess: OversizedPod | None = None) -> Request:
     """Decode an AdmissionReview of a Pod or a workload. Raises BadReviewError."""
-    return (_in_one_pass(body) if excess is None else None) or _in_steps(body, excess)
+    return (_decode_in_one_pass(body) if excess is None else None) or _decode_in_steps(body, excess)
 
 
-def _in_one_pass(body: bytes) -> Request | None:
+def _decode_in_one_pass(body: bytes) -> Request | None:
     """Decode the review of a Pod in one pass; None for anything else, and for anything malformed."""
     try:
         request = _pod_envelope.decode(body).request
@@ -125,9 +125,9 @@ def _in_one_pass(body: bytes) -> Request | None:
     )
 
 
-def _in_steps(body: bytes, excess: OversizedPod | None = None) -> Request:
-    request = request_of(body)
-    template_request = _of_template(request)
+def _decode_in_steps(body: bytes, excess: OversizedPod | None = None) -> Request:
+    request = decode_request(body)
+    template_request = _decode_template(request)
     if template_request is not None:
         return template_request
     is_pod = request.resource.resource == "pods" and request.resource.group == ""
@@ -141,20 +141,20 @@ def _in_steps(body: bytes, excess: OversizedPod | None = None) -> Request:
         namespace=request.namespace,
         user=request.user_info.username,
         dry_run=bool(request.dry_run),
-        pod=object_of(request.object, pods, "object") if has_pods else None,
-        old_pod=object_of(request.old_object, pods, "oldObject") if has_pods else None,
+        pod=decode_object(request.object, pods, "object") if has_pods else None,
+        old_pod=decode_object(request.old_object, pods, "oldObject") if has_pods else None,
         excess=excess if has_pods else None,
     )
 
 
-def _of_template(request: RawRequest) -> Request | None:
+def _decode_template(request: RawRequest) -> Request | None:
     source = BY_RESOURCE.get((request.resource.group, request.resource.resource))
     if source is None or request.operation not in {"CREATE", "UPDATE"} or request.sub_resource:
         return None
-    made_from = object_of(request.object, _any_object, "object")
+    made_from = decode_object(request.object, _any_object, "object")
     is_stored = not (request.dry_run and request.operation == "CREATE")
     try:
-        made = pod_of(made_from or {}, source, request.namespace, is_stored=is_stored)
+        made = simulate_pod(made_from or {}, source, request.namespace, is_stored=is_stored)
     except msgspec.ValidationError as error:
         raise BadReviewError(f"AdmissionReview.request.object: {error}") from None
     if made is None:

@@ -4,42 +4,42 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from webhook.core.admission.mutation import HASH_ANNOTATION
-from webhook.core.container_resources import shown_name
+from webhook.core.container_resources import shorten_name
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.kubernetes.pod_requests import cut, nano
-from webhook.core.patch import PatchOperation, tokens_of
-from webhook.core.placement import SERVICE_LABEL, replaced_single
+from webhook.core.kubernetes.pod_requests import parse_nano, shorten
+from webhook.core.patch import PatchOperation, parse_pointer
+from webhook.core.placement import SERVICE_LABEL, find_replaced_scalar
 from webhook.core.policy.model import Service
 from webhook.core.policy_spec import ResourceRules, WhenOutside
 
 _KINDS = {"containers": "container", "initContainers": "init container"}
 _KEYED = frozenset({"labels", "annotations", "nodeSelector"})
-_OF_A_CONTAINER = 4  # spec, containers, index, and something in it
+_CONTAINER_TOKENS_MIN = 4  # spec, containers, index, and something in it
 
 
-def path_in_words(pod: Pod, pointer: str) -> str:
+def format_path(pod: Pod, pointer: str) -> str:
     """Return the readable path of a JSON Pointer; containers are named, not numbered."""
-    tokens = tokens_of(pointer)
-    kind = _KINDS.get(tokens[1]) if tokens[0] == "spec" and len(tokens) >= _OF_A_CONTAINER else None
+    tokens = parse_pointer(pointer)
+    kind = _KINDS.get(tokens[1]) if tokens[0] == "spec" and len(tokens) >= _CONTAINER_TOKENS_MIN else None
     if kind is not None:
         containers = pod.spec.containers if tokens[1] == "containers" else pod.spec.init_containers
         container = (containers or ())[int(tokens[2])]
         rest = tokens[4:] if tokens[3] == "resources" and tokens[4:] else tokens[3:]
-        return f'{kind} "{shown_name(container)}": {".".join(rest)}'
+        return f'{kind} "{shorten_name(container)}": {".".join(rest)}'
     text = tokens[0]
     for before, token in pairwise(tokens):
         text += f"[{token}]" if token.isdecimal() or before in _KEYED else f".{token}"
     return text
 
 
-_OF_METADATA = {"labels": "label", "annotations": "annotation"}
-_MOST = 10
-_LONGEST = 120
+_METADATA_NOUNS = {"labels": "label", "annotations": "annotation"}
+_WARNINGS_MAX = 10
+_WARNING_CHARACTERS_MAX = 120
 """Kubernetes advises API clients to show warnings up to this length."""
 
 
-def warnings(pod: Pod, service: Service, patch: Iterable[PatchOperation], whose: str = "") -> tuple[str, ...]:
+def build_warnings(pod: Pod, service: Service, patch: Iterable[PatchOperation], whose: str = "") -> tuple[str, ...]:
     """Return one warning per replaced value, at most ten; none if the patch only adds.
 
     `pod` is the Pod before the patch; `whose` names its workload, for a Pod of a template.
@@ -47,34 +47,34 @@ def warnings(pod: Pod, service: Service, patch: Iterable[PatchOperation], whose:
     replaced = [
         text
         for operation in patch
-        if operation.op == "replace" and (text := _replacement(pod, service, operation, whose))
+        if operation.op == "replace" and (text := _describe_replacement(pod, service, operation, whose))
     ]
     if not replaced:
         return ()
     head = f"{Code.REWRITTEN}: {whose}"
-    found = [_bounded(f"{head}{what}", f" ({rule})") for what, rule in replaced[:_MOST]]
-    if len(replaced) > _MOST:
-        found.append(f"{head}{len(replaced) - _MOST} more values")
+    found = [_shorten(f"{head}{what}", f" ({rule})") for what, rule in replaced[:_WARNINGS_MAX]]
+    if len(replaced) > _WARNINGS_MAX:
+        found.append(f"{head}{len(replaced) - _WARNINGS_MAX} more values")
     return tuple(found)
 
 
-def _bounded(what: str, rule: str) -> str:
+def _shorten(what: str, rule: str) -> str:
     whole = what + rule
-    if len(whole) <= _LONGEST:
+    if len(whole) <= _WARNING_CHARACTERS_MAX:
         return whole
-    return what if len(what) <= _LONGEST else f"{what[: _LONGEST - 3]}..."
+    return what if len(what) <= _WARNING_CHARACTERS_MAX else f"{what[: _WARNING_CHARACTERS_MAX - 3]}..."
 
 
-def _replacement(pod: Pod, service: Service, operation: PatchOperation, whose: str) -> tuple[str, str] | None:
+def _describe_replacement(pod: Pod, service: Service, operation: PatchOperation, whose: str) -> tuple[str, str] | None:
     """Describe one replacement, and the rule behind it; None if the old value was not the user's."""
-    _, field, *rest = tokens_of(operation.path)
-    if field in _OF_METADATA:
+    _, field, *rest = parse_pointer(operation.path)
+    if field in _METADATA_NOUNS:
         key, own = rest[0], getattr(pod, field)[rest[0]]
         is_ours = key in {SERVICE_LABEL, HASH_ANNOTATION}
         rule = f"placement.{field}, onConflict Override"
-        return None if is_ours else (f"{_OF_METADATA[field]} {key}: {own} replaced by {operation.value}", rule)
+        return None if is_ours else (f"{_METADATA_NOUNS[field]} {key}: {own} replaced by {operation.value}", rule)
     if field in {"containers", "initContainers"}:
-        return _of_amount(pod, service, field, rest, operation, of_template=bool(whose))
+        return _describe_amount(pod, service, field, rest, operation, of_template=bool(whose))
     rule = f"placement.{field}, onConflict Override"
     if field == "nodeSelector":
         own = (pod.spec.node_selector or {}).get(rest[0], "")
@@ -82,11 +82,11 @@ def _replacement(pod: Pod, service: Service, operation: PatchOperation, whose: s
     if field == "topologySpreadConstraints":
         spread = (pod.spec.topology_spread_constraints or ())[int(rest[0])]
         return f"{field}[{rest[0]}] ({spread.topology_key} {spread.when_unsatisfiable}) replaced by the policy's", rule
-    former = replaced_single(pod, service.placement_plan, field)
+    former = find_replaced_scalar(pod, service.placement_plan, field)
     return None if former is None else (f"{field} {former} replaced by {operation.value}", rule)
 
 
-def _of_amount(
+def _describe_amount(
     pod: Pod, service: Service, field: str, rest: Sequence[str], operation: PatchOperation, *, of_template: bool
 ) -> tuple[str, str] | None:
     """Describe a changed amount, and the rule that changed it.
@@ -100,29 +100,31 @@ def _of_amount(
     container = (containers or ())[int(index)]
     amounts = getattr(container.resources, side) or {}
     own, value = str(amounts[name]), operation.value
-    is_unlimited = side == "limits" and nano(own) == 0
-    is_lowered = nano(own) > nano(value) or is_unlimited
-    rule = _lowered_by(rules, side, name, value) if is_lowered else _raised_by(rules, side, name, value)
+    is_unlimited = side == "limits" and parse_nano(own) == 0
+    is_lowered = parse_nano(own) > parse_nano(value) or is_unlimited
+    rule = _find_lowering_rule(rules, side, name, value) if is_lowered else _find_raising_rule(rules, side, name, value)
     high = rules.container.max.get(name)
-    if rule == _SHARE and not of_template and (high is None or nano(own) <= nano(high.text)):
+    if rule == _SHARE and not of_template and (high is None or parse_nano(own) <= parse_nano(high.text)):
         return None
-    shown = "0 (no limit)" if is_unlimited else cut(own)
-    return f"{path_in_words(pod, operation.path)} {shown} {'lowered' if is_lowered else 'raised'} to {value}", rule
+    shown = "0 (no limit)" if is_unlimited else shorten(own)
+    return f"{format_path(pod, operation.path)} {shown} {'lowered' if is_lowered else 'raised'} to {value}", rule
 
 
 _SHARE = "resources.container.defaultRequestRatio"
 
 
-def _lowered_by(rules: ResourceRules, side: str, name: str, value: str) -> str:
+def _find_lowering_rule(rules: ResourceRules, side: str, name: str, value: str) -> str:
     """Return the rule that lowered an amount: `max`, or the ratio if the value is below it."""
     high = rules.container.max.get(name)
-    clamped = high is not None and rules.when_outside is WhenOutside.CLAMP and nano(value) == nano(high.text)
+    clamped = (
+        high is not None and rules.when_outside is WhenOutside.CLAMP and parse_nano(value) == parse_nano(high.text)
+    )
     if side == "requests" and name in rules.container.default_request_ratio and not clamped:
         return _SHARE
     return "resources.container.max, whenOutside Clamp"
 
 
-def _raised_by(rules: ResourceRules, side: str, name: str, value: str) -> str:
+def _find_raising_rule(rules: ResourceRules, side: str, name: str, value: str) -> str:
     low = rules.container.min.get(name)
     if side == "requests" and name in rules.container.max_limit_request_ratio and (low is None or low.text != value):
         return "maxLimitRequestRatio, whenOutside Clamp"

@@ -7,7 +7,7 @@ from webhook.core.admission import denials, enforcement_preview, mutation, queue
 from webhook.core.admission.charging import event_source, unreadable_resources
 from webhook.core.admission.decision import Finding, StageNote, Verdict, WouldWrite
 from webhook.core.admission.evaluation import Evaluation
-from webhook.core.admission.pod_results import cached
+from webhook.core.admission.pod_results import get_or_compute
 from webhook.core.breaker import BreakerView, State, may_probe_early
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.pod import Pod
@@ -44,7 +44,7 @@ def rewrite(evaluation: Evaluation, view: BreakerView | None = None) -> None:
         return evaluation.note("rewrite", evaluation.request.excess.text)
     if view is not None:
         _degrade(evaluation, view)
-    found = cached(evaluation, _rewritten, (evaluation.deviation.degraded, evaluation.is_gated))
+    found = get_or_compute(evaluation, _build_rewrite, (evaluation.deviation.degraded, evaluation.is_gated))
     evaluation.patch = found.patch
     evaluation.overwritten = found.overwritten
     evaluation.qos_change = found.qos_change
@@ -52,13 +52,13 @@ def rewrite(evaluation: Evaluation, view: BreakerView | None = None) -> None:
     return None
 
 
-def _rewritten(evaluation: Evaluation) -> Rewrite:
+def _build_rewrite(evaluation: Evaluation) -> Rewrite:
     pod, service = evaluation.pod, evaluation.owner
     try:
         degraded, is_gated = bool(evaluation.deviation.degraded), evaluation.is_gated
         patch = mutation.rewrite(pod, service, evaluation.compiled.hash, degraded=degraded, is_gated=is_gated)
-        qos = mutation.qos_change(pod, service) if patch else None
-        overwritten = rewrite_warnings.warnings(pod, service, patch)
+        qos = mutation.find_qos_change(pod, service) if patch else None
+        overwritten = rewrite_warnings.build_warnings(pod, service, patch)
     except ValueError as error:
         raise unreadable_resources(error) from None
     change = "" if qos is None else f"{qos[0]} to {qos[1]}"
@@ -96,7 +96,7 @@ def deny_if_open(evaluation: Evaluation, view: BreakerView | None, now_us: int) 
         return
     if view.state is State.OPEN and view.early and may_probe_early(event_source(evaluation), view.failed, view.early):
         return  # a probe slot may be free: only the store knows
-    evaluation.add_findings("breaker", (denials.breaker_finding(service, view),))
+    evaluation.add_findings("breaker", (denials.build_breaker_finding(service, view),))
     evaluation.receipt = Receipt(now_us, breaker=view)
 
 
@@ -112,11 +112,11 @@ def check(evaluation: Evaluation) -> None:
         return
     try:
         if is_new or old is None:
-            findings = record_check(evaluation, cached(evaluation, _checked, evaluation.hash_known))
+            findings = record_check(evaluation, get_or_compute(evaluation, _run_check, evaluation.hash_known))
             if evaluation.pod.spec.scheduling_gates:
                 findings += queueing.check_gate(evaluation)
         else:
-            findings = _updated(evaluation, old)
+            findings = _check_update(evaluation, old)
     except ValueError as error:
         raise unreadable_resources(error) from None
     if findings:
@@ -127,21 +127,21 @@ def check(evaluation: Evaluation) -> None:
         evaluation.decide(Verdict.ADMIT, "check", "an UPDATE is not charged")
 
 
-def _updated(evaluation: Evaluation, old: Pod) -> tuple[Finding, ...]:
+def _check_update(evaluation: Evaluation, old: Pod) -> tuple[Finding, ...]:
     is_resized = evaluation.request.sub_resource == "resize"
-    guarded = validation.guard(old, evaluation.pod, evaluation.owner, resized=is_resized)
+    guarded = validation.check_update(old, evaluation.pod, evaluation.owner, resized=is_resized)
     return guarded + queueing.check_resize(evaluation)
 
 
-def _checked(evaluation: Evaluation) -> Check:
+def _run_check(evaluation: Evaluation) -> Check:
     return check_new(evaluation.pod, evaluation.owner, hash_known=evaluation.hash_known)
 
 
 def check_new(pod: Pod, service: Service, *, hash_known: bool) -> Check:
     """Check a new Pod. ValueError: an unreadable quantity."""
-    preview = enforcement_preview.enforced_pod(pod, service)
+    preview = enforcement_preview.preview_enforcement(pod, service)
     findings = validation.check(preview.pod, service, hash_known=hash_known, stored=pod)
-    return Check(findings, preview.admitted(findings))
+    return Check(findings, preview.select_writes(findings))
 
 
 def record_check(evaluation: Evaluation, found: Check) -> tuple[Finding, ...]:

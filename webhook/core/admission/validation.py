@@ -29,7 +29,7 @@ _LABEL = f"metadata.labels[{SERVICE_LABEL}]"
 _ANNOTATION = f"metadata.annotations[{HASH_ANNOTATION}]"
 
 
-def own_mode(service: Service) -> Mode:
+def find_own_mode(service: Service) -> Mode:
     """Return the mode for Podgate's own label and annotation: the strictest mode of the service's stanzas.
 
     Absent stanzas do not count: a service that only tries a policy out must see nothing denied.
@@ -41,7 +41,7 @@ def own_mode(service: Service) -> Mode:
     return next((mode for mode in (Mode.ENFORCE, Mode.WARN) if mode in in_force), Mode.AUDIT)
 
 
-def gate_mode(service: Service) -> Mode | None:
+def find_gate_mode(service: Service) -> Mode | None:
     """Return the mode for Podgate's scheduling gate: the stricter mode of quota and queueing breaker, if any.
 
     A Pod may wait although its service's Pods no longer do: it is not charged yet.
@@ -61,78 +61,87 @@ def check(pod: Pod, service: Service, *, hash_known: bool, stored: Pod | None = 
     `hash_known`: the Pod was rewritten by the same policy. If not, a missing rewrite cannot be told from another
     policy's rewrite, and is not reported as MutationMissing.
     """
-    if service.modes.all_disabled():
+    if service.modes.is_all_disabled():
         return ()
     labels = pod.labels
     skipped = SERVICE_LABEL not in labels or HASH_ANNOTATION not in pod.annotations
     placed = stored if stored is not None and service.modes.placement is Mode.ENFORCE else pod
-    unfulfilled = tuple(_unfulfilled(placed, pod, service))
+    unfulfilled = tuple(_check_fields(placed, pod, service))
     if skipped and hash_known:
         # The rewrite never happened: report only what the user wrote.
-        return (_mutation_missing(pod, service), *(found for found in unfulfilled if found.code in USERS_OWN))
+        return (
+            _build_missing_mutation_finding(pod, service),
+            *(found for found in unfulfilled if found.code in USERS_OWN),
+        )
     if skipped or labels[SERVICE_LABEL] == service.name:
         return unfulfilled
-    return (_label(labels[SERVICE_LABEL], service), *unfulfilled)
+    return (_build_label_finding(labels[SERVICE_LABEL], service), *unfulfilled)
 
 
-def _unfulfilled(placed: Pod, ranged: Pod, service: Service) -> Iterator[Finding]:
+def _check_fields(placed: Pod, ranged: Pod, service: Service) -> Iterator[Finding]:
     """Yield the violations in the fields of the Pod that each concern checks. ValueError: an unreadable quantity."""
     for concern, pod in (("placement", placed), ("resources", ranged)):
-        mode, lacks = _owed(pod, service, concern)
-        yield from _findings(lacks, service, concern, mode)
+        mode, lacks = _find_violations(pod, service, concern)
+        yield from _build_findings(lacks, service, concern, mode)
     plan, mode = service.placement_plan, service.modes.placement
     if plan is not None and (plan.required or plan.node_selector) and mode is not Mode.DISABLED:
-        hopeless = placement.contradiction(placed)
+        hopeless = placement.find_contradiction(placed)
         if hopeless is not None:
             # Affinity terms are ANDed, so such a Pod is never scheduled to a wrong node: a warning is enough.
-            (found,) = _findings([hopeless], service, "placement", Mode.AUDIT if mode is Mode.AUDIT else Mode.WARN)
+            (found,) = _build_findings(
+                [hopeless], service, "placement", Mode.AUDIT if mode is Mode.AUDIT else Mode.WARN
+            )
             yield replace(found, is_advice=True)
 
 
-def _owed(pod: Pod, service: Service, concern: str, old: Pod | None = None) -> tuple[Mode, list[Violation]]:
+def _find_violations(pod: Pod, service: Service, concern: str, old: Pod | None = None) -> tuple[Mode, list[Violation]]:
     """Return the mode of one concern and its violations, without those that `old` already had."""
     if concern == "placement":
         mode, plan = service.modes.placement, service.placement_plan
         if plan is None or mode is Mode.DISABLED:
             return mode, []
-        return mode, placement.violations(pod, plan) if old is None else placement.update_violations(old, pod, plan)
+        return mode, placement.find_violations(pod, plan) if old is None else placement.find_update_violations(
+            old, pod, plan
+        )
     mode, ranged = service.modes.resources, service.range_plan
-    return mode, [] if ranged is None or mode is Mode.DISABLED else container_resources.violations(pod, ranged, old)
+    return mode, [] if ranged is None or mode is Mode.DISABLED else container_resources.find_violations(
+        pod, ranged, old
+    )
 
 
-def _findings(lacks: Iterable[Violation], service: Service, concern: str, mode: Mode) -> Iterator[Finding]:
+def _build_findings(lacks: Iterable[Violation], service: Service, concern: str, mode: Mode) -> Iterator[Finding]:
     for lack in lacks:
         yield Finding(lack.code, concern, mode, f"service {service.name}: {lack.text}", lack.field)
 
 
 def check_size(service: Service, excess: OversizedPod) -> tuple[Finding, ...]:
     """Return the finding about an oversized Pod; an UPDATE of a Pod that was oversized before is only warned about."""
-    if service.modes.all_disabled():
+    if service.modes.is_all_disabled():
         return ()
-    mode = own_mode(service)
+    mode = find_own_mode(service)
     if mode is Mode.ENFORCE and excess.was_before:
         mode = Mode.WARN
     return (Finding(Code.POD_TOO_LARGE, "placement", mode, f"service {service.name}: {excess.text}", "spec"),)
 
 
-def check_unowned(named: Service) -> tuple[Finding, ...]:
+def check_foreign_label(named: Service) -> tuple[Finding, ...]:
     """Return the finding about a new Pod of no service that carries the label of the service `named`."""
     message = (
         f"{_LABEL} is {named.name!r}, and service {named.name} does not match this Pod:"
         " leave the label out, Podgate writes it"
     )
-    return (_immutable(named, _LABEL, message),)
+    return (_build_immutable_finding(named, _LABEL, message),)
 
 
-def _immutable(service: Service, field: str, message: str) -> Finding:
+def _build_immutable_finding(service: Service, field: str, message: str) -> Finding:
     """Return the finding about a changed field of Podgate's."""
-    return Finding(Code.IMMUTABLE, "placement", own_mode(service), message, field)
+    return Finding(Code.IMMUTABLE, "placement", find_own_mode(service), message, field)
 
 
-def _mutation_missing(pod: Pod, service: Service) -> Finding:
+def _build_missing_mutation_finding(pod: Pod, service: Service) -> Finding:
     missing = [f"label {SERVICE_LABEL}"] * (SERVICE_LABEL not in pod.labels)
     missing += [f"annotation {HASH_ANNOTATION}"] * (HASH_ANNOTATION not in pod.annotations)
-    mode, admits = own_mode(service), service.failure_mode is FailureMode.OPEN
+    mode, admits = find_own_mode(service), service.failure_mode is FailureMode.OPEN
     return Finding(
         Code.MUTATION_MISSING,
         "placement",
@@ -144,27 +153,27 @@ def _mutation_missing(pod: Pod, service: Service) -> Finding:
     )
 
 
-def _label(carried: str, service: Service) -> Finding:
+def _build_label_finding(carried: str, service: Service) -> Finding:
     message = (
         f"service {service.name}: {_LABEL} is {carried!r}, expected {service.name!r}:"
         " something changed the Pod after Podgate; leave the label alone"
     )
-    return _immutable(service, _LABEL, message)
+    return _build_immutable_finding(service, _LABEL, message)
 
 
-def guard(old: Pod, new: Pod, service: Service, *, resized: bool = False) -> tuple[Finding, ...]:
+def check_update(old: Pod, new: Pod, service: Service, *, resized: bool = False) -> tuple[Finding, ...]:
     """Return the violations by an UPDATE: a changed field of Podgate's, a loosened placement, a resize out of range.
 
     A Pod may be older than the policy: violations that it already had are not reported.
     """
-    if service.modes.all_disabled():
+    if service.modes.is_all_disabled():
         return ()
     findings = [
-        _immutable(
+        _build_immutable_finding(
             service,
             field,
             f"service {service.name}: {field} is Podgate's and cannot be changed"
-            f" (was {_quoted(before)}, asked {_quoted(after)}); leave it as it is",
+            f" (was {_quote(before)}, asked {_quote(after)}); leave it as it is",
         )
         for field, before, after in (
             (_LABEL, old.labels.get(SERVICE_LABEL), new.labels.get(SERVICE_LABEL)),
@@ -172,16 +181,16 @@ def guard(old: Pod, new: Pod, service: Service, *, resized: bool = False) -> tup
         )
         if before != after
     ]
-    findings += _released(old, new, service)
+    findings += _check_gate_removal(old, new, service)
     concern = "resources" if resized else "placement"
-    mode, newly = _owed(new, service, concern, old)
-    findings += _findings(newly, service, concern, mode)
+    mode, newly = _find_violations(new, service, concern, old)
+    findings += _build_findings(newly, service, concern, mode)
     return tuple(findings)
 
 
-def _released(old: Pod, new: Pod, service: Service) -> Iterator[Finding]:
+def _check_gate_removal(old: Pod, new: Pod, service: Service) -> Iterator[Finding]:
     """Yield the violation by the removal of Podgate's gate: its controller's own removals are not checked."""
-    mode = gate_mode(service)
+    mode = find_gate_mode(service)
     if mode is None or not has_queue_gate(old) or has_queue_gate(new):
         return
     message = (
@@ -191,5 +200,5 @@ def _released(old: Pod, new: Pod, service: Service) -> Iterator[Finding]:
     yield Finding(Code.IMMUTABLE, "placement", mode, message, GATE)
 
 
-def _quoted(value: str | None) -> str:
+def _quote(value: str | None) -> str:
     return "absent" if value is None else repr(value)

@@ -21,13 +21,13 @@ from webhook.core.policy_spec import Mode
 _LABEL = f"metadata.labels[{SERVICE_LABEL}]"
 
 
-def reviewed_kinds(policy: Policy) -> tuple[WorkloadKind, ...]:
+def list_reviewed_kinds(policy: Policy) -> tuple[WorkloadKind, ...]:
     """Return the workload kinds to review: those whose controller's Pods are not all exempt."""
     empty = Pod(PodMetadata(), PodSpec())
     return tuple(
         source
         for source in WORKLOAD_KINDS
-        if not exemptions.exemption(
+        if not exemptions.find_exemption(
             Request("", "CREATE", "pods", "", "", source.controller, dry_run=False, pod=empty, old_pod=None),
             empty,
             policy,
@@ -46,75 +46,79 @@ def find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> N
     """Find the service that will own the Pods; the verdict is Depends if unresolved labels decide it."""
     namespace = evaluation.request.namespace
     labels = {NAME_LABEL: namespace, **namespace_labels}
-    found = evaluation.compiled.matcher.possible_owners(
-        namespace, labels, evaluation.pod.labels, _workload(evaluation).unresolved, _workload(evaluation).kind
+    found = evaluation.compiled.matcher.find_possible_owners(
+        namespace,
+        labels,
+        evaluation.pod.labels,
+        _require_workload(evaluation).unresolved,
+        _require_workload(evaluation).kind,
     )
     if len(found) == 1:
         return ownership.find_owner(evaluation, namespace_labels)
     by_service = []
     for owner in found:
-        service = None if owner.service is None else evaluation.compiled.in_namespace(owner.service, labels)
+        service = None if owner.service is None else evaluation.compiled.resolve_service(owner.service, labels)
         possible = Evaluation(evaluation.half, evaluation.request, evaluation.compiled, evaluation.pod, service=service)
-        findings = ownership.unowned(possible, labels) if owner.service is None else _objections(possible)
+        findings = ownership.check_ownerless(possible, labels) if owner.service is None else _find_objections(possible)
         by_service.append((owner.service, findings))
         dependence = Dependence(_name_of(owner.service), owner.labels, any(map(_denies, findings)))
         evaluation.depends_on = (*evaluation.depends_on, dependence)
     evaluation.findings = tuple(
-        [finding for service, findings in by_service for finding in _advice(findings, evaluation, service)]
+        [finding for service, findings in by_service for finding in _build_advice(findings, evaluation, service)]
     )
-    return evaluation.decide(Verdict.DEPENDS, "own", _whose(evaluation))
+    return evaluation.decide(Verdict.DEPENDS, "own", _describe_owners(evaluation))
 
 
 def _name_of(service: Service | None) -> str | None:
     return None if service is None else service.name
 
 
-def _whose(evaluation: Evaluation) -> str:
+def _describe_owners(evaluation: Evaluation) -> str:
     """Describe the possible owners: `service canary, depending on label pod-template-hash; else service web`."""
     *others, last = evaluation.depends_on
-    texts = [f"service {dependence.service}, depending on {_labels(dependence.labels)}" for dependence in others]
+    texts = [f"service {dependence.service}, depending on {_format_labels(dependence.labels)}" for dependence in others]
     return "; else ".join((*texts, f"service {last.service}" if last.service else "no service"))
 
 
-def _labels(keys: tuple[str, ...]) -> str:
+def _format_labels(keys: tuple[str, ...]) -> str:
     return f"label{'s' * (len(keys) > 1)} {', '.join(keys)}"
 
 
 def check(evaluation: Evaluation) -> None:
     """Check the template's Pod after its rewrite: the remaining findings are the user's."""
-    findings = _objections(evaluation)
+    findings = _find_objections(evaluation)
     evaluation.add_findings("check", findings)
     if not findings:
         evaluation.note("check", "nothing in the template contradicts the policy")
 
 
-def _objections(evaluation: Evaluation) -> tuple[Finding, ...]:
+def _find_objections(evaluation: Evaluation) -> tuple[Finding, ...]:
     service, pod = evaluation.owner, evaluation.pod
     try:
         patch = mutation.rewrite(pod, service, evaluation.compiled.hash)
-        evaluation.overwritten = rewrite_warnings.warnings(
-            pod, service, patch, f"in Pods of {_workload(evaluation).name}: "
+        evaluation.overwritten = rewrite_warnings.build_warnings(
+            pod, service, patch, f"in Pods of {_require_workload(evaluation).name}: "
         )
-        rewritten = mutation.patched(pod, patch)
+        rewritten = mutation.apply_patch(pod, patch)
         found = stages.record_check(evaluation, stages.check_new(rewritten, service, hash_known=True))
-        return (*_forged_label(pod, service), *found, *queueing.check_gate(evaluation))
+        return (*_check_forged_label(pod, service), *found, *queueing.check_gate(evaluation))
     except ValueError as error:
         raise BadReviewError(f"AdmissionReview.request.object: the template's resources: {error}") from None
 
 
-def _forged_label(pod: Pod, service: Service) -> tuple[Finding, ...]:
+def _check_forged_label(pod: Pod, service: Service) -> tuple[Finding, ...]:
     carried = pod.labels.get(SERVICE_LABEL, service.name)
-    if carried == service.name or service.modes.all_disabled():
+    if carried == service.name or service.modes.is_all_disabled():
         return ()
     message = f"service {service.name}: {_LABEL} is {carried!r}: leave the label out, Podgate writes {service.name!r}"
-    return (Finding(Code.IMMUTABLE, "placement", validation.own_mode(service), message, _LABEL),)
+    return (Finding(Code.IMMUTABLE, "placement", validation.find_own_mode(service), message, _LABEL),)
 
 
 def conclude(evaluation: Evaluation, client_id: str) -> Decision:
     """Return the decision record: the object is always admitted."""
-    workload = _workload(evaluation)
+    workload = _require_workload(evaluation)
     if evaluation.verdict is not Verdict.DEPENDS:
-        evaluation.findings = tuple(_advice(evaluation.findings, evaluation, evaluation.service))
+        evaluation.findings = tuple(_build_advice(evaluation.findings, evaluation, evaluation.service))
     if evaluation.verdict is Verdict.DENY:
         evaluation.verdict = Verdict.UNMATCHED if evaluation.service is None else Verdict.ADMIT
     decision = conclude_review(evaluation, client_id)
@@ -125,25 +129,25 @@ def conclude(evaluation: Evaluation, client_id: str) -> Decision:
     return replace(decision, workload=workload.name, call=call, pod="")
 
 
-def _workload(evaluation: Evaluation) -> WorkloadRequest:
+def _require_workload(evaluation: Evaluation) -> WorkloadRequest:
     if evaluation.request.workload is None:
         raise LookupError("this review is about a Pod")
     return evaluation.request.workload
 
 
-def _advice(findings: Iterable[Finding], evaluation: Evaluation, service: Service | None) -> list[Finding]:
+def _build_advice(findings: Iterable[Finding], evaluation: Evaluation, service: Service | None) -> list[Finding]:
     """Return findings as warnings about Pods that do not exist yet; each names the workload.
 
     If other services may own the Pods, the warning states the condition under which `service` does.
     """
-    workload, condition = _workload(evaluation).name, ""
+    workload, condition = _require_workload(evaluation).name, ""
     if evaluation.depends_on:
         # A service owns the Pods only if no earlier one in the list does.
         names = [dependence.service for dependence in evaluation.depends_on]
         earlier = evaluation.depends_on[: names.index(_name_of(service)) + 1]
         keys = dict.fromkeys(key for dependence in earlier for key in dependence.labels)
         whose = "no service" if service is None else f"service {service.name}"
-        condition = f" if {whose} owns them, which depends on {_labels(tuple(keys))}"
+        condition = f" if {whose} owns them, which depends on {_format_labels(tuple(keys))}"
     advice = []
     for finding in findings:
         if finding.mode not in {Mode.ENFORCE, Mode.WARN}:

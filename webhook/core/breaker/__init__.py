@@ -7,21 +7,21 @@ Their functions take a `Record` and return the next one, most of them with the t
 rely on each other: docs/design/breaker-operation.md.
 """
 
-from webhook.core.breaker.advance import advance, restarted, rests_until_us, view
-from webhook.core.breaker.forks import holds, propose
+from webhook.core.breaker.advance import advance, find_rest_end_us, restart, view
+from webhook.core.breaker.forks import apply_proposal, is_winning
 from webhook.core.breaker.manual import apply_override, suppress_quota_events
-from webhook.core.breaker.outcome_counting import quota_event, record_outcomes
-from webhook.core.breaker.plans import BreakerPlan, ErrorRatePlan, Forcing, LatencyPlan, QuotaEventPlan, span
-from webhook.core.breaker.probes import admits, give_back_probe, may_probe_early, take_probe
+from webhook.core.breaker.outcome_counting import record_outcomes, record_quota_event
+from webhook.core.breaker.plans import BreakerPlan, ErrorRatePlan, Forcing, LatencyPlan, QuotaEventPlan, format_duration
+from webhook.core.breaker.probes import can_admit, give_back_probe, may_probe_early, take_probe
 from webhook.core.breaker.record import (
     ALONE,
     BreakerEnvironment,
     BreakerStep,
     Record,
+    build_view,
     from_view,
-    moved,
-    outranks,
-    shown,
+    has_moved,
+    is_newer_view,
 )
 from webhook.core.breaker.states import EXPIRED, HELD, TRIGGERS, BreakerView, State, Transition, TransitionCause
 from webhook.core.breaker.transitions import TRANSITIONS
@@ -44,22 +44,22 @@ __all__ = [
     "State",
     "Transition",
     "TransitionCause",
-    "admits",
     "advance",
     "apply_override",
+    "apply_proposal",
+    "build_view",
+    "can_admit",
+    "find_rest_end_us",
+    "format_duration",
     "from_view",
     "give_back_probe",
-    "holds",
+    "has_moved",
+    "is_newer_view",
+    "is_winning",
     "may_probe_early",
-    "moved",
-    "outranks",
-    "propose",
-    "quota_event",
     "record_outcomes",
-    "restarted",
-    "rests_until_us",
-    "shown",
-    "span",
+    "record_quota_event",
+    "restart",
     "suppress_quota_events",
     "take_probe",
     "view",

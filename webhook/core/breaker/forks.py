@@ -20,7 +20,7 @@ from webhook.core.breaker.record import SHUT, Record, from_view
 from webhook.core.breaker.states import BreakerView, State
 
 
-def holds(view: BreakerView, record: Record) -> bool:
+def is_winning(view: BreakerView, record: Record) -> bool:
     """Whether a proposed view wins over a record that was advanced to now."""
     if view.state.is_tripped and view.since_us < record.reset_us:
         return False
@@ -40,10 +40,10 @@ def holds(view: BreakerView, record: Record) -> bool:
     return knows_trip and mine > (record.decided, record.generation, SHUT[record.state])
 
 
-def propose(record: Record, plan: BreakerPlan, view: BreakerView, due: Record | None = None) -> Record:
+def apply_proposal(record: Record, plan: BreakerPlan, view: BreakerView, due: Record | None = None) -> Record:
     """Take a proposed view if it wins over `due`, the advanced record. The order of proposals does not matter."""
     due = due or record
-    if holds(view, due):
+    if is_winning(view, due):
         behind = max(0, due.generation + 1 - view.decided if view.alone else due.generation - view.generation)
         taken = from_view(record.service, plan, view)
         return replace(
@@ -54,12 +54,12 @@ def propose(record: Record, plan: BreakerPlan, view: BreakerView, due: Record | 
             asked_us=record.asked_us,
             excused=record.excused,
         )
-    is_another = view.alone and view.generation == due.generation and _identity(view) != _identity(due)
+    is_another = view.alone and view.generation == due.generation and _identify(view) != _identify(due)
     if view.generation <= due.generation and not is_another:
         return record
     generation = view.generation + 1
     return replace(record, generation=generation, passed=generation - record.decided)
 
 
-def _identity(account: BreakerView | Record) -> tuple[State, int, int]:
+def _identify(account: BreakerView | Record) -> tuple[State, int, int]:
     return account.state, account.since_us, account.alone

@@ -63,7 +63,7 @@ def suppress_quota_events(record: Record, sources: Sequence[str], now_us: int) -
     if len(excused) > EXCUSED_MAX:
         excused = (Excuse(EVERY_SOURCE, until_us),)
     windows = record.windows
-    events = windows.quota_events.without(asked)
+    events = windows.quota_events.drop_sources(asked)
     if events is not windows.quota_events:
         windows = Windows(windows.errors, windows.latency, events)
     return replace(record, excused=excused, windows=windows)

@@ -20,7 +20,9 @@ class Outcomes(Struct, frozen=True):
     age_us: int = 0
 
     @classmethod
-    def one(cls, *, ok: bool, latency_us: int, uid: str | None = None, generation: int | None = None) -> "Outcomes":
+    def from_single(
+        cls, *, ok: bool, latency_us: int, uid: str | None = None, generation: int | None = None
+    ) -> "Outcomes":
         """Return a single outcome that occurred just now."""
         return cls(int(ok), int(not ok), latency_us, uid, generation)
 

@@ -8,7 +8,7 @@ from webhook.core.breaker.states import State, TransitionCause
 from webhook.core.policy_spec import Breaker, CountBy, ErrorRate, Latency, OutcomeRules, OutcomeSource, WhenOpen
 
 
-def span(us: int) -> str:
+def format_duration(us: int) -> str:
     """Return a duration exactly, in the largest unit that keeps it whole: 180s, 500ms, 1500us."""
     for unit, size_us in (("s", 1_000_000), ("ms", 1000)):
         if us % size_us == 0:
@@ -24,17 +24,17 @@ class ErrorRatePlan(Struct, frozen=True):
     minimum: int
 
     @classmethod
-    def of(cls, rule: ErrorRate) -> "ErrorRatePlan":
+    def from_rule(cls, rule: ErrorRate) -> "ErrorRatePlan":
         return cls(rule.percent, rule.interval.us, rule.consecutive, rule.minimum_outcomes)
 
-    def crossed(self, outcomes: int, errors: int) -> bool:
+    def is_crossed(self, outcomes: int, errors: int) -> bool:
         return outcomes >= self.minimum and 100 * errors >= self.percent * outcomes
 
     @property
     def reason_head(self) -> str:
-        return f"{self.cause}: >= {self.percent}% {_each(self)}, "
+        return f"{self.cause}: >= {self.percent}% {_format_intervals(self)}, "
 
-    def reason(self, outcomes: int, errors: int) -> str:
+    def format_reason(self, outcomes: int, errors: int) -> str:
         return f"{self.reason_head}{errors} of {outcomes} in the last"
 
 
@@ -46,24 +46,24 @@ class LatencyPlan(Struct, frozen=True):
     minimum: int
 
     @classmethod
-    def of(cls, rule: Latency) -> "LatencyPlan":
+    def from_rule(cls, rule: Latency) -> "LatencyPlan":
         return cls(rule.mean.us, rule.interval.us, rule.consecutive, rule.minimum_outcomes)
 
-    def crossed(self, outcomes: int, latency_us: int) -> bool:
+    def is_crossed(self, outcomes: int, latency_us: int) -> bool:
         return outcomes >= self.minimum and latency_us > self.mean_us * outcomes
 
     @property
     def reason_head(self) -> str:
-        return f"{self.cause}: mean > {span(self.mean_us)} {_each(self)}, "
+        return f"{self.cause}: mean > {format_duration(self.mean_us)} {_format_intervals(self)}, "
 
-    def reason(self, outcomes: int, latency_us: int) -> str:
+    def format_reason(self, outcomes: int, latency_us: int) -> str:
         # Rounded up, so that a mean above the threshold is also shown above it.
-        mean = span(-(-latency_us // (outcomes * 1000)) * 1000)
+        mean = format_duration(-(-latency_us // (outcomes * 1000)) * 1000)
         return f"{self.reason_head}{mean} over {outcomes} in the last"
 
 
-def _each(rule: ErrorRatePlan | LatencyPlan) -> str:
-    return f"in each of {rule.consecutive} intervals of {span(rule.interval_us)}"
+def _format_intervals(rule: ErrorRatePlan | LatencyPlan) -> str:
+    return f"in each of {rule.consecutive} intervals of {format_duration(rule.interval_us)}"
 
 
 class QuotaEventPlan(Struct, frozen=True):
@@ -72,10 +72,10 @@ class QuotaEventPlan(Struct, frozen=True):
     within_us: int
     by_controller: bool
 
-    def reason(self) -> str:
+    def format_reason(self) -> str:
         counted = "controller" if self.by_controller else "request"
         counted += "s" * (self.count > 1)
-        return f"{self.cause}: {self.count} {counted} refused within {span(self.within_us)}"
+        return f"{self.cause}: {self.count} {counted} refused within {format_duration(self.within_us)}"
 
 
 class Forcing(Struct, frozen=True):
@@ -89,7 +89,7 @@ class Forcing(Struct, frozen=True):
 _REPORT_DELAY_US = 60_000_000
 
 
-def _reported_within_us(outcomes: OutcomeRules | None) -> int:
+def _find_report_delay_us(outcomes: OutcomeRules | None) -> int:
     """Return how long the outcome of a Pod's start may take. A probe must not expire before it can fail."""
     if outcomes is None or outcomes.source is not OutcomeSource.POD_START:
         return 0
@@ -115,18 +115,20 @@ class BreakerPlan(Struct, frozen=True):
     forcing: Forcing | None = None
 
     @classmethod
-    def of(cls, breaker: Breaker, open_max: int | None = None, forcing: Forcing | None = None) -> "BreakerPlan":
+    def from_stanza(
+        cls, breaker: Breaker, open_max: int | None = None, forcing: Forcing | None = None
+    ) -> "BreakerPlan":
         events = breaker.quota_exceeded
         return cls(
             has_outcomes=breaker.outcomes is not None,
-            error_rate=ErrorRatePlan.of(breaker.error_rate) if breaker.error_rate else None,
-            latency=LatencyPlan.of(breaker.latency) if breaker.latency else None,
+            error_rate=ErrorRatePlan.from_rule(breaker.error_rate) if breaker.error_rate else None,
+            latency=LatencyPlan.from_rule(breaker.latency) if breaker.latency else None,
             quota=QuotaEventPlan(events.count, events.within.us, events.count_by is CountBy.CONTROLLER)
             if events
             else None,
             open_for_us=breaker.open_for.us,
             probes=breaker.half_open.probes,
-            probe_timeout_us=max(breaker.half_open.probe_timeout.us, _reported_within_us(breaker.outcomes)),
+            probe_timeout_us=max(breaker.half_open.probe_timeout.us, _find_report_delay_us(breaker.outcomes)),
             degrades=breaker.when_open is WhenOpen.DEGRADE,
             open_max=open_max,
             forcing=forcing,

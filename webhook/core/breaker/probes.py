@@ -10,22 +10,22 @@ from webhook.core.breaker.record import (
     BreakerStep,
     ProbeLease,
     Record,
-    early_left,
-    forced,
-    live_leases,
+    count_early_left,
+    find_forced_state,
+    list_live_leases,
 )
 from webhook.core.breaker.states import State, TransitionCause
-from webhook.core.breaker.transitions import move, then
-from webhook.core.breaker.triggers import known
+from webhook.core.breaker.transitions import move, prepend_transitions
+from webhook.core.breaker.triggers import keep_known_sources
 from webhook.core.kubernetes.controllers import CONTROLLER
 
 
-def admits(
+def can_admit(
     record: Record, plan: BreakerPlan, now_us: int, source: str = "", environment: BreakerEnvironment = ALONE
 ) -> bool:
     """Whether a Pod of `source` is admitted: always in CLOSED, otherwise if it can be a probe."""
     record = advance(record, plan, now_us, environment).record
-    held = forced(record, plan, now_us)
+    held = find_forced_state(record, plan, now_us)
     if held is not None:
         return held is State.FORCED_CLOSED
     return record.state is State.CLOSED or _has_room(record, plan, now_us, source)
@@ -36,11 +36,11 @@ def take_probe(
 ) -> BreakerStep:
     """Make a charged Pod a probe, if one is wanted. Without outcomes, the charge itself is the probe's success."""
     record, transitions = advance(record, plan, now_us, environment)
-    if forced(record, plan, now_us) is not None or not _has_room(record, plan, now_us, source):
+    if find_forced_state(record, plan, now_us) is not None or not _has_room(record, plan, now_us, source):
         return BreakerStep(record, transitions)
     early = record.early + (record.state is State.OPEN)
     if not plan.has_outcomes:
-        return then(transitions, _succeeded(replace(record, early=early), plan, now_us))
+        return prepend_transitions(transitions, _count_success(replace(record, early=early), plan, now_us))
     lease = ProbeLease(uid, now_us + plan.probe_timeout_us, record.generation)
     return BreakerStep(replace(record, leases=(*record.leases, lease), early=early), transitions)
 
@@ -64,25 +64,25 @@ def settle(record: Record, plan: BreakerPlan, now_us: int, lease: ProbeLease, so
     """Record the outcome of a probe."""
     settled = replace(record, leases=tuple(other for other in record.leases if other is not lease))
     if ok:
-        return _succeeded(settled, plan, now_us)
+        return _count_success(settled, plan, now_us)
     if record.state is State.OPEN:
         return BreakerStep(settled)  # an early probe that fails proves nothing new
-    failed = known((*settled.failed, source) if source not in settled.failed else settled.failed)
+    failed = keep_known_sources((*settled.failed, source) if source not in settled.failed else settled.failed)
     failed = failed if settled.failed else ()
     return move(settled, TransitionCause.PROBE_FAILED, now_us, "probe failed", now_us + plan.open_for_us, failed)
 
 
 def _has_room(record: Record, plan: BreakerPlan, now_us: int, source: str) -> bool:
     if record.state is State.OPEN:
-        return may_probe_early(source, record.failed, early_left(record, plan))
+        return may_probe_early(source, record.failed, count_early_left(record, plan))
     if record.state is not State.HALF_OPEN:
         return False
     # At least one more: if a new policy lowered `probes` to the number that succeeded already, it closes the breaker.
     wanted = max(plan.probes - record.successes, 1)
-    return len(live_leases(record, now_us)) < wanted
+    return len(list_live_leases(record, now_us)) < wanted
 
 
-def _succeeded(record: Record, plan: BreakerPlan, now_us: int) -> BreakerStep:
+def _count_success(record: Record, plan: BreakerPlan, now_us: int) -> BreakerStep:
     successes = record.successes + 1
     if successes < plan.probes:
         return BreakerStep(replace(record, successes=successes))

@@ -21,7 +21,7 @@ class _Page(NamedTuple):
     sources: frozenset[str]
 
     @classmethod
-    def of(cls, events: tuple[QuotaEvent, ...]) -> "_Page":
+    def from_events(cls, events: tuple[QuotaEvent, ...]) -> "_Page":
         times_us = [event.at_us for event in events]
         return cls(events, min(times_us), max(times_us), frozenset(event.source for event in events))
 
@@ -32,10 +32,10 @@ class QuotaEvents(Struct, frozen=True):
     pages: tuple[_Page, ...] = ()
 
     @classmethod
-    def of(cls, events: Iterable[QuotaEvent]) -> "QuotaEvents":
+    def from_events(cls, events: Iterable[QuotaEvent]) -> "QuotaEvents":
         found = cls()
         for event in events:
-            found = found.adding(event)
+            found = found.add(event)
         return found
 
     def __len__(self) -> int:
@@ -44,10 +44,10 @@ class QuotaEvents(Struct, frozen=True):
     def __iter__(self) -> Iterator[QuotaEvent]:
         return (event for page in self.pages for event in page.events)
 
-    def has(self, source: str) -> bool:
+    def has_source(self, source: str) -> bool:
         return any(source in page.sources for page in self.pages)
 
-    def after(self, at_us: int) -> "QuotaEvents":
+    def select_after(self, at_us: int) -> "QuotaEvents":
         """Return the events after a moment."""
         if all(page.oldest_us > at_us for page in self.pages):
             return self
@@ -56,19 +56,19 @@ class QuotaEvents(Struct, frozen=True):
             if page.oldest_us > at_us:
                 kept.append(page)
             elif page.newest_us > at_us:
-                kept.append(_Page.of(tuple(event for event in page.events if event.at_us > at_us)))
+                kept.append(_Page.from_events(tuple(event for event in page.events if event.at_us > at_us)))
         return QuotaEvents(tuple(kept))
 
-    def adding(self, event: QuotaEvent) -> "QuotaEvents":
+    def add(self, event: QuotaEvent) -> "QuotaEvents":
         if not self.pages or len(self.pages[-1].events) >= _PAGE_MAX:
-            return QuotaEvents((*self.pages, _Page.of((event,))))
-        return QuotaEvents((*self.pages[:-1], _Page.of((*self.pages[-1].events, event))))
+            return QuotaEvents((*self.pages, _Page.from_events((event,))))
+        return QuotaEvents((*self.pages[:-1], _Page.from_events((*self.pages[-1].events, event))))
 
-    def without(self, sources: Collection[str]) -> "QuotaEvents":
+    def drop_sources(self, sources: Collection[str]) -> "QuotaEvents":
         """Return the events of all other sources."""
-        if not any(self.has(source) for source in sources):
+        if not any(self.has_source(source) for source in sources):
             return self
-        return QuotaEvents.of(event for event in self if event.source not in sources)
+        return QuotaEvents.from_events(event for event in self if event.source not in sources)
 
 
 NO_EVENTS = QuotaEvents()

@@ -85,7 +85,7 @@ SHUT = {State.CLOSED: 0, State.HALF_OPEN: 1, State.OPEN: 2, State.FORCED_CLOSED:
 """Restrictiveness by state; forced states rank above all others."""
 
 
-def outranks(one: BreakerView, other: BreakerView) -> bool:
+def is_newer_view(one: BreakerView, other: BreakerView) -> bool:
     """Whether the first of two views that a store has written is the newer one.
 
     With the same generation, a store takes a proposal that has more decisions or is more restrictive.
@@ -93,42 +93,42 @@ def outranks(one: BreakerView, other: BreakerView) -> bool:
     return (one.generation, one.decided, SHUT[one.state]) > (other.generation, other.decided, SHUT[other.state])
 
 
-def moved(before: Record, after: Record) -> bool:
+def has_moved(before: Record, after: Record) -> bool:
     """Whether subscribers must be notified: another state, generation or number of decisions, or another override.
 
     The tag's clock does not go back behind such a change.
     """
-    return before is not after and _stands(before) != _stands(after)
+    return before is not after and _list_notified_fields(before) != _list_notified_fields(after)
 
 
-def _stands(record: Record) -> tuple[int, int, State, int, str]:
+def _list_notified_fields(record: Record) -> tuple[int, int, State, int, str]:
     return record.generation, record.passed, record.state, record.open_until_us, record.reason
 
 
-def live_leases(record: Record, now_us: int) -> tuple[ProbeLease, ...]:
+def list_live_leases(record: Record, now_us: int) -> tuple[ProbeLease, ...]:
     if not record.leases:
         return ()
     return tuple(lease for lease in record.leases if lease.expires_us > now_us)
 
 
-def forced(record: Record, plan: BreakerPlan, now_us: int) -> State | None:
+def find_forced_state(record: Record, plan: BreakerPlan, now_us: int) -> State | None:
     """Return the forced state, if any. The plan takes precedence: the record may not have applied it yet."""
     if plan.forcing is not None and now_us < plan.forcing.until_us:
         return plan.forcing.state
     return record.state if record.state.is_forced else None
 
 
-def early_left(record: Record, plan: BreakerPlan) -> int:
+def count_early_left(record: Record, plan: BreakerPlan) -> int:
     """Return how many Pods may still probe before `openFor` has passed; 0 unless all failed sources are known."""
     return max(0, plan.probes - record.early) if record.state is State.OPEN and record.failed else 0
 
 
-def shown(record: Record, plan: BreakerPlan, now_us: int) -> BreakerView:
+def build_view(record: Record, plan: BreakerPlan, now_us: int) -> BreakerView:
     """Return what callers see of a record that was advanced to `now_us`."""
-    held = forced(record, plan, now_us)
+    held = find_forced_state(record, plan, now_us)
     if held is None:
-        return _view(record, record.state, plan, now_us)
-    view = _view(record, held, plan, now_us)
+        return _build_state_view(record, record.state, plan, now_us)
+    view = _build_state_view(record, held, plan, now_us)
     forcing = plan.forcing
     if forcing is None or now_us >= forcing.until_us:
         return view
@@ -146,15 +146,15 @@ def shown(record: Record, plan: BreakerPlan, now_us: int) -> BreakerView:
     )
 
 
-def _view(record: Record, state: State, plan: BreakerPlan, now_us: int) -> BreakerView:
-    early = early_left(record, plan)
+def _build_state_view(record: Record, state: State, plan: BreakerPlan, now_us: int) -> BreakerView:
+    early = count_early_left(record, plan)
     return BreakerView(
         state,
         record.generation,
         record.since_us,
         open_until_us=record.open_until_us,
         reason=record.reason,
-        probes_leased=len(live_leases(record, now_us)),
+        probes_leased=len(list_live_leases(record, now_us)),
         probes_succeeded=record.successes,
         tripped_at_us=record.tripped_at_us,
         tripped_by=record.tripped_by,

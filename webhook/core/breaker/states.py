@@ -112,6 +112,6 @@ class BreakerView(Struct, frozen=True, gc=False):
         """Return the generation of its newest transition that time alone does not cause."""
         return self.generation - self.passed
 
-    def open_remaining_us(self, now_us: int) -> int:
+    def compute_open_remaining_us(self, now_us: int) -> int:
         """Return microseconds until probes are admitted, or the override ends; 0 unless it is open."""
         return max(0, self.open_until_us - now_us) if self.state.is_open else 0

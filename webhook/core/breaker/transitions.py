@@ -52,6 +52,6 @@ def move(
     return BreakerStep(moved, (Transition(record.service, record.state, new, at_us, reason, generation, cause),))
 
 
-def then(before: tuple[Transition, ...], step: BreakerStep) -> BreakerStep:
+def prepend_transitions(before: tuple[Transition, ...], step: BreakerStep) -> BreakerStep:
     """Return a step with earlier transitions prepended."""
     return BreakerStep(step.record, before + step.transitions) if before else step

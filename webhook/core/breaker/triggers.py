@@ -74,12 +74,12 @@ class Trip(NamedTuple):
     failed: tuple[str, ...] = ()
 
 
-def ends_us(windows: Windows, plan: BreakerPlan) -> int:
+def find_end_us(windows: Windows, plan: BreakerPlan) -> int:
     """Return the earliest end of a current interval: before it, `pass_time` changes nothing."""
-    return min(_ends_us(windows.errors, plan.error_rate), _ends_us(windows.latency, plan.latency))
+    return min(_find_run_end_us(windows.errors, plan.error_rate), _find_run_end_us(windows.latency, plan.latency))
 
 
-def _ends_us(run: Run, rule: ErrorRatePlan | LatencyPlan | None) -> int:
+def _find_run_end_us(run: Run, rule: ErrorRatePlan | LatencyPlan | None) -> int:
     if run is IDLE:
         return NEVER_US
     if rule is None or run.interval_us != rule.interval_us:
@@ -105,14 +105,16 @@ def _pass_boundaries(run: Run, rule: ErrorRatePlan | LatencyPlan | None, judged_
     if rule is None or run.interval_us != rule.interval_us:
         return IDLE, None  # the policy has changed: intervals of different lengths cannot be added
     while judged_us >= (run.index + 1) * run.interval_us:
-        streak = run.streak + 1 if rule.crossed(run.outcomes, run.amount) else 0
+        streak = run.streak + 1 if rule.is_crossed(run.outcomes, run.amount) else 0
         if streak >= rule.consecutive:
             ends_us = (run.index + 1) * run.interval_us
-            return IDLE, Trip(ends_us, rule.cause, rule.reason(run.outcomes, run.amount), known(run.sources))
+            return IDLE, Trip(
+                ends_us, rule.cause, rule.format_reason(run.outcomes, run.amount), keep_known_sources(run.sources)
+            )
         following = run.later[0] if run.later else None
         if following is not None and (streak == 0 or following.number == run.index + 1):
             number, outcomes, amount, sources = following
-            sources = _joined(run.sources, sources) if streak else sources
+            sources = _merge_sources(run.sources, sources) if streak else sources
             run = Run(run.interval_us, number, outcomes, amount, streak, run.later[1:], sources)
         elif streak:
             run = Run(run.interval_us, run.index + 1, 0, 0, streak, run.later, run.sources)
@@ -145,24 +147,26 @@ def _count(run: Run, rule: ErrorRatePlan | LatencyPlan | None, judged_us: int, w
         return Run(rule.interval_us, index, weighed.outcomes, weighed.amount, 0, (), weighed.sources)
     if index == run.index:
         total, amount = run.outcomes + weighed.outcomes, run.amount + weighed.amount
-        return Run(run.interval_us, index, total, amount, run.streak, run.later, _joined(run.sources, weighed.sources))
+        return Run(
+            run.interval_us, index, total, amount, run.streak, run.later, _merge_sources(run.sources, weighed.sources)
+        )
     # An interval before the run's own is possible only without a streak: otherwise it has been evaluated.
     cells = {cell.number: cell for cell in (Cell(run.index, run.outcomes, run.amount, run.sources), *run.later)}
     there = cells.get(index, Cell(index, 0, 0))
     total, amount = there.outcomes + weighed.outcomes, there.amount + weighed.amount
-    cells[index] = Cell(index, total, amount, _joined(there.sources, weighed.sources))
+    cells[index] = Cell(index, total, amount, _merge_sources(there.sources, weighed.sources))
     (number, total, amount, sources), *later = sorted(cells.values())
     return Run(run.interval_us, number, total, amount, run.streak, tuple(later), sources)
 
 
-def _joined(sources: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+def _merge_sources(sources: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
     """Return the union in order, at most FAILED_MAX + 1 sources."""
     if not more or (len(more) == 1 and more[0] in sources):
         return sources
     return tuple(dict.fromkeys((*sources, *more)))[: FAILED_MAX + 1]
 
 
-def known(sources: Iterable[str]) -> tuple[str, ...]:
+def keep_known_sources(sources: Iterable[str]) -> tuple[str, ...]:
     """Return the failed sources; empty unless all of them are known."""
     found = tuple(sources)
     return () if "" in found or len(found) > FAILED_MAX else found
@@ -173,12 +177,12 @@ def count_quota_event(windows: Windows, plan: BreakerPlan, now_us: int, source: 
     rule = plan.quota
     if rule is None:
         return windows, None
-    within = windows.quota_events.after(now_us - rule.within_us)
-    if not rule.by_controller or not within.has(source):
-        within = within.adding(QuotaEvent(now_us, source))
+    within = windows.quota_events.select_after(now_us - rule.within_us)
+    if not rule.by_controller or not within.has_source(source):
+        within = within.add(QuotaEvent(now_us, source))
         if len(within) >= rule.count:
-            failed = known(dict.fromkeys(event.source for event in within))
-            return EMPTY, Trip(now_us, rule.cause, rule.reason(), failed)
+            failed = keep_known_sources(dict.fromkeys(event.source for event in within))
+            return EMPTY, Trip(now_us, rule.cause, rule.format_reason(), failed)
     if within is windows.quota_events:
         return windows, None
     return Windows(windows.errors, windows.latency, within), None

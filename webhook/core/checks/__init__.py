@@ -2,6 +2,15 @@
 
 from webhook.core.checks.check import CheckOutcome, ClusterCheck, Observation, Section, Severity
 from webhook.core.checks.facts import ClusterFacts
-from webhook.core.checks.judge import SECTIONS, judged
+from webhook.core.checks.judge import SECTIONS, judge_facts
 
-__all__ = ["SECTIONS", "CheckOutcome", "ClusterCheck", "ClusterFacts", "Observation", "Section", "Severity", "judged"]
+__all__ = [
+    "SECTIONS",
+    "CheckOutcome",
+    "ClusterCheck",
+    "ClusterFacts",
+    "Observation",
+    "Section",
+    "Severity",
+    "judge_facts",
+]

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from webhook.core.checks.facts import ClusterFacts
-from webhook.core.checks.repair_command import with_context
+from webhook.core.checks.repair_command import add_context
 
 
 class Severity(StrEnum):
@@ -83,16 +83,18 @@ class CheckOutcome:
     not_applicable: str = ""
 
 
-def result(check: ClusterCheck, facts: ClusterFacts) -> CheckOutcome:
+def run_check(check: ClusterCheck, facts: ClusterFacts) -> CheckOutcome:
     """Return the outcome of one check; it is not judged if a fact that it needs could not be read."""
-    reasons = dict.fromkeys(filter(None, map(facts.why_unknown, check.needs)))
+    reasons = dict.fromkeys(filter(None, map(facts.explain_unknown, check.needs)))
     if reasons:
         return CheckOutcome(check, not_checked="; ".join(reasons))
     absent = check.absence(facts)
     if absent:
         return CheckOutcome(check, not_applicable=absent)
-    return CheckOutcome(check, tuple(_in_context(observation, facts.context) for observation in check.judge(facts)))
+    return CheckOutcome(
+        check, tuple(_add_context_to_command(observation, facts.context) for observation in check.judge(facts))
+    )
 
 
-def _in_context(seen: Observation, context: str) -> Observation:
-    return seen._replace(command=with_context(seen.command, context))
+def _add_context_to_command(seen: Observation, context: str) -> Observation:
+    return seen._replace(command=add_context(seen.command, context))

@@ -27,7 +27,7 @@ from webhook.core.webhook_configurations import (
     ConfigurationName,
     TooManyEntriesError,
     leaves_out_no_call,
-    wanted_webhooks,
+    render_wanted_webhooks,
 )
 
 Json = dict[str, Any]
@@ -135,7 +135,7 @@ class ClusterFacts:
         if self.policy_map is None:
             return None, ()
         try:
-            return load(configmap.document_of(self.policy_map), Purpose.SERVE).policy, ()
+            return load(configmap.read_document(self.policy_map), Purpose.SERVE).policy, ()
         except DocumentError as error:
             return None, tuple(map(str, error.problems))
         except configmap.NoDocumentError as error:
@@ -177,17 +177,17 @@ class ClusterFacts:
         if self.policy is None:
             return {}
         try:
-            return wanted_webhooks(self.policy, all_calls=leaves_out_no_call(self.webhooks))
+            return render_wanted_webhooks(self.policy, all_calls=leaves_out_no_call(self.webhooks))
         except TooManyEntriesError:
             return {}
 
-    def why_unknown(self, fact: str) -> str:
+    def explain_unknown(self, fact: str) -> str:
         """Return why a fact is not known, "" if it is: it could not be read, or there is none."""
         match fact:
             case "policy":
-                return self.why_unknown("policy_map") or ("" if self.policy else "there is no valid policy")
+                return self.explain_unknown("policy_map") or ("" if self.policy else "there is no valid policy")
             case "webhooks":
-                unread = self.why_unknown("mutating") or self.why_unknown("validating")
+                unread = self.explain_unknown("mutating") or self.explain_unknown("validating")
                 return unread or ("" if self.webhooks else "there are no webhook configurations")
         return self.unread.get(fact, "")
 
@@ -201,8 +201,9 @@ class ClusterFacts:
         found = {
             namespace.name: tuple(
                 service
-                for service in matcher.candidates(namespace.name)
-                if matcher.may_own(service, namespace.name, labels_of(namespace)) and not service.modes.all_disabled()
+                for service in matcher.list_candidates(namespace.name)
+                if matcher.may_own(service, namespace.name, labels_of(namespace))
+                and not service.modes.is_all_disabled()
             )
             for namespace in self.namespaces
             if namespace.metadata.deletion_timestamp is None and not is_exempt_namespace(namespace.name, policy)

@@ -18,7 +18,7 @@ from webhook.core.checks import (
     store,
     webhooks,
 )
-from webhook.core.checks.check import CheckOutcome, Section, result
+from webhook.core.checks.check import CheckOutcome, Section, run_check
 from webhook.core.checks.facts import ClusterFacts
 
 SECTIONS = (
@@ -37,7 +37,7 @@ SECTIONS = (
 """The most important first."""
 
 
-def judged(facts: ClusterFacts) -> Iterator[tuple[Section, tuple[CheckOutcome, ...]]]:
+def judge_facts(facts: ClusterFacts) -> Iterator[tuple[Section, tuple[CheckOutcome, ...]]]:
     """Yield the outcomes of all checks by section."""
     for section in SECTIONS:
-        yield section, tuple(result(check, facts) for check in section.checks)
+        yield section, tuple(run_check(check, facts) for check in section.checks)

@@ -108,7 +108,7 @@ class ReplicasObject(ClusterObject, frozen=True):
     spec: ReplicasSpec = ReplicasSpec()
     status: ReplicasStatus = ReplicasStatus()
 
-    def argument(self, flag: str) -> str:
+    def find_argument(self, flag: str) -> str:
         """Return the value of an argument of its containers, as `--flag=value` or as two words; "" without it."""
         for container in self.spec.template.spec.containers or ():
             words = tuple(container.args or ())

@@ -54,11 +54,11 @@ def other_webhook_blocks(facts: ClusterFacts) -> Iterator[Observation]:
                 value = f"selects {configmap.NAMESPACE} with failurePolicy Fail: if it fails, no server can start"
                 remedy = f"except {configmap.NAMESPACE} in its namespaceSelector"
                 name = f"{kind}WebhookConfiguration/{name_of(configuration)}"
-                command = _patch(kind, configuration, index, "namespaceSelector", _excepting(webhook))
+                command = _patch(kind, configuration, index, "namespaceSelector", _exclude_own_namespace(webhook))
                 yield Observation(name, f"webhooks[{webhook['name']}].namespaceSelector", value, remedy, command)
 
 
-def _excepting(webhook: Json) -> Json:
+def _exclude_own_namespace(webhook: Json) -> Json:
     """Return the namespaceSelector that leaves out Podgate's own namespace too."""
     selector: Json = webhook.get("namespaceSelector") or {}
     own = {"key": NAME_LABEL, "operator": "NotIn", "values": [configmap.NAMESPACE]}

@@ -5,9 +5,9 @@ from shlex import quote
 
 from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.facts import ClusterFacts
-from webhook.core.checks.repair_command import restore_policy
+from webhook.core.checks.repair_command import build_policy_command
 from webhook.core.document import DocumentError, configmap
-from webhook.core.kubernetes.timestamps import microseconds, rfc3339
+from webhook.core.kubernetes.timestamps import format_rfc3339, parse_microseconds
 from webhook.core.overrides.loading import OverridesDocument, load
 
 SECTION = Section("policy and overrides")
@@ -23,7 +23,7 @@ _EDIT = (
 @SECTION.check("policy-missing", "the policy exists", "policy_map")
 def policy_missing(facts: ClusterFacts) -> Iterator[Observation]:
     if facts.policy_map is None:
-        yield Observation(_POLICY, "metadata.name", "absent", _CREATE, restore_policy())
+        yield Observation(_POLICY, "metadata.name", "absent", _CREATE, build_policy_command())
 
 
 @SECTION.check("policy-invalid", "it is valid", "policy_map")
@@ -43,7 +43,7 @@ def policy_not_in_force(facts: ClusterFacts) -> Iterator[Observation]:
 @SECTION.check("overrides-invalid", "overrides are valid", "overrides_map")
 def overrides_invalid(facts: ClusterFacts) -> Iterator[Observation]:
     try:
-        problems = _overrides(facts).clashes(facts.at_us)
+        problems = _load_overrides(facts).find_clashes(facts.at_us)
     except DocumentError as error:
         problems = tuple(error.problems)
     for problem in problems:
@@ -53,29 +53,29 @@ def overrides_invalid(facts: ClusterFacts) -> Iterator[Observation]:
 
 @SECTION.check("overrides-ended", "ended ones are removed", "overrides_map", severity=Severity.WARNING)
 def overrides_ended(facts: ClusterFacts) -> Iterator[Observation]:
-    for entry in _valid_overrides(facts).entries:
+    for entry in _load_valid_overrides(facts).entries:
         if facts.at_us - entry.until_us > _ENDED_US:
-            value, command = f"ended {rfc3339(entry.until_us)}", _clear(entry.service)
+            value, command = f"ended {format_rfc3339(entry.until_us)}", _build_clear_command(entry.service)
             yield Observation(_OVERRIDES, f"entry of {entry.service}", value, "remove it", command)
 
 
 @SECTION.check("override-unknown", "each is of a service", "overrides_map", "policy", severity=Severity.WARNING)
 def override_unknown(facts: ClusterFacts) -> Iterator[Observation]:
     names = {service.name for service in facts.policy.policy.services} if facts.policy is not None else set[str]()
-    for entry in _valid_overrides(facts).entries if names else ():
+    for entry in _load_valid_overrides(facts).entries if names else ():
         if entry.until_us > facts.at_us and entry.service not in names:
             value, remedy = (
                 f"{entry.service}: the policy has no such service",
                 "write it for a service, and remove it here",
             )
-            yield Observation(_OVERRIDES, "service", value, remedy, _clear(entry.service))
+            yield Observation(_OVERRIDES, "service", value, remedy, _build_clear_command(entry.service))
 
 
 @SECTION.check("override-idle", "each has an effect", "status", severity=Severity.WARNING)
 def override_idle(facts: ClusterFacts) -> Iterator[Observation]:
     for entry in facts.status["overrides"]["entries"]:
         for idle in entry["withoutEffect"]:
-            field, command = f"entry of {entry['service']}", _clear(entry["service"])
+            field, command = f"entry of {entry['service']}", _build_clear_command(entry["service"])
             yield Observation(_OVERRIDES, field, idle, "correct or remove it", command)
 
 
@@ -84,9 +84,9 @@ def breaker_open_long(facts: ClusterFacts) -> Iterator[Observation]:
     for service in facts.status["services"]:
         breaker = service["breaker"] or {}
         is_open = breaker.get("state") in {"OPEN", "HALF_OPEN"}
-        if is_open and facts.at_us - microseconds(breaker["trippedAt"] or breaker["since"]) > _OPEN_US:
+        if is_open and facts.at_us - parse_microseconds(breaker["trippedAt"] or breaker["since"]) > _OPEN_US:
             value = f"{breaker['state']} since {breaker['trippedAt'] or breaker['since']}: {breaker['reason']}"
-            remedy, command = "remove the cause, then reset it", _reset(service["name"])
+            remedy, command = "remove the cause, then reset it", _build_reset_command(service["name"])
             yield Observation(f"service {service['name']}", "breaker.state", value, remedy, command)
 
 
@@ -95,26 +95,26 @@ def breaker_forced(facts: ClusterFacts) -> Iterator[Observation]:
     for entry in facts.status["overrides"]["entries"]:
         if entry.get("breaker", "").startswith("Forced") and entry["remainingSeconds"] > _FORCED_SECONDS:
             value = f"{entry['breaker']} until {entry['until']}: {entry['reason']}"
-            command = _reset(entry["service"])
+            command = _build_reset_command(entry["service"])
             yield Observation(f"service {entry['service']}", "override.breaker", value, "end it", command)
 
 
-def _clear(service: str) -> str:
+def _build_clear_command(service: str) -> str:
     return f"podgate override {quote(service)} --clear"
 
 
-def _reset(service: str) -> str:
+def _build_reset_command(service: str) -> str:
     return f"podgate breaker reset {quote(service)} --reason check"
 
 
-def _overrides(facts: ClusterFacts) -> OverridesDocument:
+def _load_overrides(facts: ClusterFacts) -> OverridesDocument:
     """Return the live document; DocumentError if it is invalid."""
     data = facts.overrides_map.data if facts.overrides_map is not None else None
     return load(((data or {}).get(configmap.OVERRIDES_KEY) or "").encode())
 
 
-def _valid_overrides(facts: ClusterFacts) -> OverridesDocument:
+def _load_valid_overrides(facts: ClusterFacts) -> OverridesDocument:
     try:
-        return _overrides(facts)
+        return _load_overrides(facts)
     except DocumentError:
         return OverridesDocument()

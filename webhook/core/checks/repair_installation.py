@@ -17,18 +17,18 @@ USUAL = (NAMESPACE, SERVER, _PORT)
 def record_of(facts: ClusterFacts) -> InstallationRecord | None:
     """Return the options of `podgate install`; None for an installation by hand or by the chart."""
     found = facts.record_map
-    return None if found is None else InstallationRecord.of({"data": found.data or {}})
+    return None if found is None else InstallationRecord.from_config_map({"data": found.data or {}})
 
 
 def manager_of(facts: ClusterFacts) -> str:
     """Return who manages the certificates."""
     record = record_of(facts)
-    return (record.certificates if record is not None else argument(facts, _CERTIFICATES)) or FILES
+    return (record.certificates if record is not None else find_argument(facts, _CERTIFICATES)) or FILES
 
 
 def has_controller(facts: ClusterFacts) -> bool:
     record = record_of(facts)
-    return deployment(facts, _CONTROLLER) is not None or (record is not None and record.mode == REDIS)
+    return find_deployment(facts, _CONTROLLER) is not None or (record is not None and record.mode == REDIS)
 
 
 def is_of_chart(facts: ClusterFacts) -> bool:
@@ -43,13 +43,13 @@ def is_reduced(facts: ClusterFacts) -> bool:
 def is_at_target(facts: ClusterFacts, webhook: Json) -> bool:
     """Return whether a webhook calls the address at which this installation has its server."""
     client = webhook["clientConfig"]
-    url, service = address(facts)
+    url, service = find_address(facts)
     if url:
         return str(client.get("url") or "").startswith(f"{url}/") or client.get("url") == url
-    return _reference(client.get("service") or {}) == service
+    return _read_reference(client.get("service") or {}) == service
 
 
-def address(facts: ClusterFacts) -> tuple[str, tuple[str, str, int]]:
+def find_address(facts: ClusterFacts) -> tuple[str, tuple[str, str, int]]:
     """Return the URL of a server outside the cluster, or "" and the Service.
 
     Without a record it is the address that most of the live webhooks call, if that exists.
@@ -62,8 +62,8 @@ def address(facts: ClusterFacts) -> tuple[str, tuple[str, str, int]]:
         for configuration in facts.webhooks.values()
         for webhook in configuration.get("webhooks") or ()
     ]
-    urls = Counter(_origin(str(client["url"])) for client in clients if client.get("url"))
-    services = Counter(_reference(client["service"]) for client in clients if client.get("service"))
+    urls = Counter(_strip_path(str(client["url"])) for client in clients if client.get("url"))
+    services = Counter(_read_reference(client["service"]) for client in clients if client.get("service"))
     if record is None and urls.total() > services.total():
         return urls.most_common(1)[0][0], usual
     return "", next((reference for reference, _ in services.most_common() if _exists(facts, reference)), usual)
@@ -85,26 +85,26 @@ def _exists(facts: ClusterFacts, reference: tuple[str, str, int]) -> bool:
     return has_pods and any(listed.port == port for listed in found.spec.ports or ())
 
 
-def _reference(service: Json) -> tuple[str, str, int]:
+def _read_reference(service: Json) -> tuple[str, str, int]:
     return str(service.get("namespace", "")), str(service.get("name", "")), int(service.get("port", _PORT))
 
 
-def _origin(url: str) -> str:
+def _strip_path(url: str) -> str:
     """Return a URL without its path, which is a secret in reduced mode."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def argument(facts: ClusterFacts, flag: str) -> str:
+def find_argument(facts: ClusterFacts, flag: str) -> str:
     """Return an argument of the servers, or of the controller; "" if neither has it."""
-    found = (deployment(facts, SERVER), deployment(facts, _CONTROLLER))
-    return next(filter(None, (workload.argument(flag) for workload in found if workload is not None)), "")
+    found = (find_deployment(facts, SERVER), find_deployment(facts, _CONTROLLER))
+    return next(filter(None, (workload.find_argument(flag) for workload in found if workload is not None)), "")
 
 
-def containers(facts: ClusterFacts, name: str) -> tuple[ContainerSpecObject, ...]:
-    found = deployment(facts, name)
+def list_containers(facts: ClusterFacts, name: str) -> tuple[ContainerSpecObject, ...]:
+    found = find_deployment(facts, name)
     return () if found is None else tuple(found.spec.template.spec.containers or ())
 
 
-def deployment(facts: ClusterFacts, name: str) -> ReplicasObject | None:
+def find_deployment(facts: ClusterFacts, name: str) -> ReplicasObject | None:
     return next((candidate for candidate in facts.deployments if candidate.name == name), None)

@@ -7,30 +7,32 @@ from webhook.core.checks.facts import ClusterFacts, Json
 from webhook.core.document.configmap import NAMESPACE
 
 
-def _alone(facts: ClusterFacts) -> str:
+def _explain_single_process(facts: ClusterFacts) -> str:
     """Explain why there is nothing to compare, "" if there is: the section about servers covers a single process."""
     found = len(facts.processes) + len(facts.silent)
     return "" if found > 1 else "no other server or controller was found in the cluster"
 
 
-SECTION = Section("servers and controllers together", absence=_alone)
+SECTION = Section("servers and controllers together", absence=_explain_single_process)
 _COUNTING = ("podgate", "podgate-controller")
 _FLAGS = ("--store", "--cluster")
 _SAME = "give all of them one"
 
 
-def _no_second_deployment(facts: ClusterFacts) -> str:
+def _explain_single_deployment(facts: ClusterFacts) -> str:
     found = [deployment for deployment in facts.deployments if deployment.name in _COUNTING]
     return "" if len(found) > 1 else "the Deployments of a server and a controller are not both in the cluster"
 
 
-@SECTION.check("arguments-differ", "their Deployments name one store", "deployments", absence=_no_second_deployment)
+@SECTION.check(
+    "arguments-differ", "their Deployments name one store", "deployments", absence=_explain_single_deployment
+)
 def arguments_differ(facts: ClusterFacts) -> Iterator[Observation]:
     deployments = {deployment.name: deployment for deployment in facts.deployments if deployment.name in _COUNTING}
     for flag in _FLAGS:
-        values = {name: deployment.argument(flag) for name, deployment in sorted(deployments.items())}
+        values = {name: deployment.find_argument(flag) for name, deployment in sorted(deployments.items())}
         if len(set(values.values())) > 1:
-            shown = ", ".join(f"{name}: {_shown(value)}" for name, value in values.items())
+            shown = ", ".join(f"{name}: {_hide_password(value)}" for name, value in values.items())
             yield Observation(f"Deployments in {NAMESPACE}", f"args {flag}", shown, f"{_SAME} {flag}")
 
 
@@ -39,7 +41,7 @@ def arguments_differ(facts: ClusterFacts) -> Iterator[Observation]:
     "the status of each can be read",
     "pods",
     severity=Severity.WARNING,
-    absence=_alone,
+    absence=_explain_single_process,
 )
 def process_unreachable(facts: ClusterFacts) -> Iterator[Observation]:
     for name, reason in facts.silent.items():
@@ -48,22 +50,28 @@ def process_unreachable(facts: ClusterFacts) -> Iterator[Observation]:
 
 @SECTION.check("stores-differ", "they count in one place", "processes")
 def stores_differ(facts: ClusterFacts) -> Iterator[Observation]:
-    yield from _different(facts, "status.store", _store, f"{_SAME} --store: each counts on its own, and limits add up")
+    yield from _compare_values(
+        facts, "status.store", _describe_store, f"{_SAME} --store: each counts on its own, and limits add up"
+    )
 
 
 @SECTION.check("cluster-names-differ", "they use one name of the cluster", "processes")
 def cluster_names_differ(facts: ClusterFacts) -> Iterator[Observation]:
     remedy = f"{_SAME} --cluster: it is in the keys of the counters"
-    yield from _different(facts, "status.store.cluster", lambda status: status["store"].get("cluster") or "", remedy)
+    yield from _compare_values(
+        facts, "status.store.cluster", lambda status: status["store"].get("cluster") or "", remedy
+    )
 
 
 @SECTION.check("policies-differ", "they apply one policy", "processes")
 def policies_differ(facts: ClusterFacts) -> Iterator[Observation]:
     remedy = "wait for the watches (podgate check --wait 1m); see the errors of the policy in each log"
-    yield from _different(facts, "status.policy.hash", lambda status: status["policy"]["hash"] or "none", remedy)
+    yield from _compare_values(facts, "status.policy.hash", lambda status: status["policy"]["hash"] or "none", remedy)
 
 
-def _different(facts: ClusterFacts, field: str, value_of: Callable[[Json], str], remedy: str) -> Iterator[Observation]:
+def _compare_values(
+    facts: ClusterFacts, field: str, value_of: Callable[[Json], str], remedy: str
+) -> Iterator[Observation]:
     """Yield one finding if processes have different values; older versions of Podgate may not report theirs."""
     values: dict[str, list[str]] = {}
     for name, status in sorted(facts.processes.items()):
@@ -75,7 +83,7 @@ def _different(facts: ClusterFacts, field: str, value_of: Callable[[Json], str],
         yield Observation(f"Pods in {NAMESPACE}", field, shown, remedy)
 
 
-def _store(status: Json) -> str:
+def _describe_store(status: Json) -> str:
     """Return the processes of Redis and the database in them, "" if they do not report them."""
     store = status["store"]
     if store["kind"] != "redis":
@@ -84,7 +92,7 @@ def _store(status: Json) -> str:
     return f"redis {', '.join(ids)} database {store.get('database', 0)}" if all(ids) and ids else ""
 
 
-def _shown(value: str) -> str:
+def _hide_password(value: str) -> str:
     """Return a value without a password."""
     scheme, separator, rest = value.partition("://")
     return f"{scheme}://{rest.rpartition('@')[2]}" if separator else value or "the default"

@@ -12,7 +12,7 @@ _FOLDERS = {_CONTROLLER: "redis/", "podgate-extender": "scheduler/", _NODE_AGENT
 """Folders of manifests that are only applied together with a Deployment, or a DaemonSet."""
 _CERTIFICATES = "certificates"
 _OWN_CERTIFICATES, _NO_WAKING = "--certificates=own", "--wake-controllers=false"
-_OF_KUBERNETES: Mapping[tuple[str, str], Sequence[Json]] = {
+_KUBERNETES_ROLES: Mapping[tuple[str, str], Sequence[Json]] = {
     ("ClusterRole", "system:kube-scheduler"): [{"apiGroups": [""], "resources": ["pods/binding"], "verbs": ["create"]}],
     ("ClusterRole", "system:volume-scheduler"): [
         {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["update"]}
@@ -42,14 +42,14 @@ class Right(NamedTuple):
         return f"{self.verb} {kind}{named}" + (f" in {self.namespace}" if self.namespace else "")
 
 
-def expected_rights(manifests: Mapping[str, Sequence[Json]], facts: ClusterFacts) -> tuple[Right, ...]:
+def list_expected_rights(manifests: Mapping[str, Sequence[Json]], facts: ClusterFacts) -> tuple[Right, ...]:
     """Return the rights of the documents that are meant for this installation: with or without a controller."""
     deployed = {workload.name for workload in (*facts.deployments, *facts.daemon_sets)}
     recorded = {} if facts.record_map is None else facts.record_map.data or {}
     if recorded.get("mode") == REDIS:
         deployed.add(_CONTROLLER)  # outside the cluster it has no Deployment
     has_controller = _CONTROLLER in deployed
-    arguments = _arguments(facts)
+    arguments = _list_arguments(facts)
     absent = [folder for name, folder in _FOLDERS.items() if name not in deployed]
     if recorded.get("certificates") != OWN and _OWN_CERTIFICATES not in arguments:
         absent.append(_CERTIFICATES)
@@ -61,7 +61,7 @@ def expected_rights(manifests: Mapping[str, Sequence[Json]], facts: ClusterFacts
         for document in every
         if document["kind"].endswith("Role")
     }
-    roles |= _OF_KUBERNETES
+    roles |= _KUBERNETES_ROLES
     places = {
         (document["kind"], document["metadata"]["name"]): path
         for path, found in manifests.items()
@@ -80,18 +80,18 @@ def expected_rights(manifests: Mapping[str, Sequence[Json]], facts: ClusterFacts
             role = (reference["kind"], reference["name"])
             files = tuple(dict.fromkeys((places.get(role, path), path)))
             for right in (
-                granted for rule in roles.get(role, ()) for granted in _of_rule(subject["name"], namespace, rule)
+                granted for rule in roles.get(role, ()) for granted in _list_rights(subject["name"], namespace, rule)
             ):
                 rights.setdefault(right._replace(account_namespace=subject.get("namespace", NAMESPACE)), files)
     return tuple(right._replace(manifests=files) for right, files in rights.items())
 
 
-def _arguments(facts: ClusterFacts) -> set[str]:
+def _list_arguments(facts: ClusterFacts) -> set[str]:
     containers = (container for found in facts.deployments for container in found.spec.template.spec.containers or ())
     return {argument for container in containers for argument in container.args or ()}
 
 
-def _of_rule(account: str, namespace: str, rule: Json) -> Iterator[Right]:
+def _list_rights(account: str, namespace: str, rule: Json) -> Iterator[Right]:
     for group in rule["apiGroups"]:
         for whole in rule["resources"]:
             resource, _, subresource = whole.partition("/")

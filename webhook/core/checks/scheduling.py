@@ -5,26 +5,26 @@ from collections.abc import Iterator
 import yaml
 
 from webhook.core.checks.check import Observation, Section, Severity
-from webhook.core.checks.controller import not_renewed
+from webhook.core.checks.controller import check_lease
 from webhook.core.checks.facts import ClusterFacts, Json
 from webhook.core.checks.objects import PodObject
-from webhook.core.checks.repair_command import install, install_or_apply, way_back
+from webhook.core.checks.repair_command import build_install_command, build_restore_command, describe_restore
 from webhook.core.document.configmap import NAMESPACE
-from webhook.core.kubernetes.timestamps import microseconds, rfc3339
+from webhook.core.kubernetes.timestamps import format_rfc3339, parse_microseconds
 from webhook.core.scheduling.node_load import REQUESTS
 
 
-def _unused(facts: ClusterFacts) -> str:
-    if facts.scheduling_services or facts.scheduler_map is not None or facts.why_unknown("policy_map"):
+def _explain_unused(facts: ClusterFacts) -> str:
+    if facts.scheduling_services or facts.scheduler_map is not None or facts.explain_unknown("policy_map"):
         return ""
     if any(deployment.name in {EXTENDER, SCHEDULER} for deployment in facts.deployments) or facts.extenders:
         return ""
-    if _pods(facts, EXTENDER) or _pods(facts, SCHEDULER):
+    if _list_pods(facts, EXTENDER) or _list_pods(facts, SCHEDULER):
         return ""
     return "no service has `scheduling`, and neither an extender nor its kube-scheduler runs"
 
 
-SECTION = Section("load-aware scheduling", absence=_unused)
+SECTION = Section("load-aware scheduling", absence=_explain_unused)
 EXTENDER, SCHEDULER, WAKE = "podgate-extender", "podgate-scheduler", "podgate-wake"
 _NAME_LABEL = "app.kubernetes.io/name"
 _CONFIG = "apply what podgate scheduler config prints, and restart the scheduler, which reads it at its start only"
@@ -39,7 +39,10 @@ def extender_missing(facts: ClusterFacts) -> Iterator[Observation]:
     users = facts.scheduling_services
     if users and not facts.extenders and all(deployment.name != EXTENDER for deployment in facts.deployments):
         value = f"{', '.join(users)}: no extender runs, so their Pods go to hot nodes too"
-        remedy, command = "install the extender and its kube-scheduler (docs/scheduling.md)", install(facts, _WITH)
+        remedy, command = (
+            "install the extender and its kube-scheduler (docs/scheduling.md)",
+            build_install_command(facts, _WITH),
+        )
         yield Observation("policy", "services[].scheduling", value, remedy, command)
 
 
@@ -52,7 +55,7 @@ def extender_unreachable(facts: ClusterFacts) -> Iterator[Observation]:
 
 @SECTION.check("extender-not-ready", "its Pods are ready", "pods")
 def extender_not_ready(facts: ClusterFacts) -> Iterator[Observation]:
-    for pod in _pods(facts, EXTENDER):
+    for pod in _list_pods(facts, EXTENDER):
         ready = next((condition for condition in pod.status.conditions or () if condition.type == "Ready"), None)
         if ready is None or ready.status != "True":
             value = (ready and (ready.message or ready.reason)) or "not ready: kube-scheduler goes on without it"
@@ -82,8 +85,8 @@ def loads_unknown(facts: ClusterFacts) -> Iterator[Observation]:
 def wake_missing(facts: ClusterFacts) -> Iterator[Observation]:
     if facts.scheduling_services and all(storage_class.name != WAKE for storage_class in facts.storage_classes):
         value = "absent: a refused Pod waits up to five minutes after its node has cooled"
-        command = install_or_apply(facts, ("scheduler/45-storageclass.yaml",))
-        yield Observation(f"StorageClass {WAKE}", "metadata.name", value, way_back(facts), command)
+        command = build_restore_command(facts, ("scheduler/45-storageclass.yaml",))
+        yield Observation(f"StorageClass {WAKE}", "metadata.name", value, describe_restore(facts), command)
 
 
 @SECTION.check("scheduler-not-leading", "a replica of its kube-scheduler leads", "deployments", "leases")
@@ -92,12 +95,12 @@ def scheduler_not_leading(facts: ClusterFacts) -> Iterator[Observation]:
         return
     remedy = f"kubectl logs deployment/{SCHEDULER} -n {NAMESPACE}"
     absent, stale = f"Pods with schedulerName {SCHEDULER} wait", f"Pods of {SCHEDULER} wait"
-    yield from not_renewed(facts, SCHEDULER, absent=absent, stale=stale, remedy=remedy)
+    yield from check_lease(facts, SCHEDULER, absent=absent, stale=stale, remedy=remedy)
 
 
 @SECTION.check("scheduler-configuration", "its configuration is safe", "scheduler_map")
 def scheduler_configuration(facts: ClusterFacts) -> Iterator[Observation]:
-    for index, extender in enumerate(_configuration(facts).get("extenders") or ()):
+    for index, extender in enumerate(_parse_configuration(facts).get("extenders") or ()):
         field = f"config.yaml: extenders[{index}]"
         for name, wanted in _WANTED.items():
             if extender.get(name) != wanted:
@@ -109,7 +112,7 @@ def scheduler_configuration(facts: ClusterFacts) -> Iterator[Observation]:
 
 @SECTION.check("nodes-sampled", "it asks about all nodes", "scheduler_map", "nodes", severity=Severity.WARNING)
 def nodes_sampled(facts: ClusterFacts) -> Iterator[Observation]:
-    configuration = _configuration(facts)
+    configuration = _parse_configuration(facts)
     share = configuration.get("percentageOfNodesToScore")
     if configuration and share != _ALL and len(facts.nodes) <= _FEW_NODES:
         value = f"{share} with {len(facts.nodes)} nodes: a sample may hold hot nodes only; write {_ALL}"
@@ -127,9 +130,9 @@ def scheduler_ca_unread(facts: ClusterFacts) -> Iterator[Observation]:
     if len(facts.scheduler_cas) < 2:  # noqa: PLR2004  the first one was there before the scheduler
         return
     newest_us = max(authority.not_before_us for authority in facts.scheduler_cas)
-    for pod in _pods(facts, SCHEDULER):
-        if microseconds(pod.metadata.creation_timestamp or rfc3339(facts.at_us)) < newest_us:
-            value = f"older than a CA of {rfc3339(newest_us)}: once it signs, the extender is no longer asked"
+    for pod in _list_pods(facts, SCHEDULER):
+        if parse_microseconds(pod.metadata.creation_timestamp or format_rfc3339(facts.at_us)) < newest_us:
+            value = f"older than a CA of {format_rfc3339(newest_us)}: once it signs, the extender is no longer asked"
             remedy = "restart the scheduler"
             yield Observation(f"Pod {NAMESPACE}/{pod.name}", "metadata.creationTimestamp", value, remedy, _RESTART)
 
@@ -137,13 +140,13 @@ def scheduler_ca_unread(facts: ClusterFacts) -> Iterator[Observation]:
 _MAP = f"ConfigMap {NAMESPACE}/{SCHEDULER}"
 
 
-def _pods(facts: ClusterFacts, name: str) -> list[PodObject]:
+def _list_pods(facts: ClusterFacts, name: str) -> list[PodObject]:
     return [
         pod for pod in facts.pods if pod.labels.get(_NAME_LABEL) == name and pod.metadata.deletion_timestamp is None
     ]
 
 
-def _configuration(facts: ClusterFacts) -> Json:
+def _parse_configuration(facts: ClusterFacts) -> Json:
     """Return the scheduler's configuration; empty if there is none, or it is no YAML."""
     data = {} if facts.scheduler_map is None else facts.scheduler_map.data or {}
     try:

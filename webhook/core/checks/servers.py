@@ -6,22 +6,22 @@ from collections.abc import Iterator
 from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.facts import ClusterFacts, Json
 from webhook.core.checks.objects import PodObject, ReplicasObject
-from webhook.core.checks.repair_command import RENDERED, install, render, way_back
+from webhook.core.checks.repair_command import RENDERED, build_install_command, build_render_command, describe_restore
 from webhook.core.checks.repair_installation import is_at_target
 from webhook.core.checks.webhooks import webhooks_of
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.kubernetes.selector_match import selects
 
 
-def _no_deployment(facts: ClusterFacts) -> str:
+def _explain_missing_deployment(facts: ClusterFacts) -> str:
     return "" if facts.deployments else f"there is no Deployment in {NAMESPACE}"
 
 
-def _no_pod(facts: ClusterFacts) -> str:
+def _explain_missing_pod(facts: ClusterFacts) -> str:
     return "" if facts.pods else f"there is no Pod in {NAMESPACE}"
 
 
-def _no_budget(facts: ClusterFacts) -> str:
+def _explain_missing_budget(facts: ClusterFacts) -> str:
     return "" if facts.budgets else f"there is no PodDisruptionBudget in {NAMESPACE}"
 
 
@@ -30,14 +30,14 @@ _SERVER, _CONTAINER = "podgate", "podgate"
 _REPLICATED = (_SERVER, "podgate-extender", "podgate-scheduler")
 _NAME_LABEL = "app.kubernetes.io/name"
 _WAITING = {"CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "CreateContainerConfigError", "InvalidImageName"}
-_OLDEST = (1, 30)
+_VERSION_MIN = (1, 30)
 _PODS = f"kubectl get pods -n {NAMESPACE}"
 
 
 @SECTION.check("kubernetes-version", "Kubernetes is 1.30 or newer", "kubernetes")
 def kubernetes_version(facts: ClusterFacts) -> Iterator[Observation]:
     found = re.match(r"v(\d+)\.(\d+)", facts.kubernetes)
-    if found is not None and (int(found[1]), int(found[2])) < _OLDEST:
+    if found is not None and (int(found[1]), int(found[2])) < _VERSION_MIN:
         yield Observation("API server", "gitVersion", facts.kubernetes, "upgrade: older ones have no matchConditions")
 
 
@@ -107,24 +107,30 @@ def deployment_missing(facts: ClusterFacts) -> Iterator[Observation]:
             value = f"no Deployment's Pods have {dict(selector)}"
             called = [webhook for _, webhook in webhooks_of(facts) if _service_of(webhook) == service.name]
             is_right = all(is_at_target(facts, webhook) for webhook in called)
-            remedy, command = (way_back(facts), install(facts)) if is_right else (RENDERED, render(facts))
+            remedy, command = (
+                (describe_restore(facts), build_install_command(facts))
+                if is_right
+                else (RENDERED, build_render_command(facts))
+            )
             yield Observation(f"Service {NAMESPACE}/{service.name}", "spec.selector", value, remedy, command)
 
 
-@SECTION.check("deployment-unavailable", "Deployments are available", "deployments", absence=_no_deployment)
+@SECTION.check(
+    "deployment-unavailable", "Deployments are available", "deployments", absence=_explain_missing_deployment
+)
 def deployment_unavailable(facts: ClusterFacts) -> Iterator[Observation]:
     for deployment in facts.deployments:
         if deployment.status.available_replicas < deployment.spec.replicas:
             value = f"{deployment.status.available_replicas} of {deployment.spec.replicas}"
             yield Observation(
-                _place(deployment),
+                _format_place(deployment),
                 "status.availableReplicas",
                 value,
                 f"kubectl describe deployment {deployment.name} -n {NAMESPACE}",
             )
 
 
-@SECTION.check("pods-crash", "no container waits or restarts again and again", "pods", absence=_no_pod)
+@SECTION.check("pods-crash", "no container waits or restarts again and again", "pods", absence=_explain_missing_pod)
 def pods_crash(facts: ClusterFacts) -> Iterator[Observation]:
     for pod in facts.pods:
         for container in pod.status.container_statuses or ():
@@ -135,14 +141,19 @@ def pods_crash(facts: ClusterFacts) -> Iterator[Observation]:
                 yield Observation(f"Pod {NAMESPACE}/{pod.name}", f"containerStatuses[{container.name}]", value, remedy)
 
 
-@SECTION.check("replicas-in-memory", "servers with counters in memory run alone", "deployments", absence=_no_deployment)
+@SECTION.check(
+    "replicas-in-memory",
+    "servers with counters in memory run alone",
+    "deployments",
+    absence=_explain_missing_deployment,
+)
 def replicas_in_memory(facts: ClusterFacts) -> Iterator[Observation]:
-    for deployment in _servers(facts):
+    for deployment in _list_servers(facts):
         if deployment.spec.replicas > 1 and not _has_redis(deployment):
             value = f"{deployment.spec.replicas} with --store=memory: only one can count, the others exit"
             command = f"kubectl scale deployment/{deployment.name} -n {NAMESPACE} --replicas=1"
             yield Observation(
-                _place(deployment), "spec.replicas", value, "run one, or share a Redis (docs/redis.md)", command
+                _format_place(deployment), "spec.replicas", value, "run one, or share a Redis (docs/redis.md)", command
             )
 
 
@@ -151,14 +162,14 @@ def replicas_in_memory(facts: ClusterFacts) -> Iterator[Observation]:
     "servers on Redis and extenders have a second replica",
     "deployments",
     severity=Severity.WARNING,
-    absence=_no_deployment,
+    absence=_explain_missing_deployment,
 )
 def single_replica(facts: ClusterFacts) -> Iterator[Observation]:
-    for deployment in _replicated(facts):
-        if deployment.spec.replicas < 2 and (_has_redis(deployment) or _app(deployment) != _SERVER):  # noqa: PLR2004  one may be away
+    for deployment in _list_replicated(facts):
+        if deployment.spec.replicas < 2 and (_has_redis(deployment) or _read_app(deployment) != _SERVER):  # noqa: PLR2004  one may be away
             command = f"kubectl scale deployment/{deployment.name} -n {NAMESPACE} --replicas=2"
             yield Observation(
-                _place(deployment), "spec.replicas", str(deployment.spec.replicas), "run a second one", command
+                _format_place(deployment), "spec.replicas", str(deployment.spec.replicas), "run a second one", command
             )
 
 
@@ -168,15 +179,17 @@ def single_replica(facts: ClusterFacts) -> Iterator[Observation]:
     "deployments",
     "budgets",
     severity=Severity.WARNING,
-    absence=_no_deployment,
+    absence=_explain_missing_deployment,
 )
 def budget_missing(facts: ClusterFacts) -> Iterator[Observation]:
-    for deployment in _replicated(facts):
+    for deployment in _list_replicated(facts):
         labels = deployment.spec.template.metadata.labels or {}
         if deployment.spec.replicas > 1 and not any(selects(budget.spec.selector, labels) for budget in facts.budgets):
             selector = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
             command = f"kubectl create pdb {deployment.name} -n {NAMESPACE} --max-unavailable=1 --selector={selector}"
-            yield Observation(_place(deployment), "PodDisruptionBudget", "none selects its Pods", "create one", command)
+            yield Observation(
+                _format_place(deployment), "PodDisruptionBudget", "none selects its Pods", "create one", command
+            )
 
 
 @SECTION.check(
@@ -184,7 +197,7 @@ def budget_missing(facts: ClusterFacts) -> Iterator[Observation]:
     "PodDisruptionBudgets permit a drain",
     "budgets",
     severity=Severity.WARNING,
-    absence=_no_budget,
+    absence=_explain_missing_budget,
 )
 def budget_blocks(facts: ClusterFacts) -> Iterator[Observation]:
     for budget in facts.budgets:
@@ -197,7 +210,9 @@ def budget_blocks(facts: ClusterFacts) -> Iterator[Observation]:
             yield Observation(place, "status.disruptionsAllowed", value, "let one Pod be away", command)
 
 
-@SECTION.check("images-differ", "all servers run one image", "pods", severity=Severity.WARNING, absence=_no_pod)
+@SECTION.check(
+    "images-differ", "all servers run one image", "pods", severity=Severity.WARNING, absence=_explain_missing_pod
+)
 def images_differ(facts: ClusterFacts) -> Iterator[Observation]:
     images = {
         container.image
@@ -215,15 +230,15 @@ def _service_of(webhook: Json) -> str:
     return str((webhook["clientConfig"].get("service") or {}).get("name", ""))
 
 
-def _servers(facts: ClusterFacts) -> list[ReplicasObject]:
-    return [deployment for deployment in facts.deployments if _app(deployment) == _SERVER]
+def _list_servers(facts: ClusterFacts) -> list[ReplicasObject]:
+    return [deployment for deployment in facts.deployments if _read_app(deployment) == _SERVER]
 
 
-def _replicated(facts: ClusterFacts) -> list[ReplicasObject]:
-    return [deployment for deployment in facts.deployments if _app(deployment) in _REPLICATED]
+def _list_replicated(facts: ClusterFacts) -> list[ReplicasObject]:
+    return [deployment for deployment in facts.deployments if _read_app(deployment) in _REPLICATED]
 
 
-def _app(deployment: ReplicasObject) -> str:
+def _read_app(deployment: ReplicasObject) -> str:
     return deployment.labels.get(_NAME_LABEL, deployment.name)
 
 
@@ -232,8 +247,8 @@ def _is_podgate(pod: PodObject) -> bool:
 
 
 def _has_redis(deployment: ReplicasObject) -> bool:
-    return deployment.argument("--store") not in {"", "memory"}
+    return deployment.find_argument("--store") not in {"", "memory"}
 
 
-def _place(deployment: ReplicasObject) -> str:
+def _format_place(deployment: ReplicasObject) -> str:
     return f"Deployment {NAMESPACE}/{deployment.name}"

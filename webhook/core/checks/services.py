@@ -7,7 +7,7 @@ from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.facts import ClusterFacts, labels_of
 from webhook.core.checks.objects import ClusterObject, PodObject
 from webhook.core.kubernetes.selector_match import selects
-from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.placement import SERVICE_LABEL, PlacementPlan
 from webhook.core.policy.matching import Matcher
 from webhook.core.policy.model import Policy, Service
@@ -19,7 +19,7 @@ _HELD_US = 1_800_000_000
 """A ReplicaSet waits up to 1,000 s between attempts."""
 
 
-def _services(facts: ClusterFacts) -> tuple[Service, ...]:
+def _list_services(facts: ClusterFacts) -> tuple[Service, ...]:
     return facts.policy.policy.services if facts.policy is not None else ()
 
 
@@ -30,7 +30,7 @@ def service_owns_nothing(facts: ClusterFacts) -> Iterator[Observation]:
     if facts.policy is None:
         return
     matcher = Matcher(facts.policy.policy)
-    for service in _services(facts):
+    for service in _list_services(facts):
         if not any(matcher.may_own(service, namespace.name, labels_of(namespace)) for namespace in facts.namespaces):
             value = "matches no existing namespace"
             yield Observation(
@@ -47,7 +47,7 @@ def service_owns_nothing(facts: ClusterFacts) -> Iterator[Observation]:
     severity=Severity.WARNING,
 )
 def service_selects_no_pod(facts: ClusterFacts) -> Iterator[Observation]:
-    for service in _services(facts):
+    for service in _list_services(facts):
         found = [namespace for namespace, owners in facts.owners.items() if service in owners]
         pods = [pod for pod in facts.workload_pods if pod.metadata.namespace in found]
         selector = service.match.pod_selector
@@ -76,17 +76,17 @@ def namespace_exempt(facts: ClusterFacts) -> Iterator[Observation]:
 
 @SECTION.check("priority-class-missing", "PriorityClasses exist", "policy", "priority_classes")
 def priority_class_missing(facts: ClusterFacts) -> Iterator[Observation]:
-    named = ((service, plan.priority_class_name) for service, plan in _plans(facts))
-    return _absent_classes("PriorityClass", "pc", named, facts.priority_classes)
+    named = ((service, plan.priority_class_name) for service, plan in _list_plans(facts))
+    return _find_absent_classes("PriorityClass", "pc", named, facts.priority_classes)
 
 
 @SECTION.check("runtime-class-missing", "RuntimeClasses exist", "policy", "runtime_classes")
 def runtime_class_missing(facts: ClusterFacts) -> Iterator[Observation]:
-    named = ((service, plan.runtime_class_name) for service, plan in _plans(facts))
-    return _absent_classes("RuntimeClass", "runtimeclass", named, facts.runtime_classes)
+    named = ((service, plan.runtime_class_name) for service, plan in _list_plans(facts))
+    return _find_absent_classes("RuntimeClass", "runtimeclass", named, facts.runtime_classes)
 
 
-def _absent_classes(
+def _find_absent_classes(
     kind: str, resource: str, named: Iterable[tuple[Service, str | None]], present: Iterable[ClusterObject]
 ) -> Iterator[Observation]:
     names = {listed.name for listed in present}
@@ -101,17 +101,17 @@ def _absent_classes(
 
 @SECTION.check("no-node-fits", "some Node has each service's labels", "policy", "nodes", severity=Severity.WARNING)
 def no_node_fits(facts: ClusterFacts) -> Iterator[Observation]:
-    for service, plan in _plans(facts):
+    for service, plan in _list_plans(facts):
         for key, value in plan.node_selector.items():
             if not any(node.labels.get(key) == value for node in facts.nodes):
-                yield _no_node(service, f"placement.nodeSelector[{key}]", value)
+                yield _report_no_node(service, f"placement.nodeSelector[{key}]", value)
         for entry in service.placement.topology if service.placement is not None else ():
             is_required = entry.preferred_weight is None
             if is_required and not any(node.labels.get(entry.label) in entry.values for node in facts.nodes):
-                yield _no_node(service, f"placement.topology[{entry.label}]", ", ".join(entry.values))
+                yield _report_no_node(service, f"placement.topology[{entry.label}]", ", ".join(entry.values))
 
 
-def _no_node(service: Service, field: str, value: str) -> Observation:
+def _report_no_node(service: Service, field: str, value: str) -> Observation:
     remedy = "label a Node, or correct the policy: kubectl get nodes --show-labels"
     return Observation(f"service {service.name}", field, f"{value}: no Node has it, so its Pods stay Pending", remedy)
 
@@ -123,17 +123,17 @@ def scheduler_missing(facts: ClusterFacts) -> Iterator[Observation]:
     Pods of no service are not Podgate's concern, unless the policy names their scheduler.
     """
     unseen: dict[str, list[PodObject]] = {}
-    policy_schedulers = {plan.scheduler_name for _, plan in _plans(facts)}
+    policy_schedulers = {plan.scheduler_name for _, plan in _list_plans(facts)}
     for pod in facts.workload_pods:
         if SERVICE_LABEL not in pod.labels and pod.spec.scheduler_name not in policy_schedulers:
             continue
         conditions = {condition.type for condition in pod.status.conditions or ()}
-        age_us = facts.at_us - microseconds(pod.metadata.creation_timestamp or "1970-01-01T00:00:00Z")
+        age_us = facts.at_us - parse_microseconds(pod.metadata.creation_timestamp or "1970-01-01T00:00:00Z")
         is_waiting = pod.status.phase == "Pending" and not pod.spec.scheduling_gates and age_us > _UNSEEN_US
         if is_waiting and "PodScheduled" not in conditions:
             unseen.setdefault(pod.spec.scheduler_name, []).append(pod)
     for name, pods in unseen.items():
-        named = [service.name for service, plan in _plans(facts) if plan.scheduler_name == name]
+        named = [service.name for service, plan in _list_plans(facts) if plan.scheduler_name == name]
         where = f", set by the policy for {', '.join(named)}" if named else ""
         first = pods[0].metadata
         value = f"{name}{where}: {len(pods)} Pods were never seen by it, such as {first.namespace}/{first.name}"
@@ -152,7 +152,7 @@ def replicaset_held(facts: ClusterFacts) -> Iterator[Observation]:
     for event in facts.failures:
         key = (event.involved_object.namespace, event.involved_object.name)
         at = event.last_timestamp or event.event_time or event.metadata.creation_timestamp
-        is_recent = at is not None and facts.at_us - microseconds(at) < _HELD_US
+        is_recent = at is not None and facts.at_us - parse_microseconds(at) < _HELD_US
         if key in held and is_recent and ".podgate.io" in event.message:
             last[key] = event.message
     for (namespace, name), message in last.items():
@@ -164,7 +164,7 @@ def replicaset_held(facts: ClusterFacts) -> Iterator[Observation]:
             yield Observation(f"ReplicaSet {namespace}/{name}", "status.replicas", value, remedy, command)
 
 
-def _plans(facts: ClusterFacts) -> Iterator[tuple[Service, PlacementPlan]]:
-    for service in _services(facts):
-        if service.placement_plan is not None and not service.modes.all_disabled():
+def _list_plans(facts: ClusterFacts) -> Iterator[tuple[Service, PlacementPlan]]:
+    for service in _list_services(facts):
+        if service.placement_plan is not None and not service.modes.is_all_disabled():
             yield service, service.placement_plan

@@ -8,14 +8,14 @@ from webhook.core.checks.facts import ClusterFacts, Json
 from webhook.core.kubernetes.quantity import Duration
 
 
-def _no_redis(facts: ClusterFacts) -> str:
+def _explain_no_redis(facts: ClusterFacts) -> str:
     kind = facts.status["store"]["kind"]
     return "" if kind == _REDIS else f"counters are in {kind}"
 
 
 _REDIS = "redis"
-SECTION = Section("store", absence=_no_redis)
-_OLDEST = (6, 2)
+SECTION = Section("store", absence=_explain_no_redis)
+_VERSION_MIN = (6, 2)
 _SUBMITTED_AGAIN_SECONDS = 60
 """After Redis has lost data, each Podgate server submits its charges of this time again."""
 _SLOW_SECONDS = 0.025
@@ -32,7 +32,7 @@ def store_away(facts: ClusterFacts) -> Iterator[Observation]:
 
 @SECTION.check("redis-evicts", "Redis evicts no keys", "status")
 def redis_evicts(facts: ClusterFacts) -> Iterator[Observation]:
-    for place, server in _servers(facts):
+    for place, server in _list_servers(facts):
         policy = server["evictionPolicy"]
         if policy and policy != "noeviction":
             value = f"{policy}: a full Redis loses counters, and Pods pass beyond the limits"
@@ -42,15 +42,15 @@ def redis_evicts(facts: ClusterFacts) -> Iterator[Observation]:
 
 @SECTION.check("redis-version", "Redis is 6.2 or newer", "status")
 def redis_version(facts: ClusterFacts) -> Iterator[Observation]:
-    for place, server in _servers(facts):
+    for place, server in _list_servers(facts):
         found = re.match(r"(\d+)\.(\d+)", server["version"] or "")
-        if found is not None and (int(found[1]), int(found[2])) < _OLDEST:
+        if found is not None and (int(found[1]), int(found[2])) < _VERSION_MIN:
             yield Observation(place, "redis_version", server["version"], "upgrade it: the script needs 6.2")
 
 
 @SECTION.check("redis-slow", "Redis answers in time", "status", severity=Severity.WARNING)
 def redis_slow(facts: ClusterFacts) -> Iterator[Observation]:
-    for place, server in _servers(facts):
+    for place, server in _list_servers(facts):
         if server["latencySeconds"] > _SLOW_SECONDS:
             value = f"{server['latencySeconds'] * 1000:.0f} ms: an admission waits at most 50 ms"
             remedy = "redis-cli --latency from the server's Node; SLOWLOG GET; see podgate_charge_duration_seconds"
@@ -59,21 +59,21 @@ def redis_slow(facts: ClusterFacts) -> Iterator[Observation]:
 
 @SECTION.check("redis-forgets", "a restart of Redis loses no charges", "status", severity=Severity.WARNING)
 def redis_forgets(facts: ClusterFacts) -> Iterator[Observation]:
-    windows = {name: _longest_window(row) for name, row in _counters(facts)}
+    windows = {name: _find_longest_window(row) for name, row in _list_counters(facts)}
     longest = max(windows, key=lambda name: windows[name][0], default="")
     if not longest or windows[longest][0] <= _SUBMITTED_AGAIN_SECONDS:
         return
-    for place, server in _servers(facts):
+    for place, server in _list_servers(facts):
         if server.get("appendOnly") is not False:  # older Podgate servers do not report it
             continue
-        lost = _lost_charges(server["save"])
+        lost = _describe_lost_charges(server["save"])
         if lost is not None:
             value = f"no: {lost}; {longest} counts for {windows[longest][1]}"
             remedy = "CONFIG SET appendonly yes on this server, and in its configuration (docs/redis.md)"
             yield Observation(place, "appendonly", value, remedy)
 
 
-def _counters(facts: ClusterFacts) -> Iterator[tuple[str, Json]]:
+def _list_counters(facts: ClusterFacts) -> Iterator[tuple[str, Json]]:
     """Yield services and pools by name."""
     for service in facts.status["services"]:
         yield service["name"], service
@@ -81,14 +81,14 @@ def _counters(facts: ClusterFacts) -> Iterator[tuple[str, Json]]:
         yield f"pool {pool['name']}", pool
 
 
-def _longest_window(row: Json) -> tuple[float, str]:
+def _find_longest_window(row: Json) -> tuple[float, str]:
     # A row with "surge" is the limit on live Pods, which has no window.
     windows = [window["window"] for window in row["windows"] if "surge" not in window]
     lengths = [(Duration.parse(window).us / 1_000_000, window) for window in windows]
     return max(lengths, default=(0.0, ""))
 
 
-def _lost_charges(save: str | None) -> str | None:
+def _describe_lost_charges(save: str | None) -> str | None:
     """Describe the charges that a restart loses under `save`; None if servers submit them again."""
     if save is None:
         return "its snapshots are not known (CONFIG GET save is not permitted)"
@@ -109,7 +109,7 @@ def decisions_not_shared(facts: ClusterFacts) -> Iterator[Observation]:
         yield Observation(facts.server, "status.decisions.error", error, f"{remedy} (docs/redis.md)")
 
 
-def _servers(facts: ClusterFacts) -> Iterator[tuple[str, Json]]:
+def _list_servers(facts: ClusterFacts) -> Iterator[tuple[str, Json]]:
     """Yield the Redis servers by name; older Podgate servers do not list them."""
     for server in facts.status["store"].get("servers", ()):
         yield f"Redis {server['name'] or ''}".rstrip(), server

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 
 from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.facts import ClusterFacts, Json, labels_of
-from webhook.core.checks.repair_command import RENDERED, install_or_apply, render, way_back
+from webhook.core.checks.repair_command import RENDERED, build_render_command, build_restore_command, describe_restore
 from webhook.core.checks.repair_installation import has_controller, is_at_target
 from webhook.core.document import configmap
 from webhook.core.kubernetes.selector_match import selects
 from webhook.core.kubernetes.types import LabelSelector, Requirement
-from webhook.core.webhook_configurations import NAMES, outdated
+from webhook.core.webhook_configurations import NAMES, find_outdated
 
 SECTION = Section("webhook configurations")
 MUTATING, VALIDATING, POLICY = NAMES
-_SHORTEST_SECONDS, _LONGEST_SECONDS = 2, 10
+_TIMEOUT_SECONDS_MIN, _TIMEOUT_SECONDS_MAX = 2, 10
 
 
 def webhooks_of(facts: ClusterFacts) -> Iterator[tuple[str, Json]]:
@@ -29,16 +29,16 @@ def webhooks_missing(facts: ClusterFacts) -> Iterator[Observation]:
         configuration = facts.webhooks.get(name)
         if configuration is None or not configuration.get("webhooks"):
             value = "absent" if configuration is None else "none"
-            yield Observation(str(name), "webhooks", value, RENDERED, render(facts))
+            yield Observation(str(name), "webhooks", value, RENDERED, build_render_command(facts))
 
 
 @SECTION.check("webhooks-stale", "they are rendered from the live policy", "webhooks", "policy")
 def webhooks_stale(facts: ClusterFacts) -> Iterator[Observation]:
-    for configuration in outdated(facts.wanted_webhooks, facts.webhooks):
+    for configuration in find_outdated(facts.wanted_webhooks, facts.webhooks):
         if configuration.name in facts.webhooks:
             value = "; ".join(configuration.differences)
             remedy = f"{RENDERED}; a leader with --webhook-configurations=keep does it itself, see its log"
-            yield Observation(str(configuration.name), "webhooks", value, remedy, render(facts))
+            yield Observation(str(configuration.name), "webhooks", value, remedy, build_render_command(facts))
 
 
 @SECTION.check("webhooks-not-compared", "the leader compares them with the policy", "status", severity=Severity.WARNING)
@@ -46,8 +46,8 @@ def webhooks_not_compared(facts: ClusterFacts) -> Iterator[Observation]:
     error = (facts.status.get("webhooks") or {}).get("error")
     if error:
         files = ("base/11-rbac-webhooks.yaml", *(("redis/12-rbac-webhooks.yaml",) if has_controller(facts) else ()))
-        remedy = f"grant the leader's rights: {way_back(facts)}"
-        yield Observation(facts.server, "status.webhooks.error", error, remedy, install_or_apply(facts, files))
+        remedy = f"grant the leader's rights: {describe_restore(facts)}"
+        yield Observation(facts.server, "status.webhooks.error", error, remedy, build_restore_command(facts, files))
 
 
 @SECTION.check("failure-policy", "failurePolicy is the policy's", "webhooks", "policy")
@@ -61,7 +61,9 @@ def failure_policy(facts: ClusterFacts) -> Iterator[Observation]:
         right = wanted.get((name, webhook["name"]), webhook["failurePolicy"])
         if webhook["failurePolicy"] != right:
             field = f"webhooks[{webhook['name']}].failurePolicy"
-            yield Observation(name, field, f"{webhook['failurePolicy']}, not {right}", RENDERED, render(facts))
+            yield Observation(
+                name, field, f"{webhook['failurePolicy']}, not {right}", RENDERED, build_render_command(facts)
+            )
 
 
 @SECTION.check(
@@ -83,7 +85,9 @@ def namespaces_left_out(facts: ClusterFacts) -> Iterator[Observation]:
         for namespace, services in facts.owners.items() if selectors else ():
             if not any(selects(selector, labels[namespace]) for selector in selectors):
                 value = f"none selects {namespace}, a namespace of service {services[0].name}"
-                yield Observation(str(name), "webhooks[].namespaceSelector", value, RENDERED, render(facts))
+                yield Observation(
+                    str(name), "webhooks[].namespaceSelector", value, RENDERED, build_render_command(facts)
+                )
 
 
 @SECTION.check("own-namespace-selected", "they spare podgate-system and kube-system", "webhooks")
@@ -94,17 +98,17 @@ def own_namespace_selected(facts: ClusterFacts) -> Iterator[Observation]:
             if selected and webhook["failurePolicy"] == "Fail":
                 value = f"selects {namespace} with failurePolicy Fail: no server could start after an outage"
                 field = f"webhooks[{webhook['name']}].namespaceSelector"
-                yield Observation(name, field, value, RENDERED, render(facts))
+                yield Observation(name, field, value, RENDERED, build_render_command(facts))
 
 
 @SECTION.check("webhook-timeout", "timeouts suit the path of a Pod", "webhooks", severity=Severity.WARNING)
 def webhook_timeout(facts: ClusterFacts) -> Iterator[Observation]:
     for name, webhook in webhooks_of(facts):
-        seconds = webhook.get("timeoutSeconds", _LONGEST_SECONDS)
-        if name != str(POLICY) and not _SHORTEST_SECONDS <= seconds <= _LONGEST_SECONDS:
-            value = f"{seconds}: between {_SHORTEST_SECONDS} and {_LONGEST_SECONDS} is meant"
+        seconds = webhook.get("timeoutSeconds", _TIMEOUT_SECONDS_MAX)
+        if name != str(POLICY) and not _TIMEOUT_SECONDS_MIN <= seconds <= _TIMEOUT_SECONDS_MAX:
+            value = f"{seconds}: between {_TIMEOUT_SECONDS_MIN} and {_TIMEOUT_SECONDS_MAX} is meant"
             field = f"webhooks[{webhook['name']}].timeoutSeconds"
-            yield Observation(name, field, value, RENDERED, render(facts))
+            yield Observation(name, field, value, RENDERED, build_render_command(facts))
 
 
 @SECTION.check("ca-bundle", "caBundle verifies the serving certificate", "trust", "webhooks")
@@ -113,7 +117,7 @@ def ca_bundle(facts: ClusterFacts) -> Iterator[Observation]:
         if fact.error:
             field = f"webhooks[{fact.webhook}].clientConfig.caBundle"
             remedy = f"write the CA that signed the serving certificate (docs/certificates.md): {RENDERED}"
-            yield Observation(fact.object, field, fact.error, remedy, render(facts))
+            yield Observation(fact.object, field, fact.error, remedy, build_render_command(facts))
 
 
 @SECTION.check("webhook-port", "their Service exists and has their port", "webhooks", "services")
@@ -132,8 +136,10 @@ def webhook_port(facts: ClusterFacts) -> Iterator[Observation]:
             seen.add(place)
             value = f"{place}, of which there is {f'only port {ports}' if found is not None else 'no Service'}"
             field, is_right = f"webhooks[{webhook['name']}].clientConfig.service", is_at_target(facts, webhook)
-            remedy = f"bring the Service back: {way_back(facts)}" if is_right else RENDERED
-            command = install_or_apply(facts, ("base/40-service.yaml",)) if is_right else render(facts)
+            remedy = f"bring the Service back: {describe_restore(facts)}" if is_right else RENDERED
+            command = (
+                build_restore_command(facts, ("base/40-service.yaml",)) if is_right else build_render_command(facts)
+            )
             yield Observation(name, field, value, remedy, command)
 
 

@@ -3,10 +3,10 @@
 A whole Pod is measured by the scheduler's own formula.
 """
 
-from webhook.core.container_resources.container_plan import shown_name
+from webhook.core.container_resources.container_plan import shorten_name
 from webhook.core.container_resources.plan import RangePlan
-from webhook.core.container_resources.qos import qos_class
-from webhook.core.container_resources.rewrite import operations, qos_change
-from webhook.core.container_resources.violations import violations
+from webhook.core.container_resources.qos import find_qos_class
+from webhook.core.container_resources.rewrite import build_operations, find_qos_change
+from webhook.core.container_resources.violations import find_violations
 
-__all__ = ["RangePlan", "operations", "qos_change", "qos_class", "shown_name", "violations"]
+__all__ = ["RangePlan", "build_operations", "find_qos_change", "find_qos_class", "find_violations", "shorten_name"]

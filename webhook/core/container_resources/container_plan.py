@@ -7,18 +7,18 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from webhook.core.container_resources.plan import DECIDE_QOS, Amount, RangePlan, is_huge_pages
-from webhook.core.container_resources.qos import class_of
-from webhook.core.container_resources.ranges import PodLevel, RequestAndLimit, applied
-from webhook.core.container_resources.ratio_shortfalls import ratio_shortfalls
-from webhook.core.container_resources.shortfalls import Shortfall, shortfalls
+from webhook.core.container_resources.qos import compute_class
+from webhook.core.container_resources.ranges import PodLevel, RequestAndLimit, apply_rule
+from webhook.core.container_resources.ratio_shortfalls import find_ratio_shortfalls
+from webhook.core.container_resources.shortfalls import Shortfall, find_shortfalls
 from webhook.core.kubernetes.pod import Amounts, Container, Pod, Resources
-from webhook.core.kubernetes.pod_requests import Side, cut, nano
-from webhook.core.kubernetes.quantity import CACHED
-from webhook.core.patch import pointer
+from webhook.core.kubernetes.pod_requests import Side, parse_nano, shorten
+from webhook.core.kubernetes.quantity import CACHED_CHARACTERS_MAX
+from webhook.core.patch import format_pointer
 from webhook.core.policy_spec import QosClass
 
 Value = str | int | float | None
-LONGEST_NAME = 63  # characters of a DNS label; the API server has not validated container names yet
+NAME_CHARACTERS_MAX = 63  # characters of a DNS label; the API server has not validated container names yet
 _NOTHING = Resources()
 _NO_AMOUNTS: Amounts = {}
 _NO_POD_LEVEL = PodLevel()
@@ -47,10 +47,10 @@ class ContainerPlan(Struct, frozen=True, eq=False):
     classes: tuple[QosClass, QosClass]
 
 
-def container_plans(pod: Pod, plan: RangePlan) -> Iterator[tuple[str, int, Container, ContainerPlan]]:
+def plan_containers(pod: Pod, plan: RangePlan) -> Iterator[tuple[str, int, Container, ContainerPlan]]:
     """Yield each container: name of its list, index, container, plan. ValueError: an unreadable quantity."""
     spec, names = pod.spec, plan.names
-    level = _pod_level(pod, plan)
+    level = _find_pod_level(pod, plan)
     ignores = plan.ignored or plan.ignored_prefixes
     nothing = (None,) * len(names)
     for field, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
@@ -65,17 +65,17 @@ def container_plans(pod: Pod, plan: RangePlan) -> Iterator[tuple[str, int, Conta
                 container.name in plan.ignored or container.name.startswith(plan.ignored_prefixes)
             )
             try:
-                shape = _shape(plan, values, None if is_ignored else level)
+                shape = _find_plan(plan, values, None if is_ignored else level)
             except ValueError as error:
-                raise ValueError(f"container {shown_name(container)}: {error}") from None
+                raise ValueError(f"container {shorten_name(container)}: {error}") from None
             yield field, index, container, shape
 
 
-def shown_name(container: Container) -> str:
-    return container.name[:LONGEST_NAME]
+def shorten_name(container: Container) -> str:
+    return container.name[:NAME_CHARACTERS_MAX]
 
 
-def _pod_level(pod: Pod, plan: RangePlan) -> PodLevel:
+def _find_pod_level(pod: Pod, plan: RangePlan) -> PodLevel:
     own = pod.spec.resources
     if own is None:
         return _NO_POD_LEVEL
@@ -88,78 +88,78 @@ class _UncacheableError(Exception):
     """The values are no cache key: texts too long, or numbers (1 and 1.0 would be the same key)."""
 
 
-def _shape(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | None) -> ContainerPlan:
+def _find_plan(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | None) -> ContainerPlan:
     try:
-        return _known(plan, values, level)
+        return _get_cached_plan(plan, values, level)
     except _UncacheableError:
         pass
-    return _worked_out(plan, values, level)
+    return _compute_plan(plan, values, level)
 
 
 @lru_cache(maxsize=4096)
-def _known(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | None) -> ContainerPlan:
-    if not all(value is None or (isinstance(value, str) and len(value) <= CACHED) for value in values):
+def _get_cached_plan(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | None) -> ContainerPlan:
+    if not all(value is None or (isinstance(value, str) and len(value) <= CACHED_CHARACTERS_MAX) for value in values):
         raise _UncacheableError
-    return _worked_out(plan, values, level)
+    return _compute_plan(plan, values, level)
 
 
-def _worked_out(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | None) -> ContainerPlan:
+def _compute_plan(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | None) -> ContainerPlan:
     """Compute a container's plan. `values`: all requests, then all limits. Without `level` the container is ignored."""
     requests, limits = values[: len(plan.names)], values[len(plan.names) :]
     asked = {
         name: RequestAndLimit(_read("requests", name, request), _read("limits", name, limit))
         for name, request, limit in zip(plan.names, requests, limits, strict=True)
     }
-    after = asked if level is None else _settled(plan, asked, level)
+    after = asked if level is None else _apply_rules(plan, asked, level)
     return ContainerPlan(
-        limits=_changes("limits", asked, after),
-        requests=_changes("requests", asked, after),
-        shortfalls=() if level is None else tuple(_shortfalls(plan, asked, after, level)),
-        taken=tuple(share for bounds in plan.pod for share in _shares(asked[bounds.name])),
-        classes=(_class(asked), _class(after)),
+        limits=_list_changes("limits", asked, after),
+        requests=_list_changes("requests", asked, after),
+        shortfalls=() if level is None else tuple(_list_shortfalls(plan, asked, after, level)),
+        taken=tuple(share for bounds in plan.pod for share in _compute_shares(asked[bounds.name])),
+        classes=(_classify(asked), _classify(after)),
     )
 
 
-def _settled(plan: RangePlan, asked: dict[str, RequestAndLimit], level: PodLevel) -> dict[str, RequestAndLimit]:
-    after = asked | {rule.name: applied(rule, asked[rule.name], level, clamps=plan.clamps) for rule in plan.rules}
+def _apply_rules(plan: RangePlan, asked: dict[str, RequestAndLimit], level: PodLevel) -> dict[str, RequestAndLimit]:
+    after = asked | {rule.name: apply_rule(rule, asked[rule.name], level, clamps=plan.clamps) for rule in plan.rules}
     if all(after[name] == RequestAndLimit() for name in DECIDE_QOS):
         # The API server rejects huge pages without cpu or memory: do not default them for such a Pod.
         after |= {name: own for name, own in asked.items() if own == RequestAndLimit() and is_huge_pages(name)}
     return after
 
 
-def _shortfalls(
+def _list_shortfalls(
     plan: RangePlan, asked: dict[str, RequestAndLimit], after: dict[str, RequestAndLimit], level: PodLevel
 ) -> Iterator[Shortfall]:
     for rule in plan.rules:
         before, wanted = asked[rule.name], after[rule.name]
-        yield from shortfalls(rule, before, wanted, level)
-        yield from ratio_shortfalls(rule, before, wanted, level)
+        yield from find_shortfalls(rule, before, wanted, level)
+        yield from find_ratio_shortfalls(rule, before, wanted, level)
 
 
-def _changes(
+def _list_changes(
     side: Side, asked: dict[str, RequestAndLimit], after: dict[str, RequestAndLimit]
 ) -> tuple[ResourceChange, ...]:
     found = []
     for name, own in asked.items():
         before, wanted = getattr(own, side), getattr(after[name], side)
         if wanted is not None and wanted != before:
-            path = pointer("resources", side, name)
+            path = format_pointer("resources", side, name)
             found.append(ResourceChange("add" if before is None else "replace", path, name, wanted.text))
     return tuple(found)
 
 
-def _shares(asked: RequestAndLimit) -> tuple[int, int]:
+def _compute_shares(asked: RequestAndLimit) -> tuple[int, int]:
     """Return request and limit as the scheduler counts them; an absent request is the limit."""
     limit = asked.limits.nano if asked.limits else 0
     return asked.requests.nano if asked.requests else limit, limit
 
 
-def _class(asked: dict[str, RequestAndLimit]) -> QosClass:
-    return class_of({name: _in_nano(asked[name]) for name in DECIDE_QOS})
+def _classify(asked: dict[str, RequestAndLimit]) -> QosClass:
+    return compute_class({name: _convert_to_nano(asked[name]) for name in DECIDE_QOS})
 
 
-def _in_nano(asked: RequestAndLimit) -> tuple[int | None, int | None]:
+def _convert_to_nano(asked: RequestAndLimit) -> tuple[int | None, int | None]:
     request, limit = asked
     return None if request is None else request.nano, None if limit is None else limit.nano
 
@@ -169,6 +169,6 @@ def _read(side: Side, name: str, value: Value) -> Amount | None:
         return None
     text = str(value).removesuffix(".0")  # the shortest exact text of a number
     try:
-        return Amount(nano(text), text)
+        return Amount(parse_nano(text), text)
     except ValueError as error:
-        raise ValueError(f"resources.{side}[{name}]: {cut(text)!r}: {error}") from None
+        raise ValueError(f"resources.{side}[{name}]: {shorten(text)!r}: {error}") from None

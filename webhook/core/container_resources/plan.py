@@ -5,9 +5,9 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from webhook.core.kubernetes.name_patterns import split
-from webhook.core.kubernetes.pod_requests import HUGE_PAGES, nano
-from webhook.core.kubernetes.quantity import Quantity, quantity_value
+from webhook.core.kubernetes.name_patterns import split_patterns
+from webhook.core.kubernetes.pod_requests import HUGE_PAGES, parse_nano
+from webhook.core.kubernetes.quantity import Quantity, parse_quantity
 from webhook.core.policy_spec import ContainerRange, PodRange, QosClass, ResourceRules, WhenOutside
 
 COMPUTE = frozenset({"cpu", "memory", "ephemeral-storage"})
@@ -20,10 +20,10 @@ def is_huge_pages(name: str) -> bool:
     return name.startswith(HUGE_PAGES)
 
 
-def page_size(name: str) -> int | None:
+def parse_page_size(name: str) -> int | None:
     """Return the size of one huge page in bytes, None if the name has no valid size."""
     try:
-        size = quantity_value(name.removeprefix(HUGE_PAGES))
+        size = parse_quantity(name.removeprefix(HUGE_PAGES))
     except ValueError:
         return None
     return int(size) if size > 0 and size.denominator == 1 else None
@@ -34,7 +34,7 @@ def is_extended(name: str) -> bool:
     return "/" in name and _NATIVE_DOMAIN not in name
 
 
-def overcommits(name: str) -> bool:
+def can_overcommit(name: str) -> bool:
     """Return whether a limit may be above its request; for other resources Kubernetes requires them to be equal."""
     return not is_extended(name) and not is_huge_pages(name)
 
@@ -82,12 +82,15 @@ class ResourceRule(Struct, frozen=True):
     ratios: Ratios = NO_RATIOS
 
     @classmethod
-    def of(cls, name: str, container: ContainerRange) -> "ResourceRule":
-        low, high = _amount(container.min.get(name)), _amount(container.max.get(name))
+    def from_range(cls, name: str, container: ContainerRange) -> "ResourceRule":
+        low, high = _convert_amount(container.min.get(name)), _convert_amount(container.max.get(name))
         if low is not None and low.nano == 0:
             low = None  # no amount is below 0
-        limit, request = _amount(container.default.get(name)), _amount(container.default_request.get(name))
-        if not overcommits(name):
+        limit, request = (
+            _convert_amount(container.default.get(name)),
+            _convert_amount(container.default_request.get(name)),
+        )
+        if not can_overcommit(name):
             # Kubernetes requires them to be equal, so either default sets both.
             limit, request = limit or request, None
         elif name in COMPUTE:
@@ -95,12 +98,12 @@ class ResourceRule(Struct, frozen=True):
             limit = limit or high
             request = request or (None if limit else low)
         ratios = Ratios(
-            _amount(container.max_limit_request_ratio.get(name)),
-            _amount(container.default_limit_ratio.get(name)),
-            _amount(container.default_request_ratio.get(name)),
+            _convert_amount(container.max_limit_request_ratio.get(name)),
+            _convert_amount(container.default_limit_ratio.get(name)),
+            _convert_amount(container.default_request_ratio.get(name)),
             takes_equal=name in container.default_request_ratio,
         )
-        return cls(name, low, high, limit, request, overcommits(name), name in COMPUTE, ratios)
+        return cls(name, low, high, limit, request, can_overcommit(name), name in COMPUTE, ratios)
 
 
 class PodBounds(NamedTuple):
@@ -133,21 +136,21 @@ class RangePlan(Struct, frozen=True, eq=False):
         return self.own_later or self
 
     @classmethod
-    def of(cls, rules: ResourceRules) -> "RangePlan":
-        plan = cls._of(rules)
+    def from_rules(cls, rules: ResourceRules) -> "RangePlan":
+        plan = cls._build_plan(rules)
         if not any(rule.ratios.takes_equal for rule in plan.rules):
             return plan
         later = tuple(replace(rule, ratios=rule.ratios._replace(takes_equal=False)) for rule in plan.rules)
         return replace(plan, own_later=replace(plan, rules=later))
 
     @classmethod
-    def _of(cls, rules: ResourceRules) -> "RangePlan":
-        of_container = _names(rules.container)
-        of_pod = _names(rules.pod)
-        ignored, prefixes = split(rules.container.ignore)
+    def _build_plan(cls, rules: ResourceRules) -> "RangePlan":
+        of_container = _list_names(rules.container)
+        of_pod = _list_names(rules.pod)
+        ignored, prefixes = split_patterns(rules.container.ignore)
         return cls(
-            rules=tuple(ResourceRule.of(name, rules.container) for name in of_container),
-            pod=tuple(_pod_bounds(name, rules.pod) for name in of_pod),
+            rules=tuple(ResourceRule.from_range(name, rules.container) for name in of_container),
+            pod=tuple(_build_pod_bounds(name, rules.pod) for name in of_pod),
             names=tuple(dict.fromkeys((*of_container, *of_pod, *DECIDE_QOS))),
             ignored=ignored,
             ignored_prefixes=prefixes,
@@ -156,17 +159,17 @@ class RangePlan(Struct, frozen=True, eq=False):
         )
 
 
-def _names(bounds: ContainerRange | PodRange) -> tuple[str, ...]:
+def _list_names(bounds: ContainerRange | PodRange) -> tuple[str, ...]:
     words = (bounds.default_request, bounds.default) if isinstance(bounds, ContainerRange) else ()
     ratios = (bounds.default_limit_ratio, bounds.default_request_ratio) if isinstance(bounds, ContainerRange) else ()
     every = (*words, bounds.min, bounds.max, bounds.max_limit_request_ratio, *ratios)
     return tuple(dict.fromkeys(name for amounts in every for name in amounts))
 
 
-def _pod_bounds(name: str, pod: PodRange) -> PodBounds:
+def _build_pod_bounds(name: str, pod: PodRange) -> PodBounds:
     bounds = (pod.min, pod.max, pod.max_limit_request_ratio)
-    return PodBounds(name, *(_amount(amounts.get(name)) for amounts in bounds))
+    return PodBounds(name, *(_convert_amount(amounts.get(name)) for amounts in bounds))
 
 
-def _amount(quantity: Quantity | None) -> Amount | None:
-    return None if quantity is None else Amount(nano(quantity.text), quantity.text)
+def _convert_amount(quantity: Quantity | None) -> Amount | None:
+    return None if quantity is None else Amount(parse_nano(quantity.text), quantity.text)

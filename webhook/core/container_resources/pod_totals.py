@@ -4,42 +4,48 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from webhook.core.container_resources.plan import COMPUTE, Amount, PodBounds, RangePlan
 from webhook.core.container_resources.ranges import BEYOND_ALL, Word
-from webhook.core.container_resources.ratio_shortfalls import beyond
+from webhook.core.container_resources.ratio_shortfalls import build_ratio_shortfall
 from webhook.core.container_resources.ratios import exceeds
-from webhook.core.container_resources.shortfalls import NO_LIMIT, Shortfall, in_words
+from webhook.core.container_resources.shortfalls import NO_LIMIT, Shortfall, describe_excess
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.kubernetes.pod_requests import Side, amount_of, combined, quantity_text, whole
+from webhook.core.kubernetes.pod_requests import (
+    Side,
+    combine_containers,
+    compute_pod_total,
+    format_quantity,
+    read_amount,
+)
 
 Shares = tuple[int, ...]
 """One container's share of each resource in `RangePlan.pod`, request and limit alternating, in billionths."""
 
 
-def pod_shortfalls(
+def find_pod_shortfalls(
     pod: Pod, plan: RangePlan, running: Sequence[Shares], starting: Sequence[tuple[Shares, bool]]
 ) -> Iterator[Shortfall]:
     """Yield the totals outside their range. ValueError: an unreadable quantity."""
-    boundless = _boundless(pod)
+    boundless = _find_boundless(pod)
     for index, bounds in enumerate(plan.pod):
-        requests = _total(pod, "requests", bounds.name, 2 * index, running, starting)
-        limits = _total(pod, "limits", bounds.name, 2 * index + 1, running, starting)
-        yield from _outside(bounds, requests, BEYOND_ALL if bounds.name in boundless else limits)
+        requests = _compute_total(pod, "requests", bounds.name, 2 * index, running, starting)
+        limits = _compute_total(pod, "limits", bounds.name, 2 * index + 1, running, starting)
+        yield from _check_bounds(bounds, requests, BEYOND_ALL if bounds.name in boundless else limits)
         limits = 0 if bounds.name in boundless else limits
         if bounds.ratio is not None and not (requests and limits and not exceeds(limits, requests, bounds.ratio)):
-            yield beyond(bounds.name, bounds.ratio, requests, limits)
+            yield build_ratio_shortfall(bounds.name, bounds.ratio, requests, limits)
     judged = {bounds.name for bounds in plan.pod if bounds.high is not None}
     for rule in plan.rules:
         if rule.high is not None and rule.name in boundless - judged:
-            yield from _shortfall(rule.name, "max", rule.high, {"limits": BEYOND_ALL})
+            yield from _build_shortfall(rule.name, "max", rule.high, {"limits": BEYOND_ALL})
 
 
-def _boundless(pod: Pod) -> frozenset[str]:
+def _find_boundless(pod: Pod) -> frozenset[str]:
     """Return the resources that a Pod-level limit of 0 makes unbounded: the containers may have no limit then."""
     limits = pod.spec.resources.limits if pod.spec.resources is not None else None
-    return frozenset(name for name in COMPUTE if amount_of(limits, name) == 0) if limits else frozenset()
+    return frozenset(name for name in COMPUTE if read_amount(limits, name) == 0) if limits else frozenset()
 
 
-def _total(
+def _compute_total(
     pod: Pod,
     side: Side,
     name: str,
@@ -47,28 +53,28 @@ def _total(
     running: Sequence[Shares],
     starting: Sequence[tuple[Shares, bool]],
 ) -> int:
-    containers = combined(
+    containers = combine_containers(
         [shares[column] for shares in running], [(shares[column], stays) for shares, stays in starting]
     )
-    return whole(pod, side, name, containers)
+    return compute_pod_total(pod, side, name, containers)
 
 
-def _outside(bounds: PodBounds, requests: int, limits: int) -> Iterator[Shortfall]:
+def _check_bounds(bounds: PodBounds, requests: int, limits: int) -> Iterator[Shortfall]:
     """Check limits against max, and requests against min and max."""
     low, high = bounds.low, bounds.high
     totals: dict[Side, int] = {"limits": limits, "requests": requests}
     if high is not None:
         above = {side: total for side, total in totals.items() if total > high.nano}
-        yield from _shortfall(bounds.name, "max", high, above)
+        yield from _build_shortfall(bounds.name, "max", high, above)
     if low is not None and requests < low.nano:
-        yield from _shortfall(bounds.name, "min", low, {"requests": requests})
+        yield from _build_shortfall(bounds.name, "min", low, {"requests": requests})
 
 
-def _shortfall(name: str, word: Word, bound: Amount, totals: Mapping[Side, int]) -> Iterator[Shortfall]:
+def _build_shortfall(name: str, word: Word, bound: Amount, totals: Mapping[Side, int]) -> Iterator[Shortfall]:
     if totals:
         excess = tuple((side, abs(total - bound.nano)) for side, total in totals.items())
         shown = {
-            side: NO_LIMIT if total == BEYOND_ALL else repr(quantity_text(name, total))
+            side: NO_LIMIT if total == BEYOND_ALL else repr(format_quantity(name, total))
             for side, total in totals.items()
         }
-        yield Shortfall(Code.RESOURCES_OUTSIDE, name, word, excess, in_words(name, shown, word, bound))
+        yield Shortfall(Code.RESOURCES_OUTSIDE, name, word, excess, describe_excess(name, shown, word, bound))

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 
 from webhook.core.container_resources.plan import DECIDE_QOS
 from webhook.core.kubernetes.pod import Pod, Resources
-from webhook.core.kubernetes.pod_requests import amount_of, of_containers
+from webhook.core.kubernetes.pod_requests import compute_containers_total, read_amount
 from webhook.core.policy_spec import QosClass
 
 Amounts = Mapping[str, tuple[int | None, int | None]]
 """Request and limit of cpu and of memory, in billionths; an absent request is the limit."""
 
 
-def class_of(amounts: Amounts) -> QosClass:
+def compute_class(amounts: Amounts) -> QosClass:
     """Return the class by the amounts of one container, or of a whole Pod."""
     asked = [amounts[name] for name in DECIDE_QOS]
     if not any(request or limit for request, limit in asked):
@@ -25,37 +25,40 @@ def class_of(amounts: Amounts) -> QosClass:
     return QosClass.BURSTABLE
 
 
-def common(classes: Iterable[QosClass]) -> QosClass:
+def find_common_class(classes: Iterable[QosClass]) -> QosClass:
     """Return a Pod's class by its containers': the common one, else Burstable."""
     found = set(classes)
     return QosClass.BURSTABLE if len(found) > 1 else next(iter(found), QosClass.BEST_EFFORT)
 
 
-def qos_class(pod: Pod) -> QosClass:
+def find_qos_class(pod: Pod) -> QosClass:
     """Return the class of a Pod. ValueError: an unreadable quantity."""
     if pod.spec.resources is not None:
-        return class_of({name: _of_the_whole(pod, pod.spec.resources, name) for name in DECIDE_QOS})
+        return compute_class({name: _read_pod_amounts(pod, pod.spec.resources, name) for name in DECIDE_QOS})
     containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
-    return common(
-        class_of({name: _of_one(container.resources, name) for name in DECIDE_QOS}) for container in containers
+    return find_common_class(
+        compute_class({name: _read_amounts(container.resources, name) for name in DECIDE_QOS})
+        for container in containers
     )
 
 
-def _of_one(resources: Resources | None, name: str) -> tuple[int | None, int | None]:
+def _read_amounts(resources: Resources | None, name: str) -> tuple[int | None, int | None]:
     return (
-        (None, None) if resources is None else (amount_of(resources.requests, name), amount_of(resources.limits, name))
+        (None, None)
+        if resources is None
+        else (read_amount(resources.requests, name), read_amount(resources.limits, name))
     )
 
 
-def _of_the_whole(pod: Pod, own: Resources, name: str) -> tuple[int | None, int | None]:
+def _read_pod_amounts(pod: Pod, own: Resources, name: str) -> tuple[int | None, int | None]:
     """Return the Pod-level request and limit; with any Pod-level limit, the API server sums absent requests."""
-    request, limit = _of_one(own, name)
+    request, limit = _read_amounts(own, name)
     if request is None and own.limits and _is_in_a_container(pod, name):
-        request = of_containers(pod, "requests", name)
+        request = compute_containers_total(pod, "requests", name)
     return request, limit
 
 
 def _is_in_a_container(pod: Pod, name: str) -> bool:
     """Return whether a container has a request, even of 0, or a limit, which then also is the request."""
     containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
-    return any(_of_one(container.resources, name) != (None, None) for container in containers)
+    return any(_read_amounts(container.resources, name) != (None, None) for container in containers)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from webhook.core.container_resources.plan import ZERO, Amount, ResourceRule
-from webhook.core.container_resources.ratios import limit_for, raised, share_of_limit
+from webhook.core.container_resources.ratios import compute_default_limit, compute_request_share, raise_request
 from webhook.core.kubernetes.pod_requests import Side
 
 Word = Literal["min", "max", "default", "maxLimitRequestRatio"]
@@ -39,7 +39,7 @@ class PodLevel(NamedTuple):
     limited: frozenset[str] = frozenset()
 
 
-def applied(rule: ResourceRule, asked: RequestAndLimit, level: PodLevel, *, clamps: bool) -> RequestAndLimit:
+def apply_rule(rule: ResourceRule, asked: RequestAndLimit, level: PodLevel, *, clamps: bool) -> RequestAndLimit:
     """Apply the rule's defaults and, if it `clamps`, its range and its ratio.
 
     Idempotent, except for requests that count as absent: see `RangePlan.later`. No default changes an amount that is
@@ -51,22 +51,22 @@ def applied(rule: ResourceRule, asked: RequestAndLimit, level: PodLevel, *, clam
     limit, request = asked.limits, asked.requests or asked.limits
     if clamps:
         low = None if governed else rule.low
-        request = _within(request, low, rule.high)
+        request = _clamp(request, low, rule.high)
         escapes = rule.high is not None and is_no_limit(rule, limit, level)
-        limit = rule.high if escapes else _within(limit, low, rule.high)
+        limit = rule.high if escapes else _clamp(limit, low, rule.high)
     if limit is None and not limited:
-        limit = _default_limit(rule, request, governed=governed)
+        limit = _choose_limit(rule, request, governed=governed)
     if request is None:
-        request = _request(rule, limit, governed=governed)
+        request = _choose_request(rule, limit, governed=governed)
     elif limit is not None and not governed and _may_be_absent(rule, asked):
-        share = share_of_limit(rule, limit)
+        share = compute_request_share(rule, limit)
         request = request if share is limit else share
     if clamps and not governed:
-        request = raised(rule, request, limit)
+        request = raise_request(rule, request, limit)
     return RequestAndLimit(request, limit)
 
 
-def out_of_range(rule: ResourceRule, asked: RequestAndLimit, level: PodLevel) -> Iterator[OutOfRange]:
+def find_out_of_range(rule: ResourceRule, asked: RequestAndLimit, level: PodLevel) -> Iterator[OutOfRange]:
     """Yield amounts above max or below min."""
     low, high = rule.low, rule.high
     absent = 0 if rule.name in level.governed else None  # 0 is allowed if the Pod sets the amount
@@ -85,7 +85,7 @@ def is_no_limit(rule: ResourceRule, limit: Amount | None, level: PodLevel) -> bo
     return limit is not None and limit.nano == 0 and rule.zero_is_no_limit and rule.name not in level.limited
 
 
-def _within(amount: Amount | None, low: Amount | None, high: Amount | None) -> Amount | None:
+def _clamp(amount: Amount | None, low: Amount | None, high: Amount | None) -> Amount | None:
     if amount is None:
         return None
     if high is not None and amount.nano > high.nano:
@@ -93,24 +93,24 @@ def _within(amount: Amount | None, low: Amount | None, high: Amount | None) -> A
     return low if low is not None and amount.nano < low.nano else amount
 
 
-def _default_limit(rule: ResourceRule, request: Amount | None, *, governed: bool) -> Amount | None:
+def _choose_limit(rule: ResourceRule, request: Amount | None, *, governed: bool) -> Amount | None:
     """Return the default limit for a container with the given request, which may be absent."""
     if request is None:
-        return rule.limit if governed or rule.request is None else limit_for(rule, rule.request)
-    limit = limit_for(rule, request)
+        return rule.limit if governed or rule.request is None else compute_default_limit(rule, rule.request)
+    limit = compute_default_limit(rule, request)
     if limit is None:
         return None
     # Never below the request: the API server rejects that.
     return limit if rule.overcommits and limit.nano >= request.nano else request
 
 
-def _request(rule: ResourceRule, limit: Amount | None, *, governed: bool) -> Amount | None:
+def _choose_request(rule: ResourceRule, limit: Amount | None, *, governed: bool) -> Amount | None:
     """Return the default request for a container with the given default limit."""
     if governed:
         return None if limit is None else ZERO
     if rule.request is not None or limit is None:
         return rule.request
-    return share_of_limit(rule, limit)
+    return compute_request_share(rule, limit)
 
 
 def _may_be_absent(rule: ResourceRule, asked: RequestAndLimit) -> bool:

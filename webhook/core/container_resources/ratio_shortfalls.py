@@ -7,10 +7,10 @@ from webhook.core.container_resources.ranges import BEYOND_ALL, PodLevel, Reques
 from webhook.core.container_resources.ratios import exceeds
 from webhook.core.container_resources.shortfalls import Shortfall
 from webhook.core.findings import Code
-from webhook.core.kubernetes.pod_requests import NANO, Side, quantity_text
+from webhook.core.kubernetes.pod_requests import NANO, Side, format_quantity
 
 
-def ratio_shortfalls(
+def find_ratio_shortfalls(
     rule: ResourceRule, before: RequestAndLimit, wanted: RequestAndLimit, level: PodLevel
 ) -> Iterator[Shortfall]:
     """Yield the shortfall of one resource of one container by `maxLimitRequestRatio`.
@@ -25,10 +25,10 @@ def ratio_shortfalls(
     is_lost = _is_accepted(most, wanted, governed=governed)
     if limit is None and is_lost:
         return  # the missing default is reported
-    yield beyond(rule.name, most, _nano(request), _nano(limit), is_lost=is_lost)
+    yield build_ratio_shortfall(rule.name, most, _read_nano(request), _read_nano(limit), is_lost=is_lost)
 
 
-def beyond(name: str, most: Amount, request: int, limit: int, *, is_lost: bool = False) -> Shortfall:
+def build_ratio_shortfall(name: str, most: Amount, request: int, limit: int, *, is_lost: bool = False) -> Shortfall:
     """Return the shortfall of a request and a limit, in billionths, that `most` does not allow."""
     code = Code.RESOURCES_UNFULFILLED if is_lost else Code.RESOURCES_OUTSIDE
     sides: tuple[tuple[Side, int], ...] = (("limits", limit), ("requests", request))
@@ -38,7 +38,10 @@ def beyond(name: str, most: Amount, request: int, limit: int, *, is_lost: bool =
         verb = "are" if len(lacking) > 1 else "is"
         text = f"{whose} {verb} missing or 0, and the limit is at most {most.text} times the request: write both"
         return Shortfall(code, name, "maxLimitRequestRatio", tuple((side, BEYOND_ALL) for side in lacking), text)
-    shown, allowed = quantity_text(name, limit), f"{most.text} times requests[{name}] {quantity_text(name, request)!r}"
+    shown, allowed = (
+        format_quantity(name, limit),
+        f"{most.text} times requests[{name}] {format_quantity(name, request)!r}",
+    )
     text = f"limits[{name}] is {shown!r}, expected at most {allowed}"
     if not is_lost:
         text = f"limits[{name}] is {shown!r}, at most {allowed} is allowed: lower the limit, or raise the request"
@@ -47,9 +50,9 @@ def beyond(name: str, most: Amount, request: int, limit: int, *, is_lost: bool =
 
 def _is_accepted(most: Amount, asked: RequestAndLimit, *, governed: bool) -> bool:
     """Return whether the ratio is in range. As in LimitRange both amounts are required, unless the Pod sets them."""
-    request, limit = _nano(asked.requests or asked.limits), _nano(asked.limits)
+    request, limit = _read_nano(asked.requests or asked.limits), _read_nano(asked.limits)
     return governed if not (request and limit) else not exceeds(limit, request, most)
 
 
-def _nano(amount: Amount | None) -> int:
+def _read_nano(amount: Amount | None) -> int:
     return 0 if amount is None else amount.nano

@@ -2,16 +2,16 @@
 
 from functools import lru_cache
 
-from webhook.core.container_resources.container_plan import ContainerPlan, ResourceChange, container_plans
+from webhook.core.container_resources.container_plan import ContainerPlan, ResourceChange, plan_containers
 from webhook.core.container_resources.plan import RangePlan
-from webhook.core.container_resources.qos import common
+from webhook.core.container_resources.qos import find_common_class
 from webhook.core.kubernetes.pod import Pod, Resources
-from webhook.core.patch import PatchOperation, pointer
+from webhook.core.patch import PatchOperation, format_pointer
 
 _NO_LIMITS, _NO_REQUESTS, _NOTHING = 1, 2, 4
 
 
-def operations(pod: Pod, plan: RangePlan) -> list[PatchOperation]:
+def build_operations(pod: Pod, plan: RangePlan) -> list[PatchOperation]:
     """Return the operations that set each container's amounts; empty if none is needed.
 
     f(f(x)) = f(x), if the second f is of `plan.later`.
@@ -21,22 +21,22 @@ def operations(pod: Pod, plan: RangePlan) -> list[PatchOperation]:
     if not plan.rules:
         return []
     found: list[PatchOperation] = []
-    for field, index, container, shape in container_plans(pod, plan):
+    for field, index, container, shape in plan_containers(pod, plan):
         if shape.limits or shape.requests:
-            found += _of_one(field, index, shape, _form(container.resources))
+            found += _build_container_operations(field, index, shape, _find_missing_maps(container.resources))
     return found
 
 
-def qos_change(pod: Pod, plan: RangePlan) -> tuple[str, str] | None:
+def find_qos_change(pod: Pod, plan: RangePlan) -> tuple[str, str] | None:
     """Return a Pod's QoS class before and after these operations, None if it does not change."""
     if not plan.rules or pod.spec.resources is not None:
         return None  # Pod-level resources decide the class, and are never rewritten
-    classes = {shape.classes for _, _, _, shape in container_plans(pod, plan)}
-    before, after = (common(of_container[side] for of_container in classes) for side in (0, 1))
+    classes = {shape.classes for _, _, _, shape in plan_containers(pod, plan)}
+    before, after = (find_common_class(of_container[side] for of_container in classes) for side in (0, 1))
     return None if before is after else (before, after)
 
 
-def _form(resources: Resources | None) -> int:
+def _find_missing_maps(resources: Resources | None) -> int:
     """Return which maps a container does not have."""
     if resources is None:
         return _NOTHING
@@ -44,11 +44,11 @@ def _form(resources: Resources | None) -> int:
 
 
 @lru_cache(maxsize=8192)
-def _of_one(field: str, index: int, shape: ContainerPlan, form: int) -> tuple[PatchOperation, ...]:
+def _build_container_operations(field: str, index: int, shape: ContainerPlan, form: int) -> tuple[PatchOperation, ...]:
     """Return the operations of one container; maps that it does not have are added whole."""
-    place = pointer("spec", field, index)
+    place = format_pointer("spec", field, index)
     if form == _NOTHING:
-        sides = {"limits": _map(shape.limits), "requests": _map(shape.requests)}
+        sides = {"limits": _build_map(shape.limits), "requests": _build_map(shape.requests)}
         return (
             PatchOperation("add", f"{place}/resources", {side: amounts for side, amounts in sides.items() if amounts}),
         )
@@ -58,11 +58,11 @@ def _of_one(field: str, index: int, shape: ContainerPlan, form: int) -> tuple[Pa
         ("requests", form & _NO_REQUESTS, shape.requests),
     ):
         if lacking and changes:
-            found.append(PatchOperation("add", f"{place}/resources/{side}", _map(changes)))
+            found.append(PatchOperation("add", f"{place}/resources/{side}", _build_map(changes)))
         else:
             found += [PatchOperation(change.operation, place + change.path, change.text) for change in changes]
     return tuple(found)
 
 
-def _map(changes: tuple[ResourceChange, ...]) -> dict[str, str]:
+def _build_map(changes: tuple[ResourceChange, ...]) -> dict[str, str]:
     return {change.name: change.text for change in changes}

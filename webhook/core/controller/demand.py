@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from webhook.core.compiled_policy import CompiledPolicy, CompiledService
 from webhook.core.controller.held_controller import CreatingController
-from webhook.core.pods.ownership import owned
+from webhook.core.pods.ownership import find_ownership
 from webhook.core.policy.model import Policy, Service
 from webhook.core.policy_spec import Mode, WhenOpen
 from webhook.core.quota import CounterPlan, Holder
@@ -27,7 +27,7 @@ class Demand(Struct, frozen=True):
     amounts: Mapping[LimitKey, int]
 
 
-def demand_of(
+def compute_demand(
     controller: CreatingController, compiled: CompiledPolicy, namespace_labels: Mapping[str, str]
 ) -> Demand | None:
     """Return the demand of a controller's Pods, None if no service denies them.
@@ -35,7 +35,7 @@ def demand_of(
     Pods that wait in a queue need no room: one is denied only if another Pod takes the last place at the same moment.
     """
     pod = controller.pod
-    found = owned(pod, compiled, namespace_labels)
+    found = find_ownership(pod, compiled, namespace_labels)
     is_exempt = controller.kind == "DaemonSet" and compiled.policy.exemptions.daemon_sets
     if found is None or is_exempt:
         return None
@@ -46,20 +46,20 @@ def demand_of(
         for holder, window, limit in plan.limits:
             amount = found.cost.get(limit.counts, 0)
             if amount:  # a Pod that asks for none of a resource is not denied for it
-                amounts[limit_key(plan, holder, scope, window.name, limit.resource)] = amount
+                amounts[make_limit_key(plan, holder, scope, window.name, limit.resource)] = amount
     if _denies_by_breaker(part):
-        amounts[breaker_key(plan)] = 1
-    priority = _priority(part.service, compiled.policy)
+        amounts[make_breaker_key(plan)] = 1
+    priority = _find_priority(part.service, compiled.policy)
     return Demand(found.service, plan.tag, found.namespace, priority, amounts)
 
 
-def limit_key(plan: CounterPlan, holder: Holder, scope: str, window: str, resource: str) -> LimitKey:
+def make_limit_key(plan: CounterPlan, holder: Holder, scope: str, window: str, resource: str) -> LimitKey:
     if holder is Holder.POOL:
         return holder, plan.pool.name if plan.pool else "", "", window, resource
     return holder, plan.service, scope, window, resource
 
 
-def breaker_key(plan: CounterPlan) -> LimitKey:
+def make_breaker_key(plan: CounterPlan) -> LimitKey:
     return _BREAKER, plan.service, "", "", ""
 
 
@@ -69,5 +69,5 @@ def _denies_by_breaker(part: CompiledService) -> bool:
     return breaker is not None and part.plan.breaker_mode is Mode.ENFORCE and breaker.when_open is WhenOpen.DENY
 
 
-def _priority(service: Service, policy: Policy) -> int:
+def _find_priority(service: Service, policy: Policy) -> int:
     return next((sla_class.priority for sla_class in policy.sla_classes if sla_class.name == service.sla_class), 0)

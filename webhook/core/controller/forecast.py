@@ -25,7 +25,7 @@ class NeededRoom(Struct, frozen=True):
     cycles: int = 0
 
     @property
-    def limited_by(self) -> tuple[object, ...]:
+    def limit_key(self) -> tuple[object, ...]:
         return self.of, self.owner, self.scope, self.window.name, self.limit.counts
 
 
@@ -54,12 +54,14 @@ class ReleaseForecast:
             for sum_ in (pool, of_scope):
                 sum_.update(dict(pod.cost))
             self._needs[pod.uid] = [
-                self._need(plan, namespace, pod, (holder, window, limit), pool if holder is Holder.POOL else of_scope)
+                self._compute_need(
+                    plan, namespace, pod, (holder, window, limit), pool if holder is Holder.POOL else of_scope
+                )
                 for holder, window, limit in plan.limits
                 if pod.cost.get(limit.counts)
             ]
 
-    def _need(
+    def _compute_need(
         self,
         plan: CounterPlan,
         namespace: str,
@@ -75,10 +77,10 @@ class ReleaseForecast:
         is_pool = holder is Holder.POOL
         need = NeededRoom(holder, *(("", "") if is_pool else (pod.service, pod.scope)), window, limit, amount, cycles)
         cost = {limit.counts: amount}
-        self._asked.setdefault(need.limited_by, {})[amount] = RoomSample(plan, namespace, cost, need)
+        self._asked.setdefault(need.limit_key, {})[amount] = RoomSample(plan, namespace, cost, need)
         return need
 
-    def samples(self) -> list[RoomSample]:
+    def list_samples(self) -> list[RoomSample]:
         """Return the questions to the store."""
         found = []
         for by_amount in self._asked.values():
@@ -87,20 +89,20 @@ class ReleaseForecast:
             found += [by_amount[amount] for amount in {*amounts[step - 1 :: step], amounts[-1]}]
         return found
 
-    def answered(self, sample: RoomSample, receipt: Receipt) -> None:
+    def enter_answer(self, sample: RoomSample, receipt: Receipt) -> None:
         """Enter the store's answer to a sample."""
         need = sample.room
         free_at_us: int | None = receipt.at_us
         for use in receipt.over:
             if (use.of, use.window, use.resource) == (need.of, need.window.name, need.limit.resource):
                 free_at_us = None if need.of is Holder.STANDING else use.free_at_us
-        self._free_at_us.setdefault(need.limited_by, {})[need.amount] = free_at_us
+        self._free_at_us.setdefault(need.limit_key, {})[need.amount] = free_at_us
 
-    def expected_us(self, uid: str) -> int | None:
+    def predict_release_us(self, uid: str) -> int | None:
         """Return when a Pod may be released; None if it waits for live Pods to end, or without an answer."""
         latest = 0
         for need in self._needs.get(uid, ()):
-            answers = self._free_at_us.get(need.limited_by, {})
+            answers = self._free_at_us.get(need.limit_key, {})
             at_us = next((answers[amount] for amount in sorted(answers) if amount >= need.amount), None)
             if at_us is None:
                 return None

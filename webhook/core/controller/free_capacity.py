@@ -2,7 +2,7 @@
 
 from webhook.core.breaker import State
 from webhook.core.compiled_policy import CompiledService
-from webhook.core.controller.demand import Demand, LimitKey, breaker_key, limit_key
+from webhook.core.controller.demand import Demand, LimitKey, make_breaker_key, make_limit_key
 from webhook.core.quota import Holder, ServiceSnapshot, Use
 
 _NO_LIMIT = 2**62
@@ -24,12 +24,12 @@ class FreeCapacity:
         for scope, uses in snapshot.uses.items():
             for use in uses:
                 if use.of is not Holder.STANDING or snapshot.is_standing_known:
-                    self._limit(limit_key(part.plan, use.of, scope, use.window, use.resource), use)
+                    self._add_limit(make_limit_key(part.plan, use.of, scope, use.window, use.resource), use)
         for use in snapshot.pool:
-            self._limit(limit_key(part.plan, use.of, "", use.window, use.resource), use)
-        self._breaker(part, snapshot)
+            self._add_limit(make_limit_key(part.plan, use.of, "", use.window, use.resource), use)
+        self._add_breaker(part, snapshot)
 
-    def pods(self, demand: Demand) -> int:
+    def count_fitting_pods(self, demand: Demand) -> int:
         """Return how many Pods fit."""
         fits = (max(0, self._left.get(key, _NO_LIMIT)) // amount for key, amount in demand.amounts.items())
         return min(fits, default=_NO_LIMIT)
@@ -40,35 +40,35 @@ class FreeCapacity:
             if key in self._left:
                 self._left[key] -= amount * pods
 
-    def keep_pool(self, demand: Demand) -> None:
+    def reserve_pool(self, demand: Demand) -> None:
         """Reserve one Pod that only its pool denies: what the pool frees is for this Pod before lower classes."""
-        lacking = self._lacking(demand)
+        lacking = self._list_lacking(demand)
         if all(key[0] == Holder.POOL and demand.amounts[key] <= self._whole[key] for key in lacking):
             for key in lacking:
                 self._left[key] -= demand.amounts[key]
 
-    def free_at_us(self, demand: Demand) -> int:
+    def find_free_at_us(self, demand: Demand) -> int:
         """Return the earliest moment at which a Pod that does not fit may fit; 0 if it is unknown, or `NEVER_US`."""
-        lacking = self._lacking(demand)
+        lacking = self._list_lacking(demand)
         if any(demand.amounts[key] > self._whole[key] for key in lacking):
             return NEVER_US
         moments = [self._free_at_us.get(key, 0) for key in lacking]
         return max(moments, default=0) if all(moments) else 0
 
-    def _lacking(self, demand: Demand) -> list[LimitKey]:
+    def _list_lacking(self, demand: Demand) -> list[LimitKey]:
         return [key for key, amount in demand.amounts.items() if self._left.get(key, amount) < amount]
 
-    def _limit(self, key: LimitKey, use: Use) -> None:
+    def _add_limit(self, key: LimitKey, use: Use) -> None:
         left = use.hard + use.surge - use.used
         self._left[key] = min(left, self._left.get(key, left))
         self._whole[key] = use.hard + use.surge
         self._free_at_us[key] = max(use.free_at_us or 0, self._free_at_us.get(key, 0))
 
-    def _breaker(self, part: CompiledService, snapshot: ServiceSnapshot) -> None:
+    def _add_breaker(self, part: CompiledService, snapshot: ServiceSnapshot) -> None:
         view, plan = snapshot.breaker, part.plan.breaker
         if view is None or plan is None:
             return
-        key = breaker_key(part.plan)
+        key = make_breaker_key(part.plan)
         self._whole[key] = plan.probes
         if view.state.is_open:
             self._left[key], self._free_at_us[key] = 0, view.open_until_us

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from webhook.core.diagnosis.objects import OwnerSpec, ReportedEvent, ReportedOwner
-from webhook.core.diagnosis.refusals import create_failure
+from webhook.core.diagnosis.refusals import parse_failure
 from webhook.core.findings import Code
 from webhook.core.kubernetes.controllers import WORKLOAD_KINDS
 from webhook.core.kubernetes.pod import OwnerReference, Pod, PodMetadata, PodSpec
@@ -67,7 +67,7 @@ class ControllerReference(NamedTuple):
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
-def held_by(event: ReportedEvent) -> tuple[ControllerReference, bool] | None:
+def identify_held_controller(event: ReportedEvent) -> tuple[ControllerReference, bool] | None:
     """Return the controller that an Event is about, and whether quota, breaker or store denied its newest Pod.
 
     None for an Event about another kind of object. Whoever may create Events can name any controller of the namespace.
@@ -75,6 +75,6 @@ def held_by(event: ReportedEvent) -> tuple[ControllerReference, bool] | None:
     subject = event.involved_object
     if subject.kind not in CREATING_KINDS or not subject.uid:
         return None
-    failure = create_failure(event.at, event.message or "")
+    failure = parse_failure(event.at, event.message or "")
     is_held = failure.is_ours and failure.code in _HOLDING
     return ControllerReference(subject.kind, subject.namespace, subject.name, subject.uid), is_held

@@ -41,7 +41,7 @@ class PodLane:
             heappop(self._by_age)
         return removed
 
-    def first(self) -> WaitingPod:
+    def find_oldest(self) -> WaitingPod:
         """Return the oldest Pod."""
         return self._pods[self._by_age[0][1]]
 
@@ -52,7 +52,7 @@ class PodLane:
         if self._passed_since_us is None:
             self._passed_since_us = now_us
 
-    def fitted(self) -> None:
+    def note_fit(self) -> None:
         """Note that one of its Pods fits: no room needs to be kept any longer."""
         self._passed_since_us = None
 

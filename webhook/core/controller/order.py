@@ -10,7 +10,7 @@ from math import inf
 from msgspec import Struct
 
 from webhook.core.controller.lane import PodLane
-from webhook.core.controller.sequence import QueuedPod, release_sequence
+from webhook.core.controller.sequence import QueuedPod, compute_release_sequence
 from webhook.core.controller.waiting_pod import Member, WaitingPod
 from webhook.core.quota import Holder
 
@@ -59,7 +59,7 @@ class ReleaseOrder:
             self._turns[member.rank].append(member.service)
         self._natives = dict.fromkeys(self._turns, 0)
         """For each class, how many of its own Pods were released since the last lifted one."""
-        self._below = {rank: self._members_below(rank) for rank in self._turns}
+        self._below = {rank: self._list_members_below(rank) for rank in self._turns}
         """For each class, the members of lower ones, and how many periods lift their Pods to it."""
         self._natives_min = {
             rank: min((member.natives_per_lifted for member, _ in below), default=inf)
@@ -67,7 +67,7 @@ class ReleaseOrder:
         }
         """For each class, how many of its own Pods are released between two lifted ones at least."""
         self._lanes: dict[str, dict[_LaneKey, PodLane]] = {name: {} for name in self._members}
-        self.held: AbstractSet[str] = frozenset()
+        self.held_services: AbstractSet[str] = frozenset()
         """Services whose Pods may not be released now."""
         self._waiting: dict[str, PodLane] = {}
         self._taken: dict[str, _Taken] = {}
@@ -82,7 +82,7 @@ class ReleaseOrder:
     def add(self, pod: WaitingPod) -> None:
         """Add a Pod of a member, unless its uid is known."""
         if pod.uid not in self:
-            lanes, key = self._lanes[pod.service], _lane_key(pod)
+            lanes, key = self._lanes[pod.service], _make_lane_key(pod)
             if key not in lanes:
                 lanes[key] = PodLane(self._members[pod.service])
             self._insert(pod, lanes[key])
@@ -99,26 +99,28 @@ class ReleaseOrder:
         if any(taken.kept_for is Holder.POOL for taken in self._taken.values()):
             return None
         for rank, natives in self._natives.items():
-            native = self._native(rank, now_us)
+            native = self._find_native(rank, now_us)
             may_lift = native is None or natives >= self._natives_min[rank]
-            lifted = self._lifted(rank, now_us) if may_lift else None
+            lifted = self._find_lifted(rank, now_us) if may_lift else None
             is_lifted = lifted is not None and (native is None or natives >= lifted.lane.member.natives_per_lifted)
             chosen = lifted if is_lifted else native
             if chosen is not None:
-                return None if chosen.is_blocked else self._take(chosen, rank, now_us, has_native=native is not None)
+                return (
+                    None if chosen.is_blocked else self._take_out(chosen, rank, now_us, has_native=native is not None)
+                )
         return None
 
-    def released(self, uid: str) -> None:
+    def confirm(self, uid: str) -> None:
         """Note that a Pod which `take` returned is charged."""
         if (taken := self._taken.pop(uid, None)) is not None:
-            taken.lane.fitted()
+            taken.lane.note_fit()
             self._drop_if_empty(taken.pod, taken.lane)
 
-    def due_us(self, uid: str) -> int:
+    def find_due_us(self, uid: str) -> int:
         """Return since when a Pod which `take` returned was expected to fit; 0 if it was never blocked."""
         return self._taken[uid].lane.due_us
 
-    def blocked(self, uid: str, now_us: int, until_us: int, by: str) -> None:
+    def put_back(self, uid: str, now_us: int, until_us: int, by: str) -> None:
         """Put a Pod back that does not fit before `until_us`, because of a limit of the holder `by`, or UNANSWERED."""
         if (taken := self._taken.pop(uid, None)) is None:
             return
@@ -134,66 +136,68 @@ class ReleaseOrder:
             for lane in lanes.values():
                 lane.blocked_until_us = 0
 
-    def next_at_us(self, now_us: int) -> int | None:
+    def find_next_us(self, now_us: int) -> int | None:
         """Return when the first of the blocked Pods may fit; None if none is blocked."""
         times = [lane.blocked_until_us for lanes in self._lanes.values() for lane in lanes.values() if len(lane)]
         return min((time for time in times if time > now_us), default=None)
 
-    def sequence(self, now_us: int) -> list[QueuedPod]:
+    def compute_sequence(self, now_us: int) -> list[QueuedPod]:
         """Return the waiting Pods in the order in which they are released, if each of them fits."""
         pods = (pod for lanes in self._lanes.values() for lane in lanes.values() for pod in lane)
-        return release_sequence(self._members, self._turns, self._natives, pods, now_us)
+        return compute_release_sequence(self._members, self._turns, self._natives, pods, now_us)
 
-    def oldest_us(self) -> dict[str, int]:
+    def find_oldest_us(self) -> dict[str, int]:
         """Return since when the oldest Pod of each service waits."""
-        firsts = {name: [lane.first() for lane in lanes.values() if len(lane)] for name, lanes in self._lanes.items()}
+        firsts = {
+            name: [lane.find_oldest() for lane in lanes.values() if len(lane)] for name, lanes in self._lanes.items()
+        }
         return {name: min(pod.since_us for pod in pods) for name, pods in firsts.items() if pods}
 
-    def blocked_by(self, uid: str) -> str | None:
+    def find_blocking_holder(self, uid: str) -> str | None:
         """Return whose limit has no room for a waiting Pod, or UNANSWERED; None if it only waits for others."""
         lane = self._waiting.get(uid)
         return lane.blocked_by if lane is not None and lane.is_passed else None
 
-    def _native(self, rank: int, now_us: int) -> _Candidate | None:
+    def _find_native(self, rank: int, now_us: int) -> _Candidate | None:
         """Return the next of a class's own Pods: of the first service in turn that has one."""
         for service in self._turns[rank]:
-            for candidate in self._candidates(service, now_us):
+            for candidate in self._list_candidates(service, now_us):
                 return candidate
         return None
 
-    def _lifted(self, rank: int, now_us: int) -> _Candidate | None:
+    def _find_lifted(self, rank: int, now_us: int) -> _Candidate | None:
         """Return the Pod of a lower class that was lifted to this class first."""
         found, first = None, (now_us + 1, "")
         for member, steps in self._below[rank]:
             lifts_us, lanes = steps * member.ageing_us, self._lanes[member.service].values()
-            if not any(len(lane) and lane.first().since_us + lifts_us <= first[0] for lane in lanes):
+            if not any(len(lane) and lane.find_oldest().since_us + lifts_us <= first[0] for lane in lanes):
                 continue  # of hundreds of services in a pool, few have the oldest Pods
-            for candidate in self._candidates(member.service, now_us):
+            for candidate in self._list_candidates(member.service, now_us):
                 lifted = candidate.pod.since_us + lifts_us, candidate.pod.uid
                 if lifted < first:
                     found, first = candidate, lifted
         return found
 
-    def _members_below(self, rank: int) -> list[tuple[Member, int]]:
+    def _list_members_below(self, rank: int) -> list[tuple[Member, int]]:
         steps = {below: sum(rank < other <= below for other in self._turns) for below in self._turns}
         return [(member, steps[member.rank]) for member in self._members.values() if member.rank > rank]
 
-    def _candidates(self, service: str, now_us: int) -> Iterator[_Candidate]:
+    def _list_candidates(self, service: str, now_us: int) -> Iterator[_Candidate]:
         """Yield the first Pod of each lane that may be released, in the service's order."""
-        if self._members[service].is_paused or service in self.held:
+        if self._members[service].is_paused or service in self.held_services:
             return
         if any(taken.kept_for and taken.pod.service == service for taken in self._taken.values()):
             return
         lanes = [lane for lane in self._lanes[service].values() if len(lane)]
-        for lane in sorted(lanes, key=lambda lane: lane.first().by_priority):
+        for lane in sorted(lanes, key=lambda lane: lane.find_oldest().order_key):
             if not lane.is_blocked(now_us):
-                yield _Candidate(lane, lane.first())
+                yield _Candidate(lane, lane.find_oldest())
             elif lane.keeps_room(now_us):
                 if lane.blocked_by is Holder.POOL:
-                    yield _Candidate(lane, lane.first(), is_blocked=True)
+                    yield _Candidate(lane, lane.find_oldest(), is_blocked=True)
                 return
 
-    def _take(self, chosen: _Candidate, rank: int, now_us: int, *, has_native: bool) -> WaitingPod:
+    def _take_out(self, chosen: _Candidate, rank: int, now_us: int, *, has_native: bool) -> WaitingPod:
         pod, lane, natives = chosen.pod, chosen.lane, self._natives[rank]
         lane.remove(pod.uid)
         del self._waiting[pod.uid]
@@ -217,8 +221,8 @@ class ReleaseOrder:
     def _drop_if_empty(self, pod: WaitingPod, lane: PodLane) -> None:
         is_used = len(lane) or any(taken.lane is lane for taken in self._taken.values())
         if not is_used:
-            self._lanes[pod.service].pop(_lane_key(pod), None)
+            self._lanes[pod.service].pop(_make_lane_key(pod), None)
 
 
-def _lane_key(pod: WaitingPod) -> _LaneKey:
+def _make_lane_key(pod: WaitingPod) -> _LaneKey:
     return pod.scope, pod.priority, frozenset(pod.cost.items())

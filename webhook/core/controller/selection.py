@@ -48,7 +48,7 @@ def select(held: Iterable[HeldController], free: FreeCapacity, now_us: int, most
     due_us: dict[str, int] = {}
     for controller in ordered:
         moment_us = 0
-        pods = min(controller.missing, free.pods(controller.demand))
+        pods = min(controller.missing, free.count_fitting_pods(controller.demand))
         if not controller.settled or controller.next_us > now_us:
             moment_us = controller.next_us
         elif pods and len(woken) < most:
@@ -56,8 +56,8 @@ def select(held: Iterable[HeldController], free: FreeCapacity, now_us: int, most
             woken.append(controller)
             continue
         elif not pods:
-            moment_us = free.free_at_us(controller.demand)
-            free.keep_pool(controller.demand)
+            moment_us = free.find_free_at_us(controller.demand)
+            free.reserve_pool(controller.demand)
         tag = controller.demand.tag
         due_us[tag] = min(due_us.get(tag, moment_us), moment_us)
     return Selection(woken, due_us)

@@ -23,7 +23,7 @@ class _LiftedPod(Struct, frozen=True, order=True, gc=False):
     pod: WaitingPod
 
 
-def release_sequence(
+def compute_release_sequence(
     members: Mapping[str, Member],
     turns: Mapping[int, Sequence[str]],
     natives: Mapping[int, int],
@@ -53,17 +53,17 @@ def release_sequence(
     done: set[str] = set()
     for rank, services in turns.items():
         lanes = [
-            sorted((pod for pod in own[name] if pod.uid not in done), key=lambda pod: pod.by_priority)
+            sorted((pod for pod in own[name] if pod.uid not in done), key=lambda pod: pod.order_key)
             for name in services
         ]
-        of_class = list(_merged(lanes, sorted(lifted[rank]), members, natives[rank]))
+        of_class = list(_merge(lanes, sorted(lifted[rank]), members, natives[rank]))
         done.update(queued.pod.uid for queued in of_class)
         found += of_class
-    paused.sort(key=lambda pod: (members[pod.service].rank, pod.by_priority))
+    paused.sort(key=lambda pod: (members[pod.service].rank, pod.order_key))
     return [*found, *(QueuedPod(pod, is_lifted=False) for pod in paused)]
 
 
-def _merged(
+def _merge(
     lanes: Sequence[Sequence[WaitingPod]], lifted: Sequence[_LiftedPod], members: Mapping[str, Member], natives: int
 ) -> Iterator[QueuedPod]:
     """Yield a class's own Pods, of its services in turn, with the lifted ones between and after them."""

@@ -39,6 +39,6 @@ class WaitingPod(Struct, frozen=True, gc=False):
     """Value of its annotation `podgate.io/priority`: orders the Pods of one service."""
 
     @property
-    def by_priority(self) -> tuple[int, int, str]:
+    def order_key(self) -> tuple[int, int, str]:
         """Key of the order within its service: priority, then age."""
         return -self.priority, self.since_us, self.uid

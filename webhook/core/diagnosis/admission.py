@@ -13,11 +13,11 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis.facts import PodFacts, Surroundings
 from webhook.core.diagnosis.objects import ReportedPod
 from webhook.core.diagnosis.report import AdmissionReport, RewrittenField
-from webhook.core.kubernetes.controllers import claimed_owner_kind
+from webhook.core.kubernetes.controllers import find_claimed_owner_kind
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.patch import tokens_of
+from webhook.core.patch import parse_pointer
 from webhook.core.placement import SERVICE_LABEL
-from webhook.core.placement.node_terms import selector_text
+from webhook.core.placement.node_terms import format_selector
 from webhook.core.policy.matching import NAME_LABEL
 from webhook.core.policy_spec import Mode
 from webhook.core.reporting.decision_record import DecisionRecord
@@ -35,13 +35,13 @@ class AdmissionRecords(NamedTuple):
         return self.validate or self.mutate
 
 
-def admission_records(facts: PodFacts) -> AdmissionRecords:
+def find_admission_records(facts: PodFacts) -> AdmissionRecords:
     """Return the newest creation of the Pod that the facts are about; of one that was never created, a dry run."""
-    found = _records_of(facts, is_dry=False)
-    return found if found.last is not None or facts.pod is not None else _records_of(facts, is_dry=True)
+    found = _find_records(facts, is_dry=False)
+    return found if found.last is not None or facts.pod is not None else _find_records(facts, is_dry=True)
 
 
-def _records_of(facts: PodFacts, *, is_dry: bool) -> AdmissionRecords:
+def _find_records(facts: PodFacts, *, is_dry: bool) -> AdmissionRecords:
     created = [
         record
         for record in facts.records
@@ -49,7 +49,7 @@ def _records_of(facts: PodFacts, *, is_dry: bool) -> AdmissionRecords:
     ]
     validate = next((record for record in created if record.half is Half.VALIDATE and _is_about(record, facts)), None)
     if validate is not None:
-        return AdmissionRecords(_mutate_of(validate, created), validate)
+        return AdmissionRecords(_find_mutating_record(validate, created), validate)
     return AdmissionRecords(next((record for record in created if _is_named(record, facts)), None), None)
 
 
@@ -71,7 +71,7 @@ def _is_named(record: DecisionRecord, facts: PodFacts) -> bool:
     return is_same_owner and record.name in {facts.name, facts.pod.metadata.generate_name}
 
 
-def _mutate_of(validate: DecisionRecord, created: Sequence[DecisionRecord]) -> DecisionRecord | None:
+def _find_mutating_record(validate: DecisionRecord, created: Sequence[DecisionRecord]) -> DecisionRecord | None:
     """Return the mutating record of a validating one: of the same trace, or else the newest before it."""
     candidates = [
         record
@@ -87,18 +87,18 @@ def _mutate_of(validate: DecisionRecord, created: Sequence[DecisionRecord]) -> D
     return next(iter(traced or candidates), None)
 
 
-def reported_admission(records: AdmissionRecords, around: Surroundings) -> AdmissionReport | None:
+def report_admission(records: AdmissionRecords, around: Surroundings) -> AdmissionReport | None:
     """Return the admission by its records; None without any."""
     record = records.last
     if record is None:
         return None
-    policy = around.policy(record.policy)
+    policy = around.find_policy(record.policy)
     return AdmissionReport(
         source="record",
         decision=record.decision,
-        at=moment(record.at),
+        at=format_moment(record.at),
         service=record.service,
-        why_service=why_service(policy, record.service),
+        why_service=explain_service(policy, record.service),
         policy=record.policy,
         user=record.user,
         replica=record.replica,
@@ -108,7 +108,9 @@ def reported_admission(records: AdmissionRecords, around: Surroundings) -> Admis
         exemption=record.exemption,
         degraded=records.mutate.degraded if records.mutate is not None else record.degraded,
         uncounted=record.uncounted,
-        findings=tuple(f"{finding.mode}: {finding.code}: {finding.message}" for finding in _not_enforced(record)),
+        findings=tuple(
+            f"{finding.mode}: {finding.code}: {finding.message}" for finding in _list_unenforced_findings(record)
+        ),
         overrides=tuple(str(entry) for entry in record.override_entries),
         trace_id=record.trace_id,
         overload=records.mutate.overload if records.mutate is not None else record.overload,
@@ -116,11 +118,11 @@ def reported_admission(records: AdmissionRecords, around: Surroundings) -> Admis
     )
 
 
-def _not_enforced(record: DecisionRecord) -> Iterator[Any]:
+def _list_unenforced_findings(record: DecisionRecord) -> Iterator[Any]:
     return (finding for finding in record.findings if finding.mode is not Mode.ENFORCE)
 
 
-def admission_without_record(pod: ReportedPod, namespace: str, around: Surroundings) -> AdmissionReport | None:
+def infer_admission(pod: ReportedPod, namespace: str, around: Surroundings) -> AdmissionReport | None:
     """Return what the Pod's label and annotation, or the policy in force, say of its admission; None if nothing."""
     service, carried = (
         (pod.metadata.labels or {}).get(SERVICE_LABEL),
@@ -132,18 +134,18 @@ def admission_without_record(pod: ReportedPod, namespace: str, around: Surroundi
             Verdict.ADMIT,
             service=service,
             policy=carried,
-            why_service=why_service(around.policy(carried), service),
+            why_service=explain_service(around.find_policy(carried), service),
         )
     policy = around.in_force
     if policy is None:
         return None
-    exemption = _exemption(pod, namespace, policy)
+    exemption = _find_exemption(pod, namespace, policy)
     if exemption:
         return AdmissionReport("policy", Verdict.EXEMPT, policy=policy.hash, exemption=exemption)
     labels = {NAME_LABEL: namespace, **around.namespace_labels}
-    kind = claimed_owner_kind(pod.metadata.owner_references, pod.metadata.labels)
-    owner = policy.matcher.owner(namespace, labels, pod.metadata.labels or {}, kind)
-    if owner is None and not (_needs_labels(policy) and around.why_unread(f"namespace {namespace}")):
+    kind = find_claimed_owner_kind(pod.metadata.owner_references, pod.metadata.labels)
+    owner = policy.matcher.find_owner(namespace, labels, pod.metadata.labels or {}, kind)
+    if owner is None and not (_needs_labels(policy) and around.explain_unread(f"namespace {namespace}")):
         return AdmissionReport("policy", Verdict.UNMATCHED, policy=policy.hash)
     return None
 
@@ -153,7 +155,7 @@ def _needs_labels(policy: CompiledPolicy) -> bool:
     return any(service.match.namespace_selector is not None for service in policy.services.values())
 
 
-def _exemption(pod: ReportedPod, namespace: str, policy: CompiledPolicy) -> str:
+def _find_exemption(pod: ReportedPod, namespace: str, policy: CompiledPolicy) -> str:
     """Return why the policy exempts a Pod, as far as the Pod itself shows: not who created it."""
     if is_exempt_namespace(namespace, policy.policy):
         return "namespace"
@@ -165,7 +167,7 @@ def _exemption(pod: ReportedPod, namespace: str, policy: CompiledPolicy) -> str:
     return ""
 
 
-def why_service(policy: CompiledPolicy | None, service: str) -> str:
+def explain_service(policy: CompiledPolicy | None, service: str) -> str:
     """Return where the policy lists a service, and what it matches."""
     if policy is None or service not in policy.services:
         return ""
@@ -174,20 +176,20 @@ def why_service(policy: CompiledPolicy | None, service: str) -> str:
     parts = ["any namespace"] if match.any_namespace else []
     parts += [f"namespaces {', '.join(match.namespaces)}"] if match.namespaces else []
     if match.namespace_selector is not None:
-        parts.append(f"namespaceSelector {selector_text(match.namespace_selector).removeprefix('for Pods of ')}")
+        parts.append(f"namespaceSelector {format_selector(match.namespace_selector).removeprefix('for Pods of ')}")
     if match.pod_selector is not None:
-        parts.append(f"podSelector {selector_text(match.pod_selector).removeprefix('for Pods of ')}")
+        parts.append(f"podSelector {format_selector(match.pod_selector).removeprefix('for Pods of ')}")
     parts += [f"ownerKinds {', '.join(match.owner_kinds)}"] if match.owner_kinds else []
     return f"services[{place}]: {'; '.join(parts)}"
 
 
-def rewritten_fields(notes: Sequence[Note], stored: Any) -> tuple[RewrittenField, ...]:
+def list_rewritten_fields(notes: Sequence[Note], stored: Any) -> tuple[RewrittenField, ...]:
     """Return each field that a rule wrote, with its value in the `stored` Pod; without those of the service itself."""
     return tuple(
         RewrittenField(
             mark.place,
             note.rule,
-            "" if mark.is_removal else _value(stored, mark.pointer),
+            "" if mark.is_removal else _format_value(stored, mark.pointer),
             mark.words,
             mark.is_removal,
         )
@@ -197,9 +199,9 @@ def rewritten_fields(notes: Sequence[Note], stored: Any) -> tuple[RewrittenField
     )
 
 
-def _value(document: Any, pointer: str) -> str:
+def _format_value(document: Any, pointer: str) -> str:
     """Return a value as compact JSON, a text without quotes; "" if it is not there."""
-    for token in tokens_of(pointer):
+    for token in parse_pointer(pointer):
         if isinstance(document, dict):
             document = document.get(token)
         elif isinstance(document, list) and token.isdecimal() and int(token) < len(document):
@@ -211,5 +213,5 @@ def _value(document: Any, pointer: str) -> str:
     return document if isinstance(document, str) else msgspec.json.encode(document).decode()
 
 
-def moment(at: datetime) -> str:
+def format_moment(at: datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from webhook.core.diagnosis.kubelet_causes import create_it
+from webhook.core.diagnosis.kubelet_causes import suggest_creation
 from webhook.core.diagnosis.objects import ReportedContainer, ReportedEvent, ReportedPod, TerminatedReport
 from webhook.core.diagnosis.report import Cause, ContainerReport
 
@@ -36,50 +36,50 @@ _CONFIGURATION = "CreateContainerConfigError"
 _NOT_STARTED = frozenset({"CreateContainerError", "RunContainerError", "StartError", "ContainerCannotRun"})
 
 
-def failure_of(
+def explain_container_failure(
     pod: ReportedPod, container: ReportedContainer, shown: ContainerReport, events: Sequence[ReportedEvent]
 ) -> tuple[ContainerReport, str]:
     """Return what a failed container shows, with its true cause, and the remedy."""
-    ended = _last_end(container)
+    ended = _find_last_end(container)
     if shown.state in _IMAGE_REASONS:
-        return _image(shown, events)
+        return _explain_image(shown, events)
     if shown.state == _CONFIGURATION:
-        return shown, _configuration_remedy(pod, shown)
+        return shown, _suggest_configuration(pod, shown)
     if ended is not None and ended.reason == _OUT_OF_MEMORY:
-        return _out_of_memory(pod, shown)
+        return _explain_memory(pod, shown)
     if shown.state in _NOT_STARTED or (ended is not None and ended.reason in _NOT_STARTED):
         message = shown.message if shown.state in _NOT_STARTED or ended is None else ended.message or shown.message
         return replace(shown, message=message), f"correct command, args or mounts of container {container.name}"
-    probe = None if ended is None else _killed_by(pod, container, ended, events)
+    probe = None if ended is None else _find_killing_probe(pod, container, ended, events)
     if probe is not None:
         return replace(shown, message=f"killed: {probe.text}"), probe.remedy
     if ended is not None and ended.message and shown.message.startswith("back-off"):
         shown = replace(shown, message=" ".join(ended.message.split()))
-    return shown, _logs(pod, container)
+    return shown, _suggest_logs(pod, container)
 
 
-def probe_of(pod: ReportedPod, container: ReportedContainer, events: Sequence[ReportedEvent]) -> Cause | None:
+def find_probe(pod: ReportedPod, container: ReportedContainer, events: Sequence[ReportedEvent]) -> Cause | None:
     """Return the newest failure of a probe since a running container started; None without one."""
     running = container.state.running if container.state is not None else None
     if running is None:
         return None
-    return _probe(_unhealthy(pod, container, events), running.started_at or "", container.name)
+    return _explain_probe(_list_unhealthy_events(pod, container, events), running.started_at or "", container.name)
 
 
-def _killed_by(
+def _find_killing_probe(
     pod: ReportedPod, container: ReportedContainer, ended: TerminatedReport, events: Sequence[ReportedEvent]
 ) -> Cause | None:
     """Return the failure of a probe for which the kubelet killed the last run of a container."""
     until = ended.finished_at or "9"
     failures = [
         event
-        for event in _unhealthy(pod, container, events)
+        for event in _list_unhealthy_events(pod, container, events)
         if (event.message or "").startswith(_KILLING) and event.at <= until
     ]
-    return _probe(failures, ended.started_at or "", container.name) if ended.exit_code in {137, 143} else None
+    return _explain_probe(failures, ended.started_at or "", container.name) if ended.exit_code in {137, 143} else None
 
 
-def _probe(failures: Sequence[ReportedEvent], since: str, container: str) -> Cause | None:
+def _explain_probe(failures: Sequence[ReportedEvent], since: str, container: str) -> Cause | None:
     newest = max((event for event in failures if event.at >= since), key=lambda event: event.at, default=None)
     found = None if newest is None else _PROBE.match(newest.message or "")
     if newest is None or found is None:
@@ -89,30 +89,34 @@ def _probe(failures: Sequence[ReportedEvent], since: str, container: str) -> Cau
     return Cause(text, f"repair what the probe asks of container {container}, or correct its {field}")
 
 
-def _unhealthy(pod: ReportedPod, container: ReportedContainer, events: Sequence[ReportedEvent]) -> list[ReportedEvent]:
+def _list_unhealthy_events(
+    pod: ReportedPod, container: ReportedContainer, events: Sequence[ReportedEvent]
+) -> list[ReportedEvent]:
     is_only = len(pod.spec.containers or ()) <= 1
     unhealthy = [event for event in events if event.reason == "Unhealthy"]
-    return _of(container.name, unhealthy, is_only=is_only)
+    return _select_container_events(container.name, unhealthy, is_only=is_only)
 
 
-def _of(container: str, events: Sequence[ReportedEvent], *, is_only: bool = False) -> list[ReportedEvent]:
+def _select_container_events(
+    container: str, events: Sequence[ReportedEvent], *, is_only: bool = False
+) -> list[ReportedEvent]:
     """Return the Events about a container; if it is the only one, also those that name none."""
     place, paths = f"{{{container}}}", (event.involved_object.field_path for event in events)
     return [event for event, path in zip(events, paths, strict=True) if path.endswith(place) or (is_only and not path)]
 
 
-def _image(shown: ContainerReport, events: Sequence[ReportedEvent]) -> tuple[ContainerReport, str]:
+def _explain_image(shown: ContainerReport, events: Sequence[ReportedEvent]) -> tuple[ContainerReport, str]:
     """Return the image's failure; older kubelets tell why only in an Event."""
     failures = [event for event in events if (event.message or "").startswith(_PULL_FAILED)]
-    newest = max(_of(shown.name, failures), key=lambda event: event.at, default=None)
+    newest = max(_select_container_events(shown.name, failures), key=lambda event: event.at, default=None)
     if newest is not None and shown.message.startswith("Back-off") and ": " not in shown.message:
         shown = replace(shown, message=newest.message or "")
     found = (remedy for pattern, remedy in _IMAGE_REMEDIES if re.search(pattern, shown.message, re.IGNORECASE))
     return shown, next(found, _IMAGE_REMEDY)
 
 
-def _configuration_remedy(pod: ReportedPod, shown: ContainerReport) -> str:
-    created = create_it(shown.message, pod.metadata.namespace)
+def _suggest_configuration(pod: ReportedPod, shown: ContainerReport) -> str:
+    created = suggest_creation(shown.message, pod.metadata.namespace)
     if created:
         return created
     if "runAsNonRoot" in shown.message:
@@ -120,7 +124,7 @@ def _configuration_remedy(pod: ReportedPod, shown: ContainerReport) -> str:
     return f"correct the configuration of container {shown.name}"
 
 
-def _out_of_memory(pod: ReportedPod, shown: ContainerReport) -> tuple[ContainerReport, str]:
+def _explain_memory(pod: ReportedPod, shown: ContainerReport) -> tuple[ContainerReport, str]:
     containers = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
     spec = next((container for container in containers if container.name == shown.name), None)
     limits = spec.resources.limits if spec is not None and spec.resources is not None else None
@@ -133,12 +137,12 @@ def _out_of_memory(pod: ReportedPod, shown: ContainerReport) -> tuple[ContainerR
     return replace(shown, state=_OUT_OF_MEMORY, message=text), remedy
 
 
-def _last_end(container: ReportedContainer) -> TerminatedReport | None:
+def _find_last_end(container: ReportedContainer) -> TerminatedReport | None:
     states = (container.state, container.last_state)
     return next((found for state in states if state is not None and (found := state.terminated) is not None), None)
 
 
-def _logs(pod: ReportedPod, container: ReportedContainer) -> str:
+def _suggest_logs(pod: ReportedPod, container: ReportedContainer) -> str:
     is_ended = container.state is not None and container.state.terminated is not None
     previous = "" if is_ended else " --previous"
     return f"read kubectl logs {pod.metadata.name} -c {container.name} -n {pod.metadata.namespace}{previous}"

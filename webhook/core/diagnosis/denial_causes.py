@@ -19,7 +19,7 @@ class _ClassField(NamedTuple):
     kind: str
     field: str
     absent: re.Pattern[str]
-    of_plan: Callable[[PlacementPlan], str | None]
+    read_plan: Callable[[PlacementPlan], str | None]
 
 
 _CLASS_FIELDS = (
@@ -65,13 +65,13 @@ _REMEDIES = (
 )
 
 
-def other_denial(facts: WorkloadFacts, found: CreateFailure, around: Surroundings) -> Cause:
+def explain_other_denial(facts: WorkloadFacts, found: CreateFailure, around: Surroundings) -> Cause:
     """Return who refused a Pod if Podgate did not, and the remedy."""
-    absent = _absent_class(facts, found.message, around)
-    return absent or Cause(f"{found.by}{found.message}", _remedy(facts.namespace, found))
+    absent = _find_absent_class(facts, found.message, around)
+    return absent or Cause(f"{found.by}{found.message}", _find_remedy(facts.namespace, found))
 
 
-def _remedy(namespace: str, found: CreateFailure) -> str:
+def _find_remedy(namespace: str, found: CreateFailure) -> str:
     if found.webhook and not found.was_called:
         return f"see that the service of webhook {found.webhook} answers"
     if found.webhook:
@@ -82,16 +82,16 @@ def _remedy(namespace: str, found: CreateFailure) -> str:
     return ""
 
 
-def _absent_class(facts: WorkloadFacts, message: str, around: Surroundings) -> Cause | None:
+def _find_absent_class(facts: WorkloadFacts, message: str, around: Surroundings) -> Cause | None:
     """Return which class does not exist, and who names it: the policy's service, or the Pod template."""
     for class_field in _CLASS_FIELDS:
         found = class_field.absent.search(message)
         if found is None:
             continue
-        name, writers = found[1], _services(facts, around)
+        name, writers = found[1], _list_writing_services(facts, around)
         plans = ((service, service.placement_plan) for service in writers)
         writer = next(
-            (service for service, plan in plans if plan is not None and class_field.of_plan(plan) == name), None
+            (service for service, plan in plans if plan is not None and class_field.read_plan(plan) == name), None
         )
         kind, field = class_field.kind, class_field.field
         if writer is None:
@@ -102,16 +102,16 @@ def _absent_class(facts: WorkloadFacts, message: str, around: Surroundings) -> C
     return None
 
 
-def _services(facts: WorkloadFacts, around: Surroundings) -> Iterator[Service]:
+def _list_writing_services(facts: WorkloadFacts, around: Surroundings) -> Iterator[Service]:
     """Yield the service that may have rewritten the Pod: by the newest record, or else by the policy in force."""
     record = next((record for record in facts.records if record.half is Half.MUTATE and not record.dry_run), None)
-    policy = around.policy(record.policy) if record is not None else around.in_force
+    policy = around.find_policy(record.policy) if record is not None else around.in_force
     if policy is None:
         return
     if record is not None:
         found = policy.services.get(record.service)
     else:
         labels = {NAME_LABEL: facts.namespace, **around.namespace_labels}
-        found = policy.matcher.owner(facts.namespace, labels, None, None)
+        found = policy.matcher.find_owner(facts.namespace, labels, None, None)
     if found is not None:
         yield found

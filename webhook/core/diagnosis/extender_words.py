@@ -17,60 +17,60 @@ _COUNTED = "node(s)"
 """The beginning of each refusal's reason, after the number of nodes."""
 
 
-def refused_by_extender(record: SchedulingRecord | None, message: str) -> str:
+def explain_extender_refusal(record: SchedulingRecord | None, message: str) -> str:
     """Return that the extender refused all remaining nodes; "" if it did not. `message` is the scheduler's newest."""
     attempt = None if record is None else record.filter
     if record is None or attempt is None or attempt.passed or not attempt.refused:
         return ""
     if not any(rule.reason in message for rule in attempt.refused):
         return ""  # since then the scheduler found no node that it could ask about
-    return f"refused by {_EXTENDER}: {'; '.join(refusal_texts(record))}"
+    return f"refused by {_EXTENDER}: {'; '.join(describe_refusals(record))}"
 
 
-def attempt_text(record: SchedulingRecord) -> str:
+def describe_attempt(record: SchedulingRecord) -> str:
     """Return the newest attempt in numbers, and how the node was chosen."""
     parts = [f"{record.at:%Y-%m-%dT%H:%M:%SZ} {record.mode}, service {record.service}, attempt {record.attempts}"]
     if record.filter is not None:
-        parts.append(f"{record.filter.passed} of {_nodes(record.filter.asked)} passed")
+        parts.append(f"{record.filter.passed} of {_format_node_count(record.filter.asked)} passed")
     if record.preempt is not None:
-        parts.append(f"preemption: {record.preempt.passed} of {_nodes(record.preempt.asked)} passed")
+        parts.append(f"preemption: {record.preempt.passed} of {_format_node_count(record.preempt.asked)} passed")
     if record.node:
-        parts.append(f"bound to {record.node}{_choice(record)}")
+        parts.append(f"bound to {record.node}{_describe_choice(record)}")
     return "; ".join(parts)
 
 
-def refusal_texts(record: SchedulingRecord) -> list[str]:
+def describe_refusals(record: SchedulingRecord) -> list[str]:
     """Return a text for each rule that refused nodes, with the figures of a few."""
     would = "" if record.mode is Mode.ENFORCE else "not enforced: "
-    return [would + _refusal(rule) for rule in (record.filter.refused if record.filter is not None else ())]
+    return [would + _describe_rule(rule) for rule in (record.filter.refused if record.filter is not None else ())]
 
 
-def zone_texts(record: SchedulingRecord) -> list[str]:
+def describe_refused_zones(record: SchedulingRecord) -> list[str]:
     """Return, for a few nodes refused for their NUMA zones, what was asked of one zone and what is free in each."""
     refused = record.filter.refused if record.filter is not None else ()
-    return [_zones(node.node, node.zones) for rule in refused for node in rule.nodes if node.zones is not None]
+    return [_describe_zones(node.node, node.zones) for rule in refused for node in rule.nodes if node.zones is not None]
 
 
-def score_texts(record: SchedulingRecord) -> list[str]:
+def describe_scores(record: SchedulingRecord) -> list[str]:
     """Return a text for each of the best nodes of the newest attempt, or why there are no scores."""
     score = record.newest_score
     if score is None:
-        return [f"none: {why}"] if (why := _unscored(record)) else []
+        return [f"none: {why}"] if (why := _explain_missing_scores(record)) else []
     return [
         f"{scored.node} {scored.score} of {SCORE_MAX}: free cpu {scored.free_cpu:.2f},"
         f" free memory {scored.free_memory:.2f}, latency {scored.latency:.2f}, near {scored.near:.2f}"
-        f" ({_origin(scored.load)})"
+        f" ({_describe_origin(scored.load)})"
         for scored in score.best
     ]
 
 
-def weights_text(record: SchedulingRecord) -> str:
+def describe_weights(record: SchedulingRecord) -> str:
     """Return the weights of the terms; "" if the newest attempt has no scores."""
     score = record.newest_score
     return "" if score is None else ", ".join(f"{name} {weight:g}" for name, weight in score.weights.items())
 
 
-def _unscored(record: SchedulingRecord) -> str:
+def _explain_missing_scores(record: SchedulingRecord) -> str:
     """Return why kube-scheduler asked for no scores, or got none; "" if that is not known."""
     attempt = record.filter
     if attempt is None or not attempt.passed:
@@ -80,16 +80,16 @@ def _unscored(record: SchedulingRecord) -> str:
     return f"{attempt.only} was the only node left, and kube-scheduler then asks for none" if attempt.only else ""
 
 
-def _zones(node: str, zones: ZoneFigures) -> str:
-    free = "; ".join(f"zone {number} has {_amounts(zone)} free" for number, zone in enumerate(zones.free))
-    return f"{node}: {_amounts(zones.asked)} asked of one zone; {free or 'there is no zone'}"
+def _describe_zones(node: str, zones: ZoneFigures) -> str:
+    free = "; ".join(f"zone {number} has {_format_amounts(zone)} free" for number, zone in enumerate(zones.free))
+    return f"{node}: {_format_amounts(zones.asked)} asked of one zone; {free or 'there is no zone'}"
 
 
-def _amounts(quantities: Mapping[str, str]) -> str:
+def _format_amounts(quantities: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {amount}" for name, amount in quantities.items())
 
 
-def _choice(record: SchedulingRecord) -> str:
+def _describe_choice(record: SchedulingRecord) -> str:
     """Return how a Pod's node was chosen among those that passed."""
     if record.filter is not None and record.filter.only == record.node:
         return ", the only node that passed"
@@ -98,33 +98,33 @@ def _choice(record: SchedulingRecord) -> str:
         return ""
     own = next((scored.score for scored in score.best if scored.node == record.node), None)
     if own is not None and own == score.best[0].score:
-        return f", with the best score of {_nodes(score.asked)}"
+        return f", with the best score of {_format_node_count(score.asked)}"
     return ", by kube-scheduler's own scores: others had more of the extender's"
 
 
-def _refusal(rule: RuleRefusals) -> str:
+def _describe_rule(rule: RuleRefusals) -> str:
     what = rule.reason.removeprefix(_COUNTED)
-    shown = ", ".join(_node(node, rule.limit) for node in rule.nodes)
+    shown = ", ".join(_describe_node(node, rule.limit) for node in rule.nodes)
     more = f", and {rule.count - len(rule.nodes)} more" if rule.count > len(rule.nodes) else ""
-    return f"{_nodes(rule.count)}{what} ({shown}{more})"
+    return f"{_format_node_count(rule.count)}{what} ({shown}{more})"
 
 
-def _node(node: RefusedNode, limit: float | None) -> str:
+def _describe_node(node: RefusedNode, limit: float | None) -> str:
     if node.zones is not None:
         return node.node
     if node.value is None:
-        return f"{node.node} {_origin(node.load)}"
+        return f"{node.node} {_describe_origin(node.load)}"
     value = f"{node.value:.2f}"
     if limit is not None and float(value) <= limit:
         value = f"{node.value:.4f}"
-    return f"{node.node} {value} {_origin(node.load)}"
+    return f"{node.node} {value} {_describe_origin(node.load)}"
 
 
-def _origin(load: LoadOrigin) -> str:
+def _describe_origin(load: LoadOrigin) -> str:
     if not load.source:
         return "without a load"
     return f"from {load.source}, {max(0.0, load.age_seconds or 0.0):.0f} s old"
 
 
-def _nodes(count: int) -> str:
+def _format_node_count(count: int) -> str:
     return f"{count} node{'' if count == 1 else 's'}"

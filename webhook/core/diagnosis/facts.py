@@ -32,11 +32,11 @@ class Surroundings:
     """Nodes of Pods that may not be well, by name, None for one that does not exist; None if they were not read."""
     unread: Mapping[str, str] = field(default_factory=dict)
 
-    def why_unread(self, *names: str) -> str:
+    def explain_unread(self, *names: str) -> str:
         """Return why the first of these could not be read; "" if all were, or if none was asked for."""
         return next((self.unread[name] for name in names if name in self.unread), "")
 
-    def policy(self, policy_hash: str) -> CompiledPolicy | None:
+    def find_policy(self, policy_hash: str) -> CompiledPolicy | None:
         found = self.policies.get(policy_hash)
         if found is None and self.in_force is not None and self.in_force.hash == policy_hash:
             return self.in_force

@@ -13,7 +13,7 @@ _CLAIM = re.compile(r'persistentvolumeclaim "(?P<name>[^"]+)" not found')
 _KINDS = {"secret": "Secret", "configmap": "ConfigMap", "config": "ConfigMap"}
 
 
-def create_it(message: str, namespace: str) -> str:
+def suggest_creation(message: str, namespace: str) -> str:
     """Return what to create, "" if nothing is missing."""
     if found := _OBJECT.search(message):
         name = found["name"].rpartition("/")[2]
@@ -33,19 +33,19 @@ _PROGRESS = frozenset({"Pulling", "Pulled", "Created", "Started", "SuccessfulAtt
 """Events after which an earlier failure is over."""
 
 
-def stall_of(pod: ReportedPod, events: Sequence[ReportedEvent]) -> Cause | None:
+def explain_stall(pod: ReportedPod, events: Sequence[ReportedEvent]) -> Cause | None:
     """Return why no container has started, if the newest Event of the kubelet tells it."""
     told = [event for event in events if (event.reason or "") in _VOLUMES | _SANDBOX | _PROGRESS]
     newest = max(told, key=lambda event: (event.at, event.reason in _PROGRESS), default=None)
     if newest is None or newest.reason in _PROGRESS:
         return None
     message = " ".join((newest.message or "").split())
-    remedy = _volume(pod, message) if newest.reason in _VOLUMES else _sandbox(pod, message)
+    remedy = _suggest_volume(pod, message) if newest.reason in _VOLUMES else _suggest_sandbox(pod, message)
     return Cause(f"{newest.reason}: {message}", remedy)
 
 
-def _volume(pod: ReportedPod, message: str) -> str:
-    created = create_it(message, pod.metadata.namespace)
+def _suggest_volume(pod: ReportedPod, message: str) -> str:
+    created = suggest_creation(message, pod.metadata.namespace)
     if created:
         return created
     if "Multi-Attach" in message:
@@ -53,7 +53,7 @@ def _volume(pod: ReportedPod, message: str) -> str:
     return f"see that the volume exists and that its driver runs on node {pod.spec.node_name}"
 
 
-def _sandbox(pod: ReportedPod, message: str) -> str:
+def _suggest_sandbox(pod: ReportedPod, message: str) -> str:
     if "no runtime for" in message or "RuntimeHandler" in message:
         return f"install that runtime handler on node {pod.spec.node_name}, or correct spec.runtimeClassName"
     return f"repair the network plugin or the container runtime of node {pod.spec.node_name}"

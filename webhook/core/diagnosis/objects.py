@@ -70,7 +70,7 @@ class ReportedPod(Struct, frozen=True):
     spec: PodSpec = PodSpec()
     status: ReportedPodStatus = ReportedPodStatus()
 
-    def condition(self, name: str) -> StatusCondition | None:
+    def find_condition(self, name: str) -> StatusCondition | None:
         return next((condition for condition in self.status.conditions or () if condition.type == name), None)
 
 

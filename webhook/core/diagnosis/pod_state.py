@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from webhook.core.admission.mutation import QUEUE_GATE
-from webhook.core.diagnosis.container_causes import failure_of, probe_of
-from webhook.core.diagnosis.extender_words import refused_by_extender
-from webhook.core.diagnosis.kubelet_causes import stall_of
+from webhook.core.diagnosis.container_causes import explain_container_failure, find_probe
+from webhook.core.diagnosis.extender_words import explain_extender_refusal
+from webhook.core.diagnosis.kubelet_causes import explain_stall
 from webhook.core.diagnosis.objects import (
     ReportedContainer,
     ReportedEvent,
@@ -15,9 +15,9 @@ from webhook.core.diagnosis.objects import (
     TerminatedReport,
     WaitingReport,
 )
-from webhook.core.diagnosis.removal_causes import deleted, node_cause
+from webhook.core.diagnosis.removal_causes import explain_deletion, explain_node
 from webhook.core.diagnosis.report import ContainerReport, Fate, NodesReport, SchedulingReport
-from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.reporting.queue_document import QueueRow, WaitCause
 from webhook.core.scheduling.scheduling_record import SchedulingRecord
 
@@ -42,7 +42,7 @@ class PodState(NamedTuple):
     remedy: str = ""
 
 
-def pod_state(
+def judge_pod_state(
     pod: ReportedPod,
     nodes: NodesReport | None,
     now_us: int,
@@ -56,25 +56,25 @@ def pod_state(
     `waiting` is its place in the queue, `scheduled` the extender's record of it, `hosts` are nodes by name.
     """
     if pod.metadata.deletion_timestamp is not None:
-        return PodState(Fate.TERMINATING, *deleted(pod, hosts, now_us))
+        return PodState(Fate.TERMINATING, *explain_deletion(pod, hosts, now_us))
     match pod.status.phase:
         case "Failed":
-            return _ended_badly(pod, events)
+            return _explain_bad_end(pod, events)
         case "Succeeded":
             return PodState(Fate.SUCCEEDED, "all containers have ended")
     if pod.spec.scheduling_gates:
-        return _gated(gates_of(pod), waiting)
+        return _judge_gated(list_gates(pod), waiting)
     if not pod.spec.node_name:
-        return _unscheduled(pod, nodes, now_us, scheduled)
-    return _started(pod, events, hosts)
+        return _judge_unscheduled(pod, nodes, now_us, scheduled)
+    return _judge_started(pod, events, hosts)
 
 
-def _gated(gates: tuple[str, ...], waiting: QueueRow | None) -> PodState:
+def _judge_gated(gates: tuple[str, ...], waiting: QueueRow | None) -> PodState:
     others = [gate for gate in gates if gate != QUEUE_GATE]
     if QUEUE_GATE in gates and others:
-        found = _gated((QUEUE_GATE,), waiting)
+        found = _judge_gated((QUEUE_GATE,), waiting)
         hold = f"{', '.join(others)} {'hold' if len(others) > 1 else 'holds'} it too"
-        return found._replace(summary=f"{found.summary}; {hold}", remedy=_remove(others))
+        return found._replace(summary=f"{found.summary}; {hold}", remedy=_advise(others))
     if QUEUE_GATE in gates and waiting is not None:
         token = _WAITS.get(waiting.cause)
         if token is not None:
@@ -83,10 +83,10 @@ def _gated(gates: tuple[str, ...], waiting: QueueRow | None) -> PodState:
         return PodState(Fate.WAITING_FOR_QUOTA, waiting.summary)
     if QUEUE_GATE in gates:
         return PodState(Fate.WAITING_FOR_QUOTA, f"it is charged, and its gate {QUEUE_GATE} removed, when there is room")
-    return PodState(Fate.GATED_BY_OTHERS, f"{', '.join(gates)}: its owner must remove the gate", _remove(gates))
+    return PodState(Fate.GATED_BY_OTHERS, f"{', '.join(gates)}: its owner must remove the gate", _advise(gates))
 
 
-def _remove(gates: Sequence[str]) -> str:
+def _advise(gates: Sequence[str]) -> str:
     names = ", ".join(gates)
     if len(gates) == 1:
         return f"see that the controller runs which removes scheduling gate {names}"
@@ -98,7 +98,7 @@ def needs_all_nodes(pods: Iterable[ReportedPod]) -> bool:
     return any(not pod.spec.node_name for pod in pods)
 
 
-def doubtful_nodes(pods: Sequence[ReportedPod]) -> frozenset[str]:
+def list_doubtful_nodes(pods: Sequence[ReportedPod]) -> frozenset[str]:
     """Return the nodes that may explain why Pods do not run: of Pods that are not ready, and of a single Pod."""
     return frozenset(
         pod.spec.node_name
@@ -108,16 +108,16 @@ def doubtful_nodes(pods: Sequence[ReportedPod]) -> frozenset[str]:
 
 
 def _is_ready(pod: ReportedPod) -> bool:
-    ready = pod.condition("Ready")
+    ready = pod.find_condition("Ready")
     return ready is not None and ready.status == "True" and pod.metadata.deletion_timestamp is None
 
 
-def gates_of(pod: ReportedPod) -> tuple[str, ...]:
+def list_gates(pod: ReportedPod) -> tuple[str, ...]:
     return tuple(gate.name for gate in pod.spec.scheduling_gates or ())
 
 
-def scheduling_of(pod: ReportedPod) -> SchedulingReport:
-    condition = pod.condition("PodScheduled")
+def report_scheduling(pod: ReportedPod) -> SchedulingReport:
+    condition = pod.find_condition("PodScheduled")
     if condition is None or condition.status == "True":
         return SchedulingReport(pod.spec.scheduler_name or "", pod.spec.node_name or "")
     return SchedulingReport(
@@ -125,34 +125,34 @@ def scheduling_of(pod: ReportedPod) -> SchedulingReport:
     )
 
 
-def containers_of(pod: ReportedPod) -> tuple[ContainerReport, ...]:
-    return tuple(_container(container) for container in _all(pod))
+def report_containers(pod: ReportedPod) -> tuple[ContainerReport, ...]:
+    return tuple(_report_container(container) for container in _list_containers(pod))
 
 
-def _unscheduled(
+def _judge_unscheduled(
     pod: ReportedPod, nodes: NodesReport | None, now_us: int, scheduled: SchedulingRecord | None
 ) -> PodState:
-    condition = pod.condition("PodScheduled")
+    condition = pod.find_condition("PodScheduled")
     if condition is not None and condition.status == "False":
         message = condition.message or ""
         if pod.status.nominated_node_name:
-            return _preempting(pod.status.nominated_node_name)
-        return PodState(Fate.UNSCHEDULABLE, refused_by_extender(scheduled, message) or blame(nodes, message))
+            return _explain_preemption(pod.status.nominated_node_name)
+        return PodState(Fate.UNSCHEDULABLE, explain_extender_refusal(scheduled, message) or blame(nodes, message))
     scheduler = pod.spec.scheduler_name or "default-scheduler"
-    if now_us - created_us(pod) < _PATIENCE_US:
+    if now_us - parse_created_us(pod) < _PATIENCE_US:
         return PodState(Fate.STARTING, f"waits for scheduler {scheduler}")
     return PodState(Fate.UNSCHEDULABLE, f"no scheduler has looked at it: is scheduler {scheduler} running?")
 
 
-def _preempting(node: str) -> PodState:
+def _explain_preemption(node: str) -> PodState:
     text = f"it is nominated for node {node}, where Pods of lower priority are being ended for it"
     remedy = f"wait until they have ended: kubectl get pods -A --field-selector spec.nodeName={node}"
     return PodState(Fate.UNSCHEDULABLE, text, remedy)
 
 
-def created_us(pod: ReportedPod) -> int:
+def parse_created_us(pod: ReportedPod) -> int:
     try:
-        return microseconds(pod.metadata.creation_timestamp or "")
+        return parse_microseconds(pod.metadata.creation_timestamp or "")
     except ValueError:
         return 0
 
@@ -161,18 +161,18 @@ def blame(nodes: NodesReport | None, message: str) -> str:
     """Return which side leaves no node: the policy, the Pod's own terms, both together, taints, or something else."""
     if nodes is None:
         return message
-    side = _side(nodes)
+    side = _find_side(nodes)
     return side or f"{nodes.left} of {nodes.total} nodes fit its terms and taints; the scheduler: {message}"
 
 
-def _side(nodes: NodesReport) -> str:
+def _find_side(nodes: NodesReport) -> str:
     if not nodes.total:
         return "the cluster has no nodes"
     if not nodes.policy_leaves:
         first = next(entry for entry in nodes.policy if not entry.left)
         return f"by the policy: {first.by} ({first.requirement}) leaves 0 of {nodes.total} nodes"
     if not nodes.own_leave:
-        return _of_own_terms(nodes)
+        return _blame_own_terms(nodes)
     if not nodes.both_leave:
         return (
             f"by the policy and its own terms together: the policy leaves {nodes.policy_leaves} of {nodes.total} nodes,"
@@ -184,7 +184,7 @@ def _side(nodes: NodesReport) -> str:
     return ""
 
 
-def _of_own_terms(nodes: NodesReport) -> str:
+def _blame_own_terms(nodes: NodesReport) -> str:
     """Return which term of the Pod fits no node; it may be the policy's if the policy that rewrote it is not known."""
     first = min(nodes.own, key=lambda term: term.fit)
     text = f"{first.by} ({first.requirement}) fits {first.fit} of {nodes.total} nodes"
@@ -196,20 +196,20 @@ def _of_own_terms(nodes: NodesReport) -> str:
     )
 
 
-def _started(
+def _judge_started(
     pod: ReportedPod, events: Sequence[ReportedEvent], hosts: Mapping[str, ReportedNode | None] | None
 ) -> PodState:
-    node = node_cause(pod, hosts)
+    node = explain_node(pod, hosts)
     if node is not None:
         return PodState(Fate.FAILED, *node)
-    containers = list(_all(pod))
+    containers = list(_list_containers(pod))
     failed = next(filter(_is_failed, containers), None)
     if failed is not None:
-        return _failed(pod, failed, events)
+        return _judge_failed(pod, failed, events)
     if _is_ready(pod):
         count = len(pod.status.container_statuses or ())
         return PodState(Fate.RUNNING, f"on {pod.spec.node_name}, {count} of {count} containers ready")
-    return _not_ready(pod, containers, events)
+    return _judge_unready(pod, containers, events)
 
 
 def _is_failed(container: ReportedContainer) -> bool:
@@ -220,41 +220,43 @@ def _is_failed(container: ReportedContainer) -> bool:
     return not container.ready and (is_ended or container.restart_count > 0)
 
 
-def _failed(pod: ReportedPod, container: ReportedContainer, events: Sequence[ReportedEvent]) -> PodState:
-    probe = probe_of(pod, container, events)
+def _judge_failed(pod: ReportedPod, container: ReportedContainer, events: Sequence[ReportedEvent]) -> PodState:
+    probe = find_probe(pod, container, events)
     if probe is not None:
         return PodState(Fate.FAILED, *probe)
-    shown, remedy = failure_of(pod, container, _container(container), events)
-    return PodState(Fate.FAILED, _line(shown), remedy)
+    shown, remedy = explain_container_failure(pod, container, _report_container(container), events)
+    return PodState(Fate.FAILED, _format_container(shown), remedy)
 
 
-def _not_ready(pod: ReportedPod, containers: Sequence[ReportedContainer], events: Sequence[ReportedEvent]) -> PodState:
+def _judge_unready(
+    pod: ReportedPod, containers: Sequence[ReportedContainer], events: Sequence[ReportedEvent]
+) -> PodState:
     """Return why a Pod on a node, of which no container has failed, is not ready."""
     late = [container for container in containers if not container.ready]
-    probe = next((found for container in late if (found := probe_of(pod, container, events)) is not None), None)
+    probe = next((found for container in late if (found := find_probe(pod, container, events)) is not None), None)
     if probe is not None:
         return PodState(Fate.STARTING, f"on {pod.spec.node_name}, not ready yet: {probe.text}", probe.remedy)
     is_running = any(container.state and container.state.running for container in containers)
-    stall = None if is_running else stall_of(pod, events)
+    stall = None if is_running else explain_stall(pod, events)
     if stall is not None:
         return PodState(Fate.FAILED, *stall)
-    ready = pod.condition("Ready")
+    ready = pod.find_condition("Ready")
     if containers and not late and ready is not None and ready.message:
         return PodState(Fate.STARTING, f"on {pod.spec.node_name}, not ready yet: {ready.message}")
     names = ", ".join(container.name for container in late) or "all containers"
     return PodState(Fate.STARTING, f"on {pod.spec.node_name}, not ready yet: {names}")
 
 
-def _ended_badly(pod: ReportedPod, events: Sequence[ReportedEvent]) -> PodState:
+def _explain_bad_end(pod: ReportedPod, events: Sequence[ReportedEvent]) -> PodState:
     if pod.status.reason or pod.status.message:
         return PodState(Fate.FAILED, ": ".join(text for text in (pod.status.reason, pod.status.message) if text))
-    ended = next((container for container in _all(pod) if _container(container).exit_code), None)
+    ended = next((container for container in _list_containers(pod) if _report_container(container).exit_code), None)
     if ended is None:
         return PodState(Fate.FAILED, "a container ended with an error")
-    return _failed(pod, ended, events)
+    return _judge_failed(pod, ended, events)
 
 
-def _line(container: ContainerReport) -> str:
+def _format_container(container: ContainerReport) -> str:
     parts = [f"container {container.name}", container.state]
     if container.exit_code is not None:
         parts.append(f"exit code {container.exit_code}")
@@ -265,20 +267,20 @@ def _line(container: ContainerReport) -> str:
     return ": ".join(parts)[:_SUMMARY_MAX]
 
 
-def _container(container: ReportedContainer) -> ContainerReport:
+def _report_container(container: ReportedContainer) -> ContainerReport:
     states = container.state
     ended = (states and states.terminated) or (container.last_state and container.last_state.terminated) or None
     exit_code = ended.exit_code if ended is not None else None
     if states is not None and states.waiting is not None:
-        return _with_reason(container, states.waiting, "waiting", exit_code)
+        return _report_state(container, states.waiting, "waiting", exit_code)
     if states is not None and states.terminated is not None:
-        return _with_reason(container, states.terminated, "terminated", exit_code)
+        return _report_state(container, states.terminated, "terminated", exit_code)
     return ContainerReport(
         container.name, "ready" if container.ready else "running, not ready", "", container.restart_count, exit_code
     )
 
 
-def _with_reason(
+def _report_state(
     container: ReportedContainer, state: WaitingReport | TerminatedReport, default: str, exit_code: int | None
 ) -> ContainerReport:
     return ContainerReport(
@@ -286,7 +288,7 @@ def _with_reason(
     )
 
 
-def _all(pod: ReportedPod) -> Iterator[ReportedContainer]:
+def _list_containers(pod: ReportedPod) -> Iterator[ReportedContainer]:
     """Yield the containers that matter: an init container only until it has ended well."""
     for container in pod.status.init_container_statuses or ():
         ended = container.state.terminated if container.state is not None else None

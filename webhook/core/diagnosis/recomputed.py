@@ -11,8 +11,8 @@ from webhook.core.admission.evaluation import Evaluation, conclude
 from webhook.core.admission.exemptions import PODGATE_USERS
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.admission.review import Request
-from webhook.core.compiled_policy import CompiledPolicy, compile_services, with_changed
-from webhook.core.overrides import overridden
+from webhook.core.compiled_policy import CompiledPolicy, compile_services, replace_services
+from webhook.core.overrides import apply_overrides
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.rule_notes import Note, explain
 
@@ -24,13 +24,13 @@ class NotRecomputableError(Exception):
     """The record lacks the Pod: it was too large, or the review was about something else."""
 
 
-def recomputed(record: DecisionRecord, policy: CompiledPolicy, *, is_gated: bool = False) -> Decision:
+def recompute(record: DecisionRecord, policy: CompiledPolicy, *, is_gated: bool = False) -> Decision:
     """Return the decision of a record with the finding of each stage.
 
     `policy` is the one that decided, without the overrides of that time, which the record has.
     `is_gated`: the mutating half wrote the gate of the queue, which the record of the validating half shows.
     """
-    evaluation = _evaluation(record, _under_overrides(policy, record))
+    evaluation = _make_evaluation(record, _apply_overrides(policy, record))
     ownership.exempt(PODGATE_USERS.__contains__, evaluation)
     if evaluation.verdict is None:
         ownership.find_owner(evaluation, record.namespace_labels)
@@ -41,26 +41,26 @@ def recomputed(record: DecisionRecord, policy: CompiledPolicy, *, is_gated: bool
     return conclude(evaluation, "")
 
 
-def rule_notes(record: DecisionRecord, policy: CompiledPolicy) -> tuple[Note, ...]:
+def list_rule_notes(record: DecisionRecord, policy: CompiledPolicy) -> tuple[Note, ...]:
     """Return what each entry of the policy did to a new Pod; `record` is of its mutating half."""
-    service = _under_overrides(policy, record).services.get(record.service)
+    service = _apply_overrides(policy, record).services.get(record.service)
     is_new = record.operation == "CREATE" and not record.sub_resource and not record.workload
     if service is None or not is_new or record.pod is None:
         return ()
     return explain(msgspec.json.decode(record.recorded), service, policy.hash, record.namespace_labels)
 
 
-def _under_overrides(policy: CompiledPolicy, record: DecisionRecord) -> CompiledPolicy:
+def _apply_overrides(policy: CompiledPolicy, record: DecisionRecord) -> CompiledPolicy:
     """Return the policy with the service of the record as the overrides of that time made it."""
     entries = record.override_entries
     if not entries or record.service not in policy.services:
         return policy
-    loaded = overridden(policy.loaded, {record.service: entries})
+    loaded = apply_overrides(policy.loaded, {record.service: entries})
     changed = {part.service.name: part for part in compile_services(loaded, {record.service})}
-    return with_changed(policy, loaded, changed)
+    return replace_services(policy, loaded, changed)
 
 
-def _evaluation(record: DecisionRecord, policy: CompiledPolicy) -> Evaluation:
+def _make_evaluation(record: DecisionRecord, policy: CompiledPolicy) -> Evaluation:
     pod = record.pod
     if pod is None or record.workload:
         raise NotRecomputableError("the record does not hold the Pod")
@@ -81,7 +81,7 @@ def _evaluation(record: DecisionRecord, policy: CompiledPolicy) -> Evaluation:
 
 def _rewrite(evaluation: Evaluation, record: DecisionRecord, *, is_gated: bool) -> None:
     if is_gated:
-        queueing.gate(evaluation, record.overload or "quota or breaker had no room")
+        queueing.add_gate(evaluation, record.overload or "quota or breaker had no room")
     if record.degraded:
         evaluation.deviation = Deviation(degraded=record.degraded)
         evaluation.note("rewrite", f"{record.degraded}: preferred terms are left out")
@@ -105,10 +105,10 @@ def _validate(evaluation: Evaluation, record: DecisionRecord) -> None:
     if evaluation.verdict is None and record.decision is Verdict.QUEUE:
         evaluation.decide(Verdict.QUEUE, "queue", queueing.WAITS)
     if evaluation.verdict is None:
-        evaluation.decide(Verdict.ADMIT, "charge", _charge(record))
+        evaluation.decide(Verdict.ADMIT, "charge", _describe_charge(record))
 
 
-def _charge(record: DecisionRecord) -> str:
+def _describe_charge(record: DecisionRecord) -> str:
     if record.uncounted:
         return "not counted: the counters were unavailable"
     if record.dry_run:

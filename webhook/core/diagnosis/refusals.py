@@ -12,7 +12,7 @@ from webhook.core.admission.decision import Half
 from webhook.core.diagnosis.facts import Surroundings, WorkloadFacts
 from webhook.core.diagnosis.objects import ReportedEvent, ReportedOwner
 from webhook.core.findings import Code
-from webhook.core.pods.ownership import moment_us
+from webhook.core.pods.ownership import parse_moment_us
 from webhook.core.reporting.decision_record import DecisionRecord
 
 _DENIED = re.compile(r'admission webhook "(?P<webhook>[^"]+)" denied the request: (?P<text>.*)', re.DOTALL)
@@ -46,7 +46,7 @@ class CreateFailure(Struct, frozen=True):
         return "the API server cannot call Podgate: " if self.webhook.endswith(_OURS) else "not by Podgate: "
 
 
-def refusal(owner: ReportedOwner, events: Sequence[ReportedEvent]) -> CreateFailure | None:
+def find_refusal(owner: ReportedOwner, events: Sequence[ReportedEvent]) -> CreateFailure | None:
     """Return why a controller cannot create Pods; None if it can, or if nothing tells."""
     if owner.wanted <= owner.present:
         return None
@@ -58,15 +58,15 @@ def refusal(owner: ReportedOwner, events: Sequence[ReportedEvent]) -> CreateFail
     if held is not None and held.status == "True":
         # Kubernetes keeps the first message in the condition while each attempt fails; the Event has the newest.
         since = held.last_transition_time or ""
-        if newest is not None and moment_us(newest.at) >= moment_us(since):
-            return create_failure(newest.at, newest.message or "")
-        return create_failure(since, held.message or "")
+        if newest is not None and parse_moment_us(newest.at) >= parse_moment_us(since):
+            return parse_failure(newest.at, newest.message or "")
+        return parse_failure(since, held.message or "")
     if newest is None or (held is None and owner.kind in _KEEPS_A_CONDITION):
         return None  # an Event lives for an hour, the condition as long as the failure
-    return create_failure(newest.at, newest.message or "")
+    return parse_failure(newest.at, newest.message or "")
 
 
-def create_failure(at: str, message: str) -> CreateFailure:
+def parse_failure(at: str, message: str) -> CreateFailure:
     """Return what a controller reports about a Pod that it could not create."""
     found, named = _DENIED.search(message), _NAMED.search(message)
     not_called, pod = _NOT_CALLED.search(message), "" if named is None else named["pod"]
@@ -82,7 +82,7 @@ def create_failure(at: str, message: str) -> CreateFailure:
 _SECOND_US = 1_000_000
 
 
-def newest_record(facts: WorkloadFacts) -> DecisionRecord | None:
+def find_newest_record(facts: WorkloadFacts) -> DecisionRecord | None:
     """Return the newest record of a Pod that was to be created."""
     return next((record for record in facts.records if record.half is Half.VALIDATE and not record.dry_run), None)
 
@@ -93,24 +93,24 @@ def is_over(found: CreateFailure, owner: ReportedOwner, of_owner: WorkloadFacts,
 
 
 def _has_newer_pod(found: CreateFailure, owner: ReportedOwner, of_owner: WorkloadFacts) -> bool:
-    said_us = moment_us(found.at)
+    said_us = parse_moment_us(found.at)
     # A controller with one attempt at a time creates a Pod only after the failure, also in the same second.
     is_alone = owner.kind == "Job" and owner.wanted <= 1
     for pod_facts in of_owner.pods:
-        created_us = 0 if pod_facts.pod is None else moment_us(pod_facts.pod.metadata.creation_timestamp)
+        created_us = 0 if pod_facts.pod is None else parse_moment_us(pod_facts.pod.metadata.creation_timestamp)
         is_same = is_alone or pod_facts.name == found.pod
-        if created_us and created_us >= (_second(said_us) if is_same else said_us + _SECOND_US):
+        if created_us and created_us >= (_truncate_to_second(said_us) if is_same else said_us + _SECOND_US):
             return True
     return False
 
 
 def _has_newer_record(found: CreateFailure, of_owner: WorkloadFacts, around: Surroundings) -> bool:
-    newest = newest_record(of_owner)
+    newest = find_newest_record(of_owner)
     if newest is None:
         return False
     # Our own denial has a record: in the same second the newest record is of this attempt, or of a later one.
-    said_us = moment_us(found.at)
-    since_us = _second(said_us) if found.is_ours else said_us + _SECOND_US
+    said_us = parse_moment_us(found.at)
+    since_us = _truncate_to_second(said_us) if found.is_ours else said_us + _SECOND_US
     if round(newest.at.timestamp() * 1_000_000) < since_us:
         return False
     # Others refuse Pods after we have admitted them: then there is a record, and no Pod.
@@ -119,5 +119,5 @@ def _has_newer_record(found: CreateFailure, of_owner: WorkloadFacts, around: Sur
     )
 
 
-def _second(at_us: int) -> int:
+def _truncate_to_second(at_us: int) -> int:
     return at_us - at_us % _SECOND_US

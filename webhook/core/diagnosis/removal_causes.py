@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 from webhook.core.diagnosis.objects import ReportedEvent, ReportedNode, ReportedPod
 from webhook.core.diagnosis.report import Cause
-from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.kubernetes.timestamps import parse_microseconds
 
 
-def node_cause(pod: ReportedPod, hosts: Mapping[str, ReportedNode | None] | None) -> Cause | None:
+def explain_node(pod: ReportedPod, hosts: Mapping[str, ReportedNode | None] | None) -> Cause | None:
     """Return what is wrong with a Pod's node; None if nothing is, or if nodes were not read."""
     name = pod.spec.node_name
     if not name or hosts is None or name not in hosts:
@@ -35,27 +35,27 @@ _REMOVALS = {
 _HIGHER = "give it a higher priorityClassName, or add nodes"
 
 
-def deleted(pod: ReportedPod, hosts: Mapping[str, ReportedNode | None] | None, now_us: int) -> Cause:
+def explain_deletion(pod: ReportedPod, hosts: Mapping[str, ReportedNode | None] | None, now_us: int) -> Cause:
     """Return why a Pod was deleted, or what keeps it in the cluster."""
-    since = f"since {_asked_at(pod)}"
+    since = f"since {_compute_requested_at(pod)}"
     finalizers = pod.metadata.finalizers or ()
     is_ended = pod.status.phase in _ENDED or not pod.spec.node_name or pod.metadata.deletion_grace_period_seconds == 0
     if finalizers and is_ended:
         hold = (
             f"finalizer {finalizers[0]} holds" if len(finalizers) == 1 else f"finalizers {', '.join(finalizers)} hold"
         )
-        return Cause(f"{since}: {hold} it", _release(pod, finalizers))
-    node = node_cause(pod, hosts) if now_us > _due_us(pod) else None
+        return Cause(f"{since}: {hold} it", _suggest_release(pod, finalizers))
+    node = explain_node(pod, hosts) if now_us > _parse_due_us(pod) else None
     if node is not None:
         return Cause(f"{since}: {node.text}", node.remedy)
-    target = pod.condition("DisruptionTarget")
+    target = pod.find_condition("DisruptionTarget")
     if target is None or target.status != "True":
         return Cause(since, "")
     text = ": ".join(text for text in (target.reason, target.message) if text)
     return Cause(f"{since}: {text}", _HIGHER if target.reason == _PREEMPTED else "")
 
 
-def removed(events: Sequence[ReportedEvent], uid: str) -> Cause | None:
+def explain_removal(events: Sequence[ReportedEvent], uid: str) -> Cause | None:
     """Return why a Pod that no longer exists was removed, by the newest Event that says so."""
     found = [event for event in events if event.reason in _REMOVALS and uid in {"", event.involved_object.uid}]
     newest = max(found, key=lambda event: event.at, default=None)
@@ -65,7 +65,7 @@ def removed(events: Sequence[ReportedEvent], uid: str) -> Cause | None:
     return Cause(text, _HIGHER if newest.reason == "Preempted" else "")
 
 
-def _release(pod: ReportedPod, finalizers: Sequence[str]) -> str:
+def _suggest_release(pod: ReportedPod, finalizers: Sequence[str]) -> str:
     controllers = "the controller that set it runs" if len(finalizers) == 1 else "the controllers that set them run"
     command = (
         f"kubectl patch pod {pod.metadata.name} -n {pod.metadata.namespace} --type=merge -p"
@@ -74,16 +74,16 @@ def _release(pod: ReportedPod, finalizers: Sequence[str]) -> str:
     return f"see that {controllers}; only if they never will again: {command}"
 
 
-def _due_us(pod: ReportedPod) -> int:
+def _parse_due_us(pod: ReportedPod) -> int:
     try:
-        return microseconds(pod.metadata.deletion_timestamp or "")
+        return parse_microseconds(pod.metadata.deletion_timestamp or "")
     except ValueError:
         return 0
 
 
-def _asked_at(pod: ReportedPod) -> str:
+def _compute_requested_at(pod: ReportedPod) -> str:
     """Return when the deletion was asked for: the deletionTimestamp is the end of its grace period."""
-    grace, due_us = pod.metadata.deletion_grace_period_seconds, _due_us(pod)
+    grace, due_us = pod.metadata.deletion_grace_period_seconds, _parse_due_us(pod)
     if not grace or not due_us:
         return pod.metadata.deletion_timestamp or ""
     return datetime.fromtimestamp(due_us // 1_000_000 - grace, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -25,11 +25,11 @@ class WorkloadState(NamedTuple):
     remedy: str = ""
 
 
-def hold_of(facts: WorkloadFacts, around: Surroundings) -> WorkloadState | None:
+def find_hold(facts: WorkloadFacts, around: Surroundings) -> WorkloadState | None:
     """Return what holds the whole workload, whatever its Pods do; None if nothing does."""
     namespace = around.namespace
     if namespace is not None and namespace.metadata.deletion_timestamp is not None:
-        return _terminating(namespace)
+        return _explain_terminating(namespace)
     maker = facts.maker
     if maker is not None and maker.kind == "Deployment" and maker.spec.paused and not _is_rolled_out(maker, facts):
         return WorkloadState(
@@ -39,16 +39,16 @@ def hold_of(facts: WorkloadFacts, around: Surroundings) -> WorkloadState | None:
         )
     suspended = maker if maker is not None else next(iter(facts.owners), None)
     if suspended is not None and suspended.spec.suspend and suspended.kind in {"Job", "CronJob"}:
-        return _suspended(facts, "no Pods run" if suspended.kind == "Job" else "no new Jobs are created")
+        return _explain_suspension(facts, "no Pods run" if suspended.kind == "Job" else "no new Jobs are created")
     return None
 
 
-def absence_of(facts: WorkloadFacts) -> WorkloadState:
+def explain_absence(facts: WorkloadFacts) -> WorkloadState:
     """Return why a workload that is not held has no Pods."""
     wanted = sum(owner.wanted for owner in facts.owners)
     if facts.maker is not None and facts.maker.kind == "CronJob" and not wanted:
-        return _not_due(facts, facts.maker)
-    ended = next((found for owner in facts.owners if (found := _ended(owner)) is not None), None)
+        return _explain_not_due(facts, facts.maker)
+    ended = next((found for owner in facts.owners if (found := _explain_end(owner)) is not None), None)
     if ended is not None:
         return ended
     if facts.maker is not None and not facts.owners:
@@ -63,21 +63,21 @@ def absence_of(facts: WorkloadFacts) -> WorkloadState:
             "it wants no Pods: no node fits its Pods",
             "compare the nodes' labels and taints with its template",
         )
-    return WorkloadState(Fate.IDLE, "it wants no Pods: spec.replicas is 0", _scale(facts))
+    return WorkloadState(Fate.IDLE, "it wants no Pods: spec.replicas is 0", _suggest_scaling(facts))
 
 
-def untold_of(facts: WorkloadFacts, around: Surroundings) -> WorkloadState | None:
+def explain_unreadable(facts: WorkloadFacts, around: Surroundings) -> WorkloadState | None:
     """Return that it is unknown why Pods are missing because something could not be read; None otherwise."""
     wanted = sum(owner.wanted for owner in facts.owners)
     has_all = facts.maker is None or bool(facts.owners)
     for what, names in (_POD_TELLERS if wanted else ()) if has_all else _CONTROLLERS:
-        if why := around.why_unread(*names):
+        if why := around.explain_unread(*names):
             text = f"{what} cannot be read, so why Pods are missing cannot be told: {why}"
             return WorkloadState(Fate.UNKNOWN, text)
     return None
 
 
-def _scale(facts: WorkloadFacts) -> str:
+def _suggest_scaling(facts: WorkloadFacts) -> str:
     kind = facts.kind.lower()
     return f"kubectl scale {kind}/{facts.name} -n {facts.namespace} --replicas=N"
 
@@ -88,7 +88,7 @@ def _is_rolled_out(maker: ReportedMaker, facts: WorkloadFacts) -> bool:
     return not wants or bool(maker.status.updated_replicas)
 
 
-def _suspended(facts: WorkloadFacts, text: str) -> WorkloadState:
+def _explain_suspension(facts: WorkloadFacts, text: str) -> WorkloadState:
     kind = facts.kind.lower()
     patch = """--type=merge -p '{"spec":{"suspend":false}}'"""
     return WorkloadState(
@@ -98,8 +98,8 @@ def _suspended(facts: WorkloadFacts, text: str) -> WorkloadState:
     )
 
 
-def _not_due(facts: WorkloadFacts, maker: ReportedMaker) -> WorkloadState:
-    problem = _problem(maker, facts.events)
+def _explain_not_due(facts: WorkloadFacts, maker: ReportedMaker) -> WorkloadState:
+    problem = _find_problem(maker, facts.events)
     if problem is not None:
         return WorkloadState(
             Fate.FAILED,
@@ -112,7 +112,7 @@ def _not_due(facts: WorkloadFacts, maker: ReportedMaker) -> WorkloadState:
     return WorkloadState(Fate.IDLE, f"not due: its schedule is {maker.spec.schedule!r}{zone}; it was due {when}")
 
 
-def _problem(maker: ReportedMaker, events: Sequence[ReportedEvent]) -> ReportedEvent | None:
+def _find_problem(maker: ReportedMaker, events: Sequence[ReportedEvent]) -> ReportedEvent | None:
     told = [
         event
         for event in events
@@ -122,7 +122,7 @@ def _problem(maker: ReportedMaker, events: Sequence[ReportedEvent]) -> ReportedE
     return None if newest is None or newest.reason == _CRON_STARTS else newest
 
 
-def _ended(owner: ReportedOwner) -> WorkloadState | None:
+def _explain_end(owner: ReportedOwner) -> WorkloadState | None:
     if owner.kind != "Job":
         return None
     for condition in owner.status.conditions or ():
@@ -134,7 +134,7 @@ def _ended(owner: ReportedOwner) -> WorkloadState | None:
     return None
 
 
-def _terminating(namespace: ReportedNamespace) -> WorkloadState:
+def _explain_terminating(namespace: ReportedNamespace) -> WorkloadState:
     remains = [
         f"{condition.message}"
         for condition in namespace.status.conditions or ()

@@ -36,7 +36,7 @@ class NoDocumentError(Exception):
     """A ConfigMap without the document; the message names object, field, value and remedy."""
 
 
-def document_of(config_map: ConfigMap, key: str = KEY) -> bytes:
+def read_document(config_map: ConfigMap, key: str = KEY) -> bytes:
     """Return the document as bytes, of which its hash is computed."""
     text = (config_map.data or {}).get(key)
     if text is not None:

@@ -21,7 +21,7 @@ class Purpose(StrEnum):
     SCHEDULE = "extender"
 
     @classmethod
-    def serving(cls, *, alone: bool, in_process: bool) -> "Purpose":
+    def from_setup(cls, *, alone: bool, in_process: bool) -> "Purpose":
         """Return the purpose of `serve`: `alone` without a cluster, `in_process` with --store memory."""
         if in_process:
             return cls.SERVE_ALONE_IN_PROCESS if alone else cls.SERVE_IN_PROCESS
@@ -54,7 +54,7 @@ class Stanza:
     word: str | None = None
 
 
-def _fleet(*path: str) -> Stanza:
+def _build_fleet_stanza(*path: str) -> Stanza:
     reason = "`serve --store memory` counts only its own Pods"
     return Stanza(path, _WITH_A_SHARED_STORE, (reason, "give it --store redis://..., or write Cluster"), "Fleet")
 
@@ -65,8 +65,8 @@ NOT_EVERYWHERE = (
         _WITH_A_CLUSTER,
         ("`serve` runs without a cluster", "give it --kubeconfig, or remove this"),
     ),
-    _fleet("pools", "*", "scope"),
-    _fleet("services", "*", "quota", "scope"),
+    _build_fleet_stanza("pools", "*", "scope"),
+    _build_fleet_stanza("services", "*", "quota", "scope"),
     Stanza(("pools", "*", "whenExceeded"), _WITH_A_CLUSTER, _NO_QUEUE, "Queue"),
     Stanza(
         ("services", "*", "quota", "standing"),
@@ -85,16 +85,16 @@ NOT_EVERYWHERE = (
 )
 
 
-def objections(document: DocumentPart, purpose: Purpose) -> Iterator[Problem]:
+def check_support(document: DocumentPart, purpose: Purpose) -> Iterator[Problem]:
     """Yield the problems of stanzas that a command does not support."""
     for stanza in NOT_EVERYWHERE:
         if purpose in stanza.acts:
             continue
         for part in document.select(*stanza.path):
             if not part.is_empty and stanza.word in (None, part.node.value):
-                yield _problem(part, stanza)
+                yield _build_problem(part, stanza)
 
 
-def _problem(part: DocumentPart, stanza: Stanza) -> Problem:
+def _build_problem(part: DocumentPart, stanza: Stanza) -> Problem:
     """Return the problem, at the value if only this value is affected, otherwise at the field."""
-    return part.wrong_field(*stanza.lacks) if stanza.word is None else part.wrong(*stanza.lacks)
+    return part.report_field(*stanza.lacks) if stanza.word is None else part.report(*stanza.lacks)

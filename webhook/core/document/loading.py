@@ -5,16 +5,16 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from webhook.core.document import feature_gates, rules
-from webhook.core.document.defaults import ATOMIC, merge_advice, with_defaults
+from webhook.core.document.defaults import ATOMIC, advise_on_merge, merge_defaults
 from webhook.core.document.feature_gates import Purpose
-from webhook.core.document.schema_problems import schema_problems
-from webhook.core.document.yaml.document_kind import POLICY, redacted_unless
+from webhook.core.document.schema_problems import find_schema_problems
+from webhook.core.document.yaml.document_kind import POLICY, redact_unless
 from webhook.core.document.yaml.nodes import Node
-from webhook.core.document.yaml.parts import DocumentPart, InvalidPaths, converted
-from webhook.core.document.yaml.problems import DOCUMENT, DocumentError, Problem, ordered
-from webhook.core.document.yaml.reader import read
-from webhook.core.document.yaml.syntax_errors import template_problem
-from webhook.core.document.yaml.text import decoded, syntax_problem
+from webhook.core.document.yaml.parts import DocumentPart, InvalidPaths, convert
+from webhook.core.document.yaml.problems import DOCUMENT, DocumentError, Problem, sort_problems
+from webhook.core.document.yaml.reader import read_yaml
+from webhook.core.document.yaml.syntax_errors import find_template
+from webhook.core.document.yaml.text import build_syntax_problem, decode_text
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.proof import Proof, prove
 
@@ -39,12 +39,12 @@ class EffectiveDocument:
 def load(raw: bytes, purpose: Purpose) -> LoadResult:
     """Return the policy in `raw`. DocumentError: all problems that prevent its use for `purpose`."""
     effective = load_effective(raw, purpose)
-    return LoadResult(LoadedPolicy(effective.policy, _hash(raw)), effective.warnings)
+    return LoadResult(LoadedPolicy(effective.policy, _compute_hash(raw)), effective.warnings)
 
 
 def load_again(raw: bytes) -> LoadedPolicy:
     """Return a policy that a server has already loaded, without the proof. DocumentError: it is invalid."""
-    return LoadedPolicy(load_unproved(raw, None).policy, _hash(raw))
+    return LoadedPolicy(load_unproved(raw, None).policy, _compute_hash(raw))
 
 
 def load_effective(raw: bytes, purpose: Purpose | None) -> EffectiveDocument:
@@ -52,11 +52,13 @@ def load_effective(raw: bytes, purpose: Purpose | None) -> EffectiveDocument:
     effective = load_unproved(raw, purpose)
     proof = prove(effective.policy)
     if proof.flaws:
-        raise DocumentError(_flaws(proof, effective.document))
-    return replace(effective, warnings=ordered([*effective.warnings, *_left_out(proof, effective.document)]))
+        raise DocumentError(_list_flaws(proof, effective.document))
+    return replace(
+        effective, warnings=sort_problems([*effective.warnings, *_check_sampling(proof, effective.document)])
+    )
 
 
-def _hash(raw: bytes) -> str:
+def _compute_hash(raw: bytes) -> str:
     return sha256(raw).hexdigest()[:16]
 
 
@@ -65,63 +67,63 @@ def load_unproved(raw: bytes, purpose: Purpose | None, atomic: frozenset[str] = 
 
     `atomic`: the fields that a service replaces as a whole.
     """
-    with redacted_unless(POLICY, raw):
-        return _checked(raw, purpose, atomic)
+    with redact_unless(POLICY, raw):
+        return _check(raw, purpose, atomic)
 
 
-def _checked(raw: bytes, purpose: Purpose | None, atomic: frozenset[str]) -> EffectiveDocument:
-    reading = read(raw)
+def _check(raw: bytes, purpose: Purpose | None, atomic: frozenset[str]) -> EffectiveDocument:
+    reading = read_yaml(raw)
     if reading.is_empty:
         remedy = "write apiVersion, kind and services"
         raise DocumentError([Problem(1, 1, DOCUMENT, "(empty)", "there is no document", remedy)])
-    _refuse_what_is_no_policy(reading.root)
-    document = with_defaults(reading.root, atomic)
-    found = list(schema_problems(document))
+    _refuse_other_kinds(reading.root)
+    document = merge_defaults(reading.root, atomic)
+    found = list(find_schema_problems(document))
     problems = [*reading.problems, *(mistake.problem for mistake in found)]
     root = DocumentPart(document, (), InvalidPaths(path for mistake in found for path in mistake.wrong))
-    problems += rules.errors(root)
+    problems += rules.find_errors(root)
     if purpose is not None:
-        problems += feature_gates.objections(root, purpose)
+        problems += feature_gates.check_support(root, purpose)
     if problems:
-        raise DocumentError(_of_a_template(raw) or problems)
-    advice = (*rules.advice(root), *merge_advice(reading.root))
-    return EffectiveDocument(document, _policy(document), ordered(advice))
+        raise DocumentError(_find_template_problem(raw) or problems)
+    advice = (*rules.find_advice(root), *advise_on_merge(reading.root))
+    return EffectiveDocument(document, _convert_policy(document), sort_problems(advice))
 
 
-def _of_a_template(raw: bytes) -> list[Problem]:
+def _find_template_problem(raw: bytes) -> list[Problem]:
     """Return one problem for an unrendered template, instead of one for each of its values."""
-    text = decoded(raw)
-    found = template_problem(text)
-    return [] if found is None else [syntax_problem(found, text)]
+    text = decode_text(raw)
+    found = find_template(text)
+    return [] if found is None else [build_syntax_problem(found, text)]
 
 
-def _policy(document: Node) -> Policy:
+def _convert_policy(document: Node) -> Policy:
     """Return the document as types, without `defaults`, which are already merged."""
     fields = document.value if isinstance(document.value, dict) else {}
     kept = {key: node for key, node in fields.items() if key != "defaults"}
-    return converted(replace(document, value=kept), Policy)
+    return convert(replace(document, value=kept), Policy)
 
 
-def _refuse_what_is_no_policy(root: Node) -> None:
+def _refuse_other_kinds(root: Node) -> None:
     """Raise one problem for a document of another kind, instead of one per line."""
     if not isinstance(root.value, dict):
         remedy = "begin with apiVersion: podgate.io/v1alpha1, kind: Policy and services:"
-        raise DocumentError([root.problem("a policy must be a mapping of fields", remedy)])
+        raise DocumentError([root.build_problem("a policy must be a mapping of fields", remedy)])
     kind = root.value.get("kind")
     if kind is not None and kind.value == "ConfigMap":
         remedy = 'give the document alone: the text under data["policy.yaml"]'
-        raise DocumentError([kind.problem("a ConfigMap, which only carries a policy", remedy)])
+        raise DocumentError([kind.build_problem("a ConfigMap, which only carries a policy", remedy)])
 
 
-def _flaws(proof: Proof, document: Node) -> Iterator[Problem]:
+def _list_flaws(proof: Proof, document: Node) -> Iterator[Problem]:
     """Yield the flaws that the proof found, each at its stanza."""
     services = document.child("services")
     for flaw in proof.flaws:
-        yield services.child(flaw.service).child(flaw.stanza).problem_at_key(flaw.reason, flaw.remedy)
+        yield services.child(flaw.service).child(flaw.stanza).build_key_problem(flaw.reason, flaw.remedy)
 
 
-def _left_out(proof: Proof, document: Node) -> Iterator[Problem]:
+def _check_sampling(proof: Proof, document: Node) -> Iterator[Problem]:
     if proof.is_sampled:
         reason = f"proved on {proof.proved} of {proof.sets} sets of rules"
         remedy = "let services share placement and resources, by `defaults` or aliases, to have each of them proved"
-        yield document.child("services").problem_at_key(reason, remedy)
+        yield document.child("services").build_key_problem(reason, remedy)

@@ -12,7 +12,7 @@ from webhook.core.policy.model import Policy
 Schema = dict[str, Any]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-MOST_ITEMS = 1000
+LIST_ITEMS_MAX = 1000
 """Limit of lists whose type sets none: rules compare each entry with the others."""
 
 _REF = "#/$defs/"
@@ -31,7 +31,7 @@ EDITOR_PATTERNS = {
 """Patterns by format for editors, which do not know the formats. Each value of a format matches its pattern."""
 
 
-def _of_our_types(kind: type) -> Schema:
+def _describe_type(kind: type) -> Schema:
     if kind is Duration:
         return {"type": "string", "format": "duration"}
     if kind is Number:
@@ -41,13 +41,13 @@ def _of_our_types(kind: type) -> Schema:
     raise NotImplementedError(kind)
 
 
-def _strict(schema: Any) -> Any:
+def _make_strict(schema: Any) -> Any:
     """Forbid unknown fields, remove null from optional fields, and drop null defaults."""
     if isinstance(schema, list | tuple):
-        return [_strict(item) for item in schema]
+        return [_make_strict(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {key: _strict(value) for key, value in schema.items() if value is not None}
+    made = {key: _make_strict(value) for key, value in schema.items() if value is not None}
     options = [option for option in made.pop("anyOf", []) if option != {"type": "null"}]
     if len(options) == 1:
         made |= options[0]
@@ -58,13 +58,13 @@ def _strict(schema: Any) -> Any:
     if "properties" in made:
         made["additionalProperties"] = False
     if made.get("type") == "array":
-        made.setdefault("maxItems", MOST_ITEMS)
+        made.setdefault("maxItems", LIST_ITEMS_MAX)
     if made.get("required") == []:
         del made["required"]
     return made
 
 
-def _partial(definitions: Schema, name: str, suffix: str, *, nullable: bool) -> Schema:
+def _define_partial(definitions: Schema, name: str, suffix: str, *, nullable: bool) -> Schema:
     """Define `name` and its objects again with nothing required, for one side of a merge. Return a reference."""
     key = name + suffix
     if key not in definitions:
@@ -76,38 +76,38 @@ def _partial(definitions: Schema, name: str, suffix: str, *, nullable: bool) -> 
             part = schema
             if "properties" in definitions.get(inner, {}) and field not in ATOMIC:
                 description = {key: value for key, value in schema.items() if key == "description"}
-                part = description | _partial(definitions, inner, suffix, nullable=nullable)
+                part = description | _define_partial(definitions, inner, suffix, nullable=nullable)
             if nullable and isinstance(schema.get("additionalProperties"), dict):
-                entries = _partial_entries(definitions, schema["additionalProperties"], suffix)
-                part = {**schema, "additionalProperties": _or_null(entries)}
-            made["properties"][field] = _or_null(part) if nullable else part
+                entries = _make_entries_partial(definitions, schema["additionalProperties"], suffix)
+                part = {**schema, "additionalProperties": _allow_null(entries)}
+            made["properties"][field] = _allow_null(part) if nullable else part
     return {"$ref": _REF + key}
 
 
-def _partial_entries(definitions: Schema, schema: Schema, suffix: str) -> Schema:
+def _make_entries_partial(definitions: Schema, schema: Schema, suffix: str) -> Schema:
     """Return the schema of a map's entries, its objects with nothing required, for one side of a merge."""
     if "anyOf" in schema:
-        options = [_partial_entries(definitions, option, suffix) for option in schema["anyOf"]]
+        options = [_make_entries_partial(definitions, option, suffix) for option in schema["anyOf"]]
         return {**schema, "anyOf": options}
     inner = schema.get("$ref", "").removeprefix(_REF)
     if "properties" not in definitions.get(inner, {}):
         return schema
-    return _partial(definitions, inner, suffix, nullable=True)
+    return _define_partial(definitions, inner, suffix, nullable=True)
 
 
-def _or_null(schema: Schema) -> Schema:
+def _allow_null(schema: Schema) -> Schema:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
 @cache
-def _definitions() -> Schema:
+def _build_definitions() -> Schema:
     """Return all definitions; `Policy` is the merged document, `Document` the written one."""
-    made: Schema = _strict(msgspec.json.schema(Policy, schema_hook=_of_our_types))["$defs"]
+    made: Schema = _make_strict(msgspec.json.schema(Policy, schema_hook=_describe_type))["$defs"]
     # A default of null means that the field is absent, also in nested types.
-    _partial(made, "Service", "Defaults", nullable=False)
+    _define_partial(made, "Service", "Defaults", nullable=False)
     for field in NO_DEFAULT:
         del made["ServiceDefaults"]["properties"][field]
-    _partial(made, "Service", "Entry", nullable=True)
+    _define_partial(made, "Service", "Entry", nullable=True)
     for field in ("name", "match"):
         made["ServiceEntry"]["properties"][field] = made["Service"]["properties"][field]
     made["ServiceEntry"]["required"] = ["name", "match"]
@@ -121,76 +121,76 @@ def _definitions() -> Schema:
     return made
 
 
-def written() -> Schema:
+def build_written_schema() -> Schema:
     """Return the schema of the written document, for editors."""
-    definitions = _definitions()
+    definitions = _build_definitions()
     wanted: dict[str, Schema] = {}
     pending = ["Document"]
     while pending:
         name = pending.pop()
         if name not in wanted:
             wanted[name] = definitions[name]
-            pending += _references(definitions[name])
+            pending += _list_references(definitions[name])
     document = wanted.pop("Document")
-    made: Schema = _with_patterns({"$schema": DIALECT, **document, "$defs": dict(sorted(wanted.items()))})
+    made: Schema = _add_patterns({"$schema": DIALECT, **document, "$defs": dict(sorted(wanted.items()))})
     return made
 
 
-def _with_patterns(schema: Any) -> Any:
+def _add_patterns(schema: Any) -> Any:
     if isinstance(schema, list):
-        return [_with_patterns(item) for item in schema]
+        return [_add_patterns(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {key: _with_patterns(value) for key, value in schema.items()}
+    made = {key: _add_patterns(value) for key, value in schema.items()}
     pattern = EDITOR_PATTERNS.get(schema["format"]) if isinstance(schema.get("format"), str) else None
     return made if pattern is None else {**made, "pattern": pattern}
 
 
-def _references(schema: Any) -> list[str]:
+def _list_references(schema: Any) -> list[str]:
     if isinstance(schema, list):
-        return [name for item in schema for name in _references(item)]
+        return [name for item in schema for name in _list_references(item)]
     if not isinstance(schema, dict):
         return []
     found = [schema["$ref"].removeprefix(_REF)] if "$ref" in schema else []
-    return found + [name for value in schema.values() for name in _references(value)]
+    return found + [name for value in schema.values() for name in _list_references(value)]
 
 
 @cache
-def in_force() -> Schema:
+def build_merged_schema() -> Schema:
     """Return the schema of the merged document."""
-    definitions = _definitions()
-    return _resolved(definitions["Policy"], definitions)
+    definitions = _build_definitions()
+    return _resolve(definitions["Policy"], definitions)
 
 
 @cache
-def closed(kind: Any) -> Schema:
+def build_type_schema(kind: Any) -> Schema:
     """Return the schema of another document by its type."""
-    made = _strict(msgspec.json.schema(kind, schema_hook=_of_our_types))
-    return _resolved(made, made.pop("$defs"))
+    made = _make_strict(msgspec.json.schema(kind, schema_hook=_describe_type))
+    return _resolve(made, made.pop("$defs"))
 
 
-def _resolved(whole: Schema, definitions: Schema) -> Schema:
+def _resolve(whole: Schema, definitions: Schema) -> Schema:
     """Inline all references, which makes validation faster."""
 
-    def resolved(schema: Any) -> Any:
+    def resolve(schema: Any) -> Any:
         if isinstance(schema, list):
-            return [resolved(item) for item in schema]
+            return [resolve(item) for item in schema]
         if not isinstance(schema, dict):
             return schema
-        inner = resolved(definitions[schema["$ref"].removeprefix(_REF)]) if "$ref" in schema else {}
+        inner = resolve(definitions[schema["$ref"].removeprefix(_REF)]) if "$ref" in schema else {}
         if "anyOf" in schema:  # every keyword but `type` is about one type only
-            options = [resolved(option) for option in schema["anyOf"]]
+            options = [resolve(option) for option in schema["anyOf"]]
             inner = {key: value for option in options for key, value in option.items()}
             inner["type"] = [option["type"] for option in options]
         drop = {"$ref", "anyOf", "title", "description", "default"}
         return {
             **inner,
             **{
-                key: {name: resolved(part) for name, part in value.items()} if key == "properties" else resolved(value)
+                key: {name: resolve(part) for name, part in value.items()} if key == "properties" else resolve(value)
                 for key, value in schema.items()
                 if key not in drop
             },
         }
 
-    made: Schema = resolved(whole)
+    made: Schema = resolve(whole)
     return made

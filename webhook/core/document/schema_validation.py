@@ -6,7 +6,7 @@ Tests compare it with `jsonschema`. Why that is not used: docs/design/schema-val
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from webhook.core.document.formats import FormatError, fault
+from webhook.core.document.formats import FormatError, find_fault
 from webhook.core.document.schema import Schema
 from webhook.core.document.yaml.nodes import ExactNumber, Node
 from webhook.core.document.yaml.problems import Path
@@ -47,7 +47,7 @@ def is_of_type(value: object, name: str) -> bool:
     return type(value) in _JSON_TYPES[name]
 
 
-def validator(schema: Schema) -> Check:
+def build_validator(schema: Schema) -> Check:
     """Return the check of a schema. LookupError: a keyword that is not supported."""
     checks = [_KEYWORDS[keyword](schema) for keyword in schema]
 
@@ -58,7 +58,7 @@ def validator(schema: Schema) -> Check:
     return check
 
 
-def _type(schema: Schema) -> Check:
+def _build_type_check(schema: Schema) -> Check:
     names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     accepted = frozenset(kind for name in names for kind in _JSON_TYPES[name])
 
@@ -69,7 +69,7 @@ def _type(schema: Schema) -> Check:
     return check
 
 
-def _enum(schema: Schema) -> Check:
+def _build_enum_check(schema: Schema) -> Check:
     words = schema["enum"]
     kinds = {type(word) for word in words}
 
@@ -80,19 +80,19 @@ def _enum(schema: Schema) -> Check:
     return check
 
 
-def _format(schema: Schema) -> Check:
+def _build_format_check(schema: Schema) -> Check:
     name = schema["format"]
 
     def check(node: Node, path: Path, found: list[SchemaViolation]) -> None:
-        cause = fault(node.value, name)
+        cause = find_fault(node.value, name)
         if cause is not None:
             found.append(SchemaViolation("format", schema, node, path, cause))
 
     return check
 
 
-def _properties(schema: Schema) -> Check:
-    checks = {name: validator(inner) for name, inner in schema["properties"].items()}
+def _build_properties_check(schema: Schema) -> Check:
+    checks = {name: build_validator(inner) for name, inner in schema["properties"].items()}
 
     def check(node: Node, path: Path, found: list[SchemaViolation]) -> None:
         if isinstance(node.value, dict):
@@ -104,9 +104,9 @@ def _properties(schema: Schema) -> Check:
     return check
 
 
-def _additional_properties(schema: Schema) -> Check:
+def _build_additional_properties_check(schema: Schema) -> Check:
     known, allowed = frozenset(schema.get("properties", ())), schema["additionalProperties"]
-    check_other = validator(allowed) if allowed else None
+    check_other = build_validator(allowed) if allowed else None
 
     def check(node: Node, path: Path, found: list[SchemaViolation]) -> None:
         if not isinstance(node.value, dict) or node.value.keys() <= known:
@@ -121,22 +121,22 @@ def _additional_properties(schema: Schema) -> Check:
     return check
 
 
-def _property_names(schema: Schema) -> Check:
+def _build_property_names_check(schema: Schema) -> Check:
     of_names = schema["propertyNames"]
     if list(of_names) != ["format"]:
         raise LookupError(f"propertyNames: {of_names}")
 
     def check(node: Node, path: Path, found: list[SchemaViolation]) -> None:
         for key in node.value if isinstance(node.value, dict) else ():
-            cause = fault(key, of_names["format"])
+            cause = find_fault(key, of_names["format"])
             if cause is not None:
                 found.append(SchemaViolation("format", of_names, node, path, cause, key))
 
     return check
 
 
-def _items(schema: Schema) -> Check:
-    check_item = validator(schema["items"])
+def _build_items_check(schema: Schema) -> Check:
+    check_item = build_validator(schema["items"])
 
     def check(node: Node, path: Path, found: list[SchemaViolation]) -> None:
         for index, item in enumerate(node.value if isinstance(node.value, list) else ()):
@@ -145,7 +145,7 @@ def _items(schema: Schema) -> Check:
     return check
 
 
-def _required(schema: Schema) -> Check:
+def _build_required_check(schema: Schema) -> Check:
     names = frozenset(schema["required"])
 
     def check(node: Node, path: Path, found: list[SchemaViolation]) -> None:
@@ -155,10 +155,12 @@ def _required(schema: Schema) -> Check:
     return check
 
 
-def _bound(keyword: str, kinds: tuple[type, ...], holds: Callable[[Any, Any], bool]) -> Callable[[Schema], Check]:
+def _build_bound_check(
+    keyword: str, kinds: tuple[type, ...], holds: Callable[[Any, Any], bool]
+) -> Callable[[Schema], Check]:
     """Return the check of a bound on values of these types."""
 
-    def of(schema: Schema) -> Check:
+    def build(schema: Schema) -> Check:
         bound = schema[keyword]
 
         def check(node: Node, path: Path, found: list[SchemaViolation]) -> None:
@@ -167,25 +169,25 @@ def _bound(keyword: str, kinds: tuple[type, ...], holds: Callable[[Any, Any], bo
 
         return check
 
-    return of
+    return build
 
 
 _NUMBERS = _JSON_TYPES["number"]
 _KEYWORDS: dict[str, Callable[[Schema], Check]] = {
-    "type": _type,
-    "enum": _enum,
-    "format": _format,
-    "properties": _properties,
-    "additionalProperties": _additional_properties,
-    "propertyNames": _property_names,
-    "items": _items,
-    "required": _required,
-    "minimum": _bound("minimum", _NUMBERS, lambda value, bound: value >= bound),
-    "maximum": _bound("maximum", _NUMBERS, lambda value, bound: value <= bound),
-    "minItems": _bound("minItems", (list,), lambda value, bound: len(value) >= bound),
-    "maxItems": _bound("maxItems", (list,), lambda value, bound: len(value) <= bound),
-    "minProperties": _bound("minProperties", (dict,), lambda value, bound: len(value) >= bound),
-    "maxProperties": _bound("maxProperties", (dict,), lambda value, bound: len(value) <= bound),
-    "minLength": _bound("minLength", (str,), lambda value, bound: len(value) >= bound),
-    "maxLength": _bound("maxLength", (str,), lambda value, bound: len(value) <= bound),
+    "type": _build_type_check,
+    "enum": _build_enum_check,
+    "format": _build_format_check,
+    "properties": _build_properties_check,
+    "additionalProperties": _build_additional_properties_check,
+    "propertyNames": _build_property_names_check,
+    "items": _build_items_check,
+    "required": _build_required_check,
+    "minimum": _build_bound_check("minimum", _NUMBERS, lambda value, bound: value >= bound),
+    "maximum": _build_bound_check("maximum", _NUMBERS, lambda value, bound: value <= bound),
+    "minItems": _build_bound_check("minItems", (list,), lambda value, bound: len(value) >= bound),
+    "maxItems": _build_bound_check("maxItems", (list,), lambda value, bound: len(value) <= bound),
+    "minProperties": _build_bound_check("minProperties", (dict,), lambda value, bound: len(value) >= bound),
+    "maxProperties": _build_bound_check("maxProperties", (dict,), lambda value, bound: len(value) <= bound),
+    "minLength": _build_bound_check("minLength", (str,), lambda value, bound: len(value) >= bound),
+    "maxLength": _build_bound_check("maxLength", (str,), lambda value, bound: len(value) <= bound),
 }

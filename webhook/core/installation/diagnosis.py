@@ -62,7 +62,7 @@ _CAUSES = (
 )
 
 
-def remedy(reason: str) -> str:
+def find_remedy(reason: str) -> str:
     """Return the remedy for a failed call; `reason` is the text of the API server, "" if it gave none."""
     text = _URL.sub("", reason)
     for cause in _CAUSES:

@@ -15,39 +15,39 @@ Files = Mapping[str, Sequence[Json]]
 _FILE = "kustomization.yaml"
 
 
-def objects(files: Files, folder: str) -> list[Json]:
+def build_folder(files: Files, folder: str) -> list[Json]:
     """Return the objects of the kustomization in a folder, as `kubectl kustomize` does."""
     [kustomization] = files[normpath(join(folder, _FILE))]
-    return built(files, kustomization, folder)
+    return build_objects(files, kustomization, folder)
 
 
-def built(files: Files, kustomization: Json, folder: str = ".") -> list[Json]:
+def build_objects(files: Files, kustomization: Json, folder: str = ".") -> list[Json]:
     """Return the objects of a kustomization whose paths are relative to `folder`."""
-    return _with(files, kustomization, folder, [])
+    return _add_kustomization(files, kustomization, folder, [])
 
 
-def _with(files: Files, kustomization: Json, folder: str, former: list[Json]) -> list[Json]:
+def _add_kustomization(files: Files, kustomization: Json, folder: str, former: list[Json]) -> list[Json]:
     """Return `former` with the resources, components and patches of a kustomization, in this order."""
-    found = [*former, *_resources(files, kustomization, folder)]
+    found = [*former, *_list_resources(files, kustomization, folder)]
     for name in kustomization.get("components", ()):
         component = normpath(join(folder, name))
         [document] = files[join(component, _FILE)]
-        found = _with(files, document, component, found)
+        found = _add_kustomization(files, document, component, found)
     for entry in kustomization.get("patches", ()):
-        found = list(_patched(found, entry))
+        found = list(_apply_patch(found, entry))
     return found
 
 
-def _resources(files: Files, kustomization: Json, folder: str) -> Iterator[Json]:
+def _list_resources(files: Files, kustomization: Json, folder: str) -> Iterator[Json]:
     for name in kustomization.get("resources", ()):
         path = normpath(join(folder, name))
         if normpath(join(path, _FILE)) in files:
-            yield from objects(files, path)
+            yield from build_folder(files, path)
         else:
             yield from deepcopy([*files[path]])
 
 
-def _patched(documents: list[Json], entry: Json) -> Iterator[Json]:
+def _apply_patch(documents: list[Json], entry: Json) -> Iterator[Json]:
     """Yield the objects after a patch: JSON 6902 operations for its target, or the deletion of an object."""
     patch: Any = yaml.safe_load(entry["patch"])
     if isinstance(patch, dict):

@@ -27,29 +27,29 @@ class LiveObjects:
     """The Secret with the serving certificate."""
     webhooks: Json | None = None
 
-    def way(self) -> InstallationRecord | None:
+    def find_way(self) -> InstallationRecord | None:
         """Return the way that the objects show; None if there are none."""
         if self.server is None:
-            return self._without_server()
-        arguments = [*_arguments(self.server), *_arguments(self.controller)]
-        mode = ways.REDIS if self.store() else ways.MEMORY
+            return self._find_way_without_server()
+        arguments = [*_list_arguments(self.server), *_list_arguments(self.controller)]
+        mode = ways.REDIS if self.find_store() else ways.MEMORY
         if any(argument.startswith(_REDUCED) for argument in arguments):
             mode = ways.REDUCED
         scheduler = SCHEDULER if self.scheduler is not None else ""
-        return InstallationRecord("", mode, self._certificates(), scheduler=scheduler)
+        return InstallationRecord("", mode, self._find_certificates(), scheduler=scheduler)
 
-    def store(self) -> str:
+    def find_store(self) -> str:
         """Return the URL of the store; "" for counters in memory."""
-        found = _value(_arguments(self.server), _STORE)
+        found = _find_value(_list_arguments(self.server), _STORE)
         return "" if found == ways.MEMORY else found
 
-    def options(self, record: InstallationRecord, image: str) -> list[str]:
+    def list_options(self, record: InstallationRecord, image: str) -> list[str]:
         """Return the options of `install` for a way; `image` is the image that needs no option."""
         if record.server_url:
             status = ["--status-url", record.status_url] if record.status_url else []
             return ["--server-url", record.server_url, *status, "--pki", "pki"]
         found = ["--reduced"] if record.mode == ways.REDUCED else []
-        found += ["--store", self.store() or "redis://HOST:6379/0"] if record.mode == ways.REDIS else []
+        found += ["--store", self.find_store() or "redis://HOST:6379/0"] if record.mode == ways.REDIS else []
         usual = ways.FILES if record.mode == ways.REDUCED else ways.OWN
         found += ["--certificates", record.certificates] if record.certificates not in {"", usual} else []
         found += ["--pki", "pki"] if record.certificates == ways.FILES else []
@@ -62,11 +62,11 @@ class LiveObjects:
             found += [] if is_usual else ["--replicas", str(replicas)]
         return found
 
-    def command(self, record: InstallationRecord, image: str, *more: str) -> str:
+    def format_command(self, record: InstallationRecord, image: str, *more: str) -> str:
         """Return the command that repeats a way."""
-        return shlex.join(["podgate", "install", *self.options(record, image), *more])
+        return shlex.join(["podgate", "install", *self.list_options(record, image), *more])
 
-    def _without_server(self) -> InstallationRecord | None:
+    def _find_way_without_server(self) -> InstallationRecord | None:
         """Return the way of webhooks and certificates alone: the server is outside the cluster, or has been deleted."""
         for webhook in (self.webhooks or {}).get("webhooks", ()):
             url = urlsplit(webhook["clientConfig"].get("url", ""))
@@ -74,24 +74,24 @@ class LiveObjects:
                 return InstallationRecord("", "", "", f"{url.scheme}://{url.netloc}")
         if self.certificate is None and self.webhooks is None:
             return None
-        return InstallationRecord("", "", self._certificates() if self.certificate is not None else "")
+        return InstallationRecord("", "", self._find_certificates() if self.certificate is not None else "")
 
-    def _certificates(self) -> str:
+    def _find_certificates(self) -> str:
         """Return who manages the certificates, by the Secret, or else by the servers' arguments."""
         if self.certificate is not None:
             if is_of_leader(self.certificate):
                 return ways.OWN
             annotations = self.certificate["metadata"].get("annotations") or {}
             return ways.CERT_MANAGER if _CERT_MANAGER in annotations else ways.FILES
-        found = _value([*_arguments(self.server), *_arguments(self.controller)], _CERTIFICATES)
+        found = _find_value([*_list_arguments(self.server), *_list_arguments(self.controller)], _CERTIFICATES)
         return found if found in {ways.OWN, ways.CERT_MANAGER} else ways.FILES
 
 
-def _arguments(deployment: Json | None) -> Iterator[str]:
+def _list_arguments(deployment: Json | None) -> Iterator[str]:
     if deployment is not None:
         for container in deployment["spec"]["template"]["spec"]["containers"]:
             yield from container.get("args") or ()
 
 
-def _value(arguments: "Iterator[str] | list[str]", flag: str) -> str:
+def _find_value(arguments: "Iterator[str] | list[str]", flag: str) -> str:
     return next((argument.removeprefix(flag) for argument in arguments if argument.startswith(flag)), "")

@@ -44,7 +44,7 @@ class ObjectReference:
     namespace: str = ""
 
     @classmethod
-    def of(cls, document: Json) -> "ObjectReference":
+    def from_document(cls, document: Json) -> "ObjectReference":
         metadata = document["metadata"]
         return cls(document["apiVersion"], document["kind"], metadata["name"], metadata.get("namespace", ""))
 
@@ -80,17 +80,17 @@ def is_namespaced(document: Json) -> bool:
     return document["kind"] not in _CLUSTER_SCOPED
 
 
-def ordered(documents: Iterable[Json]) -> list[Json]:
+def sort_objects(documents: Iterable[Json]) -> list[Json]:
     """Return the objects in the order of applying them."""
-    return sorted(documents, key=lambda document: ObjectReference.of(document).sort_key)
+    return sorted(documents, key=lambda document: ObjectReference.from_document(document).sort_key)
 
 
 def differs(live: Json, applied: Json) -> bool:
     """Return whether applying changed an object, apart from fields that the API server and kubectl maintain."""
-    return _content(live) != _content(applied)
+    return _strip_maintained(live) != _strip_maintained(applied)
 
 
-def _content(document: Json) -> Json:
+def _strip_maintained(document: Json) -> Json:
     metadata = {key: value for key, value in document.get("metadata", {}).items() if key not in _MAINTAINED}
     annotations = {
         key: value for key, value in (metadata.pop("annotations", None) or {}).items() if key != _LAST_APPLIED

@@ -19,7 +19,7 @@ _OURS = {"podgate", OF_LEADER}
 
 def is_installed(document: Json) -> bool:
     """Return whether `podgate install` has applied an object."""
-    return any(_is_of_install(entry) for entry in _entries(document))
+    return any(_is_of_install(entry) for entry in _list_entries(document))
 
 
 def is_of_leader(document: Json) -> bool:
@@ -27,12 +27,12 @@ def is_of_leader(document: Json) -> bool:
     return bool((document["metadata"].get("labels") or {}).get(MANAGED_BY) == OF_LEADER)
 
 
-def managers(document: Json) -> list[str]:
+def list_managers(document: Json) -> list[str]:
     """Return the managers of an object's fields, except its status."""
-    return list(dict.fromkeys(str(entry.get("manager", "")) for entry in _entries(document)))
+    return list(dict.fromkeys(str(entry.get("manager", "")) for entry in _list_entries(document)))
 
 
-def other_tool(document: Json) -> tuple[str, str, str] | None:
+def find_other_tool(document: Json) -> tuple[str, str, str] | None:
     """Return the place and value of the mark of another tool that manages an object, and the tool; None without."""
     metadata = document["metadata"]
     for place in ("labels", "annotations"):
@@ -45,7 +45,7 @@ def other_tool(document: Json) -> tuple[str, str, str] | None:
     return None
 
 
-def handed_over(document: Json) -> list[Json] | None:
+def hand_over(document: Json) -> list[Json] | None:
     """Return managedFields in which `install` owns the fields that kubectl has applied; None if there are none.
 
     The next apply then removes fields that `install` does not have, such as a volume of another version.
@@ -59,13 +59,13 @@ def handed_over(document: Json) -> list[Json] | None:
     given = [entry for entry in given if entry["apiVersion"] == version]  # other versions have other fields
     fields: Json = {}
     for entry in (own, *given):
-        fields = _merged(fields, {} if entry is None else entry.get("fieldsV1") or {})
+        fields = _merge(fields, {} if entry is None else entry.get("fieldsV1") or {})
     taken = {"manager": FIELD_MANAGER, "operation": "Apply", "apiVersion": version, "fieldsType": "FieldsV1"}
     others = (entry for entry in entries if entry is not own and entry not in given)
     return [*others, {**taken, "fieldsV1": fields}]
 
 
-def _entries(document: Json) -> Iterator[Json]:
+def _list_entries(document: Json) -> Iterator[Json]:
     for entry in document["metadata"].get("managedFields") or ():
         if not entry.get("subresource"):
             yield entry
@@ -80,5 +80,5 @@ def _is_of_kubectl(entry: Json) -> bool:
     return (entry.get("manager"), entry.get("operation")) in _KUBECTL and not entry.get("subresource")
 
 
-def _merged(one: Json, other: Json) -> Json:
-    return {**one, **{key: _merged(one.get(key, {}), value) for key, value in other.items()}}
+def _merge(one: Json, other: Json) -> Json:
+    return {**one, **{key: _merge(one.get(key, {}), value) for key, value in other.items()}}

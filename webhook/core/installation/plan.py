@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from webhook.core.document import DocumentError, Purpose, configmap, load
 from webhook.core.installation.live_ways import LiveObjects
-from webhook.core.installation.objects import Json, ObjectReference, ordered
-from webhook.core.installation.ownership import is_installed, managers, other_tool
+from webhook.core.installation.objects import Json, ObjectReference, sort_objects
+from webhook.core.installation.ownership import find_other_tool, is_installed, list_managers
 from webhook.core.installation.record import RECORD, SCHEDULER, InstallationRecord
 from webhook.core.installation.ways import CERT_MANAGER
 from webhook.core.policy.model import LoadedPolicy, Policy
@@ -20,21 +20,21 @@ def is_rolled_out(deployment: Json) -> bool:
     return is_observed and all(count == replicas for count in counts)
 
 
-def rollout_delays(deployment: Json, pods: Iterable[Json]) -> str:
+def describe_rollout(deployment: Json, pods: Iterable[Json]) -> str:
     """Return why a rollout is not complete."""
     status = deployment.get("status") or {}
     counted = f"{status.get('availableReplicas', 0)} of {deployment['spec'].get('replicas', 1)} replicas are available"
-    reasons = dict.fromkeys([*_failures(status), *(reason for pod in pods for reason in _waits(pod))])
+    reasons = dict.fromkeys([*_list_failures(status), *(reason for pod in pods for reason in _list_waits(pod))])
     return "; ".join([counted, *reasons])
 
 
-def _failures(status: Json) -> Iterator[str]:
+def _list_failures(status: Json) -> Iterator[str]:
     for condition in status.get("conditions") or ():
         if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
             yield str(condition["message"])
 
 
-def _waits(pod: Json) -> Iterator[str]:
+def _list_waits(pod: Json) -> Iterator[str]:
     status = pod.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
@@ -88,22 +88,27 @@ class InstallPlan:
     @property
     def objects(self) -> list[Json]:
         """Return all objects in order."""
-        return ordered([*self.documents, self.record.config_map(), policy_config_map(self.policy)])
+        return sort_objects([*self.documents, self.record.build_config_map(), build_policy_config_map(self.policy)])
 
-    def obstacle(self, live: "LiveState", *, is_forced: bool = False) -> Obstacle | None:
+    def find_obstacle(self, live: "LiveState", *, is_forced: bool = False) -> Obstacle | None:
         """Return why the installation must not begin in this cluster; `is_forced`: take over others' fields."""
-        return _terminating(live) or _foreign(live) or self._way(live, is_forced=is_forced) or self._policy(live)
+        return (
+            _check_terminating(live)
+            or _check_foreign(live)
+            or self._check_way(live, is_forced=is_forced)
+            or self._check_policy(live)
+        )
 
-    def _way(self, live: "LiveState", *, is_forced: bool) -> Obstacle | None:
+    def _check_way(self, live: "LiveState", *, is_forced: bool) -> Obstacle | None:
         """Return an obstacle if Podgate is installed in another way, or by hand."""
-        found = live.record or live.objects.way()
+        found = live.record or live.objects.find_way()
         if found is None or self._replaces_nothing(live):
             return None
         by_hand = live.record is None and not any(is_installed(document) for _, document in live.shown)
         force = ("--force-conflicts",) if by_hand else ()
-        again = live.objects.command(found, self.image, *force)
+        again = live.objects.format_command(found, self.image, *force)
         hand = f": installed by hand (there is no {RECORD})"
-        conflict = found.conflict(self.record)
+        conflict = found.find_conflict(self.record)
         if conflict is not None:
             key, present, wanted = conflict
             place = (
@@ -119,7 +124,7 @@ class InstallPlan:
         if not by_hand or is_forced or (live.objects.server is None and live.objects.webhooks is None):
             return None
         reference, document = live.shown[0]
-        owners = ", ".join(managers(document)) or "nobody"
+        owners = ", ".join(list_managers(document)) or "nobody"
         return Obstacle(f"{reference}{hand}, and its fields are of {owners}", f"to take it over: {again}")
 
     def _replaces_nothing(self, live: "LiveState") -> bool:
@@ -129,7 +134,7 @@ class InstallPlan:
             bool(self.record.server_url) and live.record is None and objects.server is None and objects.webhooks is None
         )
 
-    def _policy(self, live: "LiveState") -> Obstacle | None:
+    def _check_policy(self, live: "LiveState") -> Obstacle | None:
         if live.policy is None or not self.is_policy_given or live.policy == self.policy:
             return None
         return Obstacle(
@@ -158,7 +163,7 @@ class LiveState:
         return [(reference, document) for reference, document in found if document is not None]
 
 
-def written_later(record: InstallationRecord, policy: Policy) -> list[ObjectReference]:
+def list_written_later(record: InstallationRecord, policy: Policy) -> list[ObjectReference]:
     """Return the objects that the servers of an installation, or cert-manager, create themselves."""
     lease = ObjectReference("coordination.k8s.io/v1", "Lease", "podgate-leader", configmap.NAMESPACE)
     found = [lease, ObjectReference("v1", "ConfigMap", configmap.LAST_GOOD, configmap.NAMESPACE)]
@@ -171,12 +176,12 @@ def written_later(record: InstallationRecord, policy: Policy) -> list[ObjectRefe
     return found
 
 
-def outside(documents: list[Json]) -> tuple[Json, ...]:
+def select_outside(documents: list[Json]) -> tuple[Json, ...]:
     """Return the objects that a server outside the cluster needs."""
     return tuple(document for document in documents if document["kind"] in _OUTSIDE)
 
 
-def policy_config_map(text: str) -> Json:
+def build_policy_config_map(text: str) -> Json:
     metadata = {
         "name": configmap.NAME,
         "namespace": configmap.NAMESPACE,
@@ -185,7 +190,7 @@ def policy_config_map(text: str) -> Json:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {configmap.KEY: text}}
 
 
-def loaded(text: str, place: str) -> LoadedPolicy | Obstacle:
+def load_policy(text: str, place: str) -> LoadedPolicy | Obstacle:
     """Return the policy, or an obstacle with its mistakes."""
     try:
         return load(text.encode(), Purpose.SERVE).policy
@@ -196,7 +201,7 @@ def loaded(text: str, place: str) -> LoadedPolicy | Obstacle:
         )
 
 
-def _terminating(live: LiveState) -> Obstacle | None:
+def _check_terminating(live: LiveState) -> Obstacle | None:
     if live.namespace is None or "deletionTimestamp" not in live.namespace["metadata"]:
         return None
     since = live.namespace["metadata"]["deletionTimestamp"]
@@ -204,10 +209,10 @@ def _terminating(live: LiveState) -> Obstacle | None:
     return Obstacle(message, f"wait until it is gone: kubectl wait --for=delete {NAMESPACE} --timeout=5m")
 
 
-def _foreign(live: LiveState) -> Obstacle | None:
+def _check_foreign(live: LiveState) -> Obstacle | None:
     """Return an obstacle if another tool manages an object of the installation, which it would write again."""
     for reference, document in live.shown:
-        mark = other_tool(document)
+        mark = find_other_tool(document)
         if mark is not None:
             place, value, tool = mark
             return Obstacle(

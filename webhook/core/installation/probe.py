@@ -9,7 +9,7 @@ from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.document import configmap
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.installation.objects import Json, ObjectReference
-from webhook.core.kubernetes.label_constraints import Constraint, constraints
+from webhook.core.kubernetes.label_constraints import Constraint, build_constraints
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import LabelSelector
 from webhook.core.placement import SERVICE_LABEL
@@ -48,7 +48,7 @@ class PodProbe:
 
     @property
     def reference(self) -> ObjectReference:
-        return ObjectReference.of(self.pod)
+        return ObjectReference.from_document(self.pod)
 
     def is_rewritten(self, answer: Json) -> bool:
         """Return whether the Pod in an answer has the label and hash that Podgate writes into Pods of the service."""
@@ -57,26 +57,26 @@ class PodProbe:
         return is_named and HASH_ANNOTATION in (metadata.get("annotations") or {})
 
 
-def pod_probe(policy: Policy, namespaces: Mapping[str, Mapping[str, str]]) -> PodProbe | None:
+def find_pod_probe(policy: Policy, namespaces: Mapping[str, Mapping[str, str]]) -> PodProbe | None:
     """Return a probe in one of the namespaces, given with their labels; None if no service owns Pods there."""
-    return next(pod_probes(policy, namespaces), None)
+    return next(list_pod_probes(policy, namespaces), None)
 
 
-def pod_probes(policy: Policy, namespaces: Mapping[str, Mapping[str, str]]) -> Iterator[PodProbe]:
+def list_pod_probes(policy: Policy, namespaces: Mapping[str, Mapping[str, str]]) -> Iterator[PodProbe]:
     """Yield one probe of each service that owns Pods in one of the namespaces."""
     matcher, done = Matcher(policy), set[str]()
     for namespace, labels in namespaces.items():
         if is_exempt_namespace(namespace, policy):
             continue
-        for service in matcher.candidates(namespace):
-            wanted = _labels(service.match.pod_selector)
-            is_owner = wanted is not None and matcher.owner(namespace, labels, wanted) is service
-            if wanted is not None and is_owner and service.name not in done and not service.modes.all_disabled():
+        for service in matcher.list_candidates(namespace):
+            wanted = _choose_labels(service.match.pod_selector)
+            is_owner = wanted is not None and matcher.find_owner(namespace, labels, wanted) is service
+            if wanted is not None and is_owner and service.name not in done and not service.modes.is_all_disabled():
                 done.add(service.name)
-                yield PodProbe(service.name, probe_pod(namespace, wanted))
+                yield PodProbe(service.name, build_probe_pod(namespace, wanted))
 
 
-def probe_pod(namespace: str, labels: Mapping[str, str]) -> Json:
+def build_probe_pod(namespace: str, labels: Mapping[str, str]) -> Json:
     """Return a Pod that the Pod Security profile `restricted` admits."""
     container = {
         "name": "probe",
@@ -101,24 +101,24 @@ def is_denied_by_podgate(message: str) -> bool:
     return _DENIED.search(message) is not None
 
 
-def failed_call(message: str) -> str:
+def find_failed_call(message: str) -> str:
     """Return why a call failed, in the API server's words; "" for another error."""
     found = _NOT_CALLED.search(message)
     return found[2] if found else ""
 
 
-def closed_webhooks(client: ClientConfig) -> tuple[Json, Json]:
+def build_closed_webhooks(client: ClientConfig) -> tuple[Json, Json]:
     """Return webhook configurations that fail closed, for the one Pod that only a dry run creates.
 
     Webhooks that fail open hide why a call fails; with these the API server reports it.
     """
     only_here = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [configmap.NAMESPACE]}
 
-    def configuration(kind: str, route: str) -> Json:
+    def build_configuration(kind: str, route: str) -> Json:
         webhook = {
             "name": f"{route}-probe.podgate.io",
             "admissionReviewVersions": ["v1"],
-            "clientConfig": client.at(route),
+            "clientConfig": client.render(route),
             "failurePolicy": "Fail",
             "matchConditions": [{"name": "probe", "expression": f"object.metadata.name == '{PROBE}'"}],
             "namespaceSelector": {"matchExpressions": [only_here]},
@@ -130,23 +130,23 @@ def closed_webhooks(client: ClientConfig) -> tuple[Json, Json]:
         return {"apiVersion": _REGISTRATION, "kind": kind, "metadata": metadata, "webhooks": [webhook]}
 
     return (
-        configuration("MutatingWebhookConfiguration", "mutate"),
-        configuration("ValidatingWebhookConfiguration", "validate"),
+        build_configuration("MutatingWebhookConfiguration", "mutate"),
+        build_configuration("ValidatingWebhookConfiguration", "validate"),
     )
 
 
-def _labels(selector: LabelSelector | None) -> dict[str, str] | None:
+def _choose_labels(selector: LabelSelector | None) -> dict[str, str] | None:
     """Return labels that a selector may select, None if there are none."""
     found: dict[str, str] = {}
-    for key, constraint in constraints(selector).items():
-        if constraint.impossible:
+    for key, constraint in build_constraints(selector).items():
+        if constraint.is_impossible:
             return None
         if constraint.present:
-            found[key] = _value(constraint)
+            found[key] = _choose_value(constraint)
     return found
 
 
-def _value(constraint: Constraint) -> str:
+def _choose_value(constraint: Constraint) -> str:
     if constraint.allowed:
         return min(constraint.allowed)
     return _SOME_VALUE if _SOME_VALUE not in constraint.denied else f"{_SOME_VALUE}-2"

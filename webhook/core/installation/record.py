@@ -23,12 +23,12 @@ class InstallationRecord:
     """SCHEDULER if the second kube-scheduler and its extender are installed too."""
 
     @classmethod
-    def of(cls, config_map: Json) -> "InstallationRecord":
+    def from_config_map(cls, config_map: Json) -> "InstallationRecord":
         data: Mapping[str, str] = config_map.get("data") or {}
-        return cls(**{item.name: data.get(_key(item.name), "") for item in fields(cls)})
+        return cls(**{item.name: data.get(_name_key(item.name), "") for item in fields(cls)})
 
-    def config_map(self) -> Json:
-        data = {_key(item.name): getattr(self, item.name) for item in fields(self)}
+    def build_config_map(self) -> Json:
+        data = {_name_key(item.name): getattr(self, item.name) for item in fields(self)}
         return {
             "apiVersion": RECORD.api_version,
             "kind": RECORD.kind,
@@ -36,7 +36,7 @@ class InstallationRecord:
             "data": {key: text for key, text in data.items() if text},
         }
 
-    def conflict(self, wanted: "InstallationRecord") -> tuple[str, str, str] | None:
+    def find_conflict(self, wanted: "InstallationRecord") -> tuple[str, str, str] | None:
         """Return key, present and wanted value of the first option that an installation cannot change in place."""
         for name in ("mode", "certificates"):
             present, asked = getattr(self, name), getattr(wanted, name)
@@ -46,9 +46,9 @@ class InstallationRecord:
             return "scheduler", self.scheduler, "none"
         if bool(self.server_url) != bool(wanted.server_url):
             inside = "in the cluster"
-            return _key("server_url"), self.server_url or inside, wanted.server_url or inside
+            return _name_key("server_url"), self.server_url or inside, wanted.server_url or inside
         return None
 
 
-def _key(name: str) -> str:
+def _name_key(name: str) -> str:
     return {"server_url": "serverURL", "status_url": "statusURL"}.get(name, name)

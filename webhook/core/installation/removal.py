@@ -44,11 +44,11 @@ UNSCHEDULED = f"kubectl delete pods -A --field-selector spec.schedulerName={SCHE
 """Command that deletes the Pods that have lost their scheduler; their controllers create others."""
 
 
-def removed(manifests: Iterable[Json]) -> list[ObjectReference]:
+def list_removed(manifests: Iterable[Json]) -> list[ObjectReference]:
     """Return the objects of the manifests in the order of removal, webhooks first, without the namespace."""
-    found = {ObjectReference.of(document) for document in manifests if _is_object(document)}
+    found = {ObjectReference.from_document(document) for document in manifests if _is_object(document)}
     found |= {ObjectReference(_REGISTRATION, kind, PROBE) for kind in _FIRST[:2]}
-    return sorted(found - {NAMESPACE}, key=_rank)
+    return sorted(found - {NAMESPACE}, key=_compute_rank)
 
 
 def is_ours(document: Json) -> bool:
@@ -57,7 +57,7 @@ def is_ours(document: Json) -> bool:
     return str(labels.get(_NAME_LABEL, "")).startswith(_PREFIX)
 
 
-def is_others(document: Json) -> bool:
+def is_foreign(document: Json) -> bool:
     """Return whether an object of the namespace belongs neither to Podgate nor to Kubernetes."""
     return not is_of_podgate(document) and document["metadata"]["name"] not in _OF_CLUSTER
 
@@ -67,7 +67,7 @@ def is_of_podgate(document: Json) -> bool:
     return is_ours(document) or document["metadata"]["name"].startswith(_PREFIX)
 
 
-def why_not_gone(document: Json) -> list[str]:
+def list_deletion_obstacles(document: Json) -> list[str]:
     """Return why a deleted object with finalizers still exists, as the API server reports; empty if it does not."""
     conditions = (document.get("status") or {}).get("conditions") or ()
     return [
@@ -81,7 +81,7 @@ def _is_object(document: Json) -> bool:
     return "name" in document.get("metadata", {})
 
 
-def _rank(reference: ObjectReference) -> tuple[int, str, str]:
+def _compute_rank(reference: ObjectReference) -> tuple[int, str, str]:
     kind = reference.kind
     if kind in _FIRST:
         place = _FIRST.index(kind)

@@ -33,7 +33,7 @@ _IDENTITIES, _USUAL_ISSUER = "identities.yaml", "https://kubernetes.default.svc.
 """The token issuer of most clusters, which the shipped identities name."""
 
 
-def kustomization(mode: str, certificates: str, *, has_scheduler: bool = False) -> Json | None:
+def build_way(mode: str, certificates: str, *, has_scheduler: bool = False) -> Json | None:
     """Return the kustomization of a way, at the root of the manifests; None if it does not exist."""
     folder = _FOLDERS.get((mode, certificates))
     if folder is None:
@@ -43,7 +43,7 @@ def kustomization(mode: str, certificates: str, *, has_scheduler: bool = False) 
     return {"resources": [folder], "components": components}
 
 
-def chosen(
+def apply_choices(
     documents: list[Json],
     *,
     store: str | None = None,
@@ -57,33 +57,33 @@ def chosen(
         name = document["metadata"]["name"]
         if replicas is not None and (document["kind"], name) == ("Deployment", _SERVER):
             document["spec"]["replicas"] = replicas
-        for container in _containers(document):
+        for container in _list_containers(document):
             if name == _SCHEDULER:
                 container["image"] = scheduler_image or container["image"]
                 continue
             if image is not None:
                 container["image"] = image
             if store is not None:
-                _set(container, _STORE, store)
+                _set_argument(container, _STORE, store)
     return found
 
 
-def image(documents: list[Json]) -> str:
+def find_image(documents: list[Json]) -> str:
     """Return the image of the servers."""
     wanted = ("Deployment", _SERVER)
     servers = (document for document in documents if (document["kind"], document["metadata"]["name"]) == wanted)
-    return next((str(container["image"]) for server in servers for container in _containers(server)), "")
+    return next((str(container["image"]) for server in servers for container in _list_containers(server)), "")
 
 
-def with_tokens_of(documents: list[Json], issuer: str) -> list[Json]:
+def set_token_issuer(documents: list[Json], issuer: str) -> list[Json]:
     """Return the objects of the node agent with the token issuer `own` or `cluster`."""
     found = deepcopy(documents)
-    for container in (container for document in found for container in _containers(document)):
-        _set(container, _TOKEN, issuer)
+    for container in (container for document in found for container in _list_containers(document)):
+        _set_argument(container, _TOKEN, issuer)
     return found
 
 
-def with_issuer(documents: list[Json], issuer: str) -> list[Json]:
+def set_identity_issuer(documents: list[Json], issuer: str) -> list[Json]:
     """Return the objects with the cluster's token issuer in the identities."""
     found = deepcopy(documents)
     for document in found:
@@ -93,12 +93,12 @@ def with_issuer(documents: list[Json], issuer: str) -> list[Json]:
     return found
 
 
-def with_scheduler_version(documents: list[Json], git_version: str) -> list[Json]:
+def set_scheduler_version(documents: list[Json], git_version: str) -> list[Json]:
     """Return the objects with the cluster's version of kube-scheduler, unless its image has a tag or a digest."""
     found = deepcopy(documents)
     version = match(r"v\d+\.\d+\.\d+", git_version)  # providers append their own: v1.36.3-eks-1a2b3c4
     schedulers = (document for document in found if _is_scheduler(document))
-    for container in (container for document in schedulers for container in _containers(document)):
+    for container in (container for document in schedulers for container in _list_containers(document)):
         if version is not None and ":" not in container["image"].rpartition("/")[2]:
             container["image"] += f":{version[0]}"
     return found
@@ -108,12 +108,12 @@ def _is_scheduler(document: Json) -> bool:
     return bool((document["kind"], document["metadata"]["name"]) == ("Deployment", _SCHEDULER))
 
 
-def _containers(document: Json) -> Iterator[Json]:
+def _list_containers(document: Json) -> Iterator[Json]:
     if document["kind"] in _WORKLOADS:
         yield from document["spec"]["template"]["spec"]["containers"]
 
 
-def _set(container: Json, flag: str, value: str) -> None:
+def _set_argument(container: Json, flag: str, value: str) -> None:
     container["args"] = [
         f"{flag}{value}" if argument.startswith(flag) else argument for argument in container.get("args", [])
     ]

@@ -10,11 +10,11 @@ import msgspec
 from msgspec import Raw, Struct
 
 from webhook.core.kubernetes.oversized_pod import Decoder
-from webhook.core.plain_text import printable, printable_lines
+from webhook.core.plain_text import escape_line, escape_lines
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
-_LONGEST_ECHO = 60  # characters of a caller's text that an error repeats
+_ECHO_CHARACTERS_MAX = 60  # characters of a caller's text that an error repeats
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ def _decode(decoder: Decoder[T], raw: bytes | Raw, where: str) -> T:
         raise BadReviewError(f"{where}: {error}") from None
 
 
-def _envelope_of(body: bytes) -> _Envelope:
+def _decode_envelope(body: bytes) -> _Envelope:
     try:
         envelope = _decode(_envelope, body, KIND)
     except BadReviewError:
@@ -84,16 +84,16 @@ def _envelope_of(body: bytes) -> _Envelope:
 def _check_version(head: ReviewHead) -> None:
     if head.kind != KIND or head.api_version != API_VERSION:
         raise BadReviewError(
-            f"apiVersion {head.api_version[:_LONGEST_ECHO]!r}, kind {head.kind[:_LONGEST_ECHO]!r}:"
+            f"apiVersion {head.api_version[:_ECHO_CHARACTERS_MAX]!r}, kind {head.kind[:_ECHO_CHARACTERS_MAX]!r}:"
             f" expected {API_VERSION!r}, {KIND!r}"
         )
 
 
-def request_of(body: bytes) -> RawRequest:
+def decode_request(body: bytes) -> RawRequest:
     """Decode an AdmissionReview of any resource. Raises BadReviewError."""
     if not body:
         raise BadReviewError("empty body: an AdmissionReview was expected")
-    request = _envelope_of(body).request
+    request = _decode_envelope(body).request
     if request is None:
         raise BadReviewError("AdmissionReview: request is missing")
     if not request.uid:
@@ -101,7 +101,7 @@ def request_of(body: bytes) -> RawRequest:
     return request
 
 
-def object_of(raw: Raw, decoder: Decoder[T], where: str) -> T | None:
+def decode_object(raw: Raw, decoder: Decoder[T], where: str) -> T | None:
     """Decode `object` or `oldObject`; None if it is null. Raises BadReviewError with the wrong field."""
     return None if bytes(raw) == b"null" else _decode(decoder, raw, f"AdmissionReview.request.{where}")
 
@@ -163,13 +163,13 @@ def respond(
 
     `has_lines`: the message has several lines; otherwise a line break in it is from a tenant, and is escaped.
     """
-    denial = None if status is ALLOWED else _denial(status, printable_lines if has_lines else printable)
+    denial = None if status is ALLOWED else _build_denial(status, escape_lines if has_lines else escape_line)
     kind = None if patch is None else "JSONPatch"
-    escaped = tuple(map(printable, warnings)) if warnings else None  # the API server drops control characters
+    escaped = tuple(map(escape_line, warnings)) if warnings else None  # the API server drops control characters
     response = _Response(uid, denial is None, kind, patch, denial, escaped, audit or None)
     return _encode(_Review(API_VERSION, KIND, response))
 
 
-def _denial(status: ResponseStatus, escape: Callable[[str], str]) -> _Status:
+def _build_denial(status: ResponseStatus, escape: Callable[[str], str]) -> _Status:
     details = None if status.retry_after_seconds is None else _Details(status.retry_after_seconds)
     return _Status(status.code, status.reason, escape(status.message), details)

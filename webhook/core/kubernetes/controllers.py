@@ -78,7 +78,7 @@ CONTROLLER = "controller:"
 """Prefix of a source of quota events and failures that is a controller; its uid follows."""
 
 
-def owning_controller(user: str, pod: Pod) -> OwnerReference | None:
+def find_owning_controller(user: str, pod: Pod) -> OwnerReference | None:
     """Return the controller that owns the Pod; None if it has none, or `user` is not a Kubernetes controller."""
     if user not in _KUBE_CONTROLLERS:
         return None
@@ -88,13 +88,13 @@ def owning_controller(user: str, pod: Pod) -> OwnerReference | None:
     return None
 
 
-def owner_kind(user: str, pod: Pod) -> str:
+def find_owner_kind(user: str, pod: Pod) -> str:
     """Return the kind of the workload whose controller creates a Pod, "" if `user` is not a Kubernetes controller."""
-    owner = owning_controller(user, pod)
-    return "" if owner is None else _kind(owner, pod.labels)
+    owner = find_owning_controller(user, pod)
+    return "" if owner is None else _find_kind(owner, pod.labels)
 
 
-def claimed_owner_kind(references: Iterable[OwnerReference] | None, labels: Mapping[str, str] | None) -> str:
+def find_claimed_owner_kind(references: Iterable[OwnerReference] | None, labels: Mapping[str, str] | None) -> str:
     """Return the kind of the workload that an existing Pod names as its controller, "" if its API group is another.
 
     A tenant can write this name.
@@ -102,10 +102,10 @@ def claimed_owner_kind(references: Iterable[OwnerReference] | None, labels: Mapp
     owner = next((reference for reference in references or () if reference.controller), None)
     if owner is None or _GROUPS.get(owner.kind) != owner.api_version.rpartition("/")[0]:
         return ""
-    return _kind(owner, labels or {})
+    return _find_kind(owner, labels or {})
 
 
-def _kind(owner: OwnerReference, labels: Mapping[str, str]) -> str:
+def _find_kind(owner: OwnerReference, labels: Mapping[str, str]) -> str:
     """Return the owner's kind; Deployment for a ReplicaSet whose name ends with the label that Deployments write."""
     of_template = labels.get(_TEMPLATE_HASH, "")
     if owner.kind == "ReplicaSet" and of_template and owner.name.endswith(f"-{of_template}"):
@@ -113,7 +113,7 @@ def _kind(owner: OwnerReference, labels: Mapping[str, str]) -> str:
     return owner.kind
 
 
-def controller_source(pod: Pod) -> str:
+def find_controller_source(pod: Pod) -> str:
     """Return the event source of a Pod in the cluster: the controller that owns it, "" without one."""
     owners = [owner for owner in pod.metadata.owner_references or () if owner.controller]
     return f"{CONTROLLER}{owners[0].uid}" if owners else ""

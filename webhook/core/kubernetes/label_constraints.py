@@ -21,14 +21,14 @@ class UnresolvedLabel(Struct, frozen=True, gc=False):
     prefix: str = ""
     numbers: range | None = None
 
-    def among(self, values: Sequence[str]) -> bool | None:
+    def is_among(self, values: Sequence[str]) -> bool | None:
         """Return whether the value is one of `values`; None if that depends on the Pod."""
         if self.numbers is None:
             return None if any(re.fullmatch(self.pattern, value) for value in values) else False
-        found = {number for value in values if (number := self._number(value)) in self.numbers}
+        found = {number for value in values if (number := self._parse_number(value)) in self.numbers}
         return (True if len(found) == len(self.numbers) else None) if found else False
 
-    def _number(self, value: str) -> int | None:
+    def _parse_number(self, value: str) -> int | None:
         digits = value.removeprefix(self.prefix)
         is_one = value.startswith(self.prefix) and re.fullmatch(r"0|[1-9][0-9]{0,9}", digits)
         return int(digits) if is_one else None
@@ -51,7 +51,7 @@ class Constraint(Struct, frozen=True, gc=False):
     above: int | None = None
     below: int | None = None
 
-    def narrowed(self, operator: str, values: frozenset[str]) -> "Constraint":
+    def narrow(self, operator: str, values: frozenset[str]) -> "Constraint":
         """Return the constraint with one more expression. An unknown operator is ignored."""
         if operator == "In" and self is ANYTHING:  # most labels occur in one expression
             return Constraint(present=True, allowed=values)
@@ -65,7 +65,7 @@ class Constraint(Struct, frozen=True, gc=False):
             case "DoesNotExist":
                 found = replace(self, absent=True)
             case "Gt" | "Lt":
-                found = self._bounded(operator, values)
+                found = self._add_bound(operator, values)
             case _:
                 return self
         if found.present and found.absent:
@@ -77,8 +77,8 @@ class Constraint(Struct, frozen=True, gc=False):
         left = frozenset(value for value in found.allowed if not found.rules_out(value))
         return Constraint(found.present, found.absent, left)
 
-    def _bounded(self, operator: str, values: frozenset[str]) -> "Constraint":
-        bound = integer(next(iter(values))) if len(values) == 1 else None
+    def _add_bound(self, operator: str, values: frozenset[str]) -> "Constraint":
+        bound = parse_integer(next(iter(values))) if len(values) == 1 else None
         if bound is None:  # without a number the scheduler matches no node
             return replace(self, present=True, allowed=frozenset())
         if operator == "Gt":
@@ -91,7 +91,7 @@ class Constraint(Struct, frozen=True, gc=False):
             return True
         if self.above is None and self.below is None:
             return False
-        number = integer(value)
+        number = parse_integer(value)
         return (
             number is None
             or (self.above is not None and number <= self.above)
@@ -99,7 +99,7 @@ class Constraint(Struct, frozen=True, gc=False):
         )
 
     @property
-    def impossible(self) -> bool:
+    def is_impossible(self) -> bool:
         if self.present and self.absent:
             return True
         if self.allowed is not None:
@@ -121,7 +121,7 @@ class Constraint(Struct, frozen=True, gc=False):
         return self.absent or all(self.rules_out(value) for value in other.denied)
 
 
-def integer(text: str) -> int | None:
+def parse_integer(text: str) -> int | None:
     """Parse a whole number as Go's ParseInt does; None if it would fail."""
     digits = text[1:] if text[:1] in {"+", "-"} else text
     if not (digits.isascii() and digits.isdecimal()) or len(digits.lstrip("0")) > len(str(_INT64)):
@@ -136,18 +136,18 @@ NOTHING = Constraint(present=True, absent=True, allowed=frozenset())
 """No label is both present and absent, whatever else is required of it."""
 
 
-def constraints_of(expressions: Iterable[Requirement | NodeRequirement]) -> Constraints:
+def combine_expressions(expressions: Iterable[Requirement | NodeRequirement]) -> Constraints:
     """Return the combined constraints of ANDed expressions, by label."""
     by_key: dict[str, list[Requirement | NodeRequirement]] = {}
     for expression in expressions:
         by_key.setdefault(expression.key, []).append(expression)
-    return {key: _together(group) for key, group in by_key.items()}
+    return {key: _combine_label(group) for key, group in by_key.items()}
 
 
-def _together(expressions: Sequence[Requirement | NodeRequirement]) -> Constraint:
+def _combine_label(expressions: Sequence[Requirement | NodeRequirement]) -> Constraint:
     """Combine the expressions on one label. A tenant may write any number of them, so value lists are joined first."""
     if len(expressions) == 1:
-        return ANYTHING.narrowed(expressions[0].operator, frozenset(expressions[0].values or ()))
+        return ANYTHING.narrow(expressions[0].operator, frozenset(expressions[0].values or ()))
     found, denied, allowed = ANYTHING, set[str](), None
     for expression in expressions:
         values = frozenset(expression.values or ())
@@ -156,18 +156,18 @@ def _together(expressions: Sequence[Requirement | NodeRequirement]) -> Constrain
         elif expression.operator == "In":
             allowed = values if allowed is None else allowed & values
         else:
-            found = found.narrowed(expression.operator, values)
+            found = found.narrow(expression.operator, values)
     if denied:
-        found = found.narrowed("NotIn", frozenset(denied))
-    return found if allowed is None else found.narrowed("In", allowed)
+        found = found.narrow("NotIn", frozenset(denied))
+    return found if allowed is None else found.narrow("In", allowed)
 
 
-def constraints(selector: LabelSelector | None) -> Constraints:
+def build_constraints(selector: LabelSelector | None) -> Constraints:
     """Return the constraints of a selector, by label."""
     if selector is None:
         return {}
     exact = (Requirement(key, "In", (value,)) for key, value in (selector.match_labels or {}).items())
-    return constraints_of((*exact, *(selector.match_expressions or ())))
+    return combine_expressions((*exact, *(selector.match_expressions or ())))
 
 
 def imply(narrow: Constraints, wide: Constraints) -> bool:
@@ -175,7 +175,7 @@ def imply(narrow: Constraints, wide: Constraints) -> bool:
     return all(narrow.get(key, ANYTHING).implies(constraint) for key, constraint in wide.items())
 
 
-def covering_patterns(name: str) -> list[str]:
+def list_covering_patterns(name: str) -> list[str]:
     """Return every pattern that covers `name`, widest first. `name` is a name, `START*` or `*END`."""
     start, star, end = name.partition("*")
     end = end if star else start

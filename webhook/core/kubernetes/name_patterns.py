@@ -25,7 +25,7 @@ def meet(one: str, other: str) -> bool:
     return True
 
 
-def split(patterns: Iterable[str]) -> tuple[frozenset[str], tuple[str, ...]]:
+def split_patterns(patterns: Iterable[str]) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the exact names and the prefixes, which are fast to check with `in` and `startswith`."""
     exact, prefixes = set(), []
     for pattern in patterns:

@@ -99,10 +99,10 @@ def measure(body: bytes) -> PodSize:
         not 0 < containers <= LARGE_CONTAINERS or entries > LARGE_ENTRIES  # a workload has no containers at this place
         for containers, entries in counts
     )
-    excesses = [_excess(*count) for count in counts]
+    excesses = [_describe_excess(*count) for count in counts]
     if not any(excesses):
         return PodSize(is_large)
-    has_labels = all(_pairs(pod.metadata.labels) <= ENTRIES_MAX for pod in pods)
+    has_labels = all(_count_pairs(pod.metadata.labels) <= ENTRIES_MAX for pod in pods)
     was_before = request.old_object is not None and bool(excesses[-1])
     return PodSize(is_large, OversizedPod(excesses[0] or excesses[-1], has_labels, was_before=was_before))
 
@@ -110,10 +110,10 @@ def measure(body: bytes) -> PodSize:
 def _count(pod: _Pod) -> tuple[int, int]:
     """Return the numbers of containers and of entries; the latter is 0 if there are too many containers anyway."""
     containers = len(pod.spec.containers or ()) + len(pod.spec.init_containers or ())
-    return containers, 0 if containers > CONTAINERS_MAX else _entries(pod)
+    return containers, 0 if containers > CONTAINERS_MAX else _count_entries(pod)
 
 
-def _excess(containers: int, entries: int) -> str:
+def _describe_excess(containers: int, entries: int) -> str:
     if containers > CONTAINERS_MAX:
         return f"the Pod has {containers} containers, at most {CONTAINERS_MAX} are read: write fewer"
     if entries > ENTRIES_MAX:
@@ -121,23 +121,23 @@ def _excess(containers: int, entries: int) -> str:
     return ""
 
 
-def _entries(pod: _Pod) -> int:
+def _count_entries(pod: _Pod) -> int:
     spec, metadata = pod.spec, pod.metadata
     containers = (*(spec.containers or ()), *(spec.init_containers or ()))
     lists = (getattr(spec, name) for name in _Spec.__struct_fields__[:-2])
     return (
-        _pairs(metadata.labels)
-        + _pairs(metadata.annotations)
-        + sum(_commas(raw) for raw in (metadata.owner_references, *lists))
-        + sum(_commas(container.resources) for container in containers)
+        _count_pairs(metadata.labels)
+        + _count_pairs(metadata.annotations)
+        + sum(_count_commas(raw) for raw in (metadata.owner_references, *lists))
+        + sum(_count_commas(container.resources) for container in containers)
     )
 
 
-def _pairs(raw: Raw) -> int:
+def _count_pairs(raw: Raw) -> int:
     """Count the entries of a map of strings by `","`, which occurs in no JSON string: quotes are escaped there."""
     return bytes(raw).count(b'","')
 
 
-def _commas(raw: Raw) -> int:
+def _count_commas(raw: Raw) -> int:
     """Return an upper bound of the entries in nested lists and maps; no valid value there contains a comma."""
     return bytes(raw).count(b",")

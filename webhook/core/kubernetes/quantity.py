@@ -15,19 +15,19 @@ _MICROSECONDS = {
     "m": Fraction(60_000_000),
     "h": Fraction(3_600_000_000),
 }
-_OF_DAYS = re.compile(r"[0-9.]+[dwy]")
+_DAYS_TEXT = re.compile(r"[0-9.]+[dwy]")
 _DAYS = "it has no days or weeks: write hours, such as 24h"
 _UNITS = "write a number with a unit, such as 500ms, 30s, 5m or 24h"
 _QUANTITY = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(n|u|m|k|[MGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_LONGEST = 64  # a longer duration is a mistake or an attack
-CACHED = 64
+_DURATION_CHARACTERS_MAX = 64  # a longer duration is a mistake or an attack
+CACHED_CHARACTERS_MAX = 64
 """Longest quantity text that is cached. The API server accepts as many digits as fit into a request."""
-_LARGEST_EXPONENT = 1000
+_EXPONENT_MAX = 1000
 """Quantities above 10^1000 count as 10^1000; those above 0 and below 10^-1000 count as 10^-1000."""
-_MOST_DIGITS = 2 * _LARGEST_EXPONENT  # further digits are rounded up
-_LONGEST_EXPONENT = 9  # a request has fewer than 10^9 digits, so none outweighs a longer exponent
+_DIGITS_MAX = 2 * _EXPONENT_MAX  # further digits are rounded up
+_EXPONENT_DIGITS_MAX = 9  # a request has fewer than 10^9 digits, so none outweighs a longer exponent
 
 
 class UnreadableTextError(ValueError):
@@ -43,7 +43,7 @@ class DaysError(UnreadableTextError):
     """A duration is given in days, weeks or years, which Go does not have."""
 
 
-class _Parsed:
+class _ExactValue:
     """A value with the text that it was parsed from. Equal by value, not by text."""
 
     __slots__ = ("text", "value")
@@ -65,7 +65,7 @@ class _Parsed:
         return self.text
 
 
-class Duration(_Parsed):
+class Duration(_ExactValue):
     """A Go duration (`1h30m`, `250ms`); `value` in microseconds."""
 
     __slots__ = ()
@@ -77,8 +77,8 @@ class Duration(_Parsed):
         if text[:1] in {"+", "-"}:
             sign, rest = text[0], text[1:]
         is_empty = not rest
-        if len(text) > _LONGEST:
-            raise UnreadableTextError(f"longer than {_LONGEST} characters", _UNITS)
+        if len(text) > _DURATION_CHARACTERS_MAX:
+            raise UnreadableTextError(f"longer than {_DURATION_CHARACTERS_MAX} characters", _UNITS)
         if rest == "0":
             rest = ""  # Go accepts 0 without a unit
         while rest:
@@ -87,7 +87,7 @@ class Duration(_Parsed):
                 break
             total += Fraction(part[1]) * _MICROSECONDS[part[2]]
             rest = rest[part.end() :]
-        if _OF_DAYS.fullmatch(rest):
+        if _DAYS_TEXT.fullmatch(rest):
             raise DaysError("not a Go duration", _DAYS)
         if rest or is_empty:
             raise UnreadableTextError("not a Go duration", _UNITS)
@@ -103,7 +103,7 @@ class Duration(_Parsed):
         return int(self.value)
 
 
-class Quantity(_Parsed):
+class Quantity(_ExactValue):
     """A Kubernetes quantity (`500m`, `1.5Gi`, `3e2`); `value` exact, in the resource's own unit."""
 
     __slots__ = ()
@@ -111,7 +111,7 @@ class Quantity(_Parsed):
     @classmethod
     def parse(cls, text: str) -> "Quantity":
         """Parse `text`. ValueError, with a message for the user: not a quantity, or negative."""
-        return cls(text, quantity_value(text))
+        return cls(text, parse_quantity(text))
 
 
 class Number(float):
@@ -120,22 +120,22 @@ class Number(float):
     __slots__ = ()
 
 
-def from_plain(kind: type, value: object) -> Duration | Quantity | Number:
+def convert_amount(kind: type, value: object) -> Duration | Quantity | Number:
     """Return an amount from its plain value: msgspec's `dec_hook`."""
     if kind is Number:
         return Number(str(value))
     if kind is Duration or kind is Quantity:
-        return _parsed(kind, str(value))
+        return _parse_amount(kind, str(value))
     raise NotImplementedError(kind)
 
 
 @lru_cache(maxsize=4096)
-def _parsed(kind: type[Duration] | type[Quantity], text: str) -> Duration | Quantity:
+def _parse_amount(kind: type[Duration] | type[Quantity], text: str) -> Duration | Quantity:
     """Parse an amount of a document. The services of a policy mostly share a few amounts: each is parsed once."""
     return kind.parse(text)
 
 
-def quantity_value(text: str) -> Fraction:
+def parse_quantity(text: str) -> Fraction:
     """Return the exact value of a quantity, within bounds. UnreadableTextError: not a quantity, or negative.
 
     The API server accepts `1e10000000` and numbers of thousands of digits. Amounts far beyond any real one are cut off,
@@ -152,17 +152,17 @@ def quantity_value(text: str) -> Fraction:
     if found[1] == "-":
         raise UnreadableTextError("a quantity must not be negative")
     shift = _BINARY.get(suffix, 0)
-    exponent = 0 if shift else _DECIMAL[suffix] if suffix in _DECIMAL else _exponent(suffix[1:])
+    exponent = 0 if shift else _DECIMAL[suffix] if suffix in _DECIMAL else _parse_exponent(suffix[1:])
     magnitude = len(digits) - len(part) + exponent  # 10^(magnitude - 1) <= the decimal number < 10^magnitude
-    if abs(magnitude) > _LARGEST_EXPONENT:
-        return Fraction(10) ** (_LARGEST_EXPONENT if magnitude > 0 else -_LARGEST_EXPONENT)
-    kept = digits[:_MOST_DIGITS]
-    number = int(kept) + bool(digits[_MOST_DIGITS:].strip("0"))
+    if abs(magnitude) > _EXPONENT_MAX:
+        return Fraction(10) ** (_EXPONENT_MAX if magnitude > 0 else -_EXPONENT_MAX)
+    kept = digits[:_DIGITS_MAX]
+    number = int(kept) + bool(digits[_DIGITS_MAX:].strip("0"))
     return number * Fraction(10) ** (magnitude - len(kept)) * (1 << shift)
 
 
-def _exponent(text: str) -> int:
+def _parse_exponent(text: str) -> int:
     """Return the number after the `e`; a number of too many digits is replaced by a large one."""
     digits = text.lstrip("+-").lstrip("0") or "0"
-    size = int(digits) if len(digits) <= _LONGEST_EXPONENT else 10**_LONGEST_EXPONENT
+    size = int(digits) if len(digits) <= _EXPONENT_DIGITS_MAX else 10**_EXPONENT_DIGITS_MAX
     return -size if text.startswith("-") else size

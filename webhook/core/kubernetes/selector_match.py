@@ -29,7 +29,7 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     return not selector.match_expressions or all(holds(expression, labels) for expression in selector.match_expressions)
 
 
-def deciding_labels(
+def find_deciding_labels(
     selector: LabelSelector | None, labels: Mapping[str, str], unresolved: UnresolvedLabels
 ) -> tuple[str, ...] | None:
     """Return the labels that decide whether a selector matches: () if it always does, None if it never does.
@@ -38,7 +38,7 @@ def deciding_labels(
     although together they never match.
     """
     deciding: list[str] = []
-    for requirement in _requirements(selector):
+    for requirement in _list_requirements(selector):
         value = unresolved.get(requirement.key)
         found = holds(requirement, labels) if value is None else _holds_unresolved(requirement, value)
         if found is False:
@@ -48,7 +48,7 @@ def deciding_labels(
     return tuple(dict.fromkeys(deciding))
 
 
-def _requirements(selector: LabelSelector | None) -> Iterator[Requirement]:
+def _list_requirements(selector: LabelSelector | None) -> Iterator[Requirement]:
     if selector is not None:
         for key, value in (selector.match_labels or {}).items():
             yield Requirement(key, "In", (value,))
@@ -58,9 +58,9 @@ def _requirements(selector: LabelSelector | None) -> Iterator[Requirement]:
 def _holds_unresolved(requirement: Requirement, value: UnresolvedLabel) -> bool | None:
     match requirement.operator:
         case "In":
-            return value.among(requirement.values or ())
+            return value.is_among(requirement.values or ())
         case "NotIn":
-            found = value.among(requirement.values or ())
+            found = value.is_among(requirement.values or ())
             return None if found is None else not found
         case operator:
             return operator == "Exists"

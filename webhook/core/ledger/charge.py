@@ -1,6 +1,6 @@
 """Charge of one Pod: counters, live Pods, uid record, and the wait for its sighting."""
 
-from webhook.core.ledger.live_set import difference
+from webhook.core.ledger.live_set import subtract
 from webhook.core.ledger.pod_record import PodRecord
 from webhook.core.ledger.tag_state import NO_COST, TagState
 from webhook.core.quota import Acquire, Booking, Cost, CounterPlan, Sighting
@@ -34,7 +34,7 @@ def charge_seen_pod(
     probe: bool = False,
 ) -> None:
     """Charge a Pod as of a moment, and store its uid record, without live Pods: for a Pod that has been seen."""
-    namespace, high_water, charges, live_set_key = state.parts.of(plan, pod.namespace, pod.cost)
+    namespace, high_water, charges, live_set_key = state.parts.get_parts(plan, pod.namespace, pod.cost)
     record = PodRecord(
         plan.service,
         at_us + plan.remember_us,
@@ -47,22 +47,22 @@ def charge_seen_pod(
         live_set_key=live_set_key,
         namespace=namespace,
         name=pod.name,
-        source=_source(plan, pod),
+        source=_choose_source(plan, pod),
     )
     state.remember(pod.uid, record)
 
 
-def more_standing(
+def compute_more_standing(
     state: TagState, plan: CounterPlan, request: Acquire, cost: Cost, unless_held: Cost = NO_COST
 ) -> Cost | None:
     """Return what a Pod adds to the live amounts: its cost minus what it holds; None without limits on live Pods."""
     if plan.standing is None:
         return None
-    held = state.live_pods.held(plan, plan.scope_of(request.namespace), request.uid)
-    return difference(cost, unless_held if held is None else held)
+    held = state.live_pods.find_held(plan, plan.scope_of(request.namespace), request.uid)
+    return subtract(cost, unless_held if held is None else held)
 
 
-def _source(plan: CounterPlan, pod: Acquire | Booking | Sighting) -> str:
+def _choose_source(plan: CounterPlan, pod: Acquire | Booking | Sighting) -> str:
     """Return the Pod's creator, or "" unless a breaker needs it for outcomes."""
     is_asked = plan.breaker is not None and plan.breaker.has_outcomes
     return pod.event_source if is_asked and isinstance(pod, Acquire) else ""

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from webhook.core.breaker import State
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
 
-LONGEST_US = 1_000_000
+DENIAL_US_MAX = 1_000_000
 ENTRIES_MAX = 4096
 """Limit per tag for denials, and per service for sources; when exceeded, all of them are dropped."""
 
@@ -39,7 +39,7 @@ class DenyCache:
         entries = self.entries.get(plan.tag)
         if entries is None or request.resize_from is not None:
             return None
-        entry = entries.get(_asked(request))
+        entry = entries.get(_build_key(request))
         if entry is None or entry.until_us <= now_us or entry.plan is not plan:
             return None
         return entry.receipt if request.peek or self._is_counted(request, entry.receipt, now_us) else None
@@ -52,14 +52,14 @@ class DenyCache:
         if receipt.breaker is not None and receipt.breaker.state is not State.CLOSED:
             return  # the breaker may deny the next Pod instead
         self._count_event(request, receipt, now_us)
-        until_us = now_us + LONGEST_US
+        until_us = now_us + DENIAL_US_MAX
         if receipt.free_at_us is not None:
             until_us = min(until_us, now_us + receipt.free_at_us - receipt.at_us)
         entries = self.entries.setdefault(plan.tag, {})
         if len(entries) >= ENTRIES_MAX:
             entries.clear()
         # A cached denial must not report its transitions again.
-        entries[_asked(request)] = _Entry(plan, until_us, replace(receipt, transitions=()))
+        entries[_build_key(request)] = _Entry(plan, until_us, replace(receipt, transitions=()))
 
     def drop(self, tag: str) -> None:
         """Drop the denials of a tag: there may be room again."""
@@ -79,7 +79,7 @@ class DenyCache:
         rule = request.plan.breaker.quota if request.plan.breaker else None
         if rule is None or not rule.by_controller:
             return
-        generation = _generation(receipt)
+        generation = _read_generation(receipt)
         counted = self._counted.setdefault(request.plan.key, {})
         at_us, of = counted.get(request.event_source, (0, generation))
         if of != generation or at_us <= now_us - rule.within_us:
@@ -95,14 +95,14 @@ class DenyCache:
         if counted is None or not rule.by_controller:
             return False
         at_us, generation = counted
-        return generation == _generation(receipt) and at_us > now_us - rule.within_us
+        return generation == _read_generation(receipt) and at_us > now_us - rule.within_us
 
 
-def _asked(request: Acquire) -> _Asked:
+def _build_key(request: Acquire) -> _Asked:
     scope = request.plan.scope_of(request.namespace)
     return request.plan.service, scope, tuple(sorted(request.cost.items()))
 
 
-def _generation(receipt: Receipt) -> int:
+def _read_generation(receipt: Receipt) -> int:
     # A breaker that trips or closes has dropped its events.
     return receipt.breaker.generation if receipt.breaker else 0

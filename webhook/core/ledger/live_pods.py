@@ -26,7 +26,7 @@ class LivePods:
         self._known_us: dict[tuple[str, bool], int] = {}
         self._waiting: dict[str, int] = {}
 
-    def known(self, plan: CounterPlan, now_us: int) -> bool:
+    def is_known(self, plan: CounterPlan, now_us: int) -> bool:
         """Whether limits on live Pods are enforced: all Pods have been listed, and the watch was confirmed recently."""
         at_us = self._known_us.get((plan.service, plan.fleet))
         return at_us is not None and now_us - at_us < KNOWN_US
@@ -35,38 +35,38 @@ class LivePods:
         """Mark the live Pods as complete. Those of `scopes` are kept, even if nothing has changed for long."""
         self._known_us[plan.service, plan.fleet] = now_us
         for scope in scopes:
-            self._of(plan, scope).touched_us = now_us
+            self._find_set(plan, scope).touched_us = now_us
 
     def judge(self, plan: CounterPlan, scope: str, asked: Cost, now_us: int) -> tuple[list[int], list[Use]]:
         """Return what each limit on live Pods holds, and the limits that `asked` would exceed."""
         if plan.standing is None:
             return [], []
-        used, over = self._of(plan, scope).judge(plan.standing, asked, now_us)
-        return used, over if self.known(plan, now_us) else []
+        used, over = self._find_set(plan, scope).judge(plan.standing, asked, now_us)
+        return used, over if self.is_known(plan, now_us) else []
 
-    def uses(self, plan: CounterPlan, scope: str, now_us: int) -> tuple[Use, ...]:
-        return self._of(plan, scope).uses(plan.standing, now_us) if plan.standing else ()
+    def list_uses(self, plan: CounterPlan, scope: str, now_us: int) -> tuple[Use, ...]:
+        return self._find_set(plan, scope).list_uses(plan.standing, now_us) if plan.standing else ()
 
-    def held(self, plan: CounterPlan, scope: str, uid: str) -> Cost | None:
+    def find_held(self, plan: CounterPlan, scope: str, uid: str) -> Cost | None:
         """Return the amounts of a live Pod, None for any other."""
-        return self._of(plan, scope).held(uid)
+        return self._find_set(plan, scope).find_held(uid)
 
     def put(self, plan: CounterPlan, scope: str, uid: str, cost: Cost, now_us: int) -> bool:
         """Add or update a live Pod; return whether that changed anything."""
         if plan.standing is None:
             return False
-        return self._live.setdefault(live_set_key(plan, scope), LiveSet()).put(plan.standing, uid, cost, now_us)
+        return self._live.setdefault(build_live_set_key(plan, scope), LiveSet()).put(plan.standing, uid, cost, now_us)
 
     def remove(self, where: LiveSetKey, uid: str, now_us: int) -> bool:
         """Remove a live Pod; return whether it was there."""
         live = self._live.get(where)
         return live is not None and live.remove(uid, now_us)
 
-    def live(self, plan: CounterPlan, scope: str, now_us: int) -> list[str]:
+    def list_live(self, plan: CounterPlan, scope: str, now_us: int) -> list[str]:
         """Return the live Pods that have been seen, or are no longer waited for."""
-        return [uid for uid in self._of(plan, scope) if self._waiting.get(uid, -WAITED_US) <= now_us - WAITED_US]
+        return [uid for uid in self._find_set(plan, scope) if self._waiting.get(uid, -WAITED_US) <= now_us - WAITED_US]
 
-    def scopes(self, plan: CounterPlan) -> Iterator[str]:
+    def list_scopes(self, plan: CounterPlan) -> Iterator[str]:
         for (service, fleet, scope), live in self._live.items():
             if live and (service, fleet, bool(scope)) == (plan.service, plan.fleet, plan.per_namespace):
                 yield scope
@@ -75,36 +75,36 @@ class LivePods:
         self._waiting.pop(uid, None)  # in order of writing: the sweep starts at the front
         self._waiting[uid] = at_us
 
-    def waited_since(self, uid: str) -> int | None:
+    def find_wait_start(self, uid: str) -> int | None:
         return self._waiting.get(uid)
 
     def stop_waiting(self, uid: str) -> None:
         """Stop waiting for a Pod."""
         self._waiting.pop(uid, None)
 
-    def waited_for(self, age_us: int, now_us: int, most: int) -> list[tuple[int, str]]:
+    def list_waiting(self, age_us: int, now_us: int, most: int) -> list[tuple[int, str]]:
         """Return (charge time, uid), oldest first, of the Pods not seen for at least `age_us`."""
         found = [(at_us, uid) for uid, at_us in self._waiting.items() if now_us - WAITED_US < at_us <= now_us - age_us]
         return sorted(found)[:most]
 
     def sweep(self, now_us: int) -> bool:
         """Drop expired waits and idle sets; return whether nothing is left."""
-        for uid in expired_first(self._waiting, lambda at_us: at_us, now_us - WAITED_US):
+        for uid in list_expired(self._waiting, lambda at_us: at_us, now_us - WAITED_US):
             del self._waiting[uid]
         for where in [where for where, live in self._live.items() if live.touched_us <= now_us - IDLE_US]:
             del self._live[where]
         return not self._live and not self._waiting
 
-    def _of(self, plan: CounterPlan, scope: str) -> LiveSet:
-        live = self._live.get(live_set_key(plan, scope))
+    def _find_set(self, plan: CounterPlan, scope: str) -> LiveSet:
+        live = self._live.get(build_live_set_key(plan, scope))
         return LiveSet() if live is None else live
 
 
-def live_set_key(plan: CounterPlan, scope: str) -> LiveSetKey:
+def build_live_set_key(plan: CounterPlan, scope: str) -> LiveSetKey:
     return plan.service, plan.fleet, scope
 
 
-def expired_first(kept: Mapping[str, _V], ends_us: Callable[[_V], int], now_us: int) -> list[str]:
+def list_expired(kept: Mapping[str, _V], ends_us: Callable[[_V], int], now_us: int) -> list[str]:
     """Return the keys that have expired before the first one that has not.
 
     Keys are written in the order of time. A key that is written late is found late, but no sweep reads all keys.

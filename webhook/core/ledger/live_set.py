@@ -35,7 +35,7 @@ class LiveSet:
     def __bool__(self) -> bool:
         return bool(self._pods)
 
-    def held(self, uid: str) -> Cost | None:
+    def find_held(self, uid: str) -> Cost | None:
         """Return the amounts of a live Pod, None for any other."""
         return self._pods.get(uid)
 
@@ -63,7 +63,7 @@ class LiveSet:
                 )
         return used, over
 
-    def uses(self, plan: StandingPlan, now_us: int) -> tuple[Use, ...]:
+    def list_uses(self, plan: StandingPlan, now_us: int) -> tuple[Use, ...]:
         """Return the current use of every limit."""
         found = []
         for limit, surge in zip(plan.limits, plan.surge, strict=True):
@@ -74,11 +74,11 @@ class LiveSet:
 
     def put(self, plan: StandingPlan, uid: str, cost: Cost, now_us: int) -> bool:
         """Add or update a live Pod with the limited part of its cost; return whether that changed anything."""
-        amounts, before = plan.amounts(cost), self._pods.get(uid)
+        amounts, before = plan.select_amounts(cost), self._pods.get(uid)
         self.touched_us = now_us
         if amounts == before:
             return False
-        more = difference(amounts, before or {})
+        more = subtract(amounts, before or {})
         for limit in plan.limits:
             has = self._sums.get(limit.counts, 0)
             if has + more.get(limit.counts, 0) <= limit.hard:
@@ -108,6 +108,6 @@ class LiveSet:
             self._sums[resource] = self._sums.get(resource, 0) + amount
 
 
-def difference(new: Mapping[str, int], old: Mapping[str, int]) -> dict[str, int]:
+def subtract(new: Mapping[str, int], old: Mapping[str, int]) -> dict[str, int]:
     """Return `new` minus `old`, by resource; negative where `old` has more."""
     return {resource: new.get(resource, 0) - old.get(resource, 0) for resource in {*new, *old}}

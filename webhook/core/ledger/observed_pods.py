@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from webhook.core.ledger.charge import charge_seen_pod
-from webhook.core.ledger.live_pods import live_set_key
+from webhook.core.ledger.live_pods import build_live_set_key
 from webhook.core.ledger.pod_record import PodRecord, charges_of
 from webhook.core.ledger.tag_state import TagState
 from webhook.core.quota import Cost, CounterPlan, Seen, Sighting, UnseenPod
@@ -17,10 +17,10 @@ from webhook.core.quota import Cost, CounterPlan, Seen, Sighting, UnseenPod
 
 def observe(state: TagState, plan: CounterPlan, seen: Sighting, reading_us: int) -> Seen:
     """Apply the watch's state of one Pod of the plan's service."""
-    now_us, scope = state.clock(plan).now(reading_us), plan.scope_of(seen.namespace)
-    state.seen(reading_us)
-    record = state.pod(seen.uid, now_us)
-    stood = _held(state, plan, scope, seen.uid)
+    now_us, scope = state.find_clock(plan).now(reading_us), plan.scope_of(seen.namespace)
+    state.record_time(reading_us)
+    record = state.find_pod(seen.uid, now_us)
+    stood = _find_held(state, plan, scope, seen.uid)
     is_known = stood is not None or (record is not None and record.service == plan.service)
     if not seen.is_sure and not is_known:
         return Seen(ignored=True)
@@ -30,21 +30,21 @@ def observe(state: TagState, plan: CounterPlan, seen: Sighting, reading_us: int)
     if seen.lives:
         state.live_pods.put(plan, scope, seen.uid, seen.cost, now_us)
     elif plan.standing is not None:
-        state.live_pods.remove(live_set_key(plan, scope), seen.uid, now_us)
-    return Seen(charged, raised, changed=_held(state, plan, scope, seen.uid) != stood)
+        state.live_pods.remove(build_live_set_key(plan, scope), seen.uid, now_us)
+    return Seen(charged, raised, changed=_find_held(state, plan, scope, seen.uid) != stood)
 
 
-def _held(state: TagState, plan: CounterPlan, scope: str, uid: str) -> Cost | None:
+def _find_held(state: TagState, plan: CounterPlan, scope: str, uid: str) -> Cost | None:
     """Return the amounts of a live Pod; None for any other, or without limits on live Pods."""
-    return state.live_pods.held(plan, scope, uid) if plan.standing is not None else None
+    return state.live_pods.find_held(plan, scope, uid) if plan.standing is not None else None
 
 
 def _charge_afterwards(state: TagState, plan: CounterPlan, seen: Sighting, now_us: int) -> bool:
     """Charge a Pod admitted without the store, or refunded too soon; unless its record would have expired by now."""
-    at_us = min(seen.created_at_us + state.clock(plan).offset_us, now_us)
+    at_us = min(seen.created_at_us + state.find_clock(plan).offset_us, now_us)
     if not seen.created_at_us or at_us + plan.remember_us <= now_us:
         return False
-    charge_seen_pod(state, plan, seen, at_us, now_us, generation=state.breaker(plan.service).generation)
+    charge_seen_pod(state, plan, seen, at_us, now_us, generation=state.find_breaker(plan.service).generation)
     return True
 
 
@@ -69,10 +69,10 @@ def _raise(state: TagState, plan: CounterPlan, seen: Sighting, record: PodRecord
 
 def overdue(state: TagState, plan: CounterPlan, age_us: int, most: int, reading_us: int) -> Sequence[UnseenPod]:
     """Return Pods of the tag charged at least `age_us` ago and not seen since, oldest first."""
-    now_us = state.clock(plan).now(reading_us)
+    now_us = state.find_clock(plan).now(reading_us)
     found = []
-    for at_us, uid in state.live_pods.waited_for(age_us, now_us, most):
-        record = state.pod(uid, now_us)
+    for at_us, uid in state.live_pods.list_waiting(age_us, now_us, most):
+        record = state.find_pod(uid, now_us)
         known = (record.namespace, record.name, record.service) if record is not None else ("", "", "")
         namespace, name, service = known
         found.append(UnseenPod(uid, namespace, name, now_us - at_us, service))
@@ -81,27 +81,27 @@ def overdue(state: TagState, plan: CounterPlan, age_us: int, most: int, reading_
 
 def stop_waiting(state: TagState, plan: CounterPlan, uid: str, reading_us: int) -> None:
     """Stop waiting for a Pod, and remove it from the live Pods: it is unknown whether it was ever created."""
-    now_us = state.clock(plan).now(reading_us)
+    now_us = state.find_clock(plan).now(reading_us)
     state.live_pods.stop_waiting(uid)
-    record = state.pod(uid, now_us)
+    record = state.find_pod(uid, now_us)
     if record is not None:
         state.live_pods.remove(record.live_set_key, uid, now_us)
 
 
 def live(state: TagState, plan: CounterPlan, scope: str, reading_us: int) -> Sequence[str]:
     """Return the live Pods of a scope that have been seen, or are no longer waited for."""
-    return state.live_pods.live(plan, scope, state.clock(plan).now(reading_us))
+    return state.live_pods.list_live(plan, scope, state.find_clock(plan).now(reading_us))
 
 
 def mark_complete(state: TagState, plan: CounterPlan, scopes: Sequence[str], reading_us: int) -> None:
     """Enforce limits on live Pods from now on: the list is complete, and its Pods are in `scopes`."""
-    state.seen(reading_us)
-    state.live_pods.set_known(plan, scopes, state.clock(plan).now(reading_us))
+    state.record_time(reading_us)
+    state.live_pods.set_known(plan, scopes, state.find_clock(plan).now(reading_us))
 
 
 def reset(state: TagState, plan: CounterPlan, at_us: int, seconds: int | None, reading_us: int) -> bool:
     """Reset the service's own windows up to a moment, or the one of `seconds`; True if they held anything."""
-    now_us = state.clock(plan).now(reading_us)
-    scopes = state.scopes(plan, now_us) if plan.per_namespace else {""}
+    now_us = state.find_clock(plan).now(reading_us)
+    scopes = state.list_scopes(plan, now_us) if plan.per_namespace else {""}
     done = [state.reset(plan, scope, at_us, seconds, now_us) for scope in scopes]
     return any(done)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from webhook.core.ledger.live_pods import LiveSetKey, live_set_key
+from webhook.core.ledger.live_pods import LiveSetKey, build_live_set_key
 from webhook.core.lru_cache import LruCache
 from webhook.core.quota import Account, Cost, CounterPlan
 
@@ -51,7 +51,7 @@ def charges_of(plan: CounterPlan, scope: str, cost: Cost) -> tuple[Charge, ...]:
         (account, window.seconds, amounts)
         for account, windows in plan.accounts_of(scope)
         for window in windows
-        if (amounts := window.amounts(cost))
+        if (amounts := window.select_amounts(cost))
     )
 
 
@@ -62,7 +62,7 @@ class PartsCache:
         self._known: LruCache[Hashable, SharedParts] = LruCache(_SHARED_MAX)
         self._of_siblings: LruCache[tuple[int, str, int], tuple[CounterPlan, Cost, SharedParts]] = LruCache(_SHARED_MAX)
 
-    def of(self, plan: CounterPlan, namespace: str, cost: Cost) -> SharedParts:
+    def get_parts(self, plan: CounterPlan, namespace: str, cost: Cost) -> SharedParts:
         """Return the parts of a record.
 
         Look them up by identity first: Pods of one controller have the same cost object, and comparing costs takes
@@ -73,12 +73,12 @@ class PartsCache:
         if known is not None:
             return known[2]
         scope = plan.scope_of(namespace)
-        parts = SharedParts(namespace, cost, charges_of(plan, scope, cost), live_set_key(plan, scope))
-        parts = self._shared(parts)
+        parts = SharedParts(namespace, cost, charges_of(plan, scope, cost), build_live_set_key(plan, scope))
+        parts = self._intern(parts)
         self._of_siblings.keep(key, (plan, cost, parts))
         return parts
 
-    def _shared(self, parts: SharedParts) -> SharedParts:
+    def _intern(self, parts: SharedParts) -> SharedParts:
         """Return the equal parts of an earlier record, if there are any.
 
         They save memory, and leave a collection of garbage nothing to scan: docs/design/start-and-memory.md.

@@ -31,7 +31,7 @@ from webhook.core.quota import (
     Receipt,
     Use,
     WindowPlan,
-    all_free_at_us,
+    find_free_at_us,
 )
 
 
@@ -55,7 +55,7 @@ class ReplicaCount:
         self._former = [count_before for count_before in former if count_before.replicas > count]
         self.count, self.ordinal = count, ordinal
 
-    def most_since(self, at_us: int) -> tuple[int, int]:
+    def find_most_since(self, at_us: int) -> tuple[int, int]:
         """Return the largest count since a moment, and this replica's ordinal at that count."""
         for former in self._former:
             if former.until_us > at_us:
@@ -86,13 +86,13 @@ class _Window(Struct, frozen=True):
     replicas: int
     ordinal: int
 
-    def share(self, left: int) -> int:
+    def compute_share(self, left: int) -> int:
         each, rest = divmod(left, self.replicas)
         return each + (self.ordinal < rest)
 
-    def most(self, left: int, asked: int) -> int:
+    def compute_most(self, left: int, asked: int) -> int:
         """Return how much this replica may hold, including a Pod that asks for `asked`."""
-        share = self.share(left)
+        share = self.compute_share(left)
         if share < asked <= left:
             return asked + (left - asked) // self.replicas
         return share
@@ -125,10 +125,10 @@ class ReplicaShareLedger:
 
     def acquire(self, request: Acquire, now_us: int, ahead_us: int = 0) -> Receipt:
         """Check one Pod and, unless `peek`, count it: all or nothing."""
-        plan, cost = request.plan, _asked(request)
+        plan, cost = request.plan, _compute_asked(request)
         over: list[Use] = []
-        for window in self._windows(request, now_us):
-            over += self._over(window, cost, now_us, ahead_us)
+        for window in self._list_windows(request, now_us):
+            over += self._find_exceeded(window, cost, now_us, ahead_us)
         refused = DeniedBy.QUOTA if over and plan.quota_mode is Mode.ENFORCE else None
         charged = refused is None and not request.peek
         if charged:
@@ -139,14 +139,14 @@ class ReplicaShareLedger:
             would_refuse=(DeniedBy.QUOTA,) if over and refused is None else (),
             charged=charged,
             over=tuple(over),
-            free_at_us=all_free_at_us(over),
+            free_at_us=find_free_at_us(over),
             local=True,
         )
 
     def give_back(self, request: Acquire, counted_at_us: int, now_us: int) -> None:
         """Refund a Pod that was counted here."""
-        for window in self._windows(request, now_us):
-            amounts = window.plan.amounts(_asked(request))
+        for window in self._list_windows(request, now_us):
+            amounts = window.plan.select_amounts(_compute_asked(request))
             if amounts and counted_at_us >= window.began_us:
                 window.ring.refund(now_us, counted_at_us, amounts)
 
@@ -159,14 +159,16 @@ class ReplicaShareLedger:
         for key in [key for key, (ring, _) in self._rings.items() if ring.idle(now_us)]:
             del self._rings[key]
 
-    def _windows(self, request: Acquire, now_us: int) -> Iterator[_Window]:
+    def _list_windows(self, request: Acquire, now_us: int) -> Iterator[_Window]:
         """Yield the windows that are checked, the service's own first."""
         plan, scope = request.plan, request.plan.scope_of(request.namespace)
-        yield from self._of((plan.tag, plan.service, scope), plan.windows, now_us)
+        yield from self._list_account_windows((plan.tag, plan.service, scope), plan.windows, now_us)
         if plan.pool is not None:
-            yield from self._of((plan.tag, plan.pool.name), plan.pool.windows, now_us, plan.pool.name)
+            yield from self._list_account_windows((plan.tag, plan.pool.name), plan.pool.windows, now_us, plan.pool.name)
 
-    def _of(self, account: _Account, windows: Sequence[WindowPlan], now_us: int, pool: str = "") -> Iterator[_Window]:
+    def _list_account_windows(
+        self, account: _Account, windows: Sequence[WindowPlan], now_us: int, pool: str = ""
+    ) -> Iterator[_Window]:
         holder = Holder.POOL if pool else Holder.SERVICE
         reply = self._replies.get(account)
         for window in windows:
@@ -177,43 +179,43 @@ class ReplicaShareLedger:
             if known is None:
                 known = self._rings[key] = Ring(window.seconds), now_us
             used: Mapping[str, int] = {}
-            silent_from_us, since_us = 0, now_us - _length_us(window)
+            silent_from_us, since_us = 0, now_us - _compute_length_us(window)
             if reply is not None:
-                used = _used(reply[0], reply[2], holder, window.seconds)
-                silent_from_us = reply[1] + _length_us(window)
+                used = _select_used(reply[0], reply[2], holder, window.seconds)
+                silent_from_us = reply[1] + _compute_length_us(window)
                 since_us = max(since_us, reply[1])
-            yield _Window(holder, pool, window, *known, used, silent_from_us, *self._replicas.most_since(since_us))
+            yield _Window(holder, pool, window, *known, used, silent_from_us, *self._replicas.find_most_since(since_us))
 
-    def _over(self, window: _Window, cost: Cost, now_us: int, ahead_us: int) -> Iterator[Use]:
+    def _find_exceeded(self, window: _Window, cost: Cost, now_us: int, ahead_us: int) -> Iterator[Use]:
         """Yield the limits that the Pod would exceed: `hard` is this replica's share, `used` what it admitted."""
         for limit in window.plan.limits:
             left, asked = limit.hard, cost.get(limit.counts, 0)
             if now_us < window.silent_from_us:
                 left = max(0, limit.hard - window.used.get(limit.counts, 0))
             mine = window.ring.used(now_us).get(limit.counts, 0)
-            if not asked or mine + asked <= window.most(left, asked):
+            if not asked or mine + asked <= window.compute_most(left, asked):
                 continue
-            moment = self._free_at_us(window, limit, left, asked, now_us)
+            moment = self._find_free_at_us(window, limit, left, asked, now_us)
             free_at_us = None if moment is None else moment + ahead_us
-            name, share = window.plan.name, window.share(left)
+            name, share = window.plan.name, window.compute_share(left)
             yield Use(name, limit.resource, mine, share, asked, free_at_us, window.holder, window.name)
 
-    def _free_at_us(self, window: _Window, limit: Limit, left: int, asked: int, now_us: int) -> int | None:
+    def _find_free_at_us(self, window: _Window, limit: Limit, left: int, asked: int, now_us: int) -> int | None:
         """Return when the Pod fits here if nothing else is charged; it may fit sooner if the store answers again."""
         ring, counts, silent_from_us = window.ring, limit.counts, window.silent_from_us
-        moment = ring.free_at_us(now_us, counts, window.most(left, asked), asked)
+        moment = ring.free_at_us(now_us, counts, window.compute_most(left, asked), asked)
         if silent_from_us <= now_us or (moment is not None and moment < silent_from_us):
             return moment
-        later = ring.free_at_us(now_us, counts, window.most(limit.hard, asked), asked)
+        later = ring.free_at_us(now_us, counts, window.compute_most(limit.hard, asked), asked)
         return None if later is None else max(later, silent_from_us)
 
     def _count(self, request: Acquire, cost: Cost, now_us: int) -> None:
-        for window in self._windows(request, now_us):
-            if amounts := window.plan.amounts(cost):
+        for window in self._list_windows(request, now_us):
+            if amounts := window.plan.select_amounts(cost):
                 window.ring.add(now_us, amounts, now_us)
 
 
-def _asked(request: Acquire) -> Cost:
+def _compute_asked(request: Acquire) -> Cost:
     before = request.resize_from
     if before is None:
         return request.cost
@@ -221,12 +223,12 @@ def _asked(request: Acquire) -> Cost:
     return {name: amount for name, amount in more.items() if amount > 0}
 
 
-def _length_us(window: WindowPlan) -> int:
+def _compute_length_us(window: WindowPlan) -> int:
     """Return the age at which any charge has surely left the window."""
     return BUCKETS_LIVE * _BUCKET_US_PER_SECOND * window.seconds
 
 
-def _used(plan: CounterPlan, used: Sequence[int], of: Holder, seconds: int) -> Mapping[str, int]:
+def _select_used(plan: CounterPlan, used: Sequence[int], of: Holder, seconds: int) -> Mapping[str, int]:
     """Return the used amounts of one window in a reply, by resource, under the plan of that reply."""
     return {
         limit.counts: amount

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from webhook.core.breaker import BreakerPlan, BreakerView, Transition
-from webhook.core.quota import Receipt, Use, all_free_at_us
+from webhook.core.quota import Receipt, Use, find_free_at_us
 
 BEHIND_US = 2_000_000
 """A clock that is no further behind catches up by itself."""
@@ -45,50 +45,50 @@ class TagClock(Struct):
             self.offset_us += behind_us
             self.behind_since_us = None
 
-    def shown(self, at_us: int) -> int:
+    def convert_to_store(self, at_us: int) -> int:
         """Convert a moment to the store's clock; 0 stands for none."""
         return at_us and at_us - self.offset_us
 
 
-def receipt(clock: TagClock, made: Receipt) -> Receipt:
+def convert_receipt(clock: TagClock, made: Receipt) -> Receipt:
     if not clock.offset_us:
         return made
-    over = uses(clock, made.over)
+    over = convert_uses(clock, made.over)
     return replace(
         made,
-        at_us=clock.shown(made.at_us),
+        at_us=clock.convert_to_store(made.at_us),
         over=over,
-        free_at_us=all_free_at_us(over),
-        breaker=view(clock, made.breaker),
-        transitions=transitions(clock, made.transitions),
+        free_at_us=find_free_at_us(over),
+        breaker=convert_view(clock, made.breaker),
+        transitions=convert_transitions(clock, made.transitions),
     )
 
 
-def uses(clock: TagClock, found: Sequence[Use]) -> tuple[Use, ...]:
+def convert_uses(clock: TagClock, found: Sequence[Use]) -> tuple[Use, ...]:
     if not clock.offset_us:
         return tuple(found)
-    return tuple(replace(use, free_at_us=use.free_at_us and clock.shown(use.free_at_us)) for use in found)
+    return tuple(replace(use, free_at_us=use.free_at_us and clock.convert_to_store(use.free_at_us)) for use in found)
 
 
-def view(clock: TagClock, seen: BreakerView | None) -> BreakerView | None:
+def convert_view(clock: TagClock, seen: BreakerView | None) -> BreakerView | None:
     if seen is None or not clock.offset_us:
         return seen
     return replace(
         seen,
-        since_us=clock.shown(seen.since_us),
-        open_until_us=clock.shown(seen.open_until_us),
-        tripped_at_us=clock.shown(seen.tripped_at_us),
+        since_us=clock.convert_to_store(seen.since_us),
+        open_until_us=clock.convert_to_store(seen.open_until_us),
+        tripped_at_us=clock.convert_to_store(seen.tripped_at_us),
     )
 
 
-def forced(clock: TagClock, plan: BreakerPlan | None) -> BreakerPlan | None:
+def convert_forcing(clock: TagClock, plan: BreakerPlan | None) -> BreakerPlan | None:
     """Return a plan with the end of its forcing in the tag's time."""
     if plan is None or plan.forcing is None or not clock.offset_us:
         return plan
     return replace(plan, forcing=replace(plan.forcing, until_us=plan.forcing.until_us + clock.offset_us))
 
 
-def counted(clock: TagClock, seen: BreakerView) -> BreakerView:
+def convert_view_to_tag(clock: TagClock, seen: BreakerView) -> BreakerView:
     """Return a view with its moments converted from the store's clock to the tag's time; 0 stands for none."""
     if not clock.offset_us:
         return seen
@@ -100,7 +100,7 @@ def counted(clock: TagClock, seen: BreakerView) -> BreakerView:
     )
 
 
-def transitions(clock: TagClock, moves: tuple[Transition, ...]) -> tuple[Transition, ...]:
+def convert_transitions(clock: TagClock, moves: tuple[Transition, ...]) -> tuple[Transition, ...]:
     if not clock.offset_us:
         return moves
-    return tuple(replace(move, at_us=clock.shown(move.at_us)) for move in moves)
+    return tuple(replace(move, at_us=clock.convert_to_store(move.at_us)) for move in moves)

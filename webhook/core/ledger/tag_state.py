@@ -8,11 +8,11 @@ from webhook.core.breaker import (
     BreakerPlan,
     BreakerView,
     Record,
-    moved,
-    rests_until_us,
-    shown,
+    build_view,
+    find_rest_end_us,
+    has_moved,
 )
-from webhook.core.ledger.live_pods import LivePods, expired_first
+from webhook.core.ledger.live_pods import LivePods, list_expired
 from webhook.core.ledger.pod_record import Charge, PartsCache, PodRecord
 from webhook.core.ledger.store_time import TagClock
 from webhook.core.ledger.window_ring import Ring
@@ -68,20 +68,20 @@ class TagState:
         self._pods: dict[str, PodRecord] = {}
         self._seen_us = 0
 
-    def clock(self, plan: CounterPlan) -> TagClock:
+    def find_clock(self, plan: CounterPlan) -> TagClock:
         """Return the clock of the rings that the plan counts in: the cluster's own, or the fleet's."""
         return self._clocks[plan.fleet]
 
-    def breaker(self, service: str) -> Record:
+    def find_breaker(self, service: str) -> Record:
         return self._breakers.get(service) or Record(service)
 
-    def at_rest(self, service: str, plan: BreakerPlan, now_us: int) -> AtRest | None:
+    def find_at_rest(self, service: str, plan: BreakerPlan, now_us: int) -> AtRest | None:
         """Return a breaker that time has not changed, computed once for all callers; None if it may have changed."""
         known = self._at_rest.get(service)
         if known is None or known.record is not self._breakers.get(service) or known.plan is not plan:
-            record = self.breaker(service)
-            until_us = 0 if plan.forcing is not None else rests_until_us(record, plan, self.environment)
-            known = self._at_rest[service] = AtRest(record, plan, until_us, shown(record, plan, 0))
+            record = self.find_breaker(service)
+            until_us = 0 if plan.forcing is not None else find_rest_end_us(record, plan, self.environment)
+            known = self._at_rest[service] = AtRest(record, plan, until_us, build_view(record, plan, 0))
         return known if now_us < known.until_us else None
 
     def set_breaker(self, record: Record) -> None:
@@ -92,11 +92,11 @@ class TagState:
         known = self._breakers.get(record.service)
         if known is record:
             return  # nearly every Pod leaves the breaker unchanged
-        if moved(known or Record(record.service), record):
-            self.clock(plan).last_us = now_us
+        if has_moved(known or Record(record.service), record):
+            self.find_clock(plan).last_us = now_us
         self.set_breaker(record)
 
-    def pod(self, uid: str, now_us: int) -> PodRecord | None:
+    def find_pod(self, uid: str, now_us: int) -> PodRecord | None:
         """Return the record of an admitted Pod. The stored expiry decides, not the sweep."""
         record = self._pods.get(uid)
         return record if record is not None and record.expires_us > now_us and not record.refunded else None
@@ -128,13 +128,13 @@ class TagState:
                     has, asked = by_resource.get(resource, 0), cost.get(resource, 0)
                     used.append(has)
                     if asked and has + asked > limit.hard:
-                        over.append(_over(account, window, limit, ring, (has, asked, now_us)))
+                        over.append(_build_exceeded_use(account, window, limit, ring, (has, asked, now_us)))
         if plan.standing is None:
             return used, over
         live, over_live = self.live_pods.judge(plan, scope, cost if standing is None else standing, now_us)
         return [*used, *live], [*over, *over_live]
 
-    def uses_of(self, plan: CounterPlan, scope: str, now_us: int, holder: Holder) -> tuple[Use, ...]:
+    def list_uses(self, plan: CounterPlan, scope: str, now_us: int, holder: Holder) -> tuple[Use, ...]:
         """Return every limit of a holder, each asked for one unit, to find when any is free."""
         found = []
         for account, windows in plan.accounts_of(scope):
@@ -145,8 +145,8 @@ class TagState:
                 for limit in window.limits:
                     used = has.get(limit.counts, 0)
                     is_full = used + 1 > limit.hard
-                    use = _over(account, window, limit, ring, (used, 1, now_us)) if is_full else None
-                    found.append(use or _use(account, window, limit, used))
+                    use = _build_exceeded_use(account, window, limit, ring, (used, 1, now_us)) if is_full else None
+                    found.append(use or _build_use(account, window, limit, used))
         return tuple(found)
 
     def charge(self, plan: CounterPlan, charges: tuple[Charge, ...], at_us: int, now_us: int) -> tuple[Charge, ...]:
@@ -154,12 +154,12 @@ class TagState:
 
         Amounts that have left their window by now are not counted. The clock does not go back behind a charge.
         """
-        counted = [item for item in charges if self._ring(item[0], item[1]).add(now_us, item[2], at_us)]
+        counted = [item for item in charges if self._get_or_create_ring(item[0], item[1]).add(now_us, item[2], at_us)]
         if counted:
-            self.clock(plan).last_us = now_us
+            self.find_clock(plan).last_us = now_us
         return charges if len(counted) == len(charges) else tuple(counted)
 
-    def _ring(self, account: Account, seconds: int) -> Ring:
+    def _get_or_create_ring(self, account: Account, seconds: int) -> Ring:
         rings = self._rings.get(account)
         if rings is None:
             rings = self._rings[account] = {}
@@ -187,19 +187,19 @@ class TagState:
         Once for each request. If the record of a request was lost, its repetition may also reset charges after that
         moment, of one bucket at most. The clock does not go back behind `now_us`.
         """
-        done, at_us = False, min(asked_us + self.clock(plan).offset_us, now_us)
+        done, at_us = False, min(asked_us + self.find_clock(plan).offset_us, now_us)
         for account, windows in plan.accounts_of(scope):
             for window in windows if account[0] is Holder.SERVICE else ():
                 key = account, window.seconds
                 if seconds not in {None, window.seconds} or self._resets.get(key, (0, 0))[0] >= asked_us:
                     continue
-                forgotten_us, any_held = self._ring(account, window.seconds).forget(now_us, at_us)
+                forgotten_us, any_held = self._get_or_create_ring(account, window.seconds).forget(now_us, at_us)
                 self._resets[key] = asked_us, forgotten_us
-                self.clock(plan).last_us = now_us
+                self.find_clock(plan).last_us = now_us
                 done |= any_held
         return done
 
-    def scopes(self, plan: CounterPlan, now_us: int) -> set[str]:
+    def list_scopes(self, plan: CounterPlan, now_us: int) -> set[str]:
         """Return the namespaces in which anything of the service counts."""
         return {
             scope
@@ -208,7 +208,7 @@ class TagState:
             if any(not ring.idle(now_us) for ring in rings.values())
         }
 
-    def seen(self, reading_us: int) -> None:
+    def record_time(self, reading_us: int) -> None:
         """Record the time of an operation."""
         self._seen_us = reading_us
 
@@ -216,7 +216,7 @@ class TagState:
         """Drop what no longer counts; True if nothing is left, and the last operation was an hour ago."""
         times_us = {fleet: clock.now(reading_us) - LONG_US for fleet, clock in self._clocks.items()}
         earliest_us = min(times_us.values())  # clocks may be far apart after a rebase, and a Pod is looked up by either
-        for uid in expired_first(self._pods, lambda record: record.expires_us, earliest_us):
+        for uid in list_expired(self._pods, lambda record: record.expires_us, earliest_us):
             del self._pods[uid]
         for account, rings in list(self._rings.items()):
             for seconds in [seconds for seconds, ring in rings.items() if ring.idle(times_us[account[2]])]:
@@ -229,12 +229,14 @@ class TagState:
         return has_no_live_pods and not self._pods and not self._rings and self._seen_us + HOUR_US <= reading_us
 
 
-def _use(account: Account, window: WindowPlan, limit: Limit, used: int) -> Use:
+def _build_use(account: Account, window: WindowPlan, limit: Limit, used: int) -> Use:
     holder, name, _, _ = account
     return Use(window.name, limit.resource, used, limit.hard, 1, 0, holder, name if holder is Holder.POOL else "")
 
 
-def _over(account: Account, window: WindowPlan, limit: Limit, ring: Ring | None, asking: tuple[int, int, int]) -> Use:
+def _build_exceeded_use(
+    account: Account, window: WindowPlan, limit: Limit, ring: Ring | None, asking: tuple[int, int, int]
+) -> Use:
     """Return the use of a limit that is exceeded; `asking` is (used, asked, now)."""
     holder, name, _, _ = account
     used, asked, now_us = asking

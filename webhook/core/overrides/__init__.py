@@ -3,11 +3,11 @@
 from webhook.core.overrides.effects import (
     LiveOverrides,
     WindowReset,
-    breaker_resets,
-    overridden,
-    released_uids,
-    remarks,
-    resets,
+    apply_overrides,
+    list_breaker_resets,
+    list_released_uids,
+    list_remarks,
+    list_window_resets,
 )
 from webhook.core.overrides.entry import (
     Grant,
@@ -17,9 +17,9 @@ from webhook.core.overrides.entry import (
     QueueState,
     QuotaReset,
     ReleasedPod,
-    of_json,
+    decode_entries,
 )
-from webhook.core.overrides.merging import combined, merged
+from webhook.core.overrides.merging import combine, merge
 
 __all__ = [
     "Grant",
@@ -31,12 +31,12 @@ __all__ = [
     "QuotaReset",
     "ReleasedPod",
     "WindowReset",
-    "breaker_resets",
-    "combined",
-    "merged",
-    "of_json",
-    "overridden",
-    "released_uids",
-    "remarks",
-    "resets",
+    "apply_overrides",
+    "combine",
+    "decode_entries",
+    "list_breaker_resets",
+    "list_released_uids",
+    "list_remarks",
+    "list_window_resets",
+    "merge",
 ]

@@ -6,26 +6,26 @@ from typing import Any
 import yaml
 from msgspec.structs import replace
 
-from webhook.core.document.yaml.nodes import resolved
+from webhook.core.document.yaml.nodes import resolve_scalar
 from webhook.core.overrides.entry import Override
 from webhook.core.overrides.loading import load
 
-_WIDEST = 1 << 20
+_YAML_WIDTH = 1 << 20
 
 
-def with_entries(
+def replace_entries(
     entries: Iterable[Override], service: str, new: Iterable[Override], now_us: int
 ) -> tuple[Override, ...]:
     """Return the live entries with those of the service replaced by `new`."""
-    return (*without_service(entries, service, now_us), *new)
+    return (*drop_service(entries, service, now_us), *new)
 
 
-def without_service(entries: Iterable[Override], service: str, now_us: int) -> tuple[Override, ...]:
+def drop_service(entries: Iterable[Override], service: str, now_us: int) -> tuple[Override, ...]:
     """Return the live entries of all other services."""
     return tuple(entry for entry in entries if entry.until_us > now_us and entry.service != service)
 
 
-def without_replaced(former: Iterable[Override], new: Override) -> tuple[Override, ...]:
+def drop_replaced(former: Iterable[Override], new: Override) -> tuple[Override, ...]:
     """Return entries without the parts that `new` replaces: states of breaker and queue, resets of the same window."""
     replaces_breaker = new.breaker is not None or new.reset_at is not None
     left = []
@@ -38,14 +38,14 @@ def without_replaced(former: Iterable[Override], new: Override) -> tuple[Overrid
     return tuple(entry for entry in left if entry.things)
 
 
-def written(entries: Iterable[Override]) -> bytes:
+def encode_document(entries: Iterable[Override]) -> bytes:
     """Return the document with these entries."""
-    return _text([entry.plain() for entry in entries])
+    return _dump([entry.encode_plain() for entry in entries])
 
 
 def parse_entry(plain: dict[str, Any]) -> Override:
     """Return the entry with these fields. DocumentError: all problems, with paths from `[0]`."""
-    [entry] = load(_text([plain])).entries
+    [entry] = load(_dump([plain])).entries
     return entry
 
 
@@ -53,15 +53,17 @@ class _Dumper(yaml.SafeDumper):
     """YAML dumper that also quotes strings which only Podgate's reader parses as other types, such as 1e3."""
 
 
-def _string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, None if isinstance(resolved(text), str) else "'")
+def _represent_string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, None if isinstance(resolve_scalar(text), str) else "'"
+    )
 
 
-_Dumper.add_representer(str, _string)
+_Dumper.add_representer(str, _represent_string)
 
 
-def _text(plain: list[dict[str, Any]]) -> bytes:
+def _dump(plain: list[dict[str, Any]]) -> bytes:
     text: str = yaml.dump(
-        plain, Dumper=_Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=_WIDEST
+        plain, Dumper=_Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=_YAML_WIDTH
     )
     return text.encode()

@@ -10,11 +10,11 @@ from msgspec.structs import asdict, replace
 
 from webhook.core.breaker import Forcing, State
 from webhook.core.kubernetes.quantity import Duration, Quantity
-from webhook.core.overrides.entry import ManualBreakerState, Override, PartialModes, QueueState, in_json
-from webhook.core.overrides.merging import combined
+from webhook.core.overrides.entry import ManualBreakerState, Override, PartialModes, QueueState, encode_entries
+from webhook.core.overrides.merging import combine
 from webhook.core.policy.model import LoadedPolicy, Modes, Policy, QueuePause, Service
 from webhook.core.policy_spec import Mode, Quota, Window
-from webhook.core.quota import LARGEST_EXACT, QueuePlan, canonical, is_cpu
+from webhook.core.quota import EXACT_AMOUNT_MAX, QueuePlan, canonicalize, is_cpu
 
 _FORCED = {ManualBreakerState.FORCED_OPEN: State.FORCED_OPEN, ManualBreakerState.FORCED_CLOSED: State.FORCED_CLOSED}
 
@@ -24,7 +24,7 @@ class LiveOverrides(Struct, frozen=True, eq=False):
 
     entries: Mapping[str, tuple[Override, ...]] = {}
 
-    def all(self) -> tuple[Override, ...]:
+    def list_all(self) -> tuple[Override, ...]:
         return tuple(entry for entries in self.entries.values() for entry in entries)
 
 
@@ -36,19 +36,20 @@ class WindowReset(NamedTuple):
     seconds: int | None
 
 
-def overridden(loaded: LoadedPolicy, entries: Mapping[str, tuple[Override, ...]]) -> LoadedPolicy:
+def apply_overrides(loaded: LoadedPolicy, entries: Mapping[str, tuple[Override, ...]]) -> LoadedPolicy:
     """Return the policy with live entries applied; entries may have no effect."""
     policy = loaded.policy
     if not any(service.name in entries for service in policy.services):
         return loaded
     services = tuple(
-        _under(combined(own), service) if (own := entries.get(service.name)) else service for service in policy.services
+        _apply_entry(combine(own), service) if (own := entries.get(service.name)) else service
+        for service in policy.services
     )
     forcings = {
         service.name: forcing
         for service in policy.services
         for entry in entries.get(service.name, ())
-        if (forcing := _forcing(entry)) is not None
+        if (forcing := _build_forcing(entry)) is not None
     }
     pauses = {
         service.name: QueuePause(entry.until_us, entry.reason, entry.by or "")
@@ -57,11 +58,11 @@ def overridden(loaded: LoadedPolicy, entries: Mapping[str, tuple[Override, ...]]
         if entry.queue is QueueState.PAUSED
     }
     names = (service.name for service in policy.services if service.name in entries)
-    encoded = {name: in_json(entries[name]) for name in names}
+    encoded = {name: encode_entries(entries[name]) for name in names}
     return LoadedPolicy(replace(policy, services=services), loaded.hash, forcings, pauses, encoded)
 
 
-def resets(entries: Iterable[Override], now_us: int) -> tuple[WindowReset, ...]:
+def list_window_resets(entries: Iterable[Override], now_us: int) -> tuple[WindowReset, ...]:
     """Return the due resets of live entries. They are idempotent by `at_us`."""
     wanted = ((entry.service, entry.quota_reset) for entry in entries if entry.quota_reset is not None)
     return tuple(
@@ -71,73 +72,75 @@ def resets(entries: Iterable[Override], now_us: int) -> tuple[WindowReset, ...]:
     )
 
 
-def breaker_resets(entries: Iterable[Override], now_us: int) -> dict[str, int]:
-    """Return the due breaker resets by service, as `resets` does for windows."""
+def list_breaker_resets(entries: Iterable[Override], now_us: int) -> dict[str, int]:
+    """Return the due breaker resets by service, as `list_window_resets` does for windows."""
     wanted = ((entry.service, entry.reset_at_us) for entry in entries)
     return {service: at_us for service, at_us in wanted if at_us is not None and at_us <= now_us}
 
 
-def released_uids(live: LiveOverrides) -> frozenset[str]:
+def list_released_uids(live: LiveOverrides) -> frozenset[str]:
     """Return the uids of the waiting Pods that live overrides release."""
-    return frozenset(pod.uid for entry in live.all() for pod in entry.release_pods)
+    return frozenset(pod.uid for entry in live.list_all() for pod in entry.release_pods)
 
 
-def remarks(policy: Policy, entry: Override) -> tuple[str, ...]:
+def list_remarks(policy: Policy, entry: Override) -> tuple[str, ...]:
     """Return remarks on the parts of an entry without effect. They are no errors: the policy may change."""
     service = next((service for service in policy.services if service.name == entry.service), None)
     if service is None:
         return ("no such service in the policy in force",)
-    return (*_idle(service, entry), *_idle_queue(policy, service, entry))
+    return (*_find_idle(service, entry), *_find_idle_queue(policy, service, entry))
 
 
-def in_units(resource: str, quantity: Quantity) -> Fraction:
+def convert_to_units(resource: str, quantity: Quantity) -> Fraction:
     """Return an amount in the counters' unit, exactly: millicores for cpu, else whole units."""
     return quantity.value * 1000 if is_cpu(resource) else quantity.value
 
 
-def _under(entry: Override, service: Service) -> Service:
-    modes = service.modes if entry.modes is None else _modes(entry.modes, service.modes)
+def _apply_entry(entry: Override, service: Service) -> Service:
+    modes = service.modes if entry.modes is None else _apply_modes(entry.modes, service.modes)
     if entry.breaker is ManualBreakerState.FORCED_OPEN and (entry.modes is None or entry.modes.breaker is None):
         modes = replace(modes, breaker=Mode.ENFORCE)  # a breaker that is forced open must deny
     quota = service.quota
     if quota is not None and (entry.quota_factor is not None or entry.grant):
-        quota = _quota(entry, quota)
+        quota = _apply_to_quota(entry, quota)
     return replace(service, modes=modes, quota=quota)
 
 
-def _forcing(entry: Override) -> Forcing | None:
+def _build_forcing(entry: Override) -> Forcing | None:
     state = None if entry.breaker is None else _FORCED.get(entry.breaker)
     return None if state is None else Forcing(state, entry.until_us, entry.reason)
 
 
-def _modes(wanted: PartialModes, own: Modes) -> Modes:
+def _apply_modes(wanted: PartialModes, own: Modes) -> Modes:
     return replace(own, **{name: mode for name, mode in asdict(wanted).items() if mode is not None})
 
 
-def _quota(entry: Override, quota: Quota) -> Quota:
+def _apply_to_quota(entry: Override, quota: Quota) -> Quota:
     factor = Fraction(1) if entry.quota_factor is None else entry.quota_factor.value
     granted = {grant.window: grant.hard for grant in entry.grant}
-    windows = tuple(_window(window, factor, granted.get(window.window, {})) for window in quota.windows)
+    windows = tuple(_apply_to_window(window, factor, granted.get(window.window, {})) for window in quota.windows)
     return replace(quota, windows=windows)
 
 
-def _window(window: Window, factor: Fraction, granted: Mapping[str, Quantity]) -> Window:
+def _apply_to_window(window: Window, factor: Fraction, granted: Mapping[str, Quantity]) -> Window:
     """Return the window scaled, with the grant added. Resources without a limit stay unlimited."""
-    more = {canonical(resource): in_units(resource, quantity) for resource, quantity in granted.items()}
+    more = {canonicalize(resource): convert_to_units(resource, quantity) for resource, quantity in granted.items()}
     hard = {
-        resource: _quantity(resource, in_units(resource, quantity) * factor + more.get(canonical(resource), 0))
+        resource: _build_quantity(
+            resource, convert_to_units(resource, quantity) * factor + more.get(canonicalize(resource), 0)
+        )
         for resource, quantity in window.hard.items()
     }
     return Window(window.window, hard)
 
 
-def _quantity(resource: str, units: Fraction) -> Quantity:
+def _build_quantity(resource: str, units: Fraction) -> Quantity:
     """Return a countable limit: clamped, and rounded down, so that a factor never grants more than it states."""
-    counted = min(floor(units), LARGEST_EXACT)
+    counted = min(floor(units), EXACT_AMOUNT_MAX)
     return Quantity.parse(f"{counted}m" if is_cpu(resource) else str(counted))
 
 
-def _idle(service: Service, entry: Override) -> Iterator[str]:
+def _find_idle(service: Service, entry: Override) -> Iterator[str]:
     windows = () if service.quota is None else service.quota.windows
     by_length = {window.window: window for window in windows}
     if entry.quota_factor is not None and not windows:
@@ -148,39 +151,39 @@ def _idle(service: Service, entry: Override) -> Iterator[str]:
     for grant in entry.grant:
         window = by_length.get(grant.window)
         if window is None:
-            yield f"grant: {_no_window(grant.window, by_length)}"
+            yield f"grant: {_describe_no_window(grant.window, by_length)}"
             continue
-        limited = {canonical(resource) for resource in window.hard}
+        limited = {canonicalize(resource) for resource in window.hard}
         for resource in grant.hard:
-            if canonical(resource) not in limited:
+            if canonicalize(resource) not in limited:
                 yield f"grant: the window {window.window} does not limit {resource}"
     reset = entry.quota_reset
     if reset is not None and not windows:
         yield "quotaReset: the service has no windows of its own"
     elif reset is not None and reset.window is not None and reset.window not in by_length:
-        yield f"quotaReset: {_no_window(reset.window, by_length)}"
-    yield from _idle_breaker(service, entry)
+        yield f"quotaReset: {_describe_no_window(reset.window, by_length)}"
+    yield from _find_idle_breaker(service, entry)
 
 
-def _idle_breaker(service: Service, entry: Override) -> Iterator[str]:
+def _find_idle_breaker(service: Service, entry: Override) -> Iterator[str]:
     reason = ""
     if service.breaker is None:
         reason = "the service has no breaker"
-    elif _under(entry, service).modes.breaker is Mode.DISABLED:
+    elif _apply_entry(entry, service).modes.breaker is Mode.DISABLED:
         reason = "modes.breaker is Disabled"
     for name, wanted in (("breaker", entry.breaker), ("resetAt", entry.reset_at)):
         if reason and wanted is not None:
             yield f"{name}: {reason}"
 
 
-def _idle_queue(policy: Policy, service: Service, entry: Override) -> Iterator[str]:
+def _find_idle_queue(policy: Policy, service: Service, entry: Override) -> Iterator[str]:
     pool = next((pool for pool in policy.pools if pool.name == service.pool), None)
-    if QueuePlan.of(_under(entry, service), pool, rank=0) is None:
+    if QueuePlan.from_service(_apply_entry(entry, service), pool, rank=0) is None:
         for name, wanted in (("queue", entry.queue), ("releasePods", entry.release_pods)):
             if wanted:
                 yield f"{name}: Pods of the service do not wait"
 
 
-def _no_window(wanted: Duration, windows: Mapping[Duration, Window]) -> str:
+def _describe_no_window(wanted: Duration, windows: Mapping[Duration, Window]) -> str:
     has = ", ".join(str(length) for length in windows) or "no windows of its own"
     return f"the service has no window {wanted}, it has {has}"

@@ -8,18 +8,18 @@ import yaml
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
-from webhook.core.kubernetes.quantity import Duration, Quantity, from_plain
-from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.kubernetes.quantity import Duration, Quantity, convert_amount
+from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.kubernetes.types import format_of
 from webhook.core.policy_spec import Choice, Mode
-from webhook.core.policy_spec.quota import MOST_WINDOWS, Hard
-from webhook.core.quota import canonical
+from webhook.core.policy_spec.quota import WINDOWS_MAX, Hard
+from webhook.core.quota import canonicalize
 
-LONGEST_REASON = 500
+REASON_CHARACTERS_MAX = 500
 """Characters: enough for an incident and a sentence, and short enough for a log line."""
 
-MOST_RELEASED = 100
-_WIDEST = 1 << 20
+RELEASED_PODS_MAX = 100
+_YAML_WIDTH = 1 << 20
 
 Moment = Annotated[str, format_of("date-time")]
 WindowLength = Annotated[Duration, format_of("window")]
@@ -73,7 +73,7 @@ class QuotaReset(Struct, frozen=True):
 
     @property
     def at_us(self) -> int:
-        return microseconds(self.at)
+        return parse_microseconds(self.at)
 
 
 class Override(Struct, frozen=True, rename="camel"):
@@ -81,21 +81,21 @@ class Override(Struct, frozen=True, rename="camel"):
 
     service: Annotated[str, format_of("dns-label")]
     until: Moment
-    reason: Annotated[str, Meta(extra_json_schema={"format": "reason", "maxLength": LONGEST_REASON})]
+    reason: Annotated[str, Meta(extra_json_schema={"format": "reason", "maxLength": REASON_CHARACTERS_MAX})]
     quota_factor: Annotated[Quantity, format_of("factor")] | None = None
     modes: PartialModes | None = None
-    grant: Annotated[tuple[Grant, ...], Meta(extra_json_schema={"maxItems": MOST_WINDOWS})] = ()
+    grant: Annotated[tuple[Grant, ...], Meta(extra_json_schema={"maxItems": WINDOWS_MAX})] = ()
     quota_reset: QuotaReset | None = None
     breaker: ManualBreakerState | None = None
     reset_at: Moment | None = None
     queue: QueueState | None = None
-    release_pods: Annotated[tuple[ReleasedPod, ...], Meta(extra_json_schema={"maxItems": MOST_RELEASED})] = ()
-    by: Annotated[str, Meta(extra_json_schema={"format": "reason", "maxLength": LONGEST_REASON})] | None = None
+    release_pods: Annotated[tuple[ReleasedPod, ...], Meta(extra_json_schema={"maxItems": RELEASED_PODS_MAX})] = ()
+    by: Annotated[str, Meta(extra_json_schema={"format": "reason", "maxLength": REASON_CHARACTERS_MAX})] | None = None
     """The author, as known to the command that wrote the entry."""
 
     @property
     def until_us(self) -> int:
-        return microseconds(self.until)
+        return parse_microseconds(self.until)
 
     @property
     def things(self) -> tuple[str, ...]:
@@ -103,11 +103,13 @@ class Override(Struct, frozen=True, rename="camel"):
         found = ["quotaFactor"] if self.quota_factor is not None else []
         found += [f"modes.{name}" for name, mode in (asdict(self.modes) if self.modes else {}).items() if mode]
         found += [
-            f"grant of {canonical(name)} in {_seconds(grant.window)}" for grant in self.grant for name in grant.hard
+            f"grant of {canonicalize(name)} in {_format_seconds(grant.window)}"
+            for grant in self.grant
+            for name in grant.hard
         ]
         if self.quota_reset is not None:
             window = self.quota_reset.window
-            found.append("quotaReset" if window is None else f"quotaReset of {_seconds(window)}")
+            found.append("quotaReset" if window is None else f"quotaReset of {_format_seconds(window)}")
         found += ["breaker"] if self.breaker is not None else []
         found += ["queue"] if self.queue is not None else []
         found += [f"releasePods of {pod.uid}" for pod in self.release_pods]
@@ -116,44 +118,46 @@ class Override(Struct, frozen=True, rename="camel"):
     @property
     def reset_at_us(self) -> int | None:
         """Time of the breaker's reset, None without one."""
-        return None if self.reset_at is None else microseconds(self.reset_at)
+        return None if self.reset_at is None else parse_microseconds(self.reset_at)
 
-    def plain(self) -> dict[str, Any]:
+    def encode_plain(self) -> dict[str, Any]:
         """Return the entry as written, without absent fields."""
-        made: dict[str, Any] = _without_absent(msgspec.to_builtins(self, enc_hook=str))
+        made: dict[str, Any] = _drop_absent(msgspec.to_builtins(self, enc_hook=str))
         factor = str(self.quota_factor)
         return made | {"quotaFactor": int(factor)} if factor.isdecimal() else made
 
     def __str__(self) -> str:
         """Return one line with changes, end, reason and author."""
         metadata = {"service", "until", "reason", "by"}
-        changes = {key: value for key, value in self.plain().items() if key not in metadata}
-        text: str = yaml.safe_dump(changes, default_flow_style=True, sort_keys=False, allow_unicode=True, width=_WIDEST)
+        changes = {key: value for key, value in self.encode_plain().items() if key not in metadata}
+        text: str = yaml.safe_dump(
+            changes, default_flow_style=True, sort_keys=False, allow_unicode=True, width=_YAML_WIDTH
+        )
         by = f" (by {self.by})" if self.by else ""
         return f"{text.strip()[1:-1]} until {self.until}: {self.reason}{by}"
 
 
-def in_json(entries: Sequence[Override]) -> str:
+def encode_entries(entries: Sequence[Override]) -> str:
     """Return the entries that change the service, as a list in JSON without absent fields; "" if none does.
 
     Resets and releases are left out: they change counters and single Pods.
     """
     states = [replace(entry, quota_reset=None, reset_at=None, release_pods=()) for entry in entries]
-    lasting = [entry.plain() for entry in states if entry.things]
+    lasting = [entry.encode_plain() for entry in states if entry.things]
     return msgspec.json.encode(lasting).decode() if lasting else ""
 
 
-def of_json(text: bytes) -> tuple[Override, ...]:
+def decode_entries(text: bytes) -> tuple[Override, ...]:
     """Decode a list of entries from JSON. msgspec.MsgspecError: other data."""
-    return msgspec.json.decode(text, type=tuple[Override, ...], dec_hook=from_plain)
+    return msgspec.json.decode(text, type=tuple[Override, ...], dec_hook=convert_amount)
 
 
-def _seconds(window: Duration) -> str:
+def _format_seconds(window: Duration) -> str:
     """Format a window's length in seconds, so that 1m and 60s are the same."""
     return f"{window.us // 1_000_000}s"
 
 
-def _without_absent(value: Any) -> Any:
+def _drop_absent(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_absent(inner) for key, inner in value.items() if inner is not None and inner != ()}
-    return [_without_absent(inner) for inner in value] if isinstance(value, tuple) else value
+        return {key: _drop_absent(inner) for key, inner in value.items() if inner is not None and inner != ()}
+    return [_drop_absent(inner) for inner in value] if isinstance(value, tuple) else value

@@ -6,21 +6,21 @@ from functools import reduce
 from msgspec.structs import asdict, replace
 
 from webhook.core.overrides.entry import Grant, Override, PartialModes
-from webhook.core.quota import canonical
+from webhook.core.quota import canonicalize
 
 
-def combined(entries: Sequence[Override]) -> Override:
+def combine(entries: Sequence[Override]) -> Override:
     """Return one entry with the changes of all; until and reason are those of the last entry."""
-    return reduce(merged, entries)
+    return reduce(merge, entries)
 
 
-def merged(former: Override, new: Override) -> Override:
+def merge(former: Override, new: Override) -> Override:
     """Return `former` with `new` merged into it; until, reason, and grants of the same resource are those of `new`."""
     return replace(
         new,
         quota_factor=new.quota_factor if new.quota_factor is not None else former.quota_factor,
-        modes=_modes(former.modes, new.modes),
-        grant=_grants(former.grant, new.grant),
+        modes=_merge_modes(former.modes, new.modes),
+        grant=_merge_grants(former.grant, new.grant),
         quota_reset=new.quota_reset if new.quota_reset is not None else former.quota_reset,
         breaker=new.breaker or former.breaker,
         reset_at=new.reset_at or former.reset_at,
@@ -29,17 +29,17 @@ def merged(former: Override, new: Override) -> Override:
     )
 
 
-def _modes(former: PartialModes | None, new: PartialModes | None) -> PartialModes | None:
+def _merge_modes(former: PartialModes | None, new: PartialModes | None) -> PartialModes | None:
     if former is None or new is None:
         return new or former
     return replace(former, **{name: mode for name, mode in asdict(new).items() if mode is not None})
 
 
-def _grants(former: tuple[Grant, ...], new: tuple[Grant, ...]) -> tuple[Grant, ...]:
+def _merge_grants(former: tuple[Grant, ...], new: tuple[Grant, ...]) -> tuple[Grant, ...]:
     by_window = {grant.window: grant for grant in former}
     for grant in new:
         there = by_window.get(grant.window, grant)
-        named = {canonical(resource) for resource in grant.hard}
-        kept = {resource: hard for resource, hard in there.hard.items() if canonical(resource) not in named}
+        named = {canonicalize(resource) for resource in grant.hard}
+        kept = {resource: hard for resource, hard in there.hard.items() if canonicalize(resource) not in named}
         by_window[grant.window] = Grant(there.window, {**kept, **grant.hard})
     return tuple(by_window.values())

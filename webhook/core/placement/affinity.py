@@ -18,15 +18,15 @@ _NOTHING = PodAffinity()
 _WORDS = {"podAffinity": "required pod affinity", "podAntiAffinity": "required pod anti-affinity"}
 
 
-def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
+def build_operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
     """Return the operations that apply the policy's affinity, required and preferred."""
     if not plan.has_affinity:
         return []
     affinity = pod.spec.affinity
     kinds = {
-        "nodeAffinity": _node_affinity(pod, plan),
-        "podAffinity": _pod_terms(pod, plan, "podAffinity"),
-        "podAntiAffinity": _pod_terms(pod, plan, "podAntiAffinity"),
+        "nodeAffinity": _build_node_affinity(pod, plan),
+        "podAffinity": _build_pod_terms(pod, plan, "podAffinity"),
+        "podAntiAffinity": _build_pod_terms(pod, plan, "podAntiAffinity"),
     }
     if affinity is None:
         return [add({kind: parts.new for kind, parts in kinds.items() if parts.new}, *_PATH)]
@@ -58,42 +58,45 @@ class _Parts(NamedTuple):
             self.changes.extend(append(lacking, own, *_PATH, kind, field))
 
 
-def _node_affinity(pod: Pod, plan: PlacementPlan) -> _Parts:
+def _build_node_affinity(pod: Pod, plan: PlacementPlan) -> _Parts:
     parts = _Parts({}, [])
     affinity = pod.spec.affinity
     own = affinity.node_affinity if affinity is not None else None
     if plan.required:
-        terms = required.own_terms(pod)
+        terms = required.find_own_terms(pod)
         if terms is None:
-            parts.new.update(required.as_new(plan))
+            parts.new.update(required.build_required_field(plan))
         else:
-            parts.changes.extend(required.narrowed(terms, plan))
+            parts.changes.extend(required.narrow_terms(terms, plan))
     if plan.preferred:
         preferred = own.preferred if own is not None else None
         parts.put(
-            _lacking(preferred, plan.preferred, canonical_form.of_preferred), preferred, "nodeAffinity", PREFERRED
+            _list_lacking(preferred, plan.preferred, canonical_form.canonicalize_preferred),
+            preferred,
+            "nodeAffinity",
+            PREFERRED,
         )
     return parts
 
 
-def _pod_terms(pod: Pod, plan: PlacementPlan, kind: str) -> _Parts:
+def _build_pod_terms(pod: Pod, plan: PlacementPlan, kind: str) -> _Parts:
     parts = _Parts({}, [])
-    wanted, own = _sides(pod, plan, kind)
+    wanted, own = _find_sides(pod, plan, kind)
     namespace, labels = pod.metadata.namespace, pod.labels
     if wanted.required:
-        lacking = _lacking(
-            own.required, wanted.required, lambda term: canonical_form.of_pod_term(term, namespace, labels)
+        lacking = _list_lacking(
+            own.required, wanted.required, lambda term: canonical_form.canonicalize_pod_term(term, namespace, labels)
         )
         parts.put(lacking, own.required, kind, required.REQUIRED)
     if wanted.preferred:
-        lacking = _lacking(
-            own.preferred, wanted.preferred, lambda term: canonical_form.of_weighted(term, namespace, labels)
+        lacking = _list_lacking(
+            own.preferred, wanted.preferred, lambda term: canonical_form.canonicalize_weighted(term, namespace, labels)
         )
         parts.put(lacking, own.preferred, kind, PREFERRED)
     return parts
 
 
-def _sides(pod: Pod, plan: PlacementPlan, kind: str) -> tuple[PodTerms, PodAffinity]:
+def _find_sides(pod: Pod, plan: PlacementPlan, kind: str) -> tuple[PodTerms, PodAffinity]:
     """Return the policy's terms and the Pod's."""
     affinity = pod.spec.affinity
     if kind == "podAffinity":
@@ -101,12 +104,14 @@ def _sides(pod: Pod, plan: PlacementPlan, kind: str) -> tuple[PodTerms, PodAffin
     return plan.pod_anti_affinity, (affinity.pod_anti_affinity if affinity is not None else None) or _NOTHING
 
 
-def _lacking(own: Sequence[T] | None, wanted: Sequence[PlannedEntry[T]], mean: Callable[[T], Hashable]) -> list[Any]:
+def _list_lacking(
+    own: Sequence[T] | None, wanted: Sequence[PlannedEntry[T]], mean: Callable[[T], Hashable]
+) -> list[Any]:
     """Return, as JSON, the wanted entries without an equivalent in `own`."""
-    return [entry.plain for entry in _missing(own, wanted, mean)]
+    return [entry.plain for entry in _find_missing(own, wanted, mean)]
 
 
-def _missing(
+def _find_missing(
     own: Sequence[T] | None, wanted: Sequence[PlannedEntry[T]], mean: Callable[[T], Hashable]
 ) -> list[PlannedEntry[T]]:
     if not own:
@@ -116,7 +121,7 @@ def _missing(
     return [planned for planned in wanted if planned.canonical not in known and mean(planned.entry) not in known]
 
 
-def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
+def find_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     """Return the violations of required pod affinity and anti-affinity; for node affinity see `required`."""
     return [
         Violation(
@@ -126,18 +131,20 @@ def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
             f"{_WORDS[kind]} lacks {words}",
         )
         for kind in _WORDS
-        for words in _owed(pod, plan, kind)
+        for words in _describe_missing(pod, plan, kind)
     ]
 
 
-def _owed(pod: Pod, plan: PlacementPlan, kind: str) -> list[str]:
-    wanted, own = _sides(pod, plan, kind)
+def _describe_missing(pod: Pod, plan: PlacementPlan, kind: str) -> list[str]:
+    wanted, own = _find_sides(pod, plan, kind)
     if not wanted.required:
         return []
     namespace, labels = pod.metadata.namespace, pod.labels
-    missing = _missing(own.required, wanted.required, lambda term: canonical_form.of_pod_term(term, namespace, labels))
-    return [_in_words(planned.entry) for planned in missing]
+    missing = _find_missing(
+        own.required, wanted.required, lambda term: canonical_form.canonicalize_pod_term(term, namespace, labels)
+    )
+    return [_format_term(planned.entry) for planned in missing]
 
 
-def _in_words(term: PodAffinityTerm) -> str:
-    return f"{term.topology_key} {node_terms.selector_text(term.label_selector)}"
+def _format_term(term: PodAffinityTerm) -> str:
+    return f"{term.topology_key} {node_terms.format_selector(term.label_selector)}"

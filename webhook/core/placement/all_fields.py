@@ -10,66 +10,69 @@ from webhook.core.placement import affinity, allowed, pod_metadata, required, sc
 from webhook.core.placement.plan import PlacementPlan
 from webhook.core.policy_spec import QosClass
 
-annotations_due = pod_metadata.annotations_due
-contradiction = required.contradiction
-in_namespace = pod_metadata.in_namespace
-labels_due = pod_metadata.labels_due
-namespace_keys = pod_metadata.namespace_keys
+compute_annotations = pod_metadata.compute_annotations
+find_contradiction = required.find_contradiction
+resolve_namespace_labels = pod_metadata.resolve_namespace_labels
+compute_labels = pod_metadata.compute_labels
+list_namespace_keys = pod_metadata.list_namespace_keys
 reads_field_managers = scalar_fields.reads_field_managers
-recorded_managers = scalar_fields.recorded_managers
-replaced_single = scalar_fields.replaced_scalar
+reduce_managers = scalar_fields.reduce_managers
+find_replaced_scalar = scalar_fields.find_replaced_scalar
 
 
-def operations(pod: Pod, plan: PlacementPlan, qos: QosClass | None = None) -> list[PatchOperation]:
+def build_operations(pod: Pod, plan: PlacementPlan, qos: QosClass | None = None) -> list[PatchOperation]:
     """Return the operations that apply a service's placement to a Pod's spec; none if the Pod has it. f(f(x)) = f(x).
 
     Labels and annotations are separate. `qos`: the Pod's class after its rewrite, if that differs.
     """
-    plan = plan.for_pod(pod, qos)
+    plan = plan.adapt_to_pod(pod, qos)
     return [
-        *scalar_fields.operations(pod, plan),
-        *affinity.operations(pod, plan),
-        *spread.operations(pod, plan),
-        *tolerations.operations(pod, plan),
+        *scalar_fields.build_operations(pod, plan),
+        *affinity.build_operations(pod, plan),
+        *spread.build_operations(pod, plan),
+        *tolerations.build_operations(pod, plan),
     ]
 
 
-def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
+def find_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     """Return the violations of the required placement by a new Pod."""
-    return [*_spec_violations(pod, plan), *pod_metadata.violations(pod, plan)]
+    return [*_find_spec_violations(pod, plan), *pod_metadata.find_violations(pod, plan)]
 
 
-def update_violations(old: Pod, new: Pod, plan: PlacementPlan) -> list[Violation]:
+def find_update_violations(old: Pod, new: Pod, plan: PlacementPlan) -> list[Violation]:
     """Return what an UPDATE violates that the old Pod did not; the API server lets only a gated Pod move."""
-    check = _spec_violations if old.spec.scheduling_gates else _toleration_violations
+    check = _find_spec_violations if old.spec.scheduling_gates else _find_toleration_violations
     found = check(new, plan)
     known = {violation.owed for violation in check(old, plan)} if found else set()
-    return [*(violation for violation in found if violation.owed not in known), *pod_metadata.changes(old, new, plan)]
-
-
-def _spec_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
-    plan = plan.for_pod(pod)
     return [
-        *allowed.violations(pod, plan),
-        *scalar_fields.node_name_violations(pod, plan),
-        *scalar_fields.violations(pod, plan),
-        *required.violations(pod, plan),
-        *affinity.violations(pod, plan),
-        *spread.violations(pod, plan),
-        *tolerations.violations(pod, plan),
+        *(violation for violation in found if violation.owed not in known),
+        *pod_metadata.find_changes(old, new, plan),
     ]
 
 
-def _toleration_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
-    return [] if plan.allow.tolerations is None else allowed.toleration_violations(pod, plan.for_pod(pod))
+def _find_spec_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
+    plan = plan.adapt_to_pod(pod)
+    return [
+        *allowed.find_violations(pod, plan),
+        *scalar_fields.find_node_name_violations(pod, plan),
+        *scalar_fields.find_violations(pod, plan),
+        *required.find_violations(pod, plan),
+        *affinity.find_violations(pod, plan),
+        *spread.find_violations(pod, plan),
+        *tolerations.find_violations(pod, plan),
+    ]
 
 
-def requires(plan: PlacementPlan) -> bool:
+def _find_toleration_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
+    return [] if plan.allow.tolerations is None else allowed.find_toleration_violations(pod, plan.adapt_to_pod(pod))
+
+
+def has_requirements(plan: PlacementPlan) -> bool:
     """Return whether a Pod can violate more than the rule for node names: preferences alone are never checked."""
     return bool(
         plan.labels
         or plan.annotations
-        or allowed.requires(plan)
+        or allowed.has_requirements(plan)
         or plan.scheduler_name
         or plan.priority_class_name
         or plan.runtime_class_name
@@ -79,5 +82,5 @@ def requires(plan: PlacementPlan) -> bool:
         or plan.pod_anti_affinity.required
         or plan.tolerations
         or plan.tolerations_by_class
-        or spread.requires(plan)
+        or spread.has_requirements(plan)
     )

@@ -7,7 +7,7 @@ Between the mutating and the validating call, the API server merges the Pod's la
 from collections.abc import Hashable, Iterable, Mapping
 from types import MappingProxyType
 
-from webhook.core.kubernetes.label_constraints import constraints
+from webhook.core.kubernetes.label_constraints import build_constraints
 from webhook.core.kubernetes.types import (
     LabelSelector,
     NodeRequirement,
@@ -22,7 +22,7 @@ Labels = Mapping[str, str]
 NO_LABELS: Labels = MappingProxyType({})
 
 
-def of_selector(
+def canonicalize_selector(
     selector: LabelSelector | None,
     labels: Labels = NO_LABELS,
     match: Iterable[str] = (),
@@ -42,22 +42,26 @@ def of_selector(
             if (expression.key, expression.operator, expression.values) not in merged
         )
         selector = LabelSelector(selector.match_labels, tuple(left))
-    return frozenset(constraints(selector).items())
+    return frozenset(build_constraints(selector).items())
 
 
-def of_preferred(term: PreferredSchedulingTerm) -> Hashable:
+def canonicalize_preferred(term: PreferredSchedulingTerm) -> Hashable:
     preference = term.preference
-    return term.weight, _of_requirements(preference.match_expressions), _of_requirements(preference.match_fields)
+    return (
+        term.weight,
+        _canonicalize_requirements(preference.match_expressions),
+        _canonicalize_requirements(preference.match_fields),
+    )
 
 
-def _of_requirements(requirements: Iterable[NodeRequirement] | None) -> Hashable:
+def _canonicalize_requirements(requirements: Iterable[NodeRequirement] | None) -> Hashable:
     return frozenset(
         (requirement.key, requirement.operator, frozenset(requirement.values or ()))
         for requirement in requirements or ()
     )
 
 
-def of_pod_term(term: PodAffinityTerm, namespace: str = "", labels: Labels = NO_LABELS) -> Hashable:
+def canonicalize_pod_term(term: PodAffinityTerm, namespace: str = "", labels: Labels = NO_LABELS) -> Hashable:
     """Return the form of a term. `namespace`: the Pod's own, the default of a term; here it is written ""."""
     keys, others = frozenset(term.match_label_keys or ()), frozenset(term.mismatch_label_keys or ())
     namespaces = frozenset("" if name == namespace else name for name in term.namespaces or ())
@@ -65,24 +69,24 @@ def of_pod_term(term: PodAffinityTerm, namespace: str = "", labels: Labels = NO_
         namespaces = _OWN
     return (
         term.topology_key,
-        of_selector(term.label_selector, labels, keys, others),
+        canonicalize_selector(term.label_selector, labels, keys, others),
         namespaces,
-        of_selector(term.namespace_selector),
+        canonicalize_selector(term.namespace_selector),
         keys,
         others,
     )
 
 
-def of_weighted(term: WeightedPodAffinityTerm, namespace: str = "", labels: Labels = NO_LABELS) -> Hashable:
-    return term.weight, of_pod_term(term.pod_affinity_term, namespace, labels)
+def canonicalize_weighted(term: WeightedPodAffinityTerm, namespace: str = "", labels: Labels = NO_LABELS) -> Hashable:
+    return term.weight, canonicalize_pod_term(term.pod_affinity_term, namespace, labels)
 
 
-def of_spread(constraint: TopologySpreadConstraint, labels: Labels = NO_LABELS) -> Hashable:
+def canonicalize_spread(constraint: TopologySpreadConstraint, labels: Labels = NO_LABELS) -> Hashable:
     keys = frozenset(constraint.match_label_keys or ())
     return (
-        *spread_key(constraint),
+        *find_spread_key(constraint),
         constraint.max_skew,
-        of_selector(constraint.label_selector, labels, keys),
+        canonicalize_selector(constraint.label_selector, labels, keys),
         constraint.min_domains or 1,
         constraint.node_affinity_policy or "Honor",
         constraint.node_taints_policy or "Ignore",
@@ -90,6 +94,6 @@ def of_spread(constraint: TopologySpreadConstraint, labels: Labels = NO_LABELS) 
     )
 
 
-def spread_key(constraint: TopologySpreadConstraint) -> tuple[str, str]:
+def find_spread_key(constraint: TopologySpreadConstraint) -> tuple[str, str]:
     """Return the key by which a Pod's constraints must be unique."""
     return constraint.topology_key, constraint.when_unsatisfiable

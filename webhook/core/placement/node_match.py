@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from webhook.core.kubernetes.label_constraints import Constraint, constraints_of, integer
+from webhook.core.kubernetes.label_constraints import Constraint, combine_expressions, parse_integer
 from webhook.core.kubernetes.pod import PodSpec
 from webhook.core.kubernetes.types import NodeSelectorTerm, Toleration
 
@@ -25,11 +25,11 @@ def terms_fit(spec: PodSpec, name: str, labels: Mapping[str, str]) -> bool:
     """Return whether a Pod's nodeSelector and required node affinity match a node."""
     if any(labels.get(key) != value for key, value in (spec.node_selector or {}).items()):
         return False
-    terms = required_terms(spec)
+    terms = find_required_terms(spec)
     return terms is None or any(term_fits(term, name, labels) for term in terms)
 
 
-def required_terms(spec: PodSpec) -> tuple[NodeSelectorTerm, ...] | None:
+def find_required_terms(spec: PodSpec) -> tuple[NodeSelectorTerm, ...] | None:
     """Return the terms of the required node affinity, None without one."""
     affinity = spec.affinity
     if affinity is None or affinity.node_affinity is None or affinity.node_affinity.required is None:
@@ -44,11 +44,11 @@ def term_fits(term: NodeSelectorTerm, name: str, labels: Mapping[str, str]) -> b
     return all(
         _accepts(constraint, known.get(key))
         for known, requirements in ((labels, term.match_expressions), ({_FIELD_NAME: name}, term.match_fields))
-        for key, constraint in constraints_of(requirements or ()).items()
+        for key, constraint in combine_expressions(requirements or ()).items()
     )
 
 
-def untolerated(spec: PodSpec, taints: Iterable[NodeTaint]) -> list[NodeTaint]:
+def list_untolerated(spec: PodSpec, taints: Iterable[NodeTaint]) -> list[NodeTaint]:
     """Return the taints that keep a Pod off a node."""
     return [
         taint
@@ -67,7 +67,7 @@ def tolerates(toleration: Toleration, taint: NodeTaint) -> bool:
             return True
         case "Equal":
             return toleration.key != "" and toleration.value == taint.value
-    bound, value = _decimal(toleration.value), _decimal(taint.value)
+    bound, value = _parse_decimal(toleration.value), _parse_decimal(taint.value)
     if bound is None or value is None:
         return False
     return value < bound if toleration.operator == "Lt" else value > bound
@@ -79,6 +79,6 @@ def _accepts(constraint: Constraint, value: str | None) -> bool:
     return not constraint.absent and not constraint.rules_out(value)
 
 
-def _decimal(text: str) -> int | None:
-    number = integer(text)
+def _parse_decimal(text: str) -> int | None:
+    number = parse_integer(text)
     return number if number is not None and str(number) == text else None

@@ -10,26 +10,26 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from webhook.core.kubernetes.label_constraints import ANYTHING, Constraint, Constraints, constraints_of
+from webhook.core.kubernetes.label_constraints import ANYTHING, Constraint, Constraints, combine_expressions
 from webhook.core.kubernetes.types import LabelSelector, NodeRequirement, NodeSelectorTerm, Requirement
 
-_SHOWN = 8
+_SHOWN_MAX = 8
 
 
-def requirement_text(requirement: NodeRequirement | Requirement) -> str:
+def format_requirement(requirement: NodeRequirement | Requirement) -> str:
     values = requirement.values or ()
-    more = [f"{len(values) - _SHOWN} more"] if len(values) > _SHOWN else []
-    listed = f" [{', '.join([*values[:_SHOWN], *more])}]" if values else ""
+    more = [f"{len(values) - _SHOWN_MAX} more"] if len(values) > _SHOWN_MAX else []
+    listed = f" [{', '.join([*values[:_SHOWN_MAX], *more])}]" if values else ""
     return f"{requirement.key} {requirement.operator}{listed}"
 
 
-def selector_text(selector: LabelSelector | None) -> str:
+def format_selector(selector: LabelSelector | None) -> str:
     if selector is None:
         return "for no Pods"
     parts = [f"{key}={value}" for key, value in (selector.match_labels or {}).items()]
-    parts += [requirement_text(expression) for expression in selector.match_expressions or ()]
-    more = [f"{len(parts) - _SHOWN} more"] if len(parts) > _SHOWN else []
-    return f"for Pods of {', '.join([*parts[:_SHOWN], *more]) or 'any label'}"
+    parts += [format_requirement(expression) for expression in selector.match_expressions or ()]
+    more = [f"{len(parts) - _SHOWN_MAX} more"] if len(parts) > _SHOWN_MAX else []
+    return f"for Pods of {', '.join([*parts[:_SHOWN_MAX], *more]) or 'any label'}"
 
 
 _FIELD = "field:"  # label keys have no colon
@@ -42,13 +42,13 @@ def term_constraints(term: NodeSelectorTerm, node_selector: Mapping[str, str] | 
     """
     if not term.match_expressions and not term.match_fields:
         return None
-    found = constraints_of(term.match_expressions or ())
-    for key, constraint in constraints_of(term.match_fields or ()).items():
+    found = combine_expressions(term.match_expressions or ())
+    for key, constraint in combine_expressions(term.match_fields or ()).items():
         found[_FIELD + key] = constraint
     selected = node_selector or {}
     for key in [key for key in found if key in selected]:
-        found[key] = found[key].narrowed("In", frozenset({selected[key]}))
-    return None if any(constraint.impossible for constraint in found.values()) else found
+        found[key] = found[key].narrow("In", frozenset({selected[key]}))
+    return None if any(constraint.is_impossible for constraint in found.values()) else found
 
 
 class NodeCondition(Struct, frozen=True):
@@ -61,19 +61,25 @@ class NodeCondition(Struct, frozen=True):
     is_field: bool
 
     @classmethod
-    def each(cls, term: NodeSelectorTerm) -> "tuple[NodeCondition, ...]":
+    def list_conditions(cls, term: NodeSelectorTerm) -> "tuple[NodeCondition, ...]":
         return (
-            *(cls._of(requirement, requirement.key, is_field=False) for requirement in term.match_expressions or ()),
-            *(cls._of(requirement, _FIELD + requirement.key, is_field=True) for requirement in term.match_fields or ()),
+            *(
+                cls._from_requirement(requirement, requirement.key, is_field=False)
+                for requirement in term.match_expressions or ()
+            ),
+            *(
+                cls._from_requirement(requirement, _FIELD + requirement.key, is_field=True)
+                for requirement in term.match_fields or ()
+            ),
         )
 
     @classmethod
-    def _of(cls, requirement: NodeRequirement, key: str, *, is_field: bool) -> "NodeCondition":
-        constraint = ANYTHING.narrowed(requirement.operator, frozenset(requirement.values or ()))
+    def _from_requirement(cls, requirement: NodeRequirement, key: str, *, is_field: bool) -> "NodeCondition":
+        constraint = ANYTHING.narrow(requirement.operator, frozenset(requirement.values or ()))
         return cls(requirement, key, constraint, msgspec.to_builtins(requirement), is_field)
 
 
-def missing(term_constraints: Constraints, asked: Iterable[NodeCondition]) -> list[NodeCondition]:
+def find_missing(term_constraints: Constraints, asked: Iterable[NodeCondition]) -> list[NodeCondition]:
     """Return the conditions that the term's constraints do not imply."""
     return [
         condition
@@ -82,7 +88,7 @@ def missing(term_constraints: Constraints, asked: Iterable[NodeCondition]) -> li
     ]
 
 
-def without_implied(term_constraints: Constraints, asked: Sequence[NodeCondition]) -> list[NodeCondition]:
+def drop_implied(term_constraints: Constraints, asked: Sequence[NodeCondition]) -> list[NodeCondition]:
     """Leave out conditions that the term and the other conditions imply: Exists beside In on the same key."""
     kept = list(asked)
     if len({condition.key for condition in kept}) == len(kept):
@@ -92,13 +98,13 @@ def without_implied(term_constraints: Constraints, asked: Sequence[NodeCondition
         known = term_constraints.get(condition.key, ANYTHING)
         for other in others:
             if other.key == condition.key:
-                known = known.narrowed(other.requirement.operator, frozenset(other.requirement.values or ()))
+                known = known.narrow(other.requirement.operator, frozenset(other.requirement.values or ()))
         if known.implies(condition.constraint):
             kept = others
     return kept
 
 
-def with_conditions(term: NodeSelectorTerm, asked: Iterable[NodeCondition]) -> NodeSelectorTerm:
+def add_conditions(term: NodeSelectorTerm, asked: Iterable[NodeCondition]) -> NodeSelectorTerm:
     """Return the term with all of `asked` added."""
     more = list(asked)
     return NodeSelectorTerm(
@@ -108,10 +114,10 @@ def with_conditions(term: NodeSelectorTerm, asked: Iterable[NodeCondition]) -> N
     )
 
 
-def with_expressions(term: NodeSelectorTerm, more: Iterable[NodeRequirement]) -> NodeSelectorTerm:
+def add_expressions(term: NodeSelectorTerm, more: Iterable[NodeRequirement]) -> NodeSelectorTerm:
     """Return the term with those of `more` added that it does not imply already."""
     constraints = term_constraints(term)
     if constraints is None:
         return term
-    asked = NodeCondition.each(NodeSelectorTerm(match_expressions=tuple(more)))
-    return with_conditions(term, missing(constraints, asked))
+    asked = NodeCondition.list_conditions(NodeSelectorTerm(match_expressions=tuple(more)))
+    return add_conditions(term, find_missing(constraints, asked))

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
-from webhook.core.container_resources import qos_class
+from webhook.core.container_resources import find_qos_class
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import (
     LabelSelector,
@@ -22,12 +22,12 @@ from webhook.core.kubernetes.types import (
 from webhook.core.placement import canonical_form
 from webhook.core.placement.node_terms import (
     NodeCondition,
+    add_conditions,
+    add_expressions,
+    drop_implied,
     term_constraints,
-    with_conditions,
-    with_expressions,
-    without_implied,
 )
-from webhook.core.placement.toleration_match import reduced
+from webhook.core.placement.toleration_match import reduce_tolerations
 from webhook.core.policy_spec import (
     Allowed,
     ConflictRules,
@@ -54,7 +54,7 @@ class PlannedEntry(Struct, Generic[T], frozen=True):
     plain: Any
 
     @classmethod
-    def each(cls, entries: Sequence[T] | None, mean: Callable[[T], Hashable]) -> "tuple[PlannedEntry[T], ...]":
+    def plan_entries(cls, entries: Sequence[T] | None, mean: Callable[[T], Hashable]) -> "tuple[PlannedEntry[T], ...]":
         """Return the entries without those that are equivalent to an earlier one."""
         different = {mean(entry): entry for entry in reversed(entries or ())}
         return tuple(cls(entry, meant, msgspec.to_builtins(entry)) for meant, entry in reversed(different.items()))
@@ -67,9 +67,9 @@ class RequiredTerm(Struct, frozen=True):
     asked: tuple[NodeCondition, ...]
 
     @classmethod
-    def of(cls, term: NodeSelectorTerm) -> "RequiredTerm":
-        asked = tuple(without_implied({}, NodeCondition.each(term)))
-        return cls(msgspec.to_builtins(with_conditions(NodeSelectorTerm(), asked)), asked)
+    def from_term(cls, term: NodeSelectorTerm) -> "RequiredTerm":
+        asked = tuple(drop_implied({}, NodeCondition.list_conditions(term)))
+        return cls(msgspec.to_builtins(add_conditions(NodeSelectorTerm(), asked)), asked)
 
 
 class PodTerms(Struct, frozen=True):
@@ -79,12 +79,12 @@ class PodTerms(Struct, frozen=True):
     preferred: tuple[PlannedEntry[WeightedPodAffinityTerm], ...] = ()
 
     @classmethod
-    def of(cls, terms: PodAffinity | None) -> "PodTerms":
+    def from_affinity(cls, terms: PodAffinity | None) -> "PodTerms":
         if terms is None:
             return cls()
         return cls(
-            PlannedEntry.each(terms.required, canonical_form.of_pod_term),
-            PlannedEntry.each(terms.preferred, canonical_form.of_weighted),
+            PlannedEntry.plan_entries(terms.required, canonical_form.canonicalize_pod_term),
+            PlannedEntry.plan_entries(terms.preferred, canonical_form.canonicalize_weighted),
         )
 
 
@@ -116,13 +116,18 @@ class PlacementPlan(Struct, frozen=True):
     tolerations_by_class: Mapping[QosClass, tuple[PlannedEntry[Toleration], ...]] = {}
 
     @classmethod
-    def of(cls, service: str, placement: Placement) -> "PlacementPlan":
+    def from_placement(cls, service: str, placement: Placement) -> "PlacementPlan":
         """Return the plan of a service. A spread constraint without a selector selects the service's own Pods."""
         affinity, node_affinity = placement.affinity, placement.affinity.node_affinity
         native = node_affinity.preferred if node_affinity is not None else None
-        required = _required(placement)
-        preferred = PlannedEntry.each((*(native or ()), *_preferred(placement.topology)), canonical_form.of_preferred)
-        pod_affinity, pod_anti_affinity = PodTerms.of(affinity.pod_affinity), PodTerms.of(affinity.pod_anti_affinity)
+        required = _plan_required(placement)
+        preferred = PlannedEntry.plan_entries(
+            (*(native or ()), *_plan_preferred(placement.topology)), canonical_form.canonicalize_preferred
+        )
+        pod_affinity, pod_anti_affinity = (
+            PodTerms.from_affinity(affinity.pod_affinity),
+            PodTerms.from_affinity(affinity.pod_anti_affinity),
+        )
         return cls(
             labels=placement.labels,
             annotations=placement.annotations,
@@ -132,37 +137,37 @@ class PlacementPlan(Struct, frozen=True):
             preferred=preferred,
             pod_affinity=pod_affinity,
             pod_anti_affinity=pod_anti_affinity,
-            spreads=PlannedEntry.each(
-                [_own_pods(service, constraint) for constraint in placement.topology_spread_constraints],
-                canonical_form.of_spread,
+            spreads=PlannedEntry.plan_entries(
+                [_select_own_pods(service, constraint) for constraint in placement.topology_spread_constraints],
+                canonical_form.canonicalize_spread,
             ),
-            tolerations=_tolerations(placement.tolerations),
+            tolerations=_plan_tolerations(placement.tolerations),
             priority_class_name=placement.priority_class_name,
             runtime_class_name=placement.runtime_class_name,
             allow=placement.allow,
             allow_node_name=placement.allow_node_name,
-            on_conflict=_rules(placement.on_conflict),
+            on_conflict=_resolve_rules(placement.on_conflict),
             has_affinity=bool(required or preferred or pod_affinity != PodTerms() or pod_anti_affinity != PodTerms()),
             if_absent=placement.if_absent,
             tolerations_by_class={
-                qos: _tolerations((*placement.tolerations, *found))
-                for qos, found in placement.tolerations_by_qos_class.of_each().items()
+                qos: _plan_tolerations((*placement.tolerations, *found))
+                for qos, found in placement.tolerations_by_qos_class.list_by_class().items()
             },
         )
 
-    def for_pod(self, pod: Pod, qos: QosClass | None = None) -> "PlacementPlan":
+    def adapt_to_pod(self, pod: Pod, qos: QosClass | None = None) -> "PlacementPlan":
         """Return the plan for one Pod: with the tolerations of its class, and without the fields of `ifAbsent` it has.
 
         Returns the plan itself if it is the same for all Pods. `qos`: the class after the rewrite, if it differs.
         ValueError: an unreadable quantity.
         """
-        plan = self._beside(pod) if self.if_absent else self
+        plan = self._drop_present_fields(pod) if self.if_absent else self
         if not self.tolerations_by_class:
             return plan
-        tolerations = self.tolerations_by_class.get(qos or qos_class(pod), self.tolerations)
+        tolerations = self.tolerations_by_class.get(qos or find_qos_class(pod), self.tolerations)
         return msgspec.structs.replace(plan, tolerations=tolerations, tolerations_by_class={})
 
-    def _beside(self, pod: Pod) -> "PlacementPlan":
+    def _drop_present_fields(self, pod: Pod) -> "PlacementPlan":
         """Return the plan without the fields of `ifAbsent` that the Pod has; the plan itself if it has none of them."""
         spec, plan = pod.spec, self
         if IfAbsent.TOPOLOGY_SPREAD_CONSTRAINTS in self.if_absent and spec.topology_spread_constraints:
@@ -173,7 +178,7 @@ class PlacementPlan(Struct, frozen=True):
             plan = msgspec.structs.replace(plan, pod_anti_affinity=PodTerms(), has_affinity=has_affinity)
         return plan
 
-    def without_preferences(self) -> "PlacementPlan":
+    def drop_preferences(self) -> "PlacementPlan":
         """Return the plan without preferences; the plan itself if it has none."""
         pod_affinity, pod_anti_affinity = (
             PodTerms(required=terms.required) for terms in (self.pod_affinity, self.pod_anti_affinity)
@@ -188,24 +193,24 @@ class PlacementPlan(Struct, frozen=True):
         )
         return self if plan == self else plan
 
-    def rule_for(self, field: str) -> OnConflict:
+    def find_rule(self, field: str) -> OnConflict:
         """Return the onConflict rule for the Pod's own `field`."""
         return self.on_conflict[field]
 
 
-def _required(placement: Placement) -> tuple[RequiredTerm, ...]:
-    expressions = required_expressions(placement.topology)
+def _plan_required(placement: Placement) -> tuple[RequiredTerm, ...]:
+    expressions = build_required_expressions(placement.topology)
     node_affinity = placement.affinity.node_affinity
     if node_affinity is None or node_affinity.required is None:
-        return (RequiredTerm.of(NodeSelectorTerm(match_expressions=expressions)),) if expressions else ()
-    terms = [with_expressions(term, expressions) for term in node_affinity.required.node_selector_terms or ()]
+        return (RequiredTerm.from_term(NodeSelectorTerm(match_expressions=expressions)),) if expressions else ()
+    terms = [add_expressions(term, expressions) for term in node_affinity.required.node_selector_terms or ()]
     # Terms that match no node are left out. The document's rules reject a policy in which none is left.
     return tuple(
-        RequiredTerm.of(term) for term in [term for term in terms if term_constraints(term) is not None] or terms
+        RequiredTerm.from_term(term) for term in [term for term in terms if term_constraints(term) is not None] or terms
     )
 
 
-def required_expressions(topology: Sequence[TopologyEntry]) -> tuple[NodeRequirement, ...]:
+def build_required_expressions(topology: Sequence[TopologyEntry]) -> tuple[NodeRequirement, ...]:
     """Return the required topology as node expressions, one per label: entries on the same label are intersected."""
     by_label: dict[str, tuple[str, ...]] = {}
     for entry in topology:
@@ -215,7 +220,7 @@ def required_expressions(topology: Sequence[TopologyEntry]) -> tuple[NodeRequire
     return tuple(NodeRequirement(label, "In", values) for label, values in by_label.items())
 
 
-def _preferred(topology: Sequence[TopologyEntry]) -> list[PreferredSchedulingTerm]:
+def _plan_preferred(topology: Sequence[TopologyEntry]) -> list[PreferredSchedulingTerm]:
     return [
         PreferredSchedulingTerm(
             entry.preferred_weight, NodeSelectorTerm((NodeRequirement(entry.label, "In", entry.values),))
@@ -225,16 +230,16 @@ def _preferred(topology: Sequence[TopologyEntry]) -> list[PreferredSchedulingTer
     ]
 
 
-def _tolerations(tolerations: Sequence[Toleration]) -> tuple[PlannedEntry[Toleration], ...]:
-    return PlannedEntry.each(reduced(tolerations), lambda toleration: toleration)
+def _plan_tolerations(tolerations: Sequence[Toleration]) -> tuple[PlannedEntry[Toleration], ...]:
+    return PlannedEntry.plan_entries(reduce_tolerations(tolerations), lambda toleration: toleration)
 
 
-def _own_pods(service: str, constraint: TopologySpreadConstraint) -> TopologySpreadConstraint:
+def _select_own_pods(service: str, constraint: TopologySpreadConstraint) -> TopologySpreadConstraint:
     if constraint.label_selector is not None:
         return constraint
     return msgspec.structs.replace(constraint, label_selector=LabelSelector({SERVICE_LABEL: service}))
 
 
-def _rules(rules: ConflictRules) -> dict[str, OnConflict]:
+def _resolve_rules(rules: ConflictRules) -> dict[str, OnConflict]:
     """Return the rule of each field, its own or the default."""
     return {field: getattr(rules, field) or rules.default for field in ConflictRules.__struct_fields__}

@@ -9,45 +9,45 @@ from collections.abc import Iterable, Mapping
 from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.placement.plan import PlacementPlan
-from webhook.core.placement.scalar_fields import differs
+from webhook.core.placement.scalar_fields import build_difference
 from webhook.core.policy_spec import LabelSource, OnConflict, Placement
 
 Values = Mapping[str, str | LabelSource]
-_LONGEST_SHOWN = 80
+_SHOWN_CHARACTERS_MAX = 80
 _KINDS = ("labels", "annotations")
 
 
-def labels_due(pod: Pod, plan: PlacementPlan) -> dict[str, str]:
+def compute_labels(pod: Pod, plan: PlacementPlan) -> dict[str, str]:
     """Return the labels to write into a new Pod."""
-    return _due(pod, plan, "labels")
+    return _compute_due(pod, plan, "labels")
 
 
-def annotations_due(pod: Pod, plan: PlacementPlan) -> dict[str, str]:
+def compute_annotations(pod: Pod, plan: PlacementPlan) -> dict[str, str]:
     """Return the annotations to write into a new Pod."""
-    return _due(pod, plan, "annotations")
+    return _compute_due(pod, plan, "annotations")
 
 
-def _due(pod: Pod, plan: PlacementPlan, kind: str) -> dict[str, str]:
-    wanted, own = _sides(pod, plan, kind)
-    if wanted and plan.rule_for(kind) is not OnConflict.OVERRIDE:
+def _compute_due(pod: Pod, plan: PlacementPlan, kind: str) -> dict[str, str]:
+    wanted, own = _find_sides(pod, plan, kind)
+    if wanted and plan.find_rule(kind) is not OnConflict.OVERRIDE:
         return {key: value for key, value in wanted.items() if key not in own}
     return wanted
 
 
-def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
+def find_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     """Return the violations by missing and different values of a new Pod."""
     found = []
     for kind in _KINDS:
-        wanted, own = _sides(pod, plan, kind)
+        wanted, own = _find_sides(pod, plan, kind)
         for key, value in wanted.items():
-            rule, has = plan.rule_for(kind), own.get(key)
+            rule, has = plan.find_rule(kind), own.get(key)
             if has != value and (has is None or rule is not OnConflict.KEEP):
                 is_users = has is not None and rule is OnConflict.DENY
-                found.append(differs(f"metadata.{kind}[{key}]", _shown(has), value, is_users=is_users))
+                found.append(build_difference(f"metadata.{kind}[{key}]", _shorten(has), value, is_users=is_users))
     return found
 
 
-def changes(old: Pod, new: Pod, plan: PlacementPlan) -> list[Violation]:
+def find_changes(old: Pod, new: Pod, plan: PlacementPlan) -> list[Violation]:
     """Return the values of the policy that an UPDATE changes or removes.
 
     Under Keep, a Pod with scheduling gates may still choose its own. An UPDATE may write the policy's value, as into a
@@ -59,23 +59,23 @@ def changes(old: Pod, new: Pod, plan: PlacementPlan) -> list[Violation]:
         before, after = (getattr(pod, kind) for pod in (old, new))
         if not values or before == after:
             continue
-        wanted = resolved(values, old.labels)
+        wanted = resolve_values(values, old.labels)
         for key in values:
             was, asked = before.get(key), after.get(key)
-            may_choose = plan.rule_for(kind) is OnConflict.KEEP and bool(old.spec.scheduling_gates)
+            may_choose = plan.find_rule(kind) is OnConflict.KEEP and bool(old.spec.scheduling_gates)
             is_kept = may_choose and (asked is not None or key not in wanted)
             if was != asked and asked != wanted.get(key, was) and not is_kept:
-                found.append(_changed(f"metadata.{kind}[{key}]", was, asked))
+                found.append(_build_change(f"metadata.{kind}[{key}]", was, asked))
     return found
 
 
-def _changed(field: str, was: str | None, asked: str | None) -> Violation:
-    before, after = ("absent" if value is None else repr(_shown(value)) for value in (was, asked))
+def _build_change(field: str, was: str | None, asked: str | None) -> Violation:
+    before, after = ("absent" if value is None else repr(_shorten(value)) for value in (was, asked))
     text = f"{field} is set by the policy and cannot be changed (was {before}, asked {after}); leave it as it is"
     return Violation(Code.PLACEMENT_CONFLICT, field, field, text)
 
 
-def resolved(values: Values, pod_labels: Mapping[str, str]) -> dict[str, str]:
+def resolve_values(values: Values, pod_labels: Mapping[str, str]) -> dict[str, str]:
     """Return the values for a Pod with these labels, without those whose label is absent and has no default."""
     found = {}
     for key, value in values.items():
@@ -85,15 +85,15 @@ def resolved(values: Values, pod_labels: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def namespace_keys(placement: Placement | None) -> tuple[str, ...]:
+def list_namespace_keys(placement: Placement | None) -> tuple[str, ...]:
     """Return the labels of a Namespace that a placement reads."""
     if placement is None:
         return ()
-    sources = _sources((placement.labels, placement.annotations))
+    sources = _list_sources((placement.labels, placement.annotations))
     return tuple(dict.fromkeys(source.from_namespace for source in sources if source.from_namespace is not None))
 
 
-def in_namespace(placement: Placement, namespace_labels: Mapping[str, str]) -> dict[str, Values]:
+def resolve_namespace_labels(placement: Placement, namespace_labels: Mapping[str, str]) -> dict[str, Values]:
     """Return the labels and annotations of a placement with the labels of a Namespace as literals."""
     return {
         kind: {
@@ -104,21 +104,21 @@ def in_namespace(placement: Placement, namespace_labels: Mapping[str, str]) -> d
     }
 
 
-def _sources(of: Iterable[Values]) -> list[LabelSource]:
+def _list_sources(of: Iterable[Values]) -> list[LabelSource]:
     return [value for values in of for value in values.values() if isinstance(value, LabelSource)]
 
 
-def _sides(pod: Pod, plan: PlacementPlan, kind: str) -> tuple[dict[str, str], Mapping[str, str]]:
+def _find_sides(pod: Pod, plan: PlacementPlan, kind: str) -> tuple[dict[str, str], Mapping[str, str]]:
     """Return the policy's values for a Pod, and the Pod's own."""
     values = _values_of(plan, kind)
     own: Mapping[str, str] = getattr(pod, kind)
-    return (resolved(values, pod.labels) if values else {}), own
+    return (resolve_values(values, pod.labels) if values else {}), own
 
 
 def _values_of(plan: PlacementPlan, kind: str) -> Values:
     return plan.labels if kind == "labels" else plan.annotations
 
 
-def _shown(value: str | None) -> str | None:
+def _shorten(value: str | None) -> str | None:
     """Shorten a long annotation."""
-    return value if value is None or len(value) <= _LONGEST_SHOWN else f"{value[: _LONGEST_SHOWN - 1]}…"
+    return value if value is None or len(value) <= _SHOWN_CHARACTERS_MAX else f"{value[: _SHOWN_CHARACTERS_MAX - 1]}…"

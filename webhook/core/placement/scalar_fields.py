@@ -20,7 +20,7 @@ from webhook.core.policy_spec import OnConflict
 _FIELD = "spec.nodeName"
 
 
-def node_name_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
+def find_node_name_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     own = pod.spec.node_name
     if not own or plan.allow_node_name:
         return []
@@ -69,12 +69,12 @@ def scalar_fields_of(pod: Pod, plan: PlacementPlan) -> list[ScalarField]:
     for name, attribute in _FIELDS.items():
         wanted, own = getattr(plan, attribute), getattr(pod.spec, attribute)
         if wanted is not None:
-            is_users = users_value(pod, plan, name) is not None
-            found.append(ScalarField(name, plan.rule_for(attribute), wanted, own, is_users))
+            is_users = find_users_value(pod, plan, name) is not None
+            found.append(ScalarField(name, plan.find_rule(attribute), wanted, own, is_users))
     return found
 
 
-def users_value(pod: Pod, plan: PlacementPlan, name: str) -> str | None:
+def find_users_value(pod: Pod, plan: PlacementPlan, name: str) -> str | None:
     """Return the Pod's value of a field if the user chose it; None for the policy's, and what the API server fills in.
 
     The API server has already defaulted an empty schedulerName.
@@ -89,27 +89,27 @@ def users_value(pod: Pod, plan: PlacementPlan, name: str) -> str | None:
 
 def may_stay(plan: PlacementPlan, name: str) -> bool:
     """Return whether a Pod may have its own value of a field."""
-    return getattr(plan, _FIELDS[name]) is None or plan.rule_for(_FIELDS[name]) is OnConflict.KEEP
+    return getattr(plan, _FIELDS[name]) is None or plan.find_rule(_FIELDS[name]) is OnConflict.KEEP
 
 
-def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
+def build_operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
     found: list[PatchOperation] = []
     for single in scalar_fields_of(pod, plan):
         if single.is_due and not single.is_conflict:
             found.append((add if single.own is None else replace)(single.wanted, "spec", single.name))
-            found += _companions(pod, single.name)
+            found += _remove_companions(pod, single.name)
     own, wanted = pod.spec.node_selector, plan.node_selector
-    if own and plan.rule_for("node_selector") is not OnConflict.OVERRIDE:
+    if own and plan.find_rule("node_selector") is not OnConflict.OVERRIDE:
         wanted = {key: value for key, value in wanted.items() if key not in own}
     return found + set_keys(("spec", "nodeSelector"), own, dict(wanted))
 
 
-def replaced_scalar(pod: Pod, plan: PlacementPlan | None, name: str) -> str | None:
+def find_replaced_scalar(pod: Pod, plan: PlacementPlan | None, name: str) -> str | None:
     """Return the user's own value of a field that the policy overrides; None if the user did not write it."""
-    return users_value(pod, plan, name) if plan is not None and name in _FIELDS else None
+    return find_users_value(pod, plan, name) if plan is not None and name in _FIELDS else None
 
 
-def _companions(pod: Pod, name: str) -> list[PatchOperation]:
+def _remove_companions(pod: Pod, name: str) -> list[PatchOperation]:
     """Remove the values that a plugin filled in for the former name."""
     spec = pod.spec
     if name == "priorityClassName":
@@ -121,9 +121,9 @@ def _companions(pod: Pod, name: str) -> list[PatchOperation]:
     return [remove("spec", field) for field, value in own.items() if value is not None]
 
 
-def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
+def find_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     found = [
-        differs(
+        build_difference(
             f"spec.{scalar.name}",
             scalar.own or _DEFAULTS.get(scalar.name),
             scalar.wanted or "",
@@ -139,12 +139,12 @@ def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
         )
         found.append(Violation(Code.PLACEMENT_UNFULFILLED, "spec.priority", "spec.priority", text))
     if plan.node_selector:
-        own, rule = pod.spec.node_selector or {}, plan.rule_for("node_selector")
+        own, rule = pod.spec.node_selector or {}, plan.find_rule("node_selector")
         for key, wanted in plan.node_selector.items():
             value = own.get(key)
             if value != wanted and (value is None or rule is not OnConflict.KEEP):
                 is_users = value is not None and rule is OnConflict.DENY
-                found.append(differs(f"spec.nodeSelector[{key}]", value, wanted, is_users=is_users))
+                found.append(build_difference(f"spec.nodeSelector[{key}]", value, wanted, is_users=is_users))
     return found
 
 
@@ -167,7 +167,7 @@ def _has_no_priority(pod: Pod, plan: PlacementPlan) -> bool:
     return is_ours and spec.priority is None and bool(metadata.uid) and bool(_managers_of(metadata))
 
 
-def differs(field: str, own: str | None, wanted: str, *, is_users: bool) -> Violation:
+def build_difference(field: str, own: str | None, wanted: str, *, is_users: bool) -> Violation:
     """Return the violation: a conflict if the user wrote the value, else a lost rewrite. The remedies differ."""
     is_text = "is missing" if own is None else f"is {own!r}"
     if is_users:
@@ -196,7 +196,7 @@ def _is_the_default(metadata: PodMetadata) -> bool:
     return bool(managers) and not any("f:priorityClassName" in manager.fields.spec for manager in managers)
 
 
-def recorded_managers(metadata: PodMetadata) -> msgspec.Raw:
+def reduce_managers(metadata: PodMetadata) -> msgspec.Raw:
     """Reduce managedFields to the part that placement reads: who wrote priorityClassName."""
     managers = _managers_of(metadata)
     if not managers:

@@ -5,7 +5,7 @@ from math import inf
 
 from msgspec.structs import replace
 
-from webhook.core.kubernetes.label_constraints import integer
+from webhook.core.kubernetes.label_constraints import parse_integer
 from webhook.core.kubernetes.types import Toleration
 
 
@@ -14,14 +14,14 @@ def covers(own: Toleration, wanted: Toleration) -> bool:
     key = own.key == wanted.key or (own.key == "" and own.operator == "Exists")
     value = own.operator == "Exists" or ((own.operator or "Equal") == wanted.operator and _reaches(own, wanted))
     effect = own.effect in {"", wanted.effect}
-    return key and value and effect and seconds(own) >= seconds(wanted)
+    return key and value and effect and count_seconds(own) >= count_seconds(wanted)
 
 
 def _reaches(own: Toleration, wanted: Toleration) -> bool:
     """Return whether `own`, with the same operator, matches every taint value that `wanted` matches."""
     if own.value == wanted.value or own.operator not in {"Lt", "Gt"}:
         return own.value == wanted.value
-    ours, theirs = integer(own.value), integer(wanted.value)
+    ours, theirs = parse_integer(own.value), parse_integer(wanted.value)
     if ours is None or theirs is None:
         return False
     return ours >= theirs if own.operator == "Lt" else ours <= theirs
@@ -29,14 +29,14 @@ def _reaches(own: Toleration, wanted: Toleration) -> bool:
 
 def shortens(own: Toleration, wanted: Toleration) -> bool:
     """Return whether `own` may tolerate a taint that `wanted` tolerates for a shorter time."""
-    if seconds(own) >= seconds(wanted):
+    if count_seconds(own) >= count_seconds(wanted):
         return False
     key = own.key == wanted.key or "" in {own.key, wanted.key}
     effect = own.effect == wanted.effect or "" in {own.effect, wanted.effect}
-    return key and effect and _meet(own, wanted)
+    return key and effect and _can_meet(own, wanted)
 
 
-def overlap(own: Toleration, wanted: Toleration) -> Toleration | None:
+def find_overlap(own: Toleration, wanted: Toleration) -> Toleration | None:
     """Return a toleration of the taints that both tolerate, for the time of `wanted`.
 
     None: their values are a range, which no toleration expresses. Both must tolerate some taint.
@@ -54,7 +54,7 @@ def overlap(own: Toleration, wanted: Toleration) -> Toleration | None:
     return replace(wanted, key=key, effect=effect, operator=narrower.operator or "Equal", value=narrower.value)
 
 
-def _meet(own: Toleration, wanted: Toleration) -> bool:
+def _can_meet(own: Toleration, wanted: Toleration) -> bool:
     """Return whether some taint value matches both."""
     if "Exists" in {own.operator, wanted.operator}:
         return True
@@ -62,21 +62,21 @@ def _meet(own: Toleration, wanted: Toleration) -> bool:
         if one == other:
             return own.value == wanted.value
         exact, ordered = (own, wanted) if one == "Equal" else (wanted, own)
-        value, bound = integer(exact.value), integer(ordered.value)
+        value, bound = parse_integer(exact.value), parse_integer(ordered.value)
         if value is None or bound is None:
             return False
         return value < bound if ordered.operator == "Lt" else value > bound
     below, above = (own, wanted) if one == "Lt" else (wanted, own)
-    highest, lowest = integer(below.value), integer(above.value)
+    highest, lowest = parse_integer(below.value), parse_integer(above.value)
     return highest is not None and lowest is not None and (one == other or highest - lowest > 1)
 
 
-def seconds(toleration: Toleration) -> float:
+def count_seconds(toleration: Toleration) -> float:
     """Return for how long a taint is tolerated; a negative time is none, as in Kubernetes."""
     return inf if toleration.toleration_seconds is None else max(0, toleration.toleration_seconds)
 
 
-def reduced(tolerations: Sequence[Toleration]) -> list[Toleration]:
+def reduce_tolerations(tolerations: Sequence[Toleration]) -> list[Toleration]:
     """Return the tolerations without those that another one covers, the longest last."""
     needed = [
         wanted
@@ -87,4 +87,4 @@ def reduced(tolerations: Sequence[Toleration]) -> list[Toleration]:
             if place != index
         )
     ]
-    return sorted(needed, key=seconds)
+    return sorted(needed, key=count_seconds)

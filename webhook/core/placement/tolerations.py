@@ -15,7 +15,7 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import Toleration
 from webhook.core.patch import PatchOperation, add
 from webhook.core.placement.plan import PlacementPlan
-from webhook.core.placement.toleration_match import covers, overlap, shortens
+from webhook.core.placement.toleration_match import covers, find_overlap, shortens
 
 
 class _Entry(NamedTuple):
@@ -25,18 +25,18 @@ class _Entry(NamedTuple):
     plain: Any = None
 
 
-def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
+def build_operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
     """Return the operations that insert the tolerations that the Pod lacks."""
     own = pod.spec.tolerations
     final = [_Entry(toleration) for toleration in own or ()]
     for wanted in plan.tolerations:
-        for index, part in _lacking([entry.toleration for entry in final], wanted.entry):
+        for index, part in _find_insertions([entry.toleration for entry in final], wanted.entry):
             plain = wanted.plain if part is wanted.entry else msgspec.to_builtins(part)
             final.insert(index, _Entry(part, plain))
     if own is None:
         return [add([entry.plain for entry in final], "spec", "tolerations")] if final else []
     if not all(entry.plain is None for entry in final[: len(own)]):
-        final = _needed(final, plan)
+        final = _drop_superfluous(final, plan)
     length, found = len(own), list[PatchOperation]()
     for index, entry in enumerate(final):
         if entry.plain is not None:
@@ -45,25 +45,27 @@ def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
     return found
 
 
-def _needed(final: list[_Entry], plan: PlacementPlan) -> list[_Entry]:
+def _drop_superfluous(final: list[_Entry], plan: PlacementPlan) -> list[_Entry]:
     """Return the list without insertions that later ones have made superfluous."""
     for entry in [entry for entry in final if entry.plain is not None]:
         rest = [other for other in final if other is not entry]
         left = [other.toleration for other in rest]
-        if not any(any(_lacking(left, wanted.entry)) for wanted in plan.tolerations):
+        if not any(any(_find_insertions(left, wanted.entry)) for wanted in plan.tolerations):
             final = rest
     return final
 
 
-def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
+def find_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     own = pod.spec.tolerations or ()
     return [
         Violation(Code.PLACEMENT_UNFULFILLED, "spec.tolerations", words, f"spec.tolerations lacks {words}")
-        for words in (in_words(wanted.entry) for wanted in plan.tolerations if any(_lacking(own, wanted.entry)))
+        for words in (
+            format_toleration(wanted.entry) for wanted in plan.tolerations if any(_find_insertions(own, wanted.entry))
+        )
     ]
 
 
-def _lacking(own: Sequence[Toleration], wanted: Toleration) -> Iterator[tuple[int, Toleration]]:
+def _find_insertions(own: Sequence[Toleration], wanted: Toleration) -> Iterator[tuple[int, Toleration]]:
     """Yield the tolerations to insert, each with its index once those before it are inserted.
 
     Before each that shortens `wanted` goes the part for the taints of both: all of `wanted` would cancel a longer one
@@ -74,7 +76,7 @@ def _lacking(own: Sequence[Toleration], wanted: Toleration) -> Iterator[tuple[in
         if covers(have, wanted):
             return
         if shortens(have, wanted):
-            part = overlap(have, wanted)
+            part = find_overlap(have, wanted)
             if part is None or not any(covers(earlier, part) for earlier in before):
                 if not any(shortens(wanted, other) for other in own[index:]):
                     yield len(before), wanted
@@ -86,7 +88,7 @@ def _lacking(own: Sequence[Toleration], wanted: Toleration) -> Iterator[tuple[in
     yield len(before), wanted
 
 
-def in_words(toleration: Toleration) -> str:
+def format_toleration(toleration: Toleration) -> str:
     value = f"={toleration.value}" if toleration.operator == "Equal" else f" {toleration.operator} {toleration.value}"
     limit = "" if toleration.toleration_seconds is None else f" for {toleration.toleration_seconds} s"
     return f"{toleration.key or '*'}{value.rstrip()}:{toleration.effect or '*'}{limit}"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from webhook.core.kubernetes.quantity import quantity_value
+from webhook.core.kubernetes.quantity import parse_quantity
 from webhook.core.kubernetes.selector_match import selects
 from webhook.core.kubernetes.types import LabelSelector
 
@@ -27,15 +27,15 @@ class ObjectFault(NamedTuple):
         return f"{self.field}: {self.reason}"
 
 
-def pod_faults(spec: Any, at: str = "spec") -> Iterator[ObjectFault]:
+def check_pod(spec: Any, at: str = "spec") -> Iterator[ObjectFault]:
     """Yield the faults of a Pod's spec, as JSON, at the path `at`. Fields of a wrong type are left out."""
     if not isinstance(spec, Mapping):
         return
-    if not _objects(spec.get("containers")):
+    if not _list_objects(spec.get("containers")):
         yield ObjectFault(f"{at}.containers", "a Pod needs a container", "add one")
     names = set[str]()
     for field in _CONTAINERS:
-        for index, container in enumerate(_objects(spec.get(field))):
+        for index, container in enumerate(_list_objects(spec.get(field))):
             where, name = f"{at}.{field}[{index}]", container.get("name")
             if not name:
                 yield ObjectFault(f"{where}.name", "required", "give the container a name")
@@ -44,12 +44,12 @@ def pod_faults(spec: Any, at: str = "spec") -> Iterator[ObjectFault]:
             names.add(str(name))
             if not container.get("image"):
                 yield ObjectFault(f"{where}.image", "required", "name the image")
-            yield from _amount_faults(container.get("resources"), f"{where}.resources")
-    for index, toleration in enumerate(_objects(spec.get("tolerations"))):
-        yield from _toleration_faults(toleration, f"{at}.tolerations[{index}]")
+            yield from _check_amounts(container.get("resources"), f"{where}.resources")
+    for index, toleration in enumerate(_list_objects(spec.get("tolerations"))):
+        yield from _check_toleration(toleration, f"{at}.tolerations[{index}]")
 
 
-def selector_faults(selector: Any, template: Any, at: str = "spec.selector") -> Iterator[ObjectFault]:
+def check_selector(selector: Any, template: Any, at: str = "spec.selector") -> Iterator[ObjectFault]:
     """Yield the fault of a workload's selector that does not select the Pods of its template."""
     if not selector:
         yield ObjectFault(at, "required", "select the labels of the template")
@@ -71,7 +71,7 @@ def selector_faults(selector: Any, template: Any, at: str = "spec.selector") -> 
     yield ObjectFault(f"{at}.matchExpressions", "the labels of the template do not match", "write the same in both")
 
 
-def _amount_faults(resources: Any, at: str) -> Iterator[ObjectFault]:
+def _check_amounts(resources: Any, at: str) -> Iterator[ObjectFault]:
     if not isinstance(resources, Mapping):
         return
     requests, limits = (resources.get(side) or {} for side in ("requests", "limits"))
@@ -80,7 +80,7 @@ def _amount_faults(resources: Any, at: str) -> Iterator[ObjectFault]:
     for name, request in requests.items():
         limit = limits.get(name)
         try:
-            is_above = limit is not None and quantity_value(str(request)) > quantity_value(str(limit))
+            is_above = limit is not None and parse_quantity(str(request)) > parse_quantity(str(limit))
         except ValueError:
             continue  # the review reports it
         if is_above:
@@ -88,7 +88,7 @@ def _amount_faults(resources: Any, at: str) -> Iterator[ObjectFault]:
             yield ObjectFault(f"{at}.requests[{name}]", reason, "lower the request, or raise the limit")
 
 
-def _toleration_faults(toleration: Mapping[str, Any], at: str) -> Iterator[ObjectFault]:
+def _check_toleration(toleration: Mapping[str, Any], at: str) -> Iterator[ObjectFault]:
     operator = toleration.get("operator") or "Equal"
     if operator not in _OPERATORS:
         yield ObjectFault(f"{at}.operator", f"{operator!r} is no operator", f"write one of {', '.join(_OPERATORS)}")
@@ -98,5 +98,5 @@ def _toleration_faults(toleration: Mapping[str, Any], at: str) -> Iterator[Objec
         yield ObjectFault(f"{at}.key", f"{operator} needs a key", "add it, or write operator: Exists")
 
 
-def _objects(value: Any) -> list[Mapping[str, Any]]:
+def _list_objects(value: Any) -> list[Mapping[str, Any]]:
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []

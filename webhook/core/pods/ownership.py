@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from webhook.core.admission.exemptions import is_exempt_namespace, is_exempt_runtime_class
 from webhook.core.admission.mutation import has_queue_gate
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.kubernetes.controllers import claimed_owner_kind
+from webhook.core.kubernetes.controllers import find_claimed_owner_kind
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.quota import Cost, CounterPlan, Sighting, pod_cost
@@ -24,7 +24,7 @@ NOT_LIVE_US = -1
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
-class Owned(Struct, frozen=True, gc=False):
+class OwnedPod(Struct, frozen=True, gc=False):
     """A Pod of a service. It is live up to `ends_at_us`, in microseconds since the Unix epoch.
 
     `is_sure`: the policy makes the service its owner; otherwise the store must know it. `is_labelled`: it has the
@@ -40,52 +40,52 @@ class Owned(Struct, frozen=True, gc=False):
     is_sure: bool
     is_labelled: bool
 
-    def lives(self, now_us: int) -> bool:
+    def is_live(self, now_us: int) -> bool:
         return now_us <= self.ends_at_us
 
     def is_young(self, plan: CounterPlan, now_us: int) -> bool:
         """Return whether the store may still remember its charge."""
         return now_us - self.created_at_us < plan.remember_us
 
-    def sighting(self, uid: str, plan: CounterPlan, now_us: int) -> Sighting:
+    def build_sighting(self, uid: str, plan: CounterPlan, now_us: int) -> Sighting:
         """Return the sighting of the Pod for the store."""
         created_at_us = self.created_at_us if self.is_young(plan, now_us) else 0
-        lives = self.lives(now_us)
+        lives = self.is_live(now_us)
         return Sighting(self.namespace, self.name, uid, self.cost, lives, created_at_us, self.is_sure)
 
 
-def owned(pod: Pod, compiled: CompiledPolicy, namespace_labels: Mapping[str, str]) -> Owned | None:
+def find_ownership(pod: Pod, compiled: CompiledPolicy, namespace_labels: Mapping[str, str]) -> OwnedPod | None:
     """Return the ownership of a Pod, None if no service owns it."""
     namespace = pod.metadata.namespace
     if _is_left_alone(pod, compiled):
         return None
     labels = {"kubernetes.io/metadata.name": namespace, **namespace_labels}
-    service, is_labelled = compiled.owner_by_label(pod, namespace, labels), True
+    service, is_labelled = compiled.find_owner_by_label(pod, namespace, labels), True
     if service is None:
-        kind = claimed_owner_kind(pod.metadata.owner_references, pod.labels)
-        service, is_labelled = compiled.matcher.owner(namespace, labels, pod.labels, kind), False
+        kind = find_claimed_owner_kind(pod.metadata.owner_references, pod.labels)
+        service, is_labelled = compiled.matcher.find_owner(namespace, labels, pod.labels, kind), False
     if service is None:
         return None
     is_sure = is_labelled or not (service.match.owner_kinds or _looks_exempt(pod, compiled))
     is_gated = has_queue_gate(pod)
-    return Owned(
+    return OwnedPod(
         service.name,
         namespace,
         pod.metadata.name,
-        _cost(pod, compiled.counted[service.name]),
-        NOT_LIVE_US if is_gated else ends_at_us(pod),
-        0 if is_gated else moment_us(pod.metadata.creation_timestamp),
+        _compute_cost(pod, compiled.counted[service.name]),
+        NOT_LIVE_US if is_gated else compute_end_us(pod),
+        0 if is_gated else parse_moment_us(pod.metadata.creation_timestamp),
         is_sure,
         is_labelled,
     )
 
 
-def ignores_label(pod: Pod, found: Owned | None) -> bool:
+def ignores_label(pod: Pod, found: OwnedPod | None) -> bool:
     """Return whether a Pod has a service label that is not trusted."""
     return SERVICE_LABEL in pod.labels and (found is None or not found.is_labelled)
 
 
-def ends_at_us(pod: Pod) -> int:
+def compute_end_us(pod: Pod) -> int:
     """Return the time until which a Pod is live, as ResourceQuota counts.
 
     Source: QuotaV1Pod in pkg/quota/v1/evaluator/core/pods.go of Kubernetes.
@@ -95,10 +95,10 @@ def ends_at_us(pod: Pod) -> int:
     metadata = pod.metadata
     if metadata.deletion_timestamp is None or metadata.deletion_grace_period_seconds is None:
         return FOREVER_US
-    return moment_us(metadata.deletion_timestamp) + metadata.deletion_grace_period_seconds * 1_000_000
+    return parse_moment_us(metadata.deletion_timestamp) + metadata.deletion_grace_period_seconds * 1_000_000
 
 
-def ended(found: Owned) -> Owned:
+def mark_ended(found: OwnedPod) -> OwnedPod:
     """Return a Pod that was deleted, or has another owner, as no longer live."""
     return replace(found, ends_at_us=NOT_LIVE_US)
 
@@ -109,7 +109,7 @@ def _is_left_alone(pod: Pod, compiled: CompiledPolicy) -> bool:
     return is_exempt_namespace(pod.metadata.namespace, policy) or is_exempt_runtime_class(pod, policy)
 
 
-def as_known(pod: Pod, before: Owned, found: Owned | None, compiled: CompiledPolicy) -> Owned | None:
+def update_known(pod: Pod, before: OwnedPod, found: OwnedPod | None, compiled: CompiledPolicy) -> OwnedPod | None:
     """Return the ownership of a Pod that was known as `before`, and is `found` now.
 
     A Pod that has lost its service label, while no server guarded it, still counts for its service.
@@ -119,7 +119,9 @@ def as_known(pod: Pod, before: Owned, found: Owned | None, compiled: CompiledPol
     counted = compiled.counted.get(before.service)
     if counted is None:
         return found
-    return replace(before, cost=_cost(pod, counted), ends_at_us=NOT_LIVE_US if has_queue_gate(pod) else ends_at_us(pod))
+    return replace(
+        before, cost=_compute_cost(pod, counted), ends_at_us=NOT_LIVE_US if has_queue_gate(pod) else compute_end_us(pod)
+    )
 
 
 def _looks_exempt(pod: Pod, compiled: CompiledPolicy) -> bool:
@@ -127,17 +129,17 @@ def _looks_exempt(pod: Pod, compiled: CompiledPolicy) -> bool:
     exempt = compiled.policy.exemptions
     if MIRROR_ANNOTATION in pod.annotations or exempt.usernames:
         return True
-    return exempt.daemon_sets and claimed_owner_kind(pod.metadata.owner_references, pod.labels) == "DaemonSet"
+    return exempt.daemon_sets and find_claimed_owner_kind(pod.metadata.owner_references, pod.labels) == "DaemonSet"
 
 
-def _cost(pod: Pod, names: tuple[str, ...]) -> Cost:
+def _compute_cost(pod: Pod, names: tuple[str, ...]) -> Cost:
     try:
-        return pod_cost.taken(pod, names)
+        return pod_cost.compute_cost(pod, names)
     except ValueError:  # the API server stores no such quantity; the Pod still counts as one
         return {name: 1 for name in names if name == "pods"}
 
 
-def moment_us(text: str | None) -> int:
+def parse_moment_us(text: str | None) -> int:
     """Parse a time as Kubernetes writes it; 0 if it is absent."""
     try:
         return round(datetime.fromisoformat(text or "").timestamp() * 1_000_000)

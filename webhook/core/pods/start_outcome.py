@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from webhook.core.kubernetes.controllers import CONTROLLER
 from webhook.core.kubernetes.pod import ContainerStateDetail, ContainerStatus, Pod, PodCondition
-from webhook.core.pods.ownership import moment_us
+from webhook.core.pods.ownership import parse_moment_us
 
 # Written by kubelets and the node controller before the condition existed, and still written beside it.
 _REASONS = frozenset({"Evicted", "NodeLost", "NodeShutdown", "Shutdown", "Terminated"})
@@ -18,18 +18,18 @@ _REASONS = frozenset({"Evicted", "NodeLost", "NodeShutdown", "Shutdown", "Termin
 
 def is_disrupted(pod: Pod) -> bool:
     """Return whether the cluster has removed a Pod, or is about to."""
-    return disrupted_us(pod) is not None
+    return find_disruption_us(pod) is not None
 
 
-def disrupted_us(pod: Pod) -> int | None:
+def find_disruption_us(pod: Pod) -> int | None:
     """Return when the cluster removed a Pod: 0 if the time is unknown, None if it did not remove it."""
     for condition in pod.status.conditions or ():
         if condition.type == "DisruptionTarget" and condition.status == "True":
-            return moment_us(condition.last_transition_time)
+            return parse_moment_us(condition.last_transition_time)
     return 0 if pod.status.reason in _REASONS else None
 
 
-def replacing(pod: Pod) -> str | None:
+def find_replacing_source(pod: Pod) -> str | None:
     """Return the controller that replaces this Pod, as a source of quota events; None if it has no controller."""
     for owner in pod.metadata.owner_references or ():
         if owner.controller and owner.uid:
@@ -67,9 +67,9 @@ _NO_IMAGE = frozenset(
 _NOTHING = ContainerStateDetail()
 
 
-def created_us(pod: Pod) -> int:
+def read_created_us(pod: Pod) -> int:
     """Return when a Pod was created, in microseconds since the Unix epoch; 0 if unknown."""
-    return moment_us(pod.metadata.creation_timestamp)
+    return parse_moment_us(pod.metadata.creation_timestamp)
 
 
 def is_gated(pod: Pod) -> bool:
@@ -77,60 +77,60 @@ def is_gated(pod: Pod) -> bool:
     return bool(pod.spec.scheduling_gates)
 
 
-def ended(pod: Pod, since_us: int, deadline_us: int, now_us: int) -> StartOutcome | None:
+def judge_start(pod: Pod, since_us: int, deadline_us: int, now_us: int) -> StartOutcome | None:
     """Return the outcome of a start that began at `since_us`, None while it is pending.
 
     A Pod that became Ready later than `deadline_us` after that has failed.
     """
     taken_us = max(0, now_us - since_us)
-    ready = _condition(pod, "Ready")
+    ready = _find_condition(pod, "Ready")
     if ready is not None and ready.status == "True":
-        ready_us = moment_us(ready.last_transition_time)
+        ready_us = parse_moment_us(ready.last_transition_time)
         if ready_us:
             taken_us = min(max(0, ready_us - since_us), taken_us)  # clocks differ
-        return StartOutcome(StartResult.OK if taken_us <= deadline_us else cause(pod), taken_us)
+        return StartOutcome(StartResult.OK if taken_us <= deadline_us else find_cause(pod), taken_us)
     if pod.metadata.deletion_timestamp is not None or is_disrupted(pod):
         return StartOutcome(None, 0)
     match pod.status.phase:
         case "Succeeded":
             return StartOutcome(StartResult.OK, taken_us)
         case "Failed":
-            is_killed = any(end.reason == "OOMKilled" for end in _ends(pod))
+            is_killed = any(end.reason == "OOMKilled" for end in _list_ends(pod))
             return StartOutcome(StartResult.OOM_KILLED if is_killed else StartResult.FAILED, taken_us)
     return None
 
 
-def cause(pod: Pod) -> StartResult:
+def find_cause(pod: Pod) -> StartResult:
     """Return the cause for which a Pod is not Ready yet."""
-    scheduled = _condition(pod, "PodScheduled")
+    scheduled = _find_condition(pod, "PodScheduled")
     if scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable":
         return StartResult.UNSCHEDULABLE
-    waiting = {_waiting(container).reason for container in _containers(pod)}
+    waiting = {_read_waiting(container).reason for container in _list_containers(pod)}
     if waiting & _NO_IMAGE:
         return StartResult.IMAGE_PULL
-    if any(end.reason == "OOMKilled" for end in _ends(pod)):
+    if any(end.reason == "OOMKilled" for end in _list_ends(pod)):
         return StartResult.OOM_KILLED
-    if "CrashLoopBackOff" in waiting or any(container.restart_count for container in _containers(pod)):
+    if "CrashLoopBackOff" in waiting or any(container.restart_count for container in _list_containers(pod)):
         return StartResult.CRASH_LOOP
     return StartResult.START_DEADLINE
 
 
-def _condition(pod: Pod, name: str) -> PodCondition | None:
+def _find_condition(pod: Pod, name: str) -> PodCondition | None:
     return next((condition for condition in pod.status.conditions or () if condition.type == name), None)
 
 
-def _containers(pod: Pod) -> Iterator[ContainerStatus]:
+def _list_containers(pod: Pod) -> Iterator[ContainerStatus]:
     yield from pod.status.init_container_statuses or ()
     yield from pod.status.container_statuses or ()
 
 
-def _waiting(container: ContainerStatus) -> ContainerStateDetail:
+def _read_waiting(container: ContainerStatus) -> ContainerStateDetail:
     return (container.state and container.state.waiting) or _NOTHING
 
 
-def _ends(pod: Pod) -> Iterator[ContainerStateDetail]:
+def _list_ends(pod: Pod) -> Iterator[ContainerStateDetail]:
     """Yield the last two terminations of each container."""
-    for container in _containers(pod):
+    for container in _list_containers(pod):
         for state in (container.state, container.last_state):
             if state is not None and state.terminated is not None:
                 yield state.terminated

@@ -3,7 +3,7 @@
 from typing import Generic, Protocol, TypeVar
 
 REMEMBERED_US = 60_000_000
-MOST_KEPT = 8
+POLICIES_MAX = 8
 """Policies kept, including the one in force: each is compiled again whenever overrides change."""
 
 
@@ -33,17 +33,17 @@ class PolicyHistory(Generic[_P]):
         if self.current is not None:
             self._retired[self.current.hash] = (self.current, now_us)
         self._retired.pop(policy.hash, None)
-        while len(self._retired) >= MOST_KEPT:
+        while len(self._retired) >= POLICIES_MAX:
             del self._retired[next(iter(self._retired))]
         self.current, self.since_us = policy, now_us
 
-    def kept(self, now_us: int) -> tuple[_P, ...]:
-        """Return the policies that `by_hash` may still return; older ones are forgotten."""
+    def list_kept(self, now_us: int) -> tuple[_P, ...]:
+        """Return the policies that `find_by_hash` may still return; older ones are forgotten."""
         self._retired = {name: entry for name, entry in self._retired.items() if now_us - entry[1] <= REMEMBERED_US}
         retired = tuple(policy for policy, _ in self._retired.values())
         return retired if self.current is None else (*retired, self.current)
 
-    def by_hash(self, policy_hash: str, now_us: int) -> _P | None:
+    def find_by_hash(self, policy_hash: str, now_us: int) -> _P | None:
         """Return the policy of that hash if it is in force, or was within the last 60 s."""
         if self.current is not None and self.current.hash == policy_hash:
             return self.current

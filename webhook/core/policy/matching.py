@@ -8,13 +8,13 @@ from msgspec import Struct
 
 from webhook.core.kubernetes.label_constraints import RESOLVED, UnresolvedLabels
 from webhook.core.kubernetes.name_patterns import matches_any
-from webhook.core.kubernetes.selector_match import deciding_labels, selects
+from webhook.core.kubernetes.selector_match import find_deciding_labels, selects
 from webhook.core.lru_cache import SelfFillingCache
 from webhook.core.policy.model import Match, Policy, Service
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 """Label with the name of the Namespace, which the API server writes into each."""
-_NAMESPACES_REMEMBERED = 10_000
+_NAMESPACES_MAX = 10_000
 
 
 def _may_own(match: Match, namespace: str) -> bool:
@@ -62,7 +62,7 @@ class Candidates(Struct, frozen=True, gc=False):
     first: Service | None
 
 
-def _candidates(policy: Policy, namespace: str) -> Candidates:
+def _find_candidates(policy: Policy, namespace: str) -> Candidates:
     services = tuple(service for service in policy.services if _may_own(service.match, namespace))
     need_labels = any(service.match.namespace_selector is not None for service in services)
     read_labels = need_labels or any(service.namespace_keys for service in services)
@@ -76,9 +76,9 @@ class Matcher:
     def __init__(self, policy: Policy) -> None:
         self.reads_kinds = any(service.match.owner_kinds for service in policy.services)
         """Whether any owner depends on the kind of a Pod's workload."""
-        self.by_namespace = SelfFillingCache(_NAMESPACES_REMEMBERED, partial(_candidates, policy))
+        self.by_namespace = SelfFillingCache(_NAMESPACES_MAX, partial(_find_candidates, policy))
 
-    def candidates(self, namespace: str) -> tuple[Service, ...]:
+    def list_candidates(self, namespace: str) -> tuple[Service, ...]:
         """Return, in order, the services that may own Pods of a namespace, by its name."""
         return self.by_namespace[namespace].services
 
@@ -101,12 +101,12 @@ class Matcher:
         """
         if not self.needs_labels(namespace):
             return False
-        candidates = self.candidates(namespace)
+        candidates = self.list_candidates(namespace)
         for service in candidates:
             if not _fits_kind(service.match, kind):
                 continue
             selected = _selects_by_name(service.match, namespace)
-            deciding = deciding_labels(service.match.pod_selector, labels, unresolved)
+            deciding = find_deciding_labels(service.match.pod_selector, labels, unresolved)
             if selected is not False and deciding is not None and (selected is None or not deciding):
                 return selected is None
         named = {
@@ -114,7 +114,7 @@ class Matcher:
         }
         return to_be_named and True not in named and None in named
 
-    def owner(
+    def find_owner(
         self,
         namespace: str,
         namespace_labels: Mapping[str, str],
@@ -135,7 +135,7 @@ class Matcher:
                 return service
         return None
 
-    def possible_owners(
+    def find_possible_owners(
         self,
         namespace: str,
         namespace_labels: Mapping[str, str],
@@ -145,10 +145,10 @@ class Matcher:
     ) -> tuple[PossibleOwner, ...]:
         """Return, in order, every service that may be the first match; a single entry if that is certain."""
         found = []
-        for service in self.candidates(namespace):
+        for service in self.list_candidates(namespace):
             if not _fits_kind(service.match, kind) or not selects(service.match.namespace_selector, namespace_labels):
                 continue
-            deciding = deciding_labels(service.match.pod_selector, labels, unresolved)
+            deciding = find_deciding_labels(service.match.pod_selector, labels, unresolved)
             if deciding is None:
                 continue
             found.append(PossibleOwner(service, deciding))
@@ -158,11 +158,13 @@ class Matcher:
 
     def may_own(self, service: Service, namespace: str, namespace_labels: Mapping[str, str]) -> bool:
         """Return whether `service` may own Pods in a namespace, by its name and labels."""
-        return service in self.candidates(namespace) and selects(service.match.namespace_selector, namespace_labels)
+        return service in self.list_candidates(namespace) and selects(
+            service.match.namespace_selector, namespace_labels
+        )
 
     def names(self, namespace: str, namespace_labels: Mapping[str, str]) -> bool:
         """Return whether some service selects this namespace by name or labels."""
         return any(
             not service.match.any_namespace and selects(service.match.namespace_selector, namespace_labels)
-            for service in self.candidates(namespace)
+            for service in self.list_candidates(namespace)
         )

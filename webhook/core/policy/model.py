@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from webhook.core.breaker import Forcing
 from webhook.core.container_resources import RangePlan
 from webhook.core.kubernetes.types import LabelSelector, format_of
-from webhook.core.placement import PlacementPlan, in_namespace, namespace_keys
+from webhook.core.placement import PlacementPlan, list_namespace_keys, resolve_namespace_labels
 from webhook.core.policy_spec import (
-    MOST_WINDOWS,
+    WINDOWS_MAX,
     Breaker,
     Choice,
     Mode,
@@ -30,12 +30,12 @@ from webhook.core.policy_spec import (
     WhenExceeded,
     Window,
 )
-from webhook.core.policy_spec.field_types import described
+from webhook.core.policy_spec.field_types import describe
 
 BUILT_IN_EXEMPT_NAMESPACES = frozenset({"kube-system", "kube-node-lease", "podgate-system"})
 
 
-_OPEN_MAX_AT_LEAST = 3
+_OPEN_BREAKERS_MIN = 3
 
 
 class Unmatched(Choice):
@@ -68,7 +68,7 @@ DEFAULT_SLA_CLASSES = (SlaClass("gold", 100), SlaClass("silver", 50), SlaClass("
 
 class Pool(Struct, frozen=True, rename="camel"):
     name: Annotated[str, format_of("dns-label")]
-    windows: Annotated[tuple[Window, ...], Meta(extra_json_schema={"minItems": 1, "maxItems": MOST_WINDOWS})]
+    windows: Annotated[tuple[Window, ...], Meta(extra_json_schema={"minItems": 1, "maxItems": WINDOWS_MAX})]
     scope: Scope = Scope.CLUSTER
     when_exceeded: WhenExceeded = WhenExceeded.DENY
 
@@ -78,9 +78,9 @@ class BreakerGuard(Struct, frozen=True, rename="camel"):
 
     max_open_percent: Percent = 30
 
-    def open_max(self, breakers: int) -> int:
+    def compute_open_max(self, breakers: int) -> int:
         """Return how many of `breakers` may be open: at least three, because a percentage of a few means nothing."""
-        return max(_OPEN_MAX_AT_LEAST, self.max_open_percent * breakers // 100)
+        return max(_OPEN_BREAKERS_MIN, self.max_open_percent * breakers // 100)
 
 
 class Modes(Struct, frozen=True):
@@ -90,7 +90,7 @@ class Modes(Struct, frozen=True):
     breaker: Mode = Mode.ENFORCE
     scheduling: Mode = Mode.ENFORCE
 
-    def all_disabled(self) -> bool:
+    def is_all_disabled(self) -> bool:
         """Return whether admission checks nothing. `scheduling` acts later, in the scheduler."""
         return self.placement is self.resources is self.quota is self.breaker is Mode.DISABLED
 
@@ -114,15 +114,15 @@ class Match(Struct, frozen=True, rename="camel"):
 
     namespaces: Annotated[
         tuple[Annotated[str, format_of("namespace-pattern")], ...],
-        described("Names of namespaces, exact or with one * at the end or the beginning."),
+        describe("Names of namespaces, exact or with one * at the end or the beginning."),
     ] = ()
-    namespace_selector: Annotated[LabelSelector | None, described("Labels of Namespaces.")] = None
-    pod_selector: Annotated[LabelSelector | None, described("Labels of Pods.")] = None
+    namespace_selector: Annotated[LabelSelector | None, describe("Labels of Namespaces.")] = None
+    pod_selector: Annotated[LabelSelector | None, describe("Labels of Pods.")] = None
     owner_kinds: Annotated[
         tuple[OwnerKind, ...],
-        described("Only Pods that Kubernetes' own controllers create for these kinds of workload."),
+        describe("Only Pods that Kubernetes' own controllers create for these kinds of workload."),
     ] = ()
-    any_namespace: Annotated[bool, described("Whether all namespaces are meant.")] = False
+    any_namespace: Annotated[bool, describe("Whether all namespaces are meant.")] = False
 
 
 class Service(Struct, frozen=True, dict=True, rename="camel"):
@@ -143,33 +143,33 @@ class Service(Struct, frozen=True, dict=True, rename="camel"):
     @cached_property
     def placement_plan(self) -> PlacementPlan | None:
         """The precomputed placement."""
-        return None if self.placement is None else PlacementPlan.of(self.name, self.placement)
+        return None if self.placement is None else PlacementPlan.from_placement(self.name, self.placement)
 
     @cached_property
     def degraded_placement_plan(self) -> PlacementPlan | None:
         """The placement without preferences, for whenOpen: Degrade; the same plan if it has none."""
-        return None if self.placement_plan is None else self.placement_plan.without_preferences()
+        return None if self.placement_plan is None else self.placement_plan.drop_preferences()
 
     @cached_property
     def range_plan(self) -> RangePlan | None:
         """The precomputed ranges of resources."""
-        return None if self.resources is None else RangePlan.of(self.resources)
+        return None if self.resources is None else RangePlan.from_rules(self.resources)
 
     @cached_property
     def namespace_keys(self) -> tuple[str, ...]:
         """The labels of a Namespace that the placement reads."""
-        return namespace_keys(self.placement)
+        return list_namespace_keys(self.placement)
 
     @cached_property
     def annotations_read(self) -> tuple[str, ...]:
         """The keys of a Pod's annotations that the placement reads."""
         return () if self.placement is None else tuple(self.placement.annotations)
 
-    def in_namespace(self, namespace_labels: Mapping[str, str]) -> "Service":
+    def resolve_namespace(self, namespace_labels: Mapping[str, str]) -> "Service":
         """Return the service with the Namespace labels that it reads replaced by their values, or itself."""
         if self.placement is None or not self.namespace_keys:
             return self
-        placement = replace(self.placement, **in_namespace(self.placement, namespace_labels))
+        placement = replace(self.placement, **resolve_namespace_labels(self.placement, namespace_labels))
         return replace(self, placement=placement)
 
     @property

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from webhook.core.policy.model import Policy, Pool, Service
-from webhook.core.policy_changes.fields import FieldChange, field_changes, written
-from webhook.core.policy_changes.owners import changed_owners
-from webhook.core.quota.counter_resets import starts_empty
+from webhook.core.policy_changes.fields import FieldChange, compare_fields, format_value
+from webhook.core.policy_changes.owners import find_changed_owners
+from webhook.core.quota.counter_resets import find_resets
 
 
 class EntryChange(Struct, frozen=True):
@@ -33,7 +33,7 @@ class PolicyDifference(Struct, frozen=True):
     def __bool__(self) -> bool:
         return bool(self.entries or self.policy or self.owners)
 
-    def lines(self) -> Iterator[str]:
+    def format_lines(self) -> Iterator[str]:
         """Yield the difference as lines for people."""
         if self.policy:
             yield "policy"
@@ -55,34 +55,37 @@ def compare(before: Policy, after: Policy) -> PolicyDifference:
         change
         for attribute in Policy.__struct_fields__
         if attribute not in {"services", "pools"}
-        for change in field_changes(getattr(before, attribute), getattr(after, attribute), _name(attribute))
+        for change in compare_fields(getattr(before, attribute), getattr(after, attribute), _encode_name(attribute))
     )
-    entries = (*_entries("pool", before.pools, after.pools), *_entries("service", before.services, after.services))
-    owners = tuple(changed_owners(before.services, after.services))
-    return PolicyDifference(entries, whole, owners, tuple(starts_empty(before, after)))
+    entries = (
+        *_compare_entries("pool", before.pools, after.pools),
+        *_compare_entries("service", before.services, after.services),
+    )
+    owners = tuple(find_changed_owners(before.services, after.services))
+    return PolicyDifference(entries, whole, owners, tuple(find_resets(before, after)))
 
 
-def _name(attribute: str) -> str:
+def _encode_name(attribute: str) -> str:
     return Policy.__struct_encode_fields__[Policy.__struct_fields__.index(attribute)]
 
 
-def _entries(
+def _compare_entries(
     kind: str, before: Sequence[Service] | Sequence[Pool], after: Sequence[Service] | Sequence[Pool]
 ) -> Iterator[EntryChange]:
     old, new = ({entry.name: entry for entry in entries} for entries in (before, after))
     for name in dict.fromkeys((*new, *old)):
         if name not in old:
-            fields = tuple(FieldChange(path, "", value, "added") for path, value in _summary(new[name]))
+            fields = tuple(FieldChange(path, "", value, "added") for path, value in _summarize(new[name]))
             yield EntryChange(kind, name, "added", fields)
         elif name not in new:
             yield EntryChange(kind, name, "removed")
-        elif changes := tuple(field_changes(old[name], new[name])):
+        elif changes := tuple(compare_fields(old[name], new[name])):
             yield EntryChange(kind, name, "changed", changes)
 
 
-def _summary(entry: Service | Pool) -> Iterator[tuple[str, str]]:
+def _summarize(entry: Service | Pool) -> Iterator[tuple[str, str]]:
     """Yield the stanzas of a new entry that differ from the defaults."""
     for name, attribute in zip(entry.__struct_encode_fields__, entry.__struct_fields__, strict=True):
-        value = written(getattr(entry, attribute))
+        value = format_value(getattr(entry, attribute))
         if name not in {"name", "modes", "slaClass", "failureMode"} and value not in {"", "{}", "[]"}:
             yield name, value

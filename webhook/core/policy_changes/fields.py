@@ -33,50 +33,54 @@ class FieldChange(Struct, frozen=True):
         return f"{self.path}: {self.before} -> {self.after}{word}"
 
 
-def field_changes(before: Any, after: Any, path: str = "") -> Iterator[FieldChange]:
+def compare_fields(before: Any, after: Any, path: str = "") -> Iterator[FieldChange]:
     """Yield the fields that differ, in their order. Equal amounts such as 60s and 1m do not differ."""
     if before == after:
         return
     if isinstance(before, Struct) and type(before) is type(after) and not isinstance(before, _ATOMIC):
         for name, attribute in zip(before.__struct_encode_fields__, before.__struct_fields__, strict=True):
             where = f"{path}.{name}" if path else name
-            yield from field_changes(getattr(before, attribute), getattr(after, attribute), where)
+            yield from compare_fields(getattr(before, attribute), getattr(after, attribute), where)
     elif isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in dict.fromkeys((*before, *after)):
             where = f"{path}[{key}]" if not key.isalnum() else f"{path}.{key}"
-            yield from field_changes(before.get(key), after.get(key), where)
+            yield from compare_fields(before.get(key), after.get(key), where)
     elif isinstance(before, tuple) and isinstance(after, tuple):
-        yield from _of_lists(before, after, path)
+        yield from _compare_lists(before, after, path)
     else:
-        yield FieldChange(path, written(before), written(after), _word(before, after))
+        yield FieldChange(path, format_value(before), format_value(after), _name_change(before, after))
 
 
-def _of_lists(before: Sequence[Any], after: Sequence[Any], path: str) -> Iterator[FieldChange]:
-    known = {_identity(entry): entry for entry in before}
-    new = {_identity(entry): entry for entry in after}
+def _compare_lists(before: Sequence[Any], after: Sequence[Any], path: str) -> Iterator[FieldChange]:
+    known = {_identify(entry): entry for entry in before}
+    new = {_identify(entry): entry for entry in after}
     for key in dict.fromkeys((*known, *new)):
-        yield from field_changes(known.get(key), new.get(key), f"{path}[{key}]")
+        yield from compare_fields(known.get(key), new.get(key), f"{path}[{key}]")
     if [*known] != [*new] and known.keys() == new.keys():
         yield FieldChange(path, ", ".join(known), ", ".join(new), "changed")
 
 
-def _identity(entry: Any) -> str:
+def _identify(entry: Any) -> str:
     """Return what identifies an entry of a list; the whole entry if it has no name."""
     if isinstance(entry, Window):
-        return f"{entry.window.us // _SECOND_US}s" if entry.window.us % (60 * _SECOND_US) else _minutes(entry.window)
+        return (
+            f"{entry.window.us // _SECOND_US}s"
+            if entry.window.us % (60 * _SECOND_US)
+            else _format_minutes(entry.window)
+        )
     if isinstance(entry, TopologyEntry):
         return entry.label if entry.preferred_weight is None else f"{entry.label}, preferred"
     if isinstance(entry, SlaClass | Pool):
         return entry.name
-    return written(entry)
+    return format_value(entry)
 
 
-def _minutes(window: Duration) -> str:
+def _format_minutes(window: Duration) -> str:
     minutes = window.us // (60 * _SECOND_US)
     return f"{minutes // 60}h" if minutes % 60 == 0 else f"{minutes}m"
 
 
-def _word(before: Any, after: Any) -> str:
+def _name_change(before: Any, after: Any) -> str:
     if before is None or after is None:
         return "added" if before is None else "removed"
     both = before, after
@@ -87,26 +91,26 @@ def _word(before: Any, after: Any) -> str:
     return "changed"
 
 
-def written(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a value in one line: text as it is, others as JSON, without absent fields."""
-    plain = _plain(value)
+    plain = _strip_defaults(value)
     if plain is None:
         return ""
     return plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
 
 
-def _plain(value: Any) -> Any:
+def _strip_defaults(value: Any) -> Any:
     """Return a value without empty defaults. Other empty lists are kept: in `allow` they forbid all."""
     if isinstance(value, Struct):
         fields = [(field, getattr(value, field.name)) for field in msgspec.structs.fields(value)]
-        plain = {field.encode_name: (_plain(inner), inner == _default(field)) for field, inner in fields}
+        plain = {field.encode_name: (_strip_defaults(inner), inner == _read_default(field)) for field, inner in fields}
         return {name: inner for name, (inner, is_default) in plain.items() if not (is_default and inner in _EMPTY)}
     if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
+        return {key: _strip_defaults(inner) for key, inner in value.items()}
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        return [_strip_defaults(item) for item in value]
     return msgspec.to_builtins(value, enc_hook=str)
 
 
-def _default(field: FieldInfo) -> Any:
+def _read_default(field: FieldInfo) -> Any:
     return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()

@@ -3,13 +3,13 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
-from webhook.core.kubernetes.label_constraints import constraints_of
+from webhook.core.kubernetes.label_constraints import combine_expressions
 from webhook.core.kubernetes.name_patterns import meet
 from webhook.core.kubernetes.types import LabelSelector, Requirement
 from webhook.core.policy.model import Match, Service
 
 
-def changed_owners(before: Sequence[Service], after: Sequence[Service]) -> Iterator[str]:
+def find_changed_owners(before: Sequence[Service], after: Sequence[Service]) -> Iterator[str]:
     """Yield a sentence for each pair of services whose Pods may change their owner because of the order alone."""
     old = {service.name: (place, service) for place, service in enumerate(before)}
     new = {service.name: (place, service) for place, service in enumerate(after)}
@@ -28,12 +28,12 @@ def changed_owners(before: Sequence[Service], after: Sequence[Service]) -> Itera
             givers = [other.name for other in later if may_share(service.match, other.match)]
             if givers:
                 yield f"{name} is added before {', '.join(givers)}: Pods that it matches become its own"
-    yield from _moved(old, new)
+    yield from _find_moved(old, new)
 
 
-def _moved(old: Mapping[str, tuple[int, Service]], new: Mapping[str, tuple[int, Service]]) -> Iterator[str]:
+def _find_moved(old: Mapping[str, tuple[int, Service]], new: Mapping[str, tuple[int, Service]]) -> Iterator[str]:
     common = [name for name in new if name in old]
-    moved = _outside_longest_order(common, [old[name][0] for name in common])
+    moved = _find_moved_names(common, [old[name][0] for name in common])
     seen: set[tuple[str, str]] = set()
     for name in moved:
         for other in common:
@@ -44,7 +44,7 @@ def _moved(old: Mapping[str, tuple[int, Service]], new: Mapping[str, tuple[int, 
                 yield f"{first} is now before {second}: Pods that both match become those of {first}"
 
 
-def _outside_longest_order(names: Sequence[str], places: Sequence[int]) -> list[str]:
+def _find_moved_names(names: Sequence[str], places: Sequence[int]) -> list[str]:
     """Return the names outside the longest rising sequence of places: those that were moved."""
     tails: list[int] = []  # the last index of the best sequence of each length
     before: list[int] = []
@@ -70,11 +70,11 @@ def may_share(one: Match, other: Match) -> bool:
 
 
 def _contradict(one: LabelSelector | None, other: LabelSelector | None) -> bool:
-    found = constraints_of((*_expressions(one), *_expressions(other)))
-    return any(constraint.impossible for constraint in found.values())
+    found = combine_expressions((*_list_expressions(one), *_list_expressions(other)))
+    return any(constraint.is_impossible for constraint in found.values())
 
 
-def _expressions(selector: LabelSelector | None) -> Iterator[Requirement]:
+def _list_expressions(selector: LabelSelector | None) -> Iterator[Requirement]:
     if selector is not None:
         yield from (Requirement(key, "In", (value,)) for key, value in (selector.match_labels or {}).items())
         yield from selector.match_expressions or ()

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from webhook.core.document import DocumentError, LoadResult, Problem, Purpose, load
-from webhook.core.kubernetes.quantity import from_plain
+from webhook.core.kubernetes.quantity import convert_amount
 from webhook.core.policy.model import LoadedPolicy, Policy, Service
 from webhook.core.policy_changes.policy_review import DocumentReview, PolicyReview
 
@@ -33,12 +33,12 @@ class CheckResult(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
 
     @classmethod
-    def of(cls, loaded: LoadResult) -> "CheckResult":
+    def from_loaded(cls, loaded: LoadResult) -> "CheckResult":
         policy = loaded.policy.policy
         head = _Head(msgspec.structs.replace(policy, services=()), loaded.policy.hash, loaded.warnings)
         return cls(head, tuple(Raw(_encoder.encode(service)) for service in policy.services))
 
-    def loaded(self, services: Iterable[Service]) -> LoadResult:
+    def build_result(self, services: Iterable[Service]) -> LoadResult:
         """Return or raise as `load` does, with the decoded `services`."""
         if self.head is None:
             raise DocumentError(self.problems)
@@ -49,7 +49,7 @@ class CheckResult(Struct, frozen=True):
 def check_policy(raw: bytes, purpose: Purpose) -> CheckResult:
     """Load a document and return the result."""
     try:
-        return CheckResult.of(load(raw, purpose))
+        return CheckResult.from_loaded(load(raw, purpose))
     except DocumentError as error:
         return CheckResult(problems=error.problems)
 
@@ -60,13 +60,13 @@ def encode(value: CheckResult | DocumentReview | PolicyReview) -> bytes:
 
 def decode(data: bytes, kind: type[T]) -> T:
     """Decode what `encode` wrote. msgspec.MsgspecError: other data."""
-    return msgspec.msgpack.decode(data, type=kind, dec_hook=from_plain)
+    return msgspec.msgpack.decode(data, type=kind, dec_hook=convert_amount)
 
 
-def service_of(piece: Raw) -> Service:
+def decode_service(piece: Raw) -> Service:
     """Decode one service of a result. msgspec.MsgspecError: other data."""
     return _service.decode(piece)
 
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=str)
-_service = msgspec.msgpack.Decoder(Service, dec_hook=from_plain)
+_service = msgspec.msgpack.Decoder(Service, dec_hook=convert_amount)

@@ -6,19 +6,19 @@ import msgspec
 from msgspec import Struct
 
 from webhook.core.document import DocumentError, Purpose, load
-from webhook.core.document.configmap import KEY, NAME, NAMESPACE, OVERRIDES, ConfigMap, NoDocumentError, document_of
+from webhook.core.document.configmap import KEY, NAME, NAMESPACE, OVERRIDES, ConfigMap, NoDocumentError, read_document
 from webhook.core.document.loading import load_unproved
 from webhook.core.kubernetes.admission_request import (
     ALLOWED,
     BadReviewError,
     ResponseStatus,
-    object_of,
-    request_of,
+    decode_object,
+    decode_request,
     respond,
 )
 from webhook.core.policy.model import Policy
-from webhook.core.quota.counter_resets import starts_empty
-from webhook.core.webhook_configurations import ClientConfig, TooManyEntriesError, configurations
+from webhook.core.quota.counter_resets import find_resets
+from webhook.core.webhook_configurations import ClientConfig, TooManyEntriesError, render_configurations
 
 _LINES_MAX = 100
 _FRESH_MAX = 20
@@ -62,7 +62,7 @@ def decode_review(body: bytes, purpose: Purpose = Purpose.SERVE) -> DocumentRevi
     An update that does not change the document is always admitted: a bad document, stored while the webhook was down,
     must not block changes to the ConfigMap's labels.
     """
-    request = request_of(body)
+    request = decode_request(body)
     user = request.user_info.username
     is_ours = request.resource.resource == "configmaps" and request.namespace == NAMESPACE
     if (
@@ -72,10 +72,10 @@ def decode_review(body: bytes, purpose: Purpose = Purpose.SERVE) -> DocumentRevi
         or request.operation not in {"CREATE", "UPDATE"}
     ):
         return PolicyReview(respond(request.uid, ALLOWED), user, judged=False)
-    new = object_of(request.object, _config_map, "object")
+    new = decode_object(request.object, _config_map, "object")
     if new is None:
         raise BadReviewError("AdmissionReview.request.object is missing: CREATE and UPDATE of configmaps need it")
-    old = object_of(request.old_object, _config_map, "oldObject")
+    old = decode_object(request.old_object, _config_map, "oldObject")
     if old is not None and (old.data, old.binary_data) == (new.data, new.binary_data):
         return PolicyReview(respond(request.uid, ALLOWED), user, judged=False)
     return DocumentReview(request.uid, user, new, old, purpose, request.name == OVERRIDES)
@@ -84,59 +84,59 @@ def decode_review(body: bytes, purpose: Purpose = Purpose.SERVE) -> DocumentRevi
 def review_policy(asked: DocumentReview) -> PolicyReview:
     """Review the document itself, which takes time in proportion to its size."""
     try:
-        loaded = load(document_of(asked.new), asked.purpose)
+        loaded = load(read_document(asked.new), asked.purpose)
     except NoDocumentError as error:
         errors: tuple[str, ...] = (str(error),)
     except DocumentError as error:
         errors = tuple(f"{KEY}:{problem}" for problem in error.problems)
     else:
-        policy, before = loaded.policy.policy, _former(asked)
+        policy, before = loaded.policy.policy, _load_former(asked)
         warnings = [
-            *_about_webhooks(before, policy),
-            *_about_counters(before, policy),
+            *_warn_of_webhooks(before, policy),
+            *_warn_of_counters(before, policy),
             *(f"{KEY}:{warning}" for warning in loaded.warnings),
         ]
         return PolicyReview(respond(asked.uid, ALLOWED, warnings), asked.user, judged=True)
-    status = ResponseStatus(400, "BadRequest", _message(errors))
+    status = ResponseStatus(400, "BadRequest", _format_message(errors))
     return PolicyReview(respond(asked.uid, status, has_lines=True), asked.user, judged=True, errors=errors)
 
 
-def _former(asked: DocumentReview) -> Policy | None:
+def _load_former(asked: DocumentReview) -> Policy | None:
     """Return the stored policy; None if it is invalid, as it was then never in force."""
     try:
-        return load_unproved(document_of(asked.old), asked.purpose).policy if asked.old is not None else None
+        return load_unproved(read_document(asked.old), asked.purpose).policy if asked.old is not None else None
     except (NoDocumentError, DocumentError):
         return None
 
 
-def _about_webhooks(before: Policy | None, policy: Policy) -> Iterator[str]:
+def _warn_of_webhooks(before: Policy | None, policy: Policy) -> Iterator[str]:
     """Yield a warning if the webhook configurations must be applied again, which nothing else reports."""
     try:
-        wanted = configurations(policy, _ANY)
+        wanted = render_configurations(policy, _ANY)
     except TooManyEntriesError as error:
         yield f"{error}: {error.remedy}"
         return
-    if before is not None and configurations(before, _ANY) != wanted:
+    if before is not None and render_configurations(before, _ANY) != wanted:
         yield "match, failureMode or exemptions changed: the leader follows, or else apply `podgate policy webhooks`"
 
 
-def _about_counters(before: Policy | None, policy: Policy) -> Iterator[str]:
+def _warn_of_counters(before: Policy | None, policy: Policy) -> Iterator[str]:
     """Yield warnings about limits that start empty after this change."""
     if before is None:
         return
-    lines = tuple(starts_empty(before, policy))
+    lines = tuple(find_resets(before, policy))
     yield from lines[:_FRESH_MAX]
     if len(lines) > _FRESH_MAX:
         yield f"and {len(lines) - _FRESH_MAX} more limits start empty"
 
 
-def _message(errors: tuple[str, ...]) -> str:
+def _format_message(errors: tuple[str, ...]) -> str:
     noun = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
     head = f"PolicyInvalid: the policy has {noun}, the one in force stays:"
-    return "\n".join([head, *shortened(errors, "see podgate policy lint")])
+    return "\n".join([head, *shorten(errors, "see podgate policy lint")])
 
 
-def shortened(errors: tuple[str, ...], remedy: str) -> list[str]:
+def shorten(errors: tuple[str, ...], remedy: str) -> list[str]:
     """Return the errors that fit into a response, and the number of the others."""
     more = [f"and {len(errors) - _LINES_MAX} more: {remedy}"] if len(errors) > _LINES_MAX else []
     return [*errors[:_LINES_MAX], *more]

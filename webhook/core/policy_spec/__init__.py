@@ -26,7 +26,7 @@ from webhook.core.policy_spec.placement import (
     TopologyEntry,
 )
 from webhook.core.policy_spec.quota import (
-    MOST_WINDOWS,
+    WINDOWS_MAX,
     Denial,
     Hard,
     OnOverload,
@@ -54,7 +54,7 @@ from webhook.core.policy_spec.scheduling import Scheduling
 
 __all__ = [
     "LEVEL_LABELS",
-    "MOST_WINDOWS",
+    "WINDOWS_MAX",
     "Allowed",
     "Breaker",
     "Choice",

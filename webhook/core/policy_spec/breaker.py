@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from webhook.core.kubernetes.quantity import Duration
-from webhook.core.policy_spec.field_types import Choice, Count, Interval, Name, Percent, default
+from webhook.core.policy_spec.field_types import Choice, Count, Interval, Name, Percent, default_duration
 
 
 class OutcomeSource(Choice):
@@ -18,14 +18,14 @@ class OutcomeRules(Struct, frozen=True, rename="camel"):
 
     source: OutcomeSource
     reporters: tuple[Name, ...] = ()
-    start_deadline: Duration = default("5m")
+    start_deadline: Duration = default_duration("5m")
 
 
 class ErrorRate(Struct, frozen=True, rename="camel"):
     """Trips when each of the last `consecutive` complete intervals has at least `percent` errors."""
 
     percent: Percent = 95
-    interval: Interval = default("1s")
+    interval: Interval = default_duration("1s")
     consecutive: Count = 3
     minimum_outcomes: Count = 10
 
@@ -33,8 +33,8 @@ class ErrorRate(Struct, frozen=True, rename="camel"):
 class Latency(Struct, frozen=True, rename="camel"):
     """Trips when each of the last `consecutive` complete intervals has a mean latency above `mean`."""
 
-    mean: Duration = default("2s")
-    interval: Interval = default("1s")
+    mean: Duration = default_duration("2s")
+    interval: Interval = default_duration("1s")
     consecutive: Count = 5
     minimum_outcomes: Count = 1
 
@@ -48,13 +48,13 @@ class QuotaExceeded(Struct, frozen=True, rename="camel"):
     """Trips on `count` quota events `within` a trailing span."""
 
     count: Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": 1000})] = 10
-    within: Duration = default("1m")
+    within: Duration = default_duration("1m")
     count_by: CountBy = CountBy.CONTROLLER
 
 
 class HalfOpen(Struct, frozen=True, rename="camel"):
     probes: Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": 100})] = 3
-    probe_timeout: Duration = default("5m")
+    probe_timeout: Duration = default_duration("5m")
 
 
 class WhenOpen(Choice):
@@ -68,6 +68,6 @@ class Breaker(Struct, frozen=True, rename="camel"):
     error_rate: ErrorRate | None = None
     latency: Latency | None = None
     quota_exceeded: QuotaExceeded | None = None
-    open_for: Duration = default("180s")
+    open_for: Duration = default_duration("180s")
     half_open: HalfOpen = field(default_factory=HalfOpen)
     when_open: WhenOpen = WhenOpen.DENY

@@ -16,12 +16,12 @@ Name = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 253})
 Interval = Annotated[Duration, format_of("interval")]
 
 
-def described(text: str) -> Meta:
+def describe(text: str) -> Meta:
     """Annotate a field with its description in the policy's schema, which editors show."""
     return Meta(description=text)
 
 
-def default(text: str) -> Any:
+def default_duration(text: str) -> Any:
     """Declare a duration's default, as a factory: msgspec's schema cannot show defaults of custom types."""
     return field(default_factory=partial(Duration.parse, text))
 

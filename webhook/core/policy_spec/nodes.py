@@ -6,7 +6,7 @@ from msgspec import Meta, Struct, field
 
 from webhook.core.kubernetes.quantity import Duration, Number
 from webhook.core.kubernetes.types import LabelKey, format_of
-from webhook.core.policy_spec.field_types import Choice, Name, NonEmpty, default, default_number
+from webhook.core.policy_spec.field_types import Choice, Name, NonEmpty, default_duration, default_number
 
 PromQl = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 4096})]
 
@@ -27,7 +27,7 @@ class DecayRules(Struct, frozen=True):
     """Weight of a sample: `factor` to the power of its age divided by `every`."""
 
     factor: Annotated[Number, Meta(extra_json_schema={"minimum": 0.01, "maximum": 1})] = default_number(0.8)
-    every: Duration = default("30s")
+    every: Duration = default_duration("30s")
 
 
 class NodeQueries(Struct, frozen=True, rename="camel"):
@@ -75,7 +75,7 @@ class Nodes(Struct, frozen=True, rename="camel"):
     """The load of each node is that of the first source whose data is not older than `staleAfter`."""
 
     sources: Annotated[tuple[LoadSource, ...], NonEmpty]
-    refresh: Duration = default("15s")
-    window: Duration = default("5m")
+    refresh: Duration = default_duration("15s")
+    window: Duration = default_duration("5m")
     decay: DecayRules = field(default_factory=DecayRules)
-    stale_after: Duration = default("90s")
+    stale_after: Duration = default_duration("90s")

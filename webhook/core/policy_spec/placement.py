@@ -14,7 +14,7 @@ from webhook.core.kubernetes.types import (
     Weight,
     format_of,
 )
-from webhook.core.policy_spec.field_types import Choice, NonEmpty, described
+from webhook.core.policy_spec.field_types import Choice, NonEmpty, describe
 from webhook.core.policy_spec.resources import QosClass
 
 
@@ -33,10 +33,10 @@ class Level(Choice):
     ZONE = "Zone"
 
 
-MOST_ENTRIES = 100
+LIST_ENTRIES_MAX = 100
 """Limit of lists that each review compares, entry by entry, with the Pod's own lists, which may be long."""
-_Few = Meta(extra_json_schema={"maxItems": MOST_ENTRIES})
-_FewKeys = Meta(extra_json_schema={"propertyNames": {"format": "pod-metadata-key"}, "maxProperties": MOST_ENTRIES})
+_Few = Meta(extra_json_schema={"maxItems": LIST_ENTRIES_MAX})
+_FewKeys = Meta(extra_json_schema={"propertyNames": {"format": "pod-metadata-key"}, "maxProperties": LIST_ENTRIES_MAX})
 _ShortText = Meta(extra_json_schema={"maxLength": 1024})
 _ClassName = Annotated[str, format_of("dns-subdomain")]
 _ClassPattern = Annotated[str, format_of("class-pattern")]
@@ -47,12 +47,10 @@ LEVEL_LABELS = {Level.REGION: "topology.kubernetes.io/region", Level.ZONE: "topo
 class TopologyEntry(Struct, frozen=True, rename="camel"):
     """A required or, with `preferredWeight`, preferred value of a node label: exactly one of `level` and `key`."""
 
-    values: Annotated[tuple[LabelValue, ...], NonEmpty, described("The values that a node may have.")] = field(
-        name="in"
-    )
+    values: Annotated[tuple[LabelValue, ...], NonEmpty, describe("The values that a node may have.")] = field(name="in")
     level: Level | None = None
-    key: Annotated[LabelKey, described("A label of nodes, instead of `level`.")] | None = None
-    preferred_weight: Annotated[Weight, described("A preference of this weight, not a requirement.")] | None = None
+    key: Annotated[LabelKey, describe("A label of nodes, instead of `level`.")] | None = None
+    preferred_weight: Annotated[Weight, describe("A preference of this weight, not a requirement.")] | None = None
 
     @property
     def label(self) -> str:
@@ -63,9 +61,9 @@ class TopologyEntry(Struct, frozen=True, rename="camel"):
 class LabelSource(Struct, frozen=True, rename="camel"):
     """A label to copy, from the Pod or from its Namespace. If it is absent, the value is `default`, or nothing."""
 
-    from_pod: Annotated[LabelKey, described("Label of the Pod whose value is copied.")] | None = None
-    from_namespace: Annotated[LabelKey, described("Label of the Pod's Namespace whose value is copied.")] | None = None
-    default: Annotated[LabelValue, described("Value where the label is absent.")] | None = None
+    from_pod: Annotated[LabelKey, describe("Label of the Pod whose value is copied.")] | None = None
+    from_namespace: Annotated[LabelKey, describe("Label of the Pod's Namespace whose value is copied.")] | None = None
+    default: Annotated[LabelValue, describe("Value where the label is absent.")] | None = None
 
 
 PodLabels = Annotated[dict[str, LabelValue | LabelSource], _FewKeys]
@@ -79,18 +77,18 @@ class Allowed(Struct, frozen=True, rename="camel"):
     """
 
     tolerations: (
-        Annotated[tuple[Toleration, ...], _Few, described("One of these must cover each toleration of a Pod.")] | None
+        Annotated[tuple[Toleration, ...], _Few, describe("One of these must cover each toleration of a Pod.")] | None
     ) = None
     node_selector_keys: (
-        Annotated[tuple[LabelKey, ...], described("Labels that a Pod's nodeSelector may have, with any value.")] | None
+        Annotated[tuple[LabelKey, ...], describe("Labels that a Pod's nodeSelector may have, with any value.")] | None
     ) = None
     priority_class_names: (
-        Annotated[tuple[_ClassPattern, ...], described("Priority classes besides the cluster's default.")] | None
+        Annotated[tuple[_ClassPattern, ...], describe("Priority classes besides the cluster's default.")] | None
     ) = None
     scheduler_names: (
-        Annotated[tuple[_ClassPattern, ...], described("Schedulers besides the default scheduler.")] | None
+        Annotated[tuple[_ClassPattern, ...], describe("Schedulers besides the default scheduler.")] | None
     ) = None
-    runtime_class_names: Annotated[tuple[_ClassPattern, ...], described("Runtime classes, besides none.")] | None = None
+    runtime_class_names: Annotated[tuple[_ClassPattern, ...], describe("Runtime classes, besides none.")] | None = None
 
 
 class ConflictRules(Struct, frozen=True, rename="camel"):
@@ -119,11 +117,11 @@ _TolerationsOfClass = Annotated[tuple[Toleration, ...], _Few, NonEmpty]
 class TolerationsByQosClass(Struct, frozen=True, rename="pascal"):
     """Tolerations that Pods of one QoS class get besides `tolerations`, by the class after all defaults."""
 
-    guaranteed: Annotated[_TolerationsOfClass, described("Tolerations to add to Guaranteed Pods.")] | None = None
-    burstable: Annotated[_TolerationsOfClass, described("Tolerations to add to Burstable Pods.")] | None = None
-    best_effort: Annotated[_TolerationsOfClass, described("Tolerations to add to BestEffort Pods.")] | None = None
+    guaranteed: Annotated[_TolerationsOfClass, describe("Tolerations to add to Guaranteed Pods.")] | None = None
+    burstable: Annotated[_TolerationsOfClass, describe("Tolerations to add to Burstable Pods.")] | None = None
+    best_effort: Annotated[_TolerationsOfClass, describe("Tolerations to add to BestEffort Pods.")] | None = None
 
-    def of_each(self) -> dict[QosClass, tuple[Toleration, ...]]:
+    def list_by_class(self) -> dict[QosClass, tuple[Toleration, ...]]:
         """Return the tolerations by class, without classes that have none."""
         each = zip(QosClass, (self.guaranteed, self.burstable, self.best_effort), strict=True)
         return {qos: found for qos, found in each if found}
@@ -132,22 +130,22 @@ class TolerationsByQosClass(Struct, frozen=True, rename="pascal"):
 class Placement(Struct, frozen=True, rename="camel"):
     """Fields that are written into each new Pod and checked again after all other webhooks, and values it may set."""
 
-    labels: Annotated[PodLabels, described("Labels to set, for other schedulers: texts, or labels to copy.")] = {}
-    annotations: Annotated[PodAnnotations, described("Annotations to set, for other schedulers, as `labels`.")] = {}
-    scheduler_name: Annotated[_ClassName, described("The scheduler to set.")] | None = None
-    node_selector: Annotated[Labels, described("Labels to add to the nodeSelector.")] = {}
-    topology: Annotated[tuple[TopologyEntry, ...], described("Nodes by region, zone or another label.")] = ()
-    affinity: Annotated[Affinity, described("Terms to add; required node terms are ANDed with the Pod's.")] = Affinity()
+    labels: Annotated[PodLabels, describe("Labels to set, for other schedulers: texts, or labels to copy.")] = {}
+    annotations: Annotated[PodAnnotations, describe("Annotations to set, for other schedulers, as `labels`.")] = {}
+    scheduler_name: Annotated[_ClassName, describe("The scheduler to set.")] | None = None
+    node_selector: Annotated[Labels, describe("Labels to add to the nodeSelector.")] = {}
+    topology: Annotated[tuple[TopologyEntry, ...], describe("Nodes by region, zone or another label.")] = ()
+    affinity: Annotated[Affinity, describe("Terms to add; required node terms are ANDed with the Pod's.")] = Affinity()
     topology_spread_constraints: Annotated[
         tuple[TopologySpreadConstraint, ...],
         _Few,
-        described("Constraints to add; without labelSelector they count the service's Pods."),
+        describe("Constraints to add; without labelSelector they count the service's Pods."),
     ] = ()
-    tolerations: Annotated[tuple[Toleration, ...], _Few, described("Tolerations to add.")] = ()
+    tolerations: Annotated[tuple[Toleration, ...], _Few, describe("Tolerations to add.")] = ()
     tolerations_by_qos_class: TolerationsByQosClass = TolerationsByQosClass()
-    priority_class_name: Annotated[_ClassName, described("The priority class to set.")] | None = None
-    runtime_class_name: Annotated[_ClassName, described("The runtime class to set.")] | None = None
+    priority_class_name: Annotated[_ClassName, describe("The priority class to set.")] | None = None
+    runtime_class_name: Annotated[_ClassName, describe("The runtime class to set.")] | None = None
     allow: Allowed = Allowed()
-    allow_node_name: Annotated[bool, described("Whether a new Pod may name its node.")] = False
+    allow_node_name: Annotated[bool, describe("Whether a new Pod may name its node.")] = False
     on_conflict: ConflictRules = ConflictRules()
-    if_absent: Annotated[tuple[IfAbsent, ...], described("Fields to write only into Pods without their own.")] = ()
+    if_absent: Annotated[tuple[IfAbsent, ...], describe("Fields to write only into Pods without their own.")] = ()

@@ -6,9 +6,9 @@ from msgspec import Meta, Struct
 
 from webhook.core.kubernetes.quantity import Duration
 from webhook.core.kubernetes.types import ResourceAmounts, format_of
-from webhook.core.policy_spec.field_types import Choice, Count, default
+from webhook.core.policy_spec.field_types import Choice, Count, default_duration
 
-MOST_WINDOWS = 16  # each Pod is charged to all windows
+WINDOWS_MAX = 16  # each Pod is charged to all windows
 Hard = Annotated[
     ResourceAmounts, Meta(extra_json_schema={"minProperties": 1, "propertyNames": {"format": "quota-resource"}})
 ]
@@ -75,18 +75,18 @@ class Denial(Struct, frozen=True, rename="camel"):
 
 class QueueRules(Struct, frozen=True, rename="camel"):
     max_pods: Count = 500
-    max_wait: Duration = default("15m")
+    max_wait: Duration = default_duration("15m")
     when_full: WhenFull = WhenFull.DENY
     when_expired: WhenExpired = WhenExpired.DELETE
     on_overload: OnOverload = OnOverload.NONE
-    ageing: Duration = default("10m")
+    ageing: Duration = default_duration("10m")
     lifted_share: Annotated[str, format_of("percent")] = "10%"
 
 
 class Quota(Struct, frozen=True, rename="camel"):
     per: Per = Per.SERVICE
     scope: Scope = Scope.CLUSTER
-    windows: Annotated[tuple[Window, ...], Meta(extra_json_schema={"maxItems": MOST_WINDOWS})] = ()
+    windows: Annotated[tuple[Window, ...], Meta(extra_json_schema={"maxItems": WINDOWS_MAX})] = ()
     standing: StandingQuota | None = None
     when_exceeded: WhenExceeded = WhenExceeded.DENY
     denial: Denial = Denial()

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from webhook.core.kubernetes.types import ResourceAmounts, format_of
-from webhook.core.policy_spec.field_types import Choice, described
+from webhook.core.policy_spec.field_types import Choice, describe
 
 ContainerAmounts = Annotated[
     ResourceAmounts, Meta(extra_json_schema={"propertyNames": {"format": "container-resource"}})
@@ -33,38 +33,38 @@ class ContainerRange(Struct, frozen=True, rename="camel"):
     The API server sets an absent request to the limit, so that it cannot be told from an equal request.
     """
 
-    default_request: Annotated[ContainerAmounts, described("Requests of containers with neither.")] = {}
-    default: Annotated[ContainerAmounts, described("Limits of containers without one.")] = {}
-    min: Annotated[ContainerAmounts, described("The least that a request or limit may be.")] = {}
-    max: Annotated[ContainerAmounts, described("The most that a request or limit may be.")] = {}
+    default_request: Annotated[ContainerAmounts, describe("Requests of containers with neither.")] = {}
+    default: Annotated[ContainerAmounts, describe("Limits of containers without one.")] = {}
+    min: Annotated[ContainerAmounts, describe("The least that a request or limit may be.")] = {}
+    max: Annotated[ContainerAmounts, describe("The most that a request or limit may be.")] = {}
     max_limit_request_ratio: Annotated[
-        ContainerAmounts, described("The most that a limit may be of its request; both are required.")
+        ContainerAmounts, describe("The most that a limit may be of its request; both are required.")
     ] = {}
     default_limit_ratio: Annotated[
-        ContainerAmounts, described("Limits of containers without one, as a multiple of the request.")
+        ContainerAmounts, describe("Limits of containers without one, as a multiple of the request.")
     ] = {}
     default_request_ratio: Annotated[
-        ContainerAmounts, described("Share of the limit to request where the request equals the limit.")
+        ContainerAmounts, describe("Share of the limit to request where the request equals the limit.")
     ] = {}
     ignore: Annotated[
         tuple[Annotated[str, format_of("name-pattern")], ...],
-        described("Containers to leave as they are, by name or with one trailing *."),
+        describe("Containers to leave as they are, by name or with one trailing *."),
     ] = ()
 
 
 class PodRange(Struct, frozen=True, rename="camel"):
     """LimitRange's fields for a whole Pod, and its QoS class."""
 
-    min: Annotated[ContainerAmounts, described("The least that all requests may be together.")] = {}
-    max: Annotated[ContainerAmounts, described("The most that all limits may be together.")] = {}
+    min: Annotated[ContainerAmounts, describe("The least that all requests may be together.")] = {}
+    max: Annotated[ContainerAmounts, describe("The most that all limits may be together.")] = {}
     max_limit_request_ratio: Annotated[
-        ContainerAmounts, described("The most that all limits may be of all requests.")
+        ContainerAmounts, describe("The most that all limits may be of all requests.")
     ] = {}
     qos_classes: (
         Annotated[
             tuple[QosClass, ...],
             Meta(extra_json_schema={"minItems": 1}),
-            described("The classes that a Pod may have, after all defaults; any if absent."),
+            describe("The classes that a Pod may have, after all defaults; any if absent."),
         ]
         | None
     ) = None

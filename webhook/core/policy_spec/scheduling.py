@@ -6,7 +6,7 @@ from msgspec import Meta, Struct, field
 
 from webhook.core.kubernetes.quantity import Duration, Number
 from webhook.core.kubernetes.types import LabelKey, LabelSelector
-from webhook.core.policy_spec.field_types import Choice, NonEmpty, default, default_number
+from webhook.core.policy_spec.field_types import Choice, NonEmpty, default_duration, default_number
 
 Ratio = Annotated[Number, Meta(extra_json_schema={"minimum": 0.01, "maximum": 1})]
 CombinedRatio = Annotated[Number, Meta(extra_json_schema={"minimum": 0.01, "maximum": 2})]
@@ -79,7 +79,7 @@ class Estimate(Struct, frozen=True):
 
     cpu: EstimateFactor = default_number(0.85)
     memory: EstimateFactor = default_number(0.7)
-    settle: Duration = default("60s")
+    settle: Duration = default_duration("60s")
 
 
 class Scheduling(Struct, frozen=True, rename="camel"):

@@ -30,19 +30,19 @@ class RewriteFailure(NamedTuple):
     remedy: str
 
 
-def rewrite_failure(sample: Sample, service: Service) -> RewriteFailure | None:
+def find_rewrite_failure(sample: Sample, service: Service) -> RewriteFailure | None:
     """Return the failure of this Pod under these rules, None without one."""
     try:
-        return _trouble(sample, service)
+        return _try_rewrite(sample, service)
     except MemoryError:  # not caused by a rule
         raise
     except Exception as error:  # noqa: BLE001  any defect: a review of such a Pod would hit it, too
         return RewriteFailure("failed", f"{sample.name} cannot be rewritten: {error!r}", _DEFECT)
 
 
-def _trouble(sample: Sample, service: Service) -> RewriteFailure | None:
+def _try_rewrite(sample: Sample, service: Service) -> RewriteFailure | None:
     first = rewrite(sample.pod, service, _HASH)
-    rewritten = _patched(sample, first)
+    rewritten = _apply_patch(sample, first)
     again = rewrite(rewritten, service, _HASH)
     if again:
         at = again[0].path
@@ -50,17 +50,17 @@ def _trouble(sample: Sample, service: Service) -> RewriteFailure | None:
         return RewriteFailure("diverged", text, _DEFECT)
     findings = check(rewritten, service, hash_known=True)
     serious = (found for found in findings if sample.is_plain or found.code not in USERS_OWN)
-    return next((_unfulfilled(sample, service, found) for found in serious), None)
+    return next((_describe_failure(sample, service, found) for found in serious), None)
 
 
-def _patched(sample: Sample, operations: tuple[PatchOperation, ...]) -> Pod:
+def _apply_patch(sample: Sample, operations: tuple[PatchOperation, ...]) -> Pod:
     document: Any = msgspec.json.decode(sample.raw)
     # Nobody else uses the document, so no copy is needed.
     patched = jsonpatch.JsonPatch(msgspec.to_builtins(operations)).apply(document, in_place=True)
     return _pod.decode(msgspec.json.encode(patched))
 
 
-def _unfulfilled(sample: Sample, service: Service, found: Finding) -> RewriteFailure:
+def _describe_failure(sample: Sample, service: Service, found: Finding) -> RewriteFailure:
     message = found.message.removeprefix(f"service {service.name}: ")
     kind = f"{found.code} {found.field}"
     if sample.is_plain:
@@ -71,9 +71,9 @@ def _unfulfilled(sample: Sample, service: Service, found: Finding) -> RewriteFai
     return RewriteFailure(kind, f"{sample.name} does not satisfy it after a rewrite: {found.code}: {message}", _DEFECT)
 
 
-MOST_SETS = 100
+SETS_MAX = 100
 """Limit of sets proved in one policy, so that every policy loads quickly."""
-MOST_BYTES = 200_000
+RULES_BYTES_MAX = 200_000
 """Limit of bytes of rules proved in one policy, as JSON: work also grows with their length."""
 
 _STANZAS = ("placement", "resources")
@@ -114,23 +114,23 @@ def prove(policy: Policy) -> Proof:
     for index, service in enumerate(policy.services):
         if service.placement is not None or service.resources is not None:
             owners.setdefault(_encoder.encode((service.placement, service.resources)), []).append(index)
-    chosen = _chosen(list(owners))
+    chosen = _choose_sets(list(owners))
     trials = _Trials()
     flaws: list[Flaw] = []
     for rules in chosen:
-        enforced = _enforced(policy.services[owners[rules][0]])
-        for (stanza, _), trouble in trials.troubles_with(enforced).items():
+        enforced = _enforce(policy.services[owners[rules][0]])
+        for (stanza, _), trouble in trials.find_failures(enforced).items():
             flaws += [Flaw(index, stanza, trouble.reason, trouble.remedy) for index in owners[rules]]
     return Proof(tuple(flaws), len(chosen), len(owners))
 
 
-def _enforced(service: Service) -> Service:
+def _enforce(service: Service) -> Service:
     """Return a service with its rules enforced, without those that only the user can satisfy.
 
     They are bounds of the Pod from below, and ratios of limits that no default sets. The Namespace has all labels that
     the rules read.
     """
-    service = service.in_namespace(dict.fromkeys(service.namespace_keys, "sample"))
+    service = service.resolve_namespace(dict.fromkeys(service.namespace_keys, "sample"))
     resources, plan = service.resources, service.range_plan
     if resources is not None and plan is not None:
         limited = {rule.name for rule in plan.rules if rule.limit or (rule.ratios.limit and rule.request)}
@@ -138,27 +138,31 @@ def _enforced(service: Service) -> Service:
         resources = msgspec.structs.replace(
             resources,
             pod=msgspec.structs.replace(
-                pod, min={}, qos_classes=None, max_limit_request_ratio=_only(pod.max_limit_request_ratio, limited)
+                pod, min={}, qos_classes=None, max_limit_request_ratio=_select(pod.max_limit_request_ratio, limited)
             ),
             container=msgspec.structs.replace(
-                container, max_limit_request_ratio=_only(container.max_limit_request_ratio, limited)
+                container, max_limit_request_ratio=_select(container.max_limit_request_ratio, limited)
             ),
         )
     return msgspec.structs.replace(service, resources=resources, modes=Modes())
 
 
-def _only(ratios: Mapping[str, Quantity], names: Collection[str]) -> dict[str, Quantity]:
+def _select(ratios: Mapping[str, Quantity], names: Collection[str]) -> dict[str, Quantity]:
     return {name: ratio for name, ratio in ratios.items() if name in names}
 
 
-def _chosen(sets: list[bytes]) -> list[bytes]:
+def _choose_sets(sets: list[bytes]) -> list[bytes]:
     """Return as many sets as may be proved, evenly spread, always with the first one."""
-    chosen = _spread(sets, min(len(sets), MOST_SETS))
+    chosen = _spread_evenly(sets, min(len(sets), SETS_MAX))
     size_bytes = sum(map(len, chosen))
-    return chosen if size_bytes <= MOST_BYTES else _spread(chosen, len(chosen) * MOST_BYTES // size_bytes or 1)
+    return (
+        chosen
+        if size_bytes <= RULES_BYTES_MAX
+        else _spread_evenly(chosen, len(chosen) * RULES_BYTES_MAX // size_bytes or 1)
+    )
 
 
-def _spread(sets: list[bytes], count: int) -> list[bytes]:
+def _spread_evenly(sets: list[bytes], count: int) -> list[bytes]:
     return [sets[place * len(sets) // count] for place in range(count)]
 
 
@@ -168,34 +172,36 @@ class _Trials:
     def __init__(self) -> None:
         self._known: dict[bytes, tuple[RewriteFailure, ...]] = {}
 
-    def troubles_with(self, service: Service) -> dict[tuple[str, str], RewriteFailure]:
+    def find_failures(self, service: Service) -> dict[tuple[str, str], RewriteFailure]:
         """Return each kind of failure once, with its stanza."""
         alone = {
             stanza: msgspec.structs.replace(service, **{**dict.fromkeys(_STANZAS), stanza: rules})
             for stanza in _STANZAS
             if (rules := getattr(service, stanza)) is not None
         }
-        found = [blamed for sample in CORPUS if not sample.stanza for blamed in _blamed(sample, service, alone)]
-        found += [(stanza, trouble) for stanza in alone for trouble in self._of_stanza(stanza, alone[stanza])]
+        found = [blamed for sample in CORPUS if not sample.stanza for blamed in _assign_blame(sample, service, alone)]
+        found += [(stanza, trouble) for stanza in alone for trouble in self._try_stanza(stanza, alone[stanza])]
         first: dict[tuple[str, str], RewriteFailure] = {}
         for stanza, trouble in found:
             first.setdefault((stanza, trouble.kind), trouble)
         return first
 
-    def _of_stanza(self, stanza: str, service: Service) -> tuple[RewriteFailure, ...]:
+    def _try_stanza(self, stanza: str, service: Service) -> tuple[RewriteFailure, ...]:
         rules = _encoder.encode((stanza, getattr(service, stanza)))
         if rules not in self._known:
             samples = (sample for sample in CORPUS if sample.stanza == stanza)
-            self._known[rules] = tuple(found for sample in samples if (found := rewrite_failure(sample, service)))
+            self._known[rules] = tuple(found for sample in samples if (found := find_rewrite_failure(sample, service)))
         return self._known[rules]
 
 
-def _blamed(sample: Sample, service: Service, alone: dict[str, Service]) -> Iterable[tuple[str, RewriteFailure]]:
+def _assign_blame(sample: Sample, service: Service, alone: dict[str, Service]) -> Iterable[tuple[str, RewriteFailure]]:
     """Try both stanzas together, then each alone. A failure of only the combination is reported for the first."""
-    together = rewrite_failure(sample, service)
+    together = find_rewrite_failure(sample, service)
     if together is None:
         return ()
     each = [
-        (stanza, found) for stanza, reduced in alone.items() if (found := rewrite_failure(sample, reduced)) is not None
+        (stanza, found)
+        for stanza, reduced in alone.items()
+        if (found := find_rewrite_failure(sample, reduced)) is not None
     ]
     return each or [(next(iter(alone)), together)]

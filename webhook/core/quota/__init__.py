@@ -1,6 +1,6 @@
 """Quota of a service: counter plans, requests to a store, and its receipts. The `ledger` package counts."""
 
-from webhook.core.quota.amounts import HOUR_US, LARGEST_EXACT, Cost, amount, canonical, is_cpu
+from webhook.core.quota.amounts import EXACT_AMOUNT_MAX, HOUR_US, Cost, canonicalize, convert_amount, is_cpu
 from webhook.core.quota.plans import (
     STANDING,
     Account,
@@ -23,12 +23,12 @@ from webhook.core.quota.receipts import (
     Sighting,
     UnseenPod,
     Use,
-    all_free_at_us,
+    find_free_at_us,
 )
 
 __all__ = [
+    "EXACT_AMOUNT_MAX",
     "HOUR_US",
-    "LARGEST_EXACT",
     "STANDING",
     "Account",
     "Accounts",
@@ -49,8 +49,8 @@ __all__ = [
     "UnseenPod",
     "Use",
     "WindowPlan",
-    "all_free_at_us",
-    "amount",
-    "canonical",
+    "canonicalize",
+    "convert_amount",
+    "find_free_at_us",
     "is_cpu",
 ]

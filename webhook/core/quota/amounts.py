@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from math import ceil
 
-LARGEST_EXACT = 2**53
+EXACT_AMOUNT_MAX = 2**53
 """Stores count in doubles (Lua): a larger limit could not be exact."""
 
 HOUR_US = 3_600_000_000
@@ -16,16 +16,16 @@ _ALIASES = {"cpu": "requests.cpu", "memory": "requests.memory", "ephemeral-stora
 _CPU = frozenset({"requests.cpu", "limits.cpu"})
 
 
-def canonical(resource: str) -> str:
+def canonicalize(resource: str) -> str:
     """Return ResourceQuota's full name: `cpu`, `memory`, `ephemeral-storage` alias `requests.*`."""
     return _ALIASES.get(resource, resource)
 
 
 def is_cpu(resource: str) -> bool:
     """Whether amounts are millicores; an extended resource may end in `.cpu` and counts whole units."""
-    return canonical(resource) in _CPU
+    return canonicalize(resource) in _CPU
 
 
-def amount(resource: str, value: Fraction) -> int:
+def convert_amount(resource: str, value: Fraction) -> int:
     """Return an exact integer: millicores for cpu, whole units otherwise, rounded up as Kubernetes does."""
     return ceil(value * 1000) if is_cpu(resource) else ceil(value)

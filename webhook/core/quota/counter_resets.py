@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from webhook.core.policy.model import Policy, Pool, Service
 from webhook.core.policy_spec import Mode, Per, Scope, Window
-from webhook.core.quota import canonical
+from webhook.core.quota import canonicalize
 
 
 class _Kept(NamedTuple):
@@ -18,7 +18,7 @@ class _Kept(NamedTuple):
     has_breaker: bool
 
     @classmethod
-    def of(cls, service: Service, pools: Mapping[str, Pool]) -> "_Kept":
+    def from_service(cls, service: Service, pools: Mapping[str, Pool]) -> "_Kept":
         quota = service.quota if service.modes.quota is not Mode.DISABLED else None
         pool = pools.get(service.pool or "")
         scope = pool.scope if pool else quota.scope if quota else Scope.CLUSTER
@@ -31,7 +31,7 @@ class _Kept(NamedTuple):
         )
 
 
-def starts_empty(old: Policy, new: Policy) -> Iterator[str]:
+def find_resets(old: Policy, new: Policy) -> Iterator[str]:
     """Yield a line for each limit of `new` that starts empty although `old` had counted."""
     pools_before, pools_after = ({pool.name: pool for pool in policy.pools} for policy in (old, new))
     before = {service.name: service for service in old.services}
@@ -40,16 +40,18 @@ def starts_empty(old: Policy, new: Policy) -> Iterator[str]:
     for service in new.services:
         former = before.get(service.name)
         if former is not None:
-            yield from _of_a_service(_Kept.of(former, pools_before), _Kept.of(service, pools_after), service)
+            yield from _find_service_resets(
+                _Kept.from_service(former, pools_before), _Kept.from_service(service, pools_after), service
+            )
         elif gone and (renamed := gone.get(str(service.match))) is not None:
             yield f"services[{service.name}]: starts empty: no rename of {renamed} carries its counters"
     for pool in new.pools:
         known = pools_before.get(pool.name)
         if known is not None:
-            yield from _of_a_pool(known, pool)
+            yield from _find_pool_resets(known, pool)
 
 
-def _of_a_service(old: _Kept, new: _Kept, service: Service) -> Iterator[str]:
+def _find_service_resets(old: _Kept, new: _Kept, service: Service) -> Iterator[str]:
     path = f"services[{service.name}]"
     counted = bool(old.windows and new.windows)
     if old.tag != new.tag:
@@ -65,18 +67,18 @@ def _of_a_service(old: _Kept, new: _Kept, service: Service) -> Iterator[str]:
         who = "each namespace" if new.per is Per.NAMESPACE else "the service"
         yield f"{path}.quota.per: {new.per}: its windows start empty: {who} counts for itself"
     else:
-        yield from _windows(f"{path}.quota", old.windows, new.windows)
+        yield from _find_window_resets(f"{path}.quota", old.windows, new.windows)
 
 
-def _of_a_pool(old: Pool, new: Pool) -> Iterator[str]:
+def _find_pool_resets(old: Pool, new: Pool) -> Iterator[str]:
     path = f"pools[{new.name}]"
     if old.scope is not new.scope:
         yield f"{path}.scope: {new.scope}: its windows start empty: Fleet and Cluster count apart"
     else:
-        yield from _windows(path, old.windows, new.windows)
+        yield from _find_window_resets(path, old.windows, new.windows)
 
 
-def _windows(path: str, old: Sequence[Window], new: Sequence[Window]) -> Iterator[str]:
+def _find_window_resets(path: str, old: Sequence[Window], new: Sequence[Window]) -> Iterator[str]:
     """Compare windows by the key of their counters: the window's length and the resource."""
     before = {window.window.us: window.hard for window in old}
     for window in new:
@@ -84,8 +86,8 @@ def _windows(path: str, old: Sequence[Window], new: Sequence[Window]) -> Iterato
         if known is None:
             yield f"{path}.windows[{window.window}]: starts empty: no window of this length counted before"
         elif window.hard.keys() != known.keys():
-            counted = {canonical(resource) for resource in known}
+            counted = {canonicalize(resource) for resource in known}
             for resource in window.hard:
-                if canonical(resource) not in counted:
+                if canonicalize(resource) not in counted:
                     field = f"windows[{window.window}].hard.{resource}"
                     yield f"{path}.{field}: starts empty: not counted in this window before"

@@ -22,7 +22,7 @@ from webhook.core.policy_spec import (
     WhenStoreUnavailable,
     Window,
 )
-from webhook.core.quota.amounts import HOUR_US, Cost, amount, canonical
+from webhook.core.quota.amounts import HOUR_US, Cost, canonicalize, convert_amount
 
 STANDING = "standing"
 """Stands in place of a window's name for limits on live Pods."""
@@ -44,8 +44,8 @@ class Limit(Struct, frozen=True):
     hard: int
 
     @classmethod
-    def of(cls, resource: str, quantity: Quantity) -> "Limit":
-        return cls(resource, canonical(resource), amount(resource, quantity.value))
+    def from_quantity(cls, resource: str, quantity: Quantity) -> "Limit":
+        return cls(resource, canonicalize(resource), convert_amount(resource, quantity.value))
 
 
 class WindowPlan(Struct, frozen=True):
@@ -56,11 +56,11 @@ class WindowPlan(Struct, frozen=True):
     limits: tuple[Limit, ...]
 
     @classmethod
-    def of(cls, window: Window) -> "WindowPlan":
-        limits = tuple(Limit.of(resource, hard) for resource, hard in window.hard.items())
+    def from_window(cls, window: Window) -> "WindowPlan":
+        limits = tuple(Limit.from_quantity(resource, hard) for resource, hard in window.hard.items())
         return cls(window.window.text, window.window.us // 1_000_000, limits)
 
-    def amounts(self, cost: Cost) -> Cost:
+    def select_amounts(self, cost: Cost) -> Cost:
         """Return the limited part of a cost, which is what counts."""
         return {limit.counts: cost[limit.counts] for limit in self.limits if cost.get(limit.counts)}
 
@@ -85,21 +85,21 @@ class StandingPlan(Struct, frozen=True):
     surge: tuple[int, ...]
 
     @classmethod
-    def of(cls, standing: StandingQuota) -> "StandingPlan":
-        limits = tuple(Limit.of(resource, hard) for resource, hard in standing.hard.items())
-        return cls(limits, tuple(_surge(standing, limit) for limit in limits))
+    def from_standing(cls, standing: StandingQuota) -> "StandingPlan":
+        limits = tuple(Limit.from_quantity(resource, hard) for resource, hard in standing.hard.items())
+        return cls(limits, tuple(_compute_surge(standing, limit) for limit in limits))
 
     @property
     def window(self) -> WindowPlan:
         """The limits in the form of a window's, of length 0."""
         return WindowPlan(STANDING, 0, self.limits)
 
-    def amounts(self, cost: Cost) -> Cost:
+    def select_amounts(self, cost: Cost) -> Cost:
         """Return the limited part of a cost, which is what counts."""
         return {limit.counts: cost[limit.counts] for limit in self.limits if cost.get(limit.counts)}
 
 
-def _surge(standing: StandingQuota, limit: Limit) -> int:
+def _compute_surge(standing: StandingQuota, limit: Limit) -> int:
     """Return the room above one limit, rounded up. A number counts Pods, and scales other resources in proportion."""
     surge = standing.surge
     if isinstance(surge, str):
@@ -137,7 +137,9 @@ class QueuePlan(Struct, frozen=True):
         return self.when_expired is WhenExpired.KEEP
 
     @classmethod
-    def of(cls, service: Service, pool: Pool | None, rank: int, pause: QueuePause | None = None) -> "QueuePlan | None":
+    def from_service(
+        cls, service: Service, pool: Pool | None, rank: int, pause: QueuePause | None = None
+    ) -> "QueuePlan | None":
         """Return a service's plan; None if its Pods are denied instead, or if its modes only observe."""
         quota, breaker, modes = service.quota, service.breaker, service.modes
         exceeded = {quota.when_exceeded if quota else None, pool.when_exceeded if pool else None}
@@ -183,7 +185,7 @@ class CounterPlan(Struct, frozen=True, dict=True):
     queue: QueuePlan | None = None
 
     @classmethod
-    def of(
+    def from_service(
         cls,
         service: Service,
         pool: Pool | None = None,
@@ -202,16 +204,18 @@ class CounterPlan(Struct, frozen=True, dict=True):
             service=service.name,
             tag=service.tag,
             per_namespace=quota is not None and quota.per == "Namespace",
-            windows=tuple(WindowPlan.of(window) for window in (quota.windows if quota else ())),
+            windows=tuple(WindowPlan.from_window(window) for window in (quota.windows if quota else ())),
             quota_mode=service.modes.quota,
-            breaker=BreakerPlan.of(breaker, open_max, forcing) if breaker else None,
+            breaker=BreakerPlan.from_stanza(breaker, open_max, forcing) if breaker else None,
             breaker_mode=service.modes.breaker,
-            remember_us=_remember_us(service),
+            remember_us=_compute_remember_us(service),
             fleet=scope is Scope.FLEET,
-            pool=PoolPlan(shared.name, tuple(WindowPlan.of(window) for window in shared.windows)) if shared else None,
+            pool=PoolPlan(shared.name, tuple(WindowPlan.from_window(window) for window in shared.windows))
+            if shared
+            else None,
             when_unavailable=quota.when_store_unavailable if quota else WhenStoreUnavailable.LOCAL,
-            standing=StandingPlan.of(quota.standing) if quota and quota.standing else None,
-            queue=QueuePlan.of(service, pool, rank, pause),
+            standing=StandingPlan.from_standing(quota.standing) if quota and quota.standing else None,
+            queue=QueuePlan.from_service(service, pool, rank, pause),
         )
 
     @cached_property
@@ -240,13 +244,13 @@ class CounterPlan(Struct, frozen=True, dict=True):
 
     def accounts_of(self, scope: str) -> Accounts:
         """Return the accounts that a Pod is charged to, with their windows: the service's own, and its pool's."""
-        return self._accounts(scope) if scope else self._accounts_as_one
+        return self._list_accounts(scope) if scope else self._accounts_as_one
 
     @cached_property
     def _accounts_as_one(self) -> Accounts:
-        return self._accounts("")
+        return self._list_accounts("")
 
-    def _accounts(self, scope: str) -> Accounts:
+    def _list_accounts(self, scope: str) -> Accounts:
         own = (((Holder.SERVICE, self.service, self.fleet, scope), self.windows),) if self.windows else ()
         pooled = (((Holder.POOL, self.pool.name, self.fleet, ""), self.pool.windows),) if self.pool else ()
         return (*own, *pooled)
@@ -269,7 +273,7 @@ class CounterPlan(Struct, frozen=True, dict=True):
         )
 
 
-def _remember_us(service: Service) -> int:
+def _compute_remember_us(service: Service) -> int:
     """Return max(1 h, maxWait + startDeadline + 10 min): a Pod may wait, then start, before it is found missing."""
     queue = service.quota.queue if service.quota else None
     outcomes = service.breaker.outcomes if service.breaker else None

@@ -93,7 +93,7 @@ class Use(Struct, frozen=True):
     surge: int = 0
 
 
-def all_free_at_us(over: Sequence[Use]) -> int | None:
+def find_free_at_us(over: Sequence[Use]) -> int | None:
     """Return the moment from which all of these could hold the Pod; None if one of them never can."""
     latest = 0
     for use in over:

@@ -9,7 +9,7 @@ LIMIT, LIMIT_MAX = 100, 1_000
 _MILLISECOND_DIGITS = 13
 
 
-def milliseconds_of(record_id: str) -> int:
+def parse_milliseconds(record_id: str) -> int:
     """Return the time of a record by its id. ValueError: it is no id."""
     digits, dash, _ = record_id.partition("-")
     if not dash or len(digits) != _MILLISECOND_DIGITS or not (digits.isascii() and digits.isdecimal()):

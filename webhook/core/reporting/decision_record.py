@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from webhook.core.admission.decision import Half, Verdict
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.overrides import Override, of_json
+from webhook.core.overrides import Override, decode_entries
 from webhook.core.policy_spec import Mode
 from webhook.core.reporting.limit_record import RecordedLimit
-from webhook.core.reporting.pod_record import controlling_owner
+from webhook.core.reporting.pod_record import find_controlling_owner
 
 ABSENT = Raw(b"null")
 """Nothing is recorded."""
@@ -113,7 +113,7 @@ class DecisionRecord(Struct, frozen=True, gc=False, omit_defaults=True, rename="
 
     @property
     def override_entries(self) -> tuple[Override, ...]:
-        return () if self.overrides == ABSENT else of_json(bytes(self.overrides))
+        return () if self.overrides == ABSENT else decode_entries(bytes(self.overrides))
 
     @property
     def is_denied(self) -> bool:
@@ -122,14 +122,14 @@ class DecisionRecord(Struct, frozen=True, gc=False, omit_defaults=True, rename="
     @property
     def pod(self) -> Pod | None:
         """Return the recorded Pod; None if it was too large."""
-        return self._decoded(self.recorded)
+        return self._decode(self.recorded)
 
     @property
     def old_pod(self) -> Pod | None:
         """Return the recorded Pod before an UPDATE."""
-        return self._decoded(self.recorded_old)
+        return self._decode(self.recorded_old)
 
-    def _decoded(self, recorded: Raw) -> Pod | None:
+    def _decode(self, recorded: Raw) -> Pod | None:
         pod = msgspec.json.decode(recorded, type=Pod | None)
         if pod is None:
             return None
@@ -137,6 +137,6 @@ class DecisionRecord(Struct, frozen=True, gc=False, omit_defaults=True, rename="
         return replace(pod, metadata=replace(pod.metadata, name=name, uid=self.uid))
 
 
-def controller_of(pod: Pod) -> RecordedController | None:
-    owner = controlling_owner(pod)
+def find_controller(pod: Pod) -> RecordedController | None:
+    owner = find_controlling_owner(pod)
     return None if owner is None else RecordedController(owner.kind, owner.name, owner.uid)

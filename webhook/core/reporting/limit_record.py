@@ -4,10 +4,10 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import astuple
 
-from webhook.core.admission.denials import utc
+from webhook.core.admission.denials import format_utc
 from webhook.core.lru_cache import LruCache
 from webhook.core.quota import Acquire, Cost, CounterPlan, Holder, Receipt, Use
-from webhook.core.quota.pod_cost import shown
+from webhook.core.quota.pod_cost import format_amount
 
 
 class RecordedLimit(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
@@ -62,24 +62,24 @@ _NONE = _pack(())
 NO_LIMITS = _pack(("", (), (), (), ()))
 
 
-def packed_limits(asked: Acquire, receipt: Receipt) -> bytes:
+def pack_limits(asked: Acquire, receipt: Receipt) -> bytes:
     """Pack the use of each limit of the plan; only of exceeded ones if the store did not report the others."""
     plan = asked.plan
     over = _pack([astuple(use) for use in receipt.over]) if receipt.over else _NONE
     if len(receipt.used) != len(plan.limits):
         return b"".join((_ARRAY_OF_FIVE, _pack(plan.service), _NONE, _NONE, _NONE, over))
-    begin, end = _shared_parts(plan, asked.cost)
+    begin, end = _make_shared_parts(plan, asked.cost)
     return b"".join((begin, _pack(receipt.used), end, over))
 
 
-def limit_rows(packed: bytes | Raw) -> list[RecordedLimit]:
+def unpack_limits(packed: bytes | Raw) -> list[RecordedLimit]:
     """Return the rows that `pack_limits` packed. Raises msgspec.MsgspecError."""
     limits = _unpack(packed)
-    over = {(use.of, use.window, use.resource): _exceeded(use, limits.service) for use in limits.over}
+    over = {(use.of, use.window, use.resource): _make_exceeded_row(use, limits.service) for use in limits.over}
     if not limits.heads:
         return list(over.values())
     return [
-        over.get((head.of, head.window, head.resource)) or _row(head, used, asked)
+        over.get((head.of, head.window, head.resource)) or _make_row(head, used, asked)
         for head, used, asked in zip(limits.heads, limits.used, limits.asked, strict=False)
     ]
 
@@ -96,7 +96,7 @@ class _Parts(Struct, frozen=True, gc=False):
 _known: LruCache[tuple[int, int], _Parts] = LruCache(512)
 
 
-def _shared_parts(plan: CounterPlan, cost: Cost) -> tuple[bytes, bytes]:
+def _make_shared_parts(plan: CounterPlan, cost: Cost) -> tuple[bytes, bytes]:
     """Return the packed service and heads of a plan's limits, and what a Pod asks of each.
 
     They are cached by the identity of plan and cost: a hash would cover all their limits and amounts.
@@ -121,25 +121,31 @@ def _shared_parts(plan: CounterPlan, cost: Cost) -> tuple[bytes, bytes]:
     return begin, end
 
 
-def _row(head: _LimitHead, used: int, asked: int) -> RecordedLimit:
+def _make_row(head: _LimitHead, used: int, asked: int) -> RecordedLimit:
     name = head.resource
     return RecordedLimit(
-        head.of, head.name, head.window, name, shown(name, head.hard), shown(name, used), shown(name, asked)
+        head.of,
+        head.name,
+        head.window,
+        name,
+        format_amount(name, head.hard),
+        format_amount(name, used),
+        format_amount(name, asked),
     )
 
 
-def _exceeded(use: Use, service: str) -> RecordedLimit:
+def _make_exceeded_row(use: Use, service: str) -> RecordedLimit:
     resource = use.resource
     return RecordedLimit(
         use.of,
         use.name or service,
         use.window,
         resource,
-        shown(resource, use.hard),
-        shown(resource, use.used),
-        shown(resource, use.asked),
-        shown(resource, use.surge) if use.surge else 0,
+        format_amount(resource, use.hard),
+        format_amount(resource, use.used),
+        format_amount(resource, use.asked),
+        format_amount(resource, use.surge) if use.surge else 0,
         over=True,
-        free_at=utc(use.free_at_us) if use.free_at_us else "",
+        free_at=format_utc(use.free_at_us) if use.free_at_us else "",
         never=use.free_at_us is None,
     )

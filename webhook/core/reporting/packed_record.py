@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from webhook.core.admission.decision import Decision, Verdict
-from webhook.core.admission.denials import utc
+from webhook.core.admission.denials import format_utc
 from webhook.core.kubernetes.admission_request import ALLOWED
 from webhook.core.reporting.decision_record import (
     ABSENT,
@@ -76,7 +76,7 @@ class OwnHead(Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def id(self) -> str:
-        return record_id(self.at_ms, self.number, self.replica)
+        return format_record_id(self.at_ms, self.number, self.replica)
 
 
 class OwnFields(OwnHead, frozen=True, gc=False, array_like=True):
@@ -90,22 +90,22 @@ class OwnFields(OwnHead, frozen=True, gc=False, array_like=True):
 
 
 _pack = msgspec.msgpack.Encoder().encode
-_own = msgspec.msgpack.Decoder(OwnFields).decode
-_group: Callable[[bytes | Raw], Any] = msgspec.msgpack.Decoder(RecordGroup).decode
-packed_own: Callable[[tuple[object, ...]], bytes] = _pack
+_decode_own = msgspec.msgpack.Decoder(OwnFields).decode
+_decode_group: Callable[[bytes | Raw], Any] = msgspec.msgpack.Decoder(RecordGroup).decode
+pack_own: Callable[[tuple[object, ...]], bytes] = _pack
 """Packs the fields of `OwnFields`: a tuple in their order, so that no struct has to be made first."""
-own_head_of = msgspec.msgpack.Decoder(OwnHead).decode
-group_head_of = msgspec.msgpack.Decoder(GroupHead).decode
+decode_own_head = msgspec.msgpack.Decoder(OwnHead).decode
+decode_group_head = msgspec.msgpack.Decoder(GroupHead).decode
 _STATUS_ALLOWED = RecordedStatus(ALLOWED.code)
 _NO_LABELS: Mapping[str, str] = {}
 
 
-def record_id(at_ms: int, number: int, replica: str) -> str:
+def format_record_id(at_ms: int, number: int, replica: str) -> str:
     """Return the identifier of a replica's record with that number in its millisecond; as texts in order of time."""
     return f"{at_ms}-{number:03d}-{replica}"
 
 
-def group_of(
+def pack_group(
     decision: Decision,
     stages: tuple[str, ...],
     owner: RecordedController | None,
@@ -128,9 +128,9 @@ def group_of(
     return _pack(fields)
 
 
-def unpacked(own: bytes | Raw, group: bytes | Raw) -> DecisionRecord:
+def unpack_record(own: bytes | Raw, group: bytes | Raw) -> DecisionRecord:
     """Return the record of packed parts, without limits and Pods. Raises msgspec.MsgspecError."""
-    fields, shared = _own(own), _group(group)
+    fields, shared = _decode_own(own), _decode_group(group)
     return DecisionRecord(
         **{name: getattr(shared, name) for name in _AS_THEY_ARE},
         id=fields.id,
@@ -141,18 +141,18 @@ def unpacked(own: bytes | Raw, group: bytes | Raw) -> DecisionRecord:
         status=shared.status or _STATUS_ALLOWED,
         codes=tuple(dict.fromkeys(finding.code for finding in shared.findings)),
         findings=shared.findings,
-        breaker=None if fields.breaker is None else _breaker(*fields.breaker),
-        stages=_durations(shared.stages, fields.ends_ns),
+        breaker=None if fields.breaker is None else _make_breaker(*fields.breaker),
+        stages=_compute_durations(shared.stages, fields.ends_ns),
         trace_id=fields.trace_id,
         overrides=Raw(shared.overrides.encode()) if shared.overrides else ABSENT,
     )
 
 
-def _breaker(state: str, generation: int, open_until_us: int, reason: str) -> RecordedBreaker:
-    return RecordedBreaker(state, generation, utc(open_until_us) if open_until_us else "", reason)
+def _make_breaker(state: str, generation: int, open_until_us: int, reason: str) -> RecordedBreaker:
+    return RecordedBreaker(state, generation, format_utc(open_until_us) if open_until_us else "", reason)
 
 
-def _durations(stages: tuple[str, ...], ends_ns: tuple[int, ...]) -> list[tuple[str, int]]:
+def _compute_durations(stages: tuple[str, ...], ends_ns: tuple[int, ...]) -> list[tuple[str, int]]:
     """Return each stage with its duration in microseconds."""
     begins_ns = (0, *ends_ns)
     return [(name, (end - begin) // 1000) for name, begin, end in zip(stages, begins_ns, ends_ns, strict=False)]

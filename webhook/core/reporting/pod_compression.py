@@ -34,19 +34,19 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 @lru_cache(maxsize=512)  # Pods of one controller mostly share one
-def packed_pod(pod: bytes) -> bytes:
+def pack_pod(pod: bytes) -> bytes:
     """Return a compressed Pod as a binary of MessagePack, an empty one for none."""
-    return _pack(compressed(pod))
+    return _pack(compress_pod(pod))
 
 
-def compressed(pod: bytes) -> bytes:
+def compress_pod(pod: bytes) -> bytes:
     if not pod:
         return b""
     compression = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW_BITS, _MEMORY, zdict=_USUAL)
     return compression.compress(pod) + compression.flush()
 
 
-def decompressed(raw: bytes, bytes_max: int) -> bytes:
+def decompress_pod(raw: bytes, bytes_max: int) -> bytes:
     """Return a Pod that `compress_pod` compressed. ValueError: it is something else, or larger than `bytes_max`."""
     if not raw:
         return b""

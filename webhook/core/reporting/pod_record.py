@@ -22,7 +22,7 @@ from webhook.core.kubernetes.pod import (
     SchedulingGate,
 )
 from webhook.core.kubernetes.types import Affinity, Toleration, TopologySpreadConstraint
-from webhook.core.placement import recorded_managers
+from webhook.core.placement import reduce_managers
 
 _ABSENT = Raw(b"null")
 _HASH = re.compile(r"[0-9a-f]{16}")
@@ -81,17 +81,17 @@ class RecordedPod(Struct, frozen=True, gc=False):
     spec: RecordedSpec
 
 
-def recorded_pod(pod: Pod, annotations: Collection[str] = ()) -> RecordedPod:
+def record_pod(pod: Pod, annotations: Collection[str] = ()) -> RecordedPod:
     """Return the recorded fields of a Pod. Empty values are left out: decisions treat them as absent."""
-    return RecordedPod(_metadata(pod, pod.metadata.name, pod.metadata.uid, annotations), _spec(pod.spec))
+    return RecordedPod(_record_metadata(pod, pod.metadata.name, pod.metadata.uid, annotations), _record_spec(pod.spec))
 
 
-def recorded_template(pod: Pod, annotations: Collection[str] = ()) -> RecordedPod:
+def record_template(pod: Pod, annotations: Collection[str] = ()) -> RecordedPod:
     """Return the same without name and uid: mostly equal for all Pods of a controller."""
-    return RecordedPod(_metadata(pod, "", "", annotations), _spec(pod.spec))
+    return RecordedPod(_record_metadata(pod, "", "", annotations), _record_spec(pod.spec))
 
 
-def controlling_owner(pod: Pod) -> OwnerReference | None:
+def find_controlling_owner(pod: Pod) -> OwnerReference | None:
     """Return the owner that is the Pod's controller, as the Pod names it."""
     for reference in pod.metadata.owner_references or ():
         if reference.controller:
@@ -99,7 +99,7 @@ def controlling_owner(pod: Pod) -> OwnerReference | None:
     return None
 
 
-def _metadata(pod: Pod, name: str, uid: str, read: Collection[str]) -> RecordedMetadata:
+def _record_metadata(pod: Pod, name: str, uid: str, read: Collection[str]) -> RecordedMetadata:
     metadata = pod.metadata
     references, annotations = metadata.owner_references, metadata.annotations
     return RecordedMetadata(
@@ -108,18 +108,18 @@ def _metadata(pod: Pod, name: str, uid: str, read: Collection[str]) -> RecordedM
         metadata.generate_name,
         metadata.namespace,
         metadata.labels or None,
-        _annotations(annotations, read) if annotations else None,
+        _record_annotations(annotations, read) if annotations else None,
         [
             RecordedOwner(reference.kind, reference.name, reference.uid, reference.controller or None)
             for reference in references
         ]
         if references
         else None,
-        recorded_managers(metadata) if pod.spec.priority_class_name else _ABSENT,
+        reduce_managers(metadata) if pod.spec.priority_class_name else _ABSENT,
     )
 
 
-def _annotations(annotations: dict[str, str], read: Collection[str]) -> dict[str, str] | None:
+def _record_annotations(annotations: dict[str, str], read: Collection[str]) -> dict[str, str] | None:
     kept = {key: annotations[key] for key in read if key in annotations}
     carried = annotations.get(HASH_ANNOTATION)
     if carried is not None:
@@ -129,11 +129,11 @@ def _annotations(annotations: dict[str, str], read: Collection[str]) -> dict[str
     return kept or None
 
 
-def _spec(spec: PodSpec) -> RecordedSpec:
+def _record_spec(spec: PodSpec) -> RecordedSpec:
     return RecordedSpec(
-        _containers(spec.containers or ()),
-        init_containers=_containers(spec.init_containers) if spec.init_containers else None,
-        resources=_resources(spec.resources) if spec.resources is not None else None,
+        _record_containers(spec.containers or ()),
+        init_containers=_record_containers(spec.init_containers) if spec.init_containers else None,
+        resources=_record_resources(spec.resources) if spec.resources is not None else None,
         scheduler_name=spec.scheduler_name,
         node_name=spec.node_name,
         node_selector=spec.node_selector,
@@ -149,17 +149,17 @@ def _spec(spec: PodSpec) -> RecordedSpec:
     )
 
 
-def _containers(containers: Sequence[Container]) -> list[RecordedContainer]:
+def _record_containers(containers: Sequence[Container]) -> list[RecordedContainer]:
     return [
         RecordedContainer(
             container.name,
-            _resources(container.resources) if container.resources is not None else None,
+            _record_resources(container.resources) if container.resources is not None else None,
             container.restart_policy or None,
         )
         for container in containers
     ]
 
 
-def _resources(resources: Resources) -> RecordedResources | None:
+def _record_resources(resources: Resources) -> RecordedResources | None:
     requests, limits = resources.requests or None, resources.limits or None
     return RecordedResources(requests, limits) if requests or limits else None

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from webhook.core.admission.denials import utc
+from webhook.core.admission.denials import format_utc
 from webhook.core.quota import CounterPlan
 
 ROWS_MAX = 1_000
@@ -32,7 +32,7 @@ class WaitCause(StrEnum):
     """The API server did not remove its gate, or did not delete the Pod when it had expired."""
 
 
-def _key(field: str) -> str:
+def _format_key(field: str) -> str:
     """Return the key of a field in the document."""
     first, *others = field.split("_")
     return "class" if field == "sla_class" else first + "".join(map(str.title, others))
@@ -47,7 +47,7 @@ class FailingPods(Struct, frozen=True):
     why: str
 
 
-class QueueDepth(Struct, frozen=True, rename=_key):
+class QueueDepth(Struct, frozen=True, rename=_format_key):
     """Waiting Pods of one service; `paused` says until when and why nothing is released, None if it is."""
 
     service: str
@@ -58,7 +58,7 @@ class QueueDepth(Struct, frozen=True, rename=_key):
     failing: tuple[FailingPods, ...] = ()
 
 
-class QueueRow(Struct, frozen=True, rename=_key):
+class QueueRow(Struct, frozen=True, rename=_format_key):
     """One waiting Pod. Its place is that in `queue`, its pool or else its service."""
 
     queue: str
@@ -88,7 +88,7 @@ class QueueRow(Struct, frozen=True, rename=_key):
     @property
     def place_text(self) -> str:
         """Return its place in its class, such as `7th of 23 in gold`."""
-        return f"{ordinal(self.class_place)} of {self.class_waiting} in {self.sla_class}"
+        return f"{format_ordinal(self.class_place)} of {self.class_waiting} in {self.sla_class}"
 
     @property
     def early_end(self) -> str:
@@ -118,26 +118,30 @@ class QueueDocument(Struct, frozen=True, rename="camel"):
     pods: tuple[QueueRow, ...] = ()
 
 
-def ordinal(number: int) -> str:
+def format_ordinal(number: int) -> str:
     """Return a number as 1st, 2nd, 3rd, 4th, 11th, 21st."""
     if number // 10 % 10 == 1:
         return f"{number}th"
     return f"{number}{_ENDINGS.get(number % 10, 'th')}"
 
 
-def pause_text(plan: CounterPlan) -> str:
+def describe_pause(plan: CounterPlan) -> str:
     """Return until when and why a service's queue is paused; "" if it is not."""
     pause = plan.queue.pause if plan.queue is not None else None
-    return "" if pause is None else f"until {utc(pause.until_us)}: {pause.reason}{f' ({pause.by})' if pause.by else ''}"
+    return (
+        ""
+        if pause is None
+        else f"until {format_utc(pause.until_us)}: {pause.reason}{f' ({pause.by})' if pause.by else ''}"
+    )
 
 
-def expiry_text(max_wait_us: int, *, is_kept: bool) -> str:
+def describe_expiry(max_wait_us: int, *, is_kept: bool) -> str:
     """Return that a Pod has waited for too long, and which rule applies."""
     rule = "Keep" if is_kept else "Delete"
     return f"it has waited longer than queue.maxWait, {max_wait_us // 1_000_000} s, and queue.whenExpired is {rule}"
 
 
-def duration_text(seconds: int) -> str:
+def format_duration(seconds: int) -> str:
     """Return a duration such as 40s, 3m or 2h."""
     for unit, name in ((3600, "h"), (60, "m")):
         if seconds >= 2 * unit:
@@ -145,7 +149,7 @@ def duration_text(seconds: int) -> str:
     return f"{seconds}s"
 
 
-def by_class(depths: Iterable[QueueDepth]) -> dict[str, tuple[int, int]]:
+def count_by_class(depths: Iterable[QueueDepth]) -> dict[str, tuple[int, int]]:
     """Return how many Pods wait in each class, and the oldest age in seconds, without empty classes."""
     found: dict[str, tuple[int, int]] = {}
     for depth in depths:
@@ -155,12 +159,12 @@ def by_class(depths: Iterable[QueueDepth]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def depths_document(depths: Sequence[QueueDepth] | None) -> dict[str, Any] | None:
+def render_depths(depths: Sequence[QueueDepth] | None) -> dict[str, Any] | None:
     """Return the queues in a status document, without idle ones; None if this process does not know them."""
     if depths is None:
         return None
     classes = [
         {"class": name, "waiting": waiting, "oldestSeconds": oldest}
-        for name, (waiting, oldest) in by_class(depths).items()
+        for name, (waiting, oldest) in count_by_class(depths).items()
     ]
     return {"classes": classes, "services": [to_builtins(depth) for depth in depths if depth.waiting or depth.paused]}

@@ -6,11 +6,11 @@ from msgspec.structs import replace
 
 from webhook.core.quota import Acquire, Receipt
 from webhook.core.reporting.decision_record import DecisionRecord
-from webhook.core.reporting.limit_record import NO_LIMITS, limit_rows, packed_limits
-from webhook.core.reporting.packed_record import GroupHead, OwnHead, group_head_of, own_head_of, unpacked
-from webhook.core.reporting.pod_compression import decompressed, packed_pod
+from webhook.core.reporting.limit_record import NO_LIMITS, pack_limits, unpack_limits
+from webhook.core.reporting.packed_record import GroupHead, OwnHead, decode_group_head, decode_own_head, unpack_record
+from webhook.core.reporting.pod_compression import decompress_pod, pack_pod
 
-POD_MAX_BYTES = 8 * 1024
+POD_BYTES_MAX = 8 * 1024
 """Size above which a recorded Pod is left out."""
 
 
@@ -39,21 +39,21 @@ class EncodedRecord(Struct, frozen=True, gc=False):
 
     @property
     def head(self) -> RecordHead:
-        return RecordHead(own_head_of(self.own), group_head_of(self.group))
+        return RecordHead(decode_own_head(self.own), decode_group_head(self.group))
 
     def read(self) -> DecisionRecord:
         """Return the whole record."""
-        return _whole(self.own, self.group, self._limits(), self.pod, self.old_pod)
+        return _make_record(self.own, self.group, self._pack_limits(), self.pod, self.old_pod)
 
     @property
     def shared(self) -> bytes:
         """Return the whole record in its packed form, as replicas share it."""
         return b"".join(
-            (_ARRAY_OF_FIVE, self.own, self.group, self._limits(), packed_pod(self.pod), packed_pod(self.old_pod))
+            (_ARRAY_OF_FIVE, self.own, self.group, self._pack_limits(), pack_pod(self.pod), pack_pod(self.old_pod))
         )
 
-    def _limits(self) -> bytes:
-        return NO_LIMITS if self.asked is None or self.receipt is None else packed_limits(self.asked, self.receipt)
+    def _pack_limits(self) -> bytes:
+        return NO_LIMITS if self.asked is None or self.receipt is None else pack_limits(self.asked, self.receipt)
 
 
 class _Shared(Struct, frozen=True, gc=False, array_like=True):
@@ -67,23 +67,25 @@ class _Shared(Struct, frozen=True, gc=False, array_like=True):
 _ARRAY_OF_FIVE = b"\x95"
 """The beginning of a `_Shared`: MessagePack writes an array as its length and its elements."""
 _unpack = msgspec.msgpack.Decoder(_Shared).decode
-head_of_shared = msgspec.msgpack.Decoder(RecordHead).decode
+decode_shared_head = msgspec.msgpack.Decoder(RecordHead).decode
 """Returns the head of a record in its shared form. Raises msgspec.MsgspecError."""
 
 
-def record_of_shared(raw: bytes) -> DecisionRecord:
+def decode_shared_record(raw: bytes) -> DecisionRecord:
     """Return a record from its shared form. ValueError: it is none."""
     shared = _unpack(raw)
-    return _whole(
+    return _make_record(
         shared.own,
         shared.group,
         shared.limits,
-        decompressed(shared.pod, POD_MAX_BYTES),
-        decompressed(shared.old_pod, POD_MAX_BYTES),
+        decompress_pod(shared.pod, POD_BYTES_MAX),
+        decompress_pod(shared.old_pod, POD_BYTES_MAX),
     )
 
 
-def _whole(own: bytes | Raw, group: bytes | Raw, limits: bytes | Raw, pod: bytes, old_pod: bytes) -> DecisionRecord:
+def _make_record(
+    own: bytes | Raw, group: bytes | Raw, limits: bytes | Raw, pod: bytes, old_pod: bytes
+) -> DecisionRecord:
     pods = {"recorded": pod, "recorded_old": old_pod}
     present = {name: Raw(encoded) for name, encoded in pods.items() if encoded}
-    return replace(unpacked(own, group), limits=limit_rows(limits), **present)
+    return replace(unpack_record(own, group), limits=unpack_limits(limits), **present)

@@ -5,10 +5,10 @@ from typing import Any
 
 from webhook.core.admission.review import Request
 from webhook.core.breaker.outcome_types import Outcomes
-from webhook.core.reporting.pod_record import recorded_pod
+from webhook.core.reporting.pod_record import record_pod
 
 _SECOND_US = 1_000_000
-LONGEST_MEAN_SECONDS = 3600
+MEAN_SECONDS_MAX = 3600
 """Largest mean in a line of `outcomes`: the sum over two million requests in microseconds stays exact in a double."""
 
 
@@ -19,7 +19,7 @@ def is_kept(request: Request) -> bool:
     return request.operation == "CREATE" or request.sub_resource == "resize"
 
 
-def pod_event(request: Request, at_us: int, annotations: Collection[str] = ()) -> dict[str, Any]:
+def make_pod_event(request: Request, at_us: int, annotations: Collection[str] = ()) -> dict[str, Any]:
     """Return the event of a request that `is_kept`; `at_us` counts from the start of the record.
 
     `annotations`: the keys of those that the policy reads.
@@ -29,7 +29,7 @@ def pod_event(request: Request, at_us: int, annotations: Collection[str] = ()) -
         raise ValueError("a request without a Pod is no event")
     event = {
         "at": at_us / _SECOND_US,
-        "pod": recorded_pod(pod, annotations),
+        "pod": record_pod(pod, annotations),
         "namespace": request.namespace,
         "uid": pod.metadata.uid,
         "dryRun": request.dry_run,
@@ -38,14 +38,14 @@ def pod_event(request: Request, at_us: int, annotations: Collection[str] = ()) -
     if request.operation != "CREATE":
         event |= {"operation": request.operation, "subResource": request.sub_resource}
     if request.old_pod is not None:
-        event["oldPod"] = recorded_pod(request.old_pod, annotations)
+        event["oldPod"] = record_pod(request.old_pod, annotations)
     return {name: value for name, value in event.items() if value or name in {"at", "pod"}}
 
 
-def outcomes_event(service: str, reported: Outcomes, at_us: int) -> dict[str, Any]:
+def make_outcomes_event(service: str, reported: Outcomes, at_us: int) -> dict[str, Any]:
     """Return the event of a Pod's outcome, or of sums of requests. Without the generation: a replay has its own."""
     total = reported.succeeded + reported.failed
-    latency = min(reported.latency_us / total / _SECOND_US, LONGEST_MEAN_SECONDS) if total else 0
+    latency = min(reported.latency_us / total / _SECOND_US, MEAN_SECONDS_MAX) if total else 0
     if reported.uid is not None:
         outcome = {"service": service, "ok": not reported.failed, "latency": latency, "uid": reported.uid}
         return {"at": at_us / _SECOND_US, "outcome": outcome}
@@ -53,5 +53,5 @@ def outcomes_event(service: str, reported: Outcomes, at_us: int) -> dict[str, An
     return {"at": at_us / _SECOND_US, "outcomes": sums}
 
 
-def labels_event(namespace: str, labels: Mapping[str, str], at_us: int) -> dict[str, Any]:
+def make_labels_event(namespace: str, labels: Mapping[str, str], at_us: int) -> dict[str, Any]:
     return {"at": at_us / _SECOND_US, "namespaceLabels": {namespace: labels}}

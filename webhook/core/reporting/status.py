@@ -6,26 +6,26 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from webhook.core.admission.denials import utc
-from webhook.core.overrides import Override, combined, remarks
+from webhook.core.admission.denials import format_utc
+from webhook.core.overrides import Override, combine, list_remarks
 from webhook.core.policy.model import LoadedPolicy, Pool, Service
 from webhook.core.policy_spec import Scope
 from webhook.core.quota import CounterPlan, Holder, ServiceSnapshot, WindowPlan
-from webhook.core.reporting.queue_document import QueueDepth, depths_document
+from webhook.core.reporting.queue_document import QueueDepth, render_depths
 from webhook.core.reporting.status_parts import (
     NO_DECISIONS,
     NO_OVERLOAD,
     DecisionsStatus,
     OverloadStatus,
     StoreStatus,
-    breaker_row,
-    guarded,
-    limit_row,
-    limits_of,
-    moment,
-    place_document,
-    seconds,
-    unused_limits,
+    count_guarded,
+    format_moment,
+    list_limits,
+    list_unused_limits,
+    render_breaker,
+    render_limit,
+    render_place,
+    round_up_seconds,
 )
 
 _DAY_US = 86_400_000_000
@@ -129,7 +129,7 @@ class ControllerStatus:
     queues: Sequence[QueueDepth] | None = None  # unless it leads
 
 
-def controller_document(status: ControllerStatus) -> dict[str, Any]:
+def render_controller_status(status: ControllerStatus) -> dict[str, Any]:
     """Return the status document of a controller, ready for JSON."""
     return {
         "version": status.version,
@@ -137,30 +137,30 @@ def controller_document(status: ControllerStatus) -> dict[str, Any]:
         "leads": not status.waits_for,
         "waitsFor": status.waits_for,
         "notReady": list(status.not_ready),
-        "policy": _policy(status),
-        "store": {"kind": status.store.kind, "error": status.store.error, **place_document(status.store)},
+        "policy": _render_policy(status),
+        "store": {"kind": status.store.kind, "error": status.store.error, **render_place(status.store)},
         "watches": {resource: watch.error for resource, watch in status.watches.items()},
         "certificates": status.certificates,
-        "webhooks": _webhooks(status.webhooks),
-        "queues": depths_document(status.queues),
+        "webhooks": _render_webhooks(status.webhooks),
+        "queues": render_depths(status.queues),
     }
 
 
-def server_document(status: ServerStatus) -> dict[str, Any]:
+def render_server_status(status: ServerStatus) -> dict[str, Any]:
     """Return the status document of a server, ready for JSON."""
     policy = status.policy.policy if status.policy else None
     return {
         "version": status.version,
-        "time": utc(status.now_us),
-        "lastReviewAt": moment(status.last_review_us),
+        "time": format_utc(status.now_us),
+        "lastReviewAt": format_moment(status.last_review_us),
         "clientIdentity": status.client_identity or None,
         "notReady": list(status.not_ready),
-        "policy": _policy(status),
+        "policy": _render_policy(status),
         "overrides": {
             "source": status.overrides.source or None,
             "errors": list(status.overrides.errors),
             "entries": [
-                {"service": name, **_override(entry, status)}
+                {"service": name, **_render_override(entry, status)}
                 for name, its in sorted(status.overrides.entries.items())
                 for entry in its
             ],
@@ -170,39 +170,39 @@ def server_document(status: ServerStatus) -> dict[str, Any]:
             "healthy": not status.store.error,
             "error": status.store.error or None,
             "mode": status.store.mode or None,
-            **place_document(status.store),
+            **render_place(status.store),
         },
         "replicas": asdict(status.replicas),
         "watches": [
-            {"resource": resource, "lastContact": moment(health.contact_us), "error": health.error or None}
+            {"resource": resource, "lastContact": format_moment(health.contact_us), "error": health.error or None}
             for resource, health in sorted(status.watches.items())
         ],
         "certificates": [
-            {"name": name, "notAfter": utc(at_us), "daysLeft": (at_us - status.wall_us) // _DAY_US}
+            {"name": name, "notAfter": format_utc(at_us), "daysLeft": (at_us - status.wall_us) // _DAY_US}
             for name, at_us in sorted(status.certificates.items())
         ],
         "files": [{"name": name, "error": error or None} for name, error in sorted(status.files.items())],
-        "webhooks": _webhooks(status.webhooks),
+        "webhooks": _render_webhooks(status.webhooks),
         "decisions": status.decisions.document,
         "overload": status.overload.document,
-        "queues": depths_document(status.queues),
-        "breakerGuard": _guard(status),
-        "pools": [_pool(pool, status) for pool in (policy.pools if policy else ())],
-        "services": [_service(service, status) for service in (policy.services if policy else ())],
+        "queues": render_depths(status.queues),
+        "breakerGuard": _render_guard(status),
+        "pools": [_render_pool(pool, status) for pool in (policy.pools if policy else ())],
+        "services": [_render_service(service, status) for service in (policy.services if policy else ())],
     }
 
 
-def _webhooks(webhooks: WebhooksStatus | None) -> dict[str, Any] | None:
+def _render_webhooks(webhooks: WebhooksStatus | None) -> dict[str, Any] | None:
     if webhooks is None:
         return None
     return {
-        "comparedAt": moment(webhooks.compared_us),
+        "comparedAt": format_moment(webhooks.compared_us),
         "outdated": list(webhooks.outdated),
         "error": webhooks.error or None,
     }
 
 
-def _service(service: Service, status: ServerStatus) -> dict[str, Any]:
+def _render_service(service: Service, status: ServerStatus) -> dict[str, Any]:
     snapshot, plan = status.snapshots.get(service.name), status.plans.get(service.name)
     entries = status.overrides.entries.get(service.name, ())
     view, usage = snapshot.breaker if snapshot else None, snapshot if snapshot and snapshot.has_usage else None
@@ -218,57 +218,57 @@ def _service(service: Service, status: ServerStatus) -> dict[str, Any]:
             "quota": service.modes.quota,
             "breaker": service.modes.breaker,
         },
-        "override": _override(_as_one(entries), status) if entries else None,
+        "override": _render_override(_merge_overrides(entries), status) if entries else None,
         "known": usage is not None,
-        "windows": [limit_row(use, namespace, usage) for namespace, use in limits_of(usage, plan)],
-        "breaker": breaker_row(view, snapshot.at_us, plan) if snapshot and view else None,
+        "windows": [render_limit(use, namespace, usage) for namespace, use in list_limits(usage, plan)],
+        "breaker": render_breaker(view, snapshot.at_us, plan) if snapshot and view else None,
     }
 
 
-def _policy(status: ServerStatus | ControllerStatus) -> dict[str, Any]:
+def _render_policy(status: ServerStatus | ControllerStatus) -> dict[str, Any]:
     return {
         "source": status.source,
         "hash": status.policy.hash if status.policy else None,
-        "loadedAt": moment(status.loaded_at_us),
+        "loadedAt": format_moment(status.loaded_at_us),
         "errors": list(status.errors),
     }
 
 
-def _as_one(entries: Sequence[Override]) -> Override:
+def _merge_overrides(entries: Sequence[Override]) -> Override:
     """Merge the overrides of a service into one that ends with the first of them and has all reasons."""
     first = min(entries, key=lambda entry: entry.until_us)
     reasons = "; ".join(dict.fromkeys(entry.reason for entry in entries))
     by = ", ".join(dict.fromkeys(entry.by for entry in entries if entry.by))
-    return replace(combined(entries), until=first.until, reason=reasons, by=by or None)
+    return replace(combine(entries), until=first.until, reason=reasons, by=by or None)
 
 
-def _override(entry: Override, status: ServerStatus) -> dict[str, Any]:
+def _render_override(entry: Override, status: ServerStatus) -> dict[str, Any]:
     """Return an override; `withoutEffect` has the parts that change nothing under the current policy."""
-    done = {key: value for key, value in entry.plain().items() if key != "service"}
-    idle = remarks(status.policy.policy, entry) if status.policy else ()
-    left = max(0, seconds(entry.until_us - status.now_us))
+    done = {key: value for key, value in entry.encode_plain().items() if key != "service"}
+    idle = list_remarks(status.policy.policy, entry) if status.policy else ()
+    left = max(0, round_up_seconds(entry.until_us - status.now_us))
     return {**done, "remainingSeconds": left, "withoutEffect": list(idle)}
 
 
-def _guard(status: ServerStatus) -> dict[str, Any] | None:
+def _render_guard(status: ServerStatus) -> dict[str, Any] | None:
     """Return the number of open breakers and their limit; null without a guard."""
-    found = guarded(status.plans.values(), status.snapshots)
+    found = count_guarded(status.plans.values(), status.snapshots)
     return None if found is None else {"open": found.opened, "max": found.open_max}
 
 
-def _pool(pool: Pool, status: ServerStatus) -> dict[str, Any]:
+def _render_pool(pool: Pool, status: ServerStatus) -> dict[str, Any]:
     """Return a pool with its newest snapshot; all members see the same counters."""
     members = [plan for plan in status.plans.values() if plan.pool is not None and plan.pool.name == pool.name]
     snapshots = [
         snapshot for plan in members if (snapshot := status.snapshots.get(plan.service)) is not None and snapshot.pool
     ]
     snapshot = max(snapshots, key=lambda seen: seen.at_us, default=None)
-    windows = [WindowPlan.of(window) for window in pool.windows]
-    uses = snapshot.pool if snapshot is not None else unused_limits(windows, Holder.POOL)
+    windows = [WindowPlan.from_window(window) for window in pool.windows]
+    uses = snapshot.pool if snapshot is not None else list_unused_limits(windows, Holder.POOL)
     return {
         "name": pool.name,
         "scope": pool.scope,
         "members": [plan.service for plan in members],
         "known": snapshot is not None,
-        "windows": [limit_row(use, "", snapshot) for use in uses],
+        "windows": [render_limit(use, "", snapshot) for use in uses],
     }

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from webhook.core.admission.denials import utc
+from webhook.core.admission.denials import format_utc
 from webhook.core.breaker import BreakerView
 from webhook.core.ledger.live_set import LiveSet
 from webhook.core.overload import OverloadCause
 from webhook.core.quota import CounterPlan, Holder, ServiceSnapshot, Use, WindowPlan
-from webhook.core.quota.pod_cost import shown
+from webhook.core.quota.pod_cost import format_amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class StoreStatus:
     place: StorePlace = StorePlace()
 
 
-def place_document(store: StoreStatus) -> dict[str, Any]:
+def render_place(store: StoreStatus) -> dict[str, Any]:
     """Return where the counters are: processes are compared by it."""
     return {
         "cluster": store.place.cluster or None,
@@ -104,7 +104,7 @@ class Guarded(NamedTuple):
     open_max: int
 
 
-def guarded(plans: Iterable[CounterPlan], snapshots: Mapping[str, ServiceSnapshot]) -> Guarded | None:
+def count_guarded(plans: Iterable[CounterPlan], snapshots: Mapping[str, ServiceSnapshot]) -> Guarded | None:
     """Return the count over the known breakers; None if no trip is ever held back."""
     opened, open_max = 0, None
     for plan in plans:
@@ -115,7 +115,7 @@ def guarded(plans: Iterable[CounterPlan], snapshots: Mapping[str, ServiceSnapsho
     return None if open_max is None else Guarded(opened, open_max)
 
 
-def service_status(plan: CounterPlan, view: BreakerView) -> dict[str, Any]:
+def render_service_status(plan: CounterPlan, view: BreakerView) -> dict[str, Any]:
     """Return `status`, ready for JSON; empty without a breaker in force. Absent values are left out.
 
     Times are UTC in RFC 3339 format. `openUntil` may be the end of a manual state.
@@ -125,12 +125,12 @@ def service_status(plan: CounterPlan, view: BreakerView) -> dict[str, Any]:
     fields = {
         "state": str(view.state),
         "mode": str(plan.breaker_mode),
-        "since": moment(view.since_us),
+        "since": format_moment(view.since_us),
         "reason": view.reason or None,
         "generation": view.generation,
-        "trippedAt": moment(view.tripped_at_us),
+        "trippedAt": format_moment(view.tripped_at_us),
         "trippedBy": view.tripped_by or None,
-        "openUntil": moment(view.open_until_us),
+        "openUntil": format_moment(view.open_until_us),
         "probes": {
             "needed": plan.breaker.probes,
             "leased": view.probes_leased,
@@ -144,7 +144,7 @@ def service_status(plan: CounterPlan, view: BreakerView) -> dict[str, Any]:
 _SECOND_US = 1_000_000
 
 
-def limits_of(snapshot: ServiceSnapshot | None, plan: CounterPlan | None) -> Iterable[tuple[str, Use]]:
+def list_limits(snapshot: ServiceSnapshot | None, plan: CounterPlan | None) -> Iterable[tuple[str, Use]]:
     """Yield each limit by namespace; without usage if it is unknown, or if all namespaces are idle."""
     if snapshot is not None and snapshot.uses:
         for namespace, uses in sorted(snapshot.uses.items()):
@@ -152,17 +152,17 @@ def limits_of(snapshot: ServiceSnapshot | None, plan: CounterPlan | None) -> Ite
                 yield namespace, use
     elif plan is not None:
         for use in (
-            *unused_limits(plan.windows, Holder.SERVICE),
-            *(LiveSet().uses(plan.standing, 0) if plan.standing else ()),
+            *list_unused_limits(plan.windows, Holder.SERVICE),
+            *(LiveSet().list_uses(plan.standing, 0) if plan.standing else ()),
         ):
             yield "", use
 
 
-def unused_limits(windows: Iterable[WindowPlan], of: Holder) -> Iterable[Use]:
+def list_unused_limits(windows: Iterable[WindowPlan], of: Holder) -> Iterable[Use]:
     return (Use(window.name, limit.resource, 0, limit.hard, of=of) for window in windows for limit in window.limits)
 
 
-def limit_row(use: Use, namespace: str, snapshot: ServiceSnapshot | None) -> dict[str, Any]:
+def render_limit(use: Use, namespace: str, snapshot: ServiceSnapshot | None) -> dict[str, Any]:
     """Return the row of one limit; without a snapshot all but `hard` is null.
 
     `nextFree` is null if capacity is free now, or never will be. A limit on live Pods has no such time; it
@@ -170,33 +170,33 @@ def limit_row(use: Use, namespace: str, snapshot: ServiceSnapshot | None) -> dic
     """
     limit: dict[str, Any] = {"window": use.window, "resource": use.resource, "namespace": namespace or None}
     if use.of is Holder.STANDING:
-        limit["surge"] = shown(use.resource, use.surge) if snapshot is not None else None
+        limit["surge"] = format_amount(use.resource, use.surge) if snapshot is not None else None
         limit["enforced"] = snapshot.is_standing_known if snapshot is not None else None
-    hard = shown(use.resource, use.hard)
+    hard = format_amount(use.resource, use.hard)
     if snapshot is None:
         return {**limit, "used": None, "hard": hard, "full": None, "nextFree": None, "nextFreeSeconds": None}
     waits = use.free_at_us is not None and use.free_at_us > snapshot.at_us
     return {
         **limit,
-        "used": shown(use.resource, use.used),
+        "used": format_amount(use.resource, use.used),
         "hard": hard,
         "full": use.used >= use.hard + use.surge,
-        "nextFree": moment(use.free_at_us) if waits else None,
-        "nextFreeSeconds": seconds(use.free_at_us - snapshot.at_us) if waits and use.free_at_us else 0,
+        "nextFree": format_moment(use.free_at_us) if waits else None,
+        "nextFreeSeconds": round_up_seconds(use.free_at_us - snapshot.at_us) if waits and use.free_at_us else 0,
     }
 
 
-def breaker_row(view: BreakerView, now_us: int, plan: CounterPlan | None) -> dict[str, Any]:
+def render_breaker(view: BreakerView, now_us: int, plan: CounterPlan | None) -> dict[str, Any]:
     """Return the row of a breaker; `openUntil` may be an override's end, `failed` has sources without early probes."""
     return {
         "state": view.state,
         "reason": view.reason,
-        "since": moment(view.since_us),
+        "since": format_moment(view.since_us),
         "generation": view.generation,
-        "trippedAt": moment(view.tripped_at_us),
+        "trippedAt": format_moment(view.tripped_at_us),
         "trippedBy": view.tripped_by or None,
-        "openUntil": moment(view.open_until_us),
-        "openRemainingSeconds": seconds(view.open_remaining_us(now_us)),
+        "openUntil": format_moment(view.open_until_us),
+        "openRemainingSeconds": round_up_seconds(view.compute_open_remaining_us(now_us)),
         "probes": {
             "leased": view.probes_leased,
             "succeeded": view.probes_succeeded,
@@ -207,11 +207,11 @@ def breaker_row(view: BreakerView, now_us: int, plan: CounterPlan | None) -> dic
     }
 
 
-def moment(at_us: int | None) -> str | None:
-    return utc(at_us) if at_us else None
+def format_moment(at_us: int | None) -> str | None:
+    return format_utc(at_us) if at_us else None
 
 
-def seconds(span_us: int) -> int:
+def round_up_seconds(span_us: int) -> int:
     """Return whole seconds, rounded up: a countdown shows 0 only when it is over."""
     return -(-span_us // _SECOND_US)
 
@@ -230,7 +230,7 @@ class OverloadStatus:
         if not self.causes:
             return None
         return {
-            "since": moment(self.since_us),
+            "since": format_moment(self.since_us),
             "reasons": [{"reason": cause, "message": text} for cause, text in self.causes.items()],
             "gatedPods": self.gated,
         }

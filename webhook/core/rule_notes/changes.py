@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from webhook.core.patch import pointer
+from webhook.core.patch import format_pointer
 
 _TERMS = "nodeSelectorTerms"  # changes within a term are reported by expression
 
@@ -35,40 +35,40 @@ class JsonChange(NamedTuple):
     former: Any = None
 
 
-def changes(before: Any, after: Any) -> list[JsonChange]:
+def find_changes(before: Any, after: Any) -> list[JsonChange]:
     """Return the changes from one document to the other, in the later one's order."""
-    return list(_between(before, after, (), ()))
+    return list(_compare(before, after, (), ()))
 
 
-def _between(before: Any, after: Any, was: Path, now: Path) -> Iterator[JsonChange]:
-    if _text(before) == _text(after):
+def _compare(before: Any, after: Any, was: Path, now: Path) -> Iterator[JsonChange]:
+    if _encode(before) == _encode(after):
         return
     if before in ({}, []) or after in ({}, []):
         # `{}` and `[]` are one line of YAML, which disappears once the value is not empty.
-        yield JsonChange(pointer(*was), pointer(*now), tuple(_pieces(after, now)))
-    elif isinstance(before, dict) and isinstance(after, dict) and _in_one_order(before, after):
+        yield JsonChange(format_pointer(*was), format_pointer(*now), tuple(_list_pieces(after, now)))
+    elif isinstance(before, dict) and isinstance(after, dict) and _has_same_order(before, after):
         for key in before:
             if key not in after:
-                yield _removed((*was, key))
+                yield _build_removal((*was, key))
         for key, value in after.items():
             if key in before:
-                yield from _between(before[key], value, (*was, key), (*now, key))
+                yield from _compare(before[key], value, (*was, key), (*now, key))
             else:
-                yield _added(value, (*now, key))
+                yield _build_addition(value, (*now, key))
     elif isinstance(before, list) and isinstance(after, list):
-        yield from _between_lists(before, after, was, now)
+        yield from _compare_lists(before, after, was, now)
     else:
-        yield JsonChange(pointer(*was), pointer(*now), tuple(_pieces(after, now)), before)
+        yield JsonChange(format_pointer(*was), format_pointer(*now), tuple(_list_pieces(after, now)), before)
 
 
-def _in_one_order(before: dict[str, Any], after: dict[str, Any]) -> bool:
+def _has_same_order(before: dict[str, Any], after: dict[str, Any]) -> bool:
     """Return whether the common fields are in the same order; if not, the whole object counts as replaced."""
     return [key for key in before if key in after] == [key for key in after if key in before]
 
 
-def _between_lists(before: list[Any], after: list[Any], was: Path, now: Path) -> Iterator[JsonChange]:
+def _compare_lists(before: list[Any], after: list[Any], was: Path, now: Path) -> Iterator[JsonChange]:
     matcher = SequenceMatcher(
-        None, [_text(entry) for entry in before], [_text(entry) for entry in after], autojunk=False
+        None, [_encode(entry) for entry in before], [_encode(entry) for entry in after], autojunk=False
     )
     for tag, old, old_end, new, new_end in matcher.get_opcodes():
         if tag == "equal":
@@ -76,34 +76,34 @@ def _between_lists(before: list[Any], after: list[Any], was: Path, now: Path) ->
         # Entries are changed in place; new ones are appended.
         paired = min(old_end - old, new_end - new)
         for index in range(paired):
-            yield from _between(before[old + index], after[new + index], (*was, old + index), (*now, new + index))
+            yield from _compare(before[old + index], after[new + index], (*was, old + index), (*now, new + index))
         for index in range(old + paired, old_end):
-            yield _removed((*was, index))
+            yield _build_removal((*was, index))
         for index in range(new + paired, new_end):
-            yield _added(after[index], (*now, index))
+            yield _build_addition(after[index], (*now, index))
 
 
-def _removed(was: Path) -> JsonChange:
-    return JsonChange(pointer(*was), None, ((pointer(*was), Piece(_place(was), "")),))
+def _build_removal(was: Path) -> JsonChange:
+    return JsonChange(format_pointer(*was), None, ((format_pointer(*was), Piece(_generalize_path(was), "")),))
 
 
-def _added(value: Any, now: Path) -> JsonChange:
-    return JsonChange(None, pointer(*now), tuple(_pieces(value, now)))
+def _build_addition(value: Any, now: Path) -> JsonChange:
+    return JsonChange(None, format_pointer(*now), tuple(_list_pieces(value, now)))
 
 
-def _pieces(value: Any, path: Path) -> Iterator[tuple[str, Piece]]:
+def _list_pieces(value: Any, path: Path) -> Iterator[tuple[str, Piece]]:
     is_entry = bool(path) and isinstance(path[-1], int) and path[-2] != _TERMS
     if isinstance(value, dict) and value and not is_entry:
         for key, item in value.items():
-            yield from _pieces(item, (*path, key))
+            yield from _list_pieces(item, (*path, key))
     elif isinstance(value, list) and value:
         for index, item in enumerate(value):
-            yield from _pieces(item, (*path, index))
+            yield from _list_pieces(item, (*path, index))
     else:
-        yield pointer(*path), Piece(_place(path), _text(value))
+        yield format_pointer(*path), Piece(_generalize_path(path), _encode(value))
 
 
-def _place(path: Path) -> Path:
+def _generalize_path(path: Path) -> Path:
     """Return the path with `*` for indexes. Containers keep their index: rewriting adds none."""
     return tuple(
         token if isinstance(token, str) or path[index - 1] in {"containers", "initContainers"} else "*"
@@ -111,5 +111,5 @@ def _place(path: Path) -> Path:
     )
 
 
-def _text(value: Any) -> str:
+def _encode(value: Any) -> str:
     return msgspec.json.encode(value, order="sorted").decode()

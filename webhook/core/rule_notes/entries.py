@@ -94,32 +94,32 @@ class _Part(NamedTuple):
     is_wish: bool = False
 
 
-def bare(service: Service) -> Service:
+def strip_rules(service: Service) -> Service:
     """Return the service without placement and resources, with all modes Enforce."""
     return replace(service, placement=None, resources=None, modes=Modes())
 
 
-def for_class(service: Service, qos: QosClass | None) -> Service:
+def reduce_to_class(service: Service, qos: QosClass | None) -> Service:
     """Return the service as it is for Pods of one QoS class."""
     if service.placement is None or qos is None:
         return service
-    return replace(service, placement=_of_class(service.placement, qos))
+    return replace(service, placement=_reduce_placement(service.placement, qos))
 
 
-def _of_class(placement: Placement, qos: QosClass | None) -> Placement:
-    more = () if qos is None else placement.tolerations_by_qos_class.of_each().get(qos, ())
+def _reduce_placement(placement: Placement, qos: QosClass | None) -> Placement:
+    more = () if qos is None else placement.tolerations_by_qos_class.list_by_class().get(qos, ())
     tolerations = (*placement.tolerations, *more)
     return replace(placement, tolerations=tolerations, tolerations_by_qos_class=TolerationsByQosClass())
 
 
-def entries(service: Service, qos: QosClass | None = None) -> list[PolicyEntry]:
+def list_entries(service: Service, qos: QosClass | None = None) -> list[PolicyEntry]:
     """Return every entry that can change a Pod, as if all were enforced, in the order of the patch.
 
     Services are reduced to the rules for a Pod of the class `qos`: without it, tolerations by class do nothing.
     """
-    only, others = bare(service), replace(for_class(service, qos), modes=Modes())
+    only, others = strip_rules(service), replace(reduce_to_class(service, qos), modes=Modes())
     found: list[PolicyEntry] = []
-    for concern, whole, nothing, parts in _stanzas(service, qos):
+    for concern, whole, nothing, parts in _list_stanzas(service, qos):
         for part in parts:
             alone = replace(only, **{concern: replace(nothing, **part.alone)})
             rest = replace(others, **{concern: replace(whole, **part.rest)})
@@ -127,48 +127,48 @@ def entries(service: Service, qos: QosClass | None = None) -> list[PolicyEntry]:
     return found
 
 
-def _stanzas(service: Service, qos: QosClass | None) -> Iterator[tuple[str, Any, Any, Iterator[_Part]]]:
+def _list_stanzas(service: Service, qos: QosClass | None) -> Iterator[tuple[str, Any, Any, Iterator[_Part]]]:
     """Yield each stanza, and an empty one of its kind with the same settings for the whole stanza."""
     placement, rules = service.placement, service.resources
     if placement is not None:
         # Settings for the whole Pod are not the effect of an entry.
         nothing = Placement(allow_node_name=True, on_conflict=placement.on_conflict, if_absent=placement.if_absent)
-        yield "placement", _of_class(placement, qos), nothing, _placement(placement, qos)
+        yield "placement", _reduce_placement(placement, qos), nothing, _list_placement(placement, qos)
     if rules is not None:
         empty = ResourceRules(ContainerRange(ignore=rules.container.ignore), PodRange(), rules.when_outside)
-        yield "resources", rules, empty, _resources(rules, empty)
+        yield "resources", rules, empty, _list_resources(rules, empty)
 
 
-def _placement(placement: Placement, qos: QosClass | None) -> Iterator[_Part]:
+def _list_placement(placement: Placement, qos: QosClass | None) -> Iterator[_Part]:
     for field, kind in (("labels", EntryKind.LABEL), ("annotations", EntryKind.ANNOTATION)):
         whole: Mapping[str, Any] = getattr(placement, field)
         for key, value in whole.items():
-            yield _Part(f"{field}[{key}]", kind, {field: {key: value}}, {field: _without(whole, key)}, key)
+            yield _Part(f"{field}[{key}]", kind, {field: {key: value}}, {field: _drop_key(whole, key)}, key)
     for path, field in _SINGLES.items():
         value = getattr(placement, field)
         if value is not None:
             yield _Part(path, EntryKind.SINGLE, {field: value}, {field: None})
     for key, value in placement.node_selector.items():
-        others = {"node_selector": _without(placement.node_selector, key)}
+        others = {"node_selector": _drop_key(placement.node_selector, key)}
         yield _Part(f"nodeSelector[{key}]", EntryKind.NODE_SELECTOR, {"node_selector": {key: value}}, others, key)
-    yield from _topology(placement.topology)
-    for path, kind, alone, rest, is_wish in _affinity(placement.affinity):
+    yield from _list_topology(placement.topology)
+    for path, kind, alone, rest, is_wish in _list_affinity(placement.affinity):
         yield _Part(f"affinity.{path}", kind, {"affinity": alone}, {"affinity": rest}, is_wish=is_wish)
     spreads = "topology_spread_constraints"
-    for index, constraint, rest_of in _each(placement.topology_spread_constraints):
+    for index, constraint, rest_of in _enumerate_with_others(placement.topology_spread_constraints):
         is_wish = constraint.when_unsatisfiable == "ScheduleAnyway"
         path = f"topologySpreadConstraints[{index}]"
         yield _Part(path, EntryKind.SPREAD, {spreads: (constraint,)}, {spreads: rest_of}, is_wish=is_wish)
-    yield from _tolerations(placement.tolerations, placement.tolerations_by_qos_class.of_each(), qos)
+    yield from _list_tolerations(placement.tolerations, placement.tolerations_by_qos_class.list_by_class(), qos)
 
 
-def _tolerations(
+def _list_tolerations(
     own: tuple[Toleration, ...], of_each: Mapping[QosClass, tuple[Toleration, ...]], qos: QosClass | None
 ) -> Iterator[_Part]:
     """Yield entries; those of a class do nothing to Pods of another one."""
     more = () if qos is None else of_each.get(qos, ())
     kind, field = EntryKind.TOLERATION, "tolerations"
-    for index, toleration, others in _each(own):
+    for index, toleration, others in _enumerate_with_others(own):
         yield _Part(f"tolerations[{index}]", kind, {field: (toleration,)}, {field: (*others, *more)})
     for name, some in of_each.items():
         alone, rest = (some, own) if name is qos else ((), (*own, *more))
@@ -182,7 +182,7 @@ _SINGLES = {
 }
 
 
-def _topology(topology: Sequence[TopologyEntry]) -> Iterator[_Part]:
+def _list_topology(topology: Sequence[TopologyEntry]) -> Iterator[_Part]:
     """Yield entries; required ones on one label are intersected, so they are one entry."""
     groups: dict[tuple[str, int | None], list[int]] = {}
     for index, entry in enumerate(topology):
@@ -195,7 +195,7 @@ def _topology(topology: Sequence[TopologyEntry]) -> Iterator[_Part]:
         yield _Part(path, kind, {"topology": mine}, {"topology": others}, label, is_wish=wish is not None)
 
 
-def _affinity(affinity: Affinity) -> Iterator[tuple[str, EntryKind, Affinity, Affinity, bool]]:
+def _list_affinity(affinity: Affinity) -> Iterator[tuple[str, EntryKind, Affinity, Affinity, bool]]:
     nodes = affinity.node_affinity
     if nodes is not None and nodes.required is not None:
         alone = Affinity(node_affinity=NodeAffinity(required=nodes.required))
@@ -210,14 +210,14 @@ def _affinity(affinity: Affinity) -> Iterator[tuple[str, EntryKind, Affinity, Af
             continue
         nothing: Any = NodeAffinity() if isinstance(own, NodeAffinity) else PodAffinity()
         for side in ("required", "preferred"):
-            for index, term, others in _each(getattr(own, side) or ()):
+            for index, term, others in _enumerate_with_others(getattr(own, side) or ()):
                 alone = replace(Affinity(), **{field: replace(nothing, **{side: (term,)})})
                 whole: Any = getattr(affinity, field)
                 rest = replace(affinity, **{field: replace(whole, **{side: others})})
                 yield f"{word}.{side}[{index}]", EntryKind.TERMS, alone, rest, side == "preferred"
 
 
-def _resources(rules: ResourceRules, nothing: ResourceRules) -> Iterator[_Part]:
+def _list_resources(rules: ResourceRules, nothing: ResourceRules) -> Iterator[_Part]:
     if rules.pod.qos_classes is not None:
         alone = {"pod": replace(nothing.pod, qos_classes=rules.pod.qos_classes)}
         yield _Part("pod.qosClasses", EntryKind.OF_PODS, alone, {"pod": replace(rules.pod, qos_classes=None)})
@@ -225,7 +225,7 @@ def _resources(rules: ResourceRules, nothing: ResourceRules) -> Iterator[_Part]:
         amounts = getattr(getattr(rules, part), field)
         for name, amount in amounts.items():
             with_it = replace(getattr(nothing, part), **{field: {name: amount}})
-            without = replace(getattr(rules, part), **{field: _without(amounts, name)})
+            without = replace(getattr(rules, part), **{field: _drop_key(amounts, name)})
             yield _Part(f"{part}.{word}[{name}]", kind, {part: with_it}, {part: without}, name)
 
 
@@ -243,10 +243,10 @@ _WORDS = (
 )
 
 
-def _without(items: Mapping[str, Any], gone: str) -> dict[str, Any]:
+def _drop_key(items: Mapping[str, Any], gone: str) -> dict[str, Any]:
     return {key: value for key, value in items.items() if key != gone}
 
 
-def _each(items: Sequence[Any]) -> Iterator[tuple[int, Any, tuple[Any, ...]]]:
+def _enumerate_with_others(items: Sequence[Any]) -> Iterator[tuple[int, Any, tuple[Any, ...]]]:
     for index, item in enumerate(items):
         yield index, item, (*items[:index], *items[index + 1 :])

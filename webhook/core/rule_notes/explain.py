@@ -16,9 +16,9 @@ from webhook.core.placement import allowed, scalar_fields
 from webhook.core.policy.model import Service
 from webhook.core.policy_spec import LabelSource, Mode
 from webhook.core.rule_notes import words
-from webhook.core.rule_notes.attribution import Case, credited
+from webhook.core.rule_notes.attribution import Case, credit_entries
 from webhook.core.rule_notes.changes import Piece
-from webhook.core.rule_notes.entries import PolicyEntry, entries
+from webhook.core.rule_notes.entries import PolicyEntry, list_entries
 
 
 class Act(StrEnum):
@@ -59,18 +59,18 @@ def explain(
 
     `document` is the new Pod as submitted, `service` as in the policy. ValueError: an unreadable quantity.
     """
-    sources = _sources(service)
-    service = service.in_namespace(namespace_labels or {})
-    case = Case.of(document, service, policy_hash)
+    sources = _find_sources(service)
+    service = service.resolve_namespace(namespace_labels or {})
+    case = Case.from_document(document, service, policy_hash)
     notes = {
-        entry.rule: _note(entry._replace(source=sources.get(entry.rule)), case, service, mine)
-        for entry, mine in credited(case)
+        entry.rule: _build_note(entry._replace(source=sources.get(entry.rule)), case, service, mine)
+        for entry, mine in credit_entries(case)
     }
-    ordered = [notes.get(entry.rule) or _unseen(entry) for entry in entries(service)]
-    return (_identity(case, service), *ordered, *_of_the_whole(case, service))
+    ordered = [notes.get(entry.rule) or _build_idle_note(entry) for entry in list_entries(service)]
+    return (_build_identity_note(case, service), *ordered, *_note_combined(case, service))
 
 
-def _sources(service: Service) -> dict[str, LabelSource]:
+def _find_sources(service: Service) -> dict[str, LabelSource]:
     """Return the label that each label or annotation is copied from, by rule."""
     placement = service.placement
     kinds = {} if placement is None else {"labels": placement.labels, "annotations": placement.annotations}
@@ -82,41 +82,41 @@ def _sources(service: Service) -> dict[str, LabelSource]:
     }
 
 
-def _unseen(entry: PolicyEntry) -> Note:
+def _build_idle_note(entry: PolicyEntry) -> Note:
     return Note(entry.rule, Act.IDLE, "mode Disabled: not evaluated", is_wish=entry.is_wish)
 
 
-def _note(entry: PolicyEntry, case: Case, service: Service, mine: frozenset[Piece]) -> Note:
+def _build_note(entry: PolicyEntry, case: Case, service: Service, mine: frozenset[Piece]) -> Note:
     mode: Mode = getattr(service.modes, entry.concern)
-    marks, lacking = _marks(entry, case, mine), _owed(entry, case.after)
+    marks, lacking = _list_marks(entry, case, mine), _find_violations(entry, case.after)
     if marks and mode is not Mode.ENFORCE:
         would_write = ", ".join(mark.place for mark in marks)
         act, text, marks = Act.IDLE, [f"mode {mode}: not acted on, would write {would_write}"], ()
     elif marks and not lacking:
-        act, text = Act.WROTE, _descriptions(marks)
+        act, text = Act.WROTE, _list_descriptions(marks)
     else:
         act = Act.LEFT if lacking else Act.NOTHING
-        text = [*_descriptions(marks), words.of_nothing(entry, case.after, lacking, mode)]
+        text = [*_list_descriptions(marks), words.describe_nothing(entry, case.after, lacking, mode)]
     judged = case.stored if mode is Mode.ENFORCE else case.after  # as in the validating half
-    owed = tuple(_owed(entry, judged))
+    owed = tuple(_find_violations(entry, judged))
     return Note(entry.rule, act, "; ".join(text), marks, owed, entry.is_wish, is_checked=not entry.is_wish)
 
 
-def _descriptions(marks: tuple[ChangedField, ...]) -> list[str]:
+def _list_descriptions(marks: tuple[ChangedField, ...]) -> list[str]:
     """Return the distinct descriptions of what was written; "set" where some have none."""
     different = list(dict.fromkeys(mark.words for mark in marks if not mark.is_removal))
     return [words or "set" for words in different] if any(different) else []
 
 
-def _marks(entry: PolicyEntry, case: Case, mine: frozenset[Piece]) -> tuple[ChangedField, ...]:
+def _list_marks(entry: PolicyEntry, case: Case, mine: frozenset[Piece]) -> tuple[ChangedField, ...]:
     credited = [(change, at, piece.value) for change in case.found for at, piece in change.pieces if piece in mine]
-    shared = words.of_all(entry, case.pod, case.after, [(change, at) for change, at, _ in credited])
+    shared = words.describe_all(entry, case.pod, case.after, [(change, at) for change, at, _ in credited])
     return tuple(
         ChangedField(
             at,
-            rewrite_warnings.path_in_words(case.pod if change.after is None else case.after, at),
+            rewrite_warnings.format_path(case.pod if change.after is None else case.after, at),
             (shared if change.after is not None else "")
-            or words.of_change(
+            or words.describe_change(
                 entry,
                 case.pod,
                 change,
@@ -129,21 +129,21 @@ def _marks(entry: PolicyEntry, case: Case, mine: frozenset[Piece]) -> tuple[Chan
     )
 
 
-def _owed(entry: PolicyEntry, pod: Pod) -> list[Violation]:
+def _find_violations(entry: PolicyEntry, pod: Pod) -> list[Violation]:
     plan, ranged = entry.alone.placement_plan, entry.alone.range_plan
-    found = [] if plan is None else list(placement.violations(pod, plan))
-    return found if ranged is None else found + container_resources.violations(pod, ranged)
+    found = [] if plan is None else list(placement.find_violations(pod, plan))
+    return found if ranged is None else found + container_resources.find_violations(pod, ranged)
 
 
-def _identity(case: Case, service: Service) -> Note:
+def _build_identity_note(case: Case, service: Service) -> Note:
     """Return the note for Podgate's label and annotation."""
     rule = "service"
-    if service.modes.all_disabled():
+    if service.modes.is_all_disabled():
         return Note(rule, Act.IDLE, "all modes are Disabled: neither label nor annotation is written")
     marks = tuple(
         ChangedField(
             at,
-            rewrite_warnings.path_in_words(case.after, at),
+            rewrite_warnings.format_path(case.after, at),
             _OURS[part] + ("" if change.former is None else ", overrides what the Pod had"),
             is_removal=False,
         )
@@ -159,25 +159,25 @@ def _identity(case: Case, service: Service) -> Note:
 _OURS = {"labels": "the service of the Pod", "annotations": "the policy that rewrote it"}
 
 
-def _of_the_node(pod: Pod, service: Service) -> Iterator[Note]:
+def _note_node_name(pod: Pod, service: Service) -> Iterator[Note]:
     """Yield a note for a Pod with a nodeName."""
     plan, own = service.placement_plan, pod.spec.node_name
     if plan is None or not own or service.modes.placement is Mode.DISABLED:
         return
-    rule, owed = "placement.allowNodeName", tuple(scalar_fields.node_name_violations(pod, plan))
+    rule, owed = "placement.allowNodeName", tuple(scalar_fields.find_node_name_violations(pod, plan))
     if owed:
         yield Note(rule, Act.LEFT, f"false: spec.nodeName {own} is not allowed", owed=owed, is_checked=True)
     else:
         yield Note(rule, Act.NOTHING, f"true: spec.nodeName {own} stays, and no scheduler places the Pod")
 
 
-def _of_allow(case: Case, service: Service) -> Iterator[Note]:
+def _note_allow(case: Case, service: Service) -> Iterator[Note]:
     """Yield a note for `allow`."""
     plan = service.placement_plan
-    if plan is None or not allowed.requires(plan) or service.modes.placement is Mode.DISABLED:
+    if plan is None or not allowed.has_requirements(plan) or service.modes.placement is Mode.DISABLED:
         return
     pod = case.stored if service.modes.placement is Mode.ENFORCE else case.after
-    owed = tuple(allowed.violations(pod, plan.for_pod(pod, case.qos)))
+    owed = tuple(allowed.find_violations(pod, plan.adapt_to_pod(pod, case.qos)))
     if owed:
         yield Note(
             "placement.allow", Act.LEFT, "; ".join(violation.text for violation in owed), owed=owed, is_checked=True
@@ -186,10 +186,10 @@ def _of_allow(case: Case, service: Service) -> Iterator[Note]:
         yield Note("placement.allow", Act.NOTHING, "all that the Pod sets is allowed", is_checked=True)
 
 
-def _of_the_whole(case: Case, service: Service) -> Iterator[Note]:
+def _note_combined(case: Case, service: Service) -> Iterator[Note]:
     """Yield notes for effects of several entries."""
-    yield from _of_the_node(case.pod, service)
-    yield from _of_allow(case, service)
+    yield from _note_node_name(case.pod, service)
+    yield from _note_allow(case, service)
     rules = service.resources
     if rules is None or service.modes.resources is Mode.DISABLED:
         return
@@ -197,7 +197,7 @@ def _of_the_whole(case: Case, service: Service) -> Iterator[Note]:
     ignored = [container.name for container in containers if matches_any(rules.container.ignore, container.name)]
     if ignored:
         yield Note("resources.container.ignore", Act.NOTHING, f"leaves {', '.join(ignored)} alone")
-    moved = mutation.qos_change(case.pod, service)
+    moved = mutation.find_qos_change(case.pod, service)
     if moved is not None:
         yield Note("resources", Act.WROTE, f"the Pod's QoS class becomes {moved[1]}, it was {moved[0]}")
 
@@ -208,30 +208,30 @@ def trace(decisions: Sequence[Decision], notes: Sequence[Note]) -> list[dict[str
     for decision in decisions:
         for index, step in enumerate(decision.steps):
             found.append({"half": decision.half, "stage": step.stage, "found": step.found})
-            if ends_notes(decision, index):
-                text = _notes_of_rewrite(notes) if decision.half is Half.MUTATE else _checked(notes)
+            if is_last_step(decision, index):
+                text = _format_rewrite_notes(notes) if decision.half is Half.MUTATE else _format_check_notes(notes)
                 found += [{"half": decision.half, "stage": step.stage, "found": line} for line in text]
     return [{key: str(value) for key, value in entry.items()} for entry in found]
 
 
-def ends_notes(decision: Decision, index: int) -> bool:
+def is_last_step(decision: Decision, index: int) -> bool:
     """Return whether a step is the last of the stage that notes belong to."""
     stage = "rewrite" if decision.half is Half.MUTATE else "check"
     steps = decision.steps
     return steps[index].stage == stage and (index + 1 == len(steps) or steps[index + 1].stage != stage)
 
 
-def owed_text(note: Note) -> str:
+def format_owed(note: Note) -> str:
     return ", ".join(f"{lack.code} at {lack.field}" for lack in note.owed)
 
 
-def _notes_of_rewrite(notes: Sequence[Note]) -> Iterator[str]:
+def _format_rewrite_notes(notes: Sequence[Note]) -> Iterator[str]:
     for note in notes:
         places = ", ".join(mark.place for mark in note.marks)
         yield ": ".join(part for part in (note.rule, note.words, places) if part)
 
 
-def _checked(notes: Sequence[Note]) -> Iterator[str]:
+def _format_check_notes(notes: Sequence[Note]) -> Iterator[str]:
     for note in notes:
         if note.is_checked:
-            yield f"{note.rule}: {owed_text(note) or 'holds'}"
+            yield f"{note.rule}: {format_owed(note) or 'holds'}"

@@ -10,16 +10,16 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import NodeRequirement, NodeSelectorTerm, Toleration
 from webhook.core.placement import (
     PlacementPlan,
+    build_operations,
     canonical_form,
     node_terms,
-    operations,
     pod_metadata,
     required,
     scalar_fields,
     toleration_match,
     tolerations,
 )
-from webhook.core.placement.plan import required_expressions
+from webhook.core.placement.plan import build_required_expressions
 from webhook.core.policy_spec import Mode, Placement
 from webhook.core.rule_notes.changes import JsonChange
 from webhook.core.rule_notes.entries import EntryKind, PolicyEntry
@@ -30,74 +30,74 @@ _COMPANIONS = ("/spec/priority", "/spec/preemptionPolicy", "/spec/overhead")
 _FORMER = "belongs to the former class, the API server sets it again"
 _AS_LIMIT = "as much as its limit"
 _SO = "already so"
-_MOST_SHOWN = 3
-_OF_METADATA = frozenset({EntryKind.LABEL, EntryKind.ANNOTATION})
-_OF_MAPS = _OF_METADATA | {EntryKind.NODE_SELECTOR}
+_REQUIREMENTS_SHOWN_MAX = 3
+_METADATA_KINDS = frozenset({EntryKind.LABEL, EntryKind.ANNOTATION})
+_MAP_KINDS = _METADATA_KINDS | {EntryKind.NODE_SELECTOR}
 
 
-def of_nothing(entry: PolicyEntry, pod: Pod, lacks: Sequence[Violation], mode: Mode) -> str:
+def describe_nothing(entry: PolicyEntry, pod: Pod, lacks: Sequence[Violation], mode: Mode) -> str:
     """Return why an entry left a Pod unchanged: `pod` is the rewritten Pod, `lacks` are its violations of the entry."""
     users = [lack for lack in lacks if lack.code in _USERS_OWN]
     if users:
         rule = "onConflict" if entry.concern == "placement" else "whenOutside"
         reason = "" if entry.kind is EntryKind.OF_PODS else f" ({rule} Deny)"
-        own = _own(entry, pod)
+        own = _find_own(entry, pod)
         return f"left{f' {own}' if own else ''}: the validating half {_VERBS[mode]} it{reason}"
     if lacks:
         return f"left: {lacks[0].text}"
     placement = entry.alone.placement
     if placement is None:
         return "nothing lacks it" if entry.kind is EntryKind.DEFAULT or entry.is_share else "all is within"
-    return _left_to_own(entry, pod, placement) or _satisfied(entry, pod, placement)
+    return _describe_if_absent(entry, pod, placement) or _describe_satisfied(entry, pod, placement)
 
 
-def _left_to_own(entry: PolicyEntry, pod: Pod, placement: Placement) -> str:
+def _describe_if_absent(entry: PolicyEntry, pod: Pod, placement: Placement) -> str:
     """Return the reason if only `ifAbsent` keeps the entry from being written, else ""."""
     if not placement.if_absent or entry.kind not in {EntryKind.SPREAD, EntryKind.TERMS}:
         return ""
-    unconditional = PlacementPlan.of(entry.alone.name, replace(placement, if_absent=()))
-    return "left to the Pod's own (ifAbsent)" if operations(pod, unconditional) else ""
+    unconditional = PlacementPlan.from_placement(entry.alone.name, replace(placement, if_absent=()))
+    return "left to the Pod's own (ifAbsent)" if build_operations(pod, unconditional) else ""
 
 
-def _own(entry: PolicyEntry, pod: Pod) -> str | None:
+def _find_own(entry: PolicyEntry, pod: Pod) -> str | None:
     """Return the Pod's own value of a field with a single value."""
     plan = entry.alone.placement_plan
     if plan is not None and entry.kind is EntryKind.SINGLE:
         return scalar_fields.scalar_fields_of(pod, plan)[0].own
-    if entry.kind in _OF_METADATA:
+    if entry.kind in _METADATA_KINDS:
         return (pod.labels if entry.kind is EntryKind.LABEL else pod.annotations).get(entry.key)
     return (pod.spec.node_selector or {}).get(entry.key) if entry.kind is EntryKind.NODE_SELECTOR else None
 
 
-def _satisfied(entry: PolicyEntry, pod: Pod, placement: Placement) -> str:
+def _describe_satisfied(entry: PolicyEntry, pod: Pod, placement: Placement) -> str:
     match entry.kind:
         case EntryKind.SINGLE | EntryKind.NODE_SELECTOR:
-            own = _own(entry, pod)
+            own = _find_own(entry, pod)
             wanted = (placement.scheduler_name, placement.priority_class_name, placement.runtime_class_name)
             is_so = own in wanted or own in placement.node_selector.values()
             return _SO if is_so else f"kept the Pod's own {own} (onConflict Keep)"
         case EntryKind.LABEL | EntryKind.ANNOTATION:
-            return _described(entry, pod, placement)
+            return _describe_metadata(entry, pod, placement)
         case EntryKind.REQUIRED_NODES:
-            return _implied(pod, placement)
+            return _describe_implied(pod, placement)
         case EntryKind.SPREAD:
             return _SO if _has_spread(entry, pod) else "kept the Pod's own (onConflict Keep)"
         case EntryKind.TOLERATION:
-            return _covered(entry, pod, placement.tolerations)
+            return _describe_covered(entry, pod, placement.tolerations)
         case _:
             return _SO
 
 
-def _described(entry: PolicyEntry, pod: Pod, placement: Placement) -> str:
+def _describe_metadata(entry: PolicyEntry, pod: Pod, placement: Placement) -> str:
     """Return why a label or annotation was not written."""
     values = placement.labels if entry.kind is EntryKind.LABEL else placement.annotations
-    wanted, own = pod_metadata.resolved(values, pod.labels).get(entry.key), _own(entry, pod)
+    wanted, own = pod_metadata.resolve_values(values, pod.labels).get(entry.key), _find_own(entry, pod)
     if wanted is None:
-        return f"not set: {_source(entry)} is absent"
+        return f"not set: {_describe_source(entry)} is absent"
     return _SO if own == wanted else f"kept the Pod's own {own} (onConflict Keep)"
 
 
-def _source(entry: PolicyEntry) -> str:
+def _describe_source(entry: PolicyEntry) -> str:
     """Describe the label that a value is copied from, "" for a literal."""
     source = entry.source
     if source is None:
@@ -106,77 +106,80 @@ def _source(entry: PolicyEntry) -> str:
     return label if source.default is None else f"{label} or its default"
 
 
-def _implied(pod: Pod, placement: Placement) -> str:
+def _describe_implied(pod: Pod, placement: Placement) -> str:
     """Return the Pod's own expressions that imply the required ones."""
-    fitting = [term for term in required.own_terms(pod) or () if node_terms.term_constraints(term) is not None]
+    fitting = [term for term in required.find_own_terms(pod) or () if node_terms.term_constraints(term) is not None]
     if not fitting:
         return "left: no node fits the Pod's own required node affinity"
-    wanted = set(map(_plain, _wanted(placement)))
+    wanted = set(map(_simplify, _list_wanted(placement)))
     keys = {key for key, _, _ in wanted}
-    own = [requirement for term in fitting for requirement in _requirements(term) if requirement.key in keys]
-    if all(_plain(requirement) in wanted for requirement in own):
+    own = [requirement for term in fitting for requirement in _list_requirements(term) if requirement.key in keys]
+    if all(_simplify(requirement) in wanted for requirement in own):
         return _SO
-    texts = list(dict.fromkeys(map(node_terms.requirement_text, own)))
-    return f"implied by {', '.join(texts[:_MOST_SHOWN])}"
+    texts = list(dict.fromkeys(map(node_terms.format_requirement, own)))
+    return f"implied by {', '.join(texts[:_REQUIREMENTS_SHOWN_MAX])}"
 
 
-def _wanted(placement: Placement) -> list[NodeRequirement]:
+def _list_wanted(placement: Placement) -> list[NodeRequirement]:
     nodes = placement.affinity.node_affinity
     native = (nodes.required.node_selector_terms or ()) if nodes is not None and nodes.required is not None else ()
     return [
-        *required_expressions(placement.topology),
-        *(requirement for term in native for requirement in _requirements(term)),
+        *build_required_expressions(placement.topology),
+        *(requirement for term in native for requirement in _list_requirements(term)),
     ]
 
 
-def _requirements(term: NodeSelectorTerm) -> tuple[NodeRequirement, ...]:
+def _list_requirements(term: NodeSelectorTerm) -> tuple[NodeRequirement, ...]:
     return (*(term.match_expressions or ()), *(term.match_fields or ()))
 
 
-def _plain(requirement: NodeRequirement) -> tuple[str, str, frozenset[str]]:
+def _simplify(requirement: NodeRequirement) -> tuple[str, str, frozenset[str]]:
     return requirement.key, requirement.operator, frozenset(requirement.values or ())
 
 
 def _has_spread(entry: PolicyEntry, pod: Pod) -> bool:
     plan = entry.alone.placement_plan
     own = {
-        canonical_form.of_spread(constraint, pod.labels) for constraint in pod.spec.topology_spread_constraints or ()
+        canonical_form.canonicalize_spread(constraint, pod.labels)
+        for constraint in pod.spec.topology_spread_constraints or ()
     }
     return plan is not None and all(
-        canonical_form.of_spread(wanted.entry, pod.labels) in own for wanted in plan.spreads
+        canonical_form.canonicalize_spread(wanted.entry, pod.labels) in own for wanted in plan.spreads
     )
 
 
-def _covered(entry: PolicyEntry, pod: Pod, wanted: Sequence[Toleration]) -> str:
+def _describe_covered(entry: PolicyEntry, pod: Pod, wanted: Sequence[Toleration]) -> str:
     """Return the Pod's own tolerations that cover the wanted ones."""
     if not wanted:
         return f"not for this Pod: its QoS class is {entry.key}"
     own = pod.spec.tolerations or ()
     wider = [
-        tolerations.in_words(next(have for have in own if toleration_match.covers(have, toleration)))
+        tolerations.format_toleration(next(have for have in own if toleration_match.covers(have, toleration)))
         for toleration in wanted
         if toleration not in own and any(toleration_match.covers(have, toleration) for have in own)
     ]
     return f"covered by {', '.join(dict.fromkeys(wider))}" if wider else _SO
 
 
-def of_all(entry: PolicyEntry, before: Pod, after: Pod, found: Sequence[tuple[JsonChange, str]]) -> str:
+def describe_all(entry: PolicyEntry, before: Pod, after: Pod, found: Sequence[tuple[JsonChange, str]]) -> str:
     """Return a description of all changes of an entry, "" if each is described by itself."""
     if entry.kind is EntryKind.SPREAD:
         is_override = any(change.former is not None for change, _ in found)
         return "overrides the Pod's own (onConflict Override)" if is_override else ""
     if entry.kind is EntryKind.TOLERATION:
-        return _precedence(before.spec.tolerations or (), after.spec.tolerations or (), found)
-    if entry.kind is not EntryKind.REQUIRED_NODES or not required.own_terms(before):
+        return _describe_precedence(before.spec.tolerations or (), after.spec.tolerations or (), found)
+    if entry.kind is not EntryKind.REQUIRED_NODES or not required.find_own_terms(before):
         return ""
-    there = len(required.own_terms(after) or ())
+    there = len(required.find_own_terms(after) or ())
     written = len({at.partition("/nodeSelectorTerms/")[2].partition("/")[0] for _, at in found})
     if written < there:
         return f"ANDed into {written} of {there} terms, the others need nothing"
     return "ANDed into every term" if there > 1 else "ANDed into the term"
 
 
-def _precedence(own: Sequence[Toleration], final: Sequence[Toleration], found: Sequence[tuple[JsonChange, str]]) -> str:
+def _describe_precedence(
+    own: Sequence[Toleration], final: Sequence[Toleration], found: Sequence[tuple[JsonChange, str]]
+) -> str:
     """Return why tolerations of the policy stand before some of the Pod's, "" if they stand behind."""
     if not own:
         return ""  # the whole list is new
@@ -186,7 +189,7 @@ def _precedence(own: Sequence[Toleration], final: Sequence[Toleration], found: S
     return "goes before a shorter one: the first that fits a taint decides when to evict"
 
 
-def of_change(entry: PolicyEntry, pod: Pod, change: JsonChange, at: str, value: Any) -> str:
+def describe_change(entry: PolicyEntry, pod: Pod, change: JsonChange, at: str, value: Any) -> str:
     """Return a description of a new `value`, "" if none is needed.
 
     `pod` is the original.
@@ -195,23 +198,23 @@ def of_change(entry: PolicyEntry, pod: Pod, change: JsonChange, at: str, value: 
         return _FORMER
     plan, own = entry.alone.placement_plan, change.former
     if plan is None:
-        return _of_amount(entry, change, at, value)
+        return _describe_amount(entry, change, at, value)
     if entry.kind is EntryKind.SINGLE and own:
         (single,) = scalar_fields.scalar_fields_of(pod, plan)
         return (
             f"overrides {own} (onConflict Override)" if single.is_users else f"{own} is only the default, no conflict"
         )
-    if entry.kind in _OF_MAPS:
-        source = _source(entry)
+    if entry.kind in _MAP_KINDS:
+        source = _describe_source(entry)
         found = [f"from {source}"] if source else []
         return ", ".join(found if own is None else [*found, f"overrides {own} (onConflict Override)"])
     return ""
 
 
-def _of_amount(entry: PolicyEntry, change: JsonChange, at: str, value: Any) -> str:
+def _describe_amount(entry: PolicyEntry, change: JsonChange, at: str, value: Any) -> str:
     is_max, is_request = ".max[" in entry.rule, "/requests/" in at
     if entry.ratio:
-        return _of_ratio(entry, change, is_request=is_request)
+        return _describe_ratio(entry, change, is_request=is_request)
     if entry.kind is EntryKind.BOUND and change.former is not None:
         return f"{'lowered' if is_max else 'raised'} from {change.former} (whenOutside Clamp)"
     if entry.amount != value:
@@ -223,7 +226,7 @@ def _of_amount(entry: PolicyEntry, change: JsonChange, at: str, value: Any) -> s
     return "the least that is allowed"
 
 
-def _of_ratio(entry: PolicyEntry, change: JsonChange, *, is_request: bool) -> str:
+def _describe_ratio(entry: PolicyEntry, change: JsonChange, *, is_request: bool) -> str:
     if entry.is_share:
         former = f", was {change.former}, as much as its limit" if change.former is not None else ""
         return f"{entry.ratio} of its limit{former}" if is_request else f"the request is {entry.ratio} of it"

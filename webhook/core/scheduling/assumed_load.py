@@ -27,18 +27,20 @@ class PodLoad(NamedTuple):
 NO_LOAD = PodLoad(0.0, 0.0)
 
 
-def expected_load(pod: Pod, estimate: Estimate) -> PodLoad:
+def estimate_load(pod: Pod, estimate: Estimate) -> PodLoad:
     """Return the load expected of a Pod: a factor of the larger of request and limit, a default without either."""
-    cpu, memory = _larger(pod, "cpu") / _MILLI, _larger(pod, "memory") / pod_requests.NANO
+    cpu, memory = _find_larger(pod, "cpu") / _MILLI, _find_larger(pod, "memory") / pod_requests.NANO
     return PodLoad(
         cpu * estimate.cpu if cpu else _CPU_MILLIS,
         memory * estimate.memory if memory else _MEMORY_BYTES,
     )
 
 
-def _larger(pod: Pod, resource: str) -> int:
+def _find_larger(pod: Pod, resource: str) -> int:
     """Return the larger of a Pod's request and limit. The API server has checked that they are quantities."""
-    return max(pod_requests.total(pod, "requests", resource), pod_requests.total(pod, "limits", resource))
+    return max(
+        pod_requests.compute_total(pod, "requests", resource), pod_requests.compute_total(pod, "limits", resource)
+    )
 
 
 CONFIRMED_SECONDS = 5.0
@@ -77,15 +79,15 @@ class AssumedLoad:
     def __len__(self) -> int:
         return len(self._node_of)
 
-    def nodes(self) -> KeysView[str]:
+    def list_nodes(self) -> KeysView[str]:
         """Return the nodes with assignments."""
         return self._pods.keys()
 
-    def counts(self) -> Mapping[str, int]:
+    def count_pods(self) -> Mapping[str, int]:
         """Return how many assignments each node has; a node without one is not in it."""
         return {node: len(pods) for node, pods in self._pods.items()}
 
-    def of(self, node: str, now_seconds: float) -> PodLoad:
+    def sum_load(self, node: str, now_seconds: float) -> PodLoad:
         """Return the assumed load of a node as of now. Drop Pods that are measured by now, or were not confirmed."""
         pods = self._pods.get(node)
         if pods is None:
@@ -98,7 +100,7 @@ class AssumedLoad:
             if age_seconds > CONFIRMED_SECONDS if pod.is_tentative else faded_seconds > self._window_seconds:
                 over.append(uid)
                 continue
-            share = self._decay.weight(faded_seconds) if faded_seconds > 0 else 1.0
+            share = self._decay.compute_weight(faded_seconds) if faded_seconds > 0 else 1.0
             cpu_millis += share * pod.load.cpu_millis
             memory_bytes += share * pod.load.memory_bytes
         for uid in over:
@@ -110,7 +112,7 @@ class AssumedLoad:
 
         Return the node that it was assigned to before, if that was another one.
         """
-        known = self._assignment(uid)
+        known = self._find_assignment(uid)
         if known is not None and not known.is_tentative:
             return None
         return self._put(uid, Assignment(node, load, now_seconds, settle_seconds, is_tentative=True))
@@ -120,7 +122,7 @@ class AssumedLoad:
 
         Return the node that it was assigned to before, if that was another one.
         """
-        known = self._assignment(uid)
+        known = self._find_assignment(uid)
         if known is not None and known.node == node:
             known.is_tentative = False
             return None
@@ -128,7 +130,7 @@ class AssumedLoad:
 
     def withdraw(self, uid: str) -> str | None:
         """Forget where a Pod was assumed to go; return that node. A confirmed assignment stays: None is returned."""
-        known = self._assignment(uid)
+        known = self._find_assignment(uid)
         return None if known is None or not known.is_tentative else self.remove(uid)
 
     def remove(self, uid: str) -> str | None:
@@ -141,7 +143,7 @@ class AssumedLoad:
                 del self._pods[node]
         return node
 
-    def _assignment(self, uid: str) -> Assignment | None:
+    def _find_assignment(self, uid: str) -> Assignment | None:
         node = self._node_of.get(uid)
         return None if node is None else self._pods[node][uid]
 

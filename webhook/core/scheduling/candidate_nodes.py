@@ -41,7 +41,7 @@ class CandidateNodes:
     def remove(self, uid: str) -> None:
         self._pods.forget(uid)
 
-    def rows(self, rows: Mapping[str, NodeRow], now_seconds: float) -> dict[str, NodeRow]:
+    def compute_rows(self, rows: Mapping[str, NodeRow], now_seconds: float) -> dict[str, NodeRow]:
         """Return the rows of all candidates, each with the Pods that may be there."""
         over = [uid for uid, pod in self._pods.items() if now_seconds - pod.since_seconds > CONFIRMED_SECONDS]
         for uid in over:
@@ -50,13 +50,13 @@ class CandidateNodes:
         for pod in self._pods.values():
             for node in pod.nodes:
                 there.setdefault(node, []).append(pod)
-        return {node: _with(rows[node], pods) for node, pods in there.items() if node in rows}
+        return {node: _add_pods(rows[node], pods) for node, pods in there.items() if node in rows}
 
 
-def _with(row: NodeRow, pods: Iterable[_Placement]) -> NodeRow:
+def _add_pods(row: NodeRow, pods: Iterable[_Placement]) -> NodeRow:
     (cpu, memory), zones = row.assumed, row.numa
     for _, load, zoned, _ in pods:
         cpu, memory = cpu + load.cpu_millis, memory + load.memory_bytes
         if zones is not None and zoned is not None:
-            zones = zones.less(zoned)
-    return NodeRow.of(row.node, row.load, PodLoad(cpu, memory), zones)
+            zones = zones.subtract(zoned)
+    return NodeRow.from_node(row.node, row.load, PodLoad(cpu, memory), zones)

@@ -78,7 +78,7 @@ def decode(body: bytes, kind: type[_T]) -> _T:
         raise BadExtenderRequestError(f"not a request of the extender API: {error}") from error
 
 
-def nodes_asked(args: ExtenderArgs) -> tuple[str, ...]:
+def read_node_names(args: ExtenderArgs) -> tuple[str, ...]:
     """Return the node names. BadExtenderRequestError: the scheduler sent whole nodes."""
     if args.node_names is None:
         raise BadExtenderRequestError("no NodeNames: set nodeCacheCapable: true for this extender")

@@ -43,7 +43,7 @@ class NodeFilters(Struct, frozen=True):
     limits: tuple[_Limit, ...] = ()
     numa: NumaDemand | None = None
 
-    def refusal(self, row: NodeRow) -> NodeRefusal | None:
+    def find_refusal(self, row: NodeRow) -> NodeRefusal | None:
         """Return why a node is refused, by the first filter that refuses it; None if it passes."""
         signals = row.signals
         for signal, highest, refused in self.limits:
@@ -67,56 +67,56 @@ class NodeVerdicts:
 
     def update(self, rows: NodeRows) -> None:
         """Judge the rows that have changed since the last call."""
-        changed, by_name = rows.changes.since(self._version), rows.by_name
+        changed, by_name = rows.changes.list_since(self._version), rows.by_name
         if changed is None:
             self._refused, changed = {}, by_name.keys()
         self._version = rows.changes.version
         for name in changed:
             row = by_name.get(name)
-            refusal = None if row is None else self.filters.refusal(row)
+            refusal = None if row is None else self.filters.find_refusal(row)
             if refusal is not None:
                 self._refused[name] = refusal
             else:
                 self._refused.pop(name, None)
 
-    def among(self, asked: Iterable[str]) -> dict[str, NodeRefusal]:
+    def select_refused(self, asked: Iterable[str]) -> dict[str, NodeRefusal]:
         """Return the nodes that are refused. A node without a row passes: the scheduler learned of it first."""
         refused = self._refused
         return {name: refused[name] for name in filter(refused.__contains__, asked)} if refused else {}
 
 
-def refused(filters: NodeFilters, asked: Iterable[str], rows: Mapping[str, NodeRow]) -> dict[str, NodeRefusal]:
+def find_refused(filters: NodeFilters, asked: Iterable[str], rows: Mapping[str, NodeRow]) -> dict[str, NodeRefusal]:
     """Return the nodes that filters refuse, as `NodeVerdicts` does."""
     known = ((name, row) for name in asked if (row := rows.get(name)) is not None)
-    return {name: refusal for name, row in known if (refusal := filters.refusal(row)) is not None}
+    return {name: refusal for name, row in known if (refusal := filters.find_refusal(row)) is not None}
 
 
-def filters_for(pod: Pod, rules: Scheduling) -> NodeFilters:
+def make_filters(pod: Pod, rules: Scheduling) -> NodeFilters:
     """Return the filters of a Pod by its service's rules, the cheapest first."""
-    limits = [_limit("unknown", 0.0, _UNKNOWN)] if rules.when_unknown is WhenUnknown.REFUSE else []
+    limits = [_make_limit("unknown", 0.0, _UNKNOWN)] if rules.when_unknown is WhenUnknown.REFUSE else []
     limits += [
-        _limit(f"{stanza}_{name}", limit, f"node(s) above the {name} {stanza} threshold {limit:g}")
-        for stanza, name, limit in _thresholds(rules)
+        _make_limit(f"{stanza}_{name}", limit, f"node(s) above the {name} {stanza} threshold {limit:g}")
+        for stanza, name, limit in _list_thresholds(rules)
     ]
     asks_zones = rules.numa is Numa.REQUIRED and is_guaranteed(pod)
-    return NodeFilters(tuple(limits), NumaDemand.of(pod) if asks_zones else None)
+    return NodeFilters(tuple(limits), NumaDemand.from_pod(pod) if asks_zones else None)
 
 
-def rule_names(rules: Scheduling) -> list[str]:
+def list_rule_names(rules: Scheduling) -> list[str]:
     """Return the names of the rules that may refuse nodes, as in a `NodeRefusal`."""
-    names = [f"{stanza}_{name}" for stanza, name, _ in _thresholds(rules)]
+    names = [f"{stanza}_{name}" for stanza, name, _ in _list_thresholds(rules)]
     numa_names = [NUMA_RULE] if rules.numa is Numa.REQUIRED else []
     return [*names, *numa_names, *(["unknown"] if rules.when_unknown is WhenUnknown.REFUSE else [])]
 
 
-def limit_of(rules: Scheduling, rule: str) -> float | None:
+def find_limit(rules: Scheduling, rule: str) -> float | None:
     """Return the limit of a rule by its name; None for rules without one."""
     stanza, _, name = rule.partition("_")
     limits = {"hot": rules.hot, "pressure": rules.pressure}.get(stanza)
     return None if limits is None else float(getattr(limits, name))
 
 
-def observed(row: NodeRow, rule: str) -> float | None:
+def read_observed(row: NodeRow, rule: str) -> float | None:
     """Return what a rule compares with its limit on a node; None if that is unknown, and for rules without a limit."""
     if not rule.startswith(("hot_", "pressure_")):
         return None
@@ -124,7 +124,7 @@ def observed(row: NodeRow, rule: str) -> float | None:
     return None if value == -inf else value
 
 
-def _thresholds(rules: Scheduling) -> Iterator[tuple[str, str, float]]:
+def _list_thresholds(rules: Scheduling) -> Iterator[tuple[str, str, float]]:
     """Yield stanza, field and limit of each threshold that is written."""
     for stanza, written in (("hot", rules.hot), ("pressure", rules.pressure)):
         for name, limit in asdict(written).items():
@@ -132,5 +132,5 @@ def _thresholds(rules: Scheduling) -> Iterator[tuple[str, str, float]]:
                 yield stanza, name, limit
 
 
-def _limit(rule: str, highest: float, reason: str) -> _Limit:
+def _make_limit(rule: str, highest: float, reason: str) -> _Limit:
     return _Limit(Signals._fields.index(rule), highest, NodeRefusal(rule, reason))

@@ -17,7 +17,7 @@ class Decay(NamedTuple):
     factor: float
     every_seconds: float
 
-    def weight(self, age_seconds: float) -> float:
+    def compute_weight(self, age_seconds: float) -> float:
         return float(self.factor ** (max(0.0, age_seconds) / self.every_seconds))
 
 
@@ -34,7 +34,7 @@ class NodeLoad(Struct, frozen=True, gc=False):
     io_pressure: float | None = None
 
 
-def decayed_average(samples: Iterable[tuple[float, float]], now_seconds: float, decay: Decay) -> float | None:
+def average_with_decay(samples: Iterable[tuple[float, float]], now_seconds: float, decay: Decay) -> float | None:
     """Return the average of samples, each a time and a value, weighted by age; None without any.
 
     Values that are no measurement (NaN, infinite, below 0) are ignored. Weights go by age, so the interval between
@@ -44,13 +44,13 @@ def decayed_average(samples: Iterable[tuple[float, float]], now_seconds: float, 
     for at_seconds, value in samples:
         if not isfinite(value) or value < 0:
             continue
-        weight = decay.weight(now_seconds - at_seconds)
+        weight = decay.compute_weight(now_seconds - at_seconds)
         total += weight * value
         weights += weight
     return total / weights if weights else None
 
 
-def hotter(load: NodeLoad, other: NodeLoad) -> NodeLoad:
+def merge_hotter(load: NodeLoad, other: NodeLoad) -> NodeLoad:
     """Return the larger values of two loads that a source has of one node: a hot node must not look cool."""
     first, second = astuple(load)[2:], astuple(other)[2:]
     return NodeLoad(
@@ -60,7 +60,7 @@ def hotter(load: NodeLoad, other: NodeLoad) -> NodeLoad:
     )
 
 
-def frozen(before: Mapping[str, NodeLoad], found: Mapping[str, NodeLoad]) -> dict[str, NodeLoad]:
+def keep_last_known(before: Mapping[str, NodeLoad], found: Mapping[str, NodeLoad]) -> dict[str, NodeLoad]:
     """Return what a source found, and for nodes that it no longer measures what it found last.
 
     A rate falls while its exporter is dead: the last values with a fresh time are better than the newest ones. They
@@ -69,7 +69,7 @@ def frozen(before: Mapping[str, NodeLoad], found: Mapping[str, NodeLoad]) -> dic
     return {**before, **found}
 
 
-def freshest(
+def choose_freshest(
     ladder: Iterable[Mapping[str, NodeLoad]], node: str, now_seconds: float, stale_after_seconds: float
 ) -> NodeLoad | None:
     """Return the load of a node by the first source whose data is fresh; None if there is none."""

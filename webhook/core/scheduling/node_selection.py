@@ -9,7 +9,7 @@ from msgspec import Struct
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec import Mode
 from webhook.core.policy_spec.scheduling import Numa, Scheduling
-from webhook.core.scheduling.filters import NodeFilters, NodeRefusal, NodeVerdicts, filters_for, refused
+from webhook.core.scheduling.filters import NodeFilters, NodeRefusal, NodeVerdicts, find_refused, make_filters
 from webhook.core.scheduling.node_table import NodeRow
 
 
@@ -41,7 +41,7 @@ class FilteredNodes(Struct, frozen=True):
     filters: NodeFilters
 
 
-def filtered(
+def filter_nodes(
     pod: Pod,
     asked: Sequence[str],
     rows: Mapping[str, NodeRow],
@@ -53,16 +53,16 @@ def filtered(
 
     `candidates` are rows of nodes with Pods that may be there, and count only in this call.
     """
-    filters = filters_for(pod, service.rules) if verdicts is None else verdicts.filters
-    found = refused(filters, asked, rows) if verdicts is None else verdicts.among(asked)
-    full = refused(filters, candidates.keys() - found.keys(), candidates)
+    filters = make_filters(pod, service.rules) if verdicts is None else verdicts.filters
+    found = find_refused(filters, asked, rows) if verdicts is None else verdicts.select_refused(asked)
+    full = find_refused(filters, candidates.keys() - found.keys(), candidates)
     if full:
         found |= {name: full[name] for name in filter(full.__contains__, asked)}
     passed = tuple(filterfalse(found.__contains__, asked)) if service.refuses and found else tuple(asked)
     return FilteredNodes(passed, found, filters)
 
 
-def pod_kind(pod: Pod, service: ServiceRules) -> bytes:
+def make_pod_kind(pod: Pod, service: ServiceRules) -> bytes:
     """Return what the filters of a Pod depend on: its service, and if that asks for NUMA zones its containers."""
     if service.rules.numa is not Numa.REQUIRED:
         return service.service.encode()

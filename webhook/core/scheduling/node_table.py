@@ -33,12 +33,12 @@ class ChangeLog:
             self._names.clear()
         self._names.extend(names)
 
-    def since(self, version: int) -> AbstractSet[str] | None:
+    def list_since(self, version: int) -> AbstractSet[str] | None:
         """Return the names that have changed since a version; None if the log no longer reaches back to it."""
         return None if version < self._first else set(self._names[version - self._first :])
 
 
-_SLOWEST_SECONDS = 0.5
+_LATENCY_SECONDS_MAX = 0.5
 """Latency that counts as 1."""
 _UNMEASURED = 0.5
 """Free share of a node without data: neither better nor worse than the others."""
@@ -98,7 +98,7 @@ class NodeRow(Struct, frozen=True, gc=False):
     room: Room
 
     @classmethod
-    def of(
+    def from_node(
         cls,
         node: SchedulableNode,
         load: NodeLoad | None = None,
@@ -108,26 +108,32 @@ class NodeRow(Struct, frozen=True, gc=False):
         """Return the row of a node, prepared for calls."""
         if load is None:
             return cls(node, None, assumed, numa, _UNKNOWN, _UNMEASURED_ROOM)
-        cpu = _used(load.cpu_millis, assumed.cpu_millis, node.cpu_millis)
-        memory = _used(load.memory_bytes, assumed.memory_bytes, node.memory_bytes)
+        cpu = _compute_used_share(load.cpu_millis, assumed.cpu_millis, node.cpu_millis)
+        memory = _compute_used_share(load.memory_bytes, assumed.memory_bytes, node.memory_bytes)
         is_measured = load.source != REQUESTS
-        hot = _hot(cpu, memory) if is_measured else _NEVER_HOT
-        pressures = _level(load.cpu_pressure), _level(load.memory_pressure), _level(load.io_pressure)
+        hot = _compute_hot_signals(cpu, memory) if is_measured else _NEVER_HOT
+        pressures = (
+            _convert_signal(load.cpu_pressure),
+            _convert_signal(load.memory_pressure),
+            _convert_signal(load.io_pressure),
+        )
         signals = Signals(0.0 if is_measured else 1.0, *hot, *pressures)
         seconds = load.latency_seconds
-        latency = 0.0 if seconds is None else min(1.0, max(0.0, seconds / _SLOWEST_SECONDS))
-        room = Room(*_free(cpu, node.cpu_millis), *_free(memory, node.memory_bytes), latency)
+        latency = 0.0 if seconds is None else min(1.0, max(0.0, seconds / _LATENCY_SECONDS_MAX))
+        room = Room(
+            *_compute_free_share(cpu, node.cpu_millis), *_compute_free_share(memory, node.memory_bytes), latency
+        )
         return cls(node, load, assumed, numa, signals, room)
 
-    def cpu_used(self) -> float | None:
+    def compute_cpu_share(self) -> float | None:
         """Return the used share of the allocatable cpu, None if it is unknown."""
         used = None if self.load is None else self.load.cpu_millis
-        return _used(used, self.assumed.cpu_millis, self.node.cpu_millis)
+        return _compute_used_share(used, self.assumed.cpu_millis, self.node.cpu_millis)
 
-    def memory_used(self) -> float | None:
+    def compute_memory_share(self) -> float | None:
         """Return the used share of the allocatable memory, None if it is unknown."""
         used = None if self.load is None else self.load.memory_bytes
-        return _used(used, self.assumed.memory_bytes, self.node.memory_bytes)
+        return _compute_used_share(used, self.assumed.memory_bytes, self.node.memory_bytes)
 
 
 _NEVER_HOT = -inf, -inf, -inf
@@ -135,23 +141,23 @@ _UNKNOWN = Signals(1.0, *_NEVER_HOT, -inf, -inf, -inf)
 _UNMEASURED_ROOM = Room(_UNMEASURED, 0.0, _UNMEASURED, 0.0, 0.0)
 
 
-def _used(used: float | None, assumed: float, allocatable: float) -> float | None:
+def _compute_used_share(used: float | None, assumed: float, allocatable: float) -> float | None:
     """Return a used share, None if it is unknown; a node without any of the resource is used up."""
     if used is None:
         return None
     return (used + assumed) / allocatable if allocatable > 0 else 1.0
 
 
-def _hot(cpu: float | None, memory: float | None) -> tuple[float, float, float]:
+def _compute_hot_signals(cpu: float | None, memory: float | None) -> tuple[float, float, float]:
     combined = None if cpu is None or memory is None else cpu + memory
-    return _level(cpu), _level(memory), _level(combined)
+    return _convert_signal(cpu), _convert_signal(memory), _convert_signal(combined)
 
 
-def _level(value: float | None) -> float:
+def _convert_signal(value: float | None) -> float:
     return -inf if value is None else value
 
 
-def _free(used: float | None, allocatable: float) -> tuple[float, float]:
+def _compute_free_share(used: float | None, allocatable: float) -> tuple[float, float]:
     """Return the free share, and the share that one unit more takes of it."""
     if used is None:
         return _UNMEASURED, 0.0

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from webhook.core.container_resources.qos import qos_class
+from webhook.core.container_resources.qos import find_qos_class
 from webhook.core.kubernetes import pod_requests
 from webhook.core.kubernetes.pod import Container, Pod, Resources
 from webhook.core.policy_spec import QosClass
@@ -30,28 +30,28 @@ class NumaZones(Struct, frozen=True, gc=False):
         """Names of the resources that the zones have. Others are not bound to zones, and are ignored."""
         return {name for zone in self.zones for name in zone}
 
-    def less(self, taken: Amounts) -> "NumaZones":
+    def subtract(self, taken: Amounts) -> "NumaZones":
         """Return the zones after subtracting what new Pods take from every zone.
 
         Until the next report the zone of a new Pod is unknown: it is subtracted from all of them.
         """
-        return NumaZones(tuple([_less(zone, taken) for zone in self.zones]), self.is_by_pod)
+        return NumaZones(tuple([_subtract_amounts(zone, taken) for zone in self.zones]), self.is_by_pod)
 
 
 def is_guaranteed(pod: Pod) -> bool:
     """Return whether a Pod is of the QoS class Guaranteed: only its cpus are bound to zones."""
-    return qos_class(pod) is QosClass.GUARANTEED
+    return find_qos_class(pod) is QosClass.GUARANTEED
 
 
-def asked_by(pod: Pod) -> Amounts:
+def sum_requests(pod: Pod) -> Amounts:
     """Return what a Pod asks for in all, by resource."""
-    names = {name for container in _all(pod) for name in (_requests(container) or ())}
-    return {name: pod_requests.total(pod, "requests", name) for name in names}
+    names = {name for container in _list_containers(pod) for name in (_read_requests(container) or ())}
+    return {name: pod_requests.compute_total(pod, "requests", name) for name in names}
 
 
-def taken_by(pod: Pod) -> Amounts | None:
+def compute_zone_share(pod: Pod) -> Amounts | None:
     """Return what a Pod takes of its zone, None if it is bound to none."""
-    return asked_by(pod) if is_guaranteed(pod) else None
+    return sum_requests(pod) if is_guaranteed(pod) else None
 
 
 class _ContainerDemand(NamedTuple):
@@ -67,40 +67,40 @@ class NumaDemand(Struct, frozen=True):
     total: Amounts
 
     @classmethod
-    def of(cls, pod: Pod) -> "NumaDemand":
+    def from_pod(cls, pod: Pod) -> "NumaDemand":
         starting = (
-            _ContainerDemand(_amounts(container), pod_requests.is_sidecar(container))
+            _ContainerDemand(_list_amounts(container), pod_requests.is_sidecar(container))
             for container in pod.spec.init_containers or ()
         )
-        running = (_ContainerDemand(_amounts(container), stays=True) for container in pod.spec.containers or ())
-        return cls((*starting, *running), asked_by(pod))
+        running = (_ContainerDemand(_list_amounts(container), stays=True) for container in pod.spec.containers or ())
+        return cls((*starting, *running), sum_requests(pod))
 
     def fits(self, numa: NumaZones) -> bool:
         """Return whether the Pod fits into single zones."""
         alone = self.total if numa.is_by_pod else self.containers[0].amounts if len(self.containers) == 1 else None
-        if alone is not None and _zone_of(alone, numa.zones) is not None:
+        if alone is not None and _find_zone(alone, numa.zones) is not None:
             return True  # the usual case: resources without zones need not be left out
-        return self.after(numa) is not None
+        return self.fill_zones(numa) is not None
 
-    def shortage(self, numa: NumaZones) -> "ZoneShortage | None":
+    def find_shortage(self, numa: NumaZones) -> "ZoneShortage | None":
         """Return what no zone holds, None if the Pod fits."""
-        found = self._filled(numa)
+        found = self._place_containers(numa)
         return found if isinstance(found, ZoneShortage) else None
 
-    def after(self, numa: NumaZones) -> NumaZones | None:
+    def fill_zones(self, numa: NumaZones) -> NumaZones | None:
         """Return what is left with each container in the lowest zone that holds it; None if the Pod does not fit."""
-        found = self._filled(numa)
+        found = self._place_containers(numa)
         return found if isinstance(found, NumaZones) else None
 
-    def _filled(self, numa: NumaZones) -> "NumaZones | ZoneShortage":
+    def _place_containers(self, numa: NumaZones) -> "NumaZones | ZoneShortage":
         resources, zones = numa.resources, list(numa.zones)
         for amounts, stays in (_ContainerDemand(self.total, stays=True),) if numa.is_by_pod else self.containers:
-            asked = _among(amounts, resources)
-            zone = _zone_of(asked, zones)
+            asked = _select_resources(amounts, resources)
+            zone = _find_zone(asked, zones)
             if zone is None:
                 return ZoneShortage(asked, tuple({name: free.get(name, 0) for name in asked} for free in zones))
             if stays:
-                zones[zone] = _less(zones[zone], asked)
+                zones[zone] = _subtract_amounts(zones[zone], asked)
         return NumaZones(tuple(zones), numa.is_by_pod)
 
 
@@ -111,7 +111,7 @@ class ZoneShortage(NamedTuple):
     free: tuple[Amounts, ...]
 
 
-def _zone_of(asked: Amounts, zones: Sequence[Amounts]) -> int | None:
+def _find_zone(asked: Amounts, zones: Sequence[Amounts]) -> int | None:
     """Return the lowest zone that holds all that is asked for, None if there is none."""
     for index, zone in enumerate(zones):
         for name, amount in asked.items():
@@ -122,31 +122,31 @@ def _zone_of(asked: Amounts, zones: Sequence[Amounts]) -> int | None:
     return None
 
 
-def _less(zone: Amounts, amounts: Amounts) -> Amounts:
+def _subtract_amounts(zone: Amounts, amounts: Amounts) -> Amounts:
     return {name: max(0, amount - amounts.get(name, 0)) for name, amount in zone.items()}
 
 
-def _among(amounts: Amounts, resources: set[str]) -> Amounts:
+def _select_resources(amounts: Amounts, resources: set[str]) -> Amounts:
     return {name: amount for name, amount in amounts.items() if name in resources}
 
 
-def _amounts(container: Container) -> Amounts:
-    return {name: amount for name, amount in (_requests(container) or {}).items() if amount}
+def _list_amounts(container: Container) -> Amounts:
+    return {name: amount for name, amount in (_read_requests(container) or {}).items() if amount}
 
 
-def _requests(container: Container) -> Amounts | None:
+def _read_requests(container: Container) -> Amounts | None:
     resources = container.resources
     if resources is None:
         return None
     names = {*(resources.requests or ()), *(resources.limits or ())}
-    return {name: _request(resources, name) for name in names}
+    return {name: _read_request(resources, name) for name in names}
 
 
-def _request(resources: Resources, name: str) -> int:
+def _read_request(resources: Resources, name: str) -> int:
     """Return a container's request; an absent one is its limit."""
-    asked = pod_requests.amount_of(resources.requests, name)
-    return (pod_requests.amount_of(resources.limits, name) or 0) if asked is None else asked
+    asked = pod_requests.read_amount(resources.requests, name)
+    return (pod_requests.read_amount(resources.limits, name) or 0) if asked is None else asked
 
 
-def _all(pod: Pod) -> Iterable[Container]:
+def _list_containers(pod: Pod) -> Iterable[Container]:
     return (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))

@@ -44,7 +44,7 @@ class SchedulerOptions:
     """None in a Pod with a ServiceAccount."""
 
 
-def scheduler_configuration(extender: ExtenderAccess, options: SchedulerOptions) -> dict[str, Any]:
+def render_scheduler_configuration(extender: ExtenderAccess, options: SchedulerOptions) -> dict[str, Any]:
     """Return the KubeSchedulerConfiguration, in the order in which it reads best."""
     files = {"caFile": extender.ca_file, "certFile": extender.cert_file, "keyFile": extender.key_file}
     connection = {} if options.kubeconfig is None else {"clientConnection": {"kubeconfig": options.kubeconfig}}
@@ -52,7 +52,7 @@ def scheduler_configuration(extender: ExtenderAccess, options: SchedulerOptions)
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         **connection,
-        "leaderElection": _election(options.lease),
+        "leaderElection": _render_election(options.lease),
         "percentageOfNodesToScore": options.percentage_of_nodes_to_score,
         "profiles": [{"schedulerName": name} for name in options.profiles],
         "extenders": [
@@ -70,7 +70,7 @@ def scheduler_configuration(extender: ExtenderAccess, options: SchedulerOptions)
     }
 
 
-def _election(lease: tuple[str, str] | None) -> dict[str, Any]:
+def _render_election(lease: tuple[str, str] | None) -> dict[str, Any]:
     """Return the leader election: by its default Lease the second scheduler would wait for the first one to end."""
     if lease is None:
         return {"leaderElect": False}

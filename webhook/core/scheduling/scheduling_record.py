@@ -116,31 +116,31 @@ class SchedulingRecord(Struct, frozen=True, gc=False, rename="camel"):
 _Attempt = TypeVar("_Attempt", FilterAttempt, ScoreAttempt, PreemptAttempt)
 
 
-def merged(records: Iterable[SchedulingRecord]) -> dict[str, SchedulingRecord]:
+def merge_records(records: Iterable[SchedulingRecord]) -> dict[str, SchedulingRecord]:
     """Return one record for each Pod, by uid, from those of several replicas: the newest call of each kind counts."""
     found: dict[str, SchedulingRecord] = {}
     for record in records:
         known = found.get(record.uid)
-        found[record.uid] = record if known is None else _together(known, record)
+        found[record.uid] = record if known is None else _merge_pair(known, record)
     return found
 
 
-def _together(first: SchedulingRecord, other: SchedulingRecord) -> SchedulingRecord:
+def _merge_pair(first: SchedulingRecord, other: SchedulingRecord) -> SchedulingRecord:
     older, newer = sorted((first, other), key=lambda record: record.at)
     bound = newer if newer.node else older
     return replace(
         newer,
         first_at=min(first.first_at, other.first_at),
         attempts=first.attempts + other.attempts,
-        filter=_newest(older.filter, newer.filter),
-        score=_newest(older.score, newer.score),
-        preempt=_newest(older.preempt, newer.preempt),
+        filter=_choose_newest(older.filter, newer.filter),
+        score=_choose_newest(older.score, newer.score),
+        preempt=_choose_newest(older.preempt, newer.preempt),
         node=bound.node,
         node_at=bound.node_at,
     )
 
 
-def _newest(older: _Attempt | None, newer: _Attempt | None) -> _Attempt | None:
+def _choose_newest(older: _Attempt | None, newer: _Attempt | None) -> _Attempt | None:
     if older is None or newer is None:
         return newer or older
     return older if older.at > newer.at else newer

@@ -40,7 +40,7 @@ class _Scale(NamedTuple):
 
     @classmethod
     @lru_cache(maxsize=64)
-    def of(cls, weights: ScoreWeights) -> "_Scale":
+    def from_weights(cls, weights: ScoreWeights) -> "_Scale":
         factors = weights.cpu, weights.memory, weights.latency, weights.topology
         lowest = sum(factor for factor in factors if factor < 0)
         highest = sum(factor for factor in factors if factor > 0)
@@ -52,11 +52,11 @@ class _Scale(NamedTuple):
         return cls(cpu, memory, latency, topology, offset)
 
 
-def scores(
+def compute_scores(
     asked: Iterable[str], rows: Mapping[str, NodeRow], load: PodLoad, weights: ScoreWeights, near: NearOf
 ) -> dict[str, int]:
     """Return the scores of nodes, with the Pod's own expected load on each. A node without a row is left out."""
-    by_cpu, by_memory, by_latency, by_near, offset = _Scale.of(weights)
+    by_cpu, by_memory, by_latency, by_near, offset = _Scale.from_weights(weights)
     millis, bytes_ = load
     found: dict[str, int] = {}
     for name in asked:
@@ -92,47 +92,47 @@ class NodeScores:
 
     def update(self, rows: NodeRows, nearness: Nearness | None) -> None:
         """Score the rows that have changed since the last call, and the nodes whose nearness has changed."""
-        changed = self._changed(rows, nearness)
+        changed = self._list_changed(rows, nearness)
         if changed is None:
             self._known, changed = {}, rows.by_name.keys()
         self._version, self._nearness = rows.changes.version, nearness
         self._near_version = 0 if nearness is None else nearness.changes.version
         for name in changed - rows.by_name.keys():
             self._known.pop(name, None)
-        found = scores(changed, rows.by_name, self._load, self._weights, near_of(nearness))
+        found = compute_scores(changed, rows.by_name, self._load, self._weights, choose_nearness(nearness))
         self._known.update({name: HostPriority(name, score) for name, score in found.items()})
 
-    def _changed(self, rows: NodeRows, nearness: Nearness | None) -> AbstractSet[str] | None:
+    def _list_changed(self, rows: NodeRows, nearness: Nearness | None) -> AbstractSet[str] | None:
         """Return the nodes to score again; None: all."""
         if nearness is not self._nearness:
             return None
-        changed = rows.changes.since(self._version)
-        moved = frozenset[str]() if nearness is None else nearness.changes.since(self._near_version)
+        changed = rows.changes.list_since(self._version)
+        moved = frozenset[str]() if nearness is None else nearness.changes.list_since(self._near_version)
         return None if changed is None or moved is None else changed | moved
 
-    def among(self, asked: Iterable[str]) -> list[HostPriority]:
+    def select_scores(self, asked: Iterable[str]) -> list[HostPriority]:
         """Return the scores of nodes. A node without a row is left out."""
         return list(filter(None, map(self._known.get, asked)))
 
 
-def near_of(nearness: Nearness | None) -> NearOf:
+def choose_nearness(nearness: Nearness | None) -> NearOf:
     """Return the function that rates nearness: 0 for all nodes without Pods to be near to."""
-    return _not_near if nearness is None else nearness.of
+    return _rate_nothing_near if nearness is None else nearness.rate_node
 
 
-def _not_near(_: SchedulableNode) -> float:
+def _rate_nothing_near(_: SchedulableNode) -> float:
     return 0.0
 
 
-def best_of(found: Iterable[HostPriority], count: int) -> list[str]:
+def choose_best(found: Iterable[HostPriority], count: int) -> list[str]:
     """Return the names of the `count` best nodes, the best first; of equal ones those that were asked for first."""
     return [priority.host for priority in sorted(found, key=attrgetter("score"), reverse=True)[:count]]
 
 
-def terms_of(row: NodeRow, load: PodLoad, weights: ScoreWeights, near: NearOf) -> ScoreTerms:
+def compute_terms(row: NodeRow, load: PodLoad, weights: ScoreWeights, near: NearOf) -> ScoreTerms:
     """Return the terms of one node, and the score that `compute_scores` gives it."""
     name, room = row.node.name, row.room
     cpu = max(0.0, room.cpu - load.cpu_millis * room.of_milli)
     memory = max(0.0, room.memory - load.memory_bytes * room.of_byte)
-    [score] = scores((name,), {name: row}, load, weights, near).values()
+    [score] = compute_scores((name,), {name: row}, load, weights, near).values()
     return ScoreTerms(cpu, memory, room.latency, near(row.node), score)

@@ -41,7 +41,7 @@ class TopologyReport(Struct, frozen=True):
     attributes: tuple[_Attribute, ...] | None = None
     policies: tuple[str, ...] | None = field(default=None, name="topologyPolicies")
 
-    def bound_zones(self) -> NumaZones | None:
+    def read_bound_zones(self) -> NumaZones | None:
         """Return the zones, None unless the Topology Manager admits only Pods that fit into single zones.
 
         ValueError: an amount is no quantity.
@@ -54,18 +54,18 @@ class TopologyReport(Struct, frozen=True):
             is_single, is_by_pod = old in _OLD_POLICIES, _OLD_POLICIES.get(old, False)
         if not is_single:
             return None
-        zones = sorted((zone for zone in self.zones or () if zone.type == "Node"), key=_number)
-        return NumaZones(tuple(_amounts(zone) for zone in zones), is_by_pod)
+        zones = sorted((zone for zone in self.zones or () if zone.type == "Node"), key=_parse_number)
+        return NumaZones(tuple(_parse_amounts(zone) for zone in zones), is_by_pod)
 
 
-def _number(zone: _Zone) -> tuple[int, str]:
+def _parse_number(zone: _Zone) -> tuple[int, str]:
     """Return the number in a name such as node-10: zones are filled in its order."""
     found = _NUMBER.search(zone.name)
     return (int(found[0]) if found else 0), zone.name
 
 
-def _amounts(zone: _Zone) -> dict[str, int]:
-    return {resource.name: pod_requests.nano(str(resource.available)) for resource in zone.resources or ()}
+def _parse_amounts(zone: _Zone) -> dict[str, int]:
+    return {resource.name: pod_requests.parse_nano(str(resource.available)) for resource in zone.resources or ()}
 
 
 class Nearness:
@@ -77,17 +77,19 @@ class Nearness:
     def __init__(self, near: Near) -> None:
         """Create it without places."""
         count = len(near.levels)
-        self._levels = [(_label(near, level), Counter[str](), 1 - n / count) for n, level in enumerate(near.levels)]
+        self._levels = [
+            (_find_label(near, level), Counter[str](), 1 - n / count) for n, level in enumerate(near.levels)
+        ]
         self._found: dict[str, tuple[SchedulableNode, float]] = {}
         """Nearness by node, until one of its places is added or removed."""
         self.changes = ChangeLog()
         """Nodes whose nearness has changed, except by a change of their own labels."""
 
-    def of(self, node: SchedulableNode) -> float:
+    def rate_node(self, node: SchedulableNode) -> float:
         """Return how near a node is, from 0 to 1."""
         found = self._found.get(node.name)
         if found is None:
-            found = self._found[node.name] = node, self._of(node.labels)
+            found = self._found[node.name] = node, self._rate_labels(node.labels)
         return found[1]
 
     def add(self, labels: Mapping[str, str]) -> None:
@@ -99,7 +101,7 @@ class Nearness:
                 places[place] += 1
                 if places[place] == 1:
                     added.append((key, place))
-        self._forget(added)
+        self._forget_places(added)
 
     def remove(self, labels: Mapping[str, str]) -> None:
         """Undo `add`."""
@@ -111,9 +113,9 @@ class Nearness:
                 if not places[place]:
                     del places[place]
                     removed.append((key, place))
-        self._forget(removed)
+        self._forget_places(removed)
 
-    def _forget(self, places: Sequence[tuple[str, str]]) -> None:
+    def _forget_places(self, places: Sequence[tuple[str, str]]) -> None:
         """Forget what was found of the nodes there. `places` are keys and values of labels."""
         if not places:
             return
@@ -123,16 +125,16 @@ class Nearness:
         for name in there:
             del self._found[name]
 
-    def relabelled(self, node: str) -> None:
+    def forget_node(self, node: str) -> None:
         """Forget what was found of a node whose labels have changed."""
         self._found.pop(node, None)
 
-    def _of(self, labels: Mapping[str, str]) -> float:
+    def _rate_labels(self, labels: Mapping[str, str]) -> float:
         for key, places, value in self._levels:
             if labels.get(key) in places:
                 return value
         return 0.0
 
 
-def _label(near: Near, level: NearLevel) -> str:
+def _find_label(near: Near, level: NearLevel) -> str:
     return near.rack_label if level is NearLevel.RACK else NEAR_LABELS[level]

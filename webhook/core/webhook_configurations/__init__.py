@@ -1,17 +1,17 @@
 """Webhook configurations rendered from the policy: the API server calls only for requests that a policy applies to."""
 
 from webhook.core.webhook_configurations.client import ClientConfig, ServiceReference
-from webhook.core.webhook_configurations.explanation import explanation
+from webhook.core.webhook_configurations.explanation import explain_configurations
 from webhook.core.webhook_configurations.live import (
     NAMES,
     ConfigurationName,
     OutdatedConfiguration,
+    find_outdated,
     leaves_out_no_call,
-    outdated,
-    wanted_webhooks,
+    render_wanted_webhooks,
 )
 from webhook.core.webhook_configurations.namespace_regions import TooManyEntriesError
-from webhook.core.webhook_configurations.rendering import configurations
+from webhook.core.webhook_configurations.rendering import render_configurations
 
 __all__ = [
     "NAMES",
@@ -20,9 +20,9 @@ __all__ = [
     "OutdatedConfiguration",
     "ServiceReference",
     "TooManyEntriesError",
-    "configurations",
-    "explanation",
+    "explain_configurations",
+    "find_outdated",
     "leaves_out_no_call",
-    "outdated",
-    "wanted_webhooks",
+    "render_configurations",
+    "render_wanted_webhooks",
 ]

@@ -29,7 +29,7 @@ class ClientConfig:
     secret: str = ""
     """Secret path prefix, in reduced mode."""
 
-    def at(self, route: str) -> Json:
+    def render(self, route: str) -> Json:
         path = f"{self.secret}/{route}" if self.secret else route
         bundle = {"caBundle": base64.b64encode(self.ca_bundle).decode()} if self.ca_bundle else {}
         if isinstance(self.target, str):

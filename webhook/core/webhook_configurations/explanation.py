@@ -4,10 +4,10 @@ from webhook.core.policy.model import Policy
 from webhook.core.webhook_configurations.client import Json
 from webhook.core.webhook_configurations.name_sets import EVERY
 from webhook.core.webhook_configurations.namespace_regions import METADATA_NAME, NamespaceRegion
-from webhook.core.webhook_configurations.pod_webhooks import pod_webhooks
+from webhook.core.webhook_configurations.pod_webhooks import make_pod_webhooks
 
 
-def explanation(policy: Policy, policy_hash: str, *, all_calls: bool = False) -> Json:
+def explain_configurations(policy: Policy, policy_hash: str, *, all_calls: bool = False) -> Json:
     """Return what `podgate policy webhooks --explain` shows. `service` is null for Pods of no service."""
     return {
         "policyHash": policy_hash,
@@ -15,7 +15,7 @@ def explanation(policy: Policy, policy_hash: str, *, all_calls: bool = False) ->
             {
                 "name": webhook.name,
                 "path": webhook.path,
-                "namespaces": _namespaces(webhook.region),
+                "namespaces": _describe_namespaces(webhook.region),
                 "newPods": [
                     {
                         "service": call.service or None,
@@ -25,12 +25,12 @@ def explanation(policy: Policy, policy_hash: str, *, all_calls: bool = False) ->
                     for call in webhook.calls.calls
                 ],
             }
-            for webhook in pod_webhooks(policy, policy_hash, all_calls=all_calls)
+            for webhook in make_pod_webhooks(policy, policy_hash, all_calls=all_calls)
         ],
     }
 
 
-def _namespaces(region: NamespaceRegion) -> Json:
+def _describe_namespaces(region: NamespaceRegion) -> Json:
     """Return the region as in a `match`, and the names that it does not include."""
     inside, outside = sorted(region.names.inside), {*region.names.outside, *region.exempt}
     labels = []

@@ -6,7 +6,7 @@ from typing import Any
 
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.webhook_configurations.client import ClientConfig, Json, ServiceReference
-from webhook.core.webhook_configurations.rendering import ALL_CALLS, configurations
+from webhook.core.webhook_configurations.rendering import ALL_CALLS, render_configurations
 
 _CLIENT, _TIMEOUT = "clientConfig", "timeoutSeconds"
 
@@ -44,12 +44,14 @@ class OutdatedConfiguration:
         return f"{self.name}: {', '.join(self.differences)}"
 
 
-def wanted_webhooks(policy: LoadedPolicy, *, all_calls: bool) -> Mapping[ConfigurationName, Sequence[Json]]:
+def render_wanted_webhooks(policy: LoadedPolicy, *, all_calls: bool) -> Mapping[ConfigurationName, Sequence[Json]]:
     """Return the webhooks of each configuration for a policy. Only the path of their clientConfig is meaningful.
 
     TooManyEntriesError: the policy's namespaceSelectors would need too many webhooks.
     """
-    found = configurations(policy.policy, ClientConfig(ServiceReference(), b""), policy.hash, all_calls=all_calls)
+    found = render_configurations(
+        policy.policy, ClientConfig(ServiceReference(), b""), policy.hash, all_calls=all_calls
+    )
     return {
         ConfigurationName(configuration["kind"], configuration["metadata"]["name"]): configuration["webhooks"]
         for configuration in found
@@ -61,43 +63,45 @@ def leaves_out_no_call(live: Mapping[ConfigurationName, Json]) -> bool:
     return any(ALL_CALLS in (configuration["metadata"].get("annotations") or {}) for configuration in live.values())
 
 
-def outdated(
+def find_outdated(
     wanted: Mapping[ConfigurationName, Sequence[Json]], live: Mapping[ConfigurationName, Json]
 ) -> tuple[OutdatedConfiguration, ...]:
     """Compare live configurations, as read from the API server, with wanted webhooks. `live` lacks absent ones.
 
     Service, URL, CA bundle and timeouts are the installation's, not the policy's: they are kept as they are.
     """
-    return tuple(_outdated(name, webhooks, live) for name, webhooks in wanted.items() if _differs(name, webhooks, live))
+    return tuple(
+        _describe_outdated(name, webhooks, live) for name, webhooks in wanted.items() if _differs(name, webhooks, live)
+    )
 
 
 def _differs(name: ConfigurationName, wanted: Sequence[Json], live: Mapping[ConfigurationName, Json]) -> bool:
-    return name not in live or any(_differences(_webhooks(live[name]), wanted))
+    return name not in live or any(_list_differences(_read_webhooks(live[name]), wanted))
 
 
-def _outdated(
+def _describe_outdated(
     name: ConfigurationName, wanted: Sequence[Json], live: Mapping[ConfigurationName, Json]
 ) -> OutdatedConfiguration:
     if name not in live:
         return OutdatedConfiguration(name, ("absent",))
-    present = _webhooks(live[name])
-    others = [webhook for configuration in live.values() for webhook in _webhooks(configuration)]
+    present = _read_webhooks(live[name])
+    others = [webhook for configuration in live.values() for webhook in _read_webhooks(configuration)]
     default = next((webhook[_CLIENT] for webhook in (*present, *others)), None)
-    differences = tuple(_differences(present, wanted))
+    differences = tuple(_list_differences(present, wanted))
     if default is None:
         return OutdatedConfiguration(name, (*differences, "no live webhook names the server"))
     by_name = {webhook["name"]: webhook for webhook in present}
-    webhooks = [_completed(webhook, by_name.get(webhook["name"], {}), default) for webhook in wanted]
+    webhooks = [_complete(webhook, by_name.get(webhook["name"], {}), default) for webhook in wanted]
     return OutdatedConfiguration(name, differences, webhooks, live[name]["metadata"]["resourceVersion"])
 
 
-def _completed(webhook: Json, present: Json, default: Json) -> Json:
+def _complete(webhook: Json, present: Json, default: Json) -> Json:
     """Return a rendered webhook with the parts that are the installation's."""
     timeout = {_TIMEOUT: present[_TIMEOUT]} if _TIMEOUT in present else {}
-    return {**webhook, **timeout, _CLIENT: _with_path(present.get(_CLIENT, default), _route(webhook))}
+    return {**webhook, **timeout, _CLIENT: _set_path(present.get(_CLIENT, default), _read_route(webhook))}
 
 
-def _differences(present: Sequence[Json], wanted: Sequence[Json]) -> Iterator[str]:
+def _list_differences(present: Sequence[Json], wanted: Sequence[Json]) -> Iterator[str]:
     by_name = {webhook["name"]: webhook for webhook in present}
     for webhook in wanted:
         found = by_name.pop(webhook["name"], None)
@@ -105,8 +109,10 @@ def _differences(present: Sequence[Json], wanted: Sequence[Json]) -> Iterator[st
             yield f"{webhook['name']} is missing"
             continue
         fields = (webhook.keys() | found.keys()) - {_CLIENT, _TIMEOUT}
-        changed = sorted(field for field in fields if _bare(found.get(field)) != _bare(webhook.get(field)))
-        if _route(found) != _route(webhook):
+        changed = sorted(
+            field for field in fields if _strip_empty(found.get(field)) != _strip_empty(webhook.get(field))
+        )
+        if _read_route(found) != _read_route(webhook):
             changed.append(f"path of {_CLIENT}")
         if changed:
             yield f"{webhook['name']} differs in {', '.join(changed)}"
@@ -114,28 +120,28 @@ def _differences(present: Sequence[Json], wanted: Sequence[Json]) -> Iterator[st
         yield f"{name} is not of this policy"
 
 
-def _bare(value: Any) -> Any:
+def _strip_empty(value: Any) -> Any:
     """Return a value without empty parts: the API server drops some of them, and adds others."""
     if isinstance(value, dict):
-        parts = {key: _bare(part) for key, part in value.items()}
+        parts = {key: _strip_empty(part) for key, part in value.items()}
         return {key: part for key, part in parts.items() if part not in (None, {}, [])} or None
     if isinstance(value, list):
-        return [_bare(part) for part in value] or None
+        return [_strip_empty(part) for part in value] or None
     return value
 
 
-def _webhooks(live: Json) -> Sequence[Json]:
+def _read_webhooks(live: Json) -> Sequence[Json]:
     return live.get("webhooks") or ()
 
 
-def _route(webhook: Json) -> str:
+def _read_route(webhook: Json) -> str:
     """Return the last segment of the path: before it there may be a secret one."""
     client = webhook[_CLIENT]
     whole = client["service"].get("path") or "" if client.get("service") else client.get("url") or ""
     return str(whole).rpartition("/")[2]
 
 
-def _with_path(client: Json, route: str) -> Json:
+def _set_path(client: Json, route: str) -> Json:
     if client.get("service"):
         before = str(client["service"].get("path") or "").rpartition("/")[0]
         return {**client, "service": {**client["service"], "path": f"{before}/{route}"}}

@@ -15,36 +15,36 @@ from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.model import Service
 from webhook.core.policy_spec import Mode
-from webhook.core.webhook_configurations.cel import label, quoted
-from webhook.core.webhook_configurations.service_regions import ServiceRegion, any_selects
+from webhook.core.webhook_configurations.cel import format_label, quote
+from webhook.core.webhook_configurations.service_regions import ServiceRegion, format_any_match
 
 _TRIED = frozenset({Mode.WARN, Mode.AUDIT})
 
 
-def reasons_to_validate(service: Service) -> tuple[str, ...]:
+def list_reasons_to_validate(service: Service) -> tuple[str, ...]:
     """Return the reasons to validate a new Pod that has been rewritten; none if that cannot change the result.
 
     A stanza counts in any mode, also Disabled: an override may change the mode, and does not change this configuration.
     """
-    return tuple(_found(service))
+    return tuple(_describe_reasons(service))
 
 
-def _found(service: Service) -> Iterator[str]:
+def _describe_reasons(service: Service) -> Iterator[str]:
     modes = service.modes
     if service.quota is not None:
-        yield _in_words("quota", modes.quota)
+        yield _describe_stanza("quota", modes.quota)
     if service.pool is not None:
-        yield _in_words("pool", modes.quota)
+        yield _describe_stanza("pool", modes.quota)
     if service.breaker is not None:
-        yield _in_words("breaker", modes.breaker)
+        yield _describe_stanza("breaker", modes.breaker)
     ranges, plan = service.range_plan, service.placement_plan
     if ranges is not None and (ranges.rules or ranges.pod or ranges.qos_classes is not None):
-        yield _in_words("resources", modes.resources)
-    if plan is not None and (placement.requires(plan) or modes.placement in _TRIED):
-        yield _in_words("placement", modes.placement)
+        yield _describe_stanza("resources", modes.resources)
+    if plan is not None and (placement.has_requirements(plan) or modes.placement in _TRIED):
+        yield _describe_stanza("placement", modes.placement)
 
 
-def _in_words(stanza: str, mode: Mode) -> str:
+def _describe_stanza(stanza: str, mode: Mode) -> str:
     return f"{stanza} (Disabled, which an override may change)" if mode is Mode.DISABLED else f"{stanza} ({mode})"
 
 
@@ -53,17 +53,17 @@ def denies_node_name(service: Service) -> bool:
     return service.placement_plan is not None and not service.placement_plan.allow_node_name
 
 
-_LONGEST = 60_000
+_EXPRESSION_CHARACTERS_MAX = 60_000
 """Longest expression. The API server accepts 100,000 characters, and limits the cost of evaluation as well."""
-_MOST_LEFT_OUT = 100
+_LEFT_OUT_MAX = 100
 """Services of a region whose calls are left out: each service is compared with all earlier ones."""
-_MOST_TURNS = 20
+_TURNS_MAX = 20
 """Alternations between services that write and services that do not, each of which nests the expression."""
-_HASH = f"object.metadata.?annotations[?{quoted(HASH_ANNOTATION)}].orValue('')"
-_NAMED = label(SERVICE_LABEL)
+_HASH = f"object.metadata.?annotations[?{quote(HASH_ANNOTATION)}].orValue('')"
+_NAMED = format_label(SERVICE_LABEL)
 _NO_NODE_NAME = "object.spec.?nodeName.orValue('') == ''"
-_TOO_LONG = f"the expression would be longer than {_LONGEST} characters"
-_TOO_MANY = f"only {_MOST_LEFT_OUT} services are left out"
+_TOO_LONG = f"the expression would be longer than {_EXPRESSION_CHARACTERS_MAX} characters"
+_TOO_MANY = f"only {_LEFT_OUT_MAX} services are left out"
 _NONE_UNOWNED = "a service without podSelector may own every Pod"
 _UNSURE = "its namespaceSelector does not select every namespace of this webhook"
 _OF_SOME_OWNERS = "its ownerKinds do not select every Pod"
@@ -88,13 +88,13 @@ class PodCalls(NamedTuple):
     calls: tuple[ServiceCall, ...]
 
 
-def all_calls(services: Sequence[ServiceRegion], reason: str) -> PodCalls:
+def make_all_calls(services: Sequence[ServiceRegion], reason: str) -> PodCalls:
     """Return the calls of a webhook that leaves none out."""
     names = (*(region.service.name for region in services), "")
     return PodCalls("", tuple(ServiceCall(name, is_made=True, reason=reason) for name in names))
 
 
-def mutating(services: Sequence[ServiceRegion]) -> PodCalls:
+def make_mutating_calls(services: Sequence[ServiceRegion]) -> PodCalls:
     """Return the mutating calls: for Pods that a service writes into, and for Pods that carry the service label.
 
     The first service that selects a Pod owns it. A service that writes nothing hides later ones only if it is sure to
@@ -102,12 +102,12 @@ def mutating(services: Sequence[ServiceRegion]) -> PodCalls:
     """
     turns = [region for region in services if _writes(region) or region.is_sure]
     groups = [(writes, list(group)) for writes, group in groupby(turns, _writes)]
-    if len(groups) > _MOST_TURNS:
+    if len(groups) > _TURNS_MAX:
         groups = [(True, list(filter(_writes, services)))]
     hiding = {region.service.name for writes, group in groups for region in group if not writes}
     written: str | None = None
     for writes, group in reversed(groups):
-        selected = any_selects(group)
+        selected = format_any_match(group)
         if writes:
             written = "" if not selected or written == "" else " ||\n".join(filter(None, (selected, written)))
         elif written is not None and selected:
@@ -115,19 +115,19 @@ def mutating(services: Sequence[ServiceRegion]) -> PodCalls:
         else:
             written = None
     expression = "" if written == "" else " ||\n".join(filter(None, (f"{_NAMED}.hasValue()", written)))
-    if len(expression) > _LONGEST:
-        return all_calls(services, _TOO_LONG)
+    if len(expression) > _EXPRESSION_CHARACTERS_MAX:
+        return make_all_calls(services, _TOO_LONG)
     calls = [
         ServiceCall(region.service.name, is_made=False, reason=f"{_IDLE}: nothing is written")
         if expression and region.service.name in hiding
-        else ServiceCall(region.service.name, is_made=True, reason=_why_mutated(region))
+        else ServiceCall(region.service.name, is_made=True, reason=_explain_mutating(region))
         for region in services
     ]
     unowned = f"nothing is written, unless the Pod carries the label {SERVICE_LABEL}" if expression else _NONE_UNOWNED
     return PodCalls(expression, (*calls, ServiceCall("", is_made=not expression, reason=unowned)))
 
 
-def validating(services: Sequence[ServiceRegion], policy_hash: str) -> PodCalls:
+def make_validating_calls(services: Sequence[ServiceRegion], policy_hash: str) -> PodCalls:
     """Return the validating calls: for all Pods but those that were rewritten by this policy and can only be admitted.
 
     The expression does not trust the label alone, which a tenant can write too: the service must own the Pod.
@@ -135,49 +135,49 @@ def validating(services: Sequence[ServiceRegion], policy_hash: str) -> PodCalls:
     rewritten: list[str] = []
     calls: list[ServiceCall] = []
     for place, region in enumerate(services):
-        reason = _why_validated(region) or (_TOO_MANY if len(rewritten) >= _MOST_LEFT_OUT else "")
-        expression = "" if reason else _owned_and_rewritten(region, services[:place])
+        reason = _explain_validating(region) or (_TOO_MANY if len(rewritten) >= _LEFT_OUT_MAX else "")
+        expression = "" if reason else _format_clean_pods(region, services[:place])
         if expression:
             rewritten.append(expression)
         why = _CLEAN if expression else reason or "an earlier service may own each of its Pods"
         calls.append(ServiceCall(region.service.name, is_made=not expression, reason=why))
     calls.append(ServiceCall("", is_made=True, reason=f"counted; {_TRIPWIRE}"))
     listed = " ||\n  ".join(rewritten)
-    expression = f"request.operation != 'CREATE' ||\n{_HASH} != {quoted(policy_hash)} ||\n!(\n  {listed}\n)"
-    if len(expression) > _LONGEST:
-        return all_calls(services, _TOO_LONG)
+    expression = f"request.operation != 'CREATE' ||\n{_HASH} != {quote(policy_hash)} ||\n!(\n  {listed}\n)"
+    if len(expression) > _EXPRESSION_CHARACTERS_MAX:
+        return make_all_calls(services, _TOO_LONG)
     return PodCalls(expression if rewritten else "", tuple(calls))
 
 
 def _writes(region: ServiceRegion) -> bool:
-    return not region.service.modes.all_disabled()
+    return not region.service.modes.is_all_disabled()
 
 
-def _why_mutated(region: ServiceRegion) -> str:
+def _explain_mutating(region: ServiceRegion) -> str:
     if _writes(region):
         return _WRITES
-    return f"{_IDLE}; {_NONE_UNOWNED if region.is_sure else _why_unsure(region)}"
+    return f"{_IDLE}; {_NONE_UNOWNED if region.is_sure else _explain_unsure(region)}"
 
 
-def _why_unsure(region: ServiceRegion) -> str:
+def _explain_unsure(region: ServiceRegion) -> str:
     return _OF_SOME_OWNERS if region.service.match.owner_kinds else _UNSURE
 
 
-def _why_validated(region: ServiceRegion) -> str:
+def _explain_validating(region: ServiceRegion) -> str:
     """Return why each new Pod of a service is validated; "" if a rewritten Pod need not be."""
     if not _writes(region):
         return f"{_IDLE}; {_TRIPWIRE}"
-    return ", ".join(reasons_to_validate(region.service)) or ("" if region.is_sure else _why_unsure(region))
+    return ", ".join(list_reasons_to_validate(region.service)) or ("" if region.is_sure else _explain_unsure(region))
 
 
-def _owned_and_rewritten(region: ServiceRegion, earlier: Sequence[ServiceRegion]) -> str:
+def _format_clean_pods(region: ServiceRegion, earlier: Sequence[ServiceRegion]) -> str:
     """Return the expression of the Pods that a service owns and that carry its label; "" if there is none."""
     others = [other for other in earlier if other.may_meet(region)]
-    hidden = any_selects(others)
+    hidden = format_any_match(others)
     if others and not hidden:
         return ""
     parts = (
-        f"{_NAMED}.orValue('') == {quoted(region.service.name)}",
+        f"{_NAMED}.orValue('') == {quote(region.service.name)}",
         region.expression,
         _NO_NODE_NAME if denies_node_name(region.service) else "",
         f"!({hidden})" if hidden else "",

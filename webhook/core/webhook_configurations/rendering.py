@@ -7,86 +7,86 @@ from webhook.core.document import configmap
 from webhook.core.policy.model import Policy
 from webhook.core.webhook_configurations import conditions
 from webhook.core.webhook_configurations.client import ClientConfig, Json
-from webhook.core.webhook_configurations.namespace_regions import METADATA_NAME, NamespaceRegion, all_regions
-from webhook.core.webhook_configurations.pod_webhooks import PodWebhook, named, pod_webhooks
+from webhook.core.webhook_configurations.namespace_regions import METADATA_NAME, NamespaceRegion, list_all_regions
+from webhook.core.webhook_configurations.pod_webhooks import PodWebhook, make_pod_webhooks, name_webhooks
 
 # The mutating call delays the user and may be skipped; the validating call may have to wait for the store.
 _TIMEOUT_SECONDS = {"mutate": 3, "validate": 5, "validate-policy": 30}
-_TIMEOUT_OF_WARNINGS_SECONDS = 2
+_WARNING_TIMEOUT_SECONDS = 2
 ALL_CALLS = "podgate.io/all-calls"
 """Annotation of configurations that leave out no call, so that the next rendering leaves out none either."""
 
 
-def configurations(
+def render_configurations(
     policy: Policy, client: ClientConfig, policy_hash: str = "", *, all_calls: bool = False
 ) -> tuple[Json, Json, Json]:
     """Return the mutating configuration, the validating one, and that of the policy's own ConfigMap.
 
     `policy_hash`, `all_calls`, TooManyEntriesError: see `pod_webhooks`.
     """
-    found = pod_webhooks(policy, policy_hash, all_calls=all_calls)
-    mutating = [_mutating(policy, client, webhook) for webhook in found if webhook.path == "mutate"]
-    validating = [_validating(policy, client, webhook) for webhook in found if webhook.path == "validate"]
+    found = make_pod_webhooks(policy, policy_hash, all_calls=all_calls)
+    mutating = [_render_mutating(policy, client, webhook) for webhook in found if webhook.path == "mutate"]
+    validating = [_render_validating(policy, client, webhook) for webhook in found if webhook.path == "validate"]
     annotations = {ALL_CALLS: "true"} if all_calls else {}
     return (
-        _configuration("Mutating", "podgate", mutating, annotations),
-        _configuration("Validating", "podgate", [*validating, *_warning(policy, client)], annotations),
-        _configuration("Validating", "podgate-policy", [_of_the_policy(client)], {}),
+        _render_configuration("Mutating", "podgate", mutating, annotations),
+        _render_configuration("Validating", "podgate", [*validating, *_render_warning(policy, client)], annotations),
+        _render_configuration("Validating", "podgate-policy", [_render_policy_webhook(client)], {}),
     )
 
 
-def _mutating(policy: Policy, client: ClientConfig, webhook: PodWebhook) -> Json:
+def _render_mutating(policy: Policy, client: ClientConfig, webhook: PodWebhook) -> Json:
     asked = (
-        *conditions.of_region(webhook.region),
-        *conditions.of_exemptions(policy.exemptions),
-        *conditions.of_new_pods("may-be-rewritten", webhook.calls.expression),
+        *conditions.render_region(webhook.region),
+        *conditions.render_exemptions(policy.exemptions),
+        *conditions.render_new_pods("may-be-rewritten", webhook.calls.expression),
     )
     return {
-        **_webhook(webhook.name, client, webhook.path),
-        "rules": [_rule(["pods"], ["CREATE"])],
+        **_render_webhook(webhook.name, client, webhook.path),
+        "rules": [_render_rule(["pods"], ["CREATE"])],
         "failurePolicy": webhook.failure_policy,
         "sideEffects": "None",
         "reinvocationPolicy": "IfNeeded",
-        **_asked(webhook.region, asked),
+        **_render_match(webhook.region, asked),
     }
 
 
-def _validating(policy: Policy, client: ClientConfig, webhook: PodWebhook) -> Json:
+def _render_validating(policy: Policy, client: ClientConfig, webhook: PodWebhook) -> Json:
     asked = (
-        *conditions.of_region(webhook.region),
-        *conditions.of_exemptions(policy.exemptions),
-        *conditions.of_updates(policy.services),
-        *conditions.of_new_pods("may-be-refused", webhook.calls.expression),
+        *conditions.render_region(webhook.region),
+        *conditions.render_exemptions(policy.exemptions),
+        *conditions.render_updates(policy.services),
+        *conditions.render_new_pods("may-be-refused", webhook.calls.expression),
     )
     return {
-        **_webhook(webhook.name, client, webhook.path),
-        "rules": [_rule(["pods"], ["CREATE", "UPDATE"]), _rule(["pods/resize"], ["UPDATE"])],
+        **_render_webhook(webhook.name, client, webhook.path),
+        "rules": [_render_rule(["pods"], ["CREATE", "UPDATE"]), _render_rule(["pods/resize"], ["UPDATE"])],
         "failurePolicy": webhook.failure_policy,
         "sideEffects": "NoneOnDryRun",
-        **_asked(webhook.region, asked),
+        **_render_match(webhook.region, asked),
     }
 
 
-def _warning(policy: Policy, client: ClientConfig) -> Iterator[Json]:
+def _render_warning(policy: Policy, client: ClientConfig) -> Iterator[Json]:
     """Yield the webhooks for Pod templates. They never deny, and have a short timeout.
 
     Exempt users are not skipped: exemptions are for users that create Pods, not for those that write templates.
     """
     resources: dict[str, list[str]] = {}
-    for source in workloads.reviewed_kinds(policy):
+    for source in workloads.list_reviewed_kinds(policy):
         resources.setdefault(source.group, []).append(source.resource)
-    for name, region in named("workloads", all_regions(policy)) if resources else ():
+    for name, region in name_webhooks("workloads", list_all_regions(policy)) if resources else ():
         yield {
-            **_webhook(name, client, "validate"),
-            "timeoutSeconds": _TIMEOUT_OF_WARNINGS_SECONDS,
-            "rules": [_rule(listed, ("CREATE", "UPDATE"), group) for group, listed in resources.items()],
+            **_render_webhook(name, client, "validate"),
+            "timeoutSeconds": _WARNING_TIMEOUT_SECONDS,
+            "rules": [_render_rule(listed, ("CREATE", "UPDATE"), group) for group, listed in resources.items()],
             "failurePolicy": "Ignore",
             "sideEffects": "None",
-            **_asked(region, (*conditions.of_region(region), *conditions.of_workloads())),
+            **_render_match(region, (*conditions.render_region(region), *conditions.render_workloads())),
         }
 
 
-def _of_the_policy(client: ClientConfig) -> Json:
+def _render_policy_webhook(client: ClientConfig) -> Json:
     """Return the webhook that validates policy and overrides when they are applied.
 
     It fails open: otherwise the first policy, or an override while no server is up, could not be stored.
@@ -95,8 +95,8 @@ def _of_the_policy(client: ClientConfig) -> Json:
     names = f"['{configmap.NAME}', '{configmap.OVERRIDES}']"
     only = {"name": "podgate-policy", "expression": f"object.metadata.name in {names}"}
     return {
-        **_webhook("policy.podgate.io", client, "validate-policy"),
-        "rules": [_rule(["configmaps"], ["CREATE", "UPDATE"])],
+        **_render_webhook("policy.podgate.io", client, "validate-policy"),
+        "rules": [_render_rule(["configmaps"], ["CREATE", "UPDATE"])],
         "failurePolicy": "Ignore",
         "sideEffects": "None",
         "namespaceSelector": {"matchExpressions": [here]},
@@ -104,17 +104,17 @@ def _of_the_policy(client: ClientConfig) -> Json:
     }
 
 
-def _webhook(name: str, client: ClientConfig, path: str) -> Json:
+def _render_webhook(name: str, client: ClientConfig, path: str) -> Json:
     return {
         "name": name,
         "admissionReviewVersions": ["v1"],
-        "clientConfig": client.at(path),
+        "clientConfig": client.render(path),
         "matchPolicy": "Equivalent",
         "timeoutSeconds": _TIMEOUT_SECONDS[path],
     }
 
 
-def _rule(resources: Iterable[str], operations: Iterable[str], group: str = "") -> Json:
+def _render_rule(resources: Iterable[str], operations: Iterable[str], group: str = "") -> Json:
     return {
         "operations": list(operations),
         "apiGroups": [group],
@@ -124,7 +124,7 @@ def _rule(resources: Iterable[str], operations: Iterable[str], group: str = "") 
     }
 
 
-def _asked(region: NamespaceRegion, asked: tuple[conditions.Condition, ...]) -> Json:
+def _render_match(region: NamespaceRegion, asked: tuple[conditions.Condition, ...]) -> Json:
     selector = [
         {
             "key": expression.key,
@@ -136,7 +136,7 @@ def _asked(region: NamespaceRegion, asked: tuple[conditions.Condition, ...]) -> 
     return {"namespaceSelector": {"matchExpressions": selector}, "matchConditions": list(asked)}
 
 
-def _configuration(kind: str, name: str, webhooks: list[Json], annotations: dict[str, str]) -> Json:
+def _render_configuration(kind: str, name: str, webhooks: list[Json], annotations: dict[str, str]) -> Json:
     labels = {"app.kubernetes.io/name": "podgate"}
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",

@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import NamedTuple
 
-from webhook.core.kubernetes.label_constraints import Constraint, Constraints, constraints, imply
+from webhook.core.kubernetes.label_constraints import Constraint, Constraints, build_constraints, imply
 from webhook.core.kubernetes.types import Requirement
 from webhook.core.policy.model import Service
-from webhook.core.webhook_configurations.cel import labels_fit, namespace_fits
+from webhook.core.webhook_configurations.cel import format_labels_match, format_namespace_match
 from webhook.core.webhook_configurations.name_sets import (
     EVERY,
     NameSet,
     Patterns,
     covers,
-    crossings,
     is_covered,
     is_wider,
-    narrowed,
-    requirements,
+    list_crossings,
+    list_requirements,
+    narrow,
 )
 from webhook.core.webhook_configurations.namespace_regions import NamespaceRegion
 
@@ -40,16 +40,16 @@ class ServiceRegion:
     @property
     def expression(self) -> str:
         """The expression that holds for these Pods, "" for all Pods of the region. It can be an operand of `&&`."""
-        return _selected(self.names, self.labels)
+        return _format_match(self.names, self.labels)
 
     def may_meet(self, other: "ServiceRegion") -> bool:
         """Return whether both may select the same Pod."""
-        if self.names is not None and other.names is not None and not NameSet(self.names).within(other.names):
+        if self.names is not None and other.names is not None and not NameSet(self.names).intersect(other.names):
             return False
-        return narrowed(self.labels, *requirements(other.labels)) is not None
+        return narrow(self.labels, *list_requirements(other.labels)) is not None
 
 
-def any_selects(services: Iterable[ServiceRegion]) -> str:
+def format_any_match(services: Iterable[ServiceRegion]) -> str:
     """Return the expression that holds if one of the services selects the Pod, "" if one of them selects all Pods.
 
     Services that differ only in their names, or in the values of one label, are combined.
@@ -69,18 +69,18 @@ def any_selects(services: Iterable[ServiceRegion]) -> str:
         else:
             others.append(region.expression)
     combined = [
-        _selected(where, {key: Constraint(present=True, allowed=frozenset(allowed))})
+        _format_match(where, {key: Constraint(present=True, allowed=frozenset(allowed))})
         for (where, key), allowed in values.items()
     ]
-    of_names = [_selected(NameSet.of(names).inside, {})] if names else []
+    of_names = [_format_match(NameSet.from_patterns(names).inside, {})] if names else []
     return " ||\n".join(dict.fromkeys((*of_names, *combined, *others)))
 
 
-def _selected(names: Patterns | None, labels: Constraints) -> str:
-    name = "" if names is None else namespace_fits(names)
+def _format_match(names: Patterns | None, labels: Constraints) -> str:
+    name = "" if names is None else format_namespace_match(names)
     if " || " in name:
         name = f"({name})"
-    return " && ".join(filter(None, (name, labels_fit(labels))))
+    return " && ".join(filter(None, (name, format_labels_match(labels))))
 
 
 class _Match(NamedTuple):
@@ -96,43 +96,43 @@ class ServiceRegions:
     """The services of a policy by region; a policy may have 5000 services and as many names."""
 
     def __init__(self, services: Iterable[Service]) -> None:
-        self._matches = [match for service in services if (match := _match(service)) is not None]
+        self._matches = [match for service in services if (match := _compile_match(service)) is not None]
 
-    def within(self, region: NamespaceRegion) -> tuple[ServiceRegion, ...]:
+    def find_services(self, region: NamespaceRegion) -> tuple[ServiceRegion, ...]:
         """Return the services that may own Pods in a region."""
         ordered = sorted(region.names.inside)
         found = []
         for match in self._matches:
-            names = _shared(match.patterns, region.names, ordered)
-            if names and narrowed(region.labels, *match.required) is not None:
+            names = _intersect(match.patterns, region.names, ordered)
+            if names and narrow(region.labels, *match.required) is not None:
                 is_sure = imply(region.labels, match.of_namespaces) and not match.service.match.owner_kinds
                 all_names = covers(names, region.names.inside)
                 found.append(ServiceRegion(match.service, None if all_names else names, match.of_pods, is_sure))
         return tuple(found)
 
 
-def _match(service: Service) -> _Match | None:
+def _compile_match(service: Service) -> _Match | None:
     """Return what a service selects, None if that is nothing."""
     match = service.match
-    of_namespaces, of_pods = constraints(match.namespace_selector), constraints(match.pod_selector)
-    if any(label.impossible for label in (*of_namespaces.values(), *of_pods.values())):
+    of_namespaces, of_pods = build_constraints(match.namespace_selector), build_constraints(match.pod_selector)
+    if any(label.is_impossible for label in (*of_namespaces.values(), *of_pods.values())):
         return None
     patterns = frozenset(match.namespaces or (EVERY,))
-    return _Match(service, patterns, of_namespaces, tuple(requirements(of_namespaces)), of_pods)
+    return _Match(service, patterns, of_namespaces, tuple(list_requirements(of_namespaces)), of_pods)
 
 
-def _shared(patterns: Patterns, names: NameSet, ordered: Sequence[str]) -> Patterns:
+def _intersect(patterns: Patterns, names: NameSet, ordered: Sequence[str]) -> Patterns:
     """Return patterns of the names that are in both; `ordered`: those of the region, sorted."""
     found: set[str] = set()
     for pattern in patterns:
         if is_covered(pattern, names.inside):
             found.add(pattern)
         else:
-            found.update(_narrower(pattern, ordered), crossings({pattern}, names.inside))
+            found.update(_list_narrower(pattern, ordered), list_crossings({pattern}, names.inside))
     return frozenset(pattern for pattern in found if not is_covered(pattern, names.outside))
 
 
-def _narrower(pattern: str, ordered: Sequence[str]) -> Iterator[str]:
+def _list_narrower(pattern: str, ordered: Sequence[str]) -> Iterator[str]:
     """Yield the patterns that a wider one covers: they follow its beginning in the alphabet."""
     start, star, _ = pattern.partition("*")
     if not star:

@@ -13,9 +13,9 @@ from webhook.core.workloads.workload import (
     GeneratedName,
     Json,
     WorkloadObject,
-    items,
-    mapping,
-    whole,
+    read_items,
+    read_mapping,
+    read_whole,
 )
 
 JOB_NAME_LABELS = ("job-name", "batch.kubernetes.io/job-name")
@@ -27,21 +27,21 @@ _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 _FINALIZER = "batch.kubernetes.io/job-tracking"
 
 
-def of_job(workload: WorkloadObject) -> Additions:
-    return _job_pods(workload, workload.name)
+def build_job_additions(workload: WorkloadObject) -> Additions:
+    return _build_additions(workload, workload.name)
 
 
-def of_cron_job(workload: WorkloadObject) -> Additions:
-    return _job_pods(workload, workload.name.plus("-<minute>", "-[0-9]+"))
+def build_cron_job_additions(workload: WorkloadObject) -> Additions:
+    return _build_additions(workload, workload.name.append("-<minute>", "-[0-9]+"))
 
 
-def _job_pods(workload: WorkloadObject, name: GeneratedName) -> Additions:
+def _build_additions(workload: WorkloadObject, name: GeneratedName) -> Additions:
     """Return the fields that the API server adds to a Job's template, and the controller to Indexed Pods."""
-    given = mapping(mapping(workload.template.get("metadata")).get("labels"))
+    given = read_mapping(read_mapping(workload.template.get("metadata")).get("labels"))
     uid = workload.metadata.get("uid")
     labels: dict[str, str | UnresolvedLabel] = {}
     if workload.spec.get("manualSelector") is not True:
-        generated = {**dict.fromkeys(JOB_NAME_LABELS, name.label())}
+        generated = {**dict.fromkeys(JOB_NAME_LABELS, name.build_label())}
         generated |= dict.fromkeys(JOB_UID_LABELS, UnresolvedLabel("<uid>", _UID))
         # In a dry run, name and uid are placeholders that the created object does not have.
         placeholders = () if workload.is_stored else (uid, workload.metadata.get("name"))
@@ -53,32 +53,32 @@ def _job_pods(workload: WorkloadObject, name: GeneratedName) -> Additions:
     if workload.spec.get("completionMode") != "Indexed":
         return Additions(name, labels, finalizers=(_FINALIZER,))
     labels[COMPLETION_INDEX] = "0"
-    indexes = range(max(1, whole(workload.spec.get("completions"), 1)))
+    indexes = range(max(1, read_whole(workload.spec.get("completions"), 1)))
     if len(indexes) > 1:
         labels[COMPLETION_INDEX] = UnresolvedLabel("0", numbers=indexes)
     annotations = {COMPLETION_INDEX: "0"}
     if workload.spec.get("backoffLimitPerIndex") is not None:
         annotations[_INDEX_FAILURES] = "0"
-    spec = {"hostname": f"{name.shown}-0", **_with_index(workload.pod_spec)}
+    spec = {"hostname": f"{name.shown}-0", **_add_index(workload.pod_spec)}
     prefix = f"{name.shown[: GENERATED_FROM_MAX - len('-0-')]}-0-"
     return Additions(name, labels, annotations, (_FINALIZER,), prefix=prefix, spec=spec)
 
 
-def _with_index(spec: Json) -> dict[str, Any]:
+def _add_index(spec: Json) -> dict[str, Any]:
     """Return the containers, with the index variable in those without their own variable of that name."""
     source = {"fieldRef": {"fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
     variable = {"name": _INDEX_VARIABLE, "valueFrom": source}
     return {
-        field: [_with_variable(container, variable) for container in spec[field]]
+        field: [_add_variable(container, variable) for container in spec[field]]
         for field in ("initContainers", "containers")
         if isinstance(spec.get(field), list)
     }
 
 
-def _with_variable(container: Any, variable: Json) -> Any:
+def _add_variable(container: Any, variable: Json) -> Any:
     if not isinstance(container, Mapping):
         return container
-    known = items(container.get("env"))
-    if any(mapping(entry).get("name") == variable["name"] for entry in known):
+    known = read_items(container.get("env"))
+    if any(read_mapping(entry).get("name") == variable["name"] for entry in known):
         return container
     return {**container, "env": [*known, variable]}

@@ -8,10 +8,18 @@ from typing import Any, NamedTuple
 
 from webhook.core.kubernetes.controllers import WorkloadKind
 from webhook.core.kubernetes.label_constraints import UnresolvedLabel, UnresolvedLabels
-from webhook.core.workloads.daemon_sets import of_daemon_set
-from webhook.core.workloads.jobs import of_cron_job, of_job
-from webhook.core.workloads.stateful_sets import of_stateful_set
-from webhook.core.workloads.workload import HASH, Additions, GeneratedName, Json, WorkloadObject, items, mapping
+from webhook.core.workloads.daemon_sets import build_daemon_set_additions
+from webhook.core.workloads.jobs import build_cron_job_additions, build_job_additions
+from webhook.core.workloads.stateful_sets import build_stateful_set_additions
+from webhook.core.workloads.workload import (
+    HASH,
+    Additions,
+    GeneratedName,
+    Json,
+    WorkloadObject,
+    read_items,
+    read_mapping,
+)
 
 HASH_LABEL = "pod-template-hash"
 _NAME_MAX = 253
@@ -35,18 +43,18 @@ def simulate(
 
     `is_stored`: the object's name and uid are final, as they are not in a dry run of CREATE.
     """
-    metadata, spec = mapping(document.get("metadata")), mapping(document.get("spec"))
+    metadata, spec = read_mapping(document.get("metadata")), read_mapping(document.get("spec"))
     if source.kind == "CronJob":
-        spec = mapping(mapping(spec.get("jobTemplate")).get("spec"))
-    name = GeneratedName.of(metadata, is_stored=is_stored)
+        spec = read_mapping(read_mapping(spec.get("jobTemplate")).get("spec"))
+    name = GeneratedName.from_metadata(metadata, is_stored=is_stored)
     workload = WorkloadObject(source, name, metadata, spec, template, is_stored)
     added = _CONTROLLERS[source.kind](workload)
     unresolved = {key: value for key, value in added.labels.items() if isinstance(value, UnresolvedLabel)}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(workload, added, namespace)}
-    return SimulatedPod({**pod, "spec": _with(template.get("spec"), added.spec)}, unresolved)
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": _build_metadata(workload, added, namespace)}
+    return SimulatedPod({**pod, "spec": _merge(template.get("spec"), added.spec)}, unresolved)
 
 
-def _metadata(workload: WorkloadObject, added: Additions, namespace: str) -> Any:
+def _build_metadata(workload: WorkloadObject, added: Additions, namespace: str) -> Any:
     """Return the Pod's metadata: controllers copy the template's labels, annotations and finalizers."""
     given = workload.template.get("metadata")
     if given is not None and not isinstance(given, Mapping):
@@ -57,19 +65,19 @@ def _metadata(workload: WorkloadObject, added: Additions, namespace: str) -> Any
         settled = {
             key: value.sample if isinstance(value, UnresolvedLabel) else value for key, value in added.labels.items()
         }
-        more["labels"] = _with(own.get("labels"), settled)
+        more["labels"] = _merge(own.get("labels"), settled)
     if added.annotations:
-        more["annotations"] = _with(own.get("annotations"), added.annotations)
+        more["annotations"] = _merge(own.get("annotations"), added.annotations)
     if added.finalizers:
-        more["finalizers"] = [*dict.fromkeys((*items(own.get("finalizers")), *added.finalizers))]
+        more["finalizers"] = [*dict.fromkeys((*read_items(own.get("finalizers")), *added.finalizers))]
     prefix = f"{added.maker.shown}-"
     names = {"generateName": added.prefix or (prefix if len(prefix) <= _NAME_MAX else added.maker.shown)}
     if added.name is not None:
         names["name"] = added.name.shown
-    return {**names, "namespace": namespace, **own, **more, "ownerReferences": [_owner(workload, added.maker)]}
+    return {**names, "namespace": namespace, **own, **more, "ownerReferences": [_build_owner(workload, added.maker)]}
 
 
-def _with(given: Any, added: Json) -> Any:
+def _merge(given: Any, added: Json) -> Any:
     """Return a mapping with `added`; values of a wrong type are kept, so that the Pod's decoder reports them."""
     if given is None:
         return dict(added)
@@ -79,7 +87,7 @@ def _with(given: Any, added: Json) -> Any:
     return {**given, **fitting}
 
 
-def _owner(workload: WorkloadObject, maker: GeneratedName) -> dict[str, Any]:
+def _build_owner(workload: WorkloadObject, maker: GeneratedName) -> dict[str, Any]:
     source = workload.source
     uid = "" if source.maker else workload.metadata.get("uid")
     return {
@@ -92,21 +100,21 @@ def _owner(workload: WorkloadObject, maker: GeneratedName) -> dict[str, Any]:
     }
 
 
-def _of_deployment(workload: WorkloadObject) -> Additions:
+def _build_deployment_additions(workload: WorkloadObject) -> Additions:
     shown = f"<{HASH_LABEL}>"
-    return Additions(workload.name.plus(f"-{shown}", f"-{HASH}"), {HASH_LABEL: UnresolvedLabel(shown, HASH)})
+    return Additions(workload.name.append(f"-{shown}", f"-{HASH}"), {HASH_LABEL: UnresolvedLabel(shown, HASH)})
 
 
-def _of_replicas(workload: WorkloadObject) -> Additions:
+def _build_replicas_additions(workload: WorkloadObject) -> Additions:
     return Additions(workload.name)
 
 
 _CONTROLLERS: Mapping[str, Callable[[WorkloadObject], Additions]] = {
-    "Deployment": _of_deployment,
-    "ReplicaSet": _of_replicas,
-    "ReplicationController": _of_replicas,
-    "StatefulSet": of_stateful_set,
-    "DaemonSet": of_daemon_set,
-    "Job": of_job,
-    "CronJob": of_cron_job,
+    "Deployment": _build_deployment_additions,
+    "ReplicaSet": _build_replicas_additions,
+    "ReplicationController": _build_replicas_additions,
+    "StatefulSet": build_stateful_set_additions,
+    "DaemonSet": build_daemon_set_additions,
+    "Job": build_job_additions,
+    "CronJob": build_cron_job_additions,
 }

@@ -25,7 +25,7 @@ class GeneratedName(NamedTuple):
     pattern: str
 
     @classmethod
-    def of(cls, metadata: Json, *, is_stored: bool) -> "GeneratedName":
+    def from_metadata(cls, metadata: Json, *, is_stored: bool) -> "GeneratedName":
         """Return an object's name. A name that was generated in a dry run is ignored."""
         name, prefix = str(metadata.get("name") or ""), str(metadata.get("generateName") or "")
         if name and (is_stored or not prefix):
@@ -37,10 +37,10 @@ class GeneratedName(NamedTuple):
     def is_known(self) -> bool:
         return self.pattern == re.escape(self.shown)
 
-    def plus(self, shown: str, pattern: str = "") -> "GeneratedName":
+    def append(self, shown: str, pattern: str = "") -> "GeneratedName":
         return GeneratedName(self.shown + shown, self.pattern + (pattern or re.escape(shown)))
 
-    def label(self) -> str | UnresolvedLabel:
+    def build_label(self) -> str | UnresolvedLabel:
         return self.shown if self.is_known else UnresolvedLabel(self.shown, self.pattern)
 
 
@@ -59,7 +59,7 @@ class WorkloadObject(NamedTuple):
 
     @property
     def pod_spec(self) -> Json:
-        return mapping(self.template.get("spec"))
+        return read_mapping(self.template.get("spec"))
 
 
 class Additions(Struct, frozen=True, gc=False):
@@ -80,13 +80,13 @@ class Additions(Struct, frozen=True, gc=False):
 # A file may contain anything: wrong types in a Pod are reported where the Pod is decoded.
 
 
-def mapping(value: Any) -> Json:
+def read_mapping(value: Any) -> Json:
     return value if isinstance(value, Mapping) else {}
 
 
-def items(value: Any) -> Sequence[Any]:
+def read_items(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else ()
 
 
-def whole(value: Any, default: int) -> int:
+def read_whole(value: Any, default: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else default

@@ -9,7 +9,7 @@ from webhook.core.kubernetes.controllers import WorkloadKind
 from webhook.core.kubernetes.label_constraints import UnresolvedLabels
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.workloads import simulate
-from webhook.core.workloads.workload import Json, mapping
+from webhook.core.workloads.workload import Json, read_mapping
 
 _TYPES = {str: "str", int: "int", float: "float", bool: "bool", list: "array"}
 
@@ -22,9 +22,9 @@ class PodTemplate(NamedTuple):
     unresolved: UnresolvedLabels
 
 
-def pod_of(document: Json, source: WorkloadKind, namespace: str, *, is_stored: bool) -> PodTemplate | None:
+def simulate_pod(document: Json, source: WorkloadKind, namespace: str, *, is_stored: bool) -> PodTemplate | None:
     """Return the Pod of a workload object, None without a template. msgspec.ValidationError: a wrong type."""
-    template = _template(document, source)
+    template = _find_template(document, source)
     if template is None:
         return None
     simulated = simulate(source, document, template, namespace, is_stored=is_stored)
@@ -33,10 +33,10 @@ def pod_of(document: Json, source: WorkloadKind, namespace: str, *, is_stored: b
     except msgspec.ValidationError as error:
         at = ".".join(source.template_at)
         raise msgspec.ValidationError(str(error).replace("`$", f"`$.{at}")) from None
-    return PodTemplate(pod, f"{source.shown}/{_shown_name(document)}", simulated.unresolved)
+    return PodTemplate(pod, f"{source.shown}/{_format_name(document)}", simulated.unresolved)
 
 
-def _template(document: Json, source: WorkloadKind) -> Mapping[str, Any] | None:
+def _find_template(document: Json, source: WorkloadKind) -> Mapping[str, Any] | None:
     found = document
     for depth, key in enumerate(source.template_at, 1):
         inner = found.get(key)
@@ -49,7 +49,7 @@ def _template(document: Json, source: WorkloadKind) -> Mapping[str, Any] | None:
     return found
 
 
-def _shown_name(document: Json) -> str:
+def _format_name(document: Json) -> str:
     """Return the object's name for people; `PREFIX*` while a generated name is not known yet."""
-    metadata = mapping(document.get("metadata"))
+    metadata = read_mapping(document.get("metadata"))
     return str(metadata.get("name") or f"{metadata.get('generateName') or ''}*")

@@ -11,7 +11,7 @@ import msgspec
 
 from webhook.core.kubernetes import pod_requests
 from webhook.core.kubernetes.pod import Pod, PodSpec
-from webhook.core.placement.node_match import terms_fit, untolerated
+from webhook.core.placement.node_match import list_untolerated, terms_fit
 from webhook.replay.scheduling.nodes import SimulatedNode
 
 _MILLI = pod_requests.NANO // 1000
@@ -51,38 +51,38 @@ class DefaultScheduler:
     def bind(self, pod: Pod, node: str, sign: int = 1) -> None:
         """Count a Pod on a node, or with `sign` -1 no longer. Other nodes than the simulated ones are ignored."""
         if node in self._requested:
-            self._requested[node].add(_asked(pod), sign)
+            self._requested[node].add(_sum_requests(pod), sign)
 
-    def feasible(self, pod: Pod) -> tuple[list[str], set[str]]:
+    def find_feasible(self, pod: Pod) -> tuple[list[str], set[str]]:
         """Return the nodes that pass the filters, and the reasons why others do not, as kube-scheduler words them."""
-        asked = _asked(pod)
-        allowed, unwanted = self._by_terms(pod)
+        asked = _sum_requests(pod)
+        allowed, unwanted = self._find_allowed(pod)
         found, reasons = [], {*unwanted}
         for name in allowed:
-            reason = self._full(name, asked)
+            reason = self._explain_full(name, asked)
             if reason:
                 reasons.add(reason)
             else:
                 found.append(name)
         return found, reasons
 
-    def scores(self, pod: Pod, nodes: Iterable[str]) -> dict[str, int]:
+    def compute_scores(self, pod: Pod, nodes: Iterable[str]) -> dict[str, int]:
         """Return the scores of nodes."""
-        asked = _asked(pod)
-        return {name: self._score(name, asked) for name in nodes}
+        asked = _sum_requests(pod)
+        return {name: self._compute_score(name, asked) for name in nodes}
 
-    def _by_terms(self, pod: Pod) -> tuple[list[str], set[str]]:
+    def _find_allowed(self, pod: Pod) -> tuple[list[str], set[str]]:
         spec = pod.spec
         affinity = None if spec.affinity is None else spec.affinity.node_affinity
         kind = msgspec.json.encode((spec.node_selector, affinity, spec.tolerations))
         found = self._allowed.get(kind)
         if found is None:
-            reasons = {name: _unwanted(spec, simulated) for name, simulated in self._nodes.items()}
+            reasons = {name: _explain_unwanted(spec, simulated) for name, simulated in self._nodes.items()}
             allowed = [name for name, reason in reasons.items() if not reason]
             found = self._allowed[kind] = allowed, {*filter(None, reasons.values())}
         return found
 
-    def _full(self, name: str, asked: _Requested) -> str:
+    def _explain_full(self, name: str, asked: _Requested) -> str:
         """Return why a node has no room for a Pod, "" if it has. A resource that a Pod does not ask for suffices."""
         simulated, used = self._nodes[name], self._requested[name]
         if used.pods >= simulated.pods_max:
@@ -93,33 +93,33 @@ class DefaultScheduler:
             return "Insufficient memory"
         return ""
 
-    def _score(self, name: str, asked: _Requested) -> int:
+    def _compute_score(self, name: str, asked: _Requested) -> int:
         node, used = self._nodes[name].node, self._requested[name]
         pairs = (
             (used.scored_cpu_millis + asked.scored_cpu_millis, int(node.cpu_millis)),
             (used.scored_memory_bytes + asked.scored_memory_bytes, int(node.memory_bytes)),
         )
-        least = sum(_free(requested, of) for requested, of in pairs) // len(pairs)
+        least = sum(_compute_free_score(requested, of) for requested, of in pairs) // len(pairs)
         cpu, memory = (min(1.0, requested / of) if of else 1.0 for requested, of in pairs)
         return least + int((1 - abs(cpu - memory) / 2) * _SCORE_MAX)
 
 
-def _free(requested: int, allocatable: int) -> int:
+def _compute_free_score(requested: int, allocatable: int) -> int:
     return 0 if requested > allocatable or not allocatable else (allocatable - requested) * _SCORE_MAX // allocatable
 
 
-def _unwanted(spec: PodSpec, simulated: SimulatedNode) -> str:
+def _explain_unwanted(spec: PodSpec, simulated: SimulatedNode) -> str:
     """Return why a Pod's terms or a node's taints keep it off, "" if they do not, or are not known."""
     if simulated.taints is None:
         return ""
-    if untolerated(spec, simulated.taints):
+    if list_untolerated(spec, simulated.taints):
         return "node(s) had untolerated taint(s)"
     if terms_fit(spec, simulated.node.name, simulated.node.labels):
         return ""
     return "node(s) didn't match Pod's node affinity/selector"
 
 
-def _asked(pod: Pod) -> _Requested:
-    cpu = pod_requests.total(pod, "requests", "cpu") // _MILLI
-    memory = pod_requests.total(pod, "requests", "memory") // pod_requests.NANO
+def _sum_requests(pod: Pod) -> _Requested:
+    cpu = pod_requests.compute_total(pod, "requests", "cpu") // _MILLI
+    memory = pod_requests.compute_total(pod, "requests", "memory") // pod_requests.NANO
     return _Requested(cpu, memory, cpu or _UNASKED_CPU_MILLIS, memory or _UNASKED_MEMORY_BYTES)

@@ -13,7 +13,7 @@ from webhook.core.scheduling.node_load import Decay
 from webhook.core.scheduling.node_table import KnownNode
 from webhook.core.scheduling.numa import NumaZones
 from webhook.extender.extender import Extender, PolicyRules
-from webhook.extender.load_refresher import SETTLE_SECONDS, names_of
+from webhook.extender.load_refresher import SETTLE_SECONDS, name_sources
 from webhook.replay.scheduling.load_history import LoadHistory
 from webhook.replay.scheduling.nodes import SimulatedNode
 
@@ -27,10 +27,10 @@ _FILTERED = msgspec.json.Decoder(FilterResult)
 class _NoObserver:
     """Ignores what the extender reports."""
 
-    def filtered(self, *_: object) -> None: ...
-    def scored(self, *_: object) -> None: ...
-    def preempted(self, *_: object) -> None: ...
-    def bound(self, *_: object) -> None: ...
+    def on_filtered(self, *_: object) -> None: ...
+    def on_scored(self, *_: object) -> None: ...
+    def on_preempted(self, *_: object) -> None: ...
+    def on_bound(self, *_: object) -> None: ...
 
 
 class ExtenderInVirtualTime:
@@ -42,7 +42,7 @@ class ExtenderInVirtualTime:
         self._extender = Extender(lambda: policy, _NoObserver(), lambda: self._now_seconds)
         self._table = self._extender.table
         stanza = policy.policy.nodes
-        names = [] if stanza is None else [name for name, _ in names_of(stanza.sources)]
+        names = [] if stanza is None else [name for name, _ in name_sources(stanza.sources)]
         self._source = names[0] if stanza is not None and stanza.sources[0].requests is None else ""
         self._table.configure(stanza, names)
         self.refresh_seconds = 15.0 if stanza is None else stanza.refresh.us / _US
@@ -52,12 +52,12 @@ class ExtenderInVirtualTime:
     async def start(self, running: Sequence[Pod]) -> None:
         """Show it the nodes, and the Pods on them, whose load is measured already."""
         index = self._table.index
-        index.nodes_listed([KnownNode(simulated.node) for simulated in self._nodes])
+        index.on_nodes_listed([KnownNode(simulated.node) for simulated in self._nodes])
         self._now_seconds = -_LONG_AGO_SECONDS
-        await index.listed([Pod(pod.metadata, pod.spec) for pod in running])
-        await index.complete()
+        await index.on_listed([Pod(pod.metadata, pod.spec) for pod in running])
+        await index.on_list_complete()
         self._now_seconds = 0.0
-        self._table.numa.numa_listed(
+        self._table.numa.on_numa_listed(
             {simulated.node.name: simulated.zones for simulated in self._nodes if simulated.zones is not None}
         )
 
@@ -65,11 +65,11 @@ class ExtenderInVirtualTime:
         """Enter the load of the nodes that are measured, and new reports of NUMA zones."""
         self._now_seconds = now_seconds
         for node, found in zones.items():
-            self._table.numa.numa_changed(node, found)
+            self._table.numa.on_numa_changed(node, found)
         loads = {}
         for simulated in self._nodes:
             if simulated.load is not None:
-                cpu, memory = histories[simulated.node.name].averaged(now_seconds, self._decay, self._window_seconds)
+                cpu, memory = histories[simulated.node.name].average(now_seconds, self._decay, self._window_seconds)
                 loads[simulated.node.name] = replace(
                     simulated.load,
                     source=self._source,
@@ -77,34 +77,35 @@ class ExtenderInVirtualTime:
                     cpu_millis=None if simulated.load.cpu_millis is None else cpu,
                     memory_bytes=None if simulated.load.memory_bytes is None else memory,
                 )
-        self._table.measured(self._source, loads)
+        self._table.take_measurements(self._source, loads)
         self._settle_seconds = now_seconds
 
     def settle(self, now_seconds: float) -> None:
         """Compute what it knows as of now, at most once a second, as it does in real time."""
         self._now_seconds = now_seconds
         if now_seconds >= self._settle_seconds:
-            self._table.settle(self._table.nodes())
+            self._table.settle(self._table.list_nodes())
             self._settle_seconds = now_seconds + SETTLE_SECONDS
 
     def filter(self, pod: Pod, nodes: Sequence[str]) -> FilterResult:
-        return _FILTERED.decode(self._extender.filter(_body(pod, nodes)))
+        return _FILTERED.decode(self._extender.filter(_encode_request(pod, nodes)))
 
     def prioritize(self, pod: Pod, nodes: Sequence[str]) -> dict[str, int]:
         return {
-            priority.host: priority.score for priority in _SCORES.decode(self._extender.prioritize(_body(pod, nodes)))
+            priority.host: priority.score
+            for priority in _SCORES.decode(self._extender.prioritize(_encode_request(pod, nodes)))
         }
 
-    async def bound(self, pod: Pod, node: str, *, gone: bool = False) -> None:
+    async def show_pod(self, pod: Pod, node: str, *, gone: bool = False) -> None:
         """Show it a Pod on a node, or that the Pod is gone."""
-        await self._table.index.changed(Pod(pod.metadata, replace(pod.spec, node_name=node)), gone=gone)
+        await self._table.index.on_changed(Pod(pod.metadata, replace(pod.spec, node_name=node)), gone=gone)
 
 
-def _body(pod: Pod, nodes: Sequence[str]) -> bytes:
+def _encode_request(pod: Pod, nodes: Sequence[str]) -> bytes:
     return msgspec.json.encode(ExtenderArgs(pod, tuple(nodes)))
 
 
-def without_assumed_load(policy: CompiledPolicy) -> CompiledPolicy:
+def drop_assumed_load(policy: CompiledPolicy) -> CompiledPolicy:
     """Return a policy whose services expect no load of Pods that request any."""
     services = []
     for service in policy.policy.services:
@@ -118,4 +119,4 @@ def without_assumed_load(policy: CompiledPolicy) -> CompiledPolicy:
 
 def has_rules(policy: CompiledPolicy, service: str) -> bool:
     """Return whether the extender acts on Pods of a service."""
-    return service in PolicyRules.of(policy).services
+    return service in PolicyRules.from_policy(policy).services

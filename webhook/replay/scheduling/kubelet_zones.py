@@ -21,32 +21,32 @@ class KubeletZones:
         before = self._zones.get(node)
         if before is None or not is_guaranteed(pod):
             return True
-        after = NumaDemand.of(pod).after(before)
+        after = NumaDemand.from_pod(pod).fill_zones(before)
         if after is None:
             return False
-        self._taken[pod.metadata.uid] = tuple(map(_less, before.zones, after.zones))
+        self._taken[pod.metadata.uid] = tuple(map(_subtract, before.zones, after.zones))
         self._zones[node] = after
         self._changed.add(node)
         return True
 
-    def ended(self, uid: str, node: str) -> None:
+    def release(self, uid: str, node: str) -> None:
         """Give back what a Pod took, if anything."""
         taken = self._taken.pop(uid, None)
         if taken is not None:
             zones = self._zones[node]
-            self._zones[node] = NumaZones(tuple(map(_sum, zones.zones, taken)), zones.is_by_pod)
+            self._zones[node] = NumaZones(tuple(map(_add, zones.zones, taken)), zones.is_by_pod)
             self._changed.add(node)
 
-    def reports(self) -> dict[str, NumaZones]:
+    def take_reports(self) -> dict[str, NumaZones]:
         """Return the zones of the nodes on which they have changed since the last reports."""
         found = {node: self._zones[node] for node in self._changed}
         self._changed.clear()
         return found
 
 
-def _less(zone: Amounts, other: Amounts) -> Amounts:
+def _subtract(zone: Amounts, other: Amounts) -> Amounts:
     return {name: amount - other[name] for name, amount in zone.items()}
 
 
-def _sum(zone: Amounts, other: Amounts) -> Amounts:
+def _add(zone: Amounts, other: Amounts) -> Amounts:
     return {name: amount + other[name] for name, amount in zone.items()}

@@ -3,7 +3,7 @@
 from collections import deque
 
 from webhook.core.scheduling.assumed_load import PodLoad
-from webhook.core.scheduling.node_load import Decay, decayed_average
+from webhook.core.scheduling.node_load import Decay, average_with_decay
 
 RATE_SECONDS = 60.0
 """Range of `rate` in the queries for cpu."""
@@ -29,7 +29,7 @@ class LoadHistory:
             max(self.peak.cpu_millis, found.cpu_millis), max(self.peak.memory_bytes, found.memory_bytes)
         )
 
-    def averaged(self, now_seconds: float, decay: Decay, window_seconds: float) -> PodLoad:
+    def average(self, now_seconds: float, decay: Decay, window_seconds: float) -> PodLoad:
         """Return what a Prometheus source measures now: the decayed average of samples, `every_seconds` apart.
 
         A sample of cpu is the mean of the minute before it, as `rate` gives it. Times do not decrease.
@@ -40,14 +40,14 @@ class LoadHistory:
             return self.current
         count = int(window_seconds // decay.every_seconds)
         times = [now_seconds - number * decay.every_seconds for number in range(count + 1)]
-        cpu = decayed_average(((at, self._mean_cpu(at)) for at in times), now_seconds, decay)
-        memory = decayed_average(((at, self._at(at).memory_bytes) for at in times), now_seconds, decay)
+        cpu = average_with_decay(((at, self._compute_mean_cpu(at)) for at in times), now_seconds, decay)
+        memory = average_with_decay(((at, self._find_load(at).memory_bytes) for at in times), now_seconds, decay)
         return PodLoad(cpu or 0.0, memory or 0.0)
 
-    def _at(self, at_seconds: float) -> PodLoad:
+    def _find_load(self, at_seconds: float) -> PodLoad:
         return next((load for since, load in reversed(self._changes) if since <= at_seconds), self._changes[0][1])
 
-    def _mean_cpu(self, end_seconds: float) -> float:
+    def _compute_mean_cpu(self, end_seconds: float) -> float:
         begin_seconds, total, until_seconds = end_seconds - RATE_SECONDS, 0.0, end_seconds
         for since_seconds, load in reversed(self._changes):
             from_seconds = max(since_seconds, begin_seconds)

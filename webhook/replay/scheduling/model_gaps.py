@@ -7,7 +7,7 @@ from msgspec import Struct
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod, PodSpec
 from webhook.core.placement import SERVICE_LABEL
-from webhook.core.placement.node_match import required_terms
+from webhook.core.placement.node_match import find_required_terms
 from webhook.core.policy.model import Service
 from webhook.core.policy_spec import Mode
 from webhook.core.policy_spec.scheduling import Numa
@@ -33,39 +33,41 @@ class NotModelled(Struct, frozen=True):
         return f"simulate does not model {self.field} ({self.count} {noun}, such as {self.example}){remedy}"
 
 
-def not_modelled(
+def list_gaps(
     policy: CompiledPolicy, nodes: Sequence[SimulatedNode], running: Sequence[Pod], created: Sequence[Pod]
 ) -> tuple[NotModelled, ...]:
     """Return what decides about the created Pods. Of running Pods only required anti-affinity keeps others off."""
-    found = [_of_pods(field, (pod for pod in created if has(pod.spec))) for field, has in _FIELDS.items()]
-    anti = [pod for pod in created if _anti_affinity(pod.spec)] + [pod for pod in running if _keeps_off(pod.spec)]
-    found.append(_of_pods("spec.affinity.podAntiAffinity", anti))
+    found = [_make_pod_gap(field, (pod for pod in created if has(pod.spec))) for field, has in _FIELDS.items()]
+    anti = [pod for pod in created if _has_anti_affinity(pod.spec)] + [pod for pod in running if _keeps_off(pod.spec)]
+    found.append(_make_pod_gap("spec.affinity.podAntiAffinity", anti))
     if any(simulated.taints is None for simulated in nodes):
-        asking = (pod for pod in created if pod.spec.node_selector or required_terms(pod.spec) is not None)
+        asking = (pod for pod in created if pod.spec.node_selector or find_required_terms(pod.spec) is not None)
         remedy = "give --nodes the output of kubectl get nodes -o json"
-        found.append(_of_pods("nodeSelector and node affinity on nodes without labels", asking, remedy))
+        found.append(_make_pod_gap("nodeSelector and node affinity on nodes without labels", asking, remedy))
     if all(simulated.zones is None for simulated in nodes):
         zoned = {name for name, service in policy.services.items() if _needs_zones(service)}
         bound = (pod for pod in created if pod.labels.get(SERVICE_LABEL) in zoned and is_guaranteed(pod))
         remedy = "give --topologies the output of kubectl get noderesourcetopologies -o json"
-        found.append(_of_pods("NUMA zones", bound, remedy))
+        found.append(_make_pod_gap("NUMA zones", bound, remedy))
     placed = {name for name, service in policy.services.items() if _chooses_nodes(service)}
     bare = (pod for pod in created if pod.labels.get(SERVICE_LABEL) in placed and _is_bare(pod.spec))
-    found.append(_of_pods("the placement of their service", bare, "give --pods a recording of podgate serve --record"))
+    found.append(
+        _make_pod_gap("the placement of their service", bare, "give --pods a recording of podgate serve --record")
+    )
     avoided = [
         simulated.node.name for simulated in nodes if any(taint.effect == _PREFER for taint in simulated.taints or ())
     ]
-    found.append(_of(f"taints of effect {_PREFER}", "nodes", avoided))
+    found.append(_make_gap(f"taints of effect {_PREFER}", "nodes", avoided))
     return tuple(gap for gap in found if gap is not None)
 
 
-def _of_pods(field: str, pods: Iterable[Pod], remedy: str = "") -> NotModelled | None:
-    return _of(
+def _make_pod_gap(field: str, pods: Iterable[Pod], remedy: str = "") -> NotModelled | None:
+    return _make_gap(
         field, "Pods", [f"{pod.metadata.namespace}/{pod.metadata.name or pod.metadata.uid}" for pod in pods], remedy
     )
 
 
-def _of(field: str, objects: str, names: Sequence[str], remedy: str = "") -> NotModelled | None:
+def _make_gap(field: str, objects: str, names: Sequence[str], remedy: str = "") -> NotModelled | None:
     return NotModelled(field, len(names), objects, names[0], remedy) if names else None
 
 
@@ -85,11 +87,11 @@ def _is_bare(spec: PodSpec) -> bool:
     return not (spec.node_selector or spec.affinity or spec.topology_spread_constraints or spec.tolerations)
 
 
-def _pod_affinity(spec: PodSpec) -> bool:
+def _has_pod_affinity(spec: PodSpec) -> bool:
     return spec.affinity is not None and spec.affinity.pod_affinity is not None
 
 
-def _anti_affinity(spec: PodSpec) -> bool:
+def _has_anti_affinity(spec: PodSpec) -> bool:
     return spec.affinity is not None and spec.affinity.pod_anti_affinity is not None
 
 
@@ -115,7 +117,7 @@ def _asks_for_more(spec: PodSpec) -> bool:
 
 _FIELDS: Mapping[str, Callable[[PodSpec], bool]] = {
     "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution": _prefers_nodes,
-    "spec.affinity.podAffinity": _pod_affinity,
+    "spec.affinity.podAffinity": _has_pod_affinity,
     "spec.topologySpreadConstraints": lambda spec: bool(spec.topology_spread_constraints),
     "preemption by spec.priorityClassName": lambda spec: bool(spec.priority_class_name or spec.priority),
     "spec.schedulingGates": lambda spec: bool(spec.scheduling_gates),

@@ -17,7 +17,7 @@ from webhook.core.scheduling.node_table import SchedulableNode
 from webhook.core.scheduling.numa import NumaZones
 from webhook.core.scheduling.topology import TopologyReport
 from webhook.errors import UserError
-from webhook.support.input_files import documents
+from webhook.support.input_files import read_documents
 
 _MILLI = pod_requests.NANO // 1000
 _PODS_MAX = 110
@@ -68,11 +68,11 @@ class _TopologyList(Struct, frozen=True):
     items: tuple[_Topology, ...]
 
 
-def recorded_nodes(path: Path) -> list[SimulatedNode]:
+def read_nodes(path: Path) -> list[SimulatedNode]:
     """Return the nodes in a file, but those that are cordoned. UserError: they cannot be read."""
-    found = _document(path, f"give what this prints: {_RECORDED}")
+    found = _read_document(path, f"give what this prints: {_RECORDED}")
     if "nodes" in found:
-        shown: tuple[ShownNode, ...] = _read(found, NodeDocument, path, _RECORDED).nodes
+        shown: tuple[ShownNode, ...] = _convert(found, NodeDocument, path, _RECORDED).nodes
         nodes = [
             SimulatedNode(
                 SchedulableNode(record.name, record.allocatable_cpu_millis, record.allocatable_memory_bytes),
@@ -82,32 +82,32 @@ def recorded_nodes(path: Path) -> list[SimulatedNode]:
         ]
     else:
         items = found.get("items")
-        read = _read(items if isinstance(items, list) else [found], list[_Node], path, _RECORDED)
-        nodes = [_of(listed, path) for listed in read if not listed.spec.unschedulable]
+        read = _convert(items if isinstance(items, list) else [found], list[_Node], path, _RECORDED)
+        nodes = [_make_node(listed, path) for listed in read if not listed.spec.unschedulable]
     if not nodes:
         raise UserError(f"{path}: no node that takes Pods", f"give what this prints: {_RECORDED}")
     return nodes
 
 
-def with_loads(nodes: Sequence[SimulatedNode], path: Path) -> list[SimulatedNode]:
+def add_loads(nodes: Sequence[SimulatedNode], path: Path) -> list[SimulatedNode]:
     """Return the nodes with the loads in a file of `podgate nodes -o json`. UserError: it cannot be read."""
     command = "podgate nodes --limit 50000 -o json"
-    shown = _read(_document(path, f"give what this prints: {command}"), NodeDocument, path, command).nodes
+    shown = _convert(_read_document(path, f"give what this prints: {command}"), NodeDocument, path, command).nodes
     loads = {record.name: record.load for record in shown}
     if not loads.keys() & {simulated.node.name for simulated in nodes}:
         raise UserError(f"{path}: none of its {len(loads)} nodes is one of --nodes", "give files of the same cluster")
     return [replace(simulated, load=loads.get(simulated.node.name)) for simulated in nodes]
 
 
-def with_zones(nodes: Sequence[SimulatedNode], path: Path) -> list[SimulatedNode]:
+def add_zones(nodes: Sequence[SimulatedNode], path: Path) -> list[SimulatedNode]:
     """Return the nodes with the NUMA zones in a file of their NodeResourceTopologies. UserError: it cannot be read."""
     command = "kubectl get noderesourcetopologies -o json"
-    document = _document(path, f"give what this prints: {command}")
-    reports: tuple[_Topology, ...] = _read(document, _TopologyList, path, command).items
+    document = _read_document(path, f"give what this prints: {command}")
+    reports: tuple[_Topology, ...] = _convert(document, _TopologyList, path, command).items
     zones = {}
     for report in reports:
         try:
-            zones[report.metadata.name] = report.bound_zones()
+            zones[report.metadata.name] = report.read_bound_zones()
         except ValueError as error:
             where = f"{path}: NodeResourceTopology {report.metadata.name}: zones[].resources[].available"
             raise UserError(f"{where}: {error}") from None
@@ -116,14 +116,14 @@ def with_zones(nodes: Sequence[SimulatedNode], path: Path) -> list[SimulatedNode
     return [replace(simulated, zones=zones.get(simulated.node.name)) for simulated in nodes]
 
 
-def running_pods(path: Path) -> list[Pod]:
+def read_running_pods(path: Path) -> list[Pod]:
     """Return the Pods on nodes in a file of `kubectl get pods -A -o json`. UserError: it cannot be read."""
     command = "kubectl get pods -A -o json"
-    pods = _read(_document(path, f"give what this prints: {command}"), _PodList, path, command).items
+    pods = _convert(_read_document(path, f"give what this prints: {command}"), _PodList, path, command).items
     return [pod for pod in pods if pod.spec.node_name and pod.status.phase not in {"Succeeded", "Failed"}]
 
 
-def generated_nodes(
+def generate_nodes(
     count: int, node: SchedulableNode, lowest: float, highest: float
 ) -> tuple[list[SimulatedNode], list[Pod]]:
     """Return nodes like `node`, used by shares from the lowest to the highest, and the Pods that run on them.
@@ -144,10 +144,10 @@ def generated_nodes(
     return nodes, pods
 
 
-def _of(found: _Node, path: Path) -> SimulatedNode:
+def _make_node(found: _Node, path: Path) -> SimulatedNode:
     amounts, name = found.status.allocatable, found.metadata.name
     try:
-        cpu, memory, pods = (pod_requests.amount_of(amounts, resource) for resource in ("cpu", "memory", "pods"))
+        cpu, memory, pods = (pod_requests.read_amount(amounts, resource) for resource in ("cpu", "memory", "pods"))
     except ValueError as error:
         raise UserError(f"{path}: node {name}: status.allocatable.{error}") from None
     node = SchedulableNode(name, (cpu or 0) / _MILLI, (memory or 0) / pod_requests.NANO, found.metadata.labels)
@@ -155,14 +155,14 @@ def _of(found: _Node, path: Path) -> SimulatedNode:
     return SimulatedNode(node, pods_max, taints=found.spec.taints or ())
 
 
-def _document(path: Path, remedy: str) -> Mapping[str, Any]:
-    found = documents(path)
+def _read_document(path: Path, remedy: str) -> Mapping[str, Any]:
+    found = read_documents(path)
     if len(found) != 1 or not isinstance(found[0], dict):
         raise UserError(f"{path}: not one object", remedy)
     return found[0]
 
 
-def _read(found: object, kind: Any, path: Path, command: str) -> Any:
+def _convert(found: object, kind: Any, path: Path, command: str) -> Any:
     try:
         return msgspec.convert(found, kind)
     except msgspec.ValidationError as error:

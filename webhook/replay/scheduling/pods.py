@@ -13,7 +13,7 @@ from webhook.core.placement import SERVICE_LABEL
 from webhook.core.scheduling.assumed_load import PodLoad
 from webhook.errors import UserError
 from webhook.replay.events import NamespacesChange, PodAsks, PodDeleted, ReplayEvent, parse
-from webhook.support.input_files import bounded_lines
+from webhook.support.input_files import read_bounded_lines
 
 _MILLI = pod_requests.NANO // 1000
 _PODS_MAX = 100_000
@@ -29,7 +29,7 @@ class ScheduledPod(Struct, frozen=True):
     ends_seconds: float | None = None
 
 
-def generated_pods(
+def generate_pods(
     count: int, every_seconds: float, service: str, requests: Amounts, usage: float
 ) -> list[ScheduledPod]:
     """Return Pods of a service, all with these requests, of which they use a share."""
@@ -40,7 +40,7 @@ def generated_pods(
         name = f"{service}-{number + 1:0{width}}"
         metadata = PodMetadata(name=name, namespace="simulated", uid=name, labels={SERVICE_LABEL: service})
         pod = Pod(metadata, PodSpec(containers=containers))
-        found.append(ScheduledPod(number * every_seconds, pod, used_by(pod, usage)))
+        found.append(ScheduledPod(number * every_seconds, pod, compute_usage(pod, usage)))
     return found
 
 
@@ -56,7 +56,7 @@ class PodRecording:
 
     def read(self, stream: BinaryIO, name: str) -> list[ScheduledPod]:
         """Return them in the order of their creation. UserError: a line is invalid, or there are too many Pods."""
-        for number, line in enumerate(bounded_lines(stream, name), start=1):
+        for number, line in enumerate(read_bounded_lines(stream, name), start=1):
             if not line.strip():
                 continue
             try:
@@ -83,26 +83,27 @@ class PodRecording:
         elif isinstance(event, PodDeleted) and event.deleted in self._found:
             self._found[event.deleted] = replace(self._found[event.deleted], ends_seconds=float(event.at))
         elif isinstance(event, PodAsks) and _creates(event):
-            pod = self._pod(event, uid)
+            pod = self._make_pod(event, uid)
             if self._only is None or pod.labels.get(SERVICE_LABEL) == self._only:
-                self._found[pod.metadata.uid] = ScheduledPod(float(event.at), pod, used_by(pod, self._usage))
+                self._found[pod.metadata.uid] = ScheduledPod(float(event.at), pod, compute_usage(pod, self._usage))
 
-    def _pod(self, event: PodAsks, uid: str) -> Pod:
+    def _make_pod(self, event: PodAsks, uid: str) -> Pod:
         """Return the Pod as admission would label it, on no node yet."""
         found = Pod.from_document({"metadata": {}, "spec": {}} | event.pod)
         labels = found.labels
         if SERVICE_LABEL not in labels:
             namespace = self._namespace_labels.get(event.namespace, {})
-            owner = self._policy.matcher.owner(event.namespace, namespace, labels, None)
+            owner = self._policy.matcher.find_owner(event.namespace, namespace, labels, None)
             labels = labels if owner is None else {**labels, SERVICE_LABEL: owner.name}
         metadata = replace(found.metadata, namespace=event.namespace, uid=event.uid or uid, labels=labels)
         return Pod(metadata, replace(found.spec, node_name=None))
 
 
-def used_by(pod: Pod, usage: float) -> PodLoad:
+def compute_usage(pod: Pod, usage: float) -> PodLoad:
     """Return a share of what a Pod requests, or may use at most if it requests nothing. ValueError: an amount."""
     cpu, memory = (
-        pod_requests.total(pod, "requests", name) or pod_requests.total(pod, "limits", name) for name in _RESOURCES
+        pod_requests.compute_total(pod, "requests", name) or pod_requests.compute_total(pod, "limits", name)
+        for name in _RESOURCES
     )
     return PodLoad(usage * cpu / _MILLI, usage * memory / pod_requests.NANO)
 

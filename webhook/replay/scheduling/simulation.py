@@ -11,10 +11,10 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.scheduling.assumed_load import NO_LOAD, PodLoad
 from webhook.core.scheduling.scores import SCORE_MAX
 from webhook.replay.scheduling.default_scheduler import DefaultScheduler
-from webhook.replay.scheduling.extender import ExtenderInVirtualTime, without_assumed_load
+from webhook.replay.scheduling.extender import ExtenderInVirtualTime, drop_assumed_load
 from webhook.replay.scheduling.kubelet_zones import KubeletZones
 from webhook.replay.scheduling.load_history import LoadHistory
-from webhook.replay.scheduling.model_gaps import NotModelled, not_modelled
+from webhook.replay.scheduling.model_gaps import NotModelled, list_gaps
 from webhook.replay.scheduling.nodes import SimulatedNode
 from webhook.replay.scheduling.pods import ScheduledPod
 
@@ -71,7 +71,7 @@ class SchedulerSimulation:
             self._scheduler.bind(pod, pod.spec.node_name or "")
         self._zones = KubeletZones(nodes)
         self._failed = 0
-        self._histories = {simulated.node.name: LoadHistory(_load(simulated)) for simulated in nodes}
+        self._histories = {simulated.node.name: LoadHistory(_read_load(simulated)) for simulated in nodes}
         self._waiting: dict[str, ScheduledPod] = {}
         self._placed: dict[str, str] = {}
         self._waits: list[float] = []
@@ -80,17 +80,17 @@ class SchedulerSimulation:
     async def run(self, pods: Sequence[ScheduledPod], until_seconds: float) -> SchedulerOutcome:
         """Run until the end, and return what has happened. Pods are in the order of their creation."""
         extender = self._extender
-        ends = sorted((scheduled for scheduled in pods if scheduled.ends_seconds is not None), key=_end)
+        ends = sorted((scheduled for scheduled in pods if scheduled.ends_seconds is not None), key=_get_end_seconds)
         created = ended = 0
         now_seconds, measure_seconds, retry_seconds = 0.0, 0.0, 0.0
         if extender is not None:
             await extender.start(self._running)
         while now_seconds <= until_seconds:
-            while ended < len(ends) and _end(ends[ended]) <= now_seconds:
+            while ended < len(ends) and _get_end_seconds(ends[ended]) <= now_seconds:
                 await self._end(ends[ended], now_seconds)
                 ended += 1
             if extender is not None and measure_seconds <= now_seconds:
-                extender.measure(now_seconds, self._histories, self._zones.reports())
+                extender.measure(now_seconds, self._histories, self._zones.take_reports())
                 measure_seconds = now_seconds + extender.refresh_seconds
             tried = list(self._waiting.values()) if retry_seconds <= now_seconds else []
             if tried:
@@ -100,26 +100,26 @@ class SchedulerSimulation:
                 created += 1
             await self._try(tried, now_seconds)
             following = [pods[created].at_seconds] if created < len(pods) else []
-            following += [_end(ends[ended])] if ended < len(ends) else []
+            following += [_get_end_seconds(ends[ended])] if ended < len(ends) else []
             following += [measure_seconds] if extender is not None else []
-            following += [_next_retry(retry_seconds, now_seconds)] if self._waiting else []
+            following += [_compute_next_retry(retry_seconds, now_seconds)] if self._waiting else []
             now_seconds = min(following, default=until_seconds + 1)
-        return self._outcome()
+        return self._make_outcome()
 
     async def _try(self, pods: Sequence[ScheduledPod], now_seconds: float) -> None:
         if pods and self._extender is not None:
             self._extender.settle(now_seconds)
         for scheduled in pods:
-            node = self._node_for(scheduled.pod)
+            node = self._choose_node(scheduled.pod)
             if node is None:
                 self._waiting[scheduled.pod.metadata.uid] = scheduled
             else:
                 await self._bind(scheduled, node, now_seconds)
 
-    def _node_for(self, pod: Pod) -> str | None:
+    def _choose_node(self, pod: Pod) -> str | None:
         """Return the best node for a Pod, None if it has to wait."""
         passed: Sequence[str]
-        passed, kept_off = self._scheduler.feasible(pod)
+        passed, kept_off = self._scheduler.find_feasible(pod)
         reasons = self._reasons.setdefault(pod.metadata.uid, set())
         if not passed:
             reasons |= kept_off
@@ -132,7 +132,7 @@ class SchedulerSimulation:
                 reasons.update(found.failed_and_unresolvable_nodes.values())
                 return None
             preferred = self._extender.prioritize(pod, passed) if len(passed) > 1 else {}
-        scores = self._scheduler.scores(pod, passed)
+        scores = self._scheduler.compute_scores(pod, passed)
         return min(passed, key=lambda name: (-scores[name] - self._weight * preferred.get(name, 0), name))
 
     async def _bind(self, scheduled: ScheduledPod, node: str, now_seconds: float) -> None:
@@ -147,7 +147,7 @@ class SchedulerSimulation:
         self._waits.append(now_seconds - scheduled.at_seconds)
         self._waiting.pop(uid, None)
         if self._extender is not None:
-            await self._extender.bound(scheduled.pod, node)
+            await self._extender.show_pod(scheduled.pod, node)
 
     async def _end(self, scheduled: ScheduledPod, now_seconds: float) -> None:
         uid = scheduled.pod.metadata.uid
@@ -155,12 +155,12 @@ class SchedulerSimulation:
         node = self._placed.pop(uid, None)
         if node is not None:
             self._scheduler.bind(scheduled.pod, node, -1)
-            self._zones.ended(uid, node)
+            self._zones.release(uid, node)
             self._histories[node].add(now_seconds, scheduled.usage, -1)
             if self._extender is not None:
-                await self._extender.bound(scheduled.pod, node, gone=True)
+                await self._extender.show_pod(scheduled.pod, node, gone=True)
 
-    def _outcome(self) -> SchedulerOutcome:
+    def _make_outcome(self) -> SchedulerOutcome:
         waits = [wait for wait in self._waits if wait > 0]
         on_nodes = Counter(self._placed.values())
         reasons = Counter(reason for found in self._reasons.values() for reason in found)
@@ -173,37 +173,37 @@ class SchedulerSimulation:
             max(waits, default=0.0),
             dict(sorted(reasons.items())),
             tuple(
-                _node_outcome(simulated, on_nodes[simulated.node.name], self._histories[simulated.node.name])
+                _make_node_outcome(simulated, on_nodes[simulated.node.name], self._histories[simulated.node.name])
                 for simulated in self._nodes
             ),
         )
 
 
-def _next_retry(retry_seconds: float, now_seconds: float) -> float:
+def _compute_next_retry(retry_seconds: float, now_seconds: float) -> float:
     return retry_seconds if retry_seconds > now_seconds else now_seconds + RETRY_SECONDS
 
 
-def _end(scheduled: ScheduledPod) -> float:
+def _get_end_seconds(scheduled: ScheduledPod) -> float:
     return scheduled.at_seconds if scheduled.ends_seconds is None else scheduled.ends_seconds
 
 
-def _load(simulated: SimulatedNode) -> PodLoad:
+def _read_load(simulated: SimulatedNode) -> PodLoad:
     load = simulated.load
     return NO_LOAD if load is None else PodLoad(load.cpu_millis or 0.0, load.memory_bytes or 0.0)
 
 
-def _node_outcome(simulated: SimulatedNode, pods: int, history: LoadHistory) -> NodeOutcome:
-    before, cpu, memory = _load(simulated), simulated.node.cpu_millis, simulated.node.memory_bytes
+def _make_node_outcome(simulated: SimulatedNode, pods: int, history: LoadHistory) -> NodeOutcome:
+    before, cpu, memory = _read_load(simulated), simulated.node.cpu_millis, simulated.node.memory_bytes
     loads = (before, history.peak, history.current)
     return NodeOutcome(
         simulated.node.name,
         pods,
-        *(_share(load.cpu_millis, cpu) for load in loads),
-        *(_share(load.memory_bytes, memory) for load in loads),
+        *(_compute_share(load.cpu_millis, cpu) for load in loads),
+        *(_compute_share(load.memory_bytes, memory) for load in loads),
     )
 
 
-def _share(used: float, allocatable: float) -> float:
+def _compute_share(used: float, allocatable: float) -> float:
     return round(used / allocatable, 4) if allocatable else 0.0
 
 
@@ -220,7 +220,7 @@ class SchedulerComparison(Struct, frozen=True, rename="camel"):
     not_modelled: tuple[NotModelled, ...] = ()
 
 
-async def compared(
+async def compare_schedulers(
     policy: CompiledPolicy,
     nodes: Sequence[SimulatedNode],
     running: Sequence[Pod],
@@ -238,6 +238,6 @@ async def compared(
 
     return SchedulerComparison(
         *(len(pods), until_seconds),
-        *(await run(None), await run(without_assumed_load(policy)), await run(policy)),
-        not_modelled(policy, nodes, running, [scheduled.pod for scheduled in pods]),
+        *(await run(None), await run(drop_assumed_load(policy)), await run(policy)),
+        list_gaps(policy, nodes, running, [scheduled.pod for scheduled in pods]),
     )

@@ -8,11 +8,11 @@ from typing import TypeVar
 import msgspec
 
 from webhook.core.kubernetes.quantity import Duration
-from webhook.core.reporting.decision_query import LIMIT, LIMIT_MAX, DecisionQuery, milliseconds_of
+from webhook.core.reporting.decision_query import LIMIT, LIMIT_MAX, DecisionQuery, parse_milliseconds
 from webhook.decisions.search import DecisionSearch
 from webhook.errors import StoreUnavailableError
-from webhook.server.http_messages import Handler, HttpResponse, closing_response, json_response
-from webhook.server.plain.local_pages import Page, known_parameters, limit_of, local_handler
+from webhook.server.http_messages import Handler, HttpResponse, build_closing_response, build_json_response
+from webhook.server.plain.local_pages import Page, build_local_handler, check_parameters, parse_limit
 
 DECISIONS, POLICIES = "/api/v1/decisions", "/api/v1/policies/"
 _YAML = "application/yaml"
@@ -22,49 +22,51 @@ _T = TypeVar("_T")
 _PARAMETERS = (*_TEXTS, "denied", "since", "before", "limit")
 
 
-def decision_handler(
+def build_decision_handler(
     search: DecisionSearch, now_ms: Callable[[], int], more: Mapping[str, Page] | None = None
 ) -> Handler:
     """Return the handler; `more` are further pages by path."""
 
-    async def decisions(parameters: Mapping[str, str]) -> HttpResponse:
-        found = await search.find(query_of(parameters, now_ms()))
+    async def show_decisions(parameters: Mapping[str, str]) -> HttpResponse:
+        found = await search.find(parse_query(parameters, now_ms()))
         page = {"decisions": found.records, "next": found.next_before or None, "error": found.error or None}
-        return json_response(msgspec.json.encode(page))
+        return build_json_response(msgspec.json.encode(page))
 
-    pages: dict[str, Page] = {DECISIONS: decisions, **(more or {})}
+    pages: dict[str, Page] = {DECISIONS: show_decisions, **(more or {})}
 
-    def page_at(path: str) -> Page | None:
+    def find_page(path: str) -> Page | None:
         if path.startswith(POLICIES):
-            return lambda _: _policy(search, path.removeprefix(POLICIES))
+            return lambda _: _answer_policy(search, path.removeprefix(POLICIES))
         return pages.get(path)
 
-    return local_handler(page_at)
+    return build_local_handler(find_page)
 
 
-def query_of(parameters: Mapping[str, str], now_ms: int) -> DecisionQuery:
+def parse_query(parameters: Mapping[str, str], now_ms: int) -> DecisionQuery:
     """Return the query. ValueError: an unknown parameter or a bad value."""
-    known_parameters(parameters, _PARAMETERS)
+    check_parameters(parameters, _PARAMETERS)
     return DecisionQuery(
         **{name: parameters.get(name, "") for name in _TEXTS},
-        denied=_read(parameters, "denied", _truth, default=False),
-        since_ms=_read(parameters, "since", lambda text: now_ms - Duration.parse(text).us // 1000, default=0),
-        before=_read(parameters, "before", _record_id, default=""),
-        limit=limit_of(parameters, LIMIT, LIMIT_MAX),
+        denied=_parse_parameter(parameters, "denied", _parse_bool, default=False),
+        since_ms=_parse_parameter(
+            parameters, "since", lambda text: now_ms - Duration.parse(text).us // 1000, default=0
+        ),
+        before=_parse_parameter(parameters, "before", _check_record_id, default=""),
+        limit=parse_limit(parameters, LIMIT, LIMIT_MAX),
     )
 
 
-async def _policy(search: DecisionSearch, policy_hash: str) -> HttpResponse:
+async def _answer_policy(search: DecisionSearch, policy_hash: str) -> HttpResponse:
     if not _HASH.fullmatch(policy_hash):
         raise ValueError(f"{policy_hash!r:.40}: no hash of a policy: write 16 hexadecimal digits")
     try:
         found = await search.policy(policy_hash)
     except StoreUnavailableError as error:
-        return closing_response(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-    return closing_response(HTTPStatus.NOT_FOUND) if found is None else HttpResponse(HTTPStatus.OK, found, _YAML)
+        return build_closing_response(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+    return build_closing_response(HTTPStatus.NOT_FOUND) if found is None else HttpResponse(HTTPStatus.OK, found, _YAML)
 
 
-def _read(parameters: Mapping[str, str], name: str, read: Callable[[str], _T], *, default: _T) -> _T:
+def _parse_parameter(parameters: Mapping[str, str], name: str, read: Callable[[str], _T], *, default: _T) -> _T:
     text = parameters.get(name)
     if text is None:
         return default
@@ -74,12 +76,12 @@ def _read(parameters: Mapping[str, str], name: str, read: Callable[[str], _T], *
         raise ValueError(f"{name}: {text!r:.100}: {error}") from None
 
 
-def _truth(text: str) -> bool:
+def _parse_bool(text: str) -> bool:
     if text not in {"true", "false"}:
         raise ValueError("write true or false")
     return text == "true"
 
 
-def _record_id(text: str) -> str:
-    milliseconds_of(text)
+def _check_record_id(text: str) -> str:
+    parse_milliseconds(text)
     return text

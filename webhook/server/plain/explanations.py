@@ -10,8 +10,8 @@ from webhook.core.reporting.decision_query import DecisionQuery
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.decisions.search import DecisionSearch
 from webhook.errors import NoPolicyError
-from webhook.server.http_messages import HttpResponse, json_response
-from webhook.server.plain.local_pages import Page, known_parameters
+from webhook.server.http_messages import HttpResponse, build_json_response
+from webhook.server.plain.local_pages import Page, check_parameters
 
 EXPLAIN = "/api/v1/explain"
 _PARAMETERS = ("namespace", "name", "uid", "owner")
@@ -22,12 +22,12 @@ PolicyByHash = Callable[[str], Awaitable[CompiledPolicy]]
 """Returns a policy without overrides. NoPolicyError: the reason why it is not available."""
 
 
-def explanation_page(search: DecisionSearch, policy: PolicyByHash, now_us: Callable[[], int]) -> Page:
+def build_explanation_page(search: DecisionSearch, policy: PolicyByHash, now_us: Callable[[], int]) -> Page:
     """Return the page. It needs the policies of the newest records only."""
 
     async def explain(parameters: Mapping[str, str]) -> HttpResponse:
-        asked = _asked(parameters)
-        records = await _records(search, asked)
+        asked = _parse_query(parameters)
+        records = await _find_records(search, asked)
         known, unread = dict[str, CompiledPolicy](), {"cluster": "this page explains by records alone"}
         hashes = dict.fromkeys(record.policy for record in records if record.policy)
         for policy_hash in list(hashes)[:_POLICIES_MAX]:
@@ -35,14 +35,14 @@ def explanation_page(search: DecisionSearch, policy: PolicyByHash, now_us: Calla
                 known[policy_hash] = await policy(policy_hash)
             except NoPolicyError as error:
                 unread[f"policy {policy_hash}"] = str(error)
-        report = _report(asked, records, Surroundings(now_us(), known, unread=unread))
-        return json_response(msgspec.json.encode({"report": report, "records": records}))
+        report = _build_report(asked, records, Surroundings(now_us(), known, unread=unread))
+        return build_json_response(msgspec.json.encode({"report": report, "records": records}))
 
     return explain
 
 
-def _asked(parameters: Mapping[str, str]) -> DecisionQuery:
-    known_parameters(parameters, _PARAMETERS)
+def _parse_query(parameters: Mapping[str, str]) -> DecisionQuery:
+    check_parameters(parameters, _PARAMETERS)
     given = {name: parameters.get(name, "") for name in _PARAMETERS}
     if not (given["uid"] or (given["namespace"] and (given["name"] or given["owner"]))):
         raise ValueError("name what to explain: a uid, or a namespace with a name or an owner")
@@ -50,7 +50,7 @@ def _asked(parameters: Mapping[str, str]) -> DecisionQuery:
     return DecisionQuery(namespace=namespace, name=name, uid=uid, owner=owner, limit=_LIMIT)
 
 
-async def _records(search: DecisionSearch, asked: DecisionQuery) -> list[DecisionRecord]:
+async def _find_records(search: DecisionSearch, asked: DecisionQuery) -> list[DecisionRecord]:
     """Return the matching records, and those of sibling Pods: the record of a mutating call has no uid."""
     found = {record.id: record for record in (await search.find(asked)).records}
     newest = next(iter(found.values()), None)
@@ -63,7 +63,7 @@ async def _records(search: DecisionSearch, asked: DecisionQuery) -> list[Decisio
     return sorted(found.values(), key=lambda record: record.id, reverse=True)
 
 
-def _report(asked: DecisionQuery, records: Sequence[DecisionRecord], around: Surroundings) -> Report | None:
+def _build_report(asked: DecisionQuery, records: Sequence[DecisionRecord], around: Surroundings) -> Report | None:
     if asked.owner:
         kind = next((record.owner.kind for record in records if record.owner is not None), "")
         return diagnose_workload(WorkloadFacts(kind, asked.namespace, asked.owner, records=tuple(records)), around)

@@ -8,30 +8,32 @@ import msgspec
 from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec
 from webhook.core.kubernetes.pod_requests import NANO
 from webhook.core.reporting.node_document import NodeDocument, ShownNode
-from webhook.core.scheduling.filters import NodeFilters, filters_for
+from webhook.core.scheduling.filters import NodeFilters, make_filters
 from webhook.core.scheduling.node_selection import ServiceRules
 from webhook.core.scheduling.node_table import NodeRow
 from webhook.extender.extender import Extender
 from webhook.extender.scheduling_records import SchedulingRecords
-from webhook.server.http_messages import HttpResponse, json_response
-from webhook.server.plain.local_pages import Page, known_parameters, limit_of
+from webhook.server.http_messages import HttpResponse, build_json_response
+from webhook.server.plain.local_pages import Page, check_parameters, parse_limit
 
 SCHEDULING = "/api/v1/scheduling"
 _TEXTS = ("service", "namespace", "name", "uid", "node")
 _LIMIT, _LIMIT_MAX = 100, 1_000
 
 
-def scheduling_page(records: SchedulingRecords) -> Page:
+def build_scheduling_page(records: SchedulingRecords) -> Page:
     """Return the page: records, the newest first, that have all the given values."""
 
     async def show(parameters: Mapping[str, str]) -> HttpResponse:
-        known_parameters(parameters, (*_TEXTS, "limit"))
-        limit = limit_of(parameters, _LIMIT, _LIMIT_MAX)
+        check_parameters(parameters, (*_TEXTS, "limit"))
+        limit = parse_limit(parameters, _LIMIT, _LIMIT_MAX)
         asked = [(name, parameters[name]) for name in _TEXTS if parameters.get(name)]
         found = (
-            record for record in records.newest_first() if all(getattr(record, name) == value for name, value in asked)
+            record
+            for record in records.list_newest_first()
+            if all(getattr(record, name) == value for name, value in asked)
         )
-        return json_response(msgspec.json.encode({"records": list(islice(found, limit))}))
+        return build_json_response(msgspec.json.encode({"records": list(islice(found, limit))}))
 
     return show
 
@@ -43,41 +45,45 @@ _ANY_POD = Pod(PodMetadata(), PodSpec())
 """Its QoS class is BestEffort: no zone of a node refuses it."""
 
 
-def node_page(extender: Extender, now_seconds: Callable[[], float]) -> Page:
+def build_node_page(extender: Extender, now_seconds: Callable[[], float]) -> Page:
     """Return the page. With `name` it shows one node, with `limit` the hottest ones, the hottest first."""
 
     async def show(parameters: Mapping[str, str]) -> HttpResponse:
-        known_parameters(parameters, ("name", "limit"))
-        document = _document(extender, _chosen(extender.table.rows, parameters), now_seconds())
-        return json_response(msgspec.json.encode(document))
+        check_parameters(parameters, ("name", "limit"))
+        document = _build_document(extender, _select_rows(extender.table.rows, parameters), now_seconds())
+        return build_json_response(msgspec.json.encode(document))
 
     return show
 
 
-def _chosen(rows: Mapping[str, NodeRow], parameters: Mapping[str, str]) -> list[NodeRow]:
+def _select_rows(rows: Mapping[str, NodeRow], parameters: Mapping[str, str]) -> list[NodeRow]:
     if (node := parameters.get("name")) is not None:
         return [rows[node]] if node in rows else []
     if "limit" not in parameters:
         return [row for _, row in sorted(rows.items())]
-    hottest = sorted(rows.values(), key=lambda row: (-_share(row), row.node.name))
-    return hottest[: limit_of(parameters, _NODES_MAX, _NODES_MAX)]
+    hottest = sorted(rows.values(), key=lambda row: (-_compute_share(row), row.node.name))
+    return hottest[: parse_limit(parameters, _NODES_MAX, _NODES_MAX)]
 
 
-def _share(row: NodeRow) -> float:
-    return max((share for share in (row.cpu_used(), row.memory_used()) if share is not None), default=-1.0)
+def _compute_share(row: NodeRow) -> float:
+    return max(
+        (share for share in (row.compute_cpu_share(), row.compute_memory_share()) if share is not None), default=-1.0
+    )
 
 
-def _document(extender: Extender, rows: Iterable[NodeRow], now_seconds: float) -> NodeDocument:
-    counts, rules = extender.table.assumed_pods(), list(_alike(extender.services().values()))
+def _build_document(extender: Extender, rows: Iterable[NodeRow], now_seconds: float) -> NodeDocument:
+    counts, rules = extender.table.count_assumed_pods(), list(_group_filters(extender.list_services().values()))
     shown = []
     for row in rows:
         node, load, numa = row.node, row.load, row.numa
-        refused = {name: found.rule for filters, names in rules if (found := filters.refusal(row)) for name in names}
+        refused = {
+            name: found.rule for filters, names in rules if (found := filters.find_refusal(row)) for name in names
+        }
         shown.append(
             ShownNode(
                 node.name,
-                cpu_share=row.cpu_used(),
-                memory_share=row.memory_used(),
+                cpu_share=row.compute_cpu_share(),
+                memory_share=row.compute_memory_share(),
                 assumed_cpu_millis=row.assumed.cpu_millis,
                 assumed_memory_bytes=row.assumed.memory_bytes,
                 load=load,
@@ -92,11 +98,11 @@ def _document(extender: Extender, rows: Iterable[NodeRow], now_seconds: float) -
     return NodeDocument(tuple(shown), len(extender.table.rows))
 
 
-def _alike(services: Iterable[ServiceRules]) -> Iterable[tuple[NodeFilters, list[str]]]:
+def _group_filters(services: Iterable[ServiceRules]) -> Iterable[tuple[NodeFilters, list[str]]]:
     """Return the filters of services, those with equal thresholds together."""
     found: dict[tuple[object, ...], tuple[NodeFilters, list[str]]] = {}
     for service in services:
         rules = service.rules
         key = rules.hot, rules.pressure, rules.when_unknown
-        found.setdefault(key, (filters_for(_ANY_POD, rules), []))[1].append(service.service)
+        found.setdefault(key, (make_filters(_ANY_POD, rules), []))[1].append(service.service)
     return found.values()

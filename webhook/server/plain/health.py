@@ -4,14 +4,14 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 
-from webhook.server.http_messages import Handler, HttpRequest, HttpResponse, closing_response, json_response
+from webhook.server.http_messages import Handler, HttpRequest, HttpResponse, build_closing_response, build_json_response
 from webhook.server.plain.queue import QUEUE
 
 _METHODS = ("GET", "HEAD")
 _QUALITY = re.compile(r"[01](\.\d{0,3})?")
 
 
-def plain_handler(
+def build_plain_handler(
     unready: Callable[[], Sequence[str]],
     metrics: Mapping[str, Callable[[], Awaitable[bytes]]],
     status: Callable[[], Awaitable[bytes]],
@@ -27,20 +27,20 @@ def plain_handler(
     well = f"ok ({warning})\n" if warning else "ok\n"
 
     async def healthz(_: HttpRequest) -> HttpResponse:
-        return _page("ok\n")
+        return _build_page("ok\n")
 
     async def readyz(_: HttpRequest) -> HttpResponse:
         reasons = unready()
         text = "".join(f"{reason}\n" for reason in reasons) or well
-        return _page(text, HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK)
+        return _build_page(text, HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK)
 
     async def show_metrics(request: HttpRequest) -> HttpResponse:
         accept = request.headers.get("Accept", "")
-        content_type = max(metrics, key=lambda offered: _quality(accept, offered.partition(";")[0]))
+        content_type = max(metrics, key=lambda offered: _parse_quality(accept, offered.partition(";")[0]))
         return HttpResponse(HTTPStatus.OK, await metrics[content_type](), content_type)
 
     async def show_status(_: HttpRequest) -> HttpResponse:
-        return json_response(await status())
+        return build_json_response(await status())
 
     pages: Mapping[str, Handler] = {
         "/healthz": healthz,
@@ -52,15 +52,15 @@ def plain_handler(
 
     async def handle(request: HttpRequest) -> HttpResponse:
         if request.path not in pages:
-            return closing_response(HTTPStatus.NOT_FOUND)
+            return build_closing_response(HTTPStatus.NOT_FOUND)
         if request.method not in _METHODS:
-            return closing_response(HTTPStatus.METHOD_NOT_ALLOWED, allow=", ".join(_METHODS))
+            return build_closing_response(HTTPStatus.METHOD_NOT_ALLOWED, allow=", ".join(_METHODS))
         return await pages[request.path](request)
 
     return handle
 
 
-def _quality(accept: str, media_type: str) -> float:
+def _parse_quality(accept: str, media_type: str) -> float:
     """Return how much a client prefers a media type that its Accept header names; 0 if it does not name it."""
     qualities = [0.0]
     for accepted in accept.split(","):
@@ -73,5 +73,5 @@ def _quality(accept: str, media_type: str) -> float:
     return max(qualities)
 
 
-def _page(text: str, status: HTTPStatus = HTTPStatus.OK) -> HttpResponse:
+def _build_page(text: str, status: HTTPStatus = HTTPStatus.OK) -> HttpResponse:
     return HttpResponse(status, text.encode())

@@ -11,7 +11,13 @@ from msgspec.structs import replace
 from tests.core.plans import plan_of, standing, window
 from tests.core.reviewing import ALICE, NOW_US, REPLICA_SETS
 from webhook.core.admission.decision import Finding
-from webhook.core.admission.denials import breaker_finding, counter_findings, status_of, store_finding, utc
+from webhook.core.admission.denials import (
+    build_breaker_finding,
+    build_counter_findings,
+    build_store_finding,
+    format_utc,
+    status_of,
+)
 from webhook.core.breaker import BreakerView, State
 from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_request import ResponseStatus
@@ -34,13 +40,13 @@ def service(**denial: Any) -> Service:
 
 @given(st.integers(0, 4_000_000_000_000_000))
 def test_time_is_rounded_up_to_the_next_millisecond(at_us: int) -> None:
-    shown = datetime.strptime(utc(at_us), "%Y-%m-%dT%H:%M:%S.%f%z")
+    shown = datetime.strptime(format_utc(at_us), "%Y-%m-%dT%H:%M:%S.%f%z")
     delay_us = round(shown.timestamp() * 1000) * 1000 - at_us
     assert 0 <= delay_us < 1000
 
 
 def test_quota_denial_has_code_amounts_and_time() -> None:
-    (found,) = counter_findings(service(), REFUSED)
+    (found,) = build_counter_findings(service(), REFUSED)
     assert str(found) == (
         "QuotaExceeded: service web: pods in 1m: hard 50, used 50, asked 1;"
         " cpu in 24h: hard 40, used 39500m, asked 1500m; could pass from 2027-01-15T08:00:12.001Z"
@@ -48,7 +54,7 @@ def test_quota_denial_has_code_amounts_and_time() -> None:
 
 
 def test_status_403_has_the_message_format_of_resource_quota() -> None:
-    (found,) = counter_findings(service(status=403), REFUSED)
+    (found,) = build_counter_findings(service(status=403), REFUSED)
     assert found.message.startswith(
         "exceeded quota: podgate/web, requested: pods=1,cpu=1500m, used: pods=50,cpu=39500m, limited: pods=50,cpu=40; "
     )
@@ -58,7 +64,7 @@ def test_status_403_has_the_message_format_of_resource_quota() -> None:
 def test_status_403_has_one_amount_per_resource_and_names_the_windows() -> None:
     daily = Use("24h", "pods", 900, 900, asked=1, free_at_us=NOW_US + 5)
     receipt = Receipt(NOW_US, refused=DeniedBy.QUOTA, over=(OVER[0], daily), free_at_us=NOW_US + 5)
-    (found,) = counter_findings(service(status=403), receipt)
+    (found,) = build_counter_findings(service(status=403), receipt)
     assert found.message.startswith(
         "exceeded quota: podgate/web, requested: pods=1, used: pods=50, limited: pods=50; pods in 1m, pods in 24h; "
     )
@@ -67,10 +73,12 @@ def test_status_403_has_one_amount_per_resource_and_names_the_windows() -> None:
 def test_denial_by_a_pool_names_it_and_has_the_default_status_without_a_quota() -> None:
     full = Use("1m", "pods", 300, 300, asked=1, free_at_us=NOW_US + 5, of=Holder.POOL, name="prod")
     receipt = Receipt(NOW_US, refused=DeniedBy.QUOTA, over=(OVER[0], full), free_at_us=NOW_US + 5)
-    (found,) = counter_findings(service(status=403), receipt)
+    (found,) = build_counter_findings(service(status=403), receipt)
     assert "limited: pods=50; pods in 1m, pool prod: pods in 1m; " in found.message
     alone = Service("web", Match(any_namespace=True), pool="prod")
-    (found,) = counter_findings(alone, Receipt(NOW_US, refused=DeniedBy.QUOTA, over=(full,), free_at_us=NOW_US + 5))
+    (found,) = build_counter_findings(
+        alone, Receipt(NOW_US, refused=DeniedBy.QUOTA, over=(full,), free_at_us=NOW_US + 5)
+    )
     assert found.message.startswith("service web: pool prod: pods in 1m: hard 300, used 300, asked 1; could pass from ")
     assert status_of(found, alone, receipt, ALICE) == ResponseStatus(429, "TooManyRequests")
 
@@ -80,12 +88,12 @@ LIVE_CPU = Use("standing", "cpu", 39_500, 40_000, asked=1_500, of=Holder.STANDIN
 WAITS = "could pass when enough of the service's live Pods have ended"
 
 
-def refused(*over: Use, free_at_us: int | None = 0) -> Receipt:
+def build_quota_denial(*over: Use, free_at_us: int | None = 0) -> Receipt:
     return Receipt(NOW_US, refused=DeniedBy.QUOTA, over=over, free_at_us=free_at_us)
 
 
 def test_denial_by_live_pods_shows_the_surge() -> None:
-    (found,) = counter_findings(service(), refused(LIVE, LIVE_CPU))
+    (found,) = build_counter_findings(service(), build_quota_denial(LIVE, LIVE_CPU))
     assert str(found) == (
         "QuotaExceeded: service web: pods live at one time: hard 200, surge 50, used 225, asked 1;"
         f" cpu live at one time: hard 40, used 39500m, asked 1500m; {WAITS}"
@@ -93,7 +101,7 @@ def test_denial_by_live_pods_shows_the_surge() -> None:
 
 
 def test_denial_by_live_pods_with_status_403_has_the_format_of_resource_quota() -> None:
-    (found,) = counter_findings(service(status=403), refused(LIVE))
+    (found,) = build_counter_findings(service(status=403), build_quota_denial(LIVE))
     assert found.message == (
         "exceeded quota: podgate/web, requested: pods=1, used: pods=225, limited: pods=200;"
         f" pods live at one time; {WAITS}"
@@ -101,37 +109,39 @@ def test_denial_by_live_pods_with_status_403_has_the_format_of_resource_quota() 
 
 
 def test_denial_by_live_pods_and_a_window_has_a_time_and_a_condition() -> None:
-    (found,) = counter_findings(service(), refused(OVER[0], LIVE_CPU, free_at_us=OVER[0].free_at_us))
+    (found,) = build_counter_findings(service(), build_quota_denial(OVER[0], LIVE_CPU, free_at_us=OVER[0].free_at_us))
     assert found.message.endswith(
         "; could pass from 2027-01-15T08:00:12.001Z, if enough of the service's live Pods have ended by then"
     )
-    receipt = refused(OVER[0], LIVE, free_at_us=OVER[0].free_at_us)
-    (found,) = counter_findings(service(status=403), receipt)
+    receipt = build_quota_denial(OVER[0], LIVE, free_at_us=OVER[0].free_at_us)
+    (found,) = build_counter_findings(service(status=403), receipt)
     assert ", used: pods=50, limited: pods=50; pods in 1m, pods live at one time; could pass from " in found.message
 
 
 def test_request_above_hard_and_surge_can_never_pass() -> None:
-    (found,) = counter_findings(service(), refused(replace(LIVE, asked=251, free_at_us=None), free_at_us=None))
+    (found,) = build_counter_findings(
+        service(), build_quota_denial(replace(LIVE, asked=251, free_at_us=None), free_at_us=None)
+    )
     assert found.message.endswith("; the request exceeds the whole limit and can never pass")
 
 
 def test_denial_by_live_pods_has_no_retry_after() -> None:
     users = service(retry_after=RetryAfter.USERS)
-    (found,) = counter_findings(users, refused(LIVE))
-    assert status_of(found, users, refused(LIVE), ALICE) == ResponseStatus(429, "TooManyRequests")
+    (found,) = build_counter_findings(users, build_quota_denial(LIVE))
+    assert status_of(found, users, build_quota_denial(LIVE), ALICE) == ResponseStatus(429, "TooManyRequests")
 
 
 def test_limit_on_live_pods_alone_has_a_store_finding() -> None:
     plan = plan_of(standing=standing(pods=1), when_unavailable=WhenStoreUnavailable.DENY)
-    found = store_finding(service(), plan, "timeout")
+    found = build_store_finding(service(), plan, "timeout")
     assert found is not None
     assert (found.concern, found.code) == ("quota", Code.STORE_UNAVAILABLE)
-    assert store_finding(service(), replace(plan, when_unavailable=WhenStoreUnavailable.ALLOW), "timeout") is None
+    assert build_store_finding(service(), replace(plan, when_unavailable=WhenStoreUnavailable.ALLOW), "timeout") is None
 
 
 def test_request_that_can_never_pass_has_no_retry_after() -> None:
     never = Receipt(NOW_US, refused=DeniedBy.QUOTA, over=OVER, free_at_us=None)
-    (found,) = counter_findings(service(retry_after=RetryAfter.USERS), never)
+    (found,) = build_counter_findings(service(retry_after=RetryAfter.USERS), never)
     assert "can never pass" in found.message
     assert status_of(found, service(retry_after=RetryAfter.USERS), never, ALICE).retry_after_seconds is None
 
@@ -147,13 +157,13 @@ def test_request_that_can_never_pass_has_no_retry_after() -> None:
     ],
 )
 def test_retry_after_is_set_for_users_and_not_for_controllers(rule: RetryAfter, user: str, seconds: int | None) -> None:
-    (found,) = counter_findings(service(), REFUSED)
+    (found,) = build_counter_findings(service(), REFUSED)
     status = status_of(found, service(retry_after=rule), REFUSED, user)
     assert status == ResponseStatus(429, "TooManyRequests", retry_after_seconds=seconds)
 
 
 def test_open_breaker_finding_has_end_time_and_reason() -> None:
-    found = breaker_finding(service(), OPEN)
+    found = build_breaker_finding(service(), OPEN)
     assert str(found) == (
         "BreakerOpen: service web: the breaker is open until 2027-01-15T08:01:30.001Z (quotaExceeded: 10 within 1m);"
         " probes are admitted from then on: wait, or have an admin run podgate breaker close|reset web"
@@ -163,19 +173,19 @@ def test_open_breaker_finding_has_end_time_and_reason() -> None:
 
 def test_open_breaker_finding_names_the_first_trigger_and_suggests_a_rollback() -> None:
     reopened = replace(OPEN, reason="probe failed", tripped_at_us=1, tripped_by=OPEN.reason, early=1, failed=("x",))
-    message = breaker_finding(service(), reopened).message
+    message = build_breaker_finding(service(), reopened).message
     assert "(probe failed; tripped by quotaExceeded: 10 within 1m); probes are admitted from then on" in message
     assert (
         "wait, or roll back (a controller that did not cause the failures may probe early), or have an adm" in message
     )
-    opened = breaker_finding(service(), replace(OPEN, tripped_by=OPEN.reason)).message
+    opened = build_breaker_finding(service(), replace(OPEN, tripped_by=OPEN.reason)).message
     assert opened.count("quotaExceeded") == 1
     assert "roll back" not in opened
 
 
 def test_forced_open_breaker_finding_has_reason_end_time_and_remedy() -> None:
     forced = BreakerView(State.FORCED_OPEN, 2, NOW_US, NOW_US + 90_000_001, "INC-1", tripped_by="errorRate: 9 of 9")
-    found = breaker_finding(service(), forced)
+    found = build_breaker_finding(service(), forced)
     assert str(found) == (
         "BreakerOpen: service web: the breaker was forced open until 2027-01-15T08:01:30.001Z (INC-1);"
         " an admin can end it: podgate breaker reset web"
@@ -186,26 +196,28 @@ def test_forced_open_breaker_finding_has_reason_end_time_and_remedy() -> None:
 def test_breaker_that_degrades_has_no_finding() -> None:
     degrades = replace(service(), breaker=Breaker(when_open=WhenOpen.DEGRADE))
     receipt = Receipt(NOW_US, would_refuse=(DeniedBy.BREAKER,), charged=True, breaker=OPEN)
-    assert counter_findings(degrades, receipt) == ()
-    assert [found.concern for found in counter_findings(service(), receipt)] == ["breaker"]
+    assert build_counter_findings(degrades, receipt) == ()
+    assert [found.concern for found in build_counter_findings(service(), receipt)] == ["breaker"]
 
 
 def test_half_open_breaker_finding_says_that_all_probes_are_in_flight() -> None:
-    found = breaker_finding(service(), BreakerView(State.HALF_OPEN, 2, NOW_US, probes_leased=3))
+    found = build_breaker_finding(service(), BreakerView(State.HALF_OPEN, 2, NOW_US, probes_leased=3))
     assert found.code is Code.BREAKER_PROBING
     since = "2027-01-15T08:00:00.000Z"
     expected = f"service web: the breaker is half-open since {since} and all its probes are in flight: try again soon"
     assert found.message == expected
-    later = breaker_finding(service(), BreakerView(State.HALF_OPEN, 2, NOW_US, probes_leased=2, probes_succeeded=1))
+    later = build_breaker_finding(
+        service(), BreakerView(State.HALF_OPEN, 2, NOW_US, probes_leased=2, probes_succeeded=1)
+    )
     assert later == found, "equal Events are counted, others are listed one by one"
 
 
 def test_each_finding_has_the_mode_of_its_concern() -> None:
     mixed = Service("web", Match(any_namespace=True), modes=Modes(quota=Mode.WARN), quota=Quota())
     receipt = Receipt(NOW_US, DeniedBy.BREAKER, (DeniedBy.QUOTA,), over=OVER, free_at_us=NOW_US + 1, breaker=OPEN)
-    found = counter_findings(mixed, receipt)
+    found = build_counter_findings(mixed, receipt)
     assert [(one.concern, one.mode) for one in found] == [("breaker", Mode.ENFORCE), ("quota", Mode.WARN)]
-    assert counter_findings(mixed, Receipt(NOW_US, charged=True)) == ()
+    assert build_counter_findings(mixed, Receipt(NOW_US, charged=True)) == ()
 
 
 def test_placement_denial_has_status_403() -> None:
@@ -216,6 +228,6 @@ def test_placement_denial_has_status_403() -> None:
 @pytest.mark.parametrize("detail", ["no answer for 1.2 s", "no answer for 1.3 s", "connection to 10.0.0.7:6379 lost"])
 def test_store_finding_has_a_constant_text_and_names_no_server(detail: str) -> None:
     plan = plan_of(window(60, pods=1), when_unavailable=WhenStoreUnavailable.DENY)
-    found = store_finding(service(), plan, StoreFailure(detail, StoreFault.TIMEOUT).summary)
+    found = build_store_finding(service(), plan, StoreFailure(detail, StoreFault.TIMEOUT).summary)
     assert found is not None
     assert found.message == "service web: the counters are unavailable (timeout): try again soon"

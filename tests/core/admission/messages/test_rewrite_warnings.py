@@ -26,7 +26,7 @@ WEB = policy_of(POLICY)
 CLAMPED = "(resources.container.max, whenOutside Clamp)"
 
 
-def containers_with(*limits: Json, name: str = "vllm") -> Json:
+def build_containers(*limits: Json, name: str = "vllm") -> Json:
     return {
         "containers": [
             {"name": f"{name}{index or ''}", "resources": {"limits": limit}} for index, limit in enumerate(limits)
@@ -34,7 +34,7 @@ def containers_with(*limits: Json, name: str = "vllm") -> Json:
     }
 
 
-async def rewrite_warnings(spec: Json, services: str = POLICY) -> list[str]:
+async def list_rewrite_warnings(spec: Json, services: str = POLICY) -> list[str]:
     decision = await Gate(policy_of(services)).mutate(object=pod({"app": "web"}, **spec))
     return [warning.removeprefix("Rewritten: ") for warning in decision.warnings]
 
@@ -42,16 +42,16 @@ async def rewrite_warnings(spec: Json, services: str = POLICY) -> list[str]:
 @pytest.mark.parametrize(
     ("spec", "warnings"),
     [
-        (containers_with({"memory": "8Gi", "cpu": "4"}), []),
-        (containers_with({}), []),
-        (containers_with({"memory": "10Gi"}), [f'container "vllm": limits.memory 10Gi lowered to 8Gi {CLAMPED}']),
-        (containers_with({"cpu": 0}), [f'container "vllm": limits.cpu 0 (no limit) lowered to 4 {CLAMPED}']),
+        (build_containers({"memory": "8Gi", "cpu": "4"}), []),
+        (build_containers({}), []),
+        (build_containers({"memory": "10Gi"}), [f'container "vllm": limits.memory 10Gi lowered to 8Gi {CLAMPED}']),
+        (build_containers({"cpu": 0}), [f'container "vllm": limits.cpu 0 (no limit) lowered to 4 {CLAMPED}']),
         (
-            containers_with({"memory": "1Mi"}),
+            build_containers({"memory": "1Mi"}),
             ['container "vllm": limits.memory 1Mi raised to 1Gi (resources.container.min, whenOutside Clamp)'],
         ),
         (
-            {"initContainers": containers_with({"memory": "10e9999999"})["containers"]},
+            {"initContainers": build_containers({"memory": "10e9999999"})["containers"]},
             [f'init container "vllm": limits.memory 10e9999999 lowered to 8Gi {CLAMPED}'],
         ),
         (
@@ -76,7 +76,7 @@ async def rewrite_warnings(spec: Json, services: str = POLICY) -> list[str]:
     ],
 )
 async def test_each_replaced_value_is_one_warning_on_the_pod(spec: Json, warnings: list[str]) -> None:
-    assert await rewrite_warnings(spec) == warnings
+    assert await list_rewrite_warnings(spec) == warnings
 
 
 RATIOS = """
@@ -91,7 +91,7 @@ RATIOS = """
 async def test_raised_request_is_warned_of_and_a_share_of_the_limit_is_not() -> None:
     resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "4Gi"}}
     spec = {"containers": [{"name": "v", "resources": resources}]}
-    found = await rewrite_warnings(spec, RATIOS)
+    found = await list_rewrite_warnings(spec, RATIOS)
     rule = "(maxLimitRequestRatio, whenOutside Clamp)"
     assert found == [f'container "v": requests.memory 1Gi raised to 2Gi {rule}']
 
@@ -124,12 +124,12 @@ async def test_a_lowered_request_above_max_names_the_rule_that_lowered_it(
     services: str, cpu: str, warnings: list[str]
 ) -> None:
     resources = {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}
-    assert await rewrite_warnings({"containers": [{"name": "vllm", "resources": resources}]}, services) == warnings
+    assert await list_rewrite_warnings({"containers": [{"name": "vllm", "resources": resources}]}, services) == warnings
 
 
 async def test_a_request_above_max_that_no_rule_lowers_has_no_warning() -> None:
     spec = {"containers": [{"name": "vllm", "resources": {"requests": {"cpu": "6"}}}]}
-    assert await rewrite_warnings(spec, BELOW_MAX) == []
+    assert await list_rewrite_warnings(spec, BELOW_MAX) == []
 
 
 async def test_author_of_a_workload_is_warned_of_requests_that_become_a_share_of_their_limits() -> None:
@@ -147,14 +147,16 @@ async def test_author_of_a_workload_is_warned_of_requests_that_become_a_share_of
 async def test_audit_mode_has_no_warnings_of_replaced_values() -> None:
     modes = "  modes: {placement: Audit, resources: Audit}\n"
     assert (
-        await rewrite_warnings({"schedulerName": "volcano", **containers_with({"memory": "10Gi"})}, POLICY + modes)
+        await list_rewrite_warnings(
+            {"schedulerName": "volcano", **build_containers({"memory": "10Gi"})}, POLICY + modes
+        )
         == []
     )
 
 
 async def test_author_of_a_workload_is_warned_of_replaced_values() -> None:
     gate = Gate(WEB)
-    pod_template = template(**containers_with({"memory": "10Gi"}))
+    pod_template = template(**build_containers({"memory": "10Gi"}))
     decision = (await gate.ask(Half.VALIDATE, **request(pod_template))).decision
     assert decision.warnings == (
         'Rewritten: in Pods of deployment.apps/web: container "vllm": limits.memory 10Gi lowered to 8Gi',
@@ -163,7 +165,7 @@ async def test_author_of_a_workload_is_warned_of_replaced_values() -> None:
 
 async def test_warnings_are_bounded_in_number_and_length() -> None:
     outside: Any = {"memory": "9" * 5000, "cpu": "9" * 5000}
-    found = await rewrite_warnings(containers_with(*[outside] * 50, name="n" * 60))
+    found = await list_rewrite_warnings(build_containers(*[outside] * 50, name="n" * 60))
     assert len(found) == 11
     assert found[-1] == "90 more values"
     assert max(map(len, found)) <= 120

@@ -20,8 +20,8 @@ from aiohttp.client_proto import ResponseHandler
 from kubernetes_asyncio.client import ApiClient, Configuration
 from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config_from_dict
 
-from webhook.adapters.kubernetes.api.kubeconfig_document import kubeconfig_document, named, unusable
-from webhook.adapters.kubernetes.api.proxy import proxy_of, usable
+from webhook.adapters.kubernetes.api.kubeconfig_document import find_named, load_kubeconfig, make_unusable_error
+from webhook.adapters.kubernetes.api.proxy import check_proxy, find_proxy
 from webhook.errors import UserError
 from webhook.support.kubeconfig import Kubeconfig
 
@@ -36,10 +36,10 @@ async def connect(kubeconfig: Kubeconfig | Path | None) -> ApiClient:
         kubeconfig = Kubeconfig((kubeconfig,))
     configuration = Configuration()
     if kubeconfig is None:
-        _from_service_account(configuration)
+        _configure_by_service_account(configuration)
         place = str(_ACCOUNT)
     else:
-        await _from_kubeconfig(configuration, kubeconfig)
+        await _configure_by_kubeconfig(configuration, kubeconfig)
         place = str(kubeconfig)
     try:
         client = ApiClient(configuration)
@@ -51,7 +51,7 @@ async def connect(kubeconfig: Kubeconfig | Path | None) -> ApiClient:
     return client
 
 
-def _from_service_account(configuration: Any) -> None:
+def _configure_by_service_account(configuration: Any) -> None:
     token = _ACCOUNT / "token"
     try:
         load_incluster_config(  # type: ignore[no-untyped-call]  # its annotations have gaps
@@ -65,32 +65,32 @@ def _from_service_account(configuration: Any) -> None:
             f"{_ACCOUNT}, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT: {error}",
             "run in a Pod with a service account whose token is mounted, or name a kubeconfig",
         ) from None
-    configuration.refresh_api_key_hook = _token_file(token)
+    configuration.refresh_api_key_hook = _make_token_hook(token)
 
 
-async def _from_kubeconfig(configuration: Any, kubeconfig: Kubeconfig) -> None:
-    document = kubeconfig_document(kubeconfig)
+async def _configure_by_kubeconfig(configuration: Any, kubeconfig: Kubeconfig) -> None:
+    document = load_kubeconfig(kubeconfig)
     context = kubeconfig.context or document["current-context"]
     try:
         loader = await load_kube_config_from_dict(document, context=context, client_configuration=configuration)
     except Exception as error:  # noqa: BLE001  an invalid kubeconfig raises exceptions of any type
-        raise unusable(kubeconfig, _why(error)) from None
-    user = named(document["users"], named(document["contexts"], context, "context").get("user"), "user")
+        raise make_unusable_error(kubeconfig, _describe_error(error)) from None
+    user = find_named(document["users"], find_named(document["contexts"], context, "context").get("user"), "user")
     if user.get("tokenFile"):
         token = Path(user["tokenFile"])
-        if not _token(token):
+        if not _read_token(token):
             raise UserError(f"{kubeconfig}: tokenFile {token}: cannot be read, or is empty", "put a token there")
         configuration.api_key["BearerToken"] = ""
-        configuration.refresh_api_key_hook = _token_file(token)
+        configuration.refresh_api_key_hook = _make_token_hook(token)
     elif user.get("exec"):
-        configuration.refresh_api_key_hook = _exec_plugin(loader)
+        configuration.refresh_api_key_hook = _make_plugin_hook(loader)
     if configuration.proxy is None:
-        configuration.proxy = proxy_of(configuration.host, os.environ)
+        configuration.proxy = find_proxy(configuration.host, os.environ)
     else:
-        configuration.proxy = usable(configuration.proxy, f"{kubeconfig}: proxy-url")
+        configuration.proxy = check_proxy(configuration.proxy, f"{kubeconfig}: proxy-url")
 
 
-def _why(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     match error:
         case FileNotFoundError(filename=None):
             return "the exec plugin's command is not there"
@@ -103,7 +103,7 @@ def _why(error: Exception) -> str:
     return type(error).__name__  # the message may quote the file
 
 
-def _token(path: Path) -> str:
+def _read_token(path: Path) -> str:
     try:
         with path.open("rb") as file:
             return file.read(_TOKEN_BYTES_MAX).decode().strip()
@@ -111,17 +111,17 @@ def _token(path: Path) -> str:
         return ""
 
 
-def _token_file(path: Path) -> Callable[[Any], None]:
+def _make_token_hook(path: Path) -> Callable[[Any], None]:
     """Return a hook that reads the token before each request: requests are few; the file is small and rotated."""
 
     def refresh(configuration: Any) -> None:
-        if token := _token(path):  # else keep the last token: a file being replaced may be missing for a moment
+        if token := _read_token(path):  # else keep the last token: a file being replaced may be missing for a moment
             configuration.api_key["BearerToken"] = f"Bearer {token}"
 
     return refresh
 
 
-def _exec_plugin(loader: Any) -> Callable[[Any], Coroutine[Any, Any, None]]:
+def _make_plugin_hook(loader: Any) -> Callable[[Any], Coroutine[Any, Any, None]]:
     """Return a hook that runs the plugin again once its token has expired. Without an expiry it runs only once."""
     running: asyncio.Task[None] | None = None
 

@@ -8,7 +8,7 @@ import msgspec
 from kubernetes_asyncio.client import ApiClient
 
 from webhook.adapters.kubernetes.api.objects import AnObject, Listed
-from webhook.adapters.kubernetes.api.requests import GarbledError, answer
+from webhook.adapters.kubernetes.api.requests import GarbledError, send_request
 
 _T = TypeVar("_T")
 
@@ -29,7 +29,7 @@ class Collection(Generic[AnObject]):
     fields: str = ""
     """Field selector; ignored if `object_name` is set."""
 
-    def query(self, *more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    def build_query(self, *more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
         selector = f"metadata.name={self.object_name}" if self.object_name else self.fields
         return (("fieldSelector", selector), *more) if selector else more
 
@@ -42,16 +42,18 @@ class ListSnapshot(Generic[AnObject]):
     version: str
 
 
-async def listed(client: ApiClient, collection: Collection[AnObject], timeout_seconds: float) -> ListSnapshot[AnObject]:
+async def list_objects(
+    client: ApiClient, collection: Collection[AnObject], timeout_seconds: float
+) -> ListSnapshot[AnObject]:
     """List with a consistent read, bypassing the API server's watch cache."""
-    body = await answer(client, "GET", collection.path, timeout_seconds, collection.query())
-    found = decoded(body, collection.items)
+    body = await send_request(client, "GET", collection.path, timeout_seconds, collection.build_query())
+    found = decode_object(body, collection.items)
     if not found.metadata.resource_version:
         raise GarbledError("a list without a resourceVersion")
     return ListSnapshot(found.items or (), found.metadata.resource_version)
 
 
-def decoded(text: bytes | msgspec.Raw, kind: type[_T]) -> _T:
+def decode_object(text: bytes | msgspec.Raw, kind: type[_T]) -> _T:
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -19,7 +19,7 @@ _PATHS = {"clusters": ("certificate-authority",), "users": ("client-certificate"
 Json = dict[str, Any]
 
 
-def kubeconfig_document(kubeconfig: Kubeconfig) -> Json:
+def load_kubeconfig(kubeconfig: Kubeconfig) -> Json:
     """Return the merged document. UserError: no file is there, or one of them cannot be used.
 
     The first entry of a name is taken whole, and the first current-context that is set, as by client-go's
@@ -28,25 +28,25 @@ def kubeconfig_document(kubeconfig: Kubeconfig) -> Json:
     merged: Json = {name: [] for name in _ENTRIES} | {"current-context": ""}
     documents = [(path, document) for path in kubeconfig.files if (document := _read(path)) is not None]
     if not documents:
-        raise _unreadable(kubeconfig, os.strerror(errno.ENOENT))
+        raise _make_unreadable_error(kubeconfig, os.strerror(errno.ENOENT))
     for path, document in documents:
         for name in _ENTRIES:
             known = {entry["name"] for entry in merged[name]}
-            merged[name] += [entry for entry in _entries(document, name, path) if entry["name"] not in known]
+            merged[name] += [entry for entry in _list_entries(document, name, path) if entry["name"] not in known]
         merged["current-context"] = merged["current-context"] or document.get("current-context") or ""
     if kubeconfig.context or merged["current-context"]:
         return merged
-    raise unusable(kubeconfig, "current-context is not set")
+    raise make_unusable_error(kubeconfig, "current-context is not set")
 
 
-def unusable(kubeconfig: Kubeconfig | Path, reason: str) -> UserError:
+def make_unusable_error(kubeconfig: Kubeconfig | Path, reason: str) -> UserError:
     """Return the error of a kubeconfig, with kubectl's command that tries it."""
     files = str(kubeconfig)
     variable = f"KUBECONFIG={files} kubectl" if os.pathsep in files else f"kubectl --kubeconfig {files}"
     return UserError(f"{files}: not a usable kubeconfig: {reason}", f"try it with: {variable} get --raw /readyz")
 
 
-def named(entries: list[Json], name: Any, key: str) -> Json:
+def find_named(entries: list[Json], name: Any, key: str) -> Json:
     """Return the value of the entry of a name; empty without one."""
     return next((entry.get(key) or {} for entry in entries if entry["name"] == name), {})
 
@@ -59,33 +59,33 @@ def _read(path: Path) -> Json | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _unreadable(path, error.strerror) from None
+        raise _make_unreadable_error(path, error.strerror) from None
     except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)  # the rest of the error may quote the file
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-        raise unusable(path, f"{where}not YAML") from None
+        raise make_unusable_error(path, f"{where}not YAML") from None
     if not isinstance(document, dict | None):
-        raise unusable(path, "not a mapping")
+        raise make_unusable_error(path, "not a mapping")
     return document or {}
 
 
-def _unreadable(kubeconfig: Kubeconfig | Path, reason: str | None) -> UserError:
+def _make_unreadable_error(kubeconfig: Kubeconfig | Path, reason: str | None) -> UserError:
     return UserError(f"{kubeconfig}: cannot read the kubeconfig: {reason}", "check the path and its permissions")
 
 
-def _entries(document: Json, name: str, path: Path) -> list[Json]:
+def _list_entries(document: Json, name: str, path: Path) -> list[Json]:
     """Return the entries of a list, with absolute paths in their values."""
     found = [] if document.get(name) is None else document[name]
     is_list = isinstance(found, list) and all(isinstance(entry, dict) for entry in found)
     if not is_list or not all(isinstance(entry.get("name"), str) for entry in found):
-        raise unusable(path, f"{name}: not a list of entries with a name")
+        raise make_unusable_error(path, f"{name}: not a list of entries with a name")
     names = [entry["name"] for entry in found]
     if len(set(names)) < len(names):
-        raise unusable(path, f"{name}: a name is used twice")
-    return [_absolute(entry, name, path.absolute().parent) for entry in found]
+        raise make_unusable_error(path, f"{name}: a name is used twice")
+    return [_resolve_paths(entry, name, path.absolute().parent) for entry in found]
 
 
-def _absolute(entry: Json, name: str, folder: Path) -> Json:
+def _resolve_paths(entry: Json, name: str, folder: Path) -> Json:
     key = _ENTRIES[name]
     value = entry.get(key)
     if not isinstance(value, dict):

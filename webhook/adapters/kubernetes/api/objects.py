@@ -5,7 +5,7 @@ from typing import Generic, Protocol, TypeVar
 from msgspec import Raw, Struct, field
 
 
-def number(version: str) -> int:
+def parse_version(version: str) -> int:
     """Return a resourceVersion as a number; 0 if it is not one and cannot be compared."""
     return int(version) if version.isascii() and version.isdigit() else 0
 

@@ -7,8 +7,8 @@ import aiohttp
 from kubernetes_asyncio.client import ApiClient
 from kubernetes_asyncio.config import ConfigException
 
-from webhook.adapters.kubernetes.api.requests import GarbledError, RefusedError, UnreachedError, through
-from webhook.support.redaction import without_credentials
+from webhook.adapters.kubernetes.api.requests import GarbledError, RefusedError, UnreachedError, describe_proxy
+from webhook.support.redaction import mask_credentials
 
 # https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/cri/streaming/portforward/websocket.go: each message
 # begins with its channel, and the first of each channel is the port in two bytes.
@@ -18,27 +18,27 @@ _PORT_BYTES = 2
 _HEADER_END = b"\r\n\r\n"
 
 
-async def forwarded_get(
+async def get_forwarded(
     client: ApiClient, pod_path: str, port: int, path: str, timeout_seconds: float, bytes_max: int
 ) -> tuple[int, bytes]:
     """Return status and body. Raise ApiError if the Pod cannot be reached, or does not answer as HTTP."""
     request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n".encode()
     try:
         async with asyncio.timeout(timeout_seconds):
-            socket = await _connected(client, f"{pod_path}/portforward?ports={port}")
+            socket = await _connect(client, f"{pod_path}/portforward?ports={port}")
             try:
                 await socket.send_bytes(bytes([_DATA]) + request)
-                return await _response(socket, bytes_max)
+                return await _read_response(socket, bytes_max)
             finally:
                 await socket.close()
     except aiohttp.WSServerHandshakeError as error:
-        raise RefusedError(error.status, without_credentials(error.message)) from error
+        raise RefusedError(error.status, mask_credentials(error.message)) from error
     except (aiohttp.ClientError, TimeoutError, OSError, ConfigException, ValueError) as error:
-        said = without_credentials(str(error)) or "no answer in time"
-        raise UnreachedError(said + through(client.configuration.proxy)) from error
+        said = mask_credentials(str(error)) or "no answer in time"
+        raise UnreachedError(said + describe_proxy(client.configuration.proxy)) from error
 
 
-async def _connected(client: Any, path: str) -> aiohttp.ClientWebSocketResponse:
+async def _connect(client: Any, path: str) -> aiohttp.ClientWebSocketResponse:
     configuration, session = client.configuration, client.rest_client.pool_manager
     headers = {"User-Agent": client.user_agent}
     await client.update_params_for_auth(headers, [], ["BearerToken"])
@@ -53,7 +53,7 @@ async def _connected(client: Any, path: str) -> aiohttp.ClientWebSocketResponse:
     return socket
 
 
-async def _response(socket: aiohttp.ClientWebSocketResponse, bytes_max: int) -> tuple[int, bytes]:
+async def _read_response(socket: aiohttp.ClientWebSocketResponse, bytes_max: int) -> tuple[int, bytes]:
     received, is_first = bytearray(), {_DATA: True, _ERROR: True}
     async for message in socket:
         if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
@@ -68,12 +68,12 @@ async def _response(socket: aiohttp.ClientWebSocketResponse, bytes_max: int) -> 
             received += content
             if len(received) > bytes_max:
                 raise GarbledError(f"a body of more than {bytes_max} bytes")
-            if (complete := _complete(bytes(received))) is not None:
+            if (complete := _parse_response(bytes(received))) is not None:
                 return complete
     raise UnreachedError("the connection was closed before the response was complete")
 
 
-def _complete(received: bytes) -> tuple[int, bytes] | None:
+def _parse_response(received: bytes) -> tuple[int, bytes] | None:
     """Return status and body of a response with a Content-Length; None if more is to come."""
     head, end, body = received.partition(_HEADER_END)
     if not end:

@@ -9,36 +9,36 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import SplitResult, urlsplit
 
 from webhook.errors import UserError
-from webhook.support.redaction import masked
+from webhook.support.redaction import mask
 
 _PORTS = {"http": "80", "https": "443"}
 Address = IPv4Address | IPv6Address
 
 
-def proxy_of(url: str, environment: Mapping[str, str]) -> str | None:
+def find_proxy(url: str, environment: Mapping[str, str]) -> str | None:
     """Return the URL of the proxy for a URL; None to connect directly."""
     parts = urlsplit(url)
-    proxy = _variable(environment, f"{parts.scheme.upper()}_PROXY")
-    if not proxy or not _uses_proxy(parts, _variable(environment, "NO_PROXY")):
+    proxy = _read_variable(environment, f"{parts.scheme.upper()}_PROXY")
+    if not proxy or not _uses_proxy(parts, _read_variable(environment, "NO_PROXY")):
         return None
-    return usable(proxy if "://" in proxy else f"http://{proxy}", f"{parts.scheme.upper()}_PROXY")
+    return check_proxy(proxy if "://" in proxy else f"http://{proxy}", f"{parts.scheme.upper()}_PROXY")
 
 
-def usable(proxy: str, where: str) -> str:
+def check_proxy(proxy: str, where: str) -> str:
     """Return a proxy's URL. UserError: not of HTTP."""
     if not proxy.startswith(("http://", "https://")):
-        raise UserError(f"{where}: {masked(proxy)!r}: not a proxy of HTTP", "write http://HOST:PORT")
+        raise UserError(f"{where}: {mask(proxy)!r}: not a proxy of HTTP", "write http://HOST:PORT")
     return proxy
 
 
-def _variable(environment: Mapping[str, str], name: str) -> str:
+def _read_variable(environment: Mapping[str, str], name: str) -> str:
     return environment.get(name) or environment.get(name.lower()) or ""
 
 
 def _uses_proxy(url: SplitResult, exceptions: str) -> bool:
     host = url.hostname or ""
     port = str(url.port or "") or _PORTS.get(url.scheme, "")
-    address = _address(host)
+    address = _parse_address(host)
     if host == "localhost" or (address is not None and address.is_loopback):
         return False
     entries = (entry.strip().lower() for entry in exceptions.split(","))
@@ -57,7 +57,7 @@ def _excepts(entry: str, host: str, port: str, address: Address | None) -> bool:
     named, of_port = _split(entry)
     if of_port and of_port != port:
         return False
-    excepted = _address(named)
+    excepted = _parse_address(named)
     if address is not None or excepted is not None:
         return address == excepted
     suffix = named[1:] if named.startswith("*.") else named
@@ -72,7 +72,7 @@ def _split(entry: str) -> tuple[str, str]:
     return host.strip("[]"), port
 
 
-def _address(text: str) -> Address | None:
+def _parse_address(text: str) -> Address | None:
     try:
         address = ip_address(text)
     except ValueError:

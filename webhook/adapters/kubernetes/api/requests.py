@@ -14,8 +14,8 @@ from kubernetes_asyncio.client import ApiClient
 from kubernetes_asyncio.config import ConfigException
 
 from webhook.adapters.kubernetes.api.objects import ApiStatus
-from webhook.support.http_timeout import socket_timeouts
-from webhook.support.redaction import masked, without_credentials
+from webhook.support.http_timeout import build_socket_timeouts
+from webhook.support.redaction import mask, mask_credentials
 
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, UNPROCESSABLE, TOO_MANY, INTERNAL = (
     401,
@@ -30,7 +30,7 @@ UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, UNPROCESSABLE, TOO_MANY, INT
 # Several times a list of 100,000 Namespaces: a longer body is not from an API server.
 _BODY_BYTES_MAX = 512 << 20
 _ERROR_BYTES_MAX = 64 << 10
-_SAID_MAX = 500
+_MESSAGE_CHARACTERS_MAX = 500
 _JSON = "application/json"
 METADATA = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 """To accept instead of an object that is not read: without spec and status it is much shorter."""
@@ -98,7 +98,7 @@ class RefusedError(ApiError):
 
 
 @asynccontextmanager
-async def answered(
+async def open_request(
     client: ApiClient,
     method: str,
     path: str,
@@ -115,19 +115,19 @@ async def answered(
     end_seconds = asyncio.get_running_loop().time() + timeouts.total_seconds
     try:
         async with asyncio.timeout_at(end_seconds):  # an exec plugin may hang too
-            response = await _sent(client, method, path, timeouts, query, body, accept)
+            response = await _send(client, method, path, timeouts, query, body, accept)
         try:
-            read = partial(_part, response, end_seconds)
+            read = partial(_read_part, response, end_seconds)
             if not 200 <= response.status < 300:  # noqa: PLR2004  HTTP's success range
-                raise await _refusal(response, read)
+                raise await _read_refusal(response, read)
             yield read
         finally:
             response.close()  # keeps the connection if the body was read to its end
     except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
-        raise UnreachedError(_said(error) + through(client.configuration.proxy)) from error
+        raise UnreachedError(_describe_error(error) + describe_proxy(client.configuration.proxy)) from error
 
 
-async def answer(
+async def send_request(
     client: ApiClient,
     method: str,
     path: str,
@@ -138,31 +138,31 @@ async def answer(
     accept: str = _JSON,
 ) -> bytes:
     """Return the whole body of a successful response."""
-    async with answered(client, method, path, RequestTimeouts(timeout_seconds), query, body, accept=accept) as read:
-        return await _body(read, _BODY_BYTES_MAX)
+    async with open_request(client, method, path, RequestTimeouts(timeout_seconds), query, body, accept=accept) as read:
+        return await _read_body(read, _BODY_BYTES_MAX)
 
 
-async def dated(client: ApiClient, path: str, timeout_seconds: float) -> tuple[bytes, str]:
+async def request_dated(client: ApiClient, path: str, timeout_seconds: float) -> tuple[bytes, str]:
     """Return the body at a path, and the Date header of the response, "" without one."""
     timeouts = RequestTimeouts(timeout_seconds)
     try:
         async with asyncio.timeout(timeout_seconds):
-            response = await _sent(client, "GET", path, timeouts, (), None, _JSON)
+            response = await _send(client, "GET", path, timeouts, (), None, _JSON)
             try:
                 return await response.read(), response.headers.get("Date", "")
             finally:
                 response.close()
     except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
-        raise UnreachedError(_said(error) + through(client.configuration.proxy)) from error
+        raise UnreachedError(_describe_error(error) + describe_proxy(client.configuration.proxy)) from error
 
 
-async def document(client: ApiClient, path: str, accept: str, timeout_seconds: float, bytes_max: int) -> bytes:
+async def request_document(client: ApiClient, path: str, accept: str, timeout_seconds: float, bytes_max: int) -> bytes:
     """Return the body at a path that is not an object's, of at most `bytes_max` bytes."""
-    async with answered(client, "GET", path, RequestTimeouts(timeout_seconds), accept=accept) as read:
-        return await _body(read, bytes_max)
+    async with open_request(client, "GET", path, RequestTimeouts(timeout_seconds), accept=accept) as read:
+        return await _read_body(read, bytes_max)
 
 
-async def _sent(
+async def _send(
     client: Any,
     method: str,
     path: str,
@@ -175,7 +175,7 @@ async def _sent(
     configuration, session = client.configuration, client.rest_client.pool_manager
     headers = {"Accept": accept, "User-Agent": client.user_agent}
     if body is not None:
-        headers["Content-Type"] = _content_type(method, body)
+        headers["Content-Type"] = _choose_content_type(method, body)
     try:
         await client.update_params_for_auth(headers, [], ["BearerToken"])
         response: aiohttp.ClientResponse = await session.request(
@@ -184,46 +184,46 @@ async def _sent(
             params=query,
             headers=headers,
             data=BytesIO(msgspec.json.encode(body)) if body is not None else None,
-            timeout=socket_timeouts(timeouts.connect_seconds, timeouts.silence_seconds),
+            timeout=build_socket_timeouts(timeouts.connect_seconds, timeouts.silence_seconds),
             allow_redirects=False,
             proxy=configuration.proxy,
             server_hostname=configuration.tls_server_name,
         )
     # ConfigException: from an exec plugin. ValueError: a token or an address that is invalid in a request.
     except (aiohttp.ClientError, TimeoutError, OSError, ConfigException, ValueError) as error:
-        raise UnreachedError(_said(error) + through(client.configuration.proxy)) from error
+        raise UnreachedError(_describe_error(error) + describe_proxy(client.configuration.proxy)) from error
     return response
 
 
-def through(proxy: str | None) -> str:
+def describe_proxy(proxy: str | None) -> str:
     """Return the words that name the proxy of a failed request: a library's error may take it for the server."""
-    return f" (through the proxy {masked(proxy)})" if proxy else ""
+    return f" (through the proxy {mask(proxy)})" if proxy else ""
 
 
-def _content_type(method: str, body: Any) -> str:
+def _choose_content_type(method: str, body: Any) -> str:
     """Return the type of a body: a PATCH with a list is a JSON Patch, with an object a server-side apply."""
     if method != "PATCH":
         return _JSON
     return "application/json-patch+json" if isinstance(body, list) else "application/apply-patch+yaml"
 
 
-async def _part(response: aiohttp.ClientResponse, end_seconds: float) -> bytes:
+async def _read_part(response: aiohttp.ClientResponse, end_seconds: float) -> bytes:
     async with asyncio.timeout_at(end_seconds):
         return await response.content.readany()
 
 
-async def _refusal(response: aiohttp.ClientResponse, read: BodyReader) -> RefusedError:
+async def _read_refusal(response: aiohttp.ClientResponse, read: BodyReader) -> RefusedError:
     try:
-        status = msgspec.json.decode(await _body(read, _ERROR_BYTES_MAX), type=ApiStatus)
+        status = msgspec.json.decode(await _read_body(read, _ERROR_BYTES_MAX), type=ApiStatus)
         message = status.message or status.reason
     except (msgspec.MsgspecError, GarbledError):
         message = response.reason or ""  # such as a proxy's error page
     asked = response.headers.get("Retry-After", "")
     seconds = float(asked) if asked.isascii() and asked.isdigit() else 0.0
-    return RefusedError(response.status, message[:_SAID_MAX], seconds)
+    return RefusedError(response.status, message[:_MESSAGE_CHARACTERS_MAX], seconds)
 
 
-async def _body(read: BodyReader, bytes_max: int) -> bytes:
+async def _read_body(read: BodyReader, bytes_max: int) -> bytes:
     """Return the body; GarbledError if it is longer than `bytes_max`."""
     chunks = []
     length = 0
@@ -235,6 +235,6 @@ async def _body(read: BodyReader, bytes_max: int) -> bytes:
     return b"".join(chunks)
 
 
-def _said(error: BaseException) -> str:
-    said = without_credentials(str(error)) or type(error).__name__
-    return "no answer in time" if isinstance(error, TimeoutError) else said[:_SAID_MAX]
+def _describe_error(error: BaseException) -> str:
+    said = mask_credentials(str(error)) or type(error).__name__
+    return "no answer in time" if isinstance(error, TimeoutError) else said[:_MESSAGE_CHARACTERS_MAX]

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Struct
 
-from webhook.adapters.kubernetes.api.collection import decoded
-from webhook.adapters.kubernetes.api.port_forward import forwarded_get
-from webhook.adapters.kubernetes.api.requests import NOT_FOUND, ApiError, answer
+from webhook.adapters.kubernetes.api.collection import decode_object
+from webhook.adapters.kubernetes.api.port_forward import get_forwarded
+from webhook.adapters.kubernetes.api.requests import NOT_FOUND, ApiError, send_request
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.kubernetes.pod import Pod
 from webhook.errors import NoSuchPageError, UserError
-from webhook.support.input_files import LARGEST_BYTES
+from webhook.support.input_files import INPUT_BYTES_MAX
 
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _SECONDS = 10.0
@@ -31,10 +31,10 @@ class PodPorts:
         self._port = port
         self.where = f"{NAMESPACE} through {client.configuration.host}"
 
-    async def ready(self) -> Sequence[str]:
+    async def list_ready(self) -> Sequence[str]:
         """Return the names of the ready Pods; UserError if they cannot be listed."""
         try:
-            found = decoded(await answer(self._client, "GET", _PODS, _SECONDS, (self._selector,)), _Pods)
+            found = decode_object(await send_request(self._client, "GET", _PODS, _SECONDS, (self._selector,)), _Pods)
         except ApiError as error:
             raise UserError(f"{self.where}: {error.describe(f'list pods in {NAMESPACE}')}") from None
         return [pod.metadata.name for pod in found.items or () if _is_ready(pod)]
@@ -43,7 +43,7 @@ class PodPorts:
         """Return the body at a path of a Pod's port; UserError if it does not answer."""
         port, name = self._port, f"pod {NAMESPACE}/{pod}, port {self._port}"
         try:
-            status, body = await forwarded_get(self._client, f"{_PODS}/{pod}", port, path, _SECONDS, LARGEST_BYTES)
+            status, body = await get_forwarded(self._client, f"{_PODS}/{pod}", port, path, _SECONDS, INPUT_BYTES_MAX)
         except ApiError as error:
             raise UserError(f"{name}: {error.describe(f'create pods/portforward in {NAMESPACE}')}") from None
         if status != _OK:
@@ -66,7 +66,7 @@ class ClusterDecisionPort:
         if self._pod:
             return await self._ports.get(self._pod, path)
         errors = []
-        for pod in await self._ports.ready():
+        for pod in await self._ports.list_ready():
             try:
                 body = await self._ports.get(pod, path)
             except UserError as error:

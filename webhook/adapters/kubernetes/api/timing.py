@@ -22,18 +22,18 @@ class ApiTiming:
     cool_down_seconds: float = 1.0
     """No refresh is repeated within this time after its end."""
     first_pause_seconds: float = 0.5
-    longest_pause_seconds: float = 30.0
-    longest_retry_after_seconds: float = 60.0
+    pause_seconds_max: float = 30.0
+    retry_after_seconds_max: float = 60.0
     healthy_seconds: float = 10.0
     """A watch that lasted this long, or that received an event, resets the backoff."""
 
-    def watch_seconds(self) -> int:
+    def draw_watch_seconds(self) -> int:
         return random.randint(self.watch_seconds_min, self.watch_seconds_max)  # noqa: S311  spreads load, guards nothing
 
-    def backoff(self) -> Backoff:
+    def make_backoff(self) -> Backoff:
         """Return the backoff between attempts of one request."""
         return Backoff(
             self.first_pause_seconds,
-            self.longest_pause_seconds,
-            requested_max_seconds=self.longest_retry_after_seconds,
+            self.pause_seconds_max,
+            requested_max_seconds=self.retry_after_seconds_max,
         )

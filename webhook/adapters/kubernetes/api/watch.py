@@ -16,7 +16,7 @@ from typing import Generic
 
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, decoded, listed
+from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, decode_object, list_objects
 from webhook.adapters.kubernetes.api.objects import AnObject, ApiStatus, Bookmark, WatchEvent
 from webhook.adapters.kubernetes.api.requests import (
     GONE,
@@ -27,7 +27,7 @@ from webhook.adapters.kubernetes.api.requests import (
     RefusedError,
     RequestTimeouts,
     UnreachedError,
-    answered,
+    open_request,
 )
 from webhook.adapters.kubernetes.api.timing import ApiTiming
 from webhook.ports import WatchReports
@@ -44,13 +44,13 @@ _CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 class WatchHandler(Generic[AnObject]):
     """Callbacks that receive lists and changes."""
 
-    all: Callable[[ListSnapshot[AnObject]], Awaitable[None]]
+    on_list: Callable[[ListSnapshot[AnObject]], Awaitable[None]]
     """Receives a complete list: objects that are not in it are gone."""
-    one: Callable[[AnObject, bool], Awaitable[None]]
+    on_change: Callable[[AnObject, bool], Awaitable[None]]
     """Receives one changed object and whether it was deleted."""
-    reached: Callable[[str], None] = lambda _: None
+    on_reached: Callable[[str], None] = lambda _: None
     """Receives each version up to which no change has been missed."""
-    lost: Callable[[], None] = lambda: None
+    on_lost: Callable[[], None] = lambda: None
     """Called when changes may have been missed; a list follows."""
 
 
@@ -82,7 +82,7 @@ class Watch(Generic[AnObject]):
         self._lister = lister or self._list_at_once
         self._on_contact = reports.on_contact
         self._timing = timing
-        self._backoff = timing.backoff()
+        self._backoff = timing.make_backoff()
         self._list_failure = Condition(reports.on_trouble, reports.on_over)
         self._watch_failure = Condition(reports.on_trouble, reports.on_over)
         self._version: str | None = None
@@ -92,12 +92,12 @@ class Watch(Generic[AnObject]):
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            asked_seconds = await self._go_on()
+            asked_seconds = await self._resume()
             if loop.time() - began >= self._timing.healthy_seconds:
                 self._backoff.reset()
             await asyncio.sleep(self._backoff.next_seconds(asked_seconds))
 
-    async def _go_on(self) -> float:
+    async def _resume(self) -> float:
         """List if needed, then watch until it ends. Return the delay that the API server requested, in seconds."""
         failure, verb = self._list_failure, "list"
         resumed = self._version is not None
@@ -121,8 +121,8 @@ class Watch(Generic[AnObject]):
         return begun.is_older
 
     async def _list_at_once(self) -> ListStart:
-        snapshot = await listed(self._client, self._collection, self._timing.request_seconds)
-        await self._handler.all(snapshot)
+        snapshot = await list_objects(self._client, self._collection, self._timing.request_seconds)
+        await self._handler.on_list(snapshot)
         return ListStart(snapshot.version)
 
     async def _watch(self, *, resumed: bool) -> bool:
@@ -132,7 +132,7 @@ class Watch(Generic[AnObject]):
         version, self._version = self._version, None  # set again by the first event
         opened, broken = False, "closed"
         try:
-            async with self._stream(version or "") as read:
+            async with self._open_stream(version or "") as read:
                 opened = True
                 await self._follow(read)
         except UnreachedError as error:
@@ -144,52 +144,52 @@ class Watch(Generic[AnObject]):
             usual = error.status == GONE and (resumed or self._version is not None)
             self._version = (self._version or version) if error.status == TOO_MANY else None
             if error.status == GONE:
-                self._handler.lost()
+                self._handler.on_lost()
             if usual:  # expected after a long disconnection
                 return resumed  # the API server is back: reset the backoff, so that the list that is due need not wait
             raise
         except GarbledError:
             self._version = None
-            self._handler.lost()
+            self._handler.on_lost()
             raise
         # A long watch without events is no failure: if nothing changes there may be no bookmarks either.
         if self._version is None and loop.time() - began < self._timing.healthy_seconds:
             raise UnreachedError(f"it ended before it had brought anything: {broken}")
         return self._version is not None
 
-    def _stream(self, version: str) -> AbstractAsyncContextManager[BodyReader]:
-        seconds = self._timing.watch_seconds()
+    def _open_stream(self, version: str) -> AbstractAsyncContextManager[BodyReader]:
+        seconds = self._timing.draw_watch_seconds()
         timeouts = RequestTimeouts(
             total_seconds=seconds + self._timing.request_seconds,
             connect_seconds=self._timing.request_seconds,
             silence_seconds=self._timing.inactivity_seconds,
         )
-        query = self._collection.query(
+        query = self._collection.build_query(
             ("watch", "true"),
             ("resourceVersion", version),
             ("allowWatchBookmarks", "true"),
             ("timeoutSeconds", str(seconds)),
         )
-        return answered(self._client, "GET", self._collection.path, timeouts, query)
+        return open_request(self._client, "GET", self._collection.path, timeouts, query)
 
     async def _follow(self, read: BodyReader) -> None:
         lines = Lines()
         while chunk := await read():
-            for line in lines.feed(chunk):
-                await self._take(decoded(line, WatchEvent))
+            for line in lines.split(chunk):
+                await self._apply(decode_object(line, WatchEvent))
 
-    async def _take(self, event: WatchEvent) -> None:
+    async def _apply(self, event: WatchEvent) -> None:
         if event.type == "ERROR":
-            status = decoded(event.object, ApiStatus)
+            status = decode_object(event.object, ApiStatus)
             raise RefusedError(status.code, status.message or status.reason)
         if event.type == "BOOKMARK":
-            self._version = decoded(event.object, Bookmark).metadata.resource_version or None
-            self._handler.reached(self._version or "")
+            self._version = decode_object(event.object, Bookmark).metadata.resource_version or None
+            self._handler.on_reached(self._version or "")
         elif event.type in _CHANGES:
-            changed = decoded(event.object, self._collection.item)
-            await self._handler.one(changed, event.type == "DELETED")
+            changed = decode_object(event.object, self._collection.item)
+            await self._handler.on_change(changed, event.type == "DELETED")
             self._version = changed.metadata.resource_version or None
-            self._handler.reached(self._version or "")
+            self._handler.on_reached(self._version or "")
         else:
             raise GarbledError(f"an event of type {event.type!r}")
         self._watch_failure.leave()
@@ -202,7 +202,7 @@ class Lines:
     def __init__(self) -> None:
         self._begun = bytearray()
 
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
+    def split(self, chunk: bytes) -> Iterator[bytes]:
         head, *rest = chunk.split(b"\n")
         self._begun += head
         for begin in rest:

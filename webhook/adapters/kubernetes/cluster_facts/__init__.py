@@ -3,22 +3,22 @@
 from webhook.adapters.kubernetes.api.requests import ApiError, UnreachedError
 from webhook.adapters.kubernetes.cluster_facts.pods import PodReader
 from webhook.adapters.kubernetes.cluster_facts.probing import (
-    fail_open_counts,
-    probed,
-    refused_counts,
-    reviewed,
-    started,
+    count_fail_open,
+    count_refused,
+    identify_process,
+    probe_pods,
+    review_rights,
 )
 from webhook.adapters.kubernetes.cluster_facts.reading import Reading, read_objects, read_secret, read_version
 from webhook.adapters.kubernetes.cluster_facts.secrets import (
     SECRETS,
     SERVING,
-    chain_of,
-    scheduler_cas,
-    secret_facts,
-    served_at,
-    served_fact,
-    trust_facts,
+    fetch_chain,
+    list_scheduler_cas,
+    list_secret_facts,
+    list_trust_facts,
+    make_served_fact,
+    parse_chain,
 )
 
 __all__ = [
@@ -28,18 +28,18 @@ __all__ = [
     "PodReader",
     "Reading",
     "UnreachedError",
-    "chain_of",
-    "fail_open_counts",
-    "probed",
+    "count_fail_open",
+    "count_refused",
+    "fetch_chain",
+    "identify_process",
+    "list_scheduler_cas",
+    "list_secret_facts",
+    "list_trust_facts",
+    "make_served_fact",
+    "parse_chain",
+    "probe_pods",
     "read_objects",
     "read_secret",
     "read_version",
-    "refused_counts",
-    "reviewed",
-    "scheduler_cas",
-    "secret_facts",
-    "served_at",
-    "served_fact",
-    "started",
-    "trust_facts",
+    "review_rights",
 ]

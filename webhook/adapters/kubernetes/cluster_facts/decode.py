@@ -14,25 +14,25 @@ _EACH = "[...]"
 """Every value of an object: msgspec does not tell which one."""
 
 
-def decoded_fields(body: bytes | msgspec.Raw, kind: type[T]) -> tuple[T, dict[str, str]]:
+def decode_fields(body: bytes | msgspec.Raw, kind: type[T]) -> tuple[T, dict[str, str]]:
     """Return an object, and each field that was left out, with the reason. MsgspecError: nothing can be read."""
     try:
         return msgspec.json.decode(body, type=kind), {}
     except msgspec.ValidationError:
-        return _without_bad_fields(msgspec.json.decode(body), kind)
+        return _drop_bad_fields(msgspec.json.decode(body), kind)
 
 
-def decoded_items(body: bytes, kind: type[T]) -> tuple[tuple[T, ...], dict[str, str]]:
+def decode_items(body: bytes, kind: type[T]) -> tuple[tuple[T, ...], dict[str, str]]:
     """Return the objects of a list, and what was left out of them. MsgspecError: it is no list."""
     found, lost = [], {}
     for item in msgspec.json.decode(body, type=_Items).items or ():
         try:
-            decoded, fields = decoded_fields(item, kind)
+            decoded, fields = decode_fields(item, kind)
         except msgspec.ValidationError as error:
-            lost[_name(item)] = str(error)
+            lost[_find_name(item)] = str(error)
             continue
         found.append(decoded)
-        lost |= {f"{_name(item)} {field}": reason for field, reason in fields.items()}
+        lost |= {f"{_find_name(item)} {field}": reason for field, reason in fields.items()}
     return tuple(found), lost
 
 
@@ -40,21 +40,21 @@ class _Items(msgspec.Struct, frozen=True):
     items: tuple[msgspec.Raw, ...] | None = None
 
 
-def _name(item: msgspec.Raw) -> str:
+def _find_name(item: msgspec.Raw) -> str:
     """Return the name of an object in messages."""
     document = msgspec.json.decode(item)
     metadata = document.get("metadata") if isinstance(document, dict) else None
     return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
 
 
-def _without_bad_fields(document: Any, kind: type[T]) -> tuple[T, dict[str, str]]:
+def _drop_bad_fields(document: Any, kind: type[T]) -> tuple[T, dict[str, str]]:
     lost: dict[str, str] = {}
     while True:
         try:
             return msgspec.convert(document, kind), lost
         except msgspec.ValidationError as error:
             found = _AT.match(str(error))
-            tokens = () if found is None else _tokens(found["path"])
+            tokens = () if found is None else _parse_path(found["path"])
             if found is None or not tokens or not _drop(document, tokens):
                 raise
             lost[found["path"].removeprefix("$.")] = found["what"]
@@ -65,7 +65,7 @@ def _drop(document: Any, tokens: tuple[str | int, ...]) -> bool:
     *parents, last = tokens
     places = [document]
     for token in parents:
-        places = [child for place in places for child in _children(place, token)]
+        places = [child for place in places for child in _list_children(place, token)]
     is_dropped = False
     for place in places:
         if last == _EACH and isinstance(place, dict) and place:
@@ -77,7 +77,7 @@ def _drop(document: Any, tokens: tuple[str | int, ...]) -> bool:
     return is_dropped
 
 
-def _children(place: Any, token: str | int) -> Iterator[Any]:
+def _list_children(place: Any, token: str | int) -> Iterator[Any]:
     if token == _EACH and isinstance(place, dict):
         yield from place.values()
     elif _has(place, token):
@@ -90,6 +90,6 @@ def _has(place: Any, token: str | int) -> bool:
     return isinstance(place, dict) and token in place
 
 
-def _tokens(path: str) -> tuple[str | int, ...]:
+def _parse_path(path: str) -> tuple[str | int, ...]:
     found = (field or element for field, element in _TOKEN.findall(path))
     return tuple(int(token[1:-1]) if token[1:-1].isdecimal() and token[0] == "[" else token for token in found)

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 import msgspec
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.requests import ApiError, answer
-from webhook.adapters.kubernetes.cluster_facts.decode import decoded_fields, decoded_items
-from webhook.adapters.kubernetes.cluster_facts.reading import SECONDS, Reading, right_to
+from webhook.adapters.kubernetes.api.requests import ApiError, send_request
+from webhook.adapters.kubernetes.cluster_facts.decode import decode_fields, decode_items
+from webhook.adapters.kubernetes.cluster_facts.reading import SECONDS, Reading, describe_right
 from webhook.core.diagnosis.objects import (
     ReportedEvent,
     ReportedMaker,
@@ -21,7 +21,7 @@ from webhook.core.diagnosis.objects import (
 from webhook.core.document.configmap import NAME, NAMESPACE, ConfigMap
 from webhook.core.kubernetes.controllers import WORKLOAD_KINDS, WorkloadKind
 
-_MOST_OBJECTS = "5000"
+_OBJECTS_MAX = "5000"
 _KINDS = {kind.kind: kind for kind in WORKLOAD_KINDS}
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class PodReader:
     async def pods(self) -> tuple[ReportedPod, ...] | None:
         return await self._list(f"{self._core}/pods", ReportedPod, "pods")
 
-    async def pod_of_uid(self, uid: str, namespace: str) -> ReportedPod | None:
+    async def find_by_uid(self, uid: str, namespace: str) -> ReportedPod | None:
         """Return a Pod, and read its namespace from then on; `namespace` is "" if it is not known."""
         self.namespace = namespace
         found: ReportedPod | None = next((pod for pod in await self.pods() or () if pod.metadata.uid == uid), None)
@@ -59,7 +59,7 @@ class PodReader:
     async def events(self) -> tuple[ReportedEvent, ...]:
         return await self._list(f"{self._core}/events", ReportedEvent, "events") or ()
 
-    async def events_of(self, pod: str, uid: str = "") -> tuple[ReportedEvent, ...]:
+    async def list_events_of_pod(self, pod: str, uid: str = "") -> tuple[ReportedEvent, ...]:
         """Return the Events about the Pods of a name, or of one of them."""
         selected = {"kind": "Pod", "name": pod, "uid": uid}
         fields = (
@@ -85,7 +85,7 @@ class PodReader:
         is_unread = any(f"node {name}" in self.reading.unread for name in names)
         return None if is_unread else dict(zip(names, found, strict=True))
 
-    async def own_namespace(self) -> ReportedNamespace | None:
+    async def read_namespace(self) -> ReportedNamespace | None:
         if not self.namespace:
             return None
         return await self._get(self._core, ReportedNamespace, f"namespace {self.namespace}")
@@ -104,40 +104,40 @@ class PodReader:
         """
         what = f"{kind.shown} {name}"
         if not kind.makes:
-            owner = await self._get(f"{self._of(kind)}/{name}", ReportedOwner, what)
+            owner = await self._get(f"{self._build_path(kind)}/{name}", ReportedOwner, what)
             return None, () if owner is None else (msgspec.structs.replace(owner, kind=kind.kind),)
-        maker = await self._get(f"{self._of(kind)}/{name}", ReportedMaker, what)
+        maker = await self._get(f"{self._build_path(kind)}/{name}", ReportedMaker, what)
         if maker is None:
             return None, ()
-        owned = await self._owned(_KINDS[kind.makes], maker.metadata.uid)
+        owned = await self._list_owned(_KINDS[kind.makes], maker.metadata.uid)
         newest = sorted(owned, key=lambda owner: owner.metadata.creation_timestamp or "")[-1:]
         controllers = tuple(owner for owner in owned if owner.wanted or owner.present) or tuple(newest)
         return msgspec.structs.replace(maker, kind=kind.kind), controllers
 
-    async def _owned(self, kind: WorkloadKind, uid: str) -> tuple[ReportedOwner, ...]:
+    async def _list_owned(self, kind: WorkloadKind, uid: str) -> tuple[ReportedOwner, ...]:
         """Return the controllers of a kind that an object owns, as a Deployment its ReplicaSets."""
-        found = await self._list(self._of(kind), ReportedOwner, kind.resource) or ()
+        found = await self._list(self._build_path(kind), ReportedOwner, kind.resource) or ()
         return tuple(
             msgspec.structs.replace(controller, kind=kind.kind)
             for controller in found
             if any(owner.uid == uid for owner in controller.metadata.owner_references or ())
         )
 
-    def _of(self, kind: WorkloadKind) -> str:
+    def _build_path(self, kind: WorkloadKind) -> str:
         group = f"/apis/{kind.group}/v1" if kind.group else "/api/v1"
         return f"{group}/namespaces/{self.namespace}/{kind.resource}"
 
     async def _get(self, path: str, kind: type[T], what: str) -> T | None:
         try:
-            body = await answer(self._client, "GET", path, SECONDS)
-            found, lost = decoded_fields(body, kind)
+            body = await send_request(self._client, "GET", path, SECONDS)
+            found, lost = decode_fields(body, kind)
         except ApiError as error:
             if not error.is_absent:
-                self.reading.failed(what, right_to("get", path), error)
+                self.reading.on_creation_failed(what, describe_right("get", path), error)
         except msgspec.MsgspecError as error:
             self.reading.unread[what] = f"cannot read it: {error}"
         else:
-            self.reading.lost(what, lost)
+            self.reading.note_lost_fields(what, lost)
             return found
         return None
 
@@ -145,13 +145,13 @@ class PodReader:
         self, path: str, kind: Any, what: str, query: Sequence[tuple[str, str]] = ()
     ) -> tuple[Any, ...] | None:
         try:
-            body = await answer(self._client, "GET", path, SECONDS, (("limit", _MOST_OBJECTS), *query))
-            listed, lost = decoded_items(body, kind)
+            body = await send_request(self._client, "GET", path, SECONDS, (("limit", _OBJECTS_MAX), *query))
+            listed, lost = decode_items(body, kind)
         except ApiError as error:
-            self.reading.failed(what, right_to("list", path), error)
+            self.reading.on_creation_failed(what, describe_right("list", path), error)
             return None
         except msgspec.MsgspecError as error:
             self.reading.unread[what] = f"cannot read it: {error}"
             return None
-        self.reading.lost(what, lost)
+        self.reading.note_lost_fields(what, lost)
         return listed

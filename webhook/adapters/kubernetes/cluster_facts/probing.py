@@ -9,7 +9,7 @@ import msgspec
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Struct
 
-from webhook.adapters.kubernetes.api.requests import ApiError, RefusedError, answer, document
+from webhook.adapters.kubernetes.api.requests import ApiError, RefusedError, request_document, send_request
 from webhook.adapters.kubernetes.cluster_facts.reading import SECONDS
 from webhook.core.checks.facts import ProbeFact, RightFact
 from webhook.core.checks.rights import Right
@@ -26,12 +26,12 @@ class _Review(Struct, frozen=True):
     status: _Allowed = _Allowed()
 
 
-async def reviewed(client: ApiClient, rights: Iterable[Right]) -> list[RightFact]:
+async def review_rights(client: ApiClient, rights: Iterable[Right]) -> list[RightFact]:
     """Return whether each right is granted. ApiError."""
-    return await asyncio.gather(*(_reviewed(client, right) for right in rights))
+    return await asyncio.gather(*(_review_right(client, right) for right in rights))
 
 
-async def _reviewed(client: ApiClient, right: Right) -> RightFact:
+async def _review_right(client: ApiClient, right: Right) -> RightFact:
     attributes = {
         "namespace": right.namespace,
         "verb": right.verb,
@@ -53,7 +53,7 @@ async def _reviewed(client: ApiClient, right: Right) -> RightFact:
             "resourceAttributes": attributes,
         },
     }
-    found = msgspec.json.decode(await answer(client, "POST", _PATH, SECONDS, body=body), type=_Review)
+    found = msgspec.json.decode(await send_request(client, "POST", _PATH, SECONDS, body=body), type=_Review)
     return RightFact(right.account, str(right), found.status.allowed, right.manifests)
 
 
@@ -66,41 +66,41 @@ _STARTED = re.compile(rb"^process_start_time_seconds (\S+)", re.MULTILINE)
 _OWN = ".podgate.io"
 
 
-async def probed(client: ApiClient, pods: Iterable[PodProbe]) -> list[ProbeFact]:
+async def probe_pods(client: ApiClient, pods: Iterable[PodProbe]) -> list[ProbeFact]:
     """Create Pods with dryRun, all at once."""
-    return await asyncio.gather(*(_probed(client, probe) for probe in pods))
+    return await asyncio.gather(*(_probe_pod(client, probe) for probe in pods))
 
 
-async def fail_open_counts(client: ApiClient) -> Counter[str]:
+async def count_fail_open(client: ApiClient) -> Counter[str]:
     """Return the calls that the API server has skipped because they failed, by Podgate's webhooks. ApiError."""
-    body = await document(client, "/metrics", "*/*", SECONDS, _METRICS_BYTES_MAX)
-    return Counter({name: count for name, count in _counted(_FAIL_OPEN, body).items() if name.endswith(_OWN)})
+    body = await request_document(client, "/metrics", "*/*", SECONDS, _METRICS_BYTES_MAX)
+    return Counter({name: count for name, count in _parse_counts(_FAIL_OPEN, body).items() if name.endswith(_OWN)})
 
 
-def refused_counts(metrics: bytes) -> Counter[str]:
+def count_refused(metrics: bytes) -> Counter[str]:
     """Return the calls that a server has refused for who calls, by reason: not for what they ask, nor cut ones."""
     prefixes = ("authentication_", "handshake_refused", "handshake_no_certificate", "handshake_certificate")
-    return Counter({reason: n for reason, n in _counted(_REFUSED, metrics).items() if reason.startswith(prefixes)})
+    return Counter({reason: n for reason, n in _parse_counts(_REFUSED, metrics).items() if reason.startswith(prefixes)})
 
 
-def started(metrics: bytes) -> bytes:
+def identify_process(metrics: bytes) -> bytes:
     """Return what identifies the process that exports metrics: a Service may reach another one each time."""
     found = _STARTED.search(metrics)
     return found[1] if found else b""
 
 
-def _counted(pattern: re.Pattern[bytes], text: bytes) -> Counter[str]:
+def _parse_counts(pattern: re.Pattern[bytes], text: bytes) -> Counter[str]:
     found: Counter[str] = Counter()
     for name, count in pattern.findall(text):
         found[name.decode()] += int(count)
     return found
 
 
-async def _probed(client: ApiClient, probe: PodProbe) -> ProbeFact:
+async def _probe_pod(client: ApiClient, probe: PodProbe) -> ProbeFact:
     namespace = probe.reference.namespace
     path = f"/api/v1/namespaces/{namespace}/pods"
     try:
-        created = msgspec.json.decode(await answer(client, "POST", path, SECONDS, _DRY_RUN, probe.pod))
+        created = msgspec.json.decode(await send_request(client, "POST", path, SECONDS, _DRY_RUN, probe.pod))
     except RefusedError as error:
         return ProbeFact(probe.service, namespace, error.status, str(error), is_rewritten=False)
     except (ApiError, msgspec.MsgspecError) as error:

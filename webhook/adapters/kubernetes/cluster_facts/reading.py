@@ -10,8 +10,8 @@ import msgspec
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Struct
 
-from webhook.adapters.kubernetes.api.requests import ApiError, answer, dated
-from webhook.adapters.kubernetes.cluster_facts.decode import decoded_fields, decoded_items
+from webhook.adapters.kubernetes.api.requests import ApiError, request_dated, send_request
+from webhook.adapters.kubernetes.cluster_facts.decode import decode_fields, decode_items
 from webhook.core.checks.objects import (
     BudgetObject,
     ClusterObject,
@@ -26,7 +26,7 @@ from webhook.core.checks.objects import (
 from webhook.core.document.configmap import INSTALLATION, NAME, NAMESPACE, OVERRIDES, ConfigMap
 
 SECONDS = 10.0
-_MOST_OBJECTS = "5000"
+_OBJECTS_MAX = "5000"
 _IN = f"namespaces/{NAMESPACE}"
 _SCHEDULER = "podgate-scheduler"
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"
@@ -75,21 +75,21 @@ class Reading:
     values: dict[str, Any] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
 
-    def failed(self, fact: str, right: str, error: ApiError) -> None:
-        """Note why a read failed; `right` is the one that it needs, such as `right_to` returns."""
+    def on_creation_failed(self, fact: str, right: str, error: ApiError) -> None:
+        """Note why a read failed; `right` is the one that it needs, such as `describe_right` returns."""
         self.unread[fact] = f"you may not {right}" if error.is_forbidden else f"cannot {right}: {error}"
 
-    def lost(self, fact: str, fields: Mapping[str, str]) -> None:
+    def note_lost_fields(self, fact: str, fields: Mapping[str, str]) -> None:
         """Note fields that were left out of an object or of a list."""
         self.unread |= {f"{fact} {field}": f"cannot read it: {reason}" for field, reason in fields.items()}
 
-    def doubt(self, fact: str, fields: Mapping[str, str]) -> None:
+    def note_doubt(self, fact: str, fields: Mapping[str, str]) -> None:
         """Note that checks cannot judge by a fact, because fields were left out of it."""
         if fields:
             self.unread[fact] = "; ".join(f"cannot read {field}: {reason}" for field, reason in fields.items())
 
 
-def right_to(verb: str, path: str) -> str:
+def describe_right(verb: str, path: str) -> str:
     """Return the right to read what is at a path, in the words of RBAC, such as `get pods named web in shop`."""
     _, root, *parts = path.split("/")
     group = f".{parts.pop(0)}" if root == "apis" else ""
@@ -101,7 +101,7 @@ def right_to(verb: str, path: str) -> str:
 
 async def read_version(client: ApiClient) -> tuple[str, int | None]:
     """Return the version of the API server, and its clock in microseconds, None if it has not told. ApiError."""
-    body, date = await dated(client, "/version", SECONDS)
+    body, date = await request_dated(client, "/version", SECONDS)
     version = msgspec.json.decode(body, type=_Version).git_version
     try:
         return version, int(parsedate_to_datetime(date).timestamp()) * 1_000_000
@@ -123,7 +123,7 @@ async def read_objects(client: ApiClient) -> Reading:
 async def read_secret(client: ApiClient, name: str) -> Mapping[str, str] | None:
     """Return the data of a Secret in Podgate's namespace, in base64; None if there is none. ApiError."""
     try:
-        body = await answer(client, "GET", f"/api/v1/{_IN}/secrets/{name}", SECONDS)
+        body = await send_request(client, "GET", f"/api/v1/{_IN}/secrets/{name}", SECONDS)
     except ApiError as error:
         if error.is_absent:
             return None
@@ -132,29 +132,29 @@ async def read_secret(client: ApiClient, name: str) -> Mapping[str, str] | None:
 
 
 async def _read_list(client: ApiClient, reading: Reading, fact: str, read: _Read) -> None:
-    query: Sequence[tuple[str, str]] = (("limit", _MOST_OBJECTS),)
+    query: Sequence[tuple[str, str]] = (("limit", _OBJECTS_MAX),)
     if read.fields:
         query = (*query, ("fieldSelector", read.fields))
     try:
-        body = await answer(client, "GET", read.path, SECONDS, query)
-        listed, lost = decoded_items(body, read.kind)
+        body = await send_request(client, "GET", read.path, SECONDS, query)
+        listed, lost = decode_items(body, read.kind)
     except ApiError as error:
-        reading.failed(fact, right_to("list", read.path), error)
+        reading.on_creation_failed(fact, describe_right("list", read.path), error)
     except msgspec.MsgspecError as error:
         reading.unread[fact] = f"cannot read {read.path}: {error}"
     else:
         reading.values[fact] = listed
-        reading.doubt(fact, lost)
+        reading.note_doubt(fact, lost)
 
 
 async def _read_map(client: ApiClient, reading: Reading, fact: str, name: str) -> None:
     path = f"/api/v1/{_IN}/configmaps/{name}"
     try:
-        body = await answer(client, "GET", path, SECONDS)
-        reading.values[fact], lost = decoded_fields(body, ConfigMap)
-        reading.doubt(fact, lost)
+        body = await send_request(client, "GET", path, SECONDS)
+        reading.values[fact], lost = decode_fields(body, ConfigMap)
+        reading.note_doubt(fact, lost)
     except ApiError as error:
         if error.is_absent:
             reading.values[fact] = None
         else:
-            reading.failed(fact, right_to("get", path), error)
+            reading.on_creation_failed(fact, describe_right("get", path), error)

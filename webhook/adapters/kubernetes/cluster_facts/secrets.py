@@ -18,7 +18,7 @@ _CONNECT_SECONDS = 5
 _READ_BYTES = 65_536
 
 
-def presented_at(url: str) -> bytes:
+def fetch_certificate(url: str) -> bytes:
     """Return the certificate, DER; OSError.
 
     The client leaves without a reply: one without a certificate of its own is a refused call, for which there is an
@@ -31,7 +31,7 @@ def presented_at(url: str) -> bytes:
     client = context.wrap_bio(received, to_server)
     parts = urlsplit(url)
     with socket.create_connection((parts.hostname or "", parts.port or 443), timeout=_CONNECT_SECONDS) as connection:
-        while (certificate := _presented(client)) is None:
+        while (certificate := _continue_handshake(client)) is None:
             connection.sendall(to_server.read())
             if not (data := connection.recv(_READ_BYTES)):
                 raise ConnectionResetError("the server ended the handshake")
@@ -39,7 +39,7 @@ def presented_at(url: str) -> bytes:
     return certificate
 
 
-def _presented(client: ssl.SSLObject) -> bytes | None:
+def _continue_handshake(client: ssl.SSLObject) -> bytes | None:
     """Continue the handshake; return the server's certificate when it has come."""
     try:
         client.do_handshake()
@@ -55,57 +55,60 @@ _SEGMENTS = 3
 Chain = Sequence[x509.Certificate]
 
 
-def secret_facts(name: str, data: Mapping[str, str]) -> tuple[CertificateFact, ...]:
+def list_secret_facts(name: str, data: Mapping[str, str]) -> tuple[CertificateFact, ...]:
     """Return the certificate and the token in a Secret; what cannot be decoded is left out."""
     place = f"Secret {NAMESPACE}/{name}"
-    found = [_certificate(f"{place} {_CERTIFICATE}", leaf) for leaf in chain_of(data)[:1]]
-    token = _claims(_decoded(data.get(_TOKEN, "")))
+    found = [_make_certificate_fact(f"{place} {_CERTIFICATE}", leaf) for leaf in parse_chain(data)[:1]]
+    token = _parse_claims(_decode(data.get(_TOKEN, "")))
     expires = token.get("exp")
     if isinstance(expires, int | float):
         issued = token.get("iat", expires)
-        found.append(CertificateFact(f"{place} {_TOKEN}", (), _us(issued), _us(expires)))
+        found.append(CertificateFact(f"{place} {_TOKEN}", (), _to_us(issued), _to_us(expires)))
     return tuple(found)
 
 
-def scheduler_cas(secrets: Mapping[str, Mapping[str, str]]) -> tuple[CertificateFact, ...]:
+def list_scheduler_cas(secrets: Mapping[str, Mapping[str, str]]) -> tuple[CertificateFact, ...]:
     """Return the CAs by which kube-scheduler verifies the extender; cert-manager's Secret has one key for all CAs."""
     data = secrets.get(_SCHEDULER, {})
-    bundle = _decoded(data.get(_SERVING_CA, "") or data.get("ca.crt", ""))
-    return tuple(_certificate(f"Secret {NAMESPACE}/{_SCHEDULER} {_SERVING_CA}", ca) for ca in _parsed(bundle))
+    bundle = _decode(data.get(_SERVING_CA, "") or data.get("ca.crt", ""))
+    return tuple(
+        _make_certificate_fact(f"Secret {NAMESPACE}/{_SCHEDULER} {_SERVING_CA}", ca)
+        for ca in _parse_certificates(bundle)
+    )
 
 
-def chain_of(data: Mapping[str, str]) -> Chain:
+def parse_chain(data: Mapping[str, str]) -> Chain:
     """Return the certificate in a Secret, followed by its intermediates; empty if there is none."""
-    return _parsed(_decoded(data.get(_CERTIFICATE, "")))
+    return _parse_certificates(_decode(data.get(_CERTIFICATE, "")))
 
 
-def served_at(url: str) -> Chain:
+def fetch_chain(url: str) -> Chain:
     """Return the certificate that a server outside the cluster presents; OSError."""
-    return [x509.load_der_x509_certificate(presented_at(url))]
+    return [x509.load_der_x509_certificate(fetch_certificate(url))]
 
 
-def served_fact(url: str, chain: Chain) -> CertificateFact:
+def make_served_fact(url: str, chain: Chain) -> CertificateFact:
     parts = urlsplit(url)
-    return _certificate(f"certificate at {parts.hostname}:{parts.port or 443}", chain[0])
+    return _make_certificate_fact(f"certificate at {parts.hostname}:{parts.port or 443}", chain[0])
 
 
-def trust_facts(webhooks: Iterable[tuple[str, Json]], chain: Chain) -> list[TrustFact]:
+def list_trust_facts(webhooks: Iterable[tuple[str, Json]], chain: Chain) -> list[TrustFact]:
     """Verify the serving certificate by each caBundle; without one, only whether the bundle holds a certificate."""
     known: dict[str, str] = {}
     found = []
     for name, webhook in webhooks:
-        bundle = _bundle(webhook)
+        bundle = _read_bundle(webhook)
         if bundle not in known:
-            known[bundle] = _error(_parsed(_decoded(bundle)), chain)
+            known[bundle] = _find_error(_parse_certificates(_decode(bundle)), chain)
         found.append(TrustFact(name, webhook["name"], known[bundle]))
     return found
 
 
-def _bundle(webhook: Json) -> str:
+def _read_bundle(webhook: Json) -> str:
     return str(webhook["clientConfig"].get("caBundle") or "")
 
 
-def _error(trusted: Chain, chain: Chain) -> str:
+def _find_error(trusted: Chain, chain: Chain) -> str:
     if not trusted:
         return "holds no certificate: no call can succeed"
     if not chain:
@@ -129,24 +132,24 @@ def _is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bo
     return True
 
 
-def _certificate(place: str, certificate: x509.Certificate) -> CertificateFact:
+def _make_certificate_fact(place: str, certificate: x509.Certificate) -> CertificateFact:
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         listed = tuple(str(name.value) for name in names)
     except (x509.ExtensionNotFound, ValueError):
         listed = ()
     start, end = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
-    return CertificateFact(place, listed, _us(start), _us(end))
+    return CertificateFact(place, listed, _to_us(start), _to_us(end))
 
 
-def _parsed(text: bytes) -> Chain:
+def _parse_certificates(text: bytes) -> Chain:
     try:
         return x509.load_pem_x509_certificates(text)
     except ValueError:
         return ()
 
 
-def _claims(token: bytes) -> Json:
+def _parse_claims(token: bytes) -> Json:
     segments = token.strip().split(b".")
     if len(segments) != _SEGMENTS:
         return {}
@@ -157,12 +160,12 @@ def _claims(token: bytes) -> Json:
     return claims if isinstance(claims, dict) else {}
 
 
-def _decoded(text: str) -> bytes:
+def _decode(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error:
         return b""
 
 
-def _us(seconds: float) -> int:
+def _to_us(seconds: float) -> int:
     return int(seconds * 1_000_000)

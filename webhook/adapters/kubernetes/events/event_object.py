@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from webhook.adapters.kubernetes.api.objects import LABELS
-from webhook.core.plain_text import printable
+from webhook.core.plain_text import escape_line
 
 REPORTER = "podgate.io/podgate"
 NOTE_BYTES_MAX = 1024
@@ -67,7 +67,7 @@ class Happening(NamedTuple):
             "action": self.action,
             "reason": self.reason,
             "type": self.kind,
-            "note": in_bounds(self.note),
+            "note": clip_note(self.note),
             "regarding": {
                 "apiVersion": about.api_version,
                 "kind": about.kind,
@@ -89,9 +89,9 @@ def minute_of(at_ns: int) -> int:
     return at_ns // 60_000_000_000
 
 
-def in_bounds(note: str) -> str:
+def clip_note(note: str) -> str:
     """Return the note, printable and truncated to an Event's maximum length."""
-    note = printable(note)
+    note = escape_line(note)
     raw = note.encode()
     return note if len(raw) <= NOTE_BYTES_MAX else raw[: NOTE_BYTES_MAX - 3].decode(errors="ignore") + "..."
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Struct
 
-from webhook.adapters.kubernetes.api.collection import Collection, listed
+from webhook.adapters.kubernetes.api.collection import Collection, list_objects
 from webhook.adapters.kubernetes.api.objects import Listed
 from webhook.adapters.kubernetes.api.requests import (
     CONFLICT,
@@ -19,7 +19,7 @@ from webhook.adapters.kubernetes.api.requests import (
     TOO_MANY,
     ApiError,
     RefusedError,
-    answer,
+    send_request,
 )
 from webhook.adapters.kubernetes.api.timing import ApiTiming
 from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding, minute_of
@@ -139,12 +139,12 @@ class EventSender:
 
     async def _send(self, offered: _Offered) -> EventResult:
         """Send one Event; retry without an answer until it is too old."""
-        backoff, clock = self._timing.retries.backoff(), asyncio.get_running_loop().time
+        backoff, clock = self._timing.retries.make_backoff(), asyncio.get_running_loop().time
         while True:
             try:
                 await self._write(offered.happening)
             except ApiError as error:
-                result = self._refused(error)
+                result = self._judge_error(error)
                 if result is None and clock() - offered.at_seconds >= self._timing.patience_seconds:
                     result = EventResult.FAILED
                 if result is not None:
@@ -154,7 +154,7 @@ class EventSender:
                 self._failure.leave()
                 return EventResult.WRITTEN
 
-    def _refused(self, error: ApiError) -> EventResult | None:
+    def _judge_error(self, error: ApiError) -> EventResult | None:
         """Return the result; None to retry. A refusal is reported only once per status."""
         if not isinstance(error, RefusedError) or error.status >= _SERVER_ERROR or error.status == TOO_MANY:
             self._failure.enter(f"cannot write Events: {error}")
@@ -171,11 +171,11 @@ class EventSender:
 
     async def _write(self, happening: Happening) -> None:
         if not happening.regarding.uid:
-            happening = await self._identified(happening)
+            happening = await self._identify(happening)
         body = happening.body(self._instance)
-        await answer(self._client, "POST", happening.path, self._timing.request_seconds, body=body)
+        await send_request(self._client, "POST", happening.path, self._timing.request_seconds, body=body)
 
-    async def _identified(self, happening: Happening) -> Happening:
+    async def _identify(self, happening: Happening) -> Happening:
         """Return the Event with its ConfigMap's uid and, if `of_version`, its resourceVersion in the occasion."""
         about = happening.regarding
         place = f"configmap {about.namespace}/{about.name}"
@@ -187,7 +187,7 @@ class EventSender:
             right=f"list configmaps named {about.name} in {about.namespace}",
             object_name=about.name,
         )
-        items = (await listed(self._client, collection, self._timing.request_seconds)).items
+        items = (await list_objects(self._client, collection, self._timing.request_seconds)).items
         found = (
             items[0].metadata if items else _ConfigMapMetadata(resource_version=f"gone in {minute_of(happening.at_ns)}")
         )
@@ -213,6 +213,6 @@ class PodPlaceEvents:
         at_ns = time.time_ns()
         self._sender.offer(Happening(about, EventType.NORMAL, "WaitingForQuota", "Wait", note, occasion, at_ns))
 
-    def expired(self, namespace: str, name: str, uid: str, note: str, *, is_kept: bool) -> None:
+    def offer_expired(self, namespace: str, name: str, uid: str, note: str, *, is_kept: bool) -> None:
         about, action = Regarding("v1", "Pod", namespace, name, uid), "Keep" if is_kept else "Delete"
         self._sender.offer(Happening(about, EventType.WARNING, EXPIRED, action, note, action, time.time_ns()))

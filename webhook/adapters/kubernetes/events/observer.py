@@ -14,7 +14,7 @@ from webhook.adapters.kubernetes.events.event_sender import EventSender
 from webhook.core.admission.decision import Half
 from webhook.core.breaker import State, Transition
 from webhook.core.document.configmap import NAME, NAMESPACE, OVERRIDES
-from webhook.core.kubernetes.controllers import owning_controller
+from webhook.core.kubernetes.controllers import find_owning_controller
 from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
@@ -31,7 +31,7 @@ _HELD = "BreakerTripHeld"
 _ACTION = "MoveBreaker"
 
 
-def happening_of(transition: Transition, policy: Regarding) -> Happening | None:
+def make_transition_event(transition: Transition, policy: Regarding) -> Happening | None:
     """Return the Event; None if there is none to send. A trip held back each second is reported once a minute.
 
     Service, generation and the time in the breaker's record identify the Event for all replicas. A generation alone is
@@ -80,12 +80,12 @@ class Events:
         self._seen: set[tuple[str, str]] = set()
         """Controller uids and reasons already sent in this minute."""
 
-    def reviewed(self, review: Review) -> None:
+    def on_reviewed(self, review: Review) -> None:
         decision, request = review.decision, review.request
         if decision.allowed or decision.call.dry_run or decision.half is not Half.VALIDATE or request is None:
             return
         denials = decision.denials
-        owner = owning_controller(request.user, request.pod) if request.pod is not None else None
+        owner = find_owning_controller(request.user, request.pod) if request.pod is not None else None
         if not denials or owner is None or not _NAMESPACE_NAME.fullmatch(request.namespace):
             return
         minute, denial = minute_of(review.started_ns), (owner.uid, str(denials[0].code))
@@ -109,37 +109,37 @@ class Events:
         if self._sender.offer(happening):
             self._seen.add(denial)
 
-    def policy_loaded(self, loaded: LoadedPolicy) -> None:
+    def on_policy_loaded(self, loaded: LoadedPolicy) -> None:
         self._in_force = loaded.hash
         note = f"policy {loaded.hash} is in force; services: {len(loaded.policy.services)}"
         self._post(_POLICY, EventType.NORMAL, "PolicyLoaded", note, loaded.hash)
 
-    def policy_failed(self, errors: Sequence[str]) -> None:
+    def on_policy_failed(self, errors: Sequence[str]) -> None:
         stays = f"policy {self._in_force} stays in force" if self._in_force else "there is no good policy"
-        self._post(_POLICY, EventType.WARNING, "PolicyRefused", f"{stays}: {_shown(errors)}", "\n".join(errors))
+        self._post(_POLICY, EventType.WARNING, "PolicyRefused", f"{stays}: {_join_errors(errors)}", "\n".join(errors))
 
-    def overrides_loaded(self, live: Sequence[Override]) -> None:
-        """Do nothing: `override_changed` reports each change."""
+    def on_overrides_loaded(self, live: Sequence[Override]) -> None:
+        """Do nothing: `on_override_changed` reports each change."""
 
-    def overrides_failed(self, errors: Sequence[str]) -> None:
-        note = f"the last good overrides stay in force, each until its time: {_shown(errors)}"
+    def on_overrides_failed(self, errors: Sequence[str]) -> None:
+        note = f"the last good overrides stay in force, each until its time: {_join_errors(errors)}"
         self._post(_OVERRIDES, EventType.WARNING, "OverridesRefused", note, "\n".join(errors))
 
-    def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
+    def on_override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
         reason, entry = ("OverrideEnded", former) if now is None else ("OverrideInForce", now)
         self._post(_OVERRIDES, EventType.NORMAL, reason, f"service {service}: {entry}", f"{service} {entry}")
 
-    def webhooks_outdated(self, outdated: Sequence[str]) -> None:
+    def on_webhooks_outdated(self, outdated: Sequence[str]) -> None:
         if outdated:
-            note = f"the API server does not call as policy {self._in_force} needs: {_shown(outdated)}"
+            note = f"the API server does not call as policy {self._in_force} needs: {_join_errors(outdated)}"
             self._post(_POLICY, EventType.WARNING, "WebhooksOutdated", note, "\n".join([self._in_force, *outdated]))
 
-    def not_reviewed(self, service: str, pod: str) -> None:
+    def on_not_reviewed(self, service: str, pod: str) -> None:
         note = f"service {service}: Pod {pod} was admitted without a review: the API server did not call; podgate check"
         occasion = f"{service} {minute_of(self._clock_ns())}"
         self._post(_POLICY, EventType.WARNING, "PodsNotReviewed", note, occasion)
 
-    def overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:
+    def on_overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:
         at_ns = self._clock_ns()  # the occasion: each server judges itself
         if not former:
             note = f"new Pods of services with onOverload: Gate wait: {'; '.join(now.values())}"
@@ -152,18 +152,18 @@ class Events:
             at_ns = self._clock_ns()
             self._sender.offer(Happening(about, kind, reason, "Load", note, occasion, at_ns))
 
-    def transitioned(self, transition: Transition) -> None:
-        happening = happening_of(transition, _POLICY) if _POLICY in self._documents else None
+    def on_transition(self, transition: Transition) -> None:
+        happening = make_transition_event(transition, _POLICY) if _POLICY in self._documents else None
         if happening is not None:
             self._sender.offer(happening)
 
-    def refused(self, reason: str, detail: str) -> None:
+    def on_refused(self, reason: str, detail: str) -> None:
         """Do nothing: the caller is unknown."""
 
-    def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
+    def on_policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
         """Do nothing: `user` received the errors, and a rejected policy is not stored."""
 
 
-def _shown(errors: Sequence[str]) -> str:
+def _join_errors(errors: Sequence[str]) -> str:
     more = f" and {len(errors) - _ERRORS_MAX} more" if len(errors) > _ERRORS_MAX else ""
     return "; ".join(errors[:_ERRORS_MAX]) + more

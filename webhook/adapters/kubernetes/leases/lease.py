@@ -157,7 +157,7 @@ class Lease:
         try:
             for _ in range(_RELEASES_MAX):
                 found = await read(self._client, timeout_seconds)
-                body = self._noted(found.let_go())
+                body = self._add_notes(found.build_released())
                 if found.holder != self.identity or await write(self._client, body, timeout_seconds):
                     return
         except ApiError as error:
@@ -181,26 +181,26 @@ class Lease:
 
     async def _take(self, found: LeaseObject) -> _Obstacle | None:
         if self._lives(found):
-            return _Obstacle(f"{PLACE} is held by {found.described()}", holder=found.holder)
+            return _Obstacle(f"{PLACE} is held by {found.describe_holder()}", holder=found.holder)
         return await self._put_name(found)
 
     async def _renew(self, found: LeaseObject) -> _Obstacle | None:
         if found.holder not in {"", self.identity}:
             return _Obstacle(
-                f"{PLACE} was not renewed in time, and is held by {found.described()}", holder=found.holder
+                f"{PLACE} was not renewed in time, and is held by {found.describe_holder()}", holder=found.holder
             )
         return await self._put_name(found)
 
     async def _put_name(self, found: LeaseObject) -> _Obstacle | None:
         began_at = asyncio.get_running_loop().time()
-        body = self._noted(found.held_by(self.identity, self._timing.duration_seconds))
+        body = self._add_notes(found.build_held(self.identity, self._timing.duration_seconds))
         if await write(self._client, body, self._timing.request_seconds):
             self._renewed_at = began_at
             self._found_notes = found.whole["metadata"].get("annotations") or {}
             return None
         return _Obstacle(f"{PLACE} was changed by another writer at the same time")
 
-    def _noted(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _add_notes(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the Lease with this process's annotations added."""
         notes = self._notes()
         if not notes:
@@ -213,6 +213,6 @@ class Lease:
         if found.holder in {"", self.identity} or (self._former is not None and found.holder.startswith(self._former)):
             return False
         now = asyncio.get_running_loop().time()
-        self._seen = found.unchanged_since(self._seen, now)
+        self._seen = found.compare(self._seen, now)
         duration_seconds = found.spec.lease_duration_seconds or self._timing.duration_seconds
         return now - self._seen.since_seconds < duration_seconds

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Raw, Struct
 
-from webhook.adapters.kubernetes.api.collection import decoded
+from webhook.adapters.kubernetes.api.collection import decode_object
 from webhook.adapters.kubernetes.api.objects import LABELS, ObjectVersion
-from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, GarbledError, RefusedError, answer
+from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, GarbledError, RefusedError, send_request
 from webhook.core.document.configmap import NAMESPACE
 
 NAME = "podgate-leader"
@@ -58,7 +58,7 @@ class LeaseObject:
         """Identity of the holder; "" if there is none."""
         return self.spec.holder_identity or ""
 
-    def unchanged_since(self, former: LeaseSighting | None, now_seconds: float) -> LeaseSighting:
+    def compare(self, former: LeaseSighting | None, now_seconds: float) -> LeaseSighting:
         """Return since when the Lease is unchanged, given the former sighting of it."""
         return (
             former
@@ -66,11 +66,11 @@ class LeaseObject:
             else LeaseSighting(self.version, now_seconds)
         )
 
-    def described(self) -> str:
+    def describe_holder(self) -> str:
         """Describe the holder and since when it holds the Lease, by the holder's clock."""
         return f"{self.holder} since {self.spec.acquire_time or 'an unknown time'}"
 
-    def renewed_at(self) -> datetime | None:
+    def parse_renewal(self) -> datetime | None:
         """Return when the holder last renewed the Lease, by the holder's clock; None if absent or invalid."""
         try:
             moment = datetime.fromisoformat(self.spec.renew_time or "")
@@ -78,7 +78,7 @@ class LeaseObject:
             return None
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
-    def held_by(self, identity: str, duration_seconds: int) -> dict[str, Any]:
+    def build_held(self, identity: str, duration_seconds: int) -> dict[str, Any]:
         """Return the Lease acquired or renewed by `identity` now."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         ours: dict[str, Any] = {
@@ -89,39 +89,39 @@ class LeaseObject:
         if self.holder != identity:
             transitions = (self.spec.lease_transitions or 0) + 1 if self.version else 0
             ours |= {"acquireTime": now, "leaseTransitions": transitions}
-        return self._with(ours)
+        return self._build(ours)
 
-    def let_go(self) -> dict[str, Any]:
+    def build_released(self) -> dict[str, Any]:
         """Return the Lease without a holder."""
-        return self._with({"holderIdentity": None, "acquireTime": None})
+        return self._build({"holderIdentity": None, "acquireTime": None})
 
-    def _with(self, changes: dict[str, Any]) -> dict[str, Any]:
+    def _build(self, changes: dict[str, Any]) -> dict[str, Any]:
         return {**self.whole, "spec": {**(self.whole.get("spec") or {}), **changes}}
 
 
-def absent(name: str, **labels: str) -> LeaseObject:
+def make_absent(name: str, **labels: str) -> LeaseObject:
     """Return a Lease that does not exist yet, to be created."""
     metadata = {"name": name, "namespace": NAMESPACE, "labels": {**LABELS, **labels}}
     whole = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
     return LeaseObject(whole, "", _Spec())
 
 
-def present(body: bytes | Raw) -> LeaseObject:
+def parse_lease(body: bytes | Raw) -> LeaseObject:
     """Return the Lease in a response of the API server; GarbledError if it is not one."""
-    found = decoded(body, _Read)
+    found = decode_object(body, _Read)
     if not found.metadata.resource_version:
         raise GarbledError("an object without a resourceVersion")
-    return LeaseObject(decoded(body, dict), found.metadata.resource_version, found.spec or _Spec())
+    return LeaseObject(decode_object(body, dict), found.metadata.resource_version, found.spec or _Spec())
 
 
 async def read(client: ApiClient, timeout_seconds: float, name: str = NAME) -> LeaseObject:
-    """Return the Lease, or an `absent` one if there is none; ApiError if it cannot be read."""
+    """Return the Lease, or one of `make_absent` if there is none; ApiError if it cannot be read."""
     try:
-        return present(await answer(client, "GET", f"{ALL}/{name}", timeout_seconds))
+        return parse_lease(await send_request(client, "GET", f"{ALL}/{name}", timeout_seconds))
     except RefusedError as error:
         if error.status != NOT_FOUND:
             raise
-        return absent(name)
+        return make_absent(name)
 
 
 async def write(client: ApiClient, lease: dict[str, Any], timeout_seconds: float) -> bool:
@@ -129,7 +129,7 @@ async def write(client: ApiClient, lease: dict[str, Any], timeout_seconds: float
     is_there = "resourceVersion" in lease["metadata"]
     verb, path = ("PUT", f"{ALL}/{lease['metadata']['name']}") if is_there else ("POST", ALL)
     try:
-        await answer(client, verb, path, timeout_seconds, body=lease)
+        await send_request(client, verb, path, timeout_seconds, body=lease)
     except RefusedError as error:
         if error.status != CONFLICT:
             raise

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Raw, Struct
 
-from webhook.adapters.kubernetes.api.collection import decoded
+from webhook.adapters.kubernetes.api.collection import decode_object
 from webhook.adapters.kubernetes.api.objects import ListMetadata
 from webhook.adapters.kubernetes.api.requests import (
     CONFLICT,
@@ -23,9 +23,16 @@ from webhook.adapters.kubernetes.api.requests import (
     ApiError,
     GarbledError,
     RefusedError,
-    answer,
+    send_request,
 )
-from webhook.adapters.kubernetes.leases.lease_object import ALL, LeaseObject, LeaseSighting, absent, present, write
+from webhook.adapters.kubernetes.leases.lease_object import (
+    ALL,
+    LeaseObject,
+    LeaseSighting,
+    make_absent,
+    parse_lease,
+    write,
+)
 from webhook.core.document.configmap import NAMESPACE
 from webhook.ports import WatchReports
 from webhook.support.condition import Condition
@@ -73,7 +80,7 @@ class ServerLeases:
         timing: ServerLeaseTiming = ServerLeaseTiming(),
     ) -> None:
         end = secrets.token_hex(4)
-        self.name = lease_name(host) if is_unique else f"{lease_name(host)}-{end}"
+        self.name = make_lease_name(host) if is_unique else f"{make_lease_name(host)}-{end}"
         self.on_count: Callable[[int, int], None] = lambda _count, _ordinal: None
         self._identity = f"{host}_{end}"
         self._client = client
@@ -97,7 +104,7 @@ class ServerLeases:
     async def _round(self) -> None:
         try:
             found = await self._list()
-            await self._renew(found.get(self.name) or absent(self.name, **_LABELS))
+            await self._renew(found.get(self.name) or make_absent(self.name, **_LABELS))
             others = [lease for lease in found.values() if lease.name != self.name]
             self._count(others)
             await self._delete_forgotten(others)
@@ -111,14 +118,14 @@ class ServerLeases:
 
     async def _list(self) -> dict[str, LeaseObject]:
         query = (("labelSelector", _SELECTOR),)
-        body = await answer(self._client, "GET", ALL, self._timing.request_seconds, query)
-        found = decoded(body, _Leases)
+        body = await send_request(self._client, "GET", ALL, self._timing.request_seconds, query)
+        found = decode_object(body, _Leases)
         if not found.metadata.resource_version:
             raise GarbledError("a list without a resourceVersion")
-        return {lease.name: lease for lease in map(present, found.items or ())}
+        return {lease.name: lease for lease in map(parse_lease, found.items or ())}
 
     async def _renew(self, mine: LeaseObject) -> None:
-        body = mine.held_by(self._identity, self._timing.duration_seconds)
+        body = mine.build_held(self._identity, self._timing.duration_seconds)
         # After a conflict, the next round renews: a Lease's duration has room for four rounds.
         await write(self._client, body, self._timing.request_seconds)
 
@@ -126,7 +133,7 @@ class ServerLeases:
         now = asyncio.get_running_loop().time()
         former, self._seen = self._seen, {}
         for lease in others:
-            self._seen[lease.name] = lease.unchanged_since(former.get(lease.name), now)
+            self._seen[lease.name] = lease.compare(former.get(lease.name), now)
         names = sorted([self.name, *(name for name, sighting in self._seen.items() if self._lives(sighting))])
         counted = len(names), names.index(self.name)
         if counted != self._counted:
@@ -139,7 +146,7 @@ class ServerLeases:
     async def _delete_forgotten(self, others: Iterable[LeaseObject]) -> None:
         """Delete old Leases of dead servers, unless renewed since they were read."""
         for lease in others:
-            renewed_at = lease.renewed_at()
+            renewed_at = lease.parse_renewal()
             if self._lives(self._seen[lease.name]) or renewed_at is None:
                 continue
             if (datetime.now(UTC) - renewed_at).total_seconds() >= self._timing.forget_seconds:
@@ -155,12 +162,12 @@ class ServerLeases:
     async def _delete(self, name: str, version: str = "") -> None:
         options = {"preconditions": {"resourceVersion": version}} if version else {}
         try:
-            await answer(self._client, "DELETE", f"{ALL}/{name}", self._timing.request_seconds, body=options)
+            await send_request(self._client, "DELETE", f"{ALL}/{name}", self._timing.request_seconds, body=options)
         except RefusedError as error:
             if error.status not in {NOT_FOUND, CONFLICT}:
                 raise
 
 
-def lease_name(host: str) -> str:
+def make_lease_name(host: str) -> str:
     """Return the name of a server's Lease; invalid characters become dashes."""
     return PREFIX + (_ILL.sub("-", host.lower())[:_HOST_LENGTH_MAX].strip("-") or "unnamed")

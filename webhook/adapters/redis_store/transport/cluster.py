@@ -11,11 +11,11 @@ from typing import Any
 from redis.crc import key_slot
 from redis.exceptions import AskError, ClusterDownError, ClusterError, MovedError, RedisError, TryAgainError
 
-from webhook.adapters.redis_store.transport.connect import all_failed
+from webhook.adapters.redis_store.transport.connect import join_errors
 from webhook.adapters.redis_store.transport.connection import SharedConnection
 from webhook.adapters.redis_store.transport.protocol import Connected
 from webhook.adapters.redis_store.transport.script import Script
-from webhook.adapters.redis_store.transport.server import forget, greet, run_id
+from webhook.adapters.redis_store.transport.server import ask_run_id, forget, greet
 from webhook.adapters.redis_store.transport.stream import Command, RespStream
 from webhook.ports.store_url import RedisAddress
 
@@ -49,7 +49,7 @@ class ClusterTransport:
         self._learning: asyncio.Task[None] | None = None
 
     def lane(self, tag: str) -> str:
-        owner = self._owners.get(self._slot(tag))
+        owner = self._owners.get(self._find_slot(tag))
         return str(owner) if owner else ""
 
     async def run(self, keys: Sequence[str], argument: bytes) -> Any:
@@ -63,13 +63,13 @@ class ClusterTransport:
                 self._learn_soon()
                 raise ClusterDownError(f"no node has slot {slot}")
             try:
-                return await self._script.run(self._connection(owner), keys, argument, *before)
+                return await self._script.run(self._get_connection(owner), keys, argument, *before)
             except MovedError as error:  # not carried out there
-                owner, before = _address(error, owner), ()
+                owner, before = _find_address(error, owner), ()
                 self._owners[slot] = owner
                 self._learn_soon()
             except AskError as error:
-                owner, before = _address(error, owner), _ASKING
+                owner, before = _find_address(error, owner), _ASKING
             except TryAgainError:  # its keys are being moved between nodes
                 raise
             except _TROUBLES:
@@ -79,22 +79,22 @@ class ClusterTransport:
         raise ClusterError(f"slot {slot}: redirected {_HOPS_MAX} times")
 
     async def run_ids(self) -> Mapping[str, str]:
-        found = await self._of_each(run_id)
+        found = await self._ask_each(ask_run_id)
         names = {str(address): name for address, name in found.items() if isinstance(name, str)}
         if not names:
             _raise_first(found)
         return names
 
     async def infos(self) -> Mapping[str, bytes]:
-        found = await self._of_each(lambda connection: connection.ask(("INFO",)))
+        found = await self._ask_each(lambda connection: connection.ask(("INFO",)))
         _raise_first(found)
         return {str(address): info for address, info in found.items()}
 
     async def ping(self) -> None:
-        _raise_first(await self._of_each(lambda connection: connection.ask(("PING",))))
+        _raise_first(await self._ask_each(lambda connection: connection.ask(("PING",))))
 
     async def forget(self, pattern: str) -> int:
-        deleted = await self._of_each(lambda connection: forget(connection, pattern))
+        deleted = await self._ask_each(lambda connection: forget(connection, pattern))
         _raise_first(deleted)
         return sum(deleted.values())
 
@@ -109,7 +109,7 @@ class ClusterTransport:
                 return await self._dial(node)
             except _TROUBLES as error:
                 errors.append(error)
-        raise all_failed("no node of the Cluster accepts a connection", errors)
+        raise join_errors("no node of the Cluster accepts a connection", errors)
 
     async def dial_lane(self, lane: str) -> RespStream:
         for node in self._owners.values():
@@ -131,13 +131,13 @@ class ClusterTransport:
             await asyncio.gather(self._learning, return_exceptions=True)
         await asyncio.gather(*(connection.close() for connection in self._connections.values()))
 
-    def _slot(self, tag: str) -> int:
+    def _find_slot(self, tag: str) -> int:
         slot = self._slots.get(tag)
         if slot is None:
             slot = self._slots[tag] = key_slot(f"{{{tag}}}".encode())
         return slot
 
-    def _connection(self, address: RedisAddress) -> SharedConnection:
+    def _get_connection(self, address: RedisAddress) -> SharedConnection:
         connection = self._connections.get(address)
         if connection is None:
             connection = SharedConnection(
@@ -146,12 +146,12 @@ class ClusterTransport:
             self._connections[address] = connection
         return connection
 
-    async def _of_each(self, ask: Callable[[SharedConnection], Awaitable[Any]]) -> dict[RedisAddress, Any]:
+    async def _ask_each(self, ask: Callable[[SharedConnection], Awaitable[Any]]) -> dict[RedisAddress, Any]:
         """Return the answer, or the error, of each node that has slots."""
         if not self._owners:
             await self._learn()
         nodes = list(dict.fromkeys(self._owners.values()))
-        answers = await asyncio.gather(*(ask(self._connection(node)) for node in nodes), return_exceptions=True)
+        answers = await asyncio.gather(*(ask(self._get_connection(node)) for node in nodes), return_exceptions=True)
         found = dict(zip(nodes, answers, strict=True))
         for node, answer in found.items():
             if isinstance(answer, BaseException):
@@ -168,9 +168,9 @@ class ClusterTransport:
     def _learn_soon(self) -> None:
         if self._learning is None:
             self._learning = asyncio.create_task(self._renew(), name="cluster-slots")
-            self._learning.add_done_callback(self._learnt)
+            self._learning.add_done_callback(self._on_learnt)
 
-    def _learnt(self, task: "asyncio.Task[None]") -> None:
+    def _on_learnt(self, task: "asyncio.Task[None]") -> None:
         self._learning = None
         if not task.cancelled():
             task.exception()  # raised in the waiting callers; the next failure renews the map again
@@ -181,7 +181,7 @@ class ClusterTransport:
         errors: list[Exception] = []
         for node in sorted(asked, key=lambda node: node == self._suspect):
             try:
-                self._owners = _owners(await self._connection(node).ask(("CLUSTER", "SLOTS")), node)
+                self._owners = _decode_owners(await self._get_connection(node).ask(("CLUSTER", "SLOTS")), node)
             except _TROUBLES as error:
                 errors.append(error)
                 continue
@@ -189,10 +189,10 @@ class ClusterTransport:
             gone = [self._connections.pop(address) for address in [*self._connections] if address not in kept]
             await asyncio.gather(*(connection.close() for connection in gone))
             return
-        raise all_failed("no node of the Cluster returns the slot map", errors)
+        raise join_errors("no node of the Cluster returns the slot map", errors)
 
 
-def _owners(ranges: Sequence[Any], asked: RedisAddress) -> dict[int, RedisAddress]:
+def _decode_owners(ranges: Sequence[Any], asked: RedisAddress) -> dict[int, RedisAddress]:
     """Return the primaries by slot. A node that reports no host has that of the node that was asked."""
     owners: dict[int, RedisAddress] = {}
     for first, last, (host, port, *_), *_ in ranges:
@@ -203,7 +203,7 @@ def _owners(ranges: Sequence[Any], asked: RedisAddress) -> dict[int, RedisAddres
     return owners
 
 
-def _address(error: AskError, asked: RedisAddress) -> RedisAddress:
+def _find_address(error: AskError, asked: RedisAddress) -> RedisAddress:
     return RedisAddress(error.host or asked.host, error.port)
 
 

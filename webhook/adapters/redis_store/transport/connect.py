@@ -20,21 +20,21 @@ Dial = Callable[[], Coroutine[Any, Any, RespStream]]
 """Connects and authenticates."""
 
 
-async def dialled(
+async def dial_server(
     target: RedisAddress | str, credentials: RedisCredentials, tls: ssl.SSLContext | None, database: int = 0
 ) -> RespStream:
     """Return an authenticated connection to a server, or to the socket at a path."""
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
-            stream = await _connected(target, tls)
-            async with dropped_unless_done(stream):
+            stream = await _connect(target, tls)
+            async with drop_unless_done(stream):
                 await _introduce(stream, credentials, database)
     except TimeoutError:
         raise TimeoutError(f"{target}: not connected within {_CONNECT_SECONDS:g} s") from None
     except AuthenticationError as error:
-        raise AuthenticationError(f"{target}: {credentials.without(str(error))}") from None
+        raise AuthenticationError(f"{target}: {credentials.redact(str(error))}") from None
     except RedisError as error:
-        raise type(error)(credentials.without(str(error))) from None
+        raise type(error)(credentials.redact(str(error))) from None
     except UnicodeError:
         raise RedisConnectionError(f"{target}: its host is not a valid name") from None
     except OSError as error:  # an ssl.SSLError is one
@@ -43,7 +43,7 @@ async def dialled(
 
 
 @asynccontextmanager
-async def dropped_unless_done(stream: RespStream) -> AsyncIterator[None]:
+async def drop_unless_done(stream: RespStream) -> AsyncIterator[None]:
     """Disconnect if the block raises."""
     try:
         yield
@@ -52,7 +52,7 @@ async def dropped_unless_done(stream: RespStream) -> AsyncIterator[None]:
         raise
 
 
-async def _connected(target: RedisAddress | str, tls: ssl.SSLContext | None) -> RespStream:
+async def _connect(target: RedisAddress | str, tls: ssl.SSLContext | None) -> RespStream:
     loop = asyncio.get_running_loop()
     if isinstance(target, str):
         _, stream = await loop.create_unix_connection(RespStream, target)
@@ -70,7 +70,7 @@ async def _introduce(stream: RespStream, credentials: RedisCredentials, database
         await stream.ask(("SELECT", database))
 
 
-def all_failed(what: str, errors: Sequence[Exception]) -> RedisError:
+def join_errors(what: str, errors: Sequence[Exception]) -> RedisError:
     """Return one error for several attempts: of authentication if one of them was that, a timeout if all were."""
     text = f"{what}: {'; '.join(str(error) or type(error).__name__ for error in errors)}"
     refused = any(isinstance(error, AuthenticationError | NoPermissionError) for error in errors)

@@ -6,7 +6,7 @@ from typing import Any
 
 from redis.exceptions import AskError, NoScriptError, OutOfMemoryError, TryAgainError
 
-from webhook.adapters.redis_store.transport.connect import Dial, dropped_unless_done
+from webhook.adapters.redis_store.transport.connect import Dial, drop_unless_done
 from webhook.adapters.redis_store.transport.stream import Command, RespStream
 
 _GREET_SECONDS = 2.0
@@ -37,7 +37,7 @@ class SharedConnection:
         """
         stream = self._stream
         if stream is None or stream.is_closed:
-            stream = await self._connected()
+            stream = await self._connect()
         try:
             return await stream.ask(*commands)
         except _OF_HEALTHY_SERVERS:
@@ -58,20 +58,20 @@ class SharedConnection:
         if self._stream is not None:
             await self._stream.finish()
 
-    async def _connected(self) -> RespStream:
+    async def _connect(self) -> RespStream:
         if self._dialling is None:
-            self._dialling = asyncio.create_task(self._greeted(), name="redis-dial")
-            self._dialling.add_done_callback(self._dialled)
+            self._dialling = asyncio.create_task(self._dial_and_greet(), name="redis-dial")
+            self._dialling.add_done_callback(self._on_dialled)
         return await asyncio.shield(self._dialling)  # shared: a cancelled call must not cancel it
 
-    async def _greeted(self) -> RespStream:
+    async def _dial_and_greet(self) -> RespStream:
         stream = await self._dial()
         if self._greet is not None:
-            async with asyncio.timeout(_GREET_SECONDS), dropped_unless_done(stream):
+            async with asyncio.timeout(_GREET_SECONDS), drop_unless_done(stream):
                 await self._greet(stream)
         return stream
 
-    def _dialled(self, task: "asyncio.Task[RespStream]") -> None:
+    def _on_dialled(self, task: "asyncio.Task[RespStream]") -> None:
         self._dialling = None
         if not task.cancelled() and task.exception() is None:
             self._stream = task.result()

@@ -23,7 +23,7 @@ class RedisCredentials:
     username: str
     password: str = field(repr=False)
 
-    def without(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Return a server's message without the password: some servers repeat input that they cannot parse."""
         return text.replace(self.password, "***") if self.password else text
 
@@ -43,13 +43,15 @@ class CredentialSource:
     async def credentials(self) -> RedisCredentials:
         """Return the credentials for the servers that hold data."""
         files = self._files
-        return await _credentials(
+        return await _read_credentials(
             files.username_file, files.password_file, RedisCredentials(self._url.username, self._url.password)
         )
 
     async def sentinel_credentials(self) -> RedisCredentials:
         files = self._files
-        return await _credentials(files.sentinel_username_file, files.sentinel_password_file, RedisCredentials("", ""))
+        return await _read_credentials(
+            files.sentinel_username_file, files.sentinel_password_file, RedisCredentials("", "")
+        )
 
     async def tls(self) -> ssl.SSLContext | None:
         """Return the context of the next connection, None without TLS; re-created when a file has changed."""
@@ -61,28 +63,28 @@ class CredentialSource:
         files = self._files
         contents = tuple(_read(path) for path in (files.ca, files.cert, files.key) if path is not None)
         if self._context is None or contents != self._tls_files:
-            context = _made(lambda: ssl.create_default_context(cafile=files.ca), files.ca)
+            context = _make_context(lambda: ssl.create_default_context(cafile=files.ca), files.ca)
             cert = files.cert
             if cert is not None:
                 # An empty password: never prompt for one.
-                _made(lambda: context.load_cert_chain(cert, files.key, password=""), cert, files.key)
+                _make_context(lambda: context.load_cert_chain(cert, files.key, password=""), cert, files.key)
             self._context, self._tls_files = context, contents
         return self._context
 
 
-async def _credentials(username: Path | None, password: Path | None, known: RedisCredentials) -> RedisCredentials:
+async def _read_credentials(username: Path | None, password: Path | None, known: RedisCredentials) -> RedisCredentials:
     if username is None and password is None:
         return known
 
     def read() -> RedisCredentials:
         return RedisCredentials(
-            _line(username) if username else known.username, _line(password) if password else known.password
+            _read_line(username) if username else known.username, _read_line(password) if password else known.password
         )
 
     return await asyncio.to_thread(read)
 
 
-def _line(path: Path) -> str:
+def _read_line(path: Path) -> str:
     """Return a file's text without a trailing line end; AuthenticationError if there is none."""
     try:
         text = _read(path).decode().removesuffix("\n").removesuffix("\r")
@@ -103,7 +105,7 @@ def _read(path: Path) -> bytes:
         raise RedisConnectionError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _made(make: Callable[[], _T], *paths: Path | None) -> _T:
+def _make_context(make: Callable[[], _T], *paths: Path | None) -> _T:
     try:
         return make()
     except OSError as error:  # an ssl.SSLError is one

@@ -1,7 +1,7 @@
 """Transport for a store URL, created without connecting: Redis may become available later."""
 
 from webhook.adapters.redis_store.transport.cluster import ClusterTransport
-from webhook.adapters.redis_store.transport.connect import dialled
+from webhook.adapters.redis_store.transport.connect import dial_server
 from webhook.adapters.redis_store.transport.credentials import CredentialSource
 from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.adapters.redis_store.transport.script import Script
@@ -10,7 +10,7 @@ from webhook.adapters.redis_store.transport.server import ServerTransport
 from webhook.adapters.redis_store.transport.stream import RespStream
 from webhook.errors import UserError
 from webhook.ports.store_url import RedisAddress, RedisTopology, StoreFiles, StoreUrl
-from webhook.support.redaction import masked
+from webhook.support.redaction import mask
 
 _NO_FILES = StoreFiles()
 
@@ -20,13 +20,13 @@ def open_transport(url: str, files: StoreFiles = _NO_FILES, script: Script | Non
     try:
         parsed = StoreUrl.parse(url)
     except ValueError as error:
-        raise UserError(f"--store: {masked(url)!r}", str(error)) from None
+        raise UserError(f"--store: {mask(url)!r}", str(error)) from None
     access, run = CredentialSource(parsed, files), script or Script()
     if parsed.topology is RedisTopology.SENTINEL:
         return SentinelTransport(Sentinels(parsed, access), run)
 
     async def dial(target: RedisAddress | str) -> RespStream:
-        return await dialled(target, await access.credentials(), await access.tls(), parsed.database)
+        return await dial_server(target, await access.credentials(), await access.tls(), parsed.database)
 
     if parsed.topology is RedisTopology.CLUSTER:
         return ClusterTransport(parsed.addresses, dial, run)

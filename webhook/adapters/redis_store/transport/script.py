@@ -54,20 +54,20 @@ Servers of other versions read them: they may only gain fields at their end.
 """
 
 
-def _around(field: str, names: Names) -> tuple[Names, Names]:
+def _split_around(field: str, names: Names) -> tuple[Names, Names]:
     """Return the names before a field and after it."""
     at = names.index(field)
     return names[:at], names[at + 1 :]
 
 
-_BEFORE_WINDOWS, _AFTER_WINDOWS = _around("windows", SHARED["POD"])
-_BEFORE_EVENTS, _AFTER_EVENTS = _around("events", SHARED["BREAKER_RECORD"])
+_BEFORE_WINDOWS, _AFTER_WINDOWS = _split_around("windows", SHARED["POD"])
+_BEFORE_EVENTS, _AFTER_EVENTS = _split_around("events", SHARED["BREAKER_RECORD"])
 PARTS: Mapping[str, Names] = {
     "POD_BEFORE_WINDOWS": _BEFORE_WINDOWS,
     "POD_AFTER_WINDOWS": _AFTER_WINDOWS,
     "BREAKER_BEFORE_EVENTS": _BEFORE_EVENTS,
     "BREAKER_AFTER_EVENTS": _AFTER_EVENTS,
-    "VIEW_START": _around("tripped_at_us", SHARED["VIEW"])[0],
+    "VIEW_START": _split_around("tripped_at_us", SHARED["VIEW"])[0],
 }
 """Parts of records that are written or sent by themselves."""
 
@@ -124,12 +124,12 @@ QUEUE_ACTIONS: Mapping[str, Names] = {
 _Value = str | bool | int | Mapping[str, "_Value"]
 
 
-def render_constants() -> str:
+def render_tables() -> str:
     """Return a Lua chunk that defines one local table, BREAKER. The text is the same in every process."""
-    return f"-- Rendered from webhook/core/breaker.\nlocal BREAKER = {_lua(_tables())}\n"
+    return f"-- Rendered from webhook/core/breaker.\nlocal BREAKER = {_render_value(_list_tables())}\n"
 
 
-def constant_literals() -> Mapping[str, str]:
+def render_literals() -> Mapping[str, str]:
     """Return the constant_literals of the other constants, by name."""
     values: Mapping[str, _Value] = {
         "HELD": HELD,
@@ -139,10 +139,10 @@ def constant_literals() -> Mapping[str, str]:
         "EXCUSED_US": EXCUSED_US,
         "EVERY_SOURCE": EVERY_SOURCE,
     }
-    return {name: _lua(value) for name, value in values.items()}
+    return {name: _render_value(value) for name, value in values.items()}
 
 
-def _tables() -> Mapping[str, _Value]:
+def _list_tables() -> Mapping[str, _Value]:
     return {
         "CAUSE": {cause.name: cause.value for cause in TransitionCause},
         "NEXT": {
@@ -156,7 +156,7 @@ def _tables() -> Mapping[str, _Value]:
     }
 
 
-def _lua(value: _Value) -> str:
+def _render_value(value: _Value) -> str:
     """Return a Lua literal. Keys are identifiers, and strings contain neither double quotes nor backslashes."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -164,7 +164,7 @@ def _lua(value: _Value) -> str:
         return str(value)
     if isinstance(value, str):
         return f'"{value}"'
-    return "{" + ", ".join(f"{key} = {_lua(entry)}" for key, entry in value.items()) + "}"
+    return "{" + ", ".join(f"{key} = {_render_value(entry)}" for key, entry in value.items()) + "}"
 
 
 _RECORDS: Mapping[str, Names] = {**PASSED, **SHARED, **PARTS}
@@ -223,31 +223,33 @@ _CONSTANT = re.compile(r"^local ([A-Z_]+) = (-?\d+)", re.MULTILINE)
 _FOLDER = files("webhook.adapters.redis_store") / "lua"
 
 
-def _parts(folder: Traversable) -> list[str]:
+def _read_parts(folder: Traversable) -> list[str]:
     files = sorted((part for part in folder.iterdir() if part.name.endswith(".lua")), key=lambda part: part.name)
     return [part.read_text() for part in files]
 
 
-def _modules() -> str:
+def _render_modules() -> str:
     """Return a Lua function that returns functions, each of which defines a module, after what all modules need.
 
     One function around them all: it alone looks up the outer locals of every module at each call.
     """
     names = ("refusals", "waits", "live", "breaker", "operations", "queue")
-    heads = dict.fromkeys(names, "") | {"breaker": render_constants()}
-    texts = ["\n".join([f"{name} = function()", head, *_parts(_FOLDER / name), "end,"]) for name, head in heads.items()]
-    return "\n".join(["function define_modules()", *_parts(_FOLDER / "modules"), "return {", *texts, "}", "end"])
+    heads = dict.fromkeys(names, "") | {"breaker": render_tables()}
+    texts = [
+        "\n".join([f"{name} = function()", head, *_read_parts(_FOLDER / name), "end,"]) for name, head in heads.items()
+    ]
+    return "\n".join(["function define_modules()", *_read_parts(_FOLDER / "modules"), "return {", *texts, "}", "end"])
 
 
-def _text() -> str:
-    constants, state, *parts, main = _parts(_FOLDER)
-    values = {**dict(_CONSTANT.findall(constants)), **constant_literals(), **name_fields()}
-    text = "\n".join([state, "local function run()", *parts, _modules(), main, "end", "return run()"])
+def _render_text() -> str:
+    constants, state, *parts, main = _read_parts(_FOLDER)
+    values = {**dict(_CONSTANT.findall(constants)), **render_literals(), **name_fields()}
+    text = "\n".join([state, "local function run()", *parts, _render_modules(), main, "end", "return run()"])
     text = re.sub(r"(?<![.\w])[A-Z][A-Z_]+\b", lambda found: values.get(found[0], found[0]), expand_records(text))
     return text.replace(" + 0]", "]")  # the first offset of a flat list
 
 
-TEXT = _text()
+TEXT = _render_text()
 _DEMOTED = b"READONLY You can't write"
 """Redis' own error, which the script returns as the result of an operation."""
 

@@ -11,11 +11,11 @@ from functools import partial
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
-from webhook.adapters.redis_store.transport.connect import all_failed, dialled, dropped_unless_done
+from webhook.adapters.redis_store.transport.connect import dial_server, drop_unless_done, join_errors
 from webhook.adapters.redis_store.transport.connection import SharedConnection
 from webhook.adapters.redis_store.transport.credentials import CredentialSource
 from webhook.adapters.redis_store.transport.script import Script
-from webhook.adapters.redis_store.transport.server import ServerTransport, info_entry
+from webhook.adapters.redis_store.transport.server import ServerTransport, find_info_entry
 from webhook.adapters.redis_store.transport.stream import RespStream
 from webhook.ports.store_url import RedisAddress, StoreUrl
 
@@ -38,20 +38,22 @@ class Sentinels:
 
     async def dial(self) -> RespStream:
         """Return a connection to the current primary, for calls."""
-        self.dialled = await self.primary()
-        return await self._connected(self.dialled)
+        self.dialled = await self.find_primary()
+        return await self._connect(self.dialled)
 
     async def dial_apart(self) -> RespStream:
         """Return another connection to the current primary."""
-        return await self._connected(await self.primary())
+        return await self._connect(await self.find_primary())
 
-    async def _connected(self, address: RedisAddress) -> RespStream:
-        connection = await dialled(address, await self._access.credentials(), await self._access.tls(), self._database)
-        async with dropped_unless_done(connection):
+    async def _connect(self, address: RedisAddress) -> RespStream:
+        connection = await dial_server(
+            address, await self._access.credentials(), await self._access.tls(), self._database
+        )
+        async with drop_unless_done(connection):
             await _check(address, connection)
         return connection
 
-    async def primary(self) -> RedisAddress:
+    async def find_primary(self) -> RedisAddress:
         """Return the primary that the first answering Sentinel names; RedisError if none does."""
         errors: list[Exception] = []
         for sentinel in tuple(self._order):
@@ -67,7 +69,7 @@ class Sentinels:
             self._put(sentinel, 0)
             host, port = answer
             return RedisAddress(host.decode(), int(port))
-        raise all_failed(f"no Sentinel names the primary of {self._service!r}", errors)
+        raise join_errors(f"no Sentinel names the primary of {self._service!r}", errors)
 
     async def close(self) -> None:
         await asyncio.gather(*(connection.close() for connection in self._connections.values()))
@@ -86,7 +88,7 @@ class Sentinels:
         self._order.insert(place, sentinel)
 
     async def _dial_sentinel(self, address: RedisAddress) -> RespStream:
-        return await dialled(address, await self._access.sentinel_credentials(), await self._access.tls())
+        return await dial_server(address, await self._access.sentinel_credentials(), await self._access.tls())
 
 
 class SentinelTransport(ServerTransport):
@@ -99,7 +101,7 @@ class SentinelTransport(ServerTransport):
     async def run_ids(self) -> Mapping[str, str]:
         with suppress(RedisError, OSError, TimeoutError):  # without Sentinels the primary still serves
             async with asyncio.timeout(_SENTINEL_SECONDS):
-                if await self._sentinels.primary() != self._sentinels.dialled:
+                if await self._sentinels.find_primary() != self._sentinels.dialled:
                     await self._connection.drop()
         return await super().run_ids()
 
@@ -110,6 +112,6 @@ class SentinelTransport(ServerTransport):
 
 async def _check(address: RedisAddress, connection: RespStream) -> None:
     """Raise unless the server is a primary: Sentinels may name a former one, or one that is not promoted yet."""
-    role = info_entry(await connection.ask(("INFO", "replication")), "role")
+    role = find_info_entry(await connection.ask(("INFO", "replication")), "role")
     if role != "master":
         raise RedisConnectionError(f"{address}: Sentinels name it as the primary, but its role is {role}")

@@ -34,7 +34,7 @@ class ServerTransport:
         return self._script.run(self._connection, keys, argument)
 
     async def run_ids(self) -> Mapping[str, str]:
-        return {"": await run_id(self._connection)}
+        return {"": await ask_run_id(self._connection)}
 
     async def infos(self) -> Mapping[str, bytes]:
         return {"": await self._connection.ask(_INFO)}
@@ -65,15 +65,15 @@ async def greet(connection: RespStream, lane: str, on_connected: Connected | Non
     with suppress(ResponseError):
         info = await connection.ask(("INFO", "server"))
         with suppress(InvalidResponse):
-            on_connected(lane, info_entry(info, "run_id"))
+            on_connected(lane, find_info_entry(info, "run_id"))
 
 
-async def run_id(connection: SharedConnection) -> str:
+async def ask_run_id(connection: SharedConnection) -> str:
     """Return the run_id of a server's process."""
-    return info_entry(await connection.ask(("INFO", "server")), "run_id")
+    return find_info_entry(await connection.ask(("INFO", "server")), "run_id")
 
 
-def info_entry(info: bytes, name: str) -> str:
+def find_info_entry(info: bytes, name: str) -> str:
     """Return one entry of a reply to INFO."""
     for entry in info.decode(errors="replace").splitlines():
         key, _, value = entry.partition(":")

@@ -61,7 +61,7 @@ _BY_TEXT: dict[str, type[RedisError]] = {
 """Of replies with the code ERR."""
 
 
-def error_of(reply: str) -> RedisError:
+def make_error(reply: str) -> RedisError:
     """Return the exception of a reply such as `NOSCRIPT No matching script`; its text is without the code."""
     code, _, text = reply.partition(" ")
     if code == "ERR":
@@ -85,7 +85,7 @@ class RespStream(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._reader = Reader(protocolError=InvalidResponse, replyError=error_of)
+        self._reader = Reader(protocolError=InvalidResponse, replyError=make_error)
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[tuple[asyncio.Future[Any], int, float]] = deque()
         """Calls, each with the number of its commands and the time at which they were sent."""
@@ -104,7 +104,7 @@ class RespStream(asyncio.Protocol):
         now = self._loop.time()
         self._waiting.append((answer, len(commands), now))
         if self._alarm is None:  # not cancelled by an answer: the next call uses it again
-            self._alarm = self._loop.call_at(now + _ANSWER_SECONDS, self._check)
+            self._alarm = self._loop.call_at(now + _ANSWER_SECONDS, self._check_deadline)
         self.send(*commands)
         return answer
 
@@ -172,11 +172,11 @@ class RespStream(asyncio.Protocol):
         else:
             raise InvalidResponse(f"an answer without a command: {answer!r:.100}")
 
-    def _check(self) -> None:
+    def _check_deadline(self) -> None:
         self._alarm = None
         if self._waiting:
             due = self._waiting[0][2] + _ANSWER_SECONDS
             if due <= self._loop.time():
                 self.close(TimeoutError(f"no answer within {_ANSWER_SECONDS:g} s"))
             else:
-                self._alarm = self._loop.call_at(due, self._check)
+                self._alarm = self._loop.call_at(due, self._check_deadline)

@@ -3,20 +3,20 @@
 import re
 from fractions import Fraction
 
-from webhook.core.document.formats.names import FormatError, must
-from webhook.core.kubernetes.quantity import DaysError, Duration, UnreadableTextError, quantity_value
-from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.document.formats.names import FormatError, require
+from webhook.core.kubernetes.quantity import DaysError, Duration, UnreadableTextError, parse_quantity
+from webhook.core.kubernetes.timestamps import parse_microseconds
 
-_LONGEST_US = 720 * 3_600_000_000  # 30 days, the longest window
+_DURATION_US_MAX = 720 * 3_600_000_000  # 30 days, the longest window
 _INTERVAL_US = (100_000, 3_600_000_000)
 _SECOND_US = 1_000_000
-_LARGEST_AMOUNT = 2**63 - 1
+_AMOUNT_MAX = 2**63 - 1
 _PERCENT = re.compile(r"(0|[1-9]\d?|100)%")
 _FACTOR = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
-_LARGEST_FACTOR = 1000
+_FACTOR_MAX = 1000
 
 
-def duration(text: str, such_as: str = "500ms, 30s, 5m or 24h") -> int:
+def parse_duration(text: str, such_as: str = "500ms, 30s, 5m or 24h") -> int:
     """Return the microseconds; `such_as` are examples for the field."""
     try:
         us = Duration.parse(text).us
@@ -24,57 +24,57 @@ def duration(text: str, such_as: str = "500ms, 30s, 5m or 24h") -> int:
         raise FormatError(error.reason, error.remedy) from None
     except UnreadableTextError as error:
         raise FormatError(error.reason, f"write a number with a unit, such as {such_as}") from None
-    must(us <= _LONGEST_US, "longer than 720h", "write at most 720h")
+    require(us <= _DURATION_US_MAX, "longer than 720h", "write at most 720h")
     return us
 
 
-def elapsed(text: str) -> None:
+def check_elapsed(text: str) -> None:
     """Check a time since the start of a sequence: a duration, or 0s."""
     if text not in {"0", "0s"}:
-        duration(text, "0s, 61s or 2h")
+        parse_duration(text, "0s, 61s or 2h")
 
 
-def interval(text: str) -> None:
-    us = duration(text, "500ms, 1s or 30s")
+def check_interval(text: str) -> None:
+    us = parse_duration(text, "500ms, 1s or 30s")
     low, high = _INTERVAL_US
-    must(low <= us <= high, "an interval is 100ms to 1h", "write a duration such as 1s or 30s")
+    require(low <= us <= high, "an interval is 100ms to 1h", "write a duration such as 1s or 30s")
 
 
-def window(text: str) -> None:
-    us = duration(text, "30s, 5m or 24h")
-    must(us >= _SECOND_US, "a window is 1s to 720h", "write at least 1s")
-    must(us % _SECOND_US == 0, "a window is a whole number of seconds", "round it to seconds, such as 90s")
+def check_window(text: str) -> None:
+    us = parse_duration(text, "30s, 5m or 24h")
+    require(us >= _SECOND_US, "a window is 1s to 720h", "write at least 1s")
+    require(us % _SECOND_US == 0, "a window is a whole number of seconds", "round it to seconds, such as 90s")
 
 
-def quantity(value: object) -> None:
+def check_quantity(value: object) -> None:
     try:
-        amount = quantity_value(str(value))
+        amount = parse_quantity(str(value))
     except UnreadableTextError as error:
         raise FormatError(error.reason, error.remedy or "write a number from 0, such as 500m, 4 or 16Gi") from None
-    must(amount <= _LARGEST_AMOUNT, "above 2^63 - 1, the largest quantity in Kubernetes", "write a smaller amount")
+    require(amount <= _AMOUNT_MAX, "above 2^63 - 1, the largest quantity in Kubernetes", "write a smaller amount")
 
 
-def percent_or_count(value: str | int) -> None:
+def check_percent_or_count(value: str | int) -> None:
     remedy = "write a count from 0, or a percentage from 0% to 100%"
-    must(
+    require(
         value >= 0 if isinstance(value, int) else _PERCENT.fullmatch(value), "neither a count nor a percentage", remedy
     )
 
 
-def percent(text: str) -> None:
-    must(_PERCENT.fullmatch(text), "not a percentage", "write a percentage from 0% to 100%, such as 10%")
+def check_percent(text: str) -> None:
+    require(_PERCENT.fullmatch(text), "not a percentage", "write a percentage from 0% to 100%, such as 10%")
 
 
-def date_time(text: str) -> None:
+def check_date_time(text: str) -> None:
     try:
-        microseconds(text)
+        parse_microseconds(text)
     except UnreadableTextError as error:
         raise FormatError(error.reason, error.remedy) from None
 
 
-def factor(value: object) -> None:
-    must(
-        _FACTOR.fullmatch(str(value)) and 0 < Fraction(str(value)) <= _LARGEST_FACTOR,
-        f"not a number above 0 and up to {_LARGEST_FACTOR}",
+def check_factor(value: object) -> None:
+    require(
+        _FACTOR.fullmatch(str(value)) and 0 < Fraction(str(value)) <= _FACTOR_MAX,
+        f"not a number above 0 and up to {_FACTOR_MAX}",
         "write one such as 0.5, 1.5 or 3",
     )

@@ -7,30 +7,30 @@ from webhook.core.document.formats import amounts, names
 from webhook.core.document.formats.names import FormatError
 
 _FORMATS: dict[str, Callable[[str], object]] = {
-    "date-time": amounts.date_time,
-    "duration": amounts.duration,
-    "elapsed": amounts.elapsed,
-    "interval": amounts.interval,
-    "window": amounts.window,
-    "dns-label": names.dns_label,
-    "dns-subdomain": names.dns_subdomain,
-    "class-pattern": names.class_pattern,
-    "http-url": names.http_url,
-    "label-key": names.label_key,
-    "label-key-or-empty": names.label_key_or_empty,
-    "label-value": names.label_value,
-    "namespace-pattern": names.namespace_pattern,
-    "name-pattern": names.name_pattern,
-    "pod-metadata-key": names.pod_metadata_key,
-    "percent": amounts.percent,
-    "quota-resource": names.quota_resource,
-    "reason": names.reason,
-    "container-resource": names.container_resource,
+    "date-time": amounts.check_date_time,
+    "duration": amounts.parse_duration,
+    "elapsed": amounts.check_elapsed,
+    "interval": amounts.check_interval,
+    "window": amounts.check_window,
+    "dns-label": names.check_dns_label,
+    "dns-subdomain": names.check_dns_subdomain,
+    "class-pattern": names.check_class_pattern,
+    "http-url": names.check_http_url,
+    "label-key": names.check_label_key,
+    "label-key-or-empty": names.check_label_key_or_empty,
+    "label-value": names.check_label_value,
+    "namespace-pattern": names.check_namespace_pattern,
+    "name-pattern": names.check_name_pattern,
+    "pod-metadata-key": names.check_pod_metadata_key,
+    "percent": amounts.check_percent,
+    "quota-resource": names.check_quota_resource,
+    "reason": names.check_reason,
+    "container-resource": names.check_container_resource,
 }
-_OF_NUMBERS_TOO: dict[str, tuple[tuple[type, ...], Callable[..., object]]] = {
-    "factor": ((str, int, float), amounts.factor),
-    "quantity": ((str, int, float), amounts.quantity),
-    "percent-or-count": ((str, int), amounts.percent_or_count),
+_NUMBER_FORMATS: dict[str, tuple[tuple[type, ...], Callable[..., object]]] = {
+    "factor": ((str, int, float), amounts.check_factor),
+    "quantity": ((str, int, float), amounts.check_quantity),
+    "percent-or-count": ((str, int), amounts.check_percent_or_count),
 }
 
 
@@ -48,13 +48,13 @@ def fits(text: str, name: str) -> bool:
     return True
 
 
-def fault(value: object, name: str) -> FormatError | None:
+def find_fault(value: object, name: str) -> FormatError | None:
     """Return why a value violates a format; None for a value of another type, which the schema's `type` reports."""
     try:
         if isinstance(value, str):
             _check_text(value, name)
-        elif name in _OF_NUMBERS_TOO:
-            kinds, judge = _OF_NUMBERS_TOO[name]
+        elif name in _NUMBER_FORMATS:
+            kinds, judge = _NUMBER_FORMATS[name]
             if isinstance(value, kinds) and not isinstance(value, bool):
                 judge(value)
     except FormatError as error:
@@ -65,5 +65,5 @@ def fault(value: object, name: str) -> FormatError | None:
 @lru_cache(maxsize=4096)
 def _check_text(text: str, name: str) -> None:
     """Check a text against any format. Services mostly share a few texts: each is parsed once."""
-    judge = _FORMATS[name] if name in _FORMATS else _OF_NUMBERS_TOO[name][1]
+    judge = _FORMATS[name] if name in _FORMATS else _NUMBER_FORMATS[name][1]
     judge(text)

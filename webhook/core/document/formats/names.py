@@ -2,7 +2,7 @@
 
 import re
 
-from webhook.core.document.yaml.problems import close_to
+from webhook.core.document.yaml.problems import find_close
 
 
 class FormatError(ValueError):
@@ -14,7 +14,7 @@ class FormatError(ValueError):
         self.remedy = remedy
 
 
-def must(holds: object, reason: str, remedy: str) -> None:
+def require(holds: object, reason: str, remedy: str) -> None:
     if not holds:
         raise FormatError(reason, remedy)
 
@@ -30,28 +30,28 @@ def is_subdomain(text: str) -> bool:
     return len(text) <= _SUBDOMAIN_LENGTH and all(_LABEL.fullmatch(part) for part in text.split("."))
 
 
-def dns_label(text: str) -> None:
-    must(
+def check_dns_label(text: str) -> None:
+    require(
         _LABEL.fullmatch(text),
         "not a DNS-1123 label",
         "use at most 63 of a-z, 0-9 and -, with a letter or digit at both ends",
     )
 
 
-def dns_subdomain(text: str) -> None:
-    must(is_subdomain(text), "not a DNS-1123 name", "use a-z, 0-9, - and ., with a letter or digit at both ends")
+def check_dns_subdomain(text: str) -> None:
+    require(is_subdomain(text), "not a DNS-1123 name", "use a-z, 0-9, - and ., with a letter or digit at both ends")
 
 
-def label_key(text: str) -> None:
+def check_label_key(text: str) -> None:
     prefix, slash, name = text.rpartition("/")
     remedy = "write NAME or DOMAIN/NAME, such as disk-type or example.com/disk-type"
-    must(NAME.fullmatch(name), "not a label key", remedy)
-    must(not slash or is_subdomain(prefix), "not a label key: its prefix is not a DNS name", remedy)
+    require(NAME.fullmatch(name), "not a label key", remedy)
+    require(not slash or is_subdomain(prefix), "not a label key: its prefix is not a DNS name", remedy)
 
 
-def label_key_or_empty(text: str) -> None:
+def check_label_key_or_empty(text: str) -> None:
     if text:
-        label_key(text)
+        check_label_key(text)
 
 
 _PODGATES_DOMAIN = "podgate.io"
@@ -70,48 +70,54 @@ _CONTROLLERS_KEYS = frozenset(
 """Labels without a domain that Kubernetes' controllers write and select by."""
 
 
-def pod_metadata_key(text: str) -> None:
+def check_pod_metadata_key(text: str) -> None:
     """Check the key of a label or annotation that a policy sets on Pods."""
-    label_key(text)
+    check_label_key(text)
     domain = text.rpartition("/")[0]
-    must(not _is_within(domain, _PODGATES_DOMAIN), "Podgate's own", "use a key of another domain")
+    require(not _is_within(domain, _PODGATES_DOMAIN), "Podgate's own", "use a key of another domain")
     is_kubernetes = any(_is_within(domain, parent) for parent in _KUBERNETES_DOMAINS) or text in _CONTROLLERS_KEYS
     remedy = f"use a key of another domain; of Kubernetes' only {', '.join(sorted(OPEN_KUBERNETES_KEYS))}"
-    must(not is_kubernetes or text in OPEN_KUBERNETES_KEYS, "Kubernetes' own", remedy)
+    require(not is_kubernetes or text in OPEN_KUBERNETES_KEYS, "Kubernetes' own", remedy)
 
 
 def _is_within(domain: str, parent: str) -> bool:
     return domain == parent or domain.endswith(f".{parent}")
 
 
-def label_value(text: str) -> None:
+def check_label_value(text: str) -> None:
     remedy = "use at most 63 of A-Z, a-z, 0-9, -, _ and ., with a letter or digit at both ends"
-    must(not text or NAME.fullmatch(text), "not a label value", remedy)
+    require(not text or NAME.fullmatch(text), "not a label value", remedy)
 
 
-def namespace_pattern(text: str) -> None:
-    must(text != "*", "* alone matches every namespace", "name them, or write `anyNamespace: true` in `match` instead")
+def check_namespace_pattern(text: str) -> None:
+    require(
+        text != "*", "* alone matches every namespace", "name them, or write `anyNamespace: true` in `match` instead"
+    )
     remedy = "write a namespace's name, or its beginning or end with a single *, such as shop-* or *-prod"
     is_pattern = _PREFIX.fullmatch(text) or _SUFFIX.fullmatch(text)
-    must(_LABEL.fullmatch(text) or is_pattern, "not a namespace, nor a beginning or end with one *", remedy)
+    require(_LABEL.fullmatch(text) or is_pattern, "not a namespace, nor a beginning or end with one *", remedy)
 
 
-def class_pattern(text: str) -> None:
+def check_class_pattern(text: str) -> None:
     head, star, tail = text.partition("*")
-    must(text != "*", "* alone allows every name", "leave out the list instead")
+    require(text != "*", "* alone allows every name", "leave out the list instead")
     is_at_an_end = not (head and tail) and is_subdomain(f"{head}a{tail}")
     remedy = "write a name, or its beginning or end with a single *, such as batch-* or *-low"
-    must(is_at_an_end if star else is_subdomain(text), "not a DNS-1123 name, nor a beginning or end with one *", remedy)
+    require(
+        is_at_an_end if star else is_subdomain(text), "not a DNS-1123 name, nor a beginning or end with one *", remedy
+    )
 
 
-def name_pattern(text: str) -> None:
+def check_name_pattern(text: str) -> None:
     remedy = "write a container's name, or the beginning of one and a single * at the end"
-    must(_LABEL.fullmatch(text) or _PREFIX.fullmatch(text), "not a container, nor a prefix with one trailing *", remedy)
+    require(
+        _LABEL.fullmatch(text) or _PREFIX.fullmatch(text), "not a container, nor a prefix with one trailing *", remedy
+    )
 
 
-def reason(text: str) -> None:
-    must(text.strip(), "empty", "write why, such as INC-1234")
-    must(text.isprintable(), "not plain text on one line", "write it on one line, without control characters")
+def check_reason(text: str) -> None:
+    require(text.strip(), "empty", "write why, such as INC-1234")
+    require(text.isprintable(), "not plain text on one line", "write it on one line, without control characters")
 
 
 _URL = re.compile(
@@ -119,9 +125,9 @@ _URL = re.compile(
 )
 
 
-def http_url(text: str) -> None:
+def check_http_url(text: str) -> None:
     remedy = "write one such as https://prometheus.monitoring.svc:9090, without user and password"
-    must(_URL.fullmatch(text), "not the URL of an HTTP server", remedy)
+    require(_URL.fullmatch(text), "not the URL of an HTTP server", remedy)
 
 
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
@@ -133,27 +139,27 @@ _QUOTA_RESOURCES = (
 )
 
 
-def _extended(text: str) -> bool:
+def _is_extended(text: str) -> bool:
     prefix, slash, name = text.rpartition("/")
     return bool(slash) and is_subdomain(prefix) and NAME.fullmatch(name) is not None
 
 
-def quota_resource(text: str) -> None:
+def check_quota_resource(text: str) -> None:
     bare = text.removeprefix("requests.")
     if text in _QUOTA_RESOURCES or (bare.startswith("hugepages-") and NAME.fullmatch(bare)):
         return
-    if text.startswith("requests.") and _extended(bare):
+    if text.startswith("requests.") and _is_extended(bare):
         return
-    if _extended(text) and not text.startswith(("limits.", "count/")):
+    if _is_extended(text) and not text.startswith(("limits.", "count/")):
         raise FormatError("an extended resource is counted by its requests", f"write requests.{text}")
-    meant = close_to(text, _QUOTA_RESOURCES)
+    meant = find_close(text, _QUOTA_RESOURCES)
     known = f"use {', '.join(_QUOTA_RESOURCES)}, hugepages-SIZE or requests.DOMAIN/NAME"
     raise FormatError("not a resource of Pods", f"did you mean {meant}?" if meant else known)
 
 
-def container_resource(text: str) -> None:
-    if text in _COMPUTE or (text.startswith("hugepages-") and NAME.fullmatch(text)) or _extended(text):
+def check_container_resource(text: str) -> None:
+    if text in _COMPUTE or (text.startswith("hugepages-") and NAME.fullmatch(text)) or _is_extended(text):
         return
-    meant = close_to(text.removeprefix("requests.").removeprefix("limits."), _COMPUTE)
+    meant = find_close(text.removeprefix("requests.").removeprefix("limits."), _COMPUTE)
     known = f"use {', '.join(_COMPUTE)}, hugepages-SIZE or DOMAIN/NAME"
     raise FormatError("not a container's resource", f"did you mean {meant}?" if meant else known)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from webhook.core.document.yaml.parts import DocumentPart, until_invalid
+from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.types import Toleration
 from webhook.core.placement.scalar_fields import DEFAULT_SCHEDULER
@@ -15,7 +15,7 @@ _FIELDS = {
     "runtimeClassNames": "runtimeClassName",
 }
 
-_OF_THE_POLICY = "has no effect: what placement itself sets is allowed"
+_SET_BY_PLACEMENT = "has no effect: what placement itself sets is allowed"
 
 
 def allowed_names_can_be_kept(service: DocumentPart) -> Iterator[Problem]:
@@ -33,13 +33,13 @@ def allowed_names_can_be_kept(service: DocumentPart) -> Iterator[Problem]:
             rule = OnConflict.DENY if own is None else OnConflict(own.read(str))
             if rule is not OnConflict.KEEP:
                 reason = f"has no effect: {field} is set, and onConflict {rule} keeps no other"
-                yield names.wrong_field(reason, f"remove it, or write onConflict: {{{field}: Keep}}")
+                yield names.report_field(reason, f"remove it, or write onConflict: {{{field}: Keep}}")
             elif names.is_empty and own is not None:
                 reason = f"leaves nothing that onConflict Keep in line {own.node.key_line} could keep"
-                yield names.wrong_field(reason, f"list names, or write onConflict: {{{field}: Deny}}")
+                yield names.report_field(reason, f"list names, or write onConflict: {{{field}: Deny}}")
             else:
                 same = [name for name in names.items() if name.read(str) == value.read(str)]
-                yield from (name.wrong(_OF_THE_POLICY, "remove it") for name in same)
+                yield from (name.report(_SET_BY_PLACEMENT, "remove it") for name in same)
 
 
 def allowed_values_add_something(service: DocumentPart) -> Iterator[Problem]:
@@ -51,22 +51,22 @@ def allowed_values_add_something(service: DocumentPart) -> Iterator[Problem]:
     for placement in service.select("placement"):
         allow = placement.get("allow")
         if allow is not None and allow.is_empty:
-            yield allow.wrong_field(
+            yield allow.report_field(
                 "allows everything", "write lists, of which an empty one allows nothing, or remove it"
             )
-        yield from until_invalid(_set_by_the_policy(placement))
+        yield from stop_at_invalid(_check_set_by_placement(placement))
         for name in placement.select("allow", "schedulerNames", "*"):
             if name.read(str) == DEFAULT_SCHEDULER:
-                yield name.wrong("has no effect: the default scheduler is always allowed", "remove it")
+                yield name.report("has no effect: the default scheduler is always allowed", "remove it")
 
 
-def _set_by_the_policy(placement: DocumentPart) -> Iterator[Problem]:
+def _check_set_by_placement(placement: DocumentPart) -> Iterator[Problem]:
     own_labels = placement.get("nodeSelector")
     labels = {} if own_labels is None else own_labels.fields()
     for key in placement.select("allow", "nodeSelectorKeys", "*"):
         if key.read(str) in labels:
-            yield key.wrong(_OF_THE_POLICY, "remove it")
+            yield key.report(_SET_BY_PLACEMENT, "remove it")
     own = [part.read(Toleration) for part in placement.select("tolerations", "*")]
     for part in placement.select("allow", "tolerations", "*"):
         if any(covers(toleration, part.read(Toleration)) for toleration in own):
-            yield part.wrong_field(_OF_THE_POLICY, "remove it")
+            yield part.report_field(_SET_BY_PLACEMENT, "remove it")

@@ -8,14 +8,14 @@ from webhook.core.policy.model import Modes
 from webhook.core.policy_spec import ErrorRate, Latency, Mode, OutcomeSource
 
 _TRIGGERS = ("errorRate", "latency", "quotaExceeded")
-_SLOWEST_START_US = 30_000_000  # Pods become Ready in seconds to minutes: in a shorter interval few of them start
+_START_INTERVAL_US_MIN = 30_000_000  # Pods become Ready in seconds to minutes: in a shorter interval few of them start
 
 
 def something_can_trip_it(service: DocumentPart) -> Iterator[Problem]:
     """`breaker`: at least one of `errorRate`, `latency` and `quotaExceeded`. Refuse a breaker without any of them."""
     breaker = service.get("breaker")
     if breaker is not None and not any(breaker.get(trigger) for trigger in _TRIGGERS):
-        yield breaker.wrong_field("nothing can trip it", "add errorRate, latency or quotaExceeded, or remove breaker")
+        yield breaker.report_field("nothing can trip it", "add errorRate, latency or quotaExceeded, or remove breaker")
 
 
 def outcomes_are_heard(service: DocumentPart) -> Iterator[Problem]:
@@ -27,7 +27,7 @@ def outcomes_are_heard(service: DocumentPart) -> Iterator[Problem]:
         part = breaker.get(trigger)
         if part is not None:
             remedy = "add outcomes, whose source is Pushed or PodStart, or remove it"
-            yield part.wrong_field("needs outcomes, and this breaker has none", remedy)
+            yield part.report_field("needs outcomes, and this breaker has none", remedy)
 
 
 def a_source_has_its_own_fields(service: DocumentPart) -> Iterator[Problem]:
@@ -44,11 +44,15 @@ def a_source_has_its_own_fields(service: DocumentPart) -> Iterator[Problem]:
         if reporters is None or reporters.is_empty:
             reason = "no client may push outcomes"
             remedy = "list the client_ids that report, such as reporters: [edge-gateway]"
-            yield outcomes.lacks("reporters", reason, remedy) if reporters is None else reporters.wrong(reason, remedy)
+            yield (
+                outcomes.report_missing("reporters", reason, remedy)
+                if reporters is None
+                else reporters.report(reason, remedy)
+            )
         if deadline is not None:
-            yield deadline.wrong_field("belongs to source: PodStart", "remove it, or write source: PodStart")
+            yield deadline.report_field("belongs to source: PodStart", "remove it, or write source: PodStart")
     elif reporters is not None and not reporters.is_empty:
-        yield reporters.wrong_field("belongs to source: Pushed", "remove it, or write source: Pushed")
+        yield reporters.report_field("belongs to source: Pushed", "remove it, or write source: Pushed")
 
 
 def pod_starts_need_time(service: DocumentPart) -> Iterator[Problem]:
@@ -59,11 +63,13 @@ def pod_starts_need_time(service: DocumentPart) -> Iterator[Problem]:
     kinds: tuple[tuple[str, type[ErrorRate | Latency]], ...] = (("errorRate", ErrorRate), ("latency", Latency))
     for trigger, kind in kinds:
         part = service.get("breaker", trigger)
-        if part is not None and part.read(kind).interval.us < _SLOWEST_START_US:
+        if part is not None and part.read(kind).interval.us < _START_INTERVAL_US_MIN:
             interval = part.get("interval")
             reason = "shorter than 30s, and Pods start more slowly than that"
             remedy = "write an interval of 30s or more"
-            yield part.lacks("interval", reason, remedy) if interval is None else interval.wrong(reason, remedy)
+            yield (
+                part.report_missing("interval", reason, remedy) if interval is None else interval.report(reason, remedy)
+            )
 
 
 def quota_events_can_happen(service: DocumentPart) -> Iterator[Problem]:
@@ -74,7 +80,7 @@ def quota_events_can_happen(service: DocumentPart) -> Iterator[Problem]:
     modes, own = service.get("modes"), (service.get("quota", "windows"), service.get("quota", "standing"))
     if not any(part is not None and not part.is_empty for part in own):
         reason = "never trips: the service has no limit of its own"
-        yield trigger.wrong_field(reason, "add quota.windows or quota.standing, or remove it")
+        yield trigger.report_field(reason, "add quota.windows or quota.standing, or remove it")
     elif modes is not None and modes.read(Modes).quota is not Mode.ENFORCE:
         reason = f"never trips: only enforced denials count, and modes.quota is {modes.read(Modes).quota}"
-        yield trigger.wrong_field(reason, "write modes.quota: Enforce")
+        yield trigger.report_field(reason, "write modes.quota: Enforce")

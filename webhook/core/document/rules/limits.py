@@ -4,18 +4,18 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
 from webhook.core.container_resources import RangePlan
-from webhook.core.container_resources.container_plan import container_plans
-from webhook.core.document.rules.resources import amounts_under
-from webhook.core.document.yaml.parts import DocumentPart, until_invalid
+from webhook.core.container_resources.container_plan import plan_containers
+from webhook.core.document.rules.resources import select_amounts
+from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec
-from webhook.core.kubernetes.quantity import Quantity, quantity_value
+from webhook.core.kubernetes.quantity import Quantity, parse_quantity
 from webhook.core.policy.model import Modes
 from webhook.core.policy_spec import Mode, ResourceRules
-from webhook.core.quota import canonical
+from webhook.core.quota import canonicalize
 
 _HARD = (("quota", "windows", "*", "hard"), ("quota", "standing", "hard"))
-_ASKS_FOR_NOTHING = Pod(PodMetadata(), PodSpec(containers=(Container(),)))
+_POD_WITHOUT_REQUESTS = Pod(PodMetadata(), PodSpec(containers=(Container(),)))
 
 _Amounts = Mapping[str, tuple[Fraction, str]]
 """Amounts under the names of quota, each with the text that gives it."""
@@ -25,12 +25,12 @@ def some_pods_are_admitted(document: DocumentPart) -> Iterator[Problem]:
     """`hard.pods` of `windows` and `standing`: warn about 0. Other resources may be 0: Pods need not request them."""
     for path in (*(("services", "*", *path) for path in _HARD), ("pools", "*", "windows", "*", "hard")):
         for pods in document.select(*path, "pods"):
-            yield from until_invalid(_admits_some(pods))
+            yield from stop_at_invalid(_check_admits_some(pods))
 
 
-def _admits_some(pods: DocumentPart) -> Iterator[Problem]:
+def _check_admits_some(pods: DocumentPart) -> Iterator[Problem]:
     if not pods.read(Quantity).value:
-        yield pods.wrong("admits no Pod at all", "raise it, or expect every new Pod to be refused")
+        yield pods.report("admits no Pod at all", "raise it, or expect every new Pod to be refused")
 
 
 def limits_admit_the_least_pod(service: DocumentPart) -> Iterator[Problem]:
@@ -41,38 +41,38 @@ def limits_admit_the_least_pod(service: DocumentPart) -> Iterator[Problem]:
     modes = service.get("modes")
     if (Modes() if modes is None else modes.read(Modes)).resources is not Mode.ENFORCE:
         return
-    least, given = _required(service), _given(service)
+    least, given = _list_required(service), _list_given(service)
     for path in _HARD:
         for hard in service.select(*path):
             for resource, part in hard.fields().items():
-                yield from until_invalid(_admits(canonical(resource), part, least, given))
+                yield from stop_at_invalid(_check_limit(canonicalize(resource), part, least, given))
 
 
-def _admits(name: str, part: DocumentPart, least: _Amounts, given: _Amounts) -> Iterator[Problem]:
+def _check_limit(name: str, part: DocumentPart, least: _Amounts, given: _Amounts) -> Iterator[Problem]:
     limit = part.read(Quantity).value
     if name in least and limit < least[name][0]:
         reason = f"less than the {least[name][1]} that each container must have: no Pod fits"
-        yield part.wrong(reason, "raise it, or lower resources.container.min")
+        yield part.report(reason, "raise it, or lower resources.container.min")
     elif name in given and limit < given[name][0]:
         reason = f"less than the {given[name][1]} that a Pod gets which asks for nothing: it never fits"
-        yield part.wrong(reason, "raise it, or lower the defaults of resources.container")
+        yield part.report(reason, "raise it, or lower the defaults of resources.container")
 
 
-def _required(service: DocumentPart) -> _Amounts:
+def _list_required(service: DocumentPart) -> _Amounts:
     """Return the minimum of each container, as request and as limit."""
     return {
         f"{side}.{resource}": (part.read(Quantity).value, part.node.shown)
-        for resource, part in amounts_under(service, "min").items()
+        for resource, part in select_amounts(service, "min").items()
         for side in ("requests", "limits")
     }
 
 
-def _given(service: DocumentPart) -> _Amounts:
+def _list_given(service: DocumentPart) -> _Amounts:
     """Return the amounts that a Pod of one container without requests gets."""
     return {
-        f"{side}.{change.name}": (quantity_value(change.text), change.text)
+        f"{side}.{change.name}": (parse_quantity(change.text), change.text)
         for part in service.select("resources")
-        for *_, plan in container_plans(_ASKS_FOR_NOTHING, RangePlan.of(part.read(ResourceRules)))
+        for *_, plan in plan_containers(_POD_WITHOUT_REQUESTS, RangePlan.from_rules(part.read(ResourceRules)))
         for side, changes in (("requests", plan.requests), ("limits", plan.limits))
         for change in changes
     }

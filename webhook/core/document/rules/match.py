@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from itertools import product
 
-from webhook.core.document.yaml.parts import DocumentPart, InvalidFieldError, until_invalid
+from webhook.core.document.yaml.parts import DocumentPart, InvalidFieldError, stop_at_invalid
 from webhook.core.document.yaml.problems import Problem
-from webhook.core.kubernetes.label_constraints import Constraints, constraints, covering_patterns, imply
+from webhook.core.kubernetes.label_constraints import Constraints, build_constraints, imply, list_covering_patterns
 from webhook.core.kubernetes.types import LabelSelector
 from webhook.core.policy.model import Match, OwnerKind
 
@@ -21,9 +21,9 @@ def patterns_do_not_overlap(service: DocumentPart) -> Iterator[Problem]:
         names = [(part, part.read(str)) for part in patterns.items()]
         listed = {name for _, name in names}
         for part, name in names:
-            wider = next((other for other in covering_patterns(name) if other != name and other in listed), None)
+            wider = next((other for other in list_covering_patterns(name) if other != name and other in listed), None)
             if wider is not None:
-                yield part.wrong(f"{wider} already covers it", "remove it")
+                yield part.report(f"{wider} already covers it", "remove it")
 
 
 _TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
@@ -54,13 +54,13 @@ def a_match_says_where(service: DocumentPart) -> Iterator[Problem]:
         for field in (part.get("namespaces"), selector):
             if field is not None:
                 reason = "contradicts `anyNamespace: true`, which is every namespace"
-                yield field.wrong_field(reason, "remove one of the two")
-    elif selector is not None and not constraints(match.namespace_selector):
+                yield field.report_field(reason, "remove one of the two")
+    elif selector is not None and not build_constraints(match.namespace_selector):
         reason = "an empty selector selects every namespace"
-        yield selector.wrong_field(reason, "give it labels, or write `anyNamespace: true` instead")
+        yield selector.report_field(reason, "give it labels, or write `anyNamespace: true` instead")
     elif not match.namespaces and selector is None:
         remedy = "add namespaces, namespaceSelector or `anyNamespace: true`"
-        yield part.wrong_field("selects no namespaces", remedy)
+        yield part.report_field("selects no namespaces", remedy)
 
 
 def selectors_make_sense(service: DocumentPart) -> Iterator[Problem]:
@@ -68,8 +68,8 @@ def selectors_make_sense(service: DocumentPart) -> Iterator[Problem]:
     for path in _SELECTORS:
         for selector in service.select(*path):
             for expression in selector.select("matchExpressions", "*"):
-                yield from until_invalid(values_fit_the_operator(expression))
-            yield from until_invalid(_can_match(selector))
+                yield from stop_at_invalid(values_fit_the_operator(expression))
+            yield from stop_at_invalid(_check_can_match(selector))
 
 
 def values_fit_the_operator(expression: DocumentPart) -> Iterator[Problem]:
@@ -84,25 +84,25 @@ def values_fit_the_operator(expression: DocumentPart) -> Iterator[Problem]:
     listed = [] if values is None else values.read(list[str])
     at = expression if values is None else values
     if word in {"In", "NotIn"} and not listed:
-        yield at.wrong_field(f"{word} needs values", "add values, or use Exists or DoesNotExist")
+        yield at.report_field(f"{word} needs values", "add values, or use Exists or DoesNotExist")
     elif word in {"Exists", "DoesNotExist"} and listed:
-        yield at.wrong_field(f"{word} takes no values", "remove values, or use In or NotIn")
+        yield at.report_field(f"{word} takes no values", "remove values, or use In or NotIn")
     elif word in {"Gt", "Lt"} and not (len(listed) == 1 and _is_integer(listed[0])):
-        yield at.wrong_field(f"{word} takes a single whole number", 'write it in quotes, such as values: ["4"]')
+        yield at.report_field(f"{word} takes a single whole number", 'write it in quotes, such as values: ["4"]')
 
 
 def _is_integer(text: str) -> bool:
     return text.removeprefix("-").isdecimal() and text.isascii()
 
 
-def _can_match(selector: DocumentPart) -> Iterator[Problem]:
+def _check_can_match(selector: DocumentPart) -> Iterator[Problem]:
     label_selector = selector.read(LabelSelector)
     if any(entry.operator == "In" and not entry.values for entry in label_selector.match_expressions or ()):
         return  # reported by values_fit_the_operator
-    for key, constraint in constraints(label_selector).items():
-        if constraint.impossible:
+    for key, constraint in build_constraints(label_selector).items():
+        if constraint.is_impossible:
             reason = f"contradicts itself about {key}: nothing can match"
-            yield selector.wrong_field(reason, f"fix its requirements on {key}")
+            yield selector.report_field(reason, f"fix its requirements on {key}")
 
 
 class _Reach:
@@ -119,8 +119,8 @@ class _Reach:
         self.says_where = bool(match.namespaces or match.any_namespace or match.namespace_selector)
         self.namespaces = match.namespaces
         self.patterns = frozenset(match.namespaces)
-        self.namespace_labels: Constraints = constraints(match.namespace_selector)
-        self.pod_labels: Constraints = constraints(match.pod_selector)
+        self.namespace_labels: Constraints = build_constraints(match.namespace_selector)
+        self.pod_labels: Constraints = build_constraints(match.pod_selector)
         self.owner_kinds = frozenset(match.owner_kinds)
         self.exact_labels = [
             (key, value)
@@ -130,7 +130,7 @@ class _Reach:
         ]
         """Labels of Pods with a single value: a service that requires such a label covers only services that do too."""
 
-    def within(self, other: "_Reach") -> bool:
+    def is_within(self, other: "_Reach") -> bool:
         """Return whether `other` matches everything that this service matches."""
         return self.is_narrower(other) and (
             not other.namespaces or (bool(self.namespaces) and all(map(other.names, self.namespaces)))
@@ -146,7 +146,7 @@ class _Reach:
 
     def names(self, pattern: str) -> bool:
         """Return whether the service names all namespaces of a pattern."""
-        return not self.namespaces or not self.patterns.isdisjoint(covering_patterns(pattern))
+        return not self.namespaces or not self.patterns.isdisjoint(list_covering_patterns(pattern))
 
 
 _Earlier = dict[tuple[str, tuple[str, str] | None], list[_Reach]]
@@ -162,34 +162,34 @@ def every_service_can_be_reached(document: DocumentPart) -> Iterator[Problem]:
         except InvalidFieldError:
             continue
         if reach.says_where:
-            yield from _shadowed(reach, earlier)
+            yield from _check_shadowed(reach, earlier)
             for pattern in reach.namespaces or ("",):
                 earlier.setdefault((pattern, next(iter(reach.exact_labels), None)), []).append(reach)
 
 
-def _shadowed(reach: _Reach, earlier: _Earlier) -> Iterator[Problem]:
+def _check_shadowed(reach: _Reach, earlier: _Earlier) -> Iterator[Problem]:
     # A service that covers all namespaces covers the first one.
-    candidates = _candidates(reach, reach.namespaces[0] if reach.namespaces else "", earlier)
-    shadow = min((other for other in candidates if reach.within(other)), key=lambda other: other.order, default=None)
+    candidates = _list_candidates(reach, reach.namespaces[0] if reach.namespaces else "", earlier)
+    shadow = min((other for other in candidates if reach.is_within(other)), key=lambda other: other.order, default=None)
     if shadow is not None:
         line = shadow.part.node.key_line
         reason = f"service {shadow.name} above (line {line}) matches every Pod that this one would match"
-        yield reach.part.wrong_field(reason, f"move it above {shadow.name}, or narrow {shadow.name}'s match")
+        yield reach.part.report_field(reason, f"move it above {shadow.name}, or narrow {shadow.name}'s match")
         return
     by_name = [
-        next((other for other in _candidates(reach, pattern, earlier) if reach.is_narrower(other)), None)
+        next((other for other in _list_candidates(reach, pattern, earlier) if reach.is_narrower(other)), None)
         for pattern in reach.namespaces
     ]
     together = {other.order: other for other in by_name if other is not None}
     if by_name and None not in by_name:
         names = ", ".join(f"{other.name} (line {other.part.node.key_line})" for _, other in sorted(together.items()))
         reason = f"services above match every Pod that this one would match: {names}"
-        yield reach.part.wrong_field(reason, "move it above them, or narrow their matches")
+        yield reach.part.report_field(reason, "move it above them, or narrow their matches")
 
 
-def _candidates(reach: _Reach, pattern: str, earlier: _Earlier) -> Iterator[_Reach]:
+def _list_candidates(reach: _Reach, pattern: str, earlier: _Earlier) -> Iterator[_Reach]:
     """Yield the earlier services that name all namespaces of a pattern and may require no more of Pods."""
-    patterns = ["", *(covering_patterns(pattern) if pattern else ())]
+    patterns = ["", *(list_covering_patterns(pattern) if pattern else ())]
     for key in product(patterns, (None, *reach.exact_labels)):
         yield from earlier.get(key, ())
 
@@ -200,7 +200,7 @@ def daemon_sets_are_not_exempt(document: DocumentPart) -> Iterator[Problem]:
     if exempt is None or exempt.read(bool):
         for kind in document.select("services", "*", "match", "ownerKinds", "*"):
             if kind.read(str) == OwnerKind.DAEMON_SET:
-                yield kind.wrong("Pods of DaemonSets are exempt", "remove it, or write exemptions.daemonSets: false")
+                yield kind.report("Pods of DaemonSets are exempt", "remove it, or write exemptions.daemonSets: false")
 
 
 def any_namespace_is_wide(service: DocumentPart) -> Iterator[Problem]:
@@ -208,4 +208,4 @@ def any_namespace_is_wide(service: DocumentPart) -> Iterator[Problem]:
     chosen = service.get("match", "anyNamespace")
     if chosen is not None and chosen.read(bool):
         reason = "the webhook will be called for Pods of every namespace that is not exempt"
-        yield chosen.wrong_field(reason, "name the namespaces, or select them by label, where you can")
+        yield chosen.report_field(reason, "name the namespaces, or select them by label, where you can")

@@ -5,7 +5,7 @@ from typing import Any
 
 from webhook.core.document.formats import FormatError, check
 from webhook.core.document.rules.match import values_fit_the_operator
-from webhook.core.document.yaml.parts import DocumentPart, until_invalid
+from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.types import (
     NodeSelectorTerm,
@@ -16,27 +16,27 @@ from webhook.core.kubernetes.types import (
 from webhook.core.placement import canonical_form
 from webhook.core.placement.affinity import PREFERRED
 from webhook.core.placement.required import REQUIRED
-from webhook.core.policy_spec.placement import MOST_ENTRIES
+from webhook.core.policy_spec.placement import LIST_ENTRIES_MAX
 
 
-def _of_node_term(term: NodeSelectorTerm) -> Hashable:
-    return canonical_form.of_preferred(PreferredSchedulingTerm(1, term))
+def _canonicalize_node_term(term: NodeSelectorTerm) -> Hashable:
+    return canonical_form.canonicalize_preferred(PreferredSchedulingTerm(1, term))
 
 
-def _of_pod_term(term: PodAffinityTerm) -> Hashable:
-    return canonical_form.of_pod_term(term, "")
+def _canonicalize_pod_term(term: PodAffinityTerm) -> Hashable:
+    return canonical_form.canonicalize_pod_term(term, "")
 
 
-def _of_weighted(term: WeightedPodAffinityTerm) -> Hashable:
-    return canonical_form.of_weighted(term, "")
+def _canonicalize_weighted_term(term: WeightedPodAffinityTerm) -> Hashable:
+    return canonical_form.canonicalize_weighted(term, "")
 
 
 _LISTS: tuple[tuple[tuple[str, ...], type, Callable[[Any], Hashable]], ...] = (
-    (("nodeAffinity", REQUIRED, "nodeSelectorTerms"), NodeSelectorTerm, _of_node_term),
-    (("podAffinity", REQUIRED), PodAffinityTerm, _of_pod_term),
-    (("podAffinity", PREFERRED), WeightedPodAffinityTerm, _of_weighted),
-    (("podAntiAffinity", REQUIRED), PodAffinityTerm, _of_pod_term),
-    (("podAntiAffinity", PREFERRED), WeightedPodAffinityTerm, _of_weighted),
+    (("nodeAffinity", REQUIRED, "nodeSelectorTerms"), NodeSelectorTerm, _canonicalize_node_term),
+    (("podAffinity", REQUIRED), PodAffinityTerm, _canonicalize_pod_term),
+    (("podAffinity", PREFERRED), WeightedPodAffinityTerm, _canonicalize_weighted_term),
+    (("podAntiAffinity", REQUIRED), PodAffinityTerm, _canonicalize_pod_term),
+    (("podAntiAffinity", PREFERRED), WeightedPodAffinityTerm, _canonicalize_weighted_term),
 )
 
 
@@ -48,7 +48,7 @@ def terms_say_something_new(service: DocumentPart) -> Iterator[Problem]:
             for term in terms.items():
                 earlier = first.setdefault(canonicalize(term.read(kind)), term)
                 if earlier is not term:
-                    yield term.wrong_field(f"is equivalent to line {earlier.node.key_line}", "remove one of the two")
+                    yield term.report_field(f"is equivalent to line {earlier.node.key_line}", "remove one of the two")
 
 
 _NODE_AFFINITY = ("placement", "affinity", "nodeAffinity")
@@ -66,38 +66,38 @@ def node_terms_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
     """
     for path in _NODE_TERMS:
         for term in service.select(*path):
-            yield from mistakes(term)
+            yield from check_term(term)
 
 
-def mistakes(term: DocumentPart) -> Iterator[Problem]:
+def check_term(term: DocumentPart) -> Iterator[Problem]:
     """Yield the problems for which Kubernetes would reject a term."""
     for expression in term.select("matchExpressions", "*"):
-        yield from until_invalid(values_fit_the_operator(expression))
+        yield from stop_at_invalid(values_fit_the_operator(expression))
     for expression in term.select("matchFields", "*"):
-        yield from until_invalid(_names_a_node(expression))
+        yield from stop_at_invalid(_check_node_field(expression))
 
 
-def _names_a_node(expression: DocumentPart) -> Iterator[Problem]:
+def _check_node_field(expression: DocumentPart) -> Iterator[Problem]:
     key, operator, values = expression.get("key"), expression.get("operator"), expression.get("values")
     if key is not None and key.read(str) != "metadata.name":
-        yield key.wrong("not a field that nodes are selected by", "write metadata.name")
+        yield key.report("not a field that nodes are selected by", "write metadata.name")
     if operator is not None and operator.read(str) not in {"In", "NotIn"}:
-        yield operator.wrong("not an operator for a node's fields", "use In or NotIn")
+        yield operator.report("not an operator for a node's fields", "use In or NotIn")
     if values is None or len(values.read(list[str])) != 1:
-        yield expression.wrong_field("a node's field is compared with a single value", "write one value")
+        yield expression.report_field("a node's field is compared with a single value", "write one value")
         return
     for name in values.items():
         try:
             check(name.read(str), "dns-subdomain")
         except FormatError as error:
-            yield name.wrong(error.reason, error.remedy)
+            yield name.report(error.reason, error.remedy)
 
 
 def required_terms_are_few(service: DocumentPart) -> Iterator[Problem]:
     """`nodeSelectorTerms` that are required: at most 100, because each review compares all of them. Refuse more."""
     for terms in service.select(*_NODE_AFFINITY, REQUIRED, "nodeSelectorTerms"):
-        if len(terms.items()) > MOST_ENTRIES:
-            yield terms.wrong_field(f"longer than {MOST_ENTRIES}", "shorten it")
+        if len(terms.items()) > LIST_ENTRIES_MAX:
+            yield terms.report_field(f"longer than {LIST_ENTRIES_MAX}", "shorten it")
 
 
 def no_required_term_is_empty(service: DocumentPart) -> Iterator[Problem]:
@@ -109,13 +109,17 @@ def no_required_term_is_empty(service: DocumentPart) -> Iterator[Problem]:
         terms = required.get("nodeSelectorTerms")
         if terms is None or terms.is_empty:
             reason, remedy = "Kubernetes requires at least one term", f"write one, or remove {REQUIRED}"
-            yield required.lacks("nodeSelectorTerms", reason, remedy) if terms is None else terms.wrong(reason, remedy)
+            yield (
+                required.report_missing("nodeSelectorTerms", reason, remedy)
+                if terms is None
+                else terms.report(reason, remedy)
+            )
             continue
         for term in terms.items():
-            yield from until_invalid(_is_empty(term))
+            yield from stop_at_invalid(_check_not_empty(term))
 
 
-def _is_empty(part: DocumentPart) -> Iterator[Problem]:
+def _check_not_empty(part: DocumentPart) -> Iterator[Problem]:
     term = part.read(NodeSelectorTerm)
     if not term.match_expressions and not term.match_fields:
-        yield part.wrong_field("a term without expressions matches no node", "write matchExpressions, or remove it")
+        yield part.report_field("a term without expressions matches no node", "write matchExpressions, or remove it")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from webhook.core.document.rules.pod_metadata import label_keys_are_kubernetes
-from webhook.core.document.yaml.parts import DocumentPart, until_invalid
+from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.types import PodAffinityTerm
 from webhook.core.placement import SERVICE_LABEL, canonical_form
@@ -18,9 +18,9 @@ def spreads_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
     """
     first: dict[tuple[str, str], DocumentPart] = {}
     for part in service.select("placement", "topologySpreadConstraints", "*"):
-        yield from until_invalid(_spread(part, first))
+        yield from stop_at_invalid(_check_spread(part, first))
         # A constraint without a selector counts the service's own Pods.
-        yield from until_invalid(label_keys_are_kubernetes(part, default={SERVICE_LABEL}))
+        yield from stop_at_invalid(label_keys_are_kubernetes(part, default={SERVICE_LABEL}))
 
 
 def fields_of_if_absent_are_set(service: DocumentPart) -> Iterator[Problem]:
@@ -31,23 +31,23 @@ def fields_of_if_absent_are_set(service: DocumentPart) -> Iterator[Problem]:
             path = ("affinity", name) if name == "podAntiAffinity" else (name,)
             wanted, rule = placement.get(*path), placement.get("onConflict", name)
             if wanted is None or wanted.is_empty:
-                yield part.wrong("placement sets nothing there", f"set {'.'.join(path)}, or remove it")
+                yield part.report("placement sets nothing there", f"set {'.'.join(path)}, or remove it")
             if rule is not None:
                 reason = f"has no effect: ifAbsent leaves a Pod's own {name} as they are"
-                yield rule.wrong_field(reason, "keep one of the two")
+                yield rule.report_field(reason, "keep one of the two")
 
 
-def _spread(part: DocumentPart, first: dict[tuple[str, str], DocumentPart]) -> Iterator[Problem]:
+def _check_spread(part: DocumentPart, first: dict[tuple[str, str], DocumentPart]) -> Iterator[Problem]:
     key, action, domains = part.get("topologyKey"), part.get("whenUnsatisfiable"), part.get("minDomains")
     if key is None or action is None:
         return
     pair = (key.read(str), action.read(str))
     if pair in first:
         reason = f"the same topologyKey and whenUnsatisfiable as in line {first[pair].node.key_line}"
-        yield part.wrong_field(reason, "remove one of the two")
+        yield part.report_field(reason, "remove one of the two")
     first.setdefault(pair, part)
     if domains is not None and pair[1] != "DoNotSchedule":
-        yield domains.wrong_field(
+        yield domains.report_field(
             "has no effect without DoNotSchedule", "write whenUnsatisfiable: DoNotSchedule, or remove it"
         )
 
@@ -63,47 +63,47 @@ def pod_terms_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
     """
     for kind in _KINDS:
         for way in _WAYS:
-            for term in _terms(service, kind, *way):
-                yield from until_invalid(label_keys_are_kubernetes(term))
+            for term in _select_terms(service, kind, *way):
+                yield from stop_at_invalid(label_keys_are_kubernetes(term))
 
 
 def some_pod_can_be_near(service: DocumentPart) -> Iterator[Problem]:
     """`podAffinity`, required: terms with a `labelSelector`. Refuse a term without it: each Pod would stay Pending."""
-    for term in _terms(service, "podAffinity", *_WAYS[0]):
-        yield from until_invalid(_selects(service, term, "selects no Pod, so every Pod would stay Pending"))
+    for term in _select_terms(service, "podAffinity", *_WAYS[0]):
+        yield from stop_at_invalid(_check_selector(service, term, "selects no Pod, so every Pod would stay Pending"))
 
 
 def pods_cannot_be_near_and_away(service: DocumentPart) -> Iterator[Problem]:
     """`podAntiAffinity`, required: refuse a term that required `podAffinity` has too."""
     near: dict[object, DocumentPart] = {}
-    for term in _terms(service, "podAffinity", *_WAYS[0]):
-        near.setdefault(_meant(term), term)
-    for term in _terms(service, "podAntiAffinity", *_WAYS[0]):
-        other = near.get(_meant(term))
+    for term in _select_terms(service, "podAffinity", *_WAYS[0]):
+        near.setdefault(_canonicalize_term(term), term)
+    for term in _select_terms(service, "podAntiAffinity", *_WAYS[0]):
+        other = near.get(_canonicalize_term(term))
         if other is not None:
             reason = f"required podAffinity in line {other.node.key_line} requires the same Pods nearby"
-            yield term.wrong_field(reason, "remove one of the two")
+            yield term.report_field(reason, "remove one of the two")
 
 
 def pod_terms_have_an_effect(service: DocumentPart) -> Iterator[Problem]:
     """`podAntiAffinity`, preferred `podAffinity`: warn about a term without a `labelSelector`."""
     for kind, way in ((_KINDS[1], _WAYS[0]), (_KINDS[0], _WAYS[1]), (_KINDS[1], _WAYS[1])):
-        for term in _terms(service, kind, *way):
-            yield from _selects(service, term, "selects no Pod, and has no effect")
+        for term in _select_terms(service, kind, *way):
+            yield from _check_selector(service, term, "selects no Pod, and has no effect")
 
 
-def _terms(service: DocumentPart, kind: str, *way: str) -> list[DocumentPart]:
+def _select_terms(service: DocumentPart, kind: str, *way: str) -> list[DocumentPart]:
     return service.select("placement", "affinity", kind, *way)
 
 
-def _selects(service: DocumentPart, term: DocumentPart, reason: str) -> Iterator[Problem]:
+def _check_selector(service: DocumentPart, term: DocumentPart, reason: str) -> Iterator[Problem]:
     """Report an absent selector: only in spread constraints does it mean the service's own Pods."""
     if term.get("labelSelector") is None:
         name = service.get("name")
         own = "NAME" if name is None else name.read(str)
         remedy = f"write labelSelector: {{matchLabels: {{{SERVICE_LABEL}: {own}}}}} for the service's own, {{}} for any"
-        yield term.lacks("labelSelector", reason, remedy)
+        yield term.report_missing("labelSelector", reason, remedy)
 
 
-def _meant(term: DocumentPart) -> object:
-    return canonical_form.of_pod_term(term.read(PodAffinityTerm), "")
+def _canonicalize_term(term: DocumentPart) -> object:
+    return canonical_form.canonicalize_pod_term(term.read(PodAffinityTerm), "")

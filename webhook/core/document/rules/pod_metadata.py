@@ -5,9 +5,9 @@ Kubernetes writes the Pod's own values of these labels into the labelSelector, a
 
 from collections.abc import Collection, Iterator, Sequence
 
-from webhook.core.document.yaml.parts import DocumentPart, until_invalid
+from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
 from webhook.core.document.yaml.problems import Problem
-from webhook.core.kubernetes.label_constraints import constraints, covering_patterns
+from webhook.core.kubernetes.label_constraints import build_constraints, list_covering_patterns
 from webhook.core.kubernetes.name_patterns import meet
 from webhook.core.kubernetes.types import LabelSelector
 from webhook.core.placement.plan import SERVICE_LABEL
@@ -22,31 +22,31 @@ def label_keys_are_kubernetes(term: DocumentPart, default: Collection[str] | Non
     Refuse others, and keys without a selector. `default`: labels of the selector that an absent one stands for.
     """
     match, mismatch, selector = term.get(_MATCH), term.get(_MISMATCH), term.get("labelSelector")
-    selected = default if selector is None else constraints(selector.read(LabelSelector)).keys()
+    selected = default if selector is None else build_constraints(selector.read(LabelSelector)).keys()
     unwanted = {} if mismatch is None else dict.fromkeys(mismatch.read(tuple[str, ...]))
     for keys in (match, mismatch):
         if keys is None or keys.is_empty:
             continue
         if selected is None:
-            yield keys.wrong_field("has no effect without a labelSelector", "add labelSelector, or remove it")
-        yield from _listed_once(keys)
+            yield keys.report_field("has no effect without a labelSelector", "add labelSelector, or remove it")
+        yield from _check_listed_once(keys)
     for key in () if match is None else match.items():
         name = key.read(str)
         if selector is None and name in (selected or ()):
-            yield key.wrong("an absent labelSelector selects by it already", "remove it, or write a labelSelector")
+            yield key.report("an absent labelSelector selects by it already", "remove it, or write a labelSelector")
         elif name in (selected or ()):
             reason = f"the labelSelector already selects by {name}, and Kubernetes allows only one of the two"
-            yield key.wrong(reason, "remove it here or there")
+            yield key.report(reason, "remove it here or there")
         elif name in unwanted:
-            yield key.wrong(f"also in {_MISMATCH}", "remove it here or there")
+            yield key.report(f"also in {_MISMATCH}", "remove it here or there")
 
 
-def _listed_once(keys: DocumentPart) -> Iterator[Problem]:
+def _check_listed_once(keys: DocumentPart) -> Iterator[Problem]:
     seen: set[str] = set()
     for key in keys.items():
         name = key.read(str)
         if name in seen:
-            yield key.wrong("listed twice", "remove one of the two")
+            yield key.report("listed twice", "remove one of the two")
         seen.add(name)
 
 
@@ -65,21 +65,21 @@ def sources_are_labels_of_others(service: DocumentPart) -> Iterator[Problem]:
     written = {SERVICE_LABEL} if labels is None else {SERVICE_LABEL, *labels.fields()}
     for values in [] if placement is None else [part for name in _MAPS for part in placement.select(name)]:
         for value in values.fields().values():
-            yield from until_invalid(_source(value, written))
+            yield from stop_at_invalid(_check_source(value, written))
 
 
-def _source(value: DocumentPart, written: set[str]) -> Iterator[Problem]:
+def _check_source(value: DocumentPart, written: set[str]) -> Iterator[Problem]:
     if not isinstance(value.node.value, dict):
         return
     source = value.read(LabelSource)
     own = value.get("fromPod")
     if source.from_pod is None and source.from_namespace is None:
-        yield value.wrong_field("names no label", "add fromPod: LABEL or fromNamespace: LABEL, or write the value")
+        yield value.report_field("names no label", "add fromPod: LABEL or fromNamespace: LABEL, or write the value")
     elif own is not None and source.from_namespace is not None:
-        yield own.wrong_field("fromNamespace already names the label", "remove one of the two")
+        yield own.report_field("fromNamespace already names the label", "remove one of the two")
     elif own is not None and source.from_pod in written:
         remedy = "write the same value or source here"
-        yield own.wrong("a label that Podgate itself writes into the Pod", remedy)
+        yield own.report("a label that Podgate itself writes into the Pod", remedy)
 
 
 def labels_decide_no_owner(document: DocumentPart) -> Iterator[Problem]:
@@ -87,30 +87,30 @@ def labels_decide_no_owner(document: DocumentPart) -> Iterator[Problem]:
     selectors: dict[str, _ByPattern] = {}
     for service in document.select("services", "*"):
         for selector in service.select("match", "podSelector"):
-            for key in constraints(selector.read(LabelSelector)):
+            for key in build_constraints(selector.read(LabelSelector)):
                 of_key = selectors.setdefault(key, {})
-                of_key.update((pattern, of_key.get(pattern, selector)) for pattern in _namespaces(service))
+                of_key.update((pattern, of_key.get(pattern, selector)) for pattern in _list_namespaces(service))
     for service in document.select("services", "*"):
         for key, value in [
             entry for labels in service.select("placement", "labels") for entry in labels.fields().items()
         ]:
-            reader = _reader(selectors.get(key, {}), _namespaces(service))
+            reader = _find_reader(selectors.get(key, {}), _list_namespaces(service))
             if reader is not None:
                 line = reader.node.key_line
                 reason = f"the podSelector in line {line} reads it: the rewritten Pod could belong to another service"
-                yield value.wrong_field(reason, "set another label, or select by another one")
+                yield value.report_field(reason, "set another label, or select by another one")
 
 
-def _namespaces(service: DocumentPart) -> list[str]:
+def _list_namespaces(service: DocumentPart) -> list[str]:
     """Return the patterns of a service's namespaces, "" for all."""
     return [part.read(str) for part in service.select("match", "namespaces", "*")] or [""]
 
 
-def _reader(selectors: _ByPattern, namespaces: Sequence[str]) -> DocumentPart | None:
+def _find_reader(selectors: _ByPattern, namespaces: Sequence[str]) -> DocumentPart | None:
     """Return a selector for one of these namespaces, None if there is none."""
     for name in namespaces:
         if name and "*" not in name:
-            found = [selectors[pattern] for pattern in ("", *covering_patterns(name)) if pattern in selectors]
+            found = [selectors[pattern] for pattern in ("", *list_covering_patterns(name)) if pattern in selectors]
         else:
             found = [part for pattern, part in selectors.items() if not (pattern and name) or meet(pattern, name)]
         if found:
@@ -128,4 +128,4 @@ def overridden_labels_select_no_pods(service: DocumentPart) -> Iterator[Problem]
             for key, value in labels.fields().items():
                 if key in _COMMON_SELECTORS:
                     reason = "a controller that selects its Pods by it would lose them, and create others without end"
-                    yield value.wrong_field(reason, "set another label, or write onConflict: {labels: Deny}")
+                    yield value.report_field(reason, "set another label, or write onConflict: {labels: Deny}")

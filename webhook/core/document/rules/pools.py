@@ -2,23 +2,23 @@
 
 from collections.abc import Iterator
 
-from webhook.core.document.rules.services import all_items, name_of
-from webhook.core.document.yaml.parts import DocumentPart, until_invalid
-from webhook.core.document.yaml.problems import Problem, suggestion
+from webhook.core.document.rules.services import read_items, read_name
+from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
+from webhook.core.document.yaml.problems import Problem, suggest
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.policy.model import Modes
 from webhook.core.policy_spec import Mode, Per
-from webhook.core.quota import amount, canonical
-from webhook.core.quota.pod_cost import shown
+from webhook.core.quota import canonicalize, convert_amount
+from webhook.core.quota.pod_cost import format_amount
 
 
 def pools_exist(document: DocumentPart) -> Iterator[Problem]:
     """`services[].pool`: the name of one of `pools`. Refuse another name."""
     defined = document.get("pools")
-    pools = [] if defined is None else [name_of(part) for part in all_items(defined)]
+    pools = [] if defined is None else [read_name(part) for part in read_items(defined)]
     for chosen in document.select("services", "*", "pool"):
         if chosen.read(str) not in pools:
-            yield chosen.wrong("no such pool", suggestion(chosen.read(str), pools, "pools has"))
+            yield chosen.report("no such pool", suggest(chosen.read(str), pools, "pools has"))
 
 
 def pools_agree_with_their_members(document: DocumentPart) -> Iterator[Problem]:
@@ -29,10 +29,12 @@ def pools_agree_with_their_members(document: DocumentPart) -> Iterator[Problem]:
     pools = {name.read(str): pool for pool in document.select("pools", "*") for name in pool.select("name")}
     for service in document.select("services", "*"):
         for field, default in (("scope", "Cluster"), ("whenExceeded", "Deny")):
-            yield from until_invalid(_agrees(pools, service, field, default))
+            yield from stop_at_invalid(_check_agreement(pools, service, field, default))
 
 
-def _agrees(pools: dict[str, DocumentPart], service: DocumentPart, field: str, default: str) -> Iterator[Problem]:
+def _check_agreement(
+    pools: dict[str, DocumentPart], service: DocumentPart, field: str, default: str
+) -> Iterator[Problem]:
     chosen, quota = service.get("pool"), service.get("quota")
     pool = pools.get(chosen.read(str)) if chosen is not None else None
     if pool is None or quota is None:
@@ -41,9 +43,9 @@ def _agrees(pools: dict[str, DocumentPart], service: DocumentPart, field: str, d
     mine = default if ours is None else ours.read(str)
     shared = default if theirs is None else theirs.read(str)
     if mine != shared:
-        reason = f"pool {name_of(pool)} has {field} {shared}, and its members must have the same"
+        reason = f"pool {read_name(pool)} has {field} {shared}, and its members must have the same"
         remedy = f"write {field}: {shared} here, or {field}: {mine} in the pool"
-        yield quota.lacks(field, reason, remedy) if ours is None else ours.wrong(reason, remedy)
+        yield quota.report_missing(field, reason, remedy) if ours is None else ours.report(reason, remedy)
 
 
 def pools_have_members(document: DocumentPart) -> Iterator[Problem]:
@@ -51,7 +53,7 @@ def pools_have_members(document: DocumentPart) -> Iterator[Problem]:
     used = {chosen.read(str) for chosen in document.select("services", "*", "pool")}
     for name in document.select("pools", "*", "name"):
         if name.read(str) not in used:
-            yield name.wrong("no service is in this pool", f"write pool: {name.read(str)} in a service, or remove it")
+            yield name.report("no service is in this pool", f"write pool: {name.read(str)} in a service, or remove it")
 
 
 _Bounds = dict[str, list[tuple[int, int]]]
@@ -69,12 +71,12 @@ def pools_can_bind(document: DocumentPart) -> Iterator[Problem]:
         bounds: _Bounds = {}
         if windows is not None and _is_bounded(service):
             key = id(windows.node.value)
-            bounds = known[key] if key in known else known.setdefault(key, _bounds(windows))
+            bounds = known[key] if key in known else known.setdefault(key, _list_bounds(windows))
         members.setdefault(chosen.read(str), []).append(bounds)
     for pool in document.select("pools", "*"):
-        shares = members.get(name_of(pool), [])
+        shares = members.get(read_name(pool), [])
         for window in pool.select("windows", "*") if shares else ():
-            yield from _binds(window, shares)
+            yield from _check_binds(window, shares)
 
 
 def _is_bounded(service: DocumentPart) -> bool:
@@ -84,25 +86,25 @@ def _is_bounded(service: DocumentPart) -> bool:
     return enforced and (per is None or per.read(str) == Per.SERVICE)
 
 
-def _bounds(windows: DocumentPart) -> _Bounds:
+def _list_bounds(windows: DocumentPart) -> _Bounds:
     bounds: _Bounds = {}
     for window in windows.items():
         length, hard = window.get("window"), window.get("hard")
         if length is not None and hard is not None:
             span_us = length.read(Duration).us
             for resource, part in hard.fields().items():
-                most = amount(resource, part.read(Quantity).value)
-                bounds.setdefault(canonical(resource), []).append((span_us, most))
+                most = convert_amount(resource, part.read(Quantity).value)
+                bounds.setdefault(canonicalize(resource), []).append((span_us, most))
     return bounds
 
 
-def _binds(window: DocumentPart, shares: list[_Bounds]) -> Iterator[Problem]:
+def _check_binds(window: DocumentPart, shares: list[_Bounds]) -> Iterator[Problem]:
     length, hard = window.get("window"), window.get("hard")
     if length is None or hard is None:
         return
     span_us = length.read(Duration).us
     for resource, part in hard.fields().items():
-        name, total = canonical(resource), 0
+        name, total = canonicalize(resource), 0
         for bounds in shares:
             # Only a window of at least this length bounds it: a shorter window admits its amount several times.
             own = [most for own_us, most in bounds.get(name, ()) if own_us >= span_us]
@@ -110,6 +112,6 @@ def _binds(window: DocumentPart, shares: list[_Bounds]) -> Iterator[Problem]:
                 break
             total += min(own)
         else:
-            if total <= amount(name, part.read(Quantity).value):
-                reason = f"never reached: the limits of its services allow {shown(name, total)} in all"
-                yield part.wrong(reason, "lower it, or raise theirs")
+            if total <= convert_amount(name, part.read(Quantity).value):
+                reason = f"never reached: the limits of its services allow {format_amount(name, total)} in all"
+                yield part.report(reason, "lower it, or raise theirs")

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from operator import itemgetter
 
-from webhook.core.document.yaml.parts import DocumentPart, until_invalid
+from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.policy.model import Modes
 from webhook.core.policy_spec import Mode, OnOverload, WhenExceeded, WhenOpen
-from webhook.core.quota import LARGEST_EXACT, canonical
+from webhook.core.quota import EXACT_AMOUNT_MAX, canonicalize
 
 _LIMITED = (
     ("services", "*", "quota", "windows", "*", "hard"),
@@ -23,14 +23,14 @@ _WINDOWS = (("services", "*", "quota", "windows"), ("pools", "*", "windows"))
 
 def windows_differ(document: DocumentPart) -> Iterator[Problem]:
     """`windows[].window` of `quota` and `pools`: each length once. Refuse equal lengths, such as 60s and 1m."""
-    for windows in _written(document, _WINDOWS):
+    for windows in _select_once(document, _WINDOWS):
         first: dict[Duration, DocumentPart] = {}
         for window in windows.select("*", "window"):
             length = window.read(Duration)
             if length in first:
                 there = first[length].node
                 reason = f"the same length as the window {there.shown} in line {there.line}"
-                yield window.wrong(reason, "put both limits under one window")
+                yield window.report(reason, "put both limits under one window")
             first.setdefault(length, window)
 
 
@@ -39,29 +39,29 @@ def amounts_are_exact(document: DocumentPart) -> Iterator[Problem]:
 
     Refuse two names of one resource (`cpu`, `requests.cpu`), fractions and larger amounts.
     """
-    for hard in _written(document, _LIMITED):
+    for hard in _select_once(document, _LIMITED):
         counted: dict[str, DocumentPart] = {}
         for resource, part in hard.fields().items():
-            name = _counted_as(resource)
+            name = _name_counter(resource)
             if name in counted:
                 reason = f"counts the same as the field in line {counted[name].node.key_line}"
-                yield part.wrong_field(reason, "keep one of the two")
+                yield part.report_field(reason, "keep one of the two")
             counted.setdefault(name, part)
-            yield from until_invalid(_is_exact(resource, part))
+            yield from stop_at_invalid(_check_exact(resource, part))
 
 
-def _counted_as(resource: str) -> str:
-    return f"requests.{resource}" if resource.startswith("hugepages-") else canonical(resource)
+def _name_counter(resource: str) -> str:
+    return f"requests.{resource}" if resource.startswith("hugepages-") else canonicalize(resource)
 
 
-def _is_exact(resource: str, part: DocumentPart) -> Iterator[Problem]:
+def _check_exact(resource: str, part: DocumentPart) -> Iterator[Problem]:
     value = part.read(Quantity).value
-    units, finest = (value * 1000, "1m") if canonical(resource).endswith(".cpu") else (value, "1")
-    if units > LARGEST_EXACT:
-        yield part.wrong("above 2^53, beyond which counters are not exact", "write a smaller limit, or remove it")
+    units, finest = (value * 1000, "1m") if canonicalize(resource).endswith(".cpu") else (value, "1")
+    if units > EXACT_AMOUNT_MAX:
+        yield part.report("above 2^53, beyond which counters are not exact", "write a smaller limit, or remove it")
     elif units.denominator != 1:
         hint = " (m means thousandths: was M or Mi meant?)" if part.node.text.endswith("m") and finest == "1" else ""
-        yield part.wrong(
+        yield part.report(
             f"finer than {finest}, the smallest unit that is counted{hint}", f"write a multiple of {finest}"
         )
 
@@ -73,7 +73,7 @@ def a_quota_limits_something(service: DocumentPart) -> Iterator[Problem]:
         return
     windows = quota.get("windows")
     if windows is None or windows.is_empty:
-        yield quota.wrong_field("limits nothing", "add windows or standing, or remove quota")
+        yield quota.report_field("limits nothing", "add windows or standing, or remove quota")
 
 
 def surge_has_its_measure(service: DocumentPart) -> Iterator[Problem]:
@@ -82,7 +82,7 @@ def surge_has_its_measure(service: DocumentPart) -> Iterator[Problem]:
     if surge is None or hard is None or isinstance(surge.node.value, str):
         return
     if surge.read(int) and hard.get("pods") is None:
-        yield surge.wrong(
+        yield surge.report(
             "a count is a number of Pods, and hard has no pods", "write a percentage, or add pods to hard"
         )
 
@@ -94,16 +94,16 @@ def waiting_has_its_rules(service: DocumentPart) -> Iterator[Problem]:
         return
     exceeded = quota.get("whenExceeded")
     if exceeded is not None and exceeded.read(WhenExceeded) is WhenExceeded.QUEUE and quota.get("queue") is None:
-        yield exceeded.wrong("there is no queue stanza", "add `queue: {}` to take its defaults")
+        yield exceeded.report("there is no queue stanza", "add `queue: {}` to take its defaults")
 
 
 def longer_windows_can_bind(document: DocumentPart) -> Iterator[Problem]:
     """`windows[].hard`: warn about a limit of a shorter window that a longer window keeps from being reached."""
-    for windows in _written(document, _WINDOWS):
-        yield from until_invalid(_can_bind(windows))
+    for windows in _select_once(document, _WINDOWS):
+        yield from stop_at_invalid(_check_can_bind(windows))
 
 
-def _can_bind(windows: DocumentPart) -> Iterator[Problem]:
+def _check_can_bind(windows: DocumentPart) -> Iterator[Problem]:
     rows: list[tuple[Fraction, str, dict[str, DocumentPart]]] = []
     for window in windows.items():
         length, hard = window.get("window"), window.get("hard")
@@ -117,10 +117,10 @@ def _can_bind(windows: DocumentPart) -> Iterator[Problem]:
             if longer is None or value < longer[0]:
                 least[resource] = value, f"the window {name} allows {part.node.shown} in all"
             else:
-                yield part.wrong(f"never reached: {longer[1]}", "lower it, or raise the longer window's")
+                yield part.report(f"never reached: {longer[1]}", "lower it, or raise the longer window's")
 
 
-def _written(document: DocumentPart, paths: Iterable[tuple[str, ...]]) -> Iterator[DocumentPart]:
+def _select_once(document: DocumentPart, paths: Iterable[tuple[str, ...]]) -> Iterator[DocumentPart]:
     """Yield each part once, however many services inherit it from `defaults` or an alias."""
     seen: set[int] = set()
     for path in paths:
@@ -142,7 +142,7 @@ def a_queue_is_used(service: DocumentPart) -> Iterator[Problem]:
     waits = waits or (overload is not None and overload.read(OnOverload) is OnOverload.GATE)
     if queue is not None and not queue.is_empty and not waits:
         remedy = "write whenExceeded: Queue, whenOpen: Queue or onOverload: Gate, or remove it"
-        yield queue.wrong_field("without effect", remedy)
+        yield queue.report_field("without effect", remedy)
 
 
 def only_enforced_pods_wait(service: DocumentPart) -> Iterator[Problem]:
@@ -153,7 +153,7 @@ def only_enforced_pods_wait(service: DocumentPart) -> Iterator[Problem]:
         part = service.get(stanza, field)
         if part is not None and part.read(str) != "Deny" and mode in {Mode.WARN, Mode.AUDIT}:
             remedy = f"expect its effect with modes.{stanza}: Enforce"
-            yield part.wrong(f"without effect while modes.{stanza} is {mode}, which changes no Pod", remedy)
+            yield part.report(f"without effect while modes.{stanza} is {mode}, which changes no Pod", remedy)
 
 
 def deployments_outlast_the_wait(service: DocumentPart) -> Iterator[Problem]:
@@ -162,7 +162,7 @@ def deployments_outlast_the_wait(service: DocumentPart) -> Iterator[Problem]:
     if queue is None or exceeded is None or exceeded.read(WhenExceeded) is not WhenExceeded.QUEUE:
         return
     if queue.read(Duration).us > _PROGRESS_US:
-        yield queue.wrong(
+        yield queue.report(
             "a Deployment reports ProgressDeadlineExceeded when its Pods wait for 10m without progress",
             "set progressDeadlineSeconds of its Deployments above maxWait, or write at most 10m",
         )
@@ -173,7 +173,7 @@ def retry_after_can_be_sent(service: DocumentPart) -> Iterator[Problem]:
     for denial in service.select("quota", "denial"):
         status, retry = denial.get("status"), denial.get("retryAfter")
         if status and retry and status.read(int) == 403 and retry.read(str) == "Users":  # noqa: PLR2004  HTTP's Forbidden
-            yield retry.wrong_field("clients do not retry a 403", "write status: 429, or retryAfter: Never")
+            yield retry.report_field("clients do not retry a 403", "write status: 429, or retryAfter: Never")
 
 
 def namespaces_share_one_breaker(service: DocumentPart) -> Iterator[Problem]:
@@ -183,4 +183,4 @@ def namespaces_share_one_breaker(service: DocumentPart) -> Iterator[Problem]:
     if per is not None and per.read(str) == "Namespace" and breaker is not None and enforced:
         reason = "namespaces have counters of their own, but share the service's one breaker"
         remedy = "expect one namespace to open it for all, or set modes.breaker: Audit"
-        yield per.wrong_field(reason, remedy)
+        yield per.report_field(reason, remedy)

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from webhook.core.container_resources.plan import (
     COMPUTE,
     DECIDE_QOS,
+    can_overcommit,
     is_extended,
     is_huge_pages,
-    overcommits,
-    page_size,
+    parse_page_size,
 )
-from webhook.core.document.yaml.parts import DocumentPart, until_invalid
+from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.pod_requests import HUGE_PAGES
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.policy_spec import WhenOutside
-from webhook.core.quota import canonical
+from webhook.core.quota import canonicalize
 
-_LEAST_BYTES = {"memory": 1 << 20, "ephemeral-storage": 1 << 10}
+_BYTES_MIN = {"memory": 1 << 20, "ephemeral-storage": 1 << 10}
 _PLAIN = re.compile(r"([1-9][0-9]{0,5})[a-zA-Z]*")
-_MOST_CORES, _MOST_CORES_OF_A_FLEET = 10_000, 10_000_000
+_CORES_MAX, _FLEET_CORES_MAX = 10_000, 10_000_000
 _PLACES = (
     *(("services", "*", "resources", "container", word) for word in ("min", "defaultRequest", "default", "max")),
     *(("services", "*", "resources", "pod", word) for word in ("min", "max")),
@@ -43,24 +43,24 @@ def units_are_meant(document: DocumentPart) -> Iterator[Problem]:
                 continue
             seen.add(id(amounts.node.value))
             for resource, part in amounts.fields().items():
-                yield from until_invalid(_is_meant(resource, part, is_quota=path[-1] == _OF_QUOTA))
+                yield from stop_at_invalid(_check_meant(resource, part, is_quota=path[-1] == _OF_QUOTA))
 
 
-def _is_meant(resource: str, part: DocumentPart, *, is_quota: bool) -> Iterator[Problem]:
-    name = canonical(resource).partition(".")[2] if is_quota else resource
+def _check_meant(resource: str, part: DocumentPart, *, is_quota: bool) -> Iterator[Problem]:
+    name = canonicalize(resource).partition(".")[2] if is_quota else resource
     value, text = part.read(Quantity).value, part.node.text
     digits = found[1] if (found := _PLAIN.fullmatch(text)) else "1"
     if not value:
         return
-    if name in _LEAST_BYTES and value < _LEAST_BYTES[name]:
+    if name in _BYTES_MIN and value < _BYTES_MIN[name]:
         how_many = "less than a byte" if value < 1 else "1 byte" if value == 1 else f"{float(value):g} bytes"
         remedy = f"write a unit, such as {digits}Mi or {digits}Gi"
-        yield part.wrong(f"{how_many}, less than any container needs", remedy)
-    elif name == "cpu" and value > (_MOST_CORES_OF_A_FLEET if is_quota else _MOST_CORES):
+        yield part.report(f"{how_many}, less than any container needs", remedy)
+    elif name == "cpu" and value > (_FLEET_CORES_MAX if is_quota else _CORES_MAX):
         remedy = f"write cores, such as {digits}, or thousandths, such as {digits}m"
-        yield part.wrong(f"{int(value)} cores", remedy)
+        yield part.report(f"{int(value)} cores", remedy)
     elif name == "cpu" and value * 1000 < 1 and not is_quota:
-        yield part.wrong("finer than 1m, the smallest unit of a container's cpu", "write 1m or more")
+        yield part.report("finer than 1m, the smallest unit of a container's cpu", "write 1m or more")
 
 
 _ASCENDING = ("min", "defaultRequest", "default", "max")
@@ -76,14 +76,14 @@ def ranges_ascend(service: DocumentPart) -> Iterator[Problem]:
         for bounds in service.select("resources", owner):
             for index, low in enumerate(_ASCENDING):
                 for high in _ASCENDING[index + 1 :]:
-                    yield from until_invalid(_ascends(bounds, low, bounds, high, ""))
+                    yield from stop_at_invalid(_check_ascends(bounds, low, bounds, high, ""))
     for container in service.select("resources", "container"):
         for pod in service.select("resources", "pod"):
             for low in _ASCENDING[:3]:
-                yield from until_invalid(_ascends(container, low, pod, "max", "the Pod's "))
+                yield from stop_at_invalid(_check_ascends(container, low, pod, "max", "the Pod's "))
 
 
-def _ascends(below: DocumentPart, low: str, above: DocumentPart, high: str, whose: str) -> Iterator[Problem]:
+def _check_ascends(below: DocumentPart, low: str, above: DocumentPart, high: str, whose: str) -> Iterator[Problem]:
     smaller, larger = below.get(low), above.get(high)
     if smaller is None or larger is None:
         return
@@ -92,7 +92,7 @@ def _ascends(below: DocumentPart, low: str, above: DocumentPart, high: str, whos
         if resource in limits and part.read(Quantity).value > limits[resource].read(Quantity).value:
             bound = limits[resource].node
             reason = f"above {whose}{high} {bound.shown} of {resource} in line {bound.line}"
-            yield part.wrong(reason, f"lower it, or raise {whose}{high}")
+            yield part.report(reason, f"lower it, or raise {whose}{high}")
 
 
 def defaults_do_not_overcommit(service: DocumentPart) -> Iterator[Problem]:
@@ -100,94 +100,94 @@ def defaults_do_not_overcommit(service: DocumentPart) -> Iterator[Problem]:
 
     Refuse a smaller one.
     """
-    limits = amounts_under(service, "default")
-    for resource, part in amounts_under(service, "defaultRequest").items():
-        if overcommits(resource) or resource not in limits:
+    limits = select_amounts(service, "default")
+    for resource, part in select_amounts(service, "defaultRequest").items():
+        if can_overcommit(resource) or resource not in limits:
             continue
         limit = limits[resource]
         if part.read(Quantity).value < limit.read(Quantity).value:
             reason = f"below default {limit.node.shown} of {resource} in line {limit.node.line}"
-            yield part.wrong(f"{reason}, and Kubernetes requires both to be equal", "keep one of the two")
+            yield part.report(f"{reason}, and Kubernetes requires both to be equal", "keep one of the two")
 
 
 def implied_limits_fit_the_pod(service: DocumentPart) -> Iterator[Problem]:
     """`container.max` without `default`: at most `pod.max`, as it becomes the limit. Refuse a higher one."""
-    limits = {*amounts_under(service, "default"), *_limited_by_ratio(service)}
-    of_pod = amounts_under(service, "max", of="pod")
-    for resource, part in amounts_under(service, "max").items():
+    limits = {*select_amounts(service, "default"), *_list_limited_by_ratio(service)}
+    of_pod = select_amounts(service, "max", of="pod")
+    for resource, part in select_amounts(service, "max").items():
         if resource in COMPUTE and resource in of_pod and resource not in limits:
             bound = of_pod[resource]
             if part.read(Quantity).value > bound.read(Quantity).value:
                 reason = (
                     f"the limit of a container without one, and above the Pod's max {bound.node.shown} of {resource}"
                 )
-                yield part.wrong(f"{reason} in line {bound.node.line}", f"lower it, or write default of {resource}")
+                yield part.report(f"{reason} in line {bound.node.line}", f"lower it, or write default of {resource}")
 
 
 def amounts_can_be_written(service: DocumentPart) -> Iterator[Problem]:
     """Amounts of `container`: whole numbers of extended resources, multiples of a huge page's size. Refuse others."""
     for word in _ASCENDING:
-        for resource, part in amounts_under(service, word).items():
-            yield from until_invalid(_can_be_written(resource, part))
+        for resource, part in select_amounts(service, word).items():
+            yield from stop_at_invalid(_check_can_be_written(resource, part))
 
 
-def _can_be_written(resource: str, part: DocumentPart) -> Iterator[Problem]:
+def _check_can_be_written(resource: str, part: DocumentPart) -> Iterator[Problem]:
     value = part.read(Quantity).value
     if is_extended(resource) and value.denominator != 1:
-        yield part.wrong("an extended resource is a whole number in Kubernetes", "write a whole number")
+        yield part.report("an extended resource is a whole number in Kubernetes", "write a whole number")
     if is_huge_pages(resource):
-        size = page_size(resource)
+        size = parse_page_size(resource)
         if size is None:
-            yield part.wrong_field("not a size of huge pages", "write hugepages-SIZE, such as hugepages-2Mi")
+            yield part.report_field("not a size of huge pages", "write hugepages-SIZE, such as hugepages-2Mi")
         elif value % size:
             least = resource.removeprefix(HUGE_PAGES)
-            yield part.wrong(f"huge pages come in multiples of {least}", f"write a multiple of {least}")
+            yield part.report(f"huge pages come in multiples of {least}", f"write a multiple of {least}")
 
 
 def limits_are_meant(service: DocumentPart) -> Iterator[Problem]:
     """`container.max` of cpu and memory: warn about it without `default`, in whose place it becomes the limit."""
-    given = {*amounts_under(service, "default"), *_limited_by_ratio(service)}
-    for resource, part in amounts_under(service, "max").items():
+    given = {*select_amounts(service, "default"), *_list_limited_by_ratio(service)}
+    for resource, part in select_amounts(service, "max").items():
         if resource in COMPUTE and resource not in given:
-            gets = "limit" if resource in amounts_under(service, "defaultRequest") else "limit and as its request"
+            gets = "limit" if resource in select_amounts(service, "defaultRequest") else "limit and as its request"
             reason = f"a container that asks for nothing gets all of it as its {gets}, because there is no default"
-            yield part.wrong(reason, f"write default of {resource} too, which may be the same")
+            yield part.report(reason, f"write default of {resource} too, which may be the same")
 
 
 def totals_see_every_container(service: DocumentPart) -> Iterator[Problem]:
     """`pod.max` of cpu and memory: warn about it if containers may have no limit, which counts as 0."""
-    bounded = {*amounts_under(service, "default"), *amounts_under(service, "max"), *_limited_by_ratio(service)}
-    for resource, part in amounts_under(service, "max", of="pod").items():
+    bounded = {*select_amounts(service, "default"), *select_amounts(service, "max"), *_list_limited_by_ratio(service)}
+    for resource, part in select_amounts(service, "max", of="pod").items():
         if resource in COMPUTE and resource not in bounded:
             reason = "containers without a limit count as 0 here, and are unbounded"
-            yield part.wrong(reason, f"write container.default or container.max of {resource} too")
+            yield part.report(reason, f"write container.default or container.max of {resource} too")
 
 
 def clamping_has_a_range(service: DocumentPart) -> Iterator[Problem]:
     """`whenOutside`: warn about Clamp without `min`, `max` or `maxLimitRequestRatio` of containers."""
     for chosen in service.select("resources", "whenOutside"):
-        bounds = {word for word in _CLAMPED if amounts_under(service, word)}
+        bounds = {word for word in _CLAMPED if select_amounts(service, word)}
         if chosen.read(WhenOutside) is WhenOutside.CLAMP and not bounds:
             reason = "only containers are clamped, and theirs have no min, max or maxLimitRequestRatio"
-            yield chosen.wrong(reason, "write one of them, or remove it: a Pod as a whole is always denied")
+            yield chosen.report(reason, "write one of them, or remove it: a Pod as a whole is always denied")
 
 
 def huge_pages_have_company(service: DocumentPart) -> Iterator[Problem]:
     """`container.defaultRequest`, `default`: warn about huge pages without cpu or memory, which Kubernetes requires."""
-    given = {resource for word in _ASCENDING for resource in amounts_under(service, word)}
+    given = {resource for word in _ASCENDING for resource in select_amounts(service, word)}
     for word in ("defaultRequest", "default"):
-        for resource, part in amounts_under(service, word).items():
+        for resource, part in select_amounts(service, word).items():
             if is_huge_pages(resource) and given.isdisjoint(DECIDE_QOS):
                 reason = "Kubernetes allows huge pages only with cpu or memory: a container without both gets none"
-                yield part.wrong_field(reason, "write a default of cpu or memory too")
+                yield part.report_field(reason, "write a default of cpu or memory too")
 
 
-def _limited_by_ratio(service: DocumentPart) -> set[str]:
+def _list_limited_by_ratio(service: DocumentPart) -> set[str]:
     """Return the resources of which each absent limit becomes a multiple of the request."""
-    return amounts_under(service, "defaultLimitRatio").keys() & amounts_under(service, "defaultRequest").keys()
+    return select_amounts(service, "defaultLimitRatio").keys() & select_amounts(service, "defaultRequest").keys()
 
 
-def amounts_under(service: DocumentPart, word: str, of: str = "container") -> dict[str, DocumentPart]:
+def select_amounts(service: DocumentPart, word: str, of: str = "container") -> dict[str, DocumentPart]:
     """Return the valid amounts under one field of the range."""
     found: dict[str, DocumentPart] = {}
     for amounts in service.select("resources", of, word):

@@ -25,12 +25,12 @@ from webhook.core.document.rules import (
     tolerations,
     topology,
 )
-from webhook.core.document.yaml.parts import DocumentPart, until_invalid
+from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
 from webhook.core.document.yaml.problems import Problem
 
 Rule = Callable[[DocumentPart], Iterator[Problem]]
 
-_OF_THE_DOCUMENT: tuple[Rule, ...] = (
+_DOCUMENT_RULES: tuple[Rule, ...] = (
     services.names_are_unique,
     services.nothing_is_listed_twice,
     services.classes_exist,
@@ -46,7 +46,7 @@ _OF_THE_DOCUMENT: tuple[Rule, ...] = (
     scheduling.a_source_is_one,
     scheduling.load_has_a_source,
 )
-_OF_A_SERVICE: tuple[Rule, ...] = (
+_SERVICE_RULES: tuple[Rule, ...] = (
     match.a_match_says_where,
     match.selectors_make_sense,
     topology.topology_names_one_label,
@@ -120,19 +120,19 @@ _ADVICE_ON_A_SERVICE: tuple[Rule, ...] = (
 )
 
 
-def errors(document: DocumentPart) -> Iterator[Problem]:
+def find_errors(document: DocumentPart) -> Iterator[Problem]:
     """Yield the problems that make the document invalid."""
-    yield from _judged(document, _OF_THE_DOCUMENT, _OF_A_SERVICE)
+    yield from _apply(document, _DOCUMENT_RULES, _SERVICE_RULES)
 
 
-def advice(document: DocumentPart) -> Iterator[Problem]:
+def find_advice(document: DocumentPart) -> Iterator[Problem]:
     """Yield warnings about values that are probably mistakes."""
-    yield from _judged(document, _ADVICE_ON_THE_DOCUMENT, _ADVICE_ON_A_SERVICE)
+    yield from _apply(document, _ADVICE_ON_THE_DOCUMENT, _ADVICE_ON_A_SERVICE)
 
 
-def _judged(document: DocumentPart, of_all: tuple[Rule, ...], of_each: tuple[Rule, ...]) -> Iterator[Problem]:
+def _apply(document: DocumentPart, of_all: tuple[Rule, ...], of_each: tuple[Rule, ...]) -> Iterator[Problem]:
     for rule in of_all:
-        yield from until_invalid(rule(document))
+        yield from stop_at_invalid(rule(document))
     for service in document.select("services", "*"):
         for rule in of_each:
-            yield from until_invalid(rule(service))
+            yield from stop_at_invalid(rule(service))

@@ -25,12 +25,12 @@ def a_source_is_one(document: DocumentPart) -> Iterator[Problem]:
         kinds = [name for name in _SOURCES if name in source.fields()]
         if len(kinds) != 1:
             reason = "names no source" if not kinds else f"names {len(kinds)} sources"
-            yield source.wrong(reason, f"write one of {', '.join(_SOURCES)} in each entry, such as - metricsAPI: {{}}")
+            yield source.report(reason, f"write one of {', '.join(_SOURCES)} in each entry, such as - metricsAPI: {{}}")
             continue
         if kinds[0] in seen and kinds[0] != "prometheus":
-            yield source.wrong(f"{kinds[0]} is listed twice", "remove one")
+            yield source.report(f"{kinds[0]} is listed twice", "remove one")
         elif "requests" in seen:
-            yield source.wrong("never read: requests, before it, are always known", "put requests last")
+            yield source.report("never read: requests, before it, are always known", "put requests last")
         seen.add(kinds[0])
 
 
@@ -43,14 +43,14 @@ def load_has_a_source(document: DocumentPart) -> Iterator[Problem]:
             part = scheduling.get(name)
             if part is not None and not part.is_empty:
                 remedy = "add nodes with a source, such as nodes: {sources: [{metricsAPI: {}}]}, or remove it"
-                yield part.wrong_field("needs the load of nodes, and the policy names no source of it", remedy)
+                yield part.report_field("needs the load of nodes, and the policy names no source of it", remedy)
 
 
 def prometheus_has_tls(document: DocumentPart) -> Iterator[Problem]:
     """`nodes.sources[].prometheus.url`: warn about http, which has no TLS."""
     for url in document.select("nodes", "sources", "*", "prometheus", "url"):
         if str(url.node.value).startswith("http://"):
-            yield url.wrong("without TLS, anyone on the way can move Pods to other nodes", "use https, and caFile")
+            yield url.report("without TLS, anyone on the way can move Pods to other nodes", "use https, and caFile")
 
 
 def pressures_are_measured(document: DocumentPart) -> Iterator[Problem]:
@@ -64,7 +64,7 @@ def pressures_are_measured(document: DocumentPart) -> Iterator[Problem]:
             if name in _PRESSURES and name not in measured:
                 profiles = " or ".join(known for known in Profile if known in PROFILES_WITH_PRESSURE)
                 remedy = f"use a prometheus source with profile {profiles}, or with queries.{name}Pressure"
-                yield part.wrong_field("refuses no node: no source of nodes.sources measures it", remedy)
+                yield part.report_field("refuses no node: no source of nodes.sources measures it", remedy)
 
 
 def _measures(source: DocumentPart, name: str) -> bool:
@@ -81,12 +81,12 @@ def thresholds_are_meant(service: DocumentPart) -> Iterator[Problem]:
     for name in ("cpu", "memory"):
         part = service.get("scheduling", "hot", name)
         if part is not None and part.read(Number) < _LOW:
-            yield part.wrong(
+            yield part.report(
                 "most nodes are above this", f"write {_LOW} or more, such as 0.8: it is a share, not a percentage"
             )
     part = service.get("scheduling", "pressure", "cpu")
     if part is not None:
-        yield part.wrong_field("tasks wait for cpu on every busy node, with no harm", "use hot.cpu, or remove it")
+        yield part.report_field("tasks wait for cpu on every busy node, with no harm", "use hot.cpu, or remove it")
 
 
 def pods_reach_the_extender(service: DocumentPart) -> Iterator[Problem]:
@@ -94,4 +94,6 @@ def pods_reach_the_extender(service: DocumentPart) -> Iterator[Problem]:
     scheduling = service.get("scheduling")
     if scheduling is not None and service.get("placement", "schedulerName") is None:
         remedy = "add placement.schedulerName, such as podgate-scheduler, unless the default scheduler has the extender"
-        yield scheduling.wrong_field("acts in a scheduler with Podgate's extender, and no schedulerName is set", remedy)
+        yield scheduling.report_field(
+            "acts in a scheduler with Podgate's extender, and no schedulerName is set", remedy
+        )

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from webhook.core.document.yaml.parts import DocumentPart, until_invalid
-from webhook.core.document.yaml.problems import Problem, suggestion
-from webhook.core.kubernetes.label_constraints import covering_patterns
+from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
+from webhook.core.document.yaml.problems import Problem, suggest
+from webhook.core.kubernetes.label_constraints import list_covering_patterns
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES, DEFAULT_SLA_CLASSES
 from webhook.core.policy_spec import QosClass
 
@@ -37,7 +37,7 @@ def names_are_unique(document: DocumentPart) -> Iterator[Problem]:
             text = name.read(str)
             if text in first:
                 reason = f"the name is already used in line {first[text].node.line}"
-                yield name.wrong(reason, "give each a unique name")
+                yield name.report(reason, "give each a unique name")
             first.setdefault(text, name)
 
 
@@ -47,9 +47,9 @@ def nothing_is_listed_twice(document: DocumentPart) -> Iterator[Problem]:
         for entries in document.select(*path):
             seen: set[str] = set()
             for entry in entries.items():
-                value = msgspec.json.encode(entry.node.plain(), enc_hook=str, order="deterministic").decode()
+                value = msgspec.json.encode(entry.node.strip_positions(), enc_hook=str, order="deterministic").decode()
                 if value in seen:
-                    yield entry.wrong("listed twice", "remove one of the two")
+                    yield entry.report("listed twice", "remove one of the two")
                 seen.add(value)
 
 
@@ -60,18 +60,18 @@ def classes_exist(document: DocumentPart) -> Iterator[Problem]:
     """
     defined = document.get("slaClasses")
     default = [sla_class.name for sla_class in DEFAULT_SLA_CLASSES]
-    classes = default if defined is None else [name_of(part) for part in all_items(defined)]
+    classes = default if defined is None else [read_name(part) for part in read_items(defined)]
     for service in document.select("services", "*"):
-        yield from until_invalid(_class_exists(service, classes))
+        yield from stop_at_invalid(_check_class(service, classes))
 
 
-def _class_exists(service: DocumentPart, classes: list[str]) -> Iterator[Problem]:
+def _check_class(service: DocumentPart, classes: list[str]) -> Iterator[Problem]:
     chosen = service.get("slaClass")
     if chosen is not None and chosen.read(str) not in classes:
-        yield chosen.wrong("no such SLA class", suggestion(chosen.read(str), classes, "slaClasses has"))
+        yield chosen.report("no such SLA class", suggest(chosen.read(str), classes, "slaClasses has"))
     elif chosen is None and "bronze" not in classes:
-        remedy = suggestion("bronze", classes, "write one of slaClasses:")
-        yield service.lacks("slaClass", "the default is bronze, which is not in slaClasses", remedy)
+        remedy = suggest("bronze", classes, "write one of slaClasses:")
+        yield service.report_missing("slaClass", "the default is bronze, which is not in slaClasses", remedy)
 
 
 def no_service_is_exempt(document: DocumentPart) -> Iterator[Problem]:
@@ -79,14 +79,14 @@ def no_service_is_exempt(document: DocumentPart) -> Iterator[Problem]:
     exempt = set(BUILT_IN_EXEMPT_NAMESPACES)
     exempt.update(pattern.read(str) for pattern in document.select("exemptions", "namespaces", "*"))
     for namespaces in document.select("services", "*", "match", "namespaces"):
-        yield from until_invalid(_is_exempt(namespaces, exempt))
+        yield from stop_at_invalid(_check_exempt(namespaces, exempt))
 
 
-def _is_exempt(namespaces: DocumentPart, exempt: set[str]) -> Iterator[Problem]:
+def _check_exempt(namespaces: DocumentPart, exempt: set[str]) -> Iterator[Problem]:
     names = namespaces.read(list[str])
-    if names and not any(exempt.isdisjoint(covering_patterns(name)) for name in names):
+    if names and not any(exempt.isdisjoint(list_covering_patterns(name)) for name in names):
         reason = "all of these namespaces are exempt: the service would own no Pods"
-        yield namespaces.wrong_field(reason, "name other namespaces, or take these out of exemptions")
+        yield namespaces.report_field(reason, "name other namespaces, or take these out of exemptions")
 
 
 def no_service_exempts_its_pods(document: DocumentPart) -> Iterator[Problem]:
@@ -96,15 +96,15 @@ def no_service_exempts_its_pods(document: DocumentPart) -> Iterator[Problem]:
         name = written.read(str)
         if name in lines:
             reason = f"line {lines[name]} exempts this RuntimeClass: every Pod of the service would become exempt"
-            yield written.wrong(reason, "remove it from exemptions.runtimeClasses, or write another one here")
+            yield written.report(reason, "remove it from exemptions.runtimeClasses, or write another one here")
 
 
-def all_items(part: DocumentPart) -> list[DocumentPart]:
+def read_items(part: DocumentPart) -> list[DocumentPart]:
     """Return the items; InvalidFieldError if one is invalid, because the intended value is then unknown."""
     part.read(list)
     return part.items()
 
 
-def name_of(part: DocumentPart) -> str:
+def read_name(part: DocumentPart) -> str:
     name = part.get("name")
     return "" if name is None else name.read(str)

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 
 from webhook.core.document.formats import FormatError, check
-from webhook.core.document.yaml.parts import DocumentPart, until_invalid
+from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
 from webhook.core.document.yaml.problems import Problem
-from webhook.core.kubernetes.label_constraints import integer
+from webhook.core.kubernetes.label_constraints import parse_integer
 from webhook.core.kubernetes.types import Toleration
 from webhook.core.placement.toleration_match import covers
 from webhook.core.policy_spec import Mode, QosClass
@@ -25,32 +25,34 @@ def tolerations_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
     `tolerationSeconds` without NoExecute.
     """
     for part in [part for path in _LISTS for part in service.select(*path, "*")]:
-        yield from until_invalid(_toleration(part))
+        yield from stop_at_invalid(_check_toleration(part))
 
 
-def _toleration(part: DocumentPart) -> Iterator[Problem]:
+def _check_toleration(part: DocumentPart) -> Iterator[Problem]:
     rule = part.read(Toleration)
     value, seconds = part.get("value"), part.get("tolerationSeconds")
     if rule.operator == "Exists" and value is not None and rule.value:
-        yield value.wrong_field("Exists takes no value", "remove value, or use Equal")
+        yield value.report_field("Exists takes no value", "remove value, or use Equal")
     elif not rule.key and rule.operator != "Exists":
-        yield part.wrong_field("without a key, only the operator Exists is allowed", "add key, or operator: Exists")
+        yield part.report_field("without a key, only the operator Exists is allowed", "add key, or operator: Exists")
     elif rule.operator == "Equal" and value is not None:
         try:
             check(rule.value, "label-value")
         except FormatError as error:
-            yield value.wrong(error.reason, error.remedy)
+            yield value.report(error.reason, error.remedy)
     elif rule.operator in _COMPARING and not _is_number(rule.value):
         at = part if value is None else value
         reason = f"{rule.operator} compares whole numbers, without plus or leading zeros"
-        yield at.wrong_field(reason, 'write one, such as value: "4"')
+        yield at.report_field(reason, 'write one, such as value: "4"')
     if seconds is not None and rule.effect != "NoExecute":
-        yield seconds.wrong_field("has no effect without the effect NoExecute", "write effect: NoExecute, or remove it")
+        yield seconds.report_field(
+            "has no effect without the effect NoExecute", "write effect: NoExecute, or remove it"
+        )
 
 
 def _is_number(text: str) -> bool:
     """Check a number as the API server does here: 64 bits, without a plus sign or leading zeros."""
-    return _CANONICAL.fullmatch(text) is not None and integer(text) is not None
+    return _CANONICAL.fullmatch(text) is not None and parse_integer(text) is not None
 
 
 def tolerations_need_no_gate(service: DocumentPart) -> Iterator[Problem]:
@@ -61,7 +63,7 @@ def tolerations_need_no_gate(service: DocumentPart) -> Iterator[Problem]:
             reason = (
                 f"the API server rejects every Pod with {word}, unless its TaintTolerationComparisonOperators is on"
             )
-            yield operator.wrong(reason, "turn that feature gate on, or use Equal or Exists")
+            yield operator.report(reason, "turn that feature gate on, or use Equal or Exists")
 
 
 def tolerations_add_something(service: DocumentPart) -> Iterator[Problem]:
@@ -77,7 +79,7 @@ def tolerations_add_something(service: DocumentPart) -> Iterator[Problem]:
             for place, (other, wider) in enumerate(entries):
                 if place != index and covers(wider, entry) and (place < index or not covers(entry, wider)):
                     reason = f"has no effect: line {other.node.key_line} tolerates the same taints"
-                    yield part.wrong_field(reason, "remove it")
+                    yield part.report_field(reason, "remove it")
                     break
 
 
@@ -85,11 +87,11 @@ def classes_have_pods(service: DocumentPart) -> Iterator[Problem]:
     """`tolerationsByQosClass`: warn about an empty map, and about classes that `resources.pod.qosClasses` denies."""
     for by_class in service.select(*_CLASSES):
         if by_class.is_empty:
-            yield by_class.wrong_field("has no effect: it names no class", "add one, such as Burstable, or remove it")
+            yield by_class.report_field("has no effect: it names no class", "add one, such as Burstable, or remove it")
         allowed, mode = service.get("resources", "pod", "qosClasses"), service.get("modes", "resources")
         if allowed is None or (mode is not None and mode.read(Mode) is not Mode.ENFORCE):
             continue
         for qos, part in by_class.fields().items():
             if qos not in allowed.read(list[str]):
                 reason = f"has no effect: qosClasses in line {allowed.node.key_line} denies {qos} Pods"
-                yield part.wrong_field(reason, f"remove it, or add {qos} there")
+                yield part.report_field(reason, f"remove it, or add {qos} there")

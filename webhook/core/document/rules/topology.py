@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from webhook.core.document.yaml.parts import DocumentPart, until_invalid
+from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.policy_spec import TopologyEntry
 
@@ -10,15 +10,15 @@ from webhook.core.policy_spec import TopologyEntry
 def topology_names_one_label(service: DocumentPart) -> Iterator[Problem]:
     """`placement.topology[]`: either `level` or `key`. Refuse both and neither."""
     for entry in service.select("placement", "topology", "*"):
-        yield from until_invalid(_names_one_label(entry))
+        yield from stop_at_invalid(_check_names_one_label(entry))
 
 
-def _names_one_label(entry: DocumentPart) -> Iterator[Problem]:
+def _check_names_one_label(entry: DocumentPart) -> Iterator[Problem]:
     level, key = entry.get("level"), entry.get("key")
     if level is None and key is None:
-        yield entry.wrong_field("names no label", "add level: Region, level: Zone, or key: LABEL")
+        yield entry.report_field("names no label", "add level: Region, level: Zone, or key: LABEL")
     elif level is not None and key is not None:
-        yield key.wrong_field("level already names the label", "remove level or key")
+        yield key.report_field("level already names the label", "remove level or key")
 
 
 def topology_can_be_fulfilled(service: DocumentPart) -> Iterator[Problem]:
@@ -29,16 +29,16 @@ def topology_can_be_fulfilled(service: DocumentPart) -> Iterator[Problem]:
     allowed: dict[str, frozenset[str]] = {}
     first: dict[str, DocumentPart] = {}
     for part in service.select("placement", "topology", "*"):
-        yield from until_invalid(_topology(part, allowed, first))
+        yield from stop_at_invalid(_check_entry(part, allowed, first))
     for selector in service.select("placement", "nodeSelector"):
         for label, value in selector.fields().items():
             text = value.read(str)
             if label in allowed and allowed[label] and text not in allowed[label]:
                 reason = f"contradicts topology in line {first[label].node.key_line}, which requires another {label}"
-                yield value.wrong(reason, f"use {' or '.join(sorted(allowed[label]))}, or fix topology")
+                yield value.report(reason, f"use {' or '.join(sorted(allowed[label]))}, or fix topology")
 
 
-def _topology(
+def _check_entry(
     part: DocumentPart, allowed: dict[str, frozenset[str]], first: dict[str, DocumentPart]
 ) -> Iterator[Problem]:
     entry = part.read(TopologyEntry)
@@ -50,7 +50,7 @@ def _topology(
     both = allowed.get(entry.label, values) & values
     if not both and allowed.get(entry.label):
         reason = f"has no value in common with line {first[entry.label].node.key_line}, and both are required"
-        yield part.wrong_field(reason, "write one entry for the label, or give one of them a preferredWeight")
+        yield part.report_field(reason, "write one entry for the label, or give one of them a preferredWeight")
     allowed[entry.label] = both
     first.setdefault(entry.label, part)
 
@@ -71,4 +71,4 @@ def conflicts_can_happen(document: DocumentPart) -> Iterator[Problem]:
     for place, rule in unused.items():
         if place not in used:
             name = str(rule.path[-1])
-            yield rule.wrong_field(f"has no effect: placement sets no {name}", f"set {name}, or remove it")
+            yield rule.report_field(f"has no effect: placement sets no {name}", f"set {name}, or remove it")

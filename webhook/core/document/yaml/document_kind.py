@@ -30,9 +30,9 @@ class DocumentKind:
     remedy: str
 
     @classmethod
-    def of_keys(cls, name: str, *keys: str, remedy: str) -> "DocumentKind":
+    def from_keys(cls, name: str, *keys: str, remedy: str) -> "DocumentKind":
         """Return a kind that is recognized by these keys, in YAML or JSON."""
-        return cls(name, tuple(map(mark_of, keys)), f"it lacks {' or '.join(keys)}", remedy)
+        return cls(name, tuple(map(build_mark, keys)), f"it lacks {' or '.join(keys)}", remedy)
 
     def is_met_by(self, content: bytes) -> bool:
         text = content.decode("utf-8", "replace")
@@ -44,7 +44,7 @@ class DocumentKind:
         return f"does not look like {self.name}: {self.lacks}"
 
 
-def mark_of(key: str, values: str = "") -> re.Pattern[str]:
+def build_mark(key: str, values: str = "") -> re.Pattern[str]:
     """Return a pattern for a key anywhere in YAML or JSON; `values`: a pattern for the text after it."""
     return re.compile(rf"(?:^|[\s{{,\[\-])[\"']?{key}[\"']?\s*:{values}", re.MULTILINE)
 
@@ -55,13 +55,13 @@ POLICY = DocumentKind(
     "it has no apiVersion: podgate.io/v1alpha1",
     "give a policy, which begins with apiVersion: podgate.io/v1alpha1, kind: Policy and services:",
 )
-OVERRIDES = DocumentKind.of_keys(
+OVERRIDES = DocumentKind.from_keys(
     "overrides", "service", "until", remedy="give a list of entries, each with `- service: ` and `until: `"
 )
 
 
 @contextmanager
-def redacted_unless(kind: DocumentKind, raw: bytes) -> Iterator[None]:
+def redact_unless(kind: DocumentKind, raw: bytes) -> Iterator[None]:
     """Replace problems that quote a text of another kind by one that quotes nothing."""
     try:
         yield

@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 from typing import Self
 
-from webhook.core.document.yaml.problems import Path, Problem, quoted, shown, written_path
+from webhook.core.document.yaml.problems import Path, Problem, format_path, format_value, quote
 
-MOST_NODES = 250_000
+DOCUMENT_NODES_MAX = 250_000
 """Limit after expansion of aliases and `defaults`, so that checks take bounded time."""
 
 
@@ -52,15 +52,15 @@ class Node:
         if isinstance(self.value, list):
             return "[...]" if self.value else "[]"
         if self.quoted:
-            return quoted(self.text)
-        return "(empty)" if self.value is None and not self.text else shown(self.text)
+            return quote(self.text)
+        return "(empty)" if self.value is None and not self.text else format_value(self.text)
 
-    def plain(self) -> object:
+    def strip_positions(self) -> object:
         """Return the value without positions."""
         if isinstance(self.value, dict):
-            return {key: node.plain() for key, node in self.value.items()}
+            return {key: node.strip_positions() for key, node in self.value.items()}
         if isinstance(self.value, list):
-            return [node.plain() for node in self.value]
+            return [node.strip_positions() for node in self.value]
         return self.value
 
     def child(self, step: str | int) -> "Node":
@@ -71,18 +71,18 @@ class Node:
             return self.value[step]
         raise KeyError(step)
 
-    def problem(self, reason: str, remedy: str) -> Problem:
+    def build_problem(self, reason: str, remedy: str) -> Problem:
         """Return a problem at the position of this value."""
         line, column = (self.key_line, self.key_column) if self.value is None else (self.line, self.column)
-        return Problem(line, column, written_path(self.path), self.shown, reason, remedy)
+        return Problem(line, column, format_path(self.path), self.shown, reason, remedy)
 
-    def problem_at_key(self, reason: str, remedy: str) -> Problem:
+    def build_key_problem(self, reason: str, remedy: str) -> Problem:
         """Return a problem at the position of this field's key."""
-        return Problem(self.key_line, self.key_column, written_path(self.path), self.shown, reason, remedy)
+        return Problem(self.key_line, self.key_column, format_path(self.path), self.shown, reason, remedy)
 
-    def problem_inside(self, key: str | int, reason: str, remedy: str, value: str = "(absent)") -> Problem:
+    def build_missing_problem(self, key: str | int, reason: str, remedy: str, value: str = "(absent)") -> Problem:
         """Return a problem about a missing field, at the position of this object."""
-        return Problem(self.key_line, self.key_column, written_path((*self.path, key)), value, reason, remedy)
+        return Problem(self.key_line, self.key_column, format_path((*self.path, key)), value, reason, remedy)
 
 
 _TRUE = frozenset({"yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE"})
@@ -93,7 +93,7 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _AMBIGUOUS = re.compile(r"[+-]?0\d[\d.]*", re.ASCII)  # 010 is 8 to one parser and 10 to another
 
 
-def resolved(text: str) -> Scalar:
+def resolve_scalar(text: str) -> Scalar:
     """Return the value of an unquoted scalar. Dates and numbers such as 010 stay text."""
     if text in _NULL:
         return None

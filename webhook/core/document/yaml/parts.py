@@ -11,7 +11,7 @@ import msgspec
 
 from webhook.core.document.yaml.nodes import Node
 from webhook.core.document.yaml.problems import Path, Problem
-from webhook.core.kubernetes.quantity import from_plain
+from webhook.core.kubernetes.quantity import convert_amount
 
 T = TypeVar("T")
 
@@ -55,10 +55,10 @@ class DocumentPart:
         for key in keys:
             if part is None:
                 return None
-            part = part.field(key)
+            part = part.get_field(key)
         return part
 
-    def field(self, key: str) -> "DocumentPart | None":
+    def get_field(self, key: str) -> "DocumentPart | None":
         """Return one field, None if it is absent."""
         part = self._parts().get(key)
         if part is None and self._wrong.is_at((*self.path, key)):
@@ -98,27 +98,27 @@ class DocumentPart:
         """Return this part as `kind`."""
         if self._wrong.is_within(self.path):
             raise InvalidFieldError
-        return converted(self.node, kind)
+        return convert(self.node, kind)
 
-    def wrong(self, reason: str, remedy: str) -> Problem:
+    def report(self, reason: str, remedy: str) -> Problem:
         """Return a problem about the value."""
-        return self.node.problem(reason, remedy)
+        return self.node.build_problem(reason, remedy)
 
-    def wrong_field(self, reason: str, remedy: str) -> Problem:
+    def report_field(self, reason: str, remedy: str) -> Problem:
         """Return a problem about the whole field."""
-        return self.node.problem_at_key(reason, remedy)
+        return self.node.build_key_problem(reason, remedy)
 
-    def lacks(self, key: str, reason: str, remedy: str) -> Problem:
+    def report_missing(self, key: str, reason: str, remedy: str) -> Problem:
         """Return a problem about a missing field."""
-        return self.node.problem_inside(key, reason, remedy)
+        return self.node.build_missing_problem(key, reason, remedy)
 
 
-def converted(node: Node, kind: type[T]) -> T:
+def convert(node: Node, kind: type[T]) -> T:
     """Convert a node to `kind`. The schema must have accepted the node."""
-    return msgspec.convert(node.plain(), kind, dec_hook=from_plain)
+    return msgspec.convert(node.strip_positions(), kind, dec_hook=convert_amount)
 
 
-def until_invalid(problems: Iterator[Problem]) -> Iterator[Problem]:
+def stop_at_invalid(problems: Iterator[Problem]) -> Iterator[Problem]:
     """Yield a rule's problems until it reads an invalid field."""
     try:
         yield from problems

@@ -11,7 +11,7 @@ Path = tuple[str | int, ...]
 DOCUMENT = "(document)"
 """The path of problems with the whole document."""
 
-_LONGEST_SHOWN = 80  # of a value or a key
+_SHOWN_CHARACTERS_MAX = 80  # of a value or a key
 _PLAIN = re.compile(r"[\w./*%+@-]{1,80}", re.ASCII)
 _BARE_KEY = re.compile(r"[A-Za-z_][\w-]{0,79}", re.ASCII)
 
@@ -35,11 +35,11 @@ class DocumentError(Exception):
     """The document is invalid; `problems` are all of its problems, in the order of lines."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = ordered(problems)
+        self.problems = sort_problems(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
-def ordered(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+def sort_problems(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Sort by position, without the duplicates of services that inherit a mistake from `defaults` or an alias."""
     unique: dict[tuple[int, int, str, str], Problem] = {}
     for problem in sorted(problems):
@@ -48,7 +48,7 @@ def ordered(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     return tuple(unique.values())
 
 
-def written_path(path: Path) -> str:
+def format_path(path: Path) -> str:
     """Write a path as users do: `services[0].quota.windows[1].hard["requests.cpu"]`."""
     text = ""
     for step in path:
@@ -57,36 +57,36 @@ def written_path(path: Path) -> str:
         elif _BARE_KEY.fullmatch(step):
             text += f".{step}" if text else step
         else:
-            text += f"[{quoted(step)}]"
+            text += f"[{quote(step)}]"
     return text or DOCUMENT
 
 
-def shown(text: str) -> str:
+def format_value(text: str) -> str:
     """Show a value on one line, in quotes if it could be misread."""
-    return text if _PLAIN.fullmatch(text) else quoted(text)
+    return text if _PLAIN.fullmatch(text) else quote(text)
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Show a value in quotes, on one line."""
-    cut = text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"
+    cut = text if len(text) <= _SHOWN_CHARACTERS_MAX else text[: _SHOWN_CHARACTERS_MAX - 1] + "…"
     return json.dumps(cut, ensure_ascii=not cut.isprintable())
 
 
-def close_to(word: str, words: Iterable[str]) -> str | None:
+def find_close(word: str, words: Iterable[str]) -> str | None:
     """Return which of `words` was probably meant by `word`."""
     by_lower = {candidate.lower(): candidate for candidate in words}
     found = get_close_matches(word.lower(), by_lower, n=1)
     return by_lower[found[0]] if found else None
 
 
-def listed(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
     """Write `a, b or c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-def suggestion(word: str, words: Sequence[str], otherwise: str) -> str:
+def suggest(word: str, words: Sequence[str], otherwise: str) -> str:
     """Suggest a similar word; without one, list all `words` after `otherwise`."""
-    meant = close_to(word, words)
+    meant = find_close(word, words)
     if meant is not None:
         return f"did you mean {meant}?"
-    return f"{otherwise} {listed(words)}" if words else "remove it"
+    return f"{otherwise} {join_words(words)}" if words else "remove it"

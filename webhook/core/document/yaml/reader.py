@@ -10,12 +10,17 @@ from typing import Any
 
 import yaml
 
-from webhook.core.document.yaml.nodes import MOST_NODES, Node, resolved
-from webhook.core.document.yaml.problems import DOCUMENT, DocumentError, Path, Problem, shown
-from webhook.core.document.yaml.syntax_errors import in_words
-from webhook.core.document.yaml.text import decoded, replace_surrogate_pairs, restore_surrogate_pairs, syntax_problem
+from webhook.core.document.yaml.nodes import DOCUMENT_NODES_MAX, Node, resolve_scalar
+from webhook.core.document.yaml.problems import DOCUMENT, DocumentError, Path, Problem, format_value
+from webhook.core.document.yaml.syntax_errors import describe_syntax_error
+from webhook.core.document.yaml.text import (
+    build_syntax_problem,
+    decode_text,
+    replace_surrogate_pairs,
+    restore_surrogate_pairs,
+)
 
-DEEPEST = 64  # levels; the deepest stanza needs 16
+DOCUMENT_DEPTH_MAX = 64  # levels; the deepest stanza needs 16
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's loader is much faster, with the same marks
 _STRING = "tag:yaml.org,2002:str"
@@ -32,14 +37,16 @@ class ParsedYaml:
     """There is no document; the root is a null."""
 
 
-def read(raw: bytes) -> ParsedYaml:
+def read_yaml(raw: bytes) -> ParsedYaml:
     """Read one document. DocumentError: it cannot be parsed."""
-    text = decoded(raw)
+    text = decode_text(raw)
     composer = _Composer(text)
     try:
-        reading = composer.document()
+        reading = composer.compose_document()
     except yaml.YAMLError as error:
-        raise DocumentError([*composer.problems, syntax_problem(in_words(error, text), text)]) from None
+        raise DocumentError(
+            [*composer.problems, build_syntax_problem(describe_syntax_error(error, text), text)]
+        ) from None
     return reading
 
 
@@ -54,11 +61,11 @@ class _Composer:
         self._anchors: dict[str, Node | None] = {}  # None while the anchor's own node is still being read
         self._nodes = 0
 
-    def document(self) -> ParsedYaml:
+    def compose_document(self) -> ParsedYaml:
         next(self._events)  # the stream's start
         if isinstance(next(self._events), yaml.StreamEndEvent):
             return ParsedYaml(Node(None, (), 1, 1, 1, 1), is_empty=True)
-        root = self._node(next(self._events), (), None)
+        root = self._compose_node(next(self._events), (), None)
         next(self._events)  # the document's end
         after = next(self._events)
         if not isinstance(after, yaml.StreamEndEvent):
@@ -67,23 +74,25 @@ class _Composer:
             self.problems.append(Problem(mark.line + 1, mark.column + 1, DOCUMENT, "---", reason, remedy))
         return ParsedYaml(root, self.problems)
 
-    def _node(self, event: Any, path: Path, key: Any) -> Node:
+    def _compose_node(self, event: Any, path: Path, key: Any) -> Node:
         start = event.start_mark
         key = key or start
         node = Node(None, path, start.line + 1, start.column + 1, key.line + 1, key.column + 1)
         if isinstance(event, yaml.AliasEvent):
-            return self._aliased(event, node)
+            return self._resolve_alias(event, node)
         anchor = event.anchor
         if anchor is not None:
             self._anchors[anchor] = None
         if isinstance(event, yaml.ScalarEvent):
-            self._scalar(event, node)
-        elif len(path) >= DEEPEST:
-            raise DocumentError([*self.problems, node.problem(f"nested deeper than {DEEPEST} levels", "flatten it")])
+            self._compose_scalar(event, node)
+        elif len(path) >= DOCUMENT_DEPTH_MAX:
+            raise DocumentError(
+                [*self.problems, node.build_problem(f"nested deeper than {DOCUMENT_DEPTH_MAX} levels", "flatten it")]
+            )
         elif isinstance(event, yaml.SequenceStartEvent):
-            self._sequence(event, node)
+            self._compose_sequence(event, node)
         else:
-            self._mapping(event, node)
+            self._compose_mapping(event, node)
         if anchor is not None:
             self._anchors[anchor] = node
         self._count(node, 1)
@@ -91,66 +100,68 @@ class _Composer:
 
     def _count(self, node: Node, more: int) -> None:
         self._nodes += more
-        if self._nodes > MOST_NODES:
-            reason = f"more than {MOST_NODES} values, aliases expanded"
-            raise DocumentError([*self.problems, node.problem(reason, "use fewer aliases, or split the document")])
+        if self._nodes > DOCUMENT_NODES_MAX:
+            reason = f"more than {DOCUMENT_NODES_MAX} values, aliases expanded"
+            raise DocumentError(
+                [*self.problems, node.build_problem(reason, "use fewer aliases, or split the document")]
+            )
 
-    def _aliased(self, event: Any, here: Node) -> Node:
+    def _resolve_alias(self, event: Any, here: Node) -> Node:
         here.value = here.text = f"*{event.anchor}"
         if event.anchor not in self._anchors:
-            problem = here.problem("the anchor is not defined above", "define the anchor above its first use")
+            problem = here.build_problem("the anchor is not defined above", "define the anchor above its first use")
             raise DocumentError([*self.problems, problem])
         there = self._anchors[event.anchor]
         if there is None:
-            problem = here.problem("the alias is inside the value that it refers to", "write the value out")
+            problem = here.build_problem("the alias is inside the value that it refers to", "write the value out")
             raise DocumentError([*self.problems, problem])
         self._count(here, there.size)
         # The key has the alias's position; the value keeps its original position.
         return replace(there, path=here.path, key_line=here.key_line, key_column=here.key_column)
 
-    def _sequence(self, event: Any, node: Node) -> None:
+    def _compose_sequence(self, event: Any, node: Node) -> None:
         self._check_tag(event, node, "tag:yaml.org,2002:seq")
         items: list[Node] = []
         while not isinstance(inner := next(self._events), yaml.SequenceEndEvent):
-            items.append(self._node(inner, (*node.path, len(items)), None))
+            items.append(self._compose_node(inner, (*node.path, len(items)), None))
         node.value = items
         node.size += sum(item.size for item in items)
 
-    def _mapping(self, event: Any, node: Node) -> None:
+    def _compose_mapping(self, event: Any, node: Node) -> None:
         self._check_tag(event, node, "tag:yaml.org,2002:map")
         fields: dict[str, Node] = {}
         while not isinstance(inner := next(self._events), yaml.MappingEndEvent):
-            key = self._key(inner, node)
-            value = self._node(next(self._events), (*node.path, key or "?"), inner.start_mark)
+            key = self._compose_key(inner, node)
+            value = self._compose_node(next(self._events), (*node.path, key or "?"), inner.start_mark)
             if key is None:
                 continue
             if key in fields:
                 reason = f"written twice, first in line {fields[key].key_line}"
-                self.problems.append(value.problem_at_key(reason, "keep one of the two"))
+                self.problems.append(value.build_key_problem(reason, "keep one of the two"))
             else:
                 fields[key] = value
         node.value = fields
         node.size += sum(value.size for value in fields.values())
 
-    def _key(self, event: Any, parent: Node) -> str | None:
+    def _compose_key(self, event: Any, parent: Node) -> str | None:
         """Return the text of a key; None, with a problem, if it cannot be a key of a policy."""
-        here = self._node(event, (*parent.path, "?"), None)
+        here = self._compose_node(event, (*parent.path, "?"), None)
         here.path = parent.path
         if isinstance(here.value, dict | list) or isinstance(event, yaml.AliasEvent):
-            self.problems.append(here.problem("a key must be plain text", "write a name, a colon and the value"))
+            self.problems.append(here.build_problem("a key must be plain text", "write a name, a colon and the value"))
         elif here.value is None:
-            self.problems.append(here.problem("a key is missing before the colon", "write the field's name"))
+            self.problems.append(here.build_problem("a key is missing before the colon", "write the field's name"))
         elif isinstance(here.value, bool):
             reason = f"{here.text} without quotes is a YAML boolean, and a key must be text"
-            self.problems.append(here.problem(reason, f'quote it: "{here.text}"'))
+            self.problems.append(here.build_problem(reason, f'quote it: "{here.text}"'))
         elif here.text == "<<" and not here.quoted:
             remedy = "use `defaults` for what services share, or an alias for a whole value"
-            self.problems.append(here.problem("merge keys are not supported", remedy))
+            self.problems.append(here.build_problem("merge keys are not supported", remedy))
         else:
             return here.text
         return None
 
-    def _scalar(self, event: Any, node: Node) -> None:
+    def _compose_scalar(self, event: Any, node: Node) -> None:
         node.text = restore_surrogate_pairs(event.value) if self._has_surrogates else event.value
         node.quoted = bool(event.style)
         if event.tag in _STRING_TAGS or node.quoted:
@@ -158,9 +169,11 @@ class _Composer:
             node.value, node.quoted = node.text, True
             return
         self._check_tag(event, node, "")
-        node.value = resolved(node.text)
+        node.value = resolve_scalar(node.text)
 
     def _check_tag(self, event: Any, node: Node, allowed: str) -> None:
         if event.tag is not None and event.tag != allowed and event.tag not in _STRING_TAGS:
             tag = event.tag.replace("tag:yaml.org,2002:", "!!")
-            self.problems.append(node.problem(f"the tag {shown(tag)} has no meaning here", "remove the tag"))
+            self.problems.append(
+                node.build_problem(f"the tag {format_value(tag)} has no meaning here", "remove the tag")
+            )

@@ -71,9 +71,9 @@ class SyntaxProblem(NamedTuple):
     remedy: str
 
 
-def in_words(error: yaml.YAMLError, text: str) -> SyntaxProblem:
+def describe_syntax_error(error: yaml.YAMLError, text: str) -> SyntaxProblem:
     """Return the problem of a syntax error. The marks of PyYAML's two parsers share no type."""
-    template = template_problem(text)
+    template = find_template(text)
     if template is not None:
         return template
     mark: Any = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
@@ -100,7 +100,7 @@ def in_words(error: yaml.YAMLError, text: str) -> SyntaxProblem:
     return SyntaxProblem(line + 1, column + 1, " ".join(reason.split()), remedy)
 
 
-def template_problem(text: str) -> SyntaxProblem | None:
+def find_template(text: str) -> SyntaxProblem | None:
     """Return the problem of an unrendered template; None if the text is not a template."""
     for found in _TEMPLATE.finditer(text):
         lines = LINE_END.split(text[: found.start()])

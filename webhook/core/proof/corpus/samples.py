@@ -24,15 +24,15 @@ class Sample(Struct, frozen=True):
     """It is special only for this stanza; empty: for both."""
 
 
-def _samples(documents: dict[str, Json], stanza: str = "", *, is_plain: bool = False) -> Iterator[Sample]:
+def _build_samples(documents: dict[str, Json], stanza: str = "", *, is_plain: bool = False) -> Iterator[Sample]:
     for name, document in documents.items():
         raw = msgspec.json.encode(document)
         yield Sample(name, raw, _pod.decode(raw), is_plain, stanza)
 
 
 CORPUS = (
-    *_samples(PLAIN, is_plain=True),
-    *_samples(ODD),
-    *_samples(PLACES, "placement"),
-    *_samples(CONTAINERS, "resources"),
+    *_build_samples(PLAIN, is_plain=True),
+    *_build_samples(ODD),
+    *_build_samples(PLACES, "placement"),
+    *_build_samples(CONTAINERS, "resources"),
 )

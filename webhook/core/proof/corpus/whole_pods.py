@@ -1,6 +1,6 @@
 """Plain Pods, and Pods with special metadata, nulls, unknown fields, or special scalar fields."""
 
-from webhook.core.proof.corpus.containers import Json, pod
+from webhook.core.proof.corpus.containers import Json, build_pod
 
 _FILLED_IN = {
     "schedulerName": "default-scheduler",
@@ -19,12 +19,12 @@ _FILLED_IN = {
 }
 
 PLAIN: dict[str, Json] = {
-    "a plain Pod": pod(),
-    "a plain Pod as the API server fills it in": pod(
+    "a plain Pod": build_pod(),
+    "a plain Pod as the API server fills it in": build_pod(
         {"labels": {"podgate.io/sample": "1", "pod-template-hash": "5d4f8c7b9"}},
         **_FILLED_IN,
     ),
-    "a plain Pod with the cluster's default priority class": pod(
+    "a plain Pod with the cluster's default priority class": build_pod(
         {
             "managedFields": [
                 {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:spec": {"f:containers": {}}}}
@@ -35,7 +35,7 @@ PLAIN: dict[str, Json] = {
 }
 
 ODD: dict[str, Json] = {
-    "a Pod with null for all that may be absent": pod(
+    "a Pod with null for all that may be absent": build_pod(
         {"labels": None, "annotations": None, "ownerReferences": None},
         **dict.fromkeys(
             (
@@ -51,7 +51,7 @@ ODD: dict[str, Json] = {
             )
         ),
     ),
-    "a Pod with empty fields": pod(
+    "a Pod with empty fields": build_pod(
         {"labels": {}, "annotations": {}},
         affinity={},
         initContainers=[],
@@ -62,24 +62,24 @@ ODD: dict[str, Json] = {
         tolerations=[],
         topologySpreadConstraints=[],
     ),
-    "a Pod that carries the label and annotation of another service": pod(
+    "a Pod that carries the label and annotation of another service": build_pod(
         {"labels": {"podgate.io/service": "forged"}, "annotations": {"podgate.io/policy-hash": "forged"}}
     ),
-    "a Pod with fields of a newer Kubernetes": pod(
+    "a Pod with fields of a newer Kubernetes": build_pod(
         affinity={"nodeAffinity": {"fieldOfTomorrow": [{}]}, "affinityOfTomorrow": {"deep": {"er": None}}},
         fieldOfTomorrow={"a/b": [1, 2.5, None, {"~": True}]},
         tolerations=[{"key": "a", "operator": "OperatorOfTomorrow", "fieldOfTomorrow": 1}],
     ),
-    "a Pod with a scheduling gate": pod(schedulingGates=[{"name": "example.com/gate"}]),
-    "a Pod with a node's name": pod(nodeName="node-1"),
-    "a Pod with a scheduler of its own": pod(schedulerName="scheduler-of-its-own"),
-    "a Pod with a priority class of its own": pod(
+    "a Pod with a scheduling gate": build_pod(schedulingGates=[{"name": "example.com/gate"}]),
+    "a Pod with a node's name": build_pod(nodeName="node-1"),
+    "a Pod with a scheduler of its own": build_pod(schedulerName="scheduler-of-its-own"),
+    "a Pod with a priority class of its own": build_pod(
         {"managedFields": [{"manager": "kubectl", "fieldsV1": {"f:spec": {"f:priorityClassName": {}}}}]},
         preemptionPolicy="Never",
         priority=1000,
         priorityClassName="class-of-its-own",
     ),
-    "a Pod with a runtime class and its overhead": pod(
+    "a Pod with a runtime class and its overhead": build_pod(
         overhead={"cpu": "250m", "memory": "120Mi"}, runtimeClassName="class-of-its-own"
     ),
 }
