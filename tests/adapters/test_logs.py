@@ -18,7 +18,7 @@ from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_request import ResponseStatus
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.policy.model import LoadedPolicy
-from webhook.core.policy_spec import Mode, Quota, Window
+from webhook.core.policy_fields import Mode, Quota, Window
 
 
 class Output(io.StringIO):

@@ -43,7 +43,7 @@ from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.overload import OverloadCause
 from webhook.core.patch import add
 from webhook.core.policy.model import Match, Service
-from webhook.core.policy_spec import Breaker, Mode, Quota, QuotaExceeded, WhenOpen, Window
+from webhook.core.policy_fields import Breaker, Mode, Quota, QuotaExceeded, WhenOpen, Window
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Holder, Receipt, ServiceSnapshot, Use
 from webhook.core.reporting.queue_document import FailingPods, QueueDepth
 from webhook.core.reporting.status_parts import Guarded

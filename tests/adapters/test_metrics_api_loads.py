@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from webhook.adapters.node_loads import MetricsApiLoads
-from webhook.core.policy_spec.nodes import LoadSource, MetricsApiSource, Nodes
+from webhook.core.policy_fields.nodes import LoadSource, MetricsApiSource, Nodes
 from webhook.errors import LoadSourceError
 
 NODES = Nodes(sources=(LoadSource(metrics_api=MetricsApiSource()),))

@@ -15,7 +15,7 @@ from certs.authority import Authority, list_server_names
 from certs.ca_generations import encode_pem
 from certs.files import write_key_pair
 from webhook.adapters.node_loads import PrometheusLoads, prometheus, prometheus_api
-from webhook.core.policy_spec.nodes import LoadSource, NodeQueries, Nodes, PrometheusSource
+from webhook.core.policy_fields.nodes import LoadSource, NodeQueries, Nodes, PrometheusSource
 from webhook.errors import LoadSourceError
 
 NOW = 1_000_000.0

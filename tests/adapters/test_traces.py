@@ -60,8 +60,8 @@ from webhook.core.breaker import State
 from webhook.core.kubernetes.admission_request import ResponseStatus
 from webhook.core.kubernetes.pod import OwnerReference, Pod, PodMetadata, PodSpec
 from webhook.core.pods.ownership import OwnedPod
-from webhook.core.policy_spec import Mode
-from webhook.core.policy_spec.scheduling import Scheduling
+from webhook.core.policy_fields import Mode
+from webhook.core.policy_fields.scheduling import Scheduling
 from webhook.core.quota import Receipt, UnseenPod
 from webhook.core.scheduling.node_selection import ServiceRules
 from webhook.core.scheduling.scheduling_record import (

@@ -22,7 +22,7 @@ SERVER = {"/healthz": (200, b"ok"), "/status": (200, DOCUMENT)}
 PROXIED = {PROXY + path: answer for path, answer in SERVER.items()}
 
 
-def test_server_is_found_through_the_service_proxy(tmp_path: Path) -> None:
+def test_server_is_found_through_the_plain_ports(tmp_path: Path) -> None:
     with cluster(tmp_path, PROXIED) as kubeconfig:
         done = podgate("status", "--kubeconfig", kubeconfig)
     assert (done.code, json.loads(done.out)) == (0, json.loads(DOCUMENT))

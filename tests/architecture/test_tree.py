@@ -106,7 +106,7 @@ FOREIGN = {
     "webhook/core/diagnosis/extender_words.py": "an Event of kube-scheduler",
     "webhook/core/diagnosis/kubelet_causes.py": "an Event of the kubelet",
     "webhook/core/diagnosis/refusals.py": "an Event of the workload controller",
-    "webhook/core/diagnosis/workload.py": "an Event of the workload controller",
+    "webhook/core/diagnosis/workload_diagnosis.py": "an Event of the workload controller",
     "webhook/core/installation/probe.py": "the API server, of a webhook that it cannot call",
     "webhook/core/outcomes.py": "msgspec names the field only in its text",
     "webhook/operations/extender_proof.py": "an Event of kube-scheduler",

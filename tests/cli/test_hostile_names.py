@@ -36,10 +36,10 @@ from webhook.commands.pages import (
     table,
     webhooks_page,
     yaml_page,
-    yaml_stream,
     yaml_text,
 )
 from webhook.commands.pages import status_page as controller_page
+from webhook.commands.pages import yaml_text as yaml_stream
 from webhook.core.breaker import State, Transition
 from webhook.core.diagnosis import Report
 from webhook.core.kubernetes.admission_request import ResponseStatus, respond

@@ -10,7 +10,7 @@ import yaml
 from tests.cli.command_runner import podgate
 from tests.harness.canned_http import serve_answers
 from webhook.core.reporting.node_document import NodeDocument, ShownNode
-from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.scheduling.measured_load import NodeLoad
 
 GIB = 1 << 30
 SERVICES = dict.fromkeys("abcde", "hot_cpu")

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.command_runner import Done, encode_lines, podgate
 from tests.cli.documented_commands import ROOT, find_documented
 from webhook.core.reporting.node_document import NodeDocument, ShownNode
-from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.scheduling.measured_load import NodeLoad
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1

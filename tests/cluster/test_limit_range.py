@@ -12,7 +12,7 @@ from tests.cluster.controlplane import ControlPlane
 from webhook.core.container_resources import RangePlan, build_operations, find_violations
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.quantity import Quantity, parse_quantity
-from webhook.core.policy_spec import ResourceRules
+from webhook.core.policy_fields import ResourceRules
 
 Json = dict[str, Any]
 NAMES = ("cpu", "memory", "ephemeral-storage")

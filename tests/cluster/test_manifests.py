@@ -29,7 +29,7 @@ from tests.timeouts import HANG_SECONDS
 from webhook import settings
 from webhook.adapters.kubernetes import LeaseTiming, connect
 from webhook.app import server
-from webhook.commands.pages.yaml_stream import format_yaml_stream
+from webhook.commands.pages.yaml_text import format_yaml_stream
 from webhook.core.checks import ClusterFacts
 from webhook.core.checks.objects import ClusterMetadata, ReplicasObject
 from webhook.core.checks.rights import Right, list_expected_rights

@@ -7,7 +7,7 @@ every window of which n lies less than 65 buckets after m, each 1/64 of the wind
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota import (
     Acquire,
     Booking,

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.contract.witness import Wall
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota import Cost, Limit, WindowPlan, canonicalize
 
 SECOND_US = 1_000_000

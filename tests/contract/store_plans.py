@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from tests.contract.counter_store import BREAKER, SECOND_US, HandClock
 from tests.core.plans import plan_of, standing, window
 from webhook.core.breaker import Forcing, State
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota import PoolPlan, StandingPlan
 
 START_US = HandClock().us + 123_456

@@ -8,7 +8,7 @@ from webhook.adapters.memory_store import MemoryStore
 from webhook.adapters.redis_store import RedisStore
 from webhook.core.breaker import Forcing, State
 from webhook.core.breaker.outcome_types import Outcomes
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota import HOUR_US, DeniedBy
 from webhook.ports import CounterStore
 

@@ -11,7 +11,7 @@ from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisServer, names, usual_names
 from webhook.adapters.memory_queue_index import MemoryQueueIndex
 from webhook.adapters.redis_store import RedisStore, open_transport
-from webhook.core.policy_spec import WhenExpired
+from webhook.core.policy_fields import WhenExpired
 from webhook.core.quota import HOUR_US, CounterPlan, QueuePlan
 from webhook.ports import QueueIndex, StoreReports
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tests.contract.exact_log import Place, list_limits
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, Use
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota import CounterPlan, Limit, StandingPlan, WindowPlan, canonicalize
 
 

@@ -33,7 +33,7 @@ from tests.core.generating.policies import (
 from tests.core.generating.tolerations import tolerations
 from tests.core.generating.vocabulary import HASH, ODD, OUR_ANNOTATION, OUR_LABEL, REAL, REGION, ZONE, Json, draw_fields
 from webhook.core.policy.model import Match, Service
-from webhook.core.policy_spec import Placement
+from webhook.core.policy_fields import Placement
 
 __all__ = [
     "HASH",

@@ -12,7 +12,7 @@ from webhook.core import outcomes
 from webhook.core.document.yaml.problems import format_path
 from webhook.core.outcomes import OUTCOMES_MAX, BadOutcomesError, PushedOutcome, Refusal, decode
 from webhook.core.policy.model import Match, Service
-from webhook.core.policy_spec import Breaker, OutcomeRules, OutcomeSource, QuotaExceeded
+from webhook.core.policy_fields import Breaker, OutcomeRules, OutcomeSource, QuotaExceeded
 
 GOOD = {"service": "web", "ok": True, "latency": 0.25}
 

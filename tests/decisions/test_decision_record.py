@@ -15,7 +15,7 @@ from webhook.core.admission.decision import Finding, Half, Verdict
 from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_request import ResponseStatus
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.reporting.packed_record import GroupHead, RecordGroup, format_record_id
 from webhook.core.reporting.pod_compression import compress_pod, decompress_pod

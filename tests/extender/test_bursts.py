@@ -14,7 +14,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_requests import NANO
 from webhook.core.scheduling.candidate_nodes import CANDIDATES_MAX
-from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.scheduling.measured_load import NodeLoad
 from webhook.core.scheduling.node_table import KnownNode, SchedulableNode
 from webhook.core.scheduling.numa import NumaZones
 from webhook.extender.extender import Extender

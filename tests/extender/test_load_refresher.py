@@ -10,9 +10,9 @@ import pytest
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose
 from webhook.core.document import load as load_policy
-from webhook.core.policy_spec.nodes import LoadSource, Nodes
-from webhook.core.policy_spec.scheduling import Estimate
-from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.policy_fields.nodes import LoadSource, Nodes
+from webhook.core.policy_fields.scheduling import Estimate
+from webhook.core.scheduling.measured_load import NodeLoad
 from webhook.core.scheduling.node_table import KnownNode, SchedulableNode
 from webhook.errors import LoadSourceError
 from webhook.extender import load_refresher

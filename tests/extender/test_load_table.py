@@ -14,12 +14,12 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_requests import NANO
 from webhook.core.kubernetes.quantity import Number
 from webhook.core.kubernetes.types import LabelSelector
-from webhook.core.policy_spec.nodes import LoadSource, Nodes, RequestsSource
-from webhook.core.policy_spec.scheduling import Estimate, Hot, Near, Numa, Scheduling, ScoreWeights, WhenUnknown
+from webhook.core.policy_fields.nodes import LoadSource, Nodes, RequestsSource
+from webhook.core.policy_fields.scheduling import Estimate, Hot, Near, Numa, Scheduling, ScoreWeights, WhenUnknown
 from webhook.core.scheduling.assumed_load import NO_LOAD, PodLoad, estimate_load
 from webhook.core.scheduling.extender_api import HostPriority
-from webhook.core.scheduling.filters import NodeVerdicts, find_refused, make_filters
-from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.scheduling.hot_node_filters import NodeVerdicts, find_refused, make_filters
+from webhook.core.scheduling.measured_load import NodeLoad
 from webhook.core.scheduling.node_table import KnownNode, NodeRow, NodeRows, SchedulableNode
 from webhook.core.scheduling.numa import NumaZones
 from webhook.core.scheduling.scores import NodeScores, choose_nearness, compute_scores

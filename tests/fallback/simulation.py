@@ -12,7 +12,7 @@ from tests.harness.records import failure_of
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.breaker.outcome_types import Outcomes
-from webhook.core.policy_spec import WhenStoreUnavailable
+from webhook.core.policy_fields import WhenStoreUnavailable
 from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, ServiceSnapshot
 from webhook.errors import NoStoreAnswerError, StoreFault, StoreUnavailableError
 from webhook.fallback import BookingCause, FallbackReports, ReconcilerTiming, StoreFallback

@@ -14,7 +14,7 @@ from webhook.adapters.memory_store import MemoryStore
 from webhook.core.admission.decision import Decision, Finding, Half, Verdict
 from webhook.core.findings import Code
 from webhook.core.overload import OverloadCause, OverloadLimits
-from webhook.core.policy_spec import Mode, WhenExpired
+from webhook.core.policy_fields import Mode, WhenExpired
 from webhook.core.quota import Acquire, CounterPlan, QueuePlan
 from webhook.errors import NoStoreAnswerError
 from webhook.fallback.admission_queue import AdmissionQueue

@@ -10,7 +10,7 @@ from tests.core.plans import plan_of, standing, window
 from tests.fallback.simulation import AHEAD_US, ALLOW, DENY, LOCAL, NO_QUOTA, SECOND_US, Simulation
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import BreakerPlan, QuotaEventPlan
-from webhook.core.policy_spec import Mode, WhenStoreUnavailable
+from webhook.core.policy_fields import Mode, WhenStoreUnavailable
 from webhook.core.quota import Acquire, Booking, CounterPlan, DeniedBy, PoolPlan, ServiceSnapshot
 from webhook.errors import StoreFault, StoreUnavailableError
 from webhook.fallback import BookingCause, backlog, pending_refunds

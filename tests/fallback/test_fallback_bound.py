@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.core.plans import plan_of, window
 from tests.core.strategies import examples
 from webhook.adapters.memory_store import MemoryStore
-from webhook.core.policy_spec import WhenStoreUnavailable
+from webhook.core.policy_fields import WhenStoreUnavailable
 from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, ServiceSnapshot
 from webhook.errors import NoStoreAnswerError, StoreUnavailableError
 from webhook.fallback import FallbackReports, ReconcilerTiming, StoreFallback

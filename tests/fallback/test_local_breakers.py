@@ -18,7 +18,7 @@ from tests.fallback.simulation import Simulation
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import EXPIRED, BreakerView, Forcing, QuotaEventPlan, State, Transition
 from webhook.core.breaker.outcome_types import Outcomes
-from webhook.core.policy_spec import Mode, WhenStoreUnavailable
+from webhook.core.policy_fields import Mode, WhenStoreUnavailable
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
 from webhook.errors import StoreUnavailableError
 from webhook.fallback import StoreFallback

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tests.core.plans import plan_of, window
 from tests.fallback.simulation import ALLOW, DENY, LOCAL, SECOND_US, Simulation
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota import Acquire, Booking, CounterPlan, DeniedBy, Receipt
 from webhook.errors import StoreUnavailableError
 

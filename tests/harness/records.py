@@ -12,7 +12,7 @@ from webhook.core.kubernetes.admission_request import ResponseStatus
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Match, Policy, Service
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota import DeniedBy, Holder, Receipt, ServiceSnapshot, Use
 from webhook.errors import StoreFailure, StoreFault
 from webhook.ports import Caller, Review

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from tests.reviews.fields.cases import FILES, HERE, NEEDED, Golden, Row, find_policy_path, read_rows
 from webhook.core.kubernetes.types import Affinity, NodeAffinity, PodAffinity
-from webhook.core.policy_spec import (
+from webhook.core.policy_fields import (
     ConflictRules,
     ContainerRange,
     OnConflict,

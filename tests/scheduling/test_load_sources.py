@@ -17,8 +17,8 @@ from tests.scheduling.node_exporter import NodeExporters
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.node_loads import PrometheusLoads
 from webhook.core.kubernetes.quantity import Duration, Number
-from webhook.core.policy_spec.nodes import DecayRules, LoadSource, NodeQueries, Nodes, Profile, PrometheusSource
-from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.policy_fields.nodes import DecayRules, LoadSource, NodeQueries, Nodes, Profile, PrometheusSource
+from webhook.core.scheduling.measured_load import NodeLoad
 
 LADDER = "extender-with-ladder"
 HEATED = "warm-1"

@@ -9,7 +9,7 @@ import aiohttp
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose, load
 from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec, Resources
-from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.scheduling.measured_load import NodeLoad
 from webhook.core.scheduling.node_table import KnownNode, SchedulableNode
 from webhook.extender.extender import Extender
 from webhook.observers import Observers

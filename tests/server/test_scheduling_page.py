@@ -10,7 +10,7 @@ import pytest
 from tests.core.reviewing import policy_of
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec
-from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.scheduling.measured_load import NodeLoad
 from webhook.core.scheduling.node_table import KnownNode, SchedulableNode
 from webhook.extender.extender import Extender
 from webhook.extender.scheduling_records import SchedulingRecords

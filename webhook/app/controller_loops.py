@@ -11,7 +11,7 @@ from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
 from webhook.app.telemetry.loop_reports import build_release_reports, build_service_status_reports, build_wake_reports
 from webhook.controller import Controller, ControllerWaker, CounterResets, OverrideEnforcer, ServiceStatusWriter
-from webhook.controller.pod_tracker import PodObserver
+from webhook.controller.pod_lifecycle import PodObserver
 from webhook.controller.release.gated_pods import GatedPods
 from webhook.controller.release.loop import ReleaseLoop
 from webhook.controller.release.place_reporter import PlaceReporter

@@ -13,7 +13,7 @@ from webhook.commands.pages.table import format_duration, format_table
 from webhook.core.overrides import Override
 from webhook.core.plain_text import escape_line
 from webhook.core.policy.model import Modes
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.errors import UserError
 
 _CONCERNS = Modes.__struct_fields__

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from webhook.commands.pages.table import format_duration, format_table
+from webhook.core.plain_text import escape_line
 from webhook.replay.scheduling.simulation import NodeOutcome, SchedulerComparison, SchedulerOutcome
-from webhook.support.sanitize import escape_line
 
 _HEADINGS = ("SCHEDULER", "PLACED", "WAITED", "MEDIAN WAIT", "LONGEST WAIT", "WAITING", "HIGHEST CPU", "HIGHEST MEMORY")
 _NODES_SHOWN = 50

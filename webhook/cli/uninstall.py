@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -9,10 +10,13 @@ from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.cli.options.command_group import report_option
 from webhook.cli.options.durations import parse_seconds
 from webhook.cli.options.install_output import InstallOutput
-from webhook.core.installation.diagnosis import FLAG, FOLDER
+from webhook.core.installation.call_remedies import FLAG, FOLDER
 from webhook.core.installation.record import SCHEDULER
 from webhook.core.installation.removal import PODS_LEFT, UNSCHEDULED
 from webhook.support.kubeconfig import Kubeconfig
+
+if TYPE_CHECKING:
+    from webhook.operations.uninstaller import Leftovers
 
 _FLAG_FIRST = (
     f"on each control plane node: remove {FLAG} from kube-apiserver first, wait until it has restarted, and only then"
@@ -69,6 +73,20 @@ def uninstall(  # noqa: PLR0913  one argument an option
     if redis is not None:
         counted, suffix = ("", " (dry run)") if keys is None else (f"{keys} ", "")
         shown.print_line(f"{counted}keys of cluster {name!r} deleted in Redis{suffix}")
+    _print_leftovers(shown, left, is_dry=dry_run)
+    if shown.is_empty:
+        shown.print_line("nothing of Podgate is in this cluster")
+    shown.finish(
+        pods=left.pods,
+        released=left.released,
+        unscheduled=left.unscheduled,
+        flaggedNodes=left.flagged_nodes,
+        redisKeys=keys,
+    )
+
+
+def _print_leftovers(shown: InstallOutput, left: "Leftovers", *, is_dry: bool) -> None:
+    """Print what the user must still do by hand."""
     if not shown.is_empty and left.flagged_nodes:
         shown.print_line(
             f"kube-apiserver on {', '.join(left.flagged_nodes)} still reads Podgate's files: {_FLAG_FIRST}"
@@ -76,7 +94,7 @@ def uninstall(  # noqa: PLR0913  one argument an option
     elif not shown.is_empty:
         shown.print_line(f"if kube-apiserver has {FLAG} for Podgate: {_FLAG_FIRST}")
     if left.released:
-        shown.print_line(f"{left.released} waiting Pods released{' (dry run)' if dry_run else ''}")
+        shown.print_line(f"{left.released} waiting Pods released{' (dry run)' if is_dry else ''}")
     if left.unscheduled and not shown.is_empty:
         shown.print_line(
             f"{left.unscheduled} Pods wait for {SCHEDULER}, which no longer runs. To have them created again:"
@@ -90,12 +108,3 @@ def uninstall(  # noqa: PLR0913  one argument an option
         )
         for command in PODS_LEFT:
             shown.print_line(f"  {command}")
-    if shown.is_empty:
-        shown.print_line("nothing of Podgate is in this cluster")
-    shown.finish(
-        pods=left.pods,
-        released=left.released,
-        unscheduled=left.unscheduled,
-        flaggedNodes=left.flagged_nodes,
-        redisKeys=keys,
-    )

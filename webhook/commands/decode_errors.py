@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from webhook.core.container_resources.container_plan import NAME_CHARACTERS_MAX
 from webhook.core.kubernetes.pod_requests import shorten
-from webhook.support import sanitize
+from webhook.core.plain_text import escape_line, quote_value
 
 _ERROR = re.compile(r"(?P<where>AdmissionReview(?:\.\w+)*): (?P<objection>.*)", re.DOTALL)
 _OBJECTION = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$(?P<path>[^`]*)`)?", re.DOTALL)
@@ -73,7 +73,7 @@ def _explain(where: Sequence[str], objection: str, document: Any, rename: Mappin
         plain = DecodeError(f"{named}: {objection}" if named else objection)
         return _explain_amount(objection, where, document, rename) or plain
     needed = [name for name in wanted if name != "null"] or wanted
-    shown = sanitize.quote_value(value)
+    shown = quote_value(value)
     if {"int", "float", "str"} <= set(needed):
         return DecodeError(f"{named}: {shown}: expected an amount", _AMOUNT_EXAMPLE)
     expected = " or ".join(_WORDS.get(name, name) for name in needed)
@@ -142,4 +142,4 @@ def _format_field(field: Field, rename: Mapping[str, str]) -> str:
             text = rename.get(str(step), str(step))
         else:
             text += f"[{step}]" if isinstance(step, int) or field[place - 1] in _MAPS else f".{step}"
-    return sanitize.escape_line(text)
+    return escape_line(text)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from webhook.core.kubernetes.controllers import WORKLOAD_KINDS
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
-from webhook.support import sanitize
+from webhook.core.plain_text import escape_line
 
 _MAKERS = {source.kind: source for source in WORKLOAD_KINDS if not source.maker}
 
@@ -24,16 +24,14 @@ def find_origin(pod: Mapping[str, Any]) -> PodOrigin | None:
         return None
     node = spec.get("nodeName")
     if MIRROR_ANNOTATION in _read_mapping(metadata.get("annotations")) and isinstance(node, str) and node:
-        shown = sanitize.escape_line(node)
+        shown = escape_line(node)
         hint = f"a mirror Pod, made by the kubelet of node {shown} from a file: reviewed as requested by the kubelet"
         return PodOrigin(f"system:node:{node}", hint)
     owners = metadata.get("ownerReferences")
     for owner in owners if isinstance(owners, list) else ():
         source = _MAKERS.get(str(_read_mapping(owner).get("kind")))
         if source is not None and owner.get("controller") is True:
-            name, namespace = (
-                sanitize.escape_line(str(text)) for text in (owner.get("name"), metadata.get("namespace"))
-            )
+            name, namespace = (escape_line(str(text)) for text in (owner.get("name"), metadata.get("namespace")))
             return PodOrigin(
                 source.controller,
                 f"read from a cluster, made by {source.kind} {name}: reviewed as requested by its controller."

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from webhook.commands.exported_pods import PodOrigin, find_origin
 from webhook.commands.simulator import USER
 from webhook.core.kubernetes.controllers import WORKLOAD_KINDS, WorkloadKind
+from webhook.core.plain_text import escape_line, quote_value
 from webhook.core.workloads import simulate
 from webhook.errors import UserError
-from webhook.support import sanitize
 from webhook.support.input_files import read_documents
 
 _SOURCES = {source.kind: source for source in WORKLOAD_KINDS}
@@ -102,7 +102,7 @@ def _parse_each(document: Any, where: _Place, namespace: str) -> Iterator[Subjec
             yield error
     elif not isinstance(document.get("items") or [], list):
         yield UserError(
-            f"{where}: {kind}: items: {sanitize.quote_value(document['items'])}: expected a list",
+            f"{where}: {kind}: items: {quote_value(document['items'])}: expected a list",
             "give a list of objects",
         )
     else:
@@ -128,8 +128,8 @@ def _parse_subject(document: Mapping[str, Any], kind: str, where: _Place, defaul
     )
     if not idle:  # other kinds may have no namespace
         namespace = namespace or default_namespace
-    shown = sanitize.escape_line(own_name or generate_name)
-    subject = Subject(*where, sanitize.escape_line(kind), shown, namespace, document)
+    shown = escape_line(own_name or generate_name)
+    subject = Subject(*where, escape_line(kind), shown, namespace, document)
     if idle:
         return replace(subject, idle=idle)
     if kind == "Pod":
@@ -163,7 +163,7 @@ def _refuse_former_version(kind: str, api_version: Any, where: _Place) -> None:
         return
     served = _SOURCES[kind].api_version if kind in _SOURCES else "v1"
     if api_version != served:
-        shown = sanitize.escape_line(str(api_version))
+        shown = escape_line(str(api_version))
         raise UserError(f"{where}: {kind}: apiVersion: {shown}: no API server serves it", f"write {served}")
 
 
@@ -172,7 +172,7 @@ def _find_idle_reason(kind: str, api_version: Any) -> str:
     group, _, version = str(api_version or "").rpartition("/")
     if kind in {"Pod", "PodTemplate", *_SOURCES}:
         is_known = not version or group == (_SOURCES[kind].group if kind in _SOURCES else "")
-        return "" if is_known else f"apiVersion {sanitize.escape_line(str(api_version))} is not Kubernetes' own"
+        return "" if is_known else f"apiVersion {escape_line(str(api_version))} is not Kubernetes' own"
     is_built_in = "." not in group or group.endswith(".k8s.io")
     return "makes no Pods" if is_built_in else "not one of Kubernetes' own kinds"
 
@@ -181,7 +181,7 @@ def _parse_review(review: dict[str, Any], where: _Place) -> Subject:
     request = review.get("request")
     asked = request if isinstance(request, dict) else {}
     pod, uid = asked.get("object"), asked.get("uid")
-    subject = Subject(*where, "AdmissionReview", "" if uid is None else sanitize.escape_line(str(uid)), document=review)
+    subject = Subject(*where, "AdmissionReview", "" if uid is None else escape_line(str(uid)), document=review)
     namespace = str(asked.get("namespace", ""))
     return replace(subject, namespace=namespace, pod=pod if isinstance(pod, dict) else {}, review=review)
 
@@ -192,7 +192,7 @@ def read_mapping(document: Any, path: tuple[str, ...], where: str) -> Mapping[st
     for depth, key in enumerate(path, 1):
         value = found.get(key)
         if not isinstance(value, Mapping):
-            wrong = " is missing" if value is None else f": {sanitize.quote_value(value)}: expected a mapping"
+            wrong = " is missing" if value is None else f": {quote_value(value)}: expected a mapping"
             raise UserError(f"{where}: {'.'.join(path[:depth])}{wrong}", "give the whole object")
         found = value
     return found
@@ -201,5 +201,5 @@ def read_mapping(document: Any, path: tuple[str, ...], where: str) -> Mapping[st
 def _read_text(metadata: Mapping[str, Any], key: str, where: str) -> str:
     value = metadata.get(key)
     if value is not None and not isinstance(value, str):
-        raise UserError(f"{where}: metadata.{key}: {sanitize.quote_value(value)}: expected a string", "give it as text")
+        raise UserError(f"{where}: metadata.{key}: {quote_value(value)}: expected a string", "give it as text")
     return value or ""

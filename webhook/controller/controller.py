@@ -7,9 +7,9 @@ from typing import Any
 from webhook.controller.counter_resets import CounterResets
 from webhook.controller.disruption_exemptions import DisruptionExemptions
 from webhook.controller.drift_repair import DriftRepair
+from webhook.controller.never_created_pods import Refunds
 from webhook.controller.outcome_sender import StartOutcomeSender
-from webhook.controller.pod_tracker import PodObserver, PodTracker
-from webhook.controller.refunds import Refunds
+from webhook.controller.pod_lifecycle import PodObserver, PodTracker
 from webhook.controller.reports import ControllerReports, ControllerTiming
 from webhook.controller.sighting_sender import SightingSender
 from webhook.controller.start_tracker import StartTracker

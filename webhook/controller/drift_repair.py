@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from webhook.controller.pod_tracker import PodTracker
+from webhook.controller.pod_lifecycle import PodTracker
 from webhook.controller.reports import ControllerReports, ControllerTiming
 from webhook.controller.sighting_sender import SightingSender
 from webhook.core.pods.ownership import NOT_LIVE_US, OwnedPod

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from webhook.controller.pending_sightings import PendingSighting
-from webhook.controller.pod_tracker import PodTracker
+from webhook.controller.pod_lifecycle import PodTracker
 from webhook.controller.reports import ControllerReports, ControllerTiming
 from webhook.controller.retry_schedule import RetrySchedule
 from webhook.core.quota import CounterPlan, Seen

@@ -17,7 +17,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.pods.ownership import OwnedPod
 from webhook.core.pods.start_outcome import StartOutcome, find_cause, is_gated, judge_start, read_created_us
-from webhook.core.policy_spec import OutcomeSource
+from webhook.core.policy_fields import OutcomeSource
 from webhook.ports import Clock, PodWatch
 
 STARTS_MAX = 100_000

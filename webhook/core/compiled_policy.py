@@ -10,7 +10,7 @@ from webhook.core.lru_cache import LruCache, SelfFillingCache
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.matching import Matcher
 from webhook.core.policy.model import LoadedPolicy, Policy, Service
-from webhook.core.policy_spec import Mode, WhenOpen
+from webhook.core.policy_fields import Mode, WhenOpen
 from webhook.core.quota import CounterPlan
 from webhook.core.quota.pod_cost import list_counted
 

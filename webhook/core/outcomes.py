@@ -15,7 +15,7 @@ from msgspec import Meta, Raw, Struct
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.document.yaml.problems import format_path
 from webhook.core.policy.model import Service
-from webhook.core.policy_spec import OutcomeSource
+from webhook.core.policy_fields import OutcomeSource
 from webhook.core.quota import CounterPlan
 
 OUTCOMES_MAX = 10_000

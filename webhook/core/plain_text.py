@@ -1,5 +1,6 @@
 """Plain text: text from outside, without characters that move the cursor, hide or reorder text, or begin a line."""
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
@@ -12,6 +13,7 @@ _T = TypeVar("_T")
 _DELETE = "\x7f"
 _RUN = re.compile(r"[^\n -~]+")
 """Characters other than printable ASCII and line breaks; large documents have few of them."""
+_VALUE_CHARACTERS_MAX = 60
 
 
 def escape_line(text: str) -> str:
@@ -85,3 +87,9 @@ def _escape_json_character(character: str) -> str:
     """Return the JSON escape; a character beyond four digits takes two parts."""
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+def quote_value(given: Any) -> str:
+    """Return a value of a user as JSON on one line, truncated."""
+    text = json.dumps(given, ensure_ascii=False)
+    return escape_line(text if len(text) <= _VALUE_CHARACTERS_MAX else f"{text[:_VALUE_CHARACTERS_MAX]}...")

@@ -11,13 +11,13 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.installation import probe
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.lru_cache import LruCache
-from webhook.core.policy_spec import Mode
-from webhook.core.policy_spec.scheduling import Estimate, Numa
+from webhook.core.policy_fields import Mode
+from webhook.core.policy_fields.scheduling import Estimate, Numa
 from webhook.core.scheduling import extender_api as api
 from webhook.core.scheduling.assumed_load import PodLoad, estimate_load
 from webhook.core.scheduling.attempts import UnschedulablePods, record_filter, record_score
 from webhook.core.scheduling.candidate_nodes import CANDIDATES_MAX
-from webhook.core.scheduling.filters import NodeVerdicts, make_filters
+from webhook.core.scheduling.hot_node_filters import NodeVerdicts, make_filters
 from webhook.core.scheduling.node_selection import ServiceRules, filter_nodes, make_pod_kind
 from webhook.core.scheduling.scheduling_record import FilterAttempt, PreemptAttempt, ScoreAttempt
 from webhook.core.scheduling.scores import NodeScores, choose_best, choose_nearness

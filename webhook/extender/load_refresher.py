@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.policy_spec.nodes import LoadSource, Nodes
-from webhook.core.scheduling.node_load import REQUESTS
+from webhook.core.policy_fields.nodes import LoadSource, Nodes
+from webhook.core.scheduling.measured_load import REQUESTS
 from webhook.errors import LoadSourceError
 from webhook.extender.load_table import LoadTable
 from webhook.ports.scheduling import NodeLoads

@@ -5,11 +5,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.policy_spec.nodes import Nodes
-from webhook.core.policy_spec.scheduling import Estimate
+from webhook.core.policy_fields.nodes import Nodes
+from webhook.core.policy_fields.scheduling import Estimate
 from webhook.core.scheduling.assumed_load import NO_LOAD, AssumedLoad, PodLoad, estimate_load
 from webhook.core.scheduling.candidate_nodes import CandidateNodes
-from webhook.core.scheduling.node_load import REQUESTS, Decay, NodeLoad, choose_freshest, keep_last_known, merge_hotter
+from webhook.core.scheduling.measured_load import (
+    REQUESTS,
+    Decay,
+    NodeLoad,
+    choose_freshest,
+    keep_last_known,
+    merge_hotter,
+)
 from webhook.core.scheduling.node_table import NodeRow, NodeRows
 from webhook.core.scheduling.numa import compute_zone_share
 from webhook.extender.node_index import IndexReports, NodeIndex

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Mapping
 from msgspec import Struct
 
 from webhook.core.kubernetes.selector_match import selects
-from webhook.core.policy_spec.scheduling import Near
+from webhook.core.policy_fields.scheduling import Near
 from webhook.core.scheduling.node_table import KnownNode
 from webhook.core.scheduling.topology import Nearness
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from webhook.core.kubernetes import pod_requests
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.timestamps import parse_microseconds
-from webhook.core.policy_spec.scheduling import Near
+from webhook.core.policy_fields.scheduling import Near
 from webhook.core.scheduling.node_table import KnownNode, SchedulableNode
 from webhook.core.scheduling.topology import Nearness
 from webhook.extender.near_index import HostedPod, NearIndex

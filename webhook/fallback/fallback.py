@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.ledger.deny_cache import DenyCache
-from webhook.core.policy_spec import WhenStoreUnavailable
+from webhook.core.policy_fields import WhenStoreUnavailable
 from webhook.core.quota import Acquire, Booking, CounterPlan, DeniedBy, Receipt, ServiceSnapshot
 from webhook.errors import NoStoreAnswerError, StoreUnavailableError
 from webhook.fallback.local_breakers import LocalBreakers

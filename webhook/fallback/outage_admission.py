@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from webhook.core.policy_spec import Mode, WhenStoreUnavailable
+from webhook.core.policy_fields import Mode, WhenStoreUnavailable
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
 from webhook.errors import NoStoreAnswerError, StoreUnavailableError
 from webhook.fallback.backlog import BacklogEntry, BookingCause, ServiceKey

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota import Acquire, CounterPlan
 from webhook.errors import NoStoreAnswerError, StoreUnavailableError
 from webhook.fallback.backlog import Backlog, BacklogEntry, BookingCause, ServiceKey

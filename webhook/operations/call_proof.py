@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from webhook.core.document import configmap
 from webhook.core.installation import plan, probe
-from webhook.core.installation.diagnosis import find_remedy
+from webhook.core.installation.call_remedies import find_remedy
 from webhook.core.installation.objects import ObjectReference
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.webhook_configurations import ClientConfig

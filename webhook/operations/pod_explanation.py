@@ -14,7 +14,7 @@ from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis import PodFacts, Report, Surroundings, WorkloadFacts, diagnose, diagnose_workload
 from webhook.core.diagnosis.objects import ReportedEvent, ReportedMaker, ReportedOwner, ReportedPod
-from webhook.core.diagnosis.pod_state import list_doubtful_nodes, needs_all_nodes
+from webhook.core.diagnosis.pending_causes import list_doubtful_nodes, needs_all_nodes
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.reporting.queue_document import QueueRow
 from webhook.core.scheduling.scheduling_record import SchedulingRecord

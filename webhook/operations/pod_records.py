@@ -12,7 +12,7 @@ from webhook.core.admission.mutation import HASH_ANNOTATION, QUEUE_GATE
 from webhook.core.diagnosis import Surroundings
 from webhook.core.diagnosis.objects import ReportedPod
 from webhook.core.placement import SERVICE_LABEL
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.reporting.queue_document import QueueRow
 from webhook.core.scheduling.scheduling_record import SchedulingRecord, merge_records
 from webhook.errors import UserError

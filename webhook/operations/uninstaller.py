@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from webhook.adapters.clocks import SystemClock
 from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.installation import removal
-from webhook.core.installation.diagnosis import FLAG
+from webhook.core.installation.call_remedies import FLAG
 from webhook.core.installation.objects import Json, ObjectReference
 from webhook.core.installation.plan import NAMESPACE
 from webhook.core.installation.record import RECORD, SCHEDULER, InstallationRecord

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.outcomes import SLOT_US, PendingOutcomes, PushedOutcome, Sum, Sums
-from webhook.core.policy_spec import OutcomeSource
+from webhook.core.policy_fields import OutcomeSource
 from webhook.core.quota import CounterPlan
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, CounterStore, Observer

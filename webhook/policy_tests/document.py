@@ -9,7 +9,7 @@ from webhook.core.breaker import State
 from webhook.core.findings import Code
 from webhook.core.kubernetes.quantity import Duration
 from webhook.core.kubernetes.types import format_of
-from webhook.core.policy_spec import Count, Name
+from webhook.core.policy_fields import Count, Name
 
 ReviewedManifest = str | dict[str, Any]
 """The path of a file with objects, relative to the test's file, or one object."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from webhook.core.plain_text import escape_line
 from webhook.policy_tests.runner import CaseResult
-from webhook.support import sanitize
 
 FAILED = 1
 BAD_INPUT = 2
@@ -19,9 +19,7 @@ _LABELS = {"ok": "ok    ", "failed": "FAIL  ", "error": "ERROR "}
 def format_result(result: CaseResult) -> Iterator[str]:
     """Yield a line for the result, and below it each field that differs: `-` the expected value, `+` the actual one."""
     label = click.style(_LABELS[result.word], fg=_COLOURS[result.word])
-    yield f"{label}{sanitize.escape_line(result.file)}" + (
-        f": {sanitize.escape_line(result.name)}" if result.name else ""
-    )
+    yield f"{label}{escape_line(result.file)}" + (f": {escape_line(result.name)}" if result.name else "")
     for line in format_details(result):
         colour = {"-": "red", "+": "green"}.get(line.strip()[:1])
         yield click.style(f"      {line}", fg=colour)
@@ -31,14 +29,14 @@ def format_details(result: CaseResult) -> Iterator[str]:
     """Yield why a case has failed or could not be run."""
     if result.error is not None:
         text = str(result.error) + (f": {result.error.remedy}" if result.error.remedy else "")
-        yield from map(sanitize.escape_line, text.splitlines())
+        yield from map(escape_line, text.splitlines())
     for failure in result.failures:
-        yield f"{sanitize.escape_line(failure.where)}: (- expected, + actual)"
+        yield f"{escape_line(failure.where)}: (- expected, + actual)"
         for field, expected, actual in failure.differences:
-            yield sanitize.escape_line(f"- {field}: {expected}")
-            yield sanitize.escape_line(f"+ {field}: {actual}")
+            yield escape_line(f"- {field}: {expected}")
+            yield escape_line(f"+ {field}: {actual}")
         if failure.message and not any(difference.field == "message" for difference in failure.differences):
-            yield sanitize.escape_line(f"  message: {failure.message}")
+            yield escape_line(f"  message: {failure.message}")
 
 
 def build_result_document(result: CaseResult) -> dict[str, Any]:
@@ -105,4 +103,4 @@ def _count_results(results: Sequence[CaseResult]) -> dict[str, str]:
 
 def _escape_xml(text: str) -> str:
     """Return a text without the characters that XML cannot contain."""
-    return "\n".join(sanitize.escape_line(line) for line in text.split("\n"))
+    return "\n".join(escape_line(line) for line in text.split("\n"))

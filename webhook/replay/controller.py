@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from webhook.controller.drift_repair import DriftRepair
 from webhook.controller.outcome_sender import StartOutcomeSender
-from webhook.controller.pod_tracker import PodTracker
+from webhook.controller.pod_lifecycle import PodTracker
 from webhook.controller.reports import ControllerReports, ControllerTiming
 from webhook.controller.sighting_sender import SightingSender
 from webhook.core.breaker import Transition

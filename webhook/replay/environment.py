@@ -10,7 +10,7 @@ from webhook.commands.policy_argument import load_policy
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose
 from webhook.core.policy.model import LoadedPolicy, Policy
-from webhook.core.policy_spec import Scope
+from webhook.core.policy_fields import Scope
 from webhook.ports import Clock, NamespaceLabels, PolicySource
 from webhook.replay.store_outage import ReplayStore
 

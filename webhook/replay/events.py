@@ -11,7 +11,7 @@ from webhook.commands.simulator import USER
 from webhook.core.breaker import Transition
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.policy.model import Service
-from webhook.core.policy_spec import OutcomeSource
+from webhook.core.policy_fields import OutcomeSource
 from webhook.core.quota import CounterPlan
 from webhook.core.reporting.replay_record import MEAN_SECONDS_MAX
 from webhook.errors import UserError

@@ -8,7 +8,7 @@ from typing import Any
 from webhook.core.admission.decision import Decision
 from webhook.core.breaker import State, Transition, format_duration
 from webhook.core.findings import Code
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota import CounterPlan, ServiceSnapshot, Use
 from webhook.core.quota.pod_cost import format_amount
 

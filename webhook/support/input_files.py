@@ -13,8 +13,8 @@ import msgspec
 import yaml
 
 from webhook.core.document.yaml.syntax_errors import describe_syntax_error
+from webhook.core.plain_text import quote_value
 from webhook.errors import UserError
-from webhook.support import sanitize
 
 INPUT_BYTES_MAX = 64 << 20
 """Maximum size of a file, stream, line of events or response that a command reads; the same in `certs.files`."""
@@ -42,7 +42,7 @@ class _Loader(yaml.SafeLoader):
         seen = set[str]()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                problem = f"the key {sanitize.quote_value(key.value)} is duplicated"
+                problem = f"the key {quote_value(key.value)} is duplicated"
                 raise _YamlDuplicateKeyError(problem=problem, problem_mark=key.start_mark)
             seen.add(str(key.value))
         return node
@@ -158,10 +158,8 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
         return
     keys = [key for key, _ in pairs]
     key = next(key for index, key in enumerate(keys) if key in keys[:index])
-    beside = ", ".join(map(sanitize.quote_value, list(dict.fromkeys(keys))[:_KEYS_SHOWN]))
-    raise _DuplicateKeyError(
-        f"the key {sanitize.quote_value(key)} is duplicated in one object, which begins with {beside}"
-    )
+    beside = ", ".join(map(quote_value, list(dict.fromkeys(keys))[:_KEYS_SHOWN]))
+    raise _DuplicateKeyError(f"the key {quote_value(key)} is duplicated in one object, which begins with {beside}")
 
 
 def _build_yaml_error(error: yaml.YAMLError, text: str, path: Path, before: int) -> UserError:

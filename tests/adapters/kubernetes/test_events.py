@@ -39,7 +39,7 @@ from webhook.core.breaker import EXPIRED, HELD, State, Transition, TransitionCau
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import OwnerReference, Pod, PodMetadata, PodSpec
 from webhook.core.overload import OverloadCause
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.ports import Review, WatchReports
 
 MINUTE_NS = 60_000_000_000

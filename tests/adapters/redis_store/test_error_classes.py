@@ -37,7 +37,7 @@ from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock
 from webhook.app.store import open_store
 from webhook.app.telemetry import Telemetry
-from webhook.core.policy_spec import WhenStoreUnavailable
+from webhook.core.policy_fields import WhenStoreUnavailable
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
 from webhook.errors import StoreUnavailableError
 from webhook.fallback import ReconcilerTiming, StoreFallback, fallback

@@ -27,7 +27,7 @@ from tests.redis_servers.record_log import Charge, RecordLog
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
-from webhook.core.policy_spec import WhenStoreUnavailable
+from webhook.core.policy_fields import WhenStoreUnavailable
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
 from webhook.errors import StoreUnavailableError
 from webhook.fallback import FallbackReports, StoreFallback

@@ -21,7 +21,7 @@ from webhook.core.admission.validation import check
 from webhook.core.findings import Code
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.policy.model import Match, Modes, Service
-from webhook.core.policy_spec import Mode, ResourceRules
+from webhook.core.policy_fields import Mode, ResourceRules
 
 SERVICE = """
 - name: web

@@ -12,7 +12,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec
 from webhook.core.patch import Patch, add
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota import Acquire, Receipt
 
 COMPILED = CompiledPolicy(policy_of("- {name: web, match: {namespaces: [shop]}, placement: {schedulerName: fast}}"))

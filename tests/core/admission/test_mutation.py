@@ -10,7 +10,7 @@ from tests.core.strategies import HASH, OUR_ANNOTATION, OUR_LABEL, Json, service
 from webhook.core.admission.enforcement_preview import preview_enforcement
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.policy.model import Modes, Service
-from webhook.core.policy_spec import Mode, ResourceRules
+from webhook.core.policy_fields import Mode, ResourceRules
 
 
 def test_keys_of_labels_are_escaped_as_json_pointers() -> None:

@@ -13,7 +13,7 @@ from webhook.core.admission.exemptions import PODGATE_USERS
 from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.document import Purpose, load
 from webhook.core.findings import Code
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
 

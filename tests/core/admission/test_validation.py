@@ -12,7 +12,7 @@ from webhook.core.admission.validation import check, check_update
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy.model import FailureMode, Match, Modes, Service
-from webhook.core.policy_spec import Mode, Quota
+from webhook.core.policy_fields import Mode, Quota
 
 PLACEMENT = {
     "schedulerName": "podgate-scheduler",

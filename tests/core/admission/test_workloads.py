@@ -17,7 +17,7 @@ from webhook.core.admission.decision import Decision, Half, Verdict
 from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.policy.model import LoadedPolicy, Policy
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.interceptor import UnknownNamespaceError
 from webhook.ports import Review
 

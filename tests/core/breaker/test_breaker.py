@@ -24,7 +24,7 @@ from webhook.core.breaker import (
     TransitionCause,
     format_duration,
 )
-from webhook.core.breaker.triggers import EMPTY
+from webhook.core.breaker.trip_detection import EMPTY
 
 # Error rate
 

@@ -9,7 +9,7 @@ from webhook.core.breaker import HELD, BreakerView, Forcing, Record, State
 from webhook.core.breaker.manual import EXCUSED_MAX, EXCUSED_US
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.breaker.record import EVERY_SOURCE, BreakerEnvironment
-from webhook.core.breaker.triggers import EMPTY
+from webhook.core.breaker.trip_detection import EMPTY
 
 NOW_US = 10 * SECOND_US
 UNTIL_US = 5000 * SECOND_US

@@ -33,7 +33,7 @@ from webhook.core.kubernetes.timestamps import format_rfc3339
 from webhook.core.reporting.node_document import ShownNode
 from webhook.core.reporting.status import WatchStatus, render_server_status
 from webhook.core.reporting.status_parts import DecisionsStatus, StorePlace, StoreServer, StoreServers, StoreStatus
-from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.scheduling.measured_load import NodeLoad
 from webhook.operations.shipped_manifests import read_manifest_files
 
 RUNBOOK = Path(__file__).parents[3] / "docs" / "runbook.md"

@@ -30,7 +30,7 @@ from webhook.core.container_resources import (
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.quantity import Quantity
-from webhook.core.policy_spec import QosClass, ResourceRules
+from webhook.core.policy_fields import QosClass, ResourceRules
 
 PROPERTY = examples(150)
 any_pods = st.builds(lambda spec: {"metadata": {}, "spec": spec}, pod_resources())

@@ -17,7 +17,7 @@ from webhook.core.container_resources import (
 from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.quantity import Quantity
-from webhook.core.policy_spec import ResourceRules
+from webhook.core.policy_fields import ResourceRules
 
 OUTSIDE, UNFULFILLED = Code.RESOURCES_OUTSIDE, Code.RESOURCES_UNFULFILLED
 BOTH = {"cpu": "1", "memory": "1Gi"}

@@ -15,8 +15,8 @@ from webhook.commands.pages.pod_report_page import format_report
 from webhook.core.admission.decision import Verdict
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis import Fate, PodFacts, Report, Surroundings, WorkloadFacts, diagnose, diagnose_workload
-from webhook.core.diagnosis.diagnose import choose_denial_token
 from webhook.core.diagnosis.objects import ReportedEvent, ReportedMaker, ReportedNode, ReportedOwner, ReportedPod
+from webhook.core.diagnosis.pod_diagnosis import choose_denial_token
 from webhook.core.quota import Holder
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.reporting.limit_record import RecordedLimit

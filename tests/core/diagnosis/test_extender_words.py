@@ -13,7 +13,7 @@ from webhook.core.diagnosis.extender_words import (
     describe_weights,
     explain_extender_refusal,
 )
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.scheduling.scheduling_record import (
     FilterAttempt,
     LoadOrigin,

@@ -12,7 +12,7 @@ from tests.core.rewriting import rewrite_pod
 from tests.core.strategies import Json, Pair, examples, real_pairs, service_of
 from webhook.core.diagnosis.node_fit import report_nodes
 from webhook.core.diagnosis.objects import ReportedNode
-from webhook.core.diagnosis.pod_state import blame
+from webhook.core.diagnosis.pending_causes import blame
 from webhook.core.kubernetes.pod import PodSpec
 
 ZONE = "topology.kubernetes.io/zone"

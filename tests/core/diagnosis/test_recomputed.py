@@ -18,12 +18,12 @@ from webhook.commands.review_object import Asker, Evaluator, ReviewedObject, jud
 from webhook.core.admission.decision import Decision
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis import PodFacts, Surroundings, diagnose
-from webhook.core.diagnosis.recomputed import list_rule_notes, recompute
+from webhook.core.diagnosis.recomputation import list_rule_notes, recompute
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.overrides import Override, PartialModes, apply_overrides
 from webhook.core.policy.model import LoadedPolicy, Policy, Service
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.rule_notes import Note
 from webhook.interceptor import Interceptor

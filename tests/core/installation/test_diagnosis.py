@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.core.installation.diagnosis import FLAG, find_remedy
+from webhook.core.installation.call_remedies import FLAG, find_remedy
 
 CALL = 'failed calling webhook "a": failed to call webhook: Post "https://podgate.svc:443/mutate?timeout=5s": '
 

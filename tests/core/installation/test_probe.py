@@ -6,7 +6,7 @@ import pytest
 
 from webhook.core.document import Purpose, load
 from webhook.core.installation import probe
-from webhook.core.installation.diagnosis import FLAG, find_remedy
+from webhook.core.installation.call_remedies import FLAG, find_remedy
 from webhook.core.policy.model import Policy
 
 SELECTORS = [

@@ -11,7 +11,7 @@ from tests.core.plans import plan_of, standing, window
 from tests.core.watched_pods import MINUTE_US, NOW_US, ONE, SECOND_US, WatchedService
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.ledger.live_set import IDLE_US, KNOWN_US, SURGE_US, LiveSet
-from webhook.core.policy_spec import Mode, StandingQuota
+from webhook.core.policy_fields import Mode, StandingQuota
 from webhook.core.quota import CounterPlan, DeniedBy, Holder, StandingPlan, Use
 
 PODS_3 = plan_of(standing=standing(pods=3))

@@ -17,7 +17,7 @@ from webhook.core.breaker import State
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.ledger import breaker_operations, operations
 from webhook.core.ledger.tag_state import LONG_US, TagState
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota import HOUR_US, Acquire, Booking, CounterPlan, DeniedBy, Receipt
 
 NOW_US = 1_000 * SECOND_US

@@ -9,7 +9,7 @@ from tests.core.plans import plan_of, standing, window
 from tests.core.strategies import examples
 from webhook.core.ledger import replica_share
 from webhook.core.ledger.replica_share import ReplicaShareLedger
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Holder, PoolPlan, Receipt
 
 SECOND_US = 1_000_000

@@ -7,7 +7,7 @@ from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.overrides import Grant, ManualBreakerState, Override, PartialModes, QuotaReset, merge
 from webhook.core.overrides.editing import drop_replaced, drop_service, encode_document, replace_entries
 from webhook.core.overrides.loading import load
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 
 EARLY, LATE = "2026-12-01T04:00:00Z", "2026-12-01T05:00:00Z"
 EARLY_US = 1_796_097_600_000_000

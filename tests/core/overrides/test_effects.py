@@ -10,7 +10,7 @@ from webhook.core.document import load as load_policy
 from webhook.core.overrides import Override, apply_overrides, list_breaker_resets, list_remarks, list_window_resets
 from webhook.core.overrides.loading import load
 from webhook.core.policy.model import LoadedPolicy
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota import EXACT_AMOUNT_MAX, CounterPlan
 
 POLICY = load_policy(

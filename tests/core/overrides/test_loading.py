@@ -12,7 +12,7 @@ from webhook.core.document import DocumentError
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.overrides import Grant, ManualBreakerState, Override, PartialModes, QuotaReset
 from webhook.core.overrides.loading import OVERRIDES_BYTES_MAX, OverridesDocument, load
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 
 HERE = Path(__file__).parent
 BAD = sorted((HERE / "bad").glob("*.yaml"))

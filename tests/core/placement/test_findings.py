@@ -15,7 +15,7 @@ from webhook.core.admission.validation import check
 from webhook.core.kubernetes.types import LabelSelector, Requirement
 from webhook.core.placement.canonical_form import canonicalize_selector
 from webhook.core.policy.model import Modes
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 
 
 @examples(120)

@@ -10,7 +10,7 @@ from webhook.core.admission.decision import Half, Verdict
 from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.rule_notes import Act, explain
 
 WEB = """

@@ -20,7 +20,7 @@ from tests.core.strategies import (
     policies,
 )
 from webhook.core.policy.model import Modes
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 
 
 @examples(120)

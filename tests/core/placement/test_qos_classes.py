@@ -13,7 +13,7 @@ from tests.core.strategies import HASH, Json, Pair, class_pairs, decode_placemen
 from webhook.core.admission.stages import check_new
 from webhook.core.admission.validation import check_update
 from webhook.core.policy.model import Service
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.rule_notes import Act, Note, explain
 
 PRESSURE = {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}

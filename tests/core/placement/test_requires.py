@@ -7,7 +7,7 @@ from tests.core.rewriting import decode_pod
 from tests.core.strategies import PROPERTY, Governed, Json, pods, policies
 from webhook.core import placement
 from webhook.core.placement.plan import PlacementPlan, PodTerms
-from webhook.core.policy_spec import Allowed
+from webhook.core.policy_fields import Allowed
 
 
 def drop_requirements(plan: PlacementPlan) -> PlacementPlan:

@@ -20,7 +20,7 @@ from webhook.core.pods.start_outcome import (
     judge_start,
     read_created_us,
 )
-from webhook.core.policy_spec import Breaker, HalfOpen, OutcomeRules, OutcomeSource
+from webhook.core.policy_fields import Breaker, HalfOpen, OutcomeRules, OutcomeSource
 
 CREATED = "2026-11-22T00:00:00Z"
 SINCE_US = parse_microseconds(CREATED)

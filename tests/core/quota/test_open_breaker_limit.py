@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.policy.model import BreakerGuard, LoadedPolicy, Match, Modes, Policy, Service
-from webhook.core.policy_spec import Breaker, Mode, QuotaExceeded, WhenOpen
+from webhook.core.policy_fields import Breaker, Mode, QuotaExceeded, WhenOpen
 
 BREAKER = Breaker(quota_exceeded=QuotaExceeded())
 ENFORCED = Service("s", Match(any_namespace=True), breaker=BREAKER)

@@ -10,7 +10,7 @@ from webhook.core.admission.decision import Decision
 from webhook.core.breaker import Forcing, State
 from webhook.core.findings import Code
 from webhook.core.policy.model import LoadedPolicy
-from webhook.core.policy_spec import Mode, WhenOpen
+from webhook.core.policy_fields import Mode, WhenOpen
 
 LOADED = policy_of("""
 - name: web

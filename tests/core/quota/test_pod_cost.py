@@ -11,7 +11,7 @@ from tests.core.strategies import PROPERTY, Json, draw_fields
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.policy.model import Match, Service
-from webhook.core.policy_spec import Quota, Window
+from webhook.core.policy_fields import Quota, Window
 from webhook.core.quota import CounterPlan
 from webhook.core.quota.pod_cost import compute_cost as taken_of
 from webhook.core.quota.pod_cost import format_amount, list_counted

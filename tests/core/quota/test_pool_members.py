@@ -4,7 +4,7 @@ import pytest
 
 from webhook.core.admission.validation import find_own_mode
 from webhook.core.policy.model import Match, Modes, Service
-from webhook.core.policy_spec import Mode, Placement
+from webhook.core.policy_fields import Mode, Placement
 
 
 @pytest.mark.parametrize(("pool", "mode"), [("prod", Mode.ENFORCE), (None, Mode.AUDIT)])

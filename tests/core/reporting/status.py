@@ -7,7 +7,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.overrides import Override, PartialModes
 from webhook.core.policy.model import LoadedPolicy, Match, Modes, Policy, Pool, Service
-from webhook.core.policy_spec import Breaker, Mode, Per, Quota, QuotaExceeded, Window
+from webhook.core.policy_fields import Breaker, Mode, Per, Quota, QuotaExceeded, Window
 from webhook.core.quota import Holder, ServiceSnapshot, Use
 from webhook.core.reporting.status import (
     OverridesStatus,

@@ -3,7 +3,7 @@
 from webhook.core.breaker import BreakerView, State
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.policy.model import LoadedPolicy, Match, Modes, Policy, Service
-from webhook.core.policy_spec import Breaker, HalfOpen, Mode, QuotaExceeded
+from webhook.core.policy_fields import Breaker, HalfOpen, Mode, QuotaExceeded
 from webhook.core.quota import CounterPlan
 from webhook.core.reporting.status_parts import render_service_status
 

@@ -18,7 +18,7 @@ from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.core.policy.model import BreakerGuard, LoadedPolicy, Match, Policy, Service
-from webhook.core.policy_spec import Quota, Scope, StandingQuota
+from webhook.core.policy_fields import Quota, Scope, StandingQuota
 from webhook.core.quota import Holder, ServiceSnapshot, Use
 from webhook.core.reporting.queue_document import FailingPods, QueueDepth
 from webhook.core.reporting.status import (

@@ -13,7 +13,7 @@ from tests.core.strategies import HASH, Json, Pair, class_pairs, examples, pairs
 from webhook.core import container_resources, placement
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.policy.model import Match, Modes, Service
-from webhook.core.policy_spec import Mode, ResourceRules
+from webhook.core.policy_fields import Mode, ResourceRules
 from webhook.core.rule_notes import Act, Note, explain, find_changes
 
 ZONE = "topology.kubernetes.io/zone"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from webhook.core.scheduling.assumed_load import AssumedLoad, PodLoad
-from webhook.core.scheduling.node_load import Decay
+from webhook.core.scheduling.measured_load import Decay
 
 EVERY, WINDOW, SETTLE = 30.0, 300.0, 60.0
 uids, nodes = st.sampled_from("pqrstu"), st.sampled_from("abc")

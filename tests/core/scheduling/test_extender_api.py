@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from webhook.core.kubernetes.types import LabelSelector
-from webhook.core.policy_spec.scheduling import Near
+from webhook.core.policy_fields.scheduling import Near
 from webhook.core.scheduling import extender_api as api
 from webhook.core.scheduling.node_table import SchedulableNode
 from webhook.core.scheduling.topology import Nearness

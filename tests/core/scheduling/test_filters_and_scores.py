@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.core.scheduling import second_opinion
 from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec
 from webhook.core.kubernetes.quantity import Number
-from webhook.core.policy_spec.scheduling import Hot, Pressure, Scheduling, ScoreWeights, WhenUnknown
+from webhook.core.policy_fields.scheduling import Hot, Pressure, Scheduling, ScoreWeights, WhenUnknown
 from webhook.core.scheduling.assumed_load import PodLoad
-from webhook.core.scheduling.filters import _NO_ZONE, make_filters
-from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.scheduling.hot_node_filters import _NO_ZONE, make_filters
+from webhook.core.scheduling.measured_load import NodeLoad
 from webhook.core.scheduling.node_table import NodeRow, SchedulableNode
 from webhook.core.scheduling.scores import SCORE_MAX, compute_terms
 from webhook.extender.extender import NOT_LISTED

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.scheduling.node_load import Decay, NodeLoad, average_with_decay, choose_freshest, keep_last_known
+from webhook.core.scheduling.measured_load import Decay, NodeLoad, average_with_decay, choose_freshest, keep_last_known
 
 DECAY = Decay(0.8, 30.0)
 

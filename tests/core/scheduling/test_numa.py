@@ -4,8 +4,8 @@ import pytest
 
 from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec, Resources
 from webhook.core.kubernetes.pod_requests import NANO
-from webhook.core.policy_spec.scheduling import Numa, Scheduling
-from webhook.core.scheduling.filters import make_filters
+from webhook.core.policy_fields.scheduling import Numa, Scheduling
+from webhook.core.scheduling.hot_node_filters import make_filters
 from webhook.core.scheduling.numa import Amounts, NumaDemand, NumaZones, sum_requests
 
 

@@ -7,12 +7,12 @@ import pytest
 from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec, Resources
 from webhook.core.kubernetes.pod_requests import NANO
 from webhook.core.kubernetes.quantity import Number
-from webhook.core.policy_spec import Mode
-from webhook.core.policy_spec.scheduling import Hot, Numa, Pressure, Scheduling, WhenUnknown
+from webhook.core.policy_fields import Mode
+from webhook.core.policy_fields.scheduling import Hot, Numa, Pressure, Scheduling, WhenUnknown
 from webhook.core.scheduling.assumed_load import PodLoad, estimate_load
 from webhook.core.scheduling.attempts import record_filter, record_score
 from webhook.core.scheduling.extender_api import HostPriority
-from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.scheduling.measured_load import NodeLoad
 from webhook.core.scheduling.node_selection import ServiceRules, filter_nodes
 from webhook.core.scheduling.node_table import NodeRow, SchedulableNode
 from webhook.core.scheduling.numa import NumaZones

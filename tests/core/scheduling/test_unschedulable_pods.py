@@ -2,11 +2,11 @@
 
 from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec
 from webhook.core.kubernetes.quantity import Number
-from webhook.core.policy_spec.scheduling import Hot, Scheduling
+from webhook.core.policy_fields.scheduling import Hot, Scheduling
 from webhook.core.scheduling.assumed_load import PodLoad
 from webhook.core.scheduling.attempts import UnschedulablePods
-from webhook.core.scheduling.filters import make_filters
-from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.scheduling.hot_node_filters import make_filters
+from webhook.core.scheduling.measured_load import NodeLoad
 from webhook.core.scheduling.node_table import NodeRow, SchedulableNode
 
 FILTERS = make_filters(Pod(PodMetadata(), PodSpec(containers=(Container(),))), Scheduling(hot=Hot(cpu=Number(0.8))))

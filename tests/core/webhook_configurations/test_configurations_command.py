@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from certs.authority import Authority
 from certs.files import write_key_pair
 from webhook.cli import root
-from webhook.commands.pages.yaml_stream import format_yaml_stream
+from webhook.commands.pages.yaml_text import format_yaml_stream
 from webhook.core.document import Purpose, load
 from webhook.core.webhook_configurations import ClientConfig, ServiceReference, render_configurations
 from webhook.errors import UserError

@@ -22,7 +22,7 @@ from tests.core.webhook_configurations.pod_calls import (
 )
 from webhook.core.admission.decision import Half, Verdict
 from webhook.core.policy.model import LoadedPolicy, Modes
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.webhook_configurations import render_configurations
 
 policies = st.builds(

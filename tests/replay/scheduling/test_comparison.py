@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose, load
-from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.scheduling.measured_load import NodeLoad
 from webhook.core.scheduling.node_table import SchedulableNode
 from webhook.replay.scheduling.nodes import SimulatedNode
 from webhook.replay.scheduling.pods import ScheduledPod, generate_pods

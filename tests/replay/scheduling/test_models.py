@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec, Resources
 from webhook.core.kubernetes.pod_requests import NANO
 from webhook.core.scheduling.assumed_load import PodLoad
-from webhook.core.scheduling.node_load import Decay
+from webhook.core.scheduling.measured_load import Decay
 from webhook.core.scheduling.node_table import SchedulableNode
 from webhook.core.scheduling.numa import NumaZones
 from webhook.replay.scheduling.default_scheduler import DefaultScheduler

@@ -21,7 +21,7 @@ from webhook.core.admission.decision import Decision, Half
 from webhook.core.document.loading import load_effective
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.policy.model import LoadedPolicy
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 
 Pod = dict[str, Any]
 

@@ -10,17 +10,16 @@ from webhook.adapters.kubernetes.credentials import ClusterCredentials
 from webhook.adapters.kubernetes.events.event_sender import PLACE_TIMING, EventSender, EventTiming, PodPlaceEvents
 from webhook.adapters.kubernetes.events.observer import Events
 from webhook.adapters.kubernetes.held_controllers import HeldControllers
-from webhook.adapters.kubernetes.leader_port import LeaderPlainPort
 from webhook.adapters.kubernetes.leases.lease import Lease, LeaseTiming
 from webhook.adapters.kubernetes.leases.server_leases import ServerLeases, ServerLeaseTiming
 from webhook.adapters.kubernetes.namespaces import WatchedNamespaces
 from webhook.adapters.kubernetes.nodes import NodeMetrics, StorageClassWake, WatchedNodes, WatchedNumaTopologies
 from webhook.adapters.kubernetes.overrides_configmap import ConfigMapOverrides, ConfigMapOverridesStore
+from webhook.adapters.kubernetes.plain_ports import ClusterPlainPort, LeaderPlainPort
 from webhook.adapters.kubernetes.pod_gates import PodGates, open_gates
 from webhook.adapters.kubernetes.pods import WatchedPods, make_annotations, parse_continuity
 from webhook.adapters.kubernetes.policy_configmap import ConfigMapPolicy
 from webhook.adapters.kubernetes.self_subject_review import OwnUser
-from webhook.adapters.kubernetes.service_proxy import ClusterPlainPort
 from webhook.adapters.kubernetes.service_statuses import ServiceStatuses
 from webhook.adapters.kubernetes.webhook_configurations import WebhookConfigurations
 

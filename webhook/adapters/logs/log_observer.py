@@ -12,7 +12,7 @@ from webhook.core.kubernetes.admission_request import ALLOWED
 from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Policy
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota.counter_resets import find_resets
 from webhook.ports import Review
 

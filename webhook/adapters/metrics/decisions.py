@@ -9,7 +9,7 @@ from webhook.adapters.metrics.stage_durations import BATCH, StageDurations, Time
 from webhook.core.admission.decision import Decision, Half, Verdict
 from webhook.core.breaker import State
 from webhook.core.findings import Code
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota import DeniedBy, Receipt
 from webhook.ports import Caller, Review
 

@@ -17,9 +17,9 @@ from webhook.core.breaker.outcome_types import Settlement
 from webhook.core.findings import Code
 from webhook.core.pods.start_outcome import StartResult
 from webhook.core.policy.model import FailureMode, Policy, Pool, Service, Unmatched
-from webhook.core.policy_spec import Breaker, Mode, OnOverload, OutcomeSource, WhenOpen, WhenStoreUnavailable
+from webhook.core.policy_fields import Breaker, Mode, OnOverload, OutcomeSource, WhenOpen, WhenStoreUnavailable
 from webhook.core.quota import STANDING, Holder, QueuePlan
-from webhook.core.scheduling.filters import list_rule_names
+from webhook.core.scheduling.hot_node_filters import list_rule_names
 
 Labels = tuple[str, ...]
 """Label values, in the family's order."""

@@ -25,7 +25,7 @@ from webhook.adapters.metrics.watched_inputs import (
 from webhook.core.breaker import Transition
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Policy
-from webhook.core.policy_spec import WhenOpen
+from webhook.core.policy_fields import WhenOpen
 from webhook.core.quota import ServiceSnapshot
 from webhook.core.reporting.status_parts import Guarded
 from webhook.errors import StoreFailure

@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from webhook.core.kubernetes import pod_requests
 from webhook.core.kubernetes.timestamps import parse_microseconds
-from webhook.core.policy_spec.nodes import Nodes
-from webhook.core.scheduling.node_load import Decay, NodeLoad
+from webhook.core.policy_fields.nodes import Nodes
+from webhook.core.scheduling.measured_load import Decay, NodeLoad
 from webhook.errors import LoadSourceError
 from webhook.support.slices import slices
 

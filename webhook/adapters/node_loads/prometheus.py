@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 
 from webhook.adapters.node_loads.prometheus_api import PrometheusApi
 from webhook.adapters.node_loads.queries import INSTANCE, build_queries
-from webhook.core.policy_spec.nodes import Nodes, PrometheusSource
-from webhook.core.scheduling.node_load import Decay, NodeLoad, average_with_decay
+from webhook.core.policy_fields.nodes import Nodes, PrometheusSource
+from webhook.core.scheduling.measured_load import Decay, NodeLoad, average_with_decay
 from webhook.errors import LoadSourceError
 
 _TIMEOUT_SECONDS = 5.0

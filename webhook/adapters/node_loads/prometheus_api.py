@@ -11,7 +11,7 @@ import aiohttp
 import msgspec
 from msgspec import Struct, field
 
-from webhook.core.policy_spec.nodes import PrometheusSource
+from webhook.core.policy_fields.nodes import PrometheusSource
 from webhook.errors import LoadSourceError
 from webhook.support.http_timeout import build_socket_timeouts
 from webhook.support.slices import slices

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from webhook.core.policy_spec.nodes import Profile, PrometheusSource
-from webhook.core.scheduling.node_load import Decay
+from webhook.core.policy_fields.nodes import Profile, PrometheusSource
+from webhook.core.scheduling.measured_load import Decay
 
 INSTANCE = "instance"
 

@@ -21,7 +21,7 @@ from webhook.adapters.redis_store.transport.records import (
     WindowLimit,
 )
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan, LatencyPlan
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota import EXACT_AMOUNT_MAX, HOUR_US, CounterPlan, StandingPlan, WindowPlan
 
 _DAY_MS = 86_400_000

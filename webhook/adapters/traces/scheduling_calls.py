@@ -5,7 +5,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.scheduling.node_selection import ServiceRules
 from webhook.core.scheduling.scheduling_record import FilterAttempt, PreemptAttempt, ScoreAttempt
 

@@ -19,7 +19,7 @@ from webhook.app.telemetry import Telemetry
 from webhook.authentication.peer_recheck import PeerRecheck
 from webhook.authentication.scheduler_certificate import CertificateStrategy
 from webhook.core.document import Purpose
-from webhook.core.policy_spec.nodes import LoadSource, Nodes
+from webhook.core.policy_fields.nodes import LoadSource, Nodes
 from webhook.extender.extender import Extender
 from webhook.extender.load_refresher import LoadRefresher
 from webhook.extender.wake_loop import WakeLoop

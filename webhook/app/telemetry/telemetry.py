@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from webhook.adapters.logs import Logs
 from webhook.adapters.metrics import Metrics
@@ -12,7 +11,7 @@ from webhook.authentication.jwks_refresher import RefreshReports
 from webhook.authentication.reasons import REASONS
 from webhook.controller import ControllerReports
 from webhook.controller.release.queue_reader import QueueReader
-from webhook.core.policy_spec import OutcomeSource
+from webhook.core.policy_fields import OutcomeSource
 from webhook.core.quota import UnseenPod
 from webhook.core.reporting.status import ReplicaAssignment, WatchStatus, WebhooksStatus
 from webhook.errors import StoreFailure
@@ -67,10 +66,8 @@ class Telemetry:
         def on_over(reason: str) -> None:
             self.logs.write_event("info", "recording resumed", file=str(settings.record), reason=reason)
 
-        limits, reports = (
-            (settings.record_sample, settings.record_max_bytes),
-            WatchReports(lambda: None, on_trouble, on_over),
-        )
+        limits = settings.record_sample, settings.record_max_bytes
+        reports = WatchReports(lambda: None, on_trouble, on_over)
         recorder = Recorder(settings.record, *limits, reports, lambda: time.time_ns() // 1000)
         self.metrics.watch_record(recorder.counts)
         return recorder
@@ -272,14 +269,10 @@ class Telemetry:
     def build_outcome_reports(self) -> OutcomeReports:
         """Return the callbacks for pushed outcomes."""
         outcomes, after = self.metrics.outcomes, self.observer.wrap_after_reviews
-        reports = OutcomeReports(
-            outcomes.on_outcomes_counted, outcomes.on_outcomes_dropped, outcomes.on_outcomes_refused
-        )
-        return (
-            reports
-            if self._recorder is None
-            else replace(reports, on_outcomes_recorded=after(self._recorder.on_outcomes_recorded))
-        )
+        handlers = outcomes.on_outcomes_counted, outcomes.on_outcomes_dropped, outcomes.on_outcomes_refused
+        if self._recorder is None:
+            return OutcomeReports(*handlers)
+        return OutcomeReports(*handlers, on_outcomes_recorded=after(self._recorder.on_outcomes_recorded))
 
     def set_replicas(self, replicas: ReplicaAssignment) -> None:
         """Set the number of servers that share the limits while the store is unavailable."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from webhook.commands.clients.server_options import ServerOptions
+from webhook.commands.clients.remote_server import ServerOptions
 from webhook.commands.review_object import Asker
 from webhook.commands.simulator import USER
 from webhook.errors import UserError

@@ -14,7 +14,7 @@ from webhook.authentication.secret_path_file import read_paths
 from webhook.cli.options.certs_errors import convert_certs_errors
 from webhook.cli.options.durations import parse_base_url
 from webhook.commands.pages.webhooks_page import format_explanation
-from webhook.commands.pages.yaml_stream import format_yaml_stream
+from webhook.commands.pages.yaml_text import format_yaml_stream
 from webhook.commands.policy_argument import read_document
 from webhook.core.document import DocumentError, Purpose, load
 from webhook.core.plain_text import escape_line

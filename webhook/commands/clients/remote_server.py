@@ -7,22 +7,34 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
-from webhook.commands.clients.server_options import ServerOptions
 from webhook.commands.simulator import ReviewServerError
 from webhook.core.admission.decision import Decision, Dependence, Deviation, Half, StageNote, Verdict
 from webhook.core.kubernetes.admission_request import ALLOWED, BadReviewError, ResponseStatus
 from webhook.core.patch import Patch, PatchOperation
+from webhook.core.plain_text import escape_line
 from webhook.errors import UserError
 from webhook.interceptor import Answer
-from webhook.support import sanitize
 from webhook.support.http_timeout import build_socket_timeouts
 from webhook.support.input_files import INPUT_BYTES_MAX, read_content
 from webhook.tls.handshake_probe import describe_error
+
+
+class ServerOptions(NamedTuple):
+    """A server's URL, and the client's files; None for a file that is not given."""
+
+    url: str
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    token: Path | None = None
+    tls_name: str | None = None
+
 
 _TIMEOUT_SECONDS = 10
 _ECHO_BYTES_MAX = 1000  # bytes of a response that is not a review
@@ -71,7 +83,7 @@ class RemoteInterceptor:
             raise ReviewServerError(f"{url}: {_find_reason(error)}", remedy) from None
         if status == HTTPStatus.OK:
             return Answer(answer, _parse_decision(half, answer, url))
-        text = sanitize.escape_line(answer[:_ECHO_BYTES_MAX].decode(errors="replace").strip())
+        text = escape_line(answer[:_ECHO_BYTES_MAX].decode(errors="replace").strip())
         if status == HTTPStatus.BAD_REQUEST:
             raise BadReviewError(text)
         if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:

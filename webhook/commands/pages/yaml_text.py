@@ -15,6 +15,24 @@ from webhook.core.patch import format_pointer
 from webhook.core.plain_text import escape_yaml
 
 
+class _StreamDumper(yaml.SafeDumper):
+    """YAML for readers: expressions as blocks, without doubled quotes, and no aliases."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        return True
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "'" in data else None)
+
+
+_StreamDumper.add_representer(str, _StreamDumper.represent_str)
+
+
+def format_yaml_stream(documents: tuple[dict[str, Any], ...]) -> str:
+    """Return the documents as a YAML stream; no line is folded."""
+    return yaml.dump_all(documents, Dumper=_StreamDumper, sort_keys=False, explicit_start=True, width=float("inf"))
+
+
 class _Dumper(yaml.SafeDumper):
     """YAML for readers: no anchors, no folded lines, multi-line strings as blocks."""
 

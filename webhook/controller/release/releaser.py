@@ -15,7 +15,7 @@ from webhook.controller.release.gated_pods import GatedPod
 from webhook.core.controller.lane import UNANSWERED
 from webhook.core.controller.order import ReleaseOrder
 from webhook.core.controller.waiting_pod import Member
-from webhook.core.policy_spec import WhenExpired
+from webhook.core.policy_fields import WhenExpired
 from webhook.core.quota import Booking, CounterPlan, Holder, QueuePlan, Receipt
 from webhook.errors import StoreUnavailableError
 from webhook.ports import CounterStore

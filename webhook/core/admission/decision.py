@@ -8,7 +8,7 @@ from msgspec import Struct
 from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_request import ALLOWED, ResponseStatus
 from webhook.core.patch import NO_PATCH, Patch
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota import Acquire, Receipt
 
 

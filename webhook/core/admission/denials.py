@@ -9,7 +9,7 @@ from webhook.core.breaker import BreakerView, State
 from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_request import ResponseStatus
 from webhook.core.policy.model import FailureMode, Service
-from webhook.core.policy_spec import Denial, Mode, RetryAfter, WhenOpen, WhenStoreUnavailable
+from webhook.core.policy_fields import Denial, Mode, RetryAfter, WhenOpen, WhenStoreUnavailable
 from webhook.core.quota import CounterPlan, DeniedBy, Holder, Receipt, Use
 from webhook.core.quota.pod_cost import format_amount
 

@@ -13,7 +13,7 @@ from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.patch import PatchOperation, parse_pointer
 from webhook.core.policy.model import Service
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 
 _TRIED = frozenset({Mode.WARN, Mode.AUDIT})
 _CONTAINERS_SHOWN_MAX = 3

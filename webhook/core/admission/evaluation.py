@@ -30,7 +30,7 @@ from webhook.core.kubernetes.admission_request import ALLOWED, ResponseStatus
 from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec
 from webhook.core.patch import NO_PATCH, Patch
 from webhook.core.policy.model import Service
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota import Acquire, CounterPlan, Receipt
 
 NO_POD = Pod(PodMetadata(), PodSpec())

@@ -9,7 +9,7 @@ from webhook.core.kubernetes.pod import Pod, PodMetadata
 from webhook.core.patch import NO_PATCH, Patch, PatchOperation, append, apply, remove, set_keys
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.model import Service
-from webhook.core.policy_spec import Mode, QosClass
+from webhook.core.policy_fields import Mode, QosClass
 
 HASH_ANNOTATION = "podgate.io/policy-hash"
 QUEUE_GATE = "podgate.io/quota"

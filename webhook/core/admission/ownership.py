@@ -12,7 +12,7 @@ from webhook.core.kubernetes.label_constraints import RESOLVED
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.matching import NAME_LABEL
 from webhook.core.policy.model import Service, Unmatched
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 
 _NO_SERVICE = StageNote("own", "no service matches")
 

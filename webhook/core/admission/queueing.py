@@ -7,7 +7,7 @@ from webhook.core.admission.mutation import QUEUE_GATE, has_queue_gate, is_gate_
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy.model import Service
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota import Acquire, Cost, CounterPlan, DeniedBy, Receipt
 
 PRIORITY_ANNOTATION = "podgate.io/priority"

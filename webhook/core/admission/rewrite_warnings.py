@@ -11,7 +11,7 @@ from webhook.core.kubernetes.pod_requests import parse_nano, shorten
 from webhook.core.patch import PatchOperation, parse_pointer
 from webhook.core.placement import SERVICE_LABEL, find_replaced_scalar
 from webhook.core.policy.model import Service
-from webhook.core.policy_spec import ResourceRules, WhenOutside
+from webhook.core.policy_fields import ResourceRules, WhenOutside
 
 _KINDS = {"containers": "container", "initContainers": "init container"}
 _KEYED = frozenset({"labels", "annotations", "nodeSelector"})

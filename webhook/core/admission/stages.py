@@ -13,7 +13,7 @@ from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.patch import Patch
 from webhook.core.policy.model import Service
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota import Receipt
 
 

@@ -12,7 +12,7 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_size import OversizedPod
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.model import FailureMode, Service
-from webhook.core.policy_spec import Mode, WhenOpen
+from webhook.core.policy_fields import Mode, WhenOpen
 
 USERS_OWN = frozenset(
     {

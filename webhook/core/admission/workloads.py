@@ -16,7 +16,7 @@ from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.matching import NAME_LABEL
 from webhook.core.policy.model import Policy, Service
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 
 _LABEL = f"metadata.labels[{SERVICE_LABEL}]"
 

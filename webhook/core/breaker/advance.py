@@ -17,7 +17,7 @@ from webhook.core.breaker.record import (
 )
 from webhook.core.breaker.states import EXPIRED, HELD, BreakerView, State, Transition, TransitionCause
 from webhook.core.breaker.transitions import move, prepend_transitions
-from webhook.core.breaker.triggers import EMPTY, Trip, find_end_us, pass_time
+from webhook.core.breaker.trip_detection import EMPTY, Trip, find_end_us, pass_time
 
 
 def advance(record: Record, plan: BreakerPlan, now_us: int, environment: BreakerEnvironment = ALONE) -> BreakerStep:

@@ -9,7 +9,7 @@ from webhook.core.breaker.plans import BreakerPlan
 from webhook.core.breaker.record import ALONE, EVERY_SOURCE, BreakerEnvironment, BreakerStep, Excuse, Record
 from webhook.core.breaker.states import State, TransitionCause
 from webhook.core.breaker.transitions import move
-from webhook.core.breaker.triggers import EMPTY, Windows
+from webhook.core.breaker.trip_detection import EMPTY, Windows
 
 EXCUSED_US = 600_000_000
 """Duration for which a source's quota events are suppressed after it lost Pods: it creates replacements."""

@@ -17,7 +17,7 @@ from webhook.core.breaker.record import (
 )
 from webhook.core.breaker.states import State
 from webhook.core.breaker.transitions import prepend_transitions
-from webhook.core.breaker.triggers import count_outcomes, count_quota_event
+from webhook.core.breaker.trip_detection import count_outcomes, count_quota_event
 
 
 def record_outcomes(

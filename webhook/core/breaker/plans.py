@@ -5,7 +5,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from webhook.core.breaker.states import State, TransitionCause
-from webhook.core.policy_spec import Breaker, CountBy, ErrorRate, Latency, OutcomeRules, OutcomeSource, WhenOpen
+from webhook.core.policy_fields import Breaker, CountBy, ErrorRate, Latency, OutcomeRules, OutcomeSource, WhenOpen
 
 
 def format_duration(us: int) -> str:

@@ -16,7 +16,7 @@ from webhook.core.breaker.record import (
 )
 from webhook.core.breaker.states import State, TransitionCause
 from webhook.core.breaker.transitions import move, prepend_transitions
-from webhook.core.breaker.triggers import keep_known_sources
+from webhook.core.breaker.trip_detection import keep_known_sources
 from webhook.core.kubernetes.controllers import CONTROLLER
 
 

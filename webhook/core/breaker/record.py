@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from webhook.core.breaker.plans import BreakerPlan
 from webhook.core.breaker.states import BreakerView, State, Transition
-from webhook.core.breaker.triggers import EMPTY, Windows
+from webhook.core.breaker.trip_detection import EMPTY, Windows
 
 
 class ProbeLease(Struct, frozen=True):

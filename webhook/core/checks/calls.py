@@ -10,7 +10,7 @@ from webhook.core.checks.objects import PodObject
 from webhook.core.checks.repair_command import RENDERED, build_install_command, build_render_command
 from webhook.core.checks.repair_installation import is_at_target
 from webhook.core.checks.webhooks import webhooks_of
-from webhook.core.installation.diagnosis import FLAG, find_remedy
+from webhook.core.installation.call_remedies import FLAG, find_remedy
 from webhook.core.installation.probe import PodProbe, find_failed_call, is_denied_by_podgate, list_pod_probes
 from webhook.core.kubernetes.controllers import find_claimed_owner_kind
 from webhook.core.kubernetes.timestamps import parse_microseconds

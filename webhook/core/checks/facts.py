@@ -20,7 +20,7 @@ from webhook.core.checks.objects import (
 from webhook.core.document import DocumentError, Purpose, configmap, load
 from webhook.core.policy.matching import NAME_LABEL, Matcher
 from webhook.core.policy.model import LoadedPolicy, Service
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.reporting.node_document import ShownNode
 from webhook.core.webhook_configurations import (
     NAMES,

@@ -11,7 +11,7 @@ from webhook.core.checks.objects import PodObject
 from webhook.core.checks.repair_command import build_install_command, build_restore_command, describe_restore
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.kubernetes.timestamps import format_rfc3339, parse_microseconds
-from webhook.core.scheduling.node_load import REQUESTS
+from webhook.core.scheduling.measured_load import REQUESTS
 
 
 def _explain_unused(facts: ClusterFacts) -> str:

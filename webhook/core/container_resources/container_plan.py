@@ -15,7 +15,7 @@ from webhook.core.kubernetes.pod import Amounts, Container, Pod, Resources
 from webhook.core.kubernetes.pod_requests import Side, parse_nano, shorten
 from webhook.core.kubernetes.quantity import CACHED_CHARACTERS_MAX
 from webhook.core.patch import format_pointer
-from webhook.core.policy_spec import QosClass
+from webhook.core.policy_fields import QosClass
 
 Value = str | int | float | None
 NAME_CHARACTERS_MAX = 63  # characters of a DNS label; the API server has not validated container names yet

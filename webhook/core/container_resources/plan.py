@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from webhook.core.kubernetes.name_patterns import split_patterns
 from webhook.core.kubernetes.pod_requests import HUGE_PAGES, parse_nano
 from webhook.core.kubernetes.quantity import Quantity, parse_quantity
-from webhook.core.policy_spec import ContainerRange, PodRange, QosClass, ResourceRules, WhenOutside
+from webhook.core.policy_fields import ContainerRange, PodRange, QosClass, ResourceRules, WhenOutside
 
 COMPUTE = frozenset({"cpu", "memory", "ephemeral-storage"})
 """Resources without a limit, or with a limit of 0, are unbounded."""

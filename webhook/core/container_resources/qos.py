@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from webhook.core.container_resources.plan import DECIDE_QOS
 from webhook.core.kubernetes.pod import Pod, Resources
 from webhook.core.kubernetes.pod_requests import compute_containers_total, read_amount
-from webhook.core.policy_spec import QosClass
+from webhook.core.policy_fields import QosClass
 
 Amounts = Mapping[str, tuple[int | None, int | None]]
 """Request and limit of cpu and of memory, in billionths; an absent request is the limit."""

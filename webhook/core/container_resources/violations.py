@@ -11,7 +11,7 @@ from webhook.core.container_resources.shortfalls import Shortfall
 from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_requests import is_sidecar
-from webhook.core.policy_spec import QosClass
+from webhook.core.policy_fields import QosClass
 
 _KINDS = {"containers": "container", "initContainers": "init container"}
 _WHOLE = "the Pod as a whole"

@@ -8,7 +8,7 @@ from webhook.core.compiled_policy import CompiledPolicy, CompiledService
 from webhook.core.controller.held_controller import CreatingController
 from webhook.core.pods.ownership import find_ownership
 from webhook.core.policy.model import Policy, Service
-from webhook.core.policy_spec import Mode, WhenOpen
+from webhook.core.policy_fields import Mode, WhenOpen
 from webhook.core.quota import CounterPlan, Holder
 
 LimitKey = tuple[str, str, str, str, str]

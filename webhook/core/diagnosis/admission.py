@@ -19,7 +19,7 @@ from webhook.core.patch import parse_pointer
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.placement.node_terms import format_selector
 from webhook.core.policy.matching import NAME_LABEL
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.rule_notes import Act, Note
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.scheduling.scheduling_record import (
     LoadOrigin,
     RefusedNode,

@@ -14,7 +14,7 @@ from webhook.core.kubernetes.types import NodeRequirement, NodeSelectorTerm
 from webhook.core.placement.node_match import NodeTaint, find_required_terms, list_untolerated, term_fits
 from webhook.core.placement.node_terms import format_requirement
 from webhook.core.policy.model import Service
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.rule_notes.entries import EntryKind, PolicyEntry, list_entries
 
 

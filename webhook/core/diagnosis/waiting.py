@@ -4,7 +4,7 @@ from webhook.core.admission.decision import Verdict
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis.facts import PodFacts, Surroundings
 from webhook.core.diagnosis.objects import ReportedEvent, ReportedPod
-from webhook.core.diagnosis.pod_state import parse_created_us
+from webhook.core.diagnosis.pending_causes import parse_created_us
 from webhook.core.diagnosis.report import AdmissionReport, Fate
 from webhook.core.quota import QueuePlan
 from webhook.core.reporting.decision_record import DecisionRecord

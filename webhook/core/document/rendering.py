@@ -12,7 +12,7 @@ from webhook.core.document.loading import load_effective
 from webhook.core.document.yaml.nodes import ExactNumber, Node, resolve_scalar
 from webhook.core.document.yaml.problems import Path, format_path
 from webhook.core.kubernetes.quantity import Number
-from webhook.core.policy_spec import OutcomeSource
+from webhook.core.policy_fields import OutcomeSource
 
 # Strings that no YAML parser reads as another type; the last alternative is for durations and percentages.
 _PLAIN = re.compile(r"[A-Za-z_][\w./*%@+-]+|[A-MO-XZa-mo-xz]|[1-9]\d*[A-Za-z%]+", re.ASCII)

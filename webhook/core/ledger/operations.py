@@ -14,7 +14,7 @@ from webhook.core.ledger.charge import charge_pod, compute_more_standing
 from webhook.core.ledger.live_pods import WAITED_US, build_live_set_key
 from webhook.core.ledger.pod_record import PodRecord, charges_of
 from webhook.core.ledger.tag_state import NO_COST, TagState
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota import (
     Acquire,
     Booking,

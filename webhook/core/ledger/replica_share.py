@@ -19,7 +19,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from webhook.core.ledger.window_ring import BUCKETS_LIVE, Ring
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.quota import (
     HOUR_US,
     Acquire,

@@ -13,7 +13,7 @@ from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.overrides.entry import ManualBreakerState, Override, PartialModes, QueueState, encode_entries
 from webhook.core.overrides.merging import combine
 from webhook.core.policy.model import LoadedPolicy, Modes, Policy, QueuePause, Service
-from webhook.core.policy_spec import Mode, Quota, Window
+from webhook.core.policy_fields import Mode, Quota, Window
 from webhook.core.quota import EXACT_AMOUNT_MAX, QueuePlan, canonicalize, is_cpu
 
 _FORCED = {ManualBreakerState.FORCED_OPEN: State.FORCED_OPEN, ManualBreakerState.FORCED_CLOSED: State.FORCED_CLOSED}

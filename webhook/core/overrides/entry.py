@@ -11,8 +11,8 @@ from msgspec.structs import asdict, replace
 from webhook.core.kubernetes.quantity import Duration, Quantity, convert_amount
 from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.kubernetes.types import format_of
-from webhook.core.policy_spec import Choice, Mode
-from webhook.core.policy_spec.quota import WINDOWS_MAX, Hard
+from webhook.core.policy_fields import Choice, Mode
+from webhook.core.policy_fields.quota import WINDOWS_MAX, Hard
 from webhook.core.quota import canonicalize
 
 REASON_CHARACTERS_MAX = 500

@@ -8,7 +8,7 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.patch import PatchOperation
 from webhook.core.placement import affinity, allowed, pod_metadata, required, scalar_fields, spread, tolerations
 from webhook.core.placement.plan import PlacementPlan
-from webhook.core.policy_spec import QosClass
+from webhook.core.policy_fields import QosClass
 
 compute_annotations = pod_metadata.compute_annotations
 find_contradiction = required.find_contradiction

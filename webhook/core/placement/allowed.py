@@ -16,7 +16,7 @@ from webhook.core.placement import scalar_fields
 from webhook.core.placement.plan import PlacementPlan
 from webhook.core.placement.toleration_match import covers
 from webhook.core.placement.tolerations import format_toleration
-from webhook.core.policy_spec import Allowed
+from webhook.core.policy_fields import Allowed
 
 _VALUES_SHOWN_MAX = 3
 _API_SERVER_TOLERATIONS = tuple(

@@ -28,7 +28,7 @@ from webhook.core.placement.node_terms import (
     term_constraints,
 )
 from webhook.core.placement.toleration_match import reduce_tolerations
-from webhook.core.policy_spec import (
+from webhook.core.policy_fields import (
     Allowed,
     ConflictRules,
     IfAbsent,

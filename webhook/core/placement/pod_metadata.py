@@ -10,7 +10,7 @@ from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.placement.plan import PlacementPlan
 from webhook.core.placement.scalar_fields import build_difference
-from webhook.core.policy_spec import LabelSource, OnConflict, Placement
+from webhook.core.policy_fields import LabelSource, OnConflict, Placement
 
 Values = Mapping[str, str | LabelSource]
 _SHOWN_CHARACTERS_MAX = 80

@@ -15,7 +15,7 @@ from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod, PodMetadata
 from webhook.core.patch import PatchOperation, add, remove, replace, set_keys
 from webhook.core.placement.plan import PlacementPlan
-from webhook.core.policy_spec import OnConflict
+from webhook.core.policy_fields import OnConflict
 
 _FIELD = "spec.nodeName"
 

@@ -8,7 +8,7 @@ from webhook.core.kubernetes.types import TopologySpreadConstraint
 from webhook.core.patch import PatchOperation, append, replace
 from webhook.core.placement import canonical_form, node_terms
 from webhook.core.placement.plan import DO_NOT_SCHEDULE, PlacementPlan, PlannedEntry
-from webhook.core.policy_spec import OnConflict
+from webhook.core.policy_fields import OnConflict
 
 _FIELD = "topology_spread_constraints"
 _PATH = ("spec", "topologySpreadConstraints")

@@ -1,4 +1,4 @@
-"""Policy model: the fields of the document and of a service, whose stanzas `webhook.core.policy_spec` declares.
+"""Policy model: the fields of the document and of a service, whose stanzas `webhook.core.policy_fields` declares.
 
 `webhook.core.document` parses and checks the document.
 """
@@ -14,7 +14,7 @@ from webhook.core.breaker import Forcing
 from webhook.core.container_resources import RangePlan
 from webhook.core.kubernetes.types import LabelSelector, format_of
 from webhook.core.placement import PlacementPlan, list_namespace_keys, resolve_namespace_labels
-from webhook.core.policy_spec import (
+from webhook.core.policy_fields import (
     WINDOWS_MAX,
     Breaker,
     Choice,
@@ -30,7 +30,7 @@ from webhook.core.policy_spec import (
     WhenExceeded,
     Window,
 )
-from webhook.core.policy_spec.field_types import describe
+from webhook.core.policy_fields.field_types import describe
 
 BUILT_IN_EXEMPT_NAMESPACES = frozenset({"kube-system", "kube-node-lease", "podgate-system"})
 

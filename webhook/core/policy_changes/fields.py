@@ -10,7 +10,7 @@ from msgspec.structs import FieldInfo
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.kubernetes.types import Affinity, LabelSelector
 from webhook.core.policy.model import Pool, SlaClass
-from webhook.core.policy_spec import TopologyEntry, Window
+from webhook.core.policy_fields import TopologyEntry, Window
 
 _ATOMIC = (LabelSelector, Affinity)
 """Types that are compared as a whole: a part of a selector means nothing alone."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from webhook.core.policy.model import Policy, Pool, Service
-from webhook.core.policy_spec import Mode, Per, Scope, Window
+from webhook.core.policy_fields import Mode, Per, Scope, Window
 from webhook.core.quota import canonicalize
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from webhook.core.breaker import BreakerPlan, Forcing
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.policy.model import Pool, QueuePause, Service
-from webhook.core.policy_spec import (
+from webhook.core.policy_fields import (
     Mode,
     OnOverload,
     QueueRules,

@@ -16,7 +16,7 @@ from webhook.core.admission.decision import Half, Verdict
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.overrides import Override, decode_entries
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.reporting.limit_record import RecordedLimit
 from webhook.core.reporting.pod_record import find_controlling_owner
 

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.scheduling.measured_load import NodeLoad
 
 
 class ShownNode(Struct, frozen=True, rename="camel"):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from webhook.core.admission.denials import format_utc
 from webhook.core.overrides import Override, combine, list_remarks
 from webhook.core.policy.model import LoadedPolicy, Pool, Service
-from webhook.core.policy_spec import Scope
+from webhook.core.policy_fields import Scope
 from webhook.core.quota import CounterPlan, Holder, ServiceSnapshot, WindowPlan
 from webhook.core.reporting.queue_document import QueueDepth, render_depths
 from webhook.core.reporting.status_parts import (

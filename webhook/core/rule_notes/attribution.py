@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from webhook.core.admission import mutation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy.model import Modes, Service
-from webhook.core.policy_spec import Mode, QosClass
+from webhook.core.policy_fields import Mode, QosClass
 from webhook.core.rule_notes.changes import JsonChange, Piece, find_changes
 from webhook.core.rule_notes.entries import EntryKind, PolicyEntry, list_entries, reduce_to_class, strip_rules
 

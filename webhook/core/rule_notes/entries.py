@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from webhook.core.kubernetes.types import Affinity, NodeAffinity, PodAffinity, Toleration
 from webhook.core.policy.model import Modes, Service
-from webhook.core.policy_spec import (
+from webhook.core.policy_fields import (
     ContainerRange,
     LabelSource,
     Placement,

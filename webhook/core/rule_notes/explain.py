@@ -14,7 +14,7 @@ from webhook.core.kubernetes.name_patterns import matches_any
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.placement import allowed, scalar_fields
 from webhook.core.policy.model import Service
-from webhook.core.policy_spec import LabelSource, Mode
+from webhook.core.policy_fields import LabelSource, Mode
 from webhook.core.rule_notes import words
 from webhook.core.rule_notes.attribution import Case, credit_entries
 from webhook.core.rule_notes.changes import Piece

@@ -20,7 +20,7 @@ from webhook.core.placement import (
     tolerations,
 )
 from webhook.core.placement.plan import build_required_expressions
-from webhook.core.policy_spec import Mode, Placement
+from webhook.core.policy_fields import Mode, Placement
 from webhook.core.rule_notes.changes import JsonChange
 from webhook.core.rule_notes.entries import EntryKind, PolicyEntry
 

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from webhook.core.kubernetes import pod_requests
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.policy_spec.scheduling import Estimate
-from webhook.core.scheduling.node_load import Decay
+from webhook.core.policy_fields.scheduling import Estimate
+from webhook.core.scheduling.measured_load import Decay
 
 _MILLI = pod_requests.NANO // 1000
 _CPU_MILLIS = 250.0

@@ -8,9 +8,9 @@ from msgspec.structs import asdict
 
 from webhook.core.kubernetes.pod_requests import format_quantity
 from webhook.core.lru_cache import LruCache
-from webhook.core.policy_spec.scheduling import Scheduling
+from webhook.core.policy_fields.scheduling import Scheduling
 from webhook.core.scheduling.assumed_load import PodLoad
-from webhook.core.scheduling.filters import NUMA_RULE, NodeFilters, find_limit, read_observed
+from webhook.core.scheduling.hot_node_filters import NUMA_RULE, NodeFilters, find_limit, read_observed
 from webhook.core.scheduling.node_selection import FilteredNodes
 from webhook.core.scheduling.node_table import NodeRow
 from webhook.core.scheduling.numa import Amounts

@@ -7,9 +7,9 @@ import msgspec
 from msgspec import Struct
 
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.policy_spec import Mode
-from webhook.core.policy_spec.scheduling import Numa, Scheduling
-from webhook.core.scheduling.filters import NodeFilters, NodeRefusal, NodeVerdicts, find_refused, make_filters
+from webhook.core.policy_fields import Mode
+from webhook.core.policy_fields.scheduling import Numa, Scheduling
+from webhook.core.scheduling.hot_node_filters import NodeFilters, NodeRefusal, NodeVerdicts, find_refused, make_filters
 from webhook.core.scheduling.node_table import NodeRow
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from webhook.core.scheduling.assumed_load import NO_LOAD, PodLoad
-from webhook.core.scheduling.node_load import REQUESTS, NodeLoad
+from webhook.core.scheduling.measured_load import REQUESTS, NodeLoad
 from webhook.core.scheduling.numa import NumaZones
 
 _NAMES_MIN = 1024

@@ -12,7 +12,7 @@ from msgspec import Struct
 from webhook.core.container_resources.qos import find_qos_class
 from webhook.core.kubernetes import pod_requests
 from webhook.core.kubernetes.pod import Container, Pod, Resources
-from webhook.core.policy_spec import QosClass
+from webhook.core.policy_fields import QosClass
 
 Amounts = Mapping[str, int]
 """Resource name to amount, in billionths of its unit."""

@@ -10,7 +10,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 
 
 class LoadOrigin(Struct, frozen=True, gc=False, rename="camel"):

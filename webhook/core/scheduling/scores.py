@@ -6,7 +6,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple
 
-from webhook.core.policy_spec.scheduling import ScoreWeights
+from webhook.core.policy_fields.scheduling import ScoreWeights
 from webhook.core.scheduling.assumed_load import PodLoad
 from webhook.core.scheduling.extender_api import HostPriority
 from webhook.core.scheduling.node_table import NodeRow, NodeRows, SchedulableNode

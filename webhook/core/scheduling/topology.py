@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, field
 
 from webhook.core.kubernetes import pod_requests
-from webhook.core.policy_spec.scheduling import NEAR_LABELS, Near, NearLevel
+from webhook.core.policy_fields.scheduling import NEAR_LABELS, Near, NearLevel
 from webhook.core.scheduling.node_table import ChangeLog, SchedulableNode
 from webhook.core.scheduling.numa import NumaZones
 

@@ -14,7 +14,7 @@ from webhook.core import placement
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.model import Service
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_fields import Mode
 from webhook.core.webhook_configurations.cel import format_label, quote
 from webhook.core.webhook_configurations.service_regions import ServiceRegion, format_any_match
 

@@ -9,7 +9,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.quantity import Number
 from webhook.core.scheduling.extender_api import ExtenderArgs, FilterResult, HostPriority
-from webhook.core.scheduling.node_load import Decay
+from webhook.core.scheduling.measured_load import Decay
 from webhook.core.scheduling.node_table import KnownNode
 from webhook.core.scheduling.numa import NumaZones
 from webhook.extender.extender import Extender, PolicyRules

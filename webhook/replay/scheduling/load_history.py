@@ -3,7 +3,7 @@
 from collections import deque
 
 from webhook.core.scheduling.assumed_load import PodLoad
-from webhook.core.scheduling.node_load import Decay, average_with_decay
+from webhook.core.scheduling.measured_load import Decay, average_with_decay
 
 RATE_SECONDS = 60.0
 """Range of `rate` in the queries for cpu."""

@@ -9,8 +9,8 @@ from webhook.core.kubernetes.pod import Pod, PodSpec
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.placement.node_match import find_required_terms
 from webhook.core.policy.model import Service
-from webhook.core.policy_spec import Mode
-from webhook.core.policy_spec.scheduling import Numa
+from webhook.core.policy_fields import Mode
+from webhook.core.policy_fields.scheduling import Numa
 from webhook.core.scheduling.numa import is_guaranteed
 from webhook.replay.scheduling.nodes import SimulatedNode
 

@@ -12,7 +12,7 @@ from webhook.core.kubernetes import pod_requests
 from webhook.core.kubernetes.pod import Amounts, Container, Pod, PodMetadata, PodSpec, Resources
 from webhook.core.placement.node_match import NodeTaint
 from webhook.core.reporting.node_document import NodeDocument, ShownNode
-from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.scheduling.measured_load import NodeLoad
 from webhook.core.scheduling.node_table import SchedulableNode
 from webhook.core.scheduling.numa import NumaZones
 from webhook.core.scheduling.topology import TopologyReport

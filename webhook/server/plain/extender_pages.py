@@ -8,7 +8,7 @@ import msgspec
 from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec
 from webhook.core.kubernetes.pod_requests import NANO
 from webhook.core.reporting.node_document import NodeDocument, ShownNode
-from webhook.core.scheduling.filters import NodeFilters, make_filters
+from webhook.core.scheduling.hot_node_filters import NodeFilters, make_filters
 from webhook.core.scheduling.node_selection import ServiceRules
 from webhook.core.scheduling.node_table import NodeRow
 from webhook.extender.extender import Extender

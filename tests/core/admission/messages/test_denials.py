@@ -22,7 +22,7 @@ from webhook.core.breaker import BreakerView, State
 from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_request import ResponseStatus
 from webhook.core.policy.model import Match, Modes, Service
-from webhook.core.policy_spec import Breaker, Denial, Mode, Quota, RetryAfter, WhenOpen, WhenStoreUnavailable
+from webhook.core.policy_fields import Breaker, Denial, Mode, Quota, RetryAfter, WhenOpen, WhenStoreUnavailable
 from webhook.core.quota import DeniedBy, Holder, Receipt, Use
 from webhook.errors import StoreFailure, StoreFault
 

@@ -23,7 +23,7 @@ from webhook.adapters.redis_store.transport.stream import Command
 from webhook.core.breaker import EXPIRED, HELD, TRANSITIONS, BreakerView, State, TransitionCause
 from webhook.core.breaker.manual import EXCUSED_MAX, EXCUSED_US, FORCED_BY
 from webhook.core.breaker.record import EVERY_SOURCE, SHUT
-from webhook.core.breaker.triggers import FAILED_MAX
+from webhook.core.breaker.trip_detection import FAILED_MAX
 
 SHARED: Mapping[str, Names] = {
     "RING_HEAD": ("last", "offset", "behind", "born", "windows", "returned"),

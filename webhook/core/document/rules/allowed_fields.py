@@ -7,7 +7,7 @@ from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.types import Toleration
 from webhook.core.placement.scalar_fields import DEFAULT_SCHEDULER
 from webhook.core.placement.toleration_match import covers
-from webhook.core.policy_spec import OnConflict
+from webhook.core.policy_fields import OnConflict
 
 _FIELDS = {
     "schedulerNames": "schedulerName",

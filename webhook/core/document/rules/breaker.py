@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from webhook.core.document.yaml.parts import DocumentPart
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.policy.model import Modes
-from webhook.core.policy_spec import ErrorRate, Latency, Mode, OutcomeSource
+from webhook.core.policy_fields import ErrorRate, Latency, Mode, OutcomeSource
 
 _TRIGGERS = ("errorRate", "latency", "quotaExceeded")
 _START_INTERVAL_US_MIN = 30_000_000  # Pods become Ready in seconds to minutes: in a shorter interval few of them start

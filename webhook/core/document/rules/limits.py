@@ -11,7 +11,7 @@ from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec
 from webhook.core.kubernetes.quantity import Quantity, parse_quantity
 from webhook.core.policy.model import Modes
-from webhook.core.policy_spec import Mode, ResourceRules
+from webhook.core.policy_fields import Mode, ResourceRules
 from webhook.core.quota import canonicalize
 
 _HARD = (("quota", "windows", "*", "hard"), ("quota", "standing", "hard"))

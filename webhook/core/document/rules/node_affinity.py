@@ -16,7 +16,7 @@ from webhook.core.kubernetes.types import (
 from webhook.core.placement import canonical_form
 from webhook.core.placement.affinity import PREFERRED
 from webhook.core.placement.required import REQUIRED
-from webhook.core.policy_spec.placement import LIST_ENTRIES_MAX
+from webhook.core.policy_fields.placement import LIST_ENTRIES_MAX
 
 
 def _canonicalize_node_term(term: NodeSelectorTerm) -> Hashable:

@@ -11,7 +11,7 @@ from webhook.core.kubernetes.types import NodeRequirement
 from webhook.core.placement.node_terms import format_requirement
 from webhook.core.placement.plan import build_required_expressions
 from webhook.core.placement.required import REQUIRED
-from webhook.core.policy_spec import TopologyEntry
+from webhook.core.policy_fields import TopologyEntry
 
 _FIELDS = ("matchExpressions", "matchFields")
 _TERMS = ("placement", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")

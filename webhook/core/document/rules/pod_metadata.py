@@ -11,7 +11,7 @@ from webhook.core.kubernetes.label_constraints import build_constraints, list_co
 from webhook.core.kubernetes.name_patterns import meet
 from webhook.core.kubernetes.types import LabelSelector
 from webhook.core.placement.plan import SERVICE_LABEL
-from webhook.core.policy_spec import LabelSource, OnConflict
+from webhook.core.policy_fields import LabelSource, OnConflict
 
 _MATCH, _MISMATCH = "matchLabelKeys", "mismatchLabelKeys"
 

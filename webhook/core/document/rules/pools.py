@@ -7,7 +7,7 @@ from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
 from webhook.core.document.yaml.problems import Problem, suggest
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.policy.model import Modes
-from webhook.core.policy_spec import Mode, Per
+from webhook.core.policy_fields import Mode, Per
 from webhook.core.quota import canonicalize, convert_amount
 from webhook.core.quota.pod_cost import format_amount
 

@@ -9,7 +9,7 @@ from webhook.core.placement import PlacementPlan, canonical_form
 from webhook.core.placement.affinity import PREFERRED
 from webhook.core.placement.node_terms import add_expressions, term_constraints
 from webhook.core.placement.plan import build_required_expressions
-from webhook.core.policy_spec import Placement, TopologyEntry
+from webhook.core.policy_fields import Placement, TopologyEntry
 
 _NODE_AFFINITY = ("affinity", "nodeAffinity")
 

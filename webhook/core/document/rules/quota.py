@@ -8,7 +8,7 @@ from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.policy.model import Modes
-from webhook.core.policy_spec import Mode, OnOverload, WhenExceeded, WhenOpen
+from webhook.core.policy_fields import Mode, OnOverload, WhenExceeded, WhenOpen
 from webhook.core.quota import EXACT_AMOUNT_MAX, canonicalize
 
 _LIMITED = (

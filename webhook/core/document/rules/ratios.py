@@ -10,7 +10,7 @@ from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec
 from webhook.core.kubernetes.quantity import Quantity
-from webhook.core.policy_spec import QosClass, ResourceRules
+from webhook.core.policy_fields import QosClass, ResourceRules
 
 _MOST, _LIMIT, _REQUEST = "maxLimitRequestRatio", "defaultLimitRatio", "defaultRequestRatio"
 _FROM_1 = ("below 1, and a limit is never below its request", "write 1 or more")

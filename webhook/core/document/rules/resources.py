@@ -15,7 +15,7 @@ from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.pod_requests import HUGE_PAGES
 from webhook.core.kubernetes.quantity import Quantity
-from webhook.core.policy_spec import WhenOutside
+from webhook.core.policy_fields import WhenOutside
 from webhook.core.quota import canonicalize
 
 _BYTES_MIN = {"memory": 1 << 20, "ephemeral-storage": 1 << 10}

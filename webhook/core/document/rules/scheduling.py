@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from webhook.core.document.yaml.parts import DocumentPart
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.quantity import Number
-from webhook.core.policy_spec.nodes import PROFILES_WITH_PRESSURE, Profile
+from webhook.core.policy_fields.nodes import PROFILES_WITH_PRESSURE, Profile
 
 _SOURCES = ("prometheus", "metricsAPI", "requests")
 _PRESSURES = ("memory", "io")

@@ -8,7 +8,7 @@ from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
 from webhook.core.document.yaml.problems import Problem, suggest
 from webhook.core.kubernetes.label_constraints import list_covering_patterns
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES, DEFAULT_SLA_CLASSES
-from webhook.core.policy_spec import QosClass
+from webhook.core.policy_fields import QosClass
 
 _NAMED = ("services", "pools", "slaClasses")
 _ALLOWED = ("tolerations", "nodeSelectorKeys", "priorityClassNames", "schedulerNames", "runtimeClassNames")

@@ -9,7 +9,7 @@ from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.label_constraints import parse_integer
 from webhook.core.kubernetes.types import Toleration
 from webhook.core.placement.toleration_match import covers
-from webhook.core.policy_spec import Mode, QosClass
+from webhook.core.policy_fields import Mode, QosClass
 
 _CANONICAL = re.compile(r"0|-?[1-9][0-9]*")
 _COMPARING = frozenset({"Lt", "Gt"})

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
 from webhook.core.document.yaml.problems import Problem
-from webhook.core.policy_spec import TopologyEntry
+from webhook.core.policy_fields import TopologyEntry
 
 
 def topology_names_one_label(service: DocumentPart) -> Iterator[Problem]:

@@ -6,7 +6,7 @@ from msgspec import Meta, Struct, field
 
 from webhook.core.kubernetes.quantity import Duration, Number
 from webhook.core.kubernetes.types import LabelKey, format_of
-from webhook.core.policy_spec.field_types import Choice, Name, NonEmpty, default_duration, default_number
+from webhook.core.policy_fields.field_types import Choice, Name, NonEmpty, default_duration, default_number
 
 PromQl = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 4096})]
 

@@ -6,7 +6,7 @@ from msgspec import Meta, Struct, field
 
 from webhook.core.kubernetes.quantity import Duration, Number
 from webhook.core.kubernetes.types import LabelKey, LabelSelector
-from webhook.core.policy_spec.field_types import Choice, NonEmpty, default_duration, default_number
+from webhook.core.policy_fields.field_types import Choice, NonEmpty, default_duration, default_number
 
 Ratio = Annotated[Number, Meta(extra_json_schema={"minimum": 0.01, "maximum": 1})]
 CombinedRatio = Annotated[Number, Meta(extra_json_schema={"minimum": 0.01, "maximum": 2})]

@@ -1,6 +1,6 @@
 """Stanzas of the policy, a module each, with their defaults. `core/policy/model.py` joins them to the document."""
 
-from webhook.core.policy_spec.breaker import (
+from webhook.core.policy_fields.breaker import (
     Breaker,
     CountBy,
     ErrorRate,
@@ -11,9 +11,9 @@ from webhook.core.policy_spec.breaker import (
     QuotaExceeded,
     WhenOpen,
 )
-from webhook.core.policy_spec.field_types import Choice, Count, Mode, Name, Percent
-from webhook.core.policy_spec.nodes import Nodes
-from webhook.core.policy_spec.placement import (
+from webhook.core.policy_fields.field_types import Choice, Count, Mode, Name, Percent
+from webhook.core.policy_fields.nodes import Nodes
+from webhook.core.policy_fields.placement import (
     LEVEL_LABELS,
     Allowed,
     ConflictRules,
@@ -25,7 +25,7 @@ from webhook.core.policy_spec.placement import (
     TolerationsByQosClass,
     TopologyEntry,
 )
-from webhook.core.policy_spec.quota import (
+from webhook.core.policy_fields.quota import (
     WINDOWS_MAX,
     Denial,
     Hard,
@@ -42,7 +42,7 @@ from webhook.core.policy_spec.quota import (
     WhenStoreUnavailable,
     Window,
 )
-from webhook.core.policy_spec.resources import (
+from webhook.core.policy_fields.resources import (
     ContainerAmounts,
     ContainerRange,
     PodRange,
@@ -50,7 +50,7 @@ from webhook.core.policy_spec.resources import (
     ResourceRules,
     WhenOutside,
 )
-from webhook.core.policy_spec.scheduling import Scheduling
+from webhook.core.policy_fields.scheduling import Scheduling
 
 __all__ = [
     "LEVEL_LABELS",

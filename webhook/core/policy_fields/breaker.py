@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from webhook.core.kubernetes.quantity import Duration
-from webhook.core.policy_spec.field_types import Choice, Count, Interval, Name, Percent, default_duration
+from webhook.core.policy_fields.field_types import Choice, Count, Interval, Name, Percent, default_duration
 
 
 class OutcomeSource(Choice):

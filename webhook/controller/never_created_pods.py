@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from webhook.controller.pod_tracker import PodTracker
+from webhook.controller.pod_lifecycle import PodTracker
 from webhook.controller.reports import NAME_TAKEN, NEVER_CREATED, ControllerReports, ControllerTiming
 from webhook.controller.sighting_sender import SightingSender
 from webhook.core.pods.ownership import OwnedPod

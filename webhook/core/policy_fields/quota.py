@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 from webhook.core.kubernetes.quantity import Duration
 from webhook.core.kubernetes.types import ResourceAmounts, format_of
-from webhook.core.policy_spec.field_types import Choice, Count, default_duration
+from webhook.core.policy_fields.field_types import Choice, Count, default_duration
 
 WINDOWS_MAX = 16  # each Pod is charged to all windows
 Hard = Annotated[

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from webhook.core.admission.decision import Verdict
 from webhook.core.admission.denials import format_utc
 from webhook.core.diagnosis.denial_causes import explain_other_denial
-from webhook.core.diagnosis.diagnose import choose_denial_token, diagnose
 from webhook.core.diagnosis.facts import PodFacts, Surroundings, WorkloadFacts
 from webhook.core.diagnosis.objects import ReportedOwner, ReportedPod
+from webhook.core.diagnosis.pod_diagnosis import choose_denial_token, diagnose
 from webhook.core.diagnosis.refusals import CreateFailure, find_newest_record, find_refusal, is_over
 from webhook.core.diagnosis.report import AdmissionReport, Fate, Report, ReportSubject
 from webhook.core.diagnosis.workload_causes import explain_absence, explain_unreadable, find_hold

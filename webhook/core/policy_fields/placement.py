@@ -14,8 +14,8 @@ from webhook.core.kubernetes.types import (
     Weight,
     format_of,
 )
-from webhook.core.policy_spec.field_types import Choice, NonEmpty, describe
-from webhook.core.policy_spec.resources import QosClass
+from webhook.core.policy_fields.field_types import Choice, NonEmpty, describe
+from webhook.core.policy_fields.resources import QosClass
 
 
 class OnConflict(Choice):

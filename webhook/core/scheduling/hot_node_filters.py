@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.policy_spec.scheduling import Numa, Scheduling, WhenUnknown
+from webhook.core.policy_fields.scheduling import Numa, Scheduling, WhenUnknown
 from webhook.core.scheduling.node_table import NodeRow, NodeRows, Signals
 from webhook.core.scheduling.numa import NumaDemand, is_guaranteed
 

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from webhook.core.kubernetes.types import ResourceAmounts, format_of
-from webhook.core.policy_spec.field_types import Choice, describe
+from webhook.core.policy_fields.field_types import Choice, describe
 
 ContainerAmounts = Annotated[
     ResourceAmounts, Meta(extra_json_schema={"propertyNames": {"format": "container-resource"}})
