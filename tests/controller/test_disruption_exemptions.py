@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.controller.controller_simulation import ControllerSimulation, compile_policy, format_moment, pod
-from tests.controller.pod_tracker import wait_until
+from tests.controller.pod_lifecycle import wait_until
 from webhook.controller import disruption_exemptions
 from webhook.core.breaker import State
 from webhook.core.kubernetes.pod import OwnerReference, PodCondition

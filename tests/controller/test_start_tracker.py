@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.controller.controller_simulation import compile_policy, pod
-from tests.controller.pod_tracker import wait_until
+from tests.controller.pod_lifecycle import wait_until
 from tests.controller.start_simulation import CRASHING, DEADLINE, GATE, STARTS, StartSimulation
 from webhook.controller import outcome_sender, start_tracker
 from webhook.core.breaker import State

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.controller.controller_simulation import WEB, ControllerSimulation, compile_policy, pod
-from tests.controller.pod_tracker import wait_until
+from tests.controller.pod_lifecycle import wait_until
 from webhook.controller.pending_sightings import SIGHTINGS_MAX, PendingSightings
 from webhook.controller.pod_index import DELETED_POD_KEPT_US, DELETED_PODS_MAX, PodIndex
 from webhook.core.kubernetes.pod import Container, OwnerReference, Resources
