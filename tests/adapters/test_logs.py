@@ -97,7 +97,7 @@ def test_denials_are_bounded_per_service_and_code_and_the_rest_counted(output: O
     assert {line["msg"] for line in output.lines()} == {"denied"}
 
 
-@pytest.mark.parametrize("ends", [lambda logs: logs.close(), lambda logs: logs.policy_loaded(policy("ledger"))])
+@pytest.mark.parametrize("ends", [lambda logs: logs.close(), lambda logs: logs.on_policy_loaded(policy("ledger"))])
 def test_suppressed_denials_are_counted_at_the_end_of_service_or_server(
     output: Output, ends: Callable[[Logs], None]
 ) -> None:

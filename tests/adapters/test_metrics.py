@@ -530,7 +530,7 @@ def test_code_uses_exactly_the_listed_refusal_reasons() -> None:
         r'HTTPStatus\.\w+, "(\w+)"'  # the end of a call
         r'|\b_?(?:observer\.|on_)refused\(\s*"(\w+)"'  # what is reported of a call or a connection
         r'|\bstart_timer\([^"]*"(\w+)"'
-        r'|\b_displace_for\([^"]*"(\w+)"'
+        r'|\b_make_room\([^"]*"(\w+)"'
         r'|"(handshake_\w+)"'
     )
     # Adapters reject no calls; `podgate check` reads the counters there.

@@ -38,7 +38,7 @@ NEIGHBOURS = tuple(
 async def open_by_a_failed_start(store: Any, clock: HandClock) -> None:
     """Open the breaker by a failed start of controller `bad`."""
     await ask(store, STARTING, "bad-pod", event_source="controller:bad")
-    await store.started(STARTING, [Start("bad-pod", ok=False, latency_us=0)])
+    await store.record_starts(STARTING, [Start("bad-pod", ok=False, latency_us=0)])
     clock.sleep(1)
     (move,) = await store.tick([STARTING])
     assert move.new is State.OPEN
@@ -213,19 +213,19 @@ async def test_proposed_open_state_of_the_past_ends_at_once(store: CounterStore,
 async def test_start_is_counted_once_through_resize_and_refund(store: Any) -> None:
     await ask(store, STARTING, "a", {"pods": 1, "requests.cpu": 5})
     start = Start("a", ok=False, latency_us=0)
-    assert (await store.started(STARTING, [start, start]))[0] == [Settlement.COUNTED, Settlement.REPEATED]
+    assert (await store.record_starts(STARTING, [start, start]))[0] == [Settlement.COUNTED, Settlement.REPEATED]
     await ask(store, STARTING, "a", {"pods": 1, "requests.cpu": 9}, resize_from={"pods": 1, "requests.cpu": 5})
-    assert (await store.started(STARTING, [start]))[0] == [Settlement.REPEATED]
+    assert (await store.record_starts(STARTING, [start]))[0] == [Settlement.REPEATED]
     await store.refund(STARTING, "a")
-    assert (await store.started(STARTING, [start]))[0] == [Settlement.UNKNOWN]
+    assert (await store.record_starts(STARTING, [start]))[0] == [Settlement.UNKNOWN]
 
 
 async def test_start_of_a_neighbours_or_unknown_pod_is_not_counted(store: Any, clock: HandClock) -> None:
     first, second, *_ = NEIGHBOURS
     await ask(store, second, "theirs")
     starts = [Start(uid, ok=False, latency_us=0) for uid in ("theirs", "nobodys")]
-    assert (await store.started(first, starts))[0] == [Settlement.UNKNOWN] * 2
-    assert (await store.started(second, starts))[0] == [Settlement.COUNTED, Settlement.UNKNOWN]
+    assert (await store.record_starts(first, starts))[0] == [Settlement.UNKNOWN] * 2
+    assert (await store.record_starts(second, starts))[0] == [Settlement.COUNTED, Settlement.UNKNOWN]
     clock.sleep(1)
     moves = await store.tick([first, second])
     assert [move.service for move in moves] == ["s-1"]
@@ -260,7 +260,7 @@ async def test_successful_early_probes_close_the_breaker_before_its_time(store: 
     await open_by_a_failed_start(store, clock)
     for uid in "abc":
         await ask(store, STARTING, uid, event_source="controller:old-revision")
-    settlements, (move,) = await store.started(STARTING, [Start(uid, ok=True, latency_us=0) for uid in "abc"])
+    settlements, (move,) = await store.record_starts(STARTING, [Start(uid, ok=True, latency_us=0) for uid in "abc"])
     assert settlements == [Settlement.COUNTED] * 3
     assert (move.old, move.new, move.reason) == (State.OPEN, State.CLOSED, "3 early probes succeeded")
 
@@ -271,7 +271,7 @@ async def test_start_of_a_pod_admitted_before_the_trip_is_stale(store: Any, cloc
     clock.sleep(180)
     await ask(store, STARTING, "probe")
     before = await read_view(store, STARTING)
-    assert await store.started(STARTING, [Start("old", ok=False, latency_us=0)]) == ([Settlement.STALE], [])
+    assert await store.record_starts(STARTING, [Start("old", ok=False, latency_us=0)]) == ([Settlement.STALE], [])
     assert await read_view(store, STARTING) == before
 
 
@@ -505,7 +505,7 @@ async def test_early_probe_continues_in_half_open_and_its_failure_reopens(store:
     await ask(store, STARTING, "a", event_source="controller:new")
     clock.sleep(180)
     assert (await read_view(store, STARTING)).probes_leased == 1
-    settlements, moves = await store.started(STARTING, [Start("a", ok=False, latency_us=0)])
+    settlements, moves = await store.record_starts(STARTING, [Start("a", ok=False, latency_us=0)])
     assert (settlements, [move.new for move in moves]) == ([Settlement.COUNTED], [State.HALF_OPEN, State.OPEN])
     assert (await read_view(store, STARTING)).failed == ("controller:bad", "controller:new")
 
@@ -514,11 +514,11 @@ async def test_of_two_failed_early_probes_only_the_one_after_open_for_reopens(st
     await open_by_a_failed_start(store, clock)
     for uid in "ab":
         await ask(store, STARTING, uid, event_source="controller:new")
-    assert await store.started(STARTING, [Start("a", ok=False, latency_us=0)]) == ([Settlement.COUNTED], [])
+    assert await store.record_starts(STARTING, [Start("a", ok=False, latency_us=0)]) == ([Settlement.COUNTED], [])
     seen = await read_view(store, STARTING)
     assert (seen.state, seen.generation, seen.probes_leased) == (State.OPEN, 1, 1)
     clock.sleep(180)
-    _, moves = await store.started(STARTING, [Start("b", ok=False, latency_us=0)])
+    _, moves = await store.record_starts(STARTING, [Start("b", ok=False, latency_us=0)])
     assert [(move.new, move.generation) for move in moves] == [(State.HALF_OPEN, 2), (State.OPEN, 3)]
 
 
@@ -528,10 +528,10 @@ async def test_successes_of_early_probes_count_after_open_for_only_if_they_end_t
     await open_by_a_failed_start(store, clock)
     for uid in "ab":
         await ask(store, STARTING, uid, event_source="controller:new")
-    await store.started(STARTING, [Start("a", ok=True, latency_us=0)])
+    await store.record_starts(STARTING, [Start("a", ok=True, latency_us=0)])
     assert (await read_view(store, STARTING)).probes_succeeded == 1
     clock.sleep(180)
-    await store.started(STARTING, [Start("b", ok=True, latency_us=0)])
+    await store.record_starts(STARTING, [Start("b", ok=True, latency_us=0)])
     seen = await read_view(store, STARTING)
     assert (seen.state, seen.probes_succeeded) == (State.HALF_OPEN, 1)
 

@@ -210,7 +210,7 @@ class BreakerMachine(RuleBasedStateMachine):
     @rule(back=old_uids, ok=st.booleans(), age_us=ages)
     def start_pod(self, back: int, ok: bool, age_us: int) -> None:  # noqa: FBT001  a rule's arguments go by name
         uid = self.uid(back)
-        (settlement,), moves = self.run(self.store.started(self.plan, [Start(uid, ok, 6, age_us)]))
+        (settlement,), moves = self.run(self.store.record_starts(self.plan, [Start(uid, ok, 6, age_us)]))
         self.take(moves)
         assert settlement is self._find_expected(uid, ok=ok, age_us=age_us)
 
@@ -299,7 +299,7 @@ class BreakerMachine(RuleBasedStateMachine):
         if name in self.isolated:
             return
         self.tick()
-        last = self.store.last_breaker(self.plan)
+        last = self.store.find_last_breaker(self.plan)
         breakers = LocalBreakers(lambda _: last, 1, LATE_US)
         self.isolated[name] = IsolatedReplica(breakers, self.model.cut_off(name))
         self.report_to_isolated(name, (0, 0), 0, 0)
@@ -353,7 +353,7 @@ class BreakerMachine(RuleBasedStateMachine):
         model.plan = replace(model.plan, forcing=None)  # overrides are the leader's to apply
         model.settle()
         self.model.heal(model)
-        assert strip_view(self.store.last_breaker(self.plan)) == self.model.view()
+        assert strip_view(self.store.find_last_breaker(self.plan)) == self.model.view()
 
     # Invariants
 
@@ -440,6 +440,6 @@ def test_proposed_decision_replaces_a_half_open_state_of_the_same_generation(sta
     machine.fail_pods_until_trip("controller:a")
     machine.intervene(("propose", State.CLOSED, 0, 0, []))
     machine.isolate_replica("one")
-    assert strip_view(machine.store.last_breaker(machine.plan)) == machine.model.view()
+    assert strip_view(machine.store.find_last_breaker(machine.plan)) == machine.model.view()
     machine.store_matches_model()
     machine.teardown()

@@ -29,9 +29,9 @@ class StoreLink:
         return int(self._store.now_us())
 
     def find_known_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        return None if self.is_cut else self._store.known_breaker(plan)
+        return None if self.is_cut else self._store.find_known_breaker(plan)
 
     def find_last_breaker(self, plan: CounterPlan) -> BreakerView | None:
         if not self.is_cut:
-            self._last = self._store.last_breaker(plan)
+            self._last = self._store.find_last_breaker(plan)
         return self._last

@@ -14,8 +14,8 @@ from webhook.tls.context import skip_default_cas
 
 _IMPORT = """
 import json, ssl
-from webhook.tls.context import without_default_cas
-with without_default_cas():
+from webhook.tls.context import skip_default_cas
+with skip_default_cas():
     from aiohttp import connector
 contexts = connector._SSL_CONTEXT_VERIFIED, connector._SSL_CONTEXT_UNVERIFIED, ssl.create_default_context()
 print(json.dumps([context.cert_store_stats()["x509_ca"] for context in contexts]))

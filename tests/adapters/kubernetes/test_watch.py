@@ -103,7 +103,7 @@ async def test_watch_begins_at_the_version_of_a_consistent_list(fake: FakeApiSer
     assert fake.find_last("watch").headers["User-Agent"].startswith("podgate/")
 
 
-@pytest.mark.parametrize("ending", ["cut", "end"])
+@pytest.mark.parametrize("ending", ["break_watches", "end"])
 async def test_ended_watch_resumes_at_its_last_version(fake: FakeApiServer, watching: Follower, ending: str) -> None:
     fake.put(NAMESPACES, "orders")
     await wait_until(lambda: "orders" in watching.names)

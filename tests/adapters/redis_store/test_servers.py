@@ -190,7 +190,7 @@ def test_occupied_port_is_replaced_unless_requested(
     redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ports = iter([redis_server.port, free := serving._find_free_port()])
-    monkeypatch.setattr(serving, "_free_port", lambda: next(ports))
+    monkeypatch.setattr(serving, "_find_free_port", lambda: next(ports))
     with RedisServer(redis_server.program, tmp_path / "redis") as server:
         assert server.port == free
     taken = RedisServer(redis_server.program, tmp_path / "taken", port=redis_server.port)

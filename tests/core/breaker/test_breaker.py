@@ -149,7 +149,7 @@ def test_quota_events_outside_closed_change_nothing(make: object) -> None:
     breaker = make()  # type: ignore[operator]
     before, now_us = breaker.record, breaker.record.since_us
     for source in "xyz":
-        breaker.quota_event(now_us, source)
+        breaker.record_quota_event(now_us, source)
     assert breaker.record == before
 
 
