@@ -9,5 +9,5 @@ class LogLines:
     def __init__(self) -> None:
         self.written: list[tuple[str, str, Any]] = []
 
-    def log(self, level: str, message: str, /, **fields: Any) -> None:
+    def write_event(self, level: str, message: str, /, **fields: Any) -> None:
         self.written.append((level, message, fields.get("reasons")))

@@ -123,7 +123,7 @@ async def _is_ready(server: Serving) -> bool:
 async def test_failed_watch_is_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervision, "_AGAIN_SECONDS", 0)
     output: list[str] = []
-    logs = SimpleNamespace(said=lambda _level, _message, reason: output.append(reason))
+    logs = SimpleNamespace(write_event=lambda _level, _message, reason: output.append(reason))
     rounds = 0
 
     async def watch() -> None:

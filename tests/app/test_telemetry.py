@@ -49,7 +49,7 @@ async def test_outcomes_are_recorded_after_the_reviews_before_them(telemetry: Te
         def on_reviewed(self, review: Review) -> None:
             recorded.append(review.decision.review_uid)
 
-        def recorded(self, service: str, outcomes: Sequence[Outcomes]) -> None:  # noqa: ARG002  the recorder's
+        def on_outcomes_recorded(self, service: str, outcomes: Sequence[Outcomes]) -> None:  # noqa: ARG002  the recorder's
             recorded.append(service)
 
     recorder = Recorded()
