@@ -126,7 +126,7 @@ GIVEN: dict[Page, Json] = {
 """Documents of pages that do not declare the type of theirs; the others get values of the types they declare."""
 
 PARTS: dict[Page, str] = {
-    explain_view.build_remarks: "as_diff prints them",
+    explain_view.build_remarks: "format_diff prints them",
     explain_view.describe_dependences: "filled prints them",
     status_page.format_webhooks: "a part of two pages, which have cleaned their document",
     status_page.format_queues: "as above",
@@ -138,7 +138,7 @@ PARTS: dict[Page, str] = {
     check_page.build_check_document: "a document for JSON",
     check_page.count_severities: "numbers",
     results.build_result_document: "a document for JSON",
-    results.format_details: "result_lines indents them",
+    results.format_details: "format_result indents them",
     results.compute_exit_code: "a number",
 }
 """Functions that print nothing by themselves, and why."""

@@ -1,4 +1,4 @@
-"""Parts of `pod_tracker` tests that others use, too."""
+"""Parts of the tests of `pod_lifecycle` that other tests use."""
 
 import asyncio
 from collections.abc import Callable
