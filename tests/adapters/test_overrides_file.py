@@ -68,7 +68,7 @@ async def test_irregular_file_keeps_overrides_and_is_reported(watched: Watched, 
     await watched.source.refresh()
     assert watched.list_live() == ["payment-api"]
     [error] = watched.keeper.list_errors()
-    assert error == f"{watched.path}: cannot read the overrides: not a regular file: mend or remove it"
+    assert error == f"{watched.path}: cannot read the overrides: not a regular file: fix or remove it"
 
 
 async def test_huge_file_is_not_read_whole(watched: Watched) -> None:

@@ -18,7 +18,7 @@ _REMEDY = "check the URL, and with --jwks-ca the CA of its server"
 class JwksUrl:
     """A KeyPublisher.
 
-    Each fetch opens a new connection: one per minute is cheap, and the host name's address may change.
+    Each fetch opens a new connection, once a minute, because the address of the host name may change.
     The caller bounds its time.
     """
 

@@ -14,7 +14,7 @@ class _Registered:
 
 
 class MemoryQueueIndex:
-    """`ports.QueueIndex` without persistence. As in Redis, it drops a service's Pods when it was not used for long."""
+    """`ports.QueueIndex` without persistence. As in Redis, Pods of a service expire after a time without use."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -50,7 +50,7 @@ class MemoryQueueIndex:
             times_us.pop(uid, None)
 
     def _find_times(self, plan: CounterPlan) -> dict[str, int]:
-        """Return the registered Pods of a service; without any, an empty dictionary of the caller's."""
+        """Return the registered Pods of a service; if there are none, a new empty dictionary."""
         known = self._services.get(plan.key)
         return known.times_us if known is not None and self._clock.now_us() < known.expires_us else {}
 

@@ -14,11 +14,11 @@ from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, Seen, Ser
 from webhook.ports import Clock
 
 _TAGS_PER_TICK_MAX = 100
-"""Tags. What has expired does not count before it is swept, either."""
+"""Tags swept per tick. Expired entries do not count even before they are swept."""
 
 
 class MemoryStore:
-    """Store without persistence. It drops a service that left the policy once nothing of it counts.
+    """Store without persistence. It drops a service that left the policy once none of its charges count.
 
     `late_us`: grace period for late outcomes after the end of an interval.
     """
@@ -114,7 +114,7 @@ class MemoryStore:
         return transitions
 
     def _sweep(self, plans: Sequence[CounterPlan], now_us: int) -> None:
-        """Drop what no longer counts, of some tags at a time: all in one turn of the event loop would delay reviews."""
+        """Drop expired entries, a few tags at a time: all in one turn of the event loop would delay reviews."""
         self._unswept = self._unswept or list(self._states)
         tags, self._unswept = self._unswept[:_TAGS_PER_TICK_MAX], self._unswept[_TAGS_PER_TICK_MAX:]
         ended = [tag for tag in tags if (state := self._states.get(tag)) is not None and state.sweep(now_us)]

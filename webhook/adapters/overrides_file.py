@@ -31,9 +31,7 @@ class OverridesFile:
             raw = await asyncio.to_thread(_content, self._path)
         except OSError as error:
             reason = error.strerror or error
-            await self._receiver.on_unreadable(
-                [f"{self._path}: cannot read the overrides: {reason}: mend or remove it"]
-            )
+            await self._receiver.on_unreadable([f"{self._path}: cannot read the overrides: {reason}: fix or remove it"])
         else:
             await self._receiver.on_document(raw, str(self._path))
 

@@ -284,7 +284,7 @@ async def test_watch_without_events_is_reported_and_lists_continue(
     fake.put(NAMESPACES, "orders")
     await wait_until(lambda: "orders" in follower.names)
     assert len(follower.troubles) == 1
-    assert follower.troubles[0].startswith("cannot watch namespaces: it ended before it had brought anything: ")
+    assert follower.troubles[0].startswith("cannot watch namespaces: it ended before its first event: ")
 
 
 async def test_forbidden_list_is_reported_once_and_retried(

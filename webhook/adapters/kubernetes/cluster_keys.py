@@ -12,7 +12,7 @@ JWKS = "/openid/v1/jwks"
 _REQUEST_SECONDS = 2.0
 _ACCEPT = "application/jwk-set+json, application/json"
 """The API server answers 406 to a request that accepts plain JSON only."""
-_RIGHT = "get these two: ClusterRole system:service-account-issuer-discovery has it"
+_RIGHT = "get these two paths: ClusterRole system:service-account-issuer-discovery grants it"
 _REMEDY = f"try kubectl get --raw {DISCOVERY}"
 
 

@@ -24,12 +24,12 @@ _STRICT = ("fieldValidation", "Strict")
 _OPENID = "/.well-known/openid-configuration"
 _DRY_RUN = (("dryRun", "All"),)
 _BACKGROUND = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
-"""The object itself is gone at once, its Pods follow: a webhook configuration must not stay until they have."""
+"""Deletes the object at once and its Pods later: a webhook configuration must not wait for them."""
 
 _IMMUTABLE = re.compile(r"immutable|cannot change")
 _MANAGER = re.compile(r'conflicts? with "([^"]+)"')
 _OWN_MANAGERS = frozenset({"podgate-webhooks", UNDO_FIELD_MANAGER})
-"""Field managers that follow what is applied: the controller writes the webhooks of the policy too."""
+"""Field managers of Podgate itself, whose fields an apply may take over: the controller writes them again."""
 _NO_KIND = "install what defines this kind first: kubectl api-resources shows the kinds of the cluster"
 
 
@@ -78,7 +78,7 @@ class ClusterObjects:
             raise _failure("patch", reference, error) from None
 
     async def check_kinds(self, documents: Sequence[Json]) -> None:
-        """Check that the cluster has the kinds of objects of one API version. UserError names one that it lacks."""
+        """Check that the cluster has the kinds of objects of one API version. UserError names a missing kind."""
         first = ObjectReference.from_document(documents[0])
         root = f"/apis/{first.api_version}" if "/" in first.api_version else f"/api/{first.api_version}"
         found = await self._found("get", "GET", first, root) or {}

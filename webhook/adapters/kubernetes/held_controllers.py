@@ -63,7 +63,7 @@ class HeldControllers:
             for event in sorted(listed.items, key=lambda event: event.at):
                 await _pass_on(handler, event)
 
-        async def one(event: ReportedEvent, deleted: bool) -> None:  # noqa: FBT001  signature of WatchHandler.one
+        async def one(event: ReportedEvent, deleted: bool) -> None:  # noqa: FBT001  signature of WatchHandler.on_change
             if not deleted:  # it has expired
                 await _pass_on(handler, event)
 

@@ -83,7 +83,7 @@ class WatchedNamespaces:
     async def _all(self, snapshot: ListSnapshot[Namespace]) -> None:
         self._labels = {item.metadata.name: item.metadata.labels or {} for item in snapshot.items}
 
-    async def _one(self, changed: Namespace, deleted: bool) -> None:  # noqa: FBT001  signature of WatchHandler.one
+    async def _one(self, changed: Namespace, deleted: bool) -> None:  # noqa: FBT001  signature of WatchHandler.on_change
         if deleted:
             self._labels.pop(changed.metadata.name, None)
         else:

@@ -66,7 +66,7 @@ class WatchedNumaTopologies:
             }
             handler.on_numa_listed(found)
 
-        async def one(item: _Topology, gone: bool) -> None:  # noqa: FBT001  signature of WatchHandler.one
+        async def one(item: _Topology, gone: bool) -> None:  # noqa: FBT001  signature of WatchHandler.on_change
             handler.on_numa_changed(item.metadata.name, None if gone else item.read_bound_zones())
 
         self.run = Watch(client, _TOPOLOGIES, WatchHandler(everything, one), reports=reports, timing=timing).run
@@ -129,7 +129,7 @@ class WatchedNodes:
         async def everything(snapshot: ListSnapshot[_Node]) -> None:
             handler.on_nodes_listed([_make_known_node(node) for node in snapshot.items])
 
-        async def one(node: _Node, gone: bool) -> None:  # noqa: FBT001  signature of WatchHandler.one
+        async def one(node: _Node, gone: bool) -> None:  # noqa: FBT001  signature of WatchHandler.on_change
             handler.on_node_changed(_make_known_node(node), gone=gone)
 
         self.run = Watch(client, _NODES, WatchHandler(everything, one), reports=reports, timing=timing).run

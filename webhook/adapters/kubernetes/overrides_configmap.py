@@ -64,7 +64,7 @@ class ConfigMapOverrides:
     async def _all(self, snapshot: ListSnapshot[ConfigMap]) -> None:
         await self._take(snapshot.items[0] if snapshot.items else None)
 
-    async def _one(self, changed: ConfigMap, deleted: bool) -> None:  # noqa: FBT001  signature of WatchHandler.one
+    async def _one(self, changed: ConfigMap, deleted: bool) -> None:  # noqa: FBT001  signature of WatchHandler.on_change
         await self._take(None if deleted else changed)
 
     async def _take(self, found: ConfigMap | None) -> None:

@@ -1,4 +1,4 @@
-"""Plain ports through the API server: of a server by the Service, and of the Pod that leads, which the Lease names."""
+"""GET from plain ports through the API server: from any server by its Service, and from the leader by its Lease."""
 
 from typing import Any
 from urllib.parse import quote
@@ -18,7 +18,7 @@ _SECONDS = 5.0
 
 
 class LeaderPlainPort:
-    """The plain port of whichever Pod leads at the moment, with the client's permissions."""
+    """The plain port of the Pod that leads now, with the client's permissions."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""Gates of waiting Pods: removed when a Pod is released, or the Pod is deleted, never another one of the same name."""
+"""Gates of waiting Pods: releases a Pod by removing its gate, or deletes it, never another Pod of the same name."""
 
 from dataclasses import replace
 
@@ -32,12 +32,12 @@ _REQUEST_SECONDS = 5.0
 _ATTEMPTS = 3
 """Attempts at a Pod whose other gates are removed at the same time."""
 _OF_ADMISSION = ("admission webhook ", "failed calling webhook ", "ValidatingAdmissionPolicy ")
-"""Words of the API server about a denial, whose status a webhook or policy chooses. Admission precedes the write."""
+"""Texts of the API server for a denial by a webhook or policy, which chooses the status. Nothing was written."""
 _REASONS = {UNAUTHORIZED: "unauthorized", FORBIDDEN: "forbidden", UNPROCESSABLE: "invalid"}
 
 
 class PodGates:
-    """A `ports.GateClient`. The first attempt expects Podgate's gate to be the Pod's first; only then is it read."""
+    """A `ports.GateClient`. The first attempt expects Podgate's gate to be the Pod's first; else the Pod is read."""
 
     def __init__(self, client: ApiClient, *, request_seconds: float = _REQUEST_SECONDS) -> None:
         self._client = client
@@ -59,7 +59,7 @@ class PodGates:
                 if QUEUE_GATE not in gates:
                     return True
                 if gates.index(QUEUE_GATE) == index:
-                    raise refusal  # what was tested holds: a policy or a webhook denies the change itself
+                    raise refusal  # the uid and the gate are right: a policy or a webhook denies the change itself
                 index = gates.index(QUEUE_GATE)
         except ApiError as error:
             if isinstance(error, RefusedError) and error.status == NOT_FOUND:
@@ -105,7 +105,7 @@ class PodGates:
 
 
 async def open_gates(kubeconfig: Kubeconfig | None) -> PodGates:
-    """Return a client of gates with connections of its own: releases delay no other request."""
+    """Return a GateClient with its own connections, so that releases delay no other request."""
     return PodGates(await connect(kubeconfig))
 
 
@@ -124,6 +124,6 @@ def _classify_error(error: ApiError) -> str:
         return "unanswered"
     if any(words in str(error) for words in _OF_ADMISSION):
         return "admission"
-    # An API server that has too much to do is asked again soon, as one that does not answer.
+    # An overloaded API server is asked again soon, like one that does not answer.
     is_refused = error.status < INTERNAL and error.status != TOO_MANY
     return _REASONS.get(error.status, "refused") if is_refused else "unanswered"

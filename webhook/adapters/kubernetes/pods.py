@@ -103,7 +103,7 @@ class WatchedPods:
         async def page_by_page() -> ListStart:
             return await self._list(handler)
 
-        async def one(pod: Pod, gone: bool) -> None:  # noqa: FBT001  signature of WatchHandler.one
+        async def one(pod: Pod, gone: bool) -> None:  # noqa: FBT001  signature of WatchHandler.on_change
             if 0 < parse_version(pod.metadata.resource_version) <= self._listed:
                 await handler.on_passed(pod)
             else:

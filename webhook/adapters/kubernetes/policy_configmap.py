@@ -101,7 +101,7 @@ class ConfigMapPolicy:
             self._version = parse_version(snapshot.version)
             await self._take(snapshot.items[0] if snapshot.items else None)
 
-    async def _one(self, changed: ConfigMap, deleted: bool) -> None:  # noqa: FBT001  signature of WatchHandler.one
+    async def _one(self, changed: ConfigMap, deleted: bool) -> None:  # noqa: FBT001  signature of WatchHandler.on_change
         async with self._taking:
             version = parse_version(changed.metadata.resource_version)
             if version > self._version or not version:

@@ -40,7 +40,7 @@ class WaitingPods:
         return FoundPod(pod.metadata.uid, pod.labels.get(SERVICE_LABEL, ""), has_queue_gate(pod))
 
     async def delete(self, namespace: str, name: str, uid: str) -> None:
-        """Delete a Pod. UserError: it cannot be deleted, or is another one by now."""
+        """Delete a Pod. UserError: it cannot be deleted, or its name belongs to another Pod now."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
         try:
             await send_request(self._client, "DELETE", _path(namespace, name), _SECONDS, body=options)
@@ -51,7 +51,7 @@ class WaitingPods:
             raise UserError(f"pod {namespace}/{name}: {error.describe(right)}") from None
 
     async def report(self, event: Happening, instance: str) -> str:
-        """Write an Event; return why that is impossible, "" if it is written."""
+        """Write an Event; return the reason if that fails, else ""."""
         try:
             await send_request(self._client, "POST", event.path, _SECONDS, body=event.body(instance))
         except ApiError as error:

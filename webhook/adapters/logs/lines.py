@@ -56,7 +56,7 @@ class JsonLines:
 
 
 def _encode_line(line: dict[str, Any]) -> str:
-    """Return a line as JSON that is safe on a terminal: tenants write names, and callers what is refused."""
+    """Return a line as JSON that is safe on a terminal: names are written by tenants, and rejected input by callers."""
     try:
         encoded = _encoder.encode(line)
     except UnicodeEncodeError:  # a lone surrogate
@@ -70,7 +70,7 @@ def _format_time(at_ns: int) -> str:
 
 
 class BoundedLines:
-    """Rate limit in lines per second; the next line reports how many were suppressed. `about`: fields naming them."""
+    """Rate limit in lines per second; the next line reports how many were suppressed. `about` names their kind."""
 
     def __init__(self, lines: JsonLines, per_second_max: int = LINES_PER_SECOND_MAX, **about: Any) -> None:
         self._lines = lines
@@ -101,7 +101,7 @@ class BoundedLines:
         self._lines.write(level, message, **fields, suppressed=suppressed or None)
 
     def close(self) -> None:
-        """Report the number of suppressed lines that has not been reported yet."""
+        """Report the suppressed lines that no line has reported yet."""
         if self._suppressed:
             self._lines.write("warning", "log lines suppressed", **self._about, suppressed=self._suppressed)
             self._suppressed = 0
@@ -121,5 +121,5 @@ class StandardLogging(logging.Handler):
             message = str(record.msg)
         message = mask_credentials(message)
         stack = mask_credentials("".join(traceback.format_exception(*record.exc_info)) if record.exc_info else "")
-        # The end of a stack names the error.
+        # A stack is cut at its start: its end names the error.
         self._bounded.write(record.levelname.lower(), clip(message), logger=record.name, stack=stack[-TEXT_LENGTH_MAX:])

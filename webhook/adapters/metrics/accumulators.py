@@ -90,14 +90,14 @@ class Durations:
         self._counts = [0] * (len(bounds_seconds) + 1)
         self._sum_ns = 0
         self.exemplars: dict[int, Exemplar] = {}
-        """The newest one of each bucket, by its index."""
+        """The newest exemplar of each bucket, by its index."""
 
     def add(self, duration_ns: int) -> None:
         self._counts[bisect_left(self._bounds_ns, duration_ns)] += 1
         self._sum_ns += duration_ns
 
     def add_all(self, durations_ns: list[int]) -> None:
-        """Add many, which are sorted in place: each costs less than by `add`."""
+        """Add many durations, which are sorted in place: cheaper than one `add` for each."""
         durations_ns.sort()
         counts, begin = self._counts, 0
         for index, bound_ns in enumerate(self._bounds_ns):

@@ -1,4 +1,4 @@
-"""Metrics of what the leader maintains in the cluster: certificates and CA bundles, and webhook configurations."""
+"""Metrics of objects that the leader maintains: certificates, CA bundles and webhook configurations."""
 
 from collections.abc import Mapping, Sequence
 
@@ -31,7 +31,7 @@ class CertificateTotals:
 
     def set_kept(self, ends_seconds: Mapping[str, float]) -> None:
         """Set when each maintained certificate expires, in seconds since the Unix epoch, by its Secret."""
-        self._troubles.add(count=0)  # from 0 on, so that the first is an increase
+        self._troubles.add(count=0)  # starts the series at 0, so that the first failure is an increase
         self._ends_seconds = dict(ends_seconds)
 
     def rows(self) -> Sequence[tuple[Family, list[Row]]]:
@@ -74,7 +74,7 @@ class WebhookConfigurationMetrics:
 
 
 class FailingWrites:
-    """What the leader asks the API server to write, and whether that fails now."""
+    """Objects that the leader writes, and whether their writes fail now."""
 
     def __init__(self) -> None:
         self._failing: Mapping[str, bool] = {}

@@ -35,7 +35,7 @@ class _Client:
 
 
 class _Kind:
-    """What reviews with the same labels share: their count, and where the times of those with the last stages go."""
+    """Reviews with the same labels: their counter, and the list that takes the times while `stages` are the same."""
 
     __slots__ = ("count_more", "pending", "reviews", "service", "stages")
 
@@ -110,7 +110,7 @@ class DecisionTotals:
             kind.count_more(decision, kind.service)
 
     def forget_services(self) -> None:
-        """Look up all labels anew: the policy has changed, and the series of its former services are gone."""
+        """Look up all labels again: the policy has changed, and the series of removed services are gone."""
         self._kinds.clear()
 
     def _add_client(self, caller: Caller) -> _Client:

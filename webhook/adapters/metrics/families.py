@@ -22,7 +22,7 @@ REFUND_CAUSES = ("NeverCreated", "NameTaken")
 """Causes of refunding a charged Pod."""
 
 WAKE_RESULTS = ("created", "refused", "gone", "failed")
-"""What followed from waking a controller whose Pods had been denied."""
+"""Results of waking a controller whose Pods had been denied."""
 
 BOOKING_CAUSES = ("Away", "Loss")
 """Causes of charging a Pod to the store after its admission."""

@@ -95,7 +95,7 @@ class ProcessRole(Flag):
 
 
 def list_zeros(policy: Policy, duties: ProcessRole) -> Mapping[Family, Collection[Labels]]:
-    """Return the series that a process with `duties` exports from the start, by family; of none more than its bound."""
+    """Return the series that a process with `duties` exports from the start, by family, each within its bound."""
     found: dict[Family, dict[Labels, None]] = {}
     for family, labels in _list_series(policy, duties):
         found.setdefault(family, {})[labels] = None

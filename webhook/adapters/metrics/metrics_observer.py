@@ -244,8 +244,8 @@ class Metrics(PartialObserver):
 
     def _render_locked(self, content_type: str) -> bytes:
         if self._exposition is None:
-            # The first scrape, in its thread, loads the SDK: a start does not wait for it. Collections in between would
-            # stop the event loop.
+            # The first scrape, in its thread, loads the SDK, so that a start need not wait for it. A garbage collection
+            # in between would stop the event loop.
             with defer_collection():
                 from webhook.adapters.metrics.reader import Exposition  # noqa: PLC0415  as above
 
@@ -259,8 +259,8 @@ class Metrics(PartialObserver):
                     *self.queue.histograms(),
                 ],
             )
-        with pause_collection():  # a collection in between would stop the event loop
-            policy = self._policy  # the lines of a new one are made here, so that its swap does not delay reviews
+        with pause_collection():  # a garbage collection in between would stop the event loop
+            policy = self._policy  # rendered here: its swap must not delay reviews
             if policy is not None and policy is not self._policy_at_zero:
                 self._exposition.start_at_zero(ZeroLines(list_zeros(policy, self._duties)))
                 self._policy_at_zero = policy

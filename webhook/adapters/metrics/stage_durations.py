@@ -1,4 +1,4 @@
-"""Durations of one half's reviews and their stages, added in batches, because each costs less in one."""
+"""Durations of one half's reviews and their stages, added in batches, which is cheaper."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ class StageDurations:
         return list(self._series.items())
 
     def count(self, stages: tuple[str, ...]) -> None:
-        """Add what is pending to the histograms."""
+        """Add the pending reviews to the histograms."""
         pending = self._pending[stages]
         with self._lock:
             batch = pending[:]

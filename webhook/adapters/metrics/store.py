@@ -12,7 +12,7 @@ class StoreMetrics:
     """Totals and gauges, reported by the store and its fallback. `service` is "" for one that left the policy."""
 
     def __init__(self) -> None:
-        # From 0 on, so that the first one is an increase.
+        # Starts at 0, so that the first failure is an increase.
         self._failures = Totals(families.STORE_FAILURES, *((fault.value,) for fault in StoreFault))
         self._losses = Totals(families.STORE_LOSSES, ())
         self._dropped = Totals(families.BOOKINGS_DROPPED, ())

@@ -1,4 +1,4 @@
-"""Metrics of what a process watches: keys, files, overrides, outcomes, transitions, and its own health."""
+"""Metrics of watched inputs: keys, files, overrides and outcomes; and of the process's own health."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -97,7 +97,7 @@ class ProcessHealth(PartialObserver):
         self._ready: bool | None = None
         self._leads: bool | None = None
 
-    def on_overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:  # noqa: ARG002  the log tells when it began
+    def on_overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:  # noqa: ARG002  the log reports the start
         self._overload = now
 
     def update(self, *, ready: bool, leads: bool | None) -> None:

@@ -1,4 +1,4 @@
-"""MetricsApiLoads: the load of nodes from the metrics API, averaged from one answer to the next."""
+"""MetricsApiLoads: the load of nodes from the metrics API, averaged over successive answers."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -70,14 +70,14 @@ class MetricsApiLoads:
         """Do nothing: the client is the caller's."""
 
     def _average(self, found: _NodeMetrics) -> NodeLoad | None:
-        """Return the load of one node, None if its amounts are no measurement."""
+        """Return the load of one node, None if its amounts are not valid."""
         try:
             name, at_seconds = found.metadata.name, parse_microseconds(found.timestamp) / _US
             cpu = pod_requests.parse_nano(found.usage.cpu) / _MILLI
             memory = pod_requests.parse_nano(found.usage.memory) / pod_requests.NANO
         except (ValueError, OverflowError):
             return None
-        if cpu < 0 or memory < 0:  # what an adapter makes of NaN
+        if cpu < 0 or memory < 0:  # metrics adapters convert NaN to a negative amount
             return None
         before = self._loads.get(name)
         if before is None or before.cpu_millis is None or before.memory_bytes is None:

@@ -107,7 +107,7 @@ def _parse_samples(pairs: Iterable[tuple[float, str]]) -> list[tuple[float, floa
 
 
 def _keep_largest(found: dict[str, float], node: str, value: float | None) -> None:
-    """Add the value of a node; of several series for one node the largest stays, lest a hot node looks cool."""
+    """Add the value of a node; of several series for one node the largest stays: a hot node must not look cool."""
     if node and value is not None:
         found[node] = max(value, found.get(node, 0.0))
 

@@ -51,7 +51,7 @@ class PrometheusApi:
         self._source = source
         self._session: aiohttp.ClientSession | None = None
         self._decoding = asyncio.Lock()
-        """One answer after the other: otherwise a slice of each would run in one turn of the loop."""
+        """Decodes one answer at a time: otherwise a slice of each would run in one turn of the loop."""
 
     async def close(self) -> None:
         session, self._session = self._session, None
@@ -59,7 +59,7 @@ class PrometheusApi:
             await session.close()
 
     async def ask(self, path: str, **parameters: str) -> AsyncIterator[list[Series]]:
-        """Yield the series of an answer, a few at a time. LoadSourceError: there is none."""
+        """Yield the series of an answer, a few at a time. LoadSourceError without an answer."""
         session = self._session = self._session or self._open_session()
         url = f"{self._source.url.rstrip('/')}/api/v1/{path}"
         try:

@@ -1,4 +1,4 @@
-"""PromQL of each profile: one series a node, with the labels by which its node is found."""
+"""PromQL of each profile: one series for each node, with the labels that identify the node."""
 
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ class ProfileQueries(NamedTuple):
 
 
 class SourceQueries(NamedTuple):
-    """All queries of a source; "" for what it does not measure."""
+    """All queries of a source; "" for a signal that it does not measure."""
 
     cpu: str
     memory: str

@@ -17,7 +17,7 @@ from webhook.core.policy_changes.policy_review import DocumentReview, review_pol
 CPU_SECONDS_MAX = 60
 """Ends an orphaned process, too."""
 DATA_BYTES_MAX = 256 << 20
-"""Several times what a thousand services need. Without it the container could run out of memory, server included."""
+"""Several times the need of a thousand services. Without a limit the container, with the server, could run out."""
 _POLITE = 5
 _TOO_MUCH = Problem(
     1,

@@ -58,7 +58,7 @@ class PolicyProcess:
             return await self._run(given, *task)
 
     async def _run(self, given: bytes, *task: str) -> bytes:
-        # Not asyncio's process: for one, uvloop forks, which copies the server's page tables and stops the event loop
+        # Not asyncio's process, for which uvloop forks: that copies the server's page tables and stops the event loop
         # meanwhile. Popen calls vfork.
         command = [*self._command, *task]
         try:
@@ -87,7 +87,7 @@ def _make_environment() -> dict[str, str]:
 
 async def _end(process: "subprocess.Popen[bytes]", exchange: "asyncio.Task[tuple[bytes, bytes]]") -> None:
     """Kill the process if it is running, also if the caller was cancelled, and wait for its end."""
-    process.kill()  # does nothing to one that has ended
+    process.kill()  # has no effect on a process that has ended
     await asyncio.gather(exchange, return_exceptions=True)
     if process.returncode is None:
         await asyncio.to_thread(process.wait)

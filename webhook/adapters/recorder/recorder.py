@@ -43,7 +43,7 @@ class _Asked(NamedTuple):
 class Recorder(PartialObserver):
     """An Observer. With `sample_every` N it records every Nth pool, and every Nth service without a pool, completely.
 
-    Only their names determine which: so every replica records the same quotas completely.
+    The choice depends only on their names, so every replica records the same quotas completely.
 
     Transitions are not recorded: a replay computes them. It has neither overrides nor an API server.
     """
@@ -62,7 +62,7 @@ class Recorder(PartialObserver):
         self._waiting: deque[_Asked | _Line] = deque()
         self._known: dict[str, Mapping[str, str]] = {}
         self._is_full = False
-        self._written = self._lost = self._turned_away = 0  # the first two belong to the thread
+        self._written = self._lost = self._turned_away = 0  # only the thread uses the first two
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._write_on, name="recorder", daemon=True)
         self._thread.start()
@@ -108,7 +108,7 @@ class Recorder(PartialObserver):
             self._enqueue({"at": at_us / 1_000_000, "recorded": {"policyHash": loaded.hash}})
 
     def _convert_time(self, now_us: int) -> int:
-        """Return the time in the record's time, which never goes back."""
+        """Return the current time of the record, which never goes back."""
         self._last_us = max(self._last_us, now_us - self._file.zero_us)
         return self._last_us
 
@@ -150,7 +150,7 @@ class Recorder(PartialObserver):
 
     def _note_failure(self, lines: int, reason: str) -> None:
         self._lost += lines
-        self._known.clear()  # labels that were lost are written again
+        self._known.clear()  # labels of dropped lines are written again
         self._failure.enter(reason)
 
     def _lines(self, event: _Asked | _Line) -> Iterator[bytes]:

@@ -1,6 +1,6 @@
 """AnnouncementListener: subscription to the breaker transitions that the script publishes, on its own connection.
 
-Redis delivers an announcement only to connected clients: the tick of each second finds those that were missed.
+Redis delivers an announcement only to connected clients; the tick of each second finds transitions that were missed.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class Announcement(NamedTuple):
 class AnnouncementListener:
     """Subscribes to one channel while `follow` runs; `learn` receives the fields of each announcement.
 
-    Two conditions are reported: a failed connection, and an announcement that cannot be read (`StoreFault.SCRIPT`).
+    It reports two conditions: a failed connection, and an announcement that cannot be read (`StoreFault.SCRIPT`).
     """
 
     def __init__(

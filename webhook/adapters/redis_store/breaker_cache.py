@@ -26,7 +26,7 @@ class BreakerCache:
         """The breakers that breakerGuard counts."""
         self._open_max = 0
         self.open: set[Key] = set()
-        """The breakers whose known state is OPEN or HALF_OPEN. Each review looks here first: mostly there are none."""
+        """The breakers whose known state is OPEN or HALF_OPEN. Each review looks here first; usually it is empty."""
         self._lost: set[Key] = set()
         """Breakers whose newest state Redis has lost."""
         self._unreported: list[Transition] = []
@@ -43,13 +43,13 @@ class BreakerCache:
             (self.open.add if view.state.is_tripped else self.open.discard)(key)
 
     def learn_answer(self, key: Key, view: BreakerView, at_us: int) -> None:
-        """Cache a state that Redis has written. If it is older than the known one, Redis has lost the latter."""
+        """Cache a state that Redis has written. If it is older than the known state, Redis has lost that."""
         known = self._known.get(key)
-        if known is not None and (view is known[0] or view == known[0]):  # so are most answers
+        if known is not None and (view is known[0] or view == known[0]):  # true of most answers
             if self._lost:
                 self._lost.discard(key)
             if view is not known[0] or at_us > known[1]:
-                self._known[key] = view, max(at_us, known[1])  # this object: its caller may recognize it
+                self._known[key] = view, max(at_us, known[1])  # the same object: callers compare it by identity
             return
         if known is not None and _is_behind(view, known[0]):
             self._lost.add(key)
@@ -91,7 +91,7 @@ class BreakerCache:
         return unreported
 
     def keep(self, plans: Sequence[CounterPlan]) -> None:
-        """Forget breakers that no plan has: one that is defined again later starts fresh."""
+        """Forget breakers that no plan has: a breaker that is defined again later starts fresh."""
         named = {plan.key for plan in plans if plan.breaker is not None}
         self._known = {key: known for key, known in self._known.items() if key in named}
         self._lost &= named

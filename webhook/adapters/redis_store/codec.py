@@ -44,7 +44,7 @@ _MOVES_AT = {
     "apply_override": PASSED["BREAKER_ANSWER"].index("moves"),
     "tick": PASSED["TICK_ANSWER"].index("moves"),
 }
-"""Where the results of operations have their transitions."""
+"""Index of the transitions in the result of each operation."""
 _AT, _CHARGED = PASSED["ACQUIRE_ANSWER"].index("at_us"), PASSED["ACQUIRE_ANSWER"].index("charged")
 _VIEW, _VIEW_START = SHARED["VIEW"], PARTS["VIEW_START"]
 _STATES = {state.value: state for state in State}
@@ -54,7 +54,7 @@ _encode_text = msgspec.json.Encoder().encode
 
 
 def encode_values(values: Sequence[Any]) -> bytes:
-    """Return values one after another: the script unpacks them as a list of arguments."""
+    """Return the values packed without an array header: the script unpacks them as a list of arguments."""
     count = len(values)
     return _encode(values)[1 if count < _ARRAY_16 else 3 if count < _ARRAY_32 else 5 :]  # without its header
 
@@ -69,7 +69,7 @@ def encode_list(values: Sequence[Any]) -> Raw:
 
 
 def encode_cost(cost: Cost) -> str:
-    """Return a cost as records have it: the script parses each distinct text once per call."""
+    """Return a cost as text, as in records: the script parses each distinct text once per call."""
     if cost and max(cost.values()) > EXACT_AMOUNT_MAX:
         cost = clip_amounts(cost)
     return _encode_text(cost).decode()
@@ -109,8 +109,8 @@ def encode_view(view: BreakerView) -> tuple[Any, ...]:
 
 
 def decode_receipt(plan: CounterPlan, result: Sequence[Any], cost: Cost) -> Receipt:
-    """Return the receipt of an acquire; `cost` is what was asked for."""
-    # The fields of AcquireAnswer: one is read for each Pod, and would take longer by their names.
+    """Return the receipt of an acquire; `cost` is the requested cost."""
+    # The fields of AcquireAnswer, by position because an answer is decoded for each Pod.
     at_us, refused, would, charged, repeated, used, figures, view, moves, _ = result
     if not (refused or would or moves):
         known = _NEW if view is True else decode_view(view)
@@ -148,7 +148,7 @@ def _make_use(plan: CounterPlan, index: int, used: int, asked: int, free_at_us: 
 def decode_uses(plan: CounterPlan, holders: Collection[Holder], figures: Sequence[int]) -> tuple[Use, ...]:
     """Return every limit of these holders with its figures, which are in the same order.
 
-    Each has two: the use, and the time from which one more fits; for live Pods, the surge instead of the time.
+    Each limit has two figures: the use, and the time from which one more Pod fits; for live Pods, the surge instead.
     """
     limits = [(index, holder) for index, (holder, _, _) in enumerate(plan.limits) if holder in holders]
     pairs = zip(*[iter(figures)] * len(LimitFigures._fields), strict=True)

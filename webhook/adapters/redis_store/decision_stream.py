@@ -19,7 +19,7 @@ _FIELD = b"record"
 
 
 class RedisDecisions:
-    """`ports.SharedDecisions` of one cluster. Errors of its connection do not end those of admissions."""
+    """`ports.SharedDecisions` of one cluster. Errors of its connection do not affect admissions."""
 
     def __init__(self, transport: Transport, cluster: str, records_max: int = RECORDS_MAX) -> None:
         self._transport = transport

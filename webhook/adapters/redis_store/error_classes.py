@@ -26,13 +26,13 @@ from webhook.errors import StoreFailure, StoreFault, StoreUnavailableError
 
 _T = TypeVar("_T")
 
-# In this order: the first matching class gives the word, and the library's classes derive from each other.
+# In this order: the first matching class counts, because the library's classes derive from each other.
 _BY_CLASS: tuple[tuple[StoreFault, tuple[type[Exception], ...]], ...] = (
     (
         StoreFault.AUTHENTICATION,
         (AuthenticationError, AuthenticationWrongNumberOfArgsError, NoPermissionError, ExternalAuthProviderError),
     ),
-    # Redirections, too: the slot is on another node, and a URL of one server does not follow.
+    # Redirections, too: the slot is on another node, and the transport of one server does not follow them.
     (StoreFault.FAILOVER, (BusyLoadingError, MasterDownError, ClusterDownError, ClusterError, TryAgainError, AskError)),
     (StoreFault.READONLY, (ReadOnlyError,)),
     (StoreFault.FULL, (OutOfMemoryError,)),
@@ -51,8 +51,8 @@ _BY_CODE = {
     "MISCONF": StoreFault.READONLY,
     "BUSY": StoreFault.TIMEOUT,
 }
-# A command in a script that the user may not run has no code: Redis 6.2 says the one, its successors the other. It may
-# concern this operation alone, as the commands of queues do.
+# A command in a script that the user may not run has no code: the first text is that of Redis 6.2, the second that of
+# its successors. It may concern this operation alone, such as the commands of queues.
 _FORBIDDEN = re.compile("The user executing the script can't|ACL failure in script")
 _IN_SCRIPT = "@user_script"
 

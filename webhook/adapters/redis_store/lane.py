@@ -49,17 +49,17 @@ class OperationRunner(Protocol):
 
 
 _Waiting = tuple[ScriptOperation, "asyncio.Future[Any]", float, float]
-"""An operation, its result, the moment by the loop's clock at which it fails, and after how many seconds that is.
+"""An operation, its result, its deadline by the loop's clock, and its timeout in seconds.
 
-A plain tuple, because one is made for each acquire.
+A plain tuple, because it is made for each acquire.
 """
 
 
 class Lane:
     """Operations of one event loop for one node. Those of admissions are urgent; the others share their calls.
 
-    A failure is reported once until its class changes, and once when it is over. A
-    failure of a single operation does not take the lane down, and its end is not reported.
+    A failure is reported once until its class changes, and once when it is over. A failure of a single operation does
+    not take the lane down, and its end is not reported.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Lane:
         self._urgent: list[_Waiting] = []
         self._patient: list[_Waiting] = []
         self._called: Sequence[_Waiting] = ()
-        """Those of the running call."""
+        """Operations of the running call."""
         self._alarm: asyncio.TimerHandle | None = None
         """Fires when the first operation is due, or before."""
         self._alarm_due = math.inf
@@ -184,7 +184,8 @@ class Lane:
                 self._called_ns = perf_counter_ns()
                 await self._call(batch)
                 if self._late:
-                    await asyncio.sleep(0)  # its callers ask first for what the next call has to undo
+                    # Its callers enqueue operations that undo late charges, for the next call.
+                    await asyncio.sleep(0)
                 self._late = False
                 await asyncio.sleep(0)  # callers learn from their results, such as which breakers are open
         finally:
@@ -197,7 +198,7 @@ class Lane:
             for _, future, _, _ in urgent:
                 if future.done():
                     break
-            else:  # mostly so: the list is the batch
+            else:  # the usual case: the whole list is the batch
                 self._urgent = []
                 return urgent
         first, patient = _take_pending(self._first, _URGENT_MAX), _take_pending(self._patient, _PATIENT_MAX)

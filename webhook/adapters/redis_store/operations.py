@@ -18,7 +18,7 @@ from webhook.core.breaker.outcome_types import Outcomes, Start
 from webhook.core.quota import Acquire, Booking, Sighting
 
 ACQUIRE, QUEUE = "acquire", "queue"
-"""Operations that do not advance a breaker: the latter never, the former seldom."""
+"""Operations that do not advance a breaker: the first seldom, the second never."""
 _KEY = "_key"
 """End of the names of those values that are keys."""
 
@@ -40,7 +40,7 @@ def acquire(planned: PreparedPlan, request: Acquire) -> ScriptOperation:
         return _make_operation(
             planned, "resize", *keys, scope=scope, place=place, cost_text=cost, peek=peek, old=before
         )
-    # In the order of OPERATIONS: one is made for each Pod, and naming the values would take longer.
+    # In the order of OPERATIONS, without names because an operation is made for each Pod.
     asked = scope, place, cost, request.event_source, request.peek
     return ScriptOperation(planned, ACQUIRE, keys, asked if request.counts_as_event else (*asked, True))
 
@@ -79,7 +79,7 @@ def refund(planned: PreparedPlan, charged: PlanKeys, scope: str, uid: str) -> Sc
 
 
 def withdraw(planned: PreparedPlan, request: Acquire, charged_us: int | None) -> ScriptOperation:
-    """Withdraw the charge that an Acquire has made at that time, or if it is None at any."""
+    """Withdraw the charge that an Acquire made at that time; None: at any time."""
     scope = planned.plan.scope_of(request.namespace)
     keys = _list_charge_keys(planned.keys, scope, request.uid)
     return _make_operation(planned, "withdraw", **keys, scope=scope, at=False if charged_us is None else charged_us)

@@ -64,13 +64,13 @@ class PlanCache:
         return PlanKeys.from_plan(self._cluster, plan, service, fleet=fleet)
 
     def keep(self, plans: Iterable[CounterPlan]) -> None:
-        """Forget all other plans; one that is still used is prepared again."""
+        """Forget all other plans; a plan that is still used is prepared again."""
         ids = {id(plan) for plan in plans}
         self._known = {number: known for number, known in self._known.items() if number in ids}
 
 
 def encode_plan(plan: CounterPlan, uid_at: int, details_bytes: int) -> bytes:
-    """Return what the script reads of a plan in each call; computed once per plan.
+    """Return the part of a plan that the script reads in each call; computed once per plan.
 
     `uid_at`: where the uid begins in the key of a Pod. `details_bytes`: how long the plan's details are.
     """
@@ -107,7 +107,7 @@ def encode_plan(plan: CounterPlan, uid_at: int, details_bytes: int) -> bytes:
 
 
 def encode_details(plan: CounterPlan, cluster: str, channel: str) -> bytes:
-    """Return what the script reads of a plan in few calls. `channel` is where transitions are published."""
+    """Return the part of a plan that the script reads in few calls. `channel` is where transitions are published."""
     breaker = plan.breaker
     lasts_ms = (breaker.open_for_us + breaker.probe_timeout_us) // 1000 if breaker else 0
     quota = breaker.quota if breaker else None

@@ -47,7 +47,7 @@ class ScriptCaller:
         self._settled = settled
         self._late_us = late_us
         self._asked = 0
-        """Services in running calls of all nodes of a Cluster, as `_services` counts them."""
+        """Services in running calls of all nodes of a Cluster, as `_count_services` counts them."""
 
     def run(self, operations: Sequence[ScriptOperation]) -> Awaitable[Sequence[Any]]:
         """Return the results in the order of the operations; a result that is a string is that operation's error."""
@@ -105,7 +105,7 @@ class ScriptCaller:
         numbers: dict[PreparedPlan, int] = {}
         plans: list[Any] = []
         asked: list[Any] = [0]
-        size_at = 0  # where the number of values of the next operation belongs
+        size_at = 0  # index at which the number of values of the next operation goes
         for operation in operations:
             planned = operation.planned
             number = numbers.get(planned)

@@ -43,7 +43,7 @@ _SECONDS = 1.0
 
 
 async def server_status(transport: Transport) -> StoreServers:
-    """Ask each server once; the error if one does not answer, or INFO is not permitted."""
+    """Ask each server once; return the error if a server does not answer, or INFO is not permitted."""
     started = time.perf_counter()
     try:
         async with asyncio.timeout(_SECONDS):
@@ -72,7 +72,7 @@ def _servers(infos: Mapping[str, bytes], latency_us: int, saves: Mapping[str, st
 
 
 async def _save(transport: Transport, lane: str) -> str | None:
-    """Return when a server saves snapshots; None if it does not say: CONFIG may be renamed, or not permitted.
+    """Return when a server saves snapshots; None if that is unknown: CONFIG may be renamed, or not permitted.
 
     Asked on a connection of its own, because an error ends the running calls of a connection.
     """

@@ -7,14 +7,14 @@ from webhook.ports import Clock
 
 _SPAN_US = 10_000_000
 _LATE_US = 5_000_000
-"""No answer is later: the connection has failed before."""
+"""Maximum age of an answer: the connection fails before."""
 
 
 class StoreClock:
     """Microseconds. `time_us` replaces Redis' time: a replay has its own.
 
-    A late answer has an old time. So the estimate is that of the promptest answer within the last 10 to 20 s: a Pod
-    that is admitted without Redis is booked at its own time, and counts as long as others.
+    A late answer has an old time. So the estimate is that of the fastest answer within the last 10 to 20 s: a Pod that
+    is admitted without Redis is booked at its own time, and counts as long as others.
     """
 
     def __init__(self, clock: Clock, time_us: Callable[[], int] | None) -> None:
@@ -23,16 +23,16 @@ class StoreClock:
         self.ahead_us: int | None = None
         """How far Redis' clock is ahead of this process's; None before its first answer, and in a replay."""
         self._last_us = self._best_us = 0
-        """The same by the last answer, and by the promptest one of this span."""
+        """The same by the last answer, and by the fastest answer of this span."""
         self._earliest_us = math.inf
-        """How far Redis' clock is ahead at least, unless it was set back."""
+        """Lower bound of how far Redis' clock is ahead, unless it was set back."""
         self._span_ends_us = 0
 
     def now_us(self) -> int:
         return self._time_us() if self._time_us else self._clock.now_us() + (self.ahead_us or 0)
 
     def earliest_us(self) -> int:
-        """Return a time that Redis' clock has surely reached, whatever was done to it before its last answer."""
+        """Return a time that Redis' clock has certainly reached, even if it was set before its last answer."""
         return self._time_us() if self._time_us else self._clock.now_us() + self._last_us
 
     def get_replay_time(self) -> int | bool:
@@ -44,7 +44,7 @@ class StoreClock:
         at_us = self._clock.now_us()
         ahead_us = self._last_us = now_us - at_us
         if self._earliest_us <= ahead_us <= self._best_us and at_us < self._span_ends_us:
-            return  # so are most answers
+            return  # true of most answers
         self._adjust(at_us, ahead_us)
 
     def _adjust(self, at_us: int, ahead_us: int) -> None:

@@ -1,7 +1,7 @@
 """RedisTicker: the passage of time, each second: due transitions of all breakers, and signs of lost data.
 
 A service at rest is not ticked: its breaker is CLOSED and no interval runs, so that only a call can change it. One
-operation compares what is stored for many such services with what their last tick left.
+operation compares the stored state of many such services with the state that their last tick left.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class _Rest(NamedTuple):
 class RedisTicker:
     """`on_missed` receives each plan that a tick did not reach."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  it keeps what the parts of a store have learned up to date
+    def __init__(  # noqa: PLR0913, PLR0917  it updates the caches of all parts of a store
         self,
         transport: Transport,
         plans: PlanCache,
@@ -72,7 +72,7 @@ class RedisTicker:
         """The servers do not report their run_id. If they answer all the same, losses go unnoticed."""
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
-        """Return the transitions of a round; StoreUnavailableError if there are none, and a service was not reached."""
+        """Return the transitions of a round; StoreUnavailableError if there are none and a service was not reached."""
         self._keep(tuple(plans))
         moving, faults = await self._compare(plans)
         ticked = await asyncio.gather(*(self._tick(plan) for plan in moving), return_exceptions=True)
@@ -94,7 +94,7 @@ class RedisTicker:
         return moves  # on a Cluster, those of the services whose node answers
 
     def _keep(self, plans: tuple[CounterPlan, ...]) -> None:
-        """Forget what belongs to no plan, if these are not those of the last tick."""
+        """Forget data of other plans, unless the plans are those of the last tick."""
         if len(plans) == len(self._kept) and all(map(is_, plans, self._kept)):
             return
         self._kept = plans
@@ -176,7 +176,7 @@ class RedisTicker:
 
 
 def _describe_unnamed(failure: StoreFailure) -> StoreFailure:
-    """Return the report of servers without a run_id; a server that is away is known by its next run_id."""
+    """Return the report of servers without a run_id; a server that does not answer is recognized by its next run_id."""
     if failure.fault in _AWAY:
         return failure
     text = f"the server process is not known, so that a loss of data goes unnoticed: {failure.text}"

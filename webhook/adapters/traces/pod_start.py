@@ -12,7 +12,7 @@ from webhook.core.pods.start_outcome import StartResult, judge_start, read_creat
 _NEW_US = 10_000_000
 """Age up to which a Pod that is seen for the first time is new: an older one may have been Ready before."""
 _DEADLINE_US = 3_600_000_000
-"""A Pod that is not Ready by then has failed, and its span ends with what it waits for."""
+"""A Pod that is not Ready by then has failed, and its span ends with the reason why it waits."""
 _TRACKED_MAX = 10_000
 
 
@@ -54,7 +54,7 @@ class PodStarts:
         uid = pod.metadata.uid
         is_settled = self._settled.get(uid)
         if found is None or (is_settled is None and not self._is_drawn(uid)):
-            return  # most Pods: nothing of them is parsed
+            return  # true of most Pods, which are not parsed
         since_us, now_us = read_created_us(pod), self._now_us()
         is_new = now_us - since_us < _NEW_US
         if is_settled and not is_new:

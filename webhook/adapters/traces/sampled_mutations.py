@@ -1,7 +1,7 @@
-"""Sampled reviews of the mutating half, by what the validating half of the same Pod knows as well.
+"""Sampled reviews of the mutating half, by a key that the validating half of the same Pod has, too.
 
-The API server sets a Pod's uid between both halves. What both know is the trace of their caller, or else namespace,
-name and owner. Pods that one controller creates at the same moment have these in common, so that a validating half may
+The API server sets a Pod's uid between both halves. The key is the trace of their caller, or else namespace, name and
+owner. Pods that one controller creates at the same moment have these in common, so that a validating half may
 take the mutating one of such a sibling; a Pod with a name of its own has no siblings.
 """
 

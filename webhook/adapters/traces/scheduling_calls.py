@@ -36,7 +36,7 @@ class SchedulingCalls:
         self._report = report
         self._now_ns = now_ns
         self._decided: tuple[Pod, ServiceRules, Attempt] | None = None
-        """Of the call that is being answered: nothing else runs until it is."""
+        """Decision of the call that is being answered; no other call runs in between."""
 
     def on_decided(self, pod: Pod, service: ServiceRules, attempt: Attempt) -> None:
         self._decided = (pod, service, attempt) if self._is_drawn(pod.metadata.uid) else None

@@ -5,7 +5,7 @@ A breaker transition has its own span, and is also an event of the review that c
 A parent may come from a tenant: an API server without tracing forwards the `traceparent` of the client that creates a
 Pod.
 
-The SDK is imported only if an endpoint is set: it takes longer to load than the whole command line.
+The SDK is imported only if an endpoint is set, because it loads slowly.
 """
 
 from collections.abc import Callable, Mapping

@@ -144,7 +144,7 @@ def _make_plugin_hook(loader: Any) -> Callable[[Any], Coroutine[Any, Any, None]]
 class _ApiConnection(ResponseHandler):
     """Connection that closes at once.
 
-    aiohttp ends TLS in order with a connection whose request timed out, and does not wait for the peer's part of it. So
+    aiohttp starts a TLS shutdown on a connection whose request timed out, and does not wait for the peer's reply. So
     the event loop of a command could end first, with the socket open.
     """
 

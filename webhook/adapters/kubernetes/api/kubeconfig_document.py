@@ -40,7 +40,7 @@ def load_kubeconfig(kubeconfig: Kubeconfig) -> Json:
 
 
 def make_unusable_error(kubeconfig: Kubeconfig | Path, reason: str) -> UserError:
-    """Return the error of a kubeconfig, with kubectl's command that tries it."""
+    """Return the error of a kubeconfig, with the kubectl command that tests it."""
     files = str(kubeconfig)
     variable = f"KUBECONFIG={files} kubectl" if os.pathsep in files else f"kubectl --kubeconfig {files}"
     return UserError(f"{files}: not a usable kubeconfig: {reason}", f"try it with: {variable} get --raw /readyz")
@@ -92,6 +92,6 @@ def _resolve_paths(entry: Json, name: str, folder: Path) -> Json:
         return entry
     paths: Json = {field: str(folder / str(value[field])) for field in _PATHS.get(name, ()) if value.get(field)}
     command = value.get("exec")
-    if isinstance(command, dict) and os.sep in str(command.get("command", "")):  # else it is found by PATH
+    if isinstance(command, dict) and os.sep in str(command.get("command", "")):  # a bare name is found by PATH
         paths["exec"] = {**command, "command": str(folder / str(command["command"]))}
     return {**entry, key: {**value, **paths}}

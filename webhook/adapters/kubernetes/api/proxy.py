@@ -1,7 +1,7 @@
-"""Proxy for the API server by the environment, chosen as kubectl does: Go's HTTP_PROXY, HTTPS_PROXY and NO_PROXY.
+"""Proxy for the API server, chosen from HTTP_PROXY, HTTPS_PROXY and NO_PROXY as kubectl does.
 
-Source: golang.org/x/net/http/httpproxy. It reads NO_PROXY otherwise than Python: address ranges, ports, and no proxy
-for loopback.
+Source: golang.org/x/net/http/httpproxy. Unlike Python, it accepts address ranges and ports in NO_PROXY, and uses no
+proxy for loopback.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ def find_proxy(url: str, environment: Mapping[str, str]) -> str | None:
 
 
 def check_proxy(proxy: str, where: str) -> str:
-    """Return a proxy's URL. UserError: not of HTTP."""
+    """Return a proxy's URL. UserError: it is no HTTP proxy."""
     if not proxy.startswith(("http://", "https://")):
         raise UserError(f"{where}: {mask(proxy)!r}: not a proxy of HTTP", "write http://HOST:PORT")
     return proxy
@@ -46,7 +46,7 @@ def _uses_proxy(url: SplitResult, exceptions: str) -> bool:
 
 
 def _excepts(entry: str, host: str, port: str, address: Address | None) -> bool:
-    """Return whether an entry of NO_PROXY is about a host and port."""
+    """Return whether an entry of NO_PROXY matches a host and port."""
     if entry == "*":
         return True
     if "/" in entry:

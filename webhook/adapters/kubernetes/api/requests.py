@@ -33,7 +33,7 @@ _ERROR_BYTES_MAX = 64 << 10
 _MESSAGE_CHARACTERS_MAX = 500
 _JSON = "application/json"
 METADATA = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-"""To accept instead of an object that is not read: without spec and status it is much shorter."""
+"""Accept header for objects whose content is not read: the response has metadata only, and is much shorter."""
 
 BodyReader = Callable[[], Awaitable[bytes]]
 """Returns the next part of a body; b"" at its end."""
@@ -41,7 +41,7 @@ BodyReader = Callable[[], Awaitable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class RequestTimeouts:
-    """Longest durations of a request: in all, until it is connected, and without a byte from the server."""
+    """Timeouts of a request: in total, until it is connected, and without a byte from the server."""
 
     total_seconds: float
     connect_seconds: float | None = None
@@ -57,7 +57,7 @@ class ApiError(Exception):
 
     @property
     def is_absent(self) -> bool:
-        """Whether the object does not exist; without the right to read it nobody is told."""
+        """Whether the object does not exist. A caller without the right to read it gets `is_forbidden` instead."""
         return self.status == NOT_FOUND
 
     @property
@@ -196,7 +196,7 @@ async def _send(
 
 
 def describe_proxy(proxy: str | None) -> str:
-    """Return the words that name the proxy of a failed request: a library's error may take it for the server."""
+    """Return the text that names the proxy of a failed request: a library's error may name it as the server."""
     return f" (through the proxy {mask(proxy)})" if proxy else ""
 
 

@@ -35,7 +35,7 @@ from webhook.support.condition import Condition
 
 __all__ = ["ApiTiming", "Watch", "WatchHandler"]
 
-# An object is at most 3 MiB, and JSON may need six bytes for one.
+# An object is at most 3 MiB, and JSON may escape a byte as six.
 _LINE_BYTES_MAX = 20 << 20
 _CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
@@ -75,7 +75,7 @@ class Watch(Generic[AnObject]):
         timing: ApiTiming,
         lister: Callable[[], Awaitable[ListStart]] | None = None,
     ) -> None:
-        """Create a watch. A `lister` replaces the list and `handler.all`, and raises ApiError."""
+        """Create a watch. A `lister` replaces the list and `handler.on_list`, and raises ApiError."""
         self._client = client
         self._collection = collection
         self._handler = handler
@@ -154,7 +154,7 @@ class Watch(Generic[AnObject]):
             raise
         # A long watch without events is no failure: if nothing changes there may be no bookmarks either.
         if self._version is None and loop.time() - began < self._timing.healthy_seconds:
-            raise UnreachedError(f"it ended before it had brought anything: {broken}")
+            raise UnreachedError(f"it ended before its first event: {broken}")
         return self._version is not None
 
     def _open_stream(self, version: str) -> AbstractAsyncContextManager[BodyReader]:

@@ -1,4 +1,4 @@
-"""Decoding of objects of the API server: a field of another type than expected is lost alone, and named."""
+"""Decoding of API server objects: only a field of an unexpected type is left out, and reported."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ T = TypeVar("T")
 _AT = re.compile(r"^(?P<what>.*) - at `(?P<path>\$[^`]*)`$", re.DOTALL)
 _TOKEN = re.compile(r"\.([^.\[\]]+)|(\[[^\]]*\])")
 _EACH = "[...]"
-"""Every value of an object: msgspec does not tell which one."""
+"""Any value of an object: msgspec does not say which one."""
 
 
 def decode_fields(body: bytes | msgspec.Raw, kind: type[T]) -> tuple[T, dict[str, str]]:
@@ -23,7 +23,7 @@ def decode_fields(body: bytes | msgspec.Raw, kind: type[T]) -> tuple[T, dict[str
 
 
 def decode_items(body: bytes, kind: type[T]) -> tuple[tuple[T, ...], dict[str, str]]:
-    """Return the objects of a list, and what was left out of them. MsgspecError: it is no list."""
+    """Return the objects of a list, and the fields left out of them. MsgspecError: it is no list."""
     found, lost = [], {}
     for item in msgspec.json.decode(body, type=_Items).items or ():
         try:

@@ -1,4 +1,4 @@
-"""Reads of a Pod, of a workload with its controllers and Pods, of their Events, and of Nodes. What fails is noted."""
+"""Reads of a Pod, a workload with its controllers and Pods, their Events, and Nodes. Failures are noted."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class PodReader:
-    """Reads objects of a namespace with the user's own rights; `reading.unread` has what failed, with the reason.
+    """Reads objects of a namespace with the user's own rights; `reading.unread` has the failed reads, with the reasons.
 
     `namespace` is "" for all namespaces.
     """
@@ -100,7 +100,7 @@ class PodReader:
     ) -> tuple[ReportedMaker | None, tuple[ReportedOwner, ...]]:
         """Return a workload that makes controllers, None for one that creates its Pods itself, and the controllers.
 
-        Of the controllers that it made, those that want or have Pods, or else the newest.
+        These are the controllers that want or have Pods, or the newest if none does.
         """
         what = f"{kind.shown} {name}"
         if not kind.makes:
@@ -115,7 +115,7 @@ class PodReader:
         return msgspec.structs.replace(maker, kind=kind.kind), controllers
 
     async def _list_owned(self, kind: WorkloadKind, uid: str) -> tuple[ReportedOwner, ...]:
-        """Return the controllers of a kind that an object owns, as a Deployment its ReplicaSets."""
+        """Return the controllers of a kind that an object owns, such as the ReplicaSets of a Deployment."""
         found = await self._list(self._build_path(kind), ReportedOwner, kind.resource) or ()
         return tuple(
             msgspec.structs.replace(controller, kind=kind.kind)

@@ -1,4 +1,4 @@
-"""Facts that only requests show: Pods created with dryRun, counters around them, and rights of accounts."""
+"""Facts that only test requests show: Pods created with dryRun, counters before and after, and accounts' rights."""
 
 import asyncio
 import re
@@ -67,24 +67,24 @@ _OWN = ".podgate.io"
 
 
 async def probe_pods(client: ApiClient, pods: Iterable[PodProbe]) -> list[ProbeFact]:
-    """Create Pods with dryRun, all at once."""
+    """Create Pods with dryRun, concurrently."""
     return await asyncio.gather(*(_probe_pod(client, probe) for probe in pods))
 
 
 async def count_fail_open(client: ApiClient) -> Counter[str]:
-    """Return the calls that the API server has skipped because they failed, by Podgate's webhooks. ApiError."""
+    """Count the failed calls that the API server ignored (failurePolicy Ignore), by Podgate's webhook. ApiError."""
     body = await request_document(client, "/metrics", "*/*", SECONDS, _METRICS_BYTES_MAX)
     return Counter({name: count for name, count in _parse_counts(_FAIL_OPEN, body).items() if name.endswith(_OWN)})
 
 
 def count_refused(metrics: bytes) -> Counter[str]:
-    """Return the calls that a server has refused for who calls, by reason: not for what they ask, nor cut ones."""
+    """Count the calls that a server refused because of the caller, by reason, without bad or interrupted requests."""
     prefixes = ("authentication_", "handshake_refused", "handshake_no_certificate", "handshake_certificate")
     return Counter({reason: n for reason, n in _parse_counts(_REFUSED, metrics).items() if reason.startswith(prefixes)})
 
 
 def identify_process(metrics: bytes) -> bytes:
-    """Return what identifies the process that exports metrics: a Service may reach another one each time."""
+    """Return the start time that identifies a process: each request to a Service may reach another one."""
     found = _STARTED.search(metrics)
     return found[1] if found else b""
 

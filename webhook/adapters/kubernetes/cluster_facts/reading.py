@@ -1,4 +1,4 @@
-"""Reads of objects for the checks, all at once. What cannot be read is noted with the reason."""
+"""Concurrent reads of objects for the checks. Objects that cannot be read are noted with the reason."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -76,7 +76,7 @@ class Reading:
     unread: dict[str, str] = field(default_factory=dict)
 
     def on_creation_failed(self, fact: str, right: str, error: ApiError) -> None:
-        """Note why a read failed; `right` is the one that it needs, such as `describe_right` returns."""
+        """Note why a read failed; `right` is the right that it needs, as returned by `describe_right`."""
         self.unread[fact] = f"you may not {right}" if error.is_forbidden else f"cannot {right}: {error}"
 
     def note_lost_fields(self, fact: str, fields: Mapping[str, str]) -> None:
@@ -84,13 +84,13 @@ class Reading:
         self.unread |= {f"{fact} {field}": f"cannot read it: {reason}" for field, reason in fields.items()}
 
     def note_doubt(self, fact: str, fields: Mapping[str, str]) -> None:
-        """Note that checks cannot judge by a fact, because fields were left out of it."""
+        """Note that checks cannot use a fact, because fields were left out of it."""
         if fields:
             self.unread[fact] = "; ".join(f"cannot read {field}: {reason}" for field, reason in fields.items())
 
 
 def describe_right(verb: str, path: str) -> str:
-    """Return the right to read what is at a path, in the words of RBAC, such as `get pods named web in shop`."""
+    """Return the right to read a path, as RBAC words it, such as `get pods named web in shop`."""
     _, root, *parts = path.split("/")
     group = f".{parts.pop(0)}" if root == "apis" else ""
     parts = parts[1:]  # without the version
@@ -100,7 +100,7 @@ def describe_right(verb: str, path: str) -> str:
 
 
 async def read_version(client: ApiClient) -> tuple[str, int | None]:
-    """Return the version of the API server, and its clock in microseconds, None if it has not told. ApiError."""
+    """Return the version of the API server, and its clock in microseconds, None without a Date header. ApiError."""
     body, date = await request_dated(client, "/version", SECONDS)
     version = msgspec.json.decode(body, type=_Version).git_version
     try:

@@ -21,8 +21,7 @@ _READ_BYTES = 65_536
 def fetch_certificate(url: str) -> bytes:
     """Return the certificate, DER; OSError.
 
-    The client leaves without a reply: one without a certificate of its own is a refused call, for which there is an
-    alert.
+    The client disconnects before it would have to present a certificate: a refused handshake would raise an alert.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -40,7 +39,7 @@ def fetch_certificate(url: str) -> bytes:
 
 
 def _continue_handshake(client: ssl.SSLObject) -> bytes | None:
-    """Continue the handshake; return the server's certificate when it has come."""
+    """Continue the handshake; return the server's certificate once it is received."""
     try:
         client.do_handshake()
     except ssl.SSLWantReadError:
@@ -56,7 +55,7 @@ Chain = Sequence[x509.Certificate]
 
 
 def list_secret_facts(name: str, data: Mapping[str, str]) -> tuple[CertificateFact, ...]:
-    """Return the certificate and the token in a Secret; what cannot be decoded is left out."""
+    """Return the certificate and the token in a Secret; either is left out if it cannot be decoded."""
     place = f"Secret {NAMESPACE}/{name}"
     found = [_make_certificate_fact(f"{place} {_CERTIFICATE}", leaf) for leaf in parse_chain(data)[:1]]
     token = _parse_claims(_decode(data.get(_TOKEN, "")))

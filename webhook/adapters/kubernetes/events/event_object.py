@@ -1,4 +1,4 @@
-"""Event object: regarded object, reason, note, and a name by which replicas deduplicate it.
+"""Event object: its subject, reason, note, and a name by which replicas deduplicate it.
 
 It uses `events.k8s.io/v1`, which, unlike the older `v1`, requires reporter and action and validates them. Both APIs
 show the same objects; kubectl reads `v1`.

@@ -31,7 +31,7 @@ QUEUE_MAX = 1_000
 """About two minutes' worth at the sending rate."""
 _SERVER_ERROR = 500
 _RIGHT = "create events.events.k8s.io in"
-# Part of the API server's message for a 403 that is not about permissions.
+# Part of the API server's message for a 403 about a namespace that is being deleted, not about permissions.
 _TERMINATING = "is being terminated"
 
 

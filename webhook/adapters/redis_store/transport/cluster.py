@@ -64,7 +64,7 @@ class ClusterTransport:
                 raise ClusterDownError(f"no node has slot {slot}")
             try:
                 return await self._script.run(self._get_connection(owner), keys, argument, *before)
-            except MovedError as error:  # not carried out there
+            except MovedError as error:  # a redirected call was not carried out
                 owner, before = _find_address(error, owner), ()
                 self._owners[slot] = owner
                 self._learn_soon()

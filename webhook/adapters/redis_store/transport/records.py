@@ -14,7 +14,7 @@ Names = tuple[str, ...]
 
 
 class PlanHead(NamedTuple):
-    """What the script reads of a plan in each call, and what does not depend on the call."""
+    """The part of a plan that the script reads in each call, without values that depend on the call."""
 
     windows: Any
     pool: Any
@@ -54,7 +54,7 @@ PLAN_IN_CALL: Names = ("is_counted", "settled")
 
 
 class PlanDetails(NamedTuple):
-    """What the script reads of a plan in few calls."""
+    """The part of a plan that the script reads in few calls."""
 
     breaker_ttl_ms: int
     cluster: str
@@ -248,7 +248,7 @@ class LimitFigures(NamedTuple):
 
 
 class AnnouncementMessage(NamedTuple):
-    """What is published of a breaker. Servers of other versions read it."""
+    """The published state of a breaker. Servers of other versions read it."""
 
     tag: str
     service: str

@@ -130,7 +130,7 @@ def render_tables() -> str:
 
 
 def render_literals() -> Mapping[str, str]:
-    """Return the constant_literals of the other constants, by name."""
+    """Return the Lua literals of the other constants, by name."""
     values: Mapping[str, _Value] = {
         "HELD": HELD,
         "EXPIRED": EXPIRED,
@@ -173,7 +173,7 @@ _TOKEN = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|[{}(),\[\]]")
 
 
 def name_fields() -> Mapping[str, str]:
-    """Return what the names of fields, records and operations stand for, but for constructors of records."""
+    """Return the replacements for the names of fields, records and operations, except constructors of records."""
     texts: dict[str, str] = {}
     named = {name.upper(): fields for name, fields in {**OPERATIONS, **QUEUE_ACTIONS}.items()}
     for record, fields in {**named, **_RECORDS}.items():
@@ -229,7 +229,7 @@ def _read_parts(folder: Traversable) -> list[str]:
 
 
 def _render_modules() -> str:
-    """Return a Lua function that returns functions, each of which defines a module, after what all modules need.
+    """Return a Lua function that returns functions, each of which defines a module, after the common part.
 
     One function around them all: it alone looks up the outer locals of every module at each call.
     """

@@ -57,7 +57,7 @@ class Sentinels:
         """Return the primary that the first answering Sentinel names; RedisError if none does."""
         errors: list[Exception] = []
         for sentinel in tuple(self._order):
-            self._put(sentinel, len(self._order))  # last, unless it answers, even if the caller times out first
+            self._put(sentinel, len(self._order))  # last, unless it answers: its caller may time out first
             try:
                 answer = await self._ask(sentinel)
             except (RedisError, OSError, TimeoutError) as error:

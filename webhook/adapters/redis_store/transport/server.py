@@ -79,7 +79,7 @@ def find_info_entry(info: bytes, name: str) -> str:
         key, _, value = entry.partition(":")
         if key == name:
             return value
-    raise InvalidResponse(f"INFO does not say {name}")
+    raise InvalidResponse(f"INFO has no {name}")
 
 
 async def forget(connection: SharedConnection, pattern: str) -> int:

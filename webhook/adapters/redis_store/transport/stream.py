@@ -109,12 +109,12 @@ class RespStream(asyncio.Protocol):
         return answer
 
     def send(self, *commands: Command) -> None:
-        """Send commands whose answers are messages."""
+        """Send commands that are answered by messages."""
         if self._transport is not None and not self.is_closed:
             self._transport.write(b"".join(map(pack_command, commands)))  # type: ignore[arg-type]  # as if of one part
 
     def listen(self, on_message: Callable[[Any], None]) -> None:
-        """Pass on what is no answer to `ask`, and at the end the error of the connection."""
+        """Pass on a message that does not answer `ask`, and at the end the error of the connection."""
         self._on_message = on_message
 
     async def finish(self) -> None:

@@ -1,4 +1,4 @@
--- Triggers of a breaker: `core/breaker/triggers.py`, on Redis.
+-- Triggers of a breaker: `core/breaker/trip_detection.py`, on Redis.
 
 -- Return a duration exactly, in the largest unit that keeps it whole.
 local function span(us)
