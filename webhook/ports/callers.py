@@ -70,7 +70,7 @@ class TokenKeys(Protocol):
         ...
 
     def may_sign(self, key: TokenKey, issuer: str) -> bool:
-        """Whether the key is valid for the issuer: for an issuer with keys of its own, only those are."""
+        """Whether the key is valid for the issuer. For an issuer with keys of its own, only these are."""
         ...
 
     @property
@@ -103,7 +103,7 @@ class KeySource(Protocol):
 
     @property
     def may_claim(self) -> bool:
-        """Whether it may have keys for an issuer that is not known yet."""
+        """Whether the source may have keys for an issuer that is not known yet."""
         ...
 
     @property

@@ -24,7 +24,7 @@ class SharedDecisions(Protocol):
     async def append(self, records: Sequence[bytes]) -> None: ...
 
     async def read_page(self, begin: str, count: int) -> SharedPage:
-        """Return a page that begins at `begin`: `next_page` of another one, or milliseconds; newest with ""."""
+        """Return the page from `begin`: the `next_page` of another page, or milliseconds; "" is the newest page."""
         ...
 
     async def keep_policy(self, policy_hash: str, document: bytes) -> None:

@@ -72,7 +72,7 @@ class Observer(Protocol):
         ...
 
     def on_webhooks_outdated(self, outdated: Sequence[str]) -> None:
-        """Report the webhook configurations that differ from the policy's, when they change; none: all are current."""
+        """Report which webhook configurations differ from the policy's, when that changes; none: all are current."""
         ...
 
     def on_not_reviewed(self, service: str, pod: str) -> None:
@@ -80,7 +80,7 @@ class Observer(Protocol):
         ...
 
     def on_overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:
-        """Report why this server is overloaded, when the causes change; no `former`: it begins, no `now`: it ends."""
+        """Report why this server is overloaded, when causes change; `former` is empty at first, `now` at the end."""
         ...
 
 

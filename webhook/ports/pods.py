@@ -21,7 +21,7 @@ class ControllerClient(Protocol):
     """Controllers that create Pods. ControllerAccessError without an answer."""
 
     async def run(self, handler: CreationFailureHandler) -> None:
-        """Watch creation failures until cancelled; first those of the last hour, the oldest first."""
+        """Watch creation failures until cancelled, beginning with those of the last hour, oldest first."""
         ...
 
     async def find(self, controller: ControllerReference) -> CreatingController | None:

@@ -51,7 +51,7 @@ class DocumentReceiver(Protocol):
 
 
 class PolicySource(Protocol):
-    """Checked policies, compiled under the live overrides before they are asked for: no review compiles a policy."""
+    """Checked policies, compiled in advance under the live overrides: no review compiles a policy."""
 
     def get_current(self) -> CompiledPolicy | None:
         """Return the policy in force, None before the first valid one."""
@@ -70,7 +70,7 @@ class PolicyCheck(Protocol):
     """Check of documents that does not delay reviews. CheckFailedError if a check has no result."""
 
     async def load(self, raw: bytes, purpose: Purpose) -> LoadResult:
-        """Return, or raise DocumentError, as `webhook.core.document.load`."""
+        """Return or raise as `webhook.core.document.load` does; DocumentError for an invalid document."""
         ...
 
     async def review(self, asked: DocumentReview) -> PolicyReview:
@@ -94,7 +94,7 @@ class Overrides(Protocol):
     """Live overrides. Read at each review: an entry has no effect after its end."""
 
     def get_current(self) -> LiveOverrides:
-        """Return the live entries, one of `list_prepared`."""
+        """Return the live entries: one of the states of `list_prepared`."""
         ...
 
     def list_prepared(self) -> tuple[LiveOverrides, ...]:

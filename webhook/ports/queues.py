@@ -26,7 +26,7 @@ class PodQueue(Protocol):
     async def enqueue(self, asked: Acquire) -> bool:
         """Register a gated Pod; False if `maxPods` of its service wait already. A known uid is not counted again.
 
-        Without an answer of the store the Pod waits all the same: the controller registers it.
+        If the store does not answer, the Pod waits all the same, and the controller registers it.
         """
         ...
 
@@ -34,7 +34,7 @@ class PodQueue(Protocol):
 class QueueIndex(Protocol):
     """Uids of waiting Pods by service, with the store's time of their registration.
 
-    It bounds and orders the queue. It can be lost: which Pods wait is known from their gates, in the cluster.
+    The index bounds and orders the queue. It can be lost: the gates in the cluster show which Pods wait.
     StoreUnavailableError without an answer; every operation may be repeated.
     """
 
@@ -57,7 +57,7 @@ class QueueIndex(Protocol):
         ...
 
     async def find_times_us(self, plan: CounterPlan, uids: Sequence[str]) -> Mapping[str, int]:
-        """Return those of these uids that are registered, and their times."""
+        """Return the registered ones of these uids, and their times."""
         ...
 
     async def count(self, plan: CounterPlan) -> int:
@@ -73,7 +73,7 @@ class PlaceEvents(Protocol):
     """Events on waiting Pods. They are sent in the background, within a rate."""
 
     def offer(self, namespace: str, name: str, uid: str, note: str, occasion: str) -> None:
-        """Send an Event on a Pod; one of the same `occasion` is the same. It is dropped if too many wait."""
+        """Send an Event on a Pod; Events of the same `occasion` are one. It is dropped if too many Events wait."""
         ...
 
     def offer_expired(self, namespace: str, name: str, uid: str, note: str, *, is_kept: bool) -> None:
@@ -93,7 +93,7 @@ class GateClient(Protocol):
     """Gates of Pods in the cluster. GateError: the API server did not do it; a later call may succeed."""
 
     async def remove(self, namespace: str, name: str, uid: str) -> bool:
-        """Remove Podgate's gate from a Pod; False if the Pod is gone. One without the gate stays as it is."""
+        """Remove Podgate's gate from a Pod; False if the Pod is gone. A Pod without the gate stays as it is."""
         ...
 
     async def delete(self, namespace: str, name: str, uid: str) -> bool:

@@ -37,7 +37,7 @@ class NodeLoads(Protocol):
         ...
 
     async def measure(self, now_seconds: float) -> Mapping[str, NodeLoad]:
-        """Return what is measured now, by a node's name or one of its addresses. LoadSourceError without an answer."""
+        """Return the measured loads by a node's name or one of its addresses. LoadSourceError without an answer."""
         ...
 
     async def close(self) -> None:

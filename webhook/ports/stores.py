@@ -22,7 +22,7 @@ class CounterStore(Protocol):
     async def acquire(self, request: Acquire) -> Receipt:
         """Check and charge one Pod in one step, all or nothing. A repeated uid gets the same answer and no charge.
 
-        A repetition confirms the charge: whoever made it may no longer withdraw it.
+        A repetition confirms the charge: its maker may no longer withdraw it.
 
         (A breaker that is known to be open denies without asking the store: then a repeated uid is denied, too.)
         """
@@ -76,11 +76,11 @@ class SharedStore(CounterStore, Protocol):
         ...
 
     async def withdraw(self, request: Acquire, charged_us: int | None) -> bool:
-        """Undo the charge of an Acquire whose Pod was not admitted, before any Acquire that is asked from now on.
+        """Undo the charge of an Acquire whose Pod was not admitted, before any later Acquire.
 
         `charged_us`: the store's time of the charge, None if it is not known. Nothing is undone if another call has
         confirmed the charge, or if the Pod has been seen. True if it was undone; a later `book` or `acquire` of the
-        same uid is then the first one.
+        same uid then counts as its first.
         """
         ...
 
@@ -132,7 +132,7 @@ class PodLedger(Protocol):
         ...
 
     async def stop_waiting(self, plan: CounterPlan, uids: Sequence[str]) -> None:
-        """Stop waiting for these, and remove them from the live Pods without a refund: they may have existed."""
+        """Stop waiting for these Pods, and remove them from the live Pods without a refund: they may have existed."""
         ...
 
     async def list_scopes(self, plan: CounterPlan) -> Sequence[str]:

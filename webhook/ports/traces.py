@@ -87,7 +87,7 @@ class TimedCalls:
 
 STORE = "store acquire"
 REDIS = "EVALSHA"
-"""Names of calls: the span of one to a server has the name of the command."""
+"""Names of calls: the span of a call to a server is named after the command."""
 
 timed_calls: ContextVar[TimedCalls | None] = ContextVar("timed_calls", default=None)
 """Where calls of the current review are added; None if it is not sampled."""

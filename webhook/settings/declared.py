@@ -34,12 +34,14 @@ class ProcessSettings:
         "kubeconfig of the cluster with the policy and the Namespaces; not needed inside it",
         optional=True,
     )
-    context: str | None = setting(read.context, "context of --kubeconfig; without it the current one", optional=True)
+    context: str | None = setting(
+        read.context, "context in --kubeconfig; without it the current context", optional=True
+    )
     plain_listen: ListenAddress = setting(
         read.address, "health port: /healthz /readyz /metrics /status, plain HTTP", "0.0.0.0:8081"
     )
     otlp_endpoint: str | None = setting(
-        read.url, "OTLP/HTTP endpoint for traces; without it there are none", optional=True, secret=True
+        read.url, "OTLP/HTTP endpoint for traces; without it nothing is traced", optional=True, secret=True
     )
     trace_ratio: float = setting(
         read.ratio, "share of Pods of which at least one of the two calls is traced, unless the caller decides", "0.01"
@@ -52,7 +54,7 @@ class ControllerSettings(ProcessSettings):
 
     store: str = setting(
         read.parse_store,
-        "where the counters are: memory, or the URL of a Redis that replicas share",
+        "counter store: memory, or the URL of a Redis that replicas share",
         MEMORY,
         secret=True,
     )
@@ -97,7 +99,7 @@ class ControllerSettings(ProcessSettings):
     )
     scheduler_certificates: bool = setting(
         read.truth,
-        "whether the leader also manages the certificates of the scheduler extender and of its kube-scheduler;"
+        "whether the leader also manages the certificates of the scheduler extender and its kube-scheduler;"
         " with --certificates own",
         "false",
     )
@@ -227,10 +229,12 @@ class Settings(ControllerSettings):
         read.percent, "share of reviews that fail above which this server is overloaded", "5%"
     )
     overload_window_seconds: float = setting(
-        read.seconds, "time over which both are measured, and must be below again for the overload to end", "10s"
+        read.seconds,
+        "time over which both are measured; the overload ends once both have been below for as long",
+        "10s",
     )
     overload_minimum: int = setting(
-        read.positive, "minimum number of slow or failed reviews in that time for an overload", "5"
+        read.positive, "minimum number of slow or failed reviews within --overload-window for an overload", "5"
     )
     replicas: int | None = setting(
         read.positive,
@@ -250,7 +254,9 @@ class Settings(ControllerSettings):
     max_connection_age_seconds: float = setting(read.seconds, "maximum age of a connection", "10m", reduced="5m")
     max_connections: int = setting(read.positive, "maximum number of open connections", "512", reduced="128")
     max_in_flight: int = setting(read.positive, "maximum number of concurrent calls", "256", reduced="64")
-    drain_seconds: float = setting(read.patience, "maximum time at shutdown for clients to use other servers", "15s")
+    drain_seconds: float = setting(
+        read.patience, "maximum time at shutdown for clients to move to other servers", "15s"
+    )
     grace_seconds: float = setting(read.patience, "maximum time at shutdown for running calls", "31s")
     token_leeway_seconds: float = setting(
         read.leeway, "allowed clock skew of a token's times, at most 30s", "10s", modes=_KNOWN_CALLERS
@@ -265,8 +271,8 @@ class Settings(ControllerSettings):
     )
     controller_user: str | None = setting(
         read.user,
-        "user name of the controller, which alone may remove the gate of a waiting Pod; needed outside the cluster. The"
-        " service accounts of the manifests may always, and with --store memory this server's own user",
+        "user name of the controller, which alone may remove the gate of a waiting Pod; needed outside the cluster."
+        " The manifests' service accounts may always remove it, and with --store memory this server's own user",
         optional=True,
     )
     record: Path | None = setting(

@@ -24,7 +24,7 @@ _TOKEN_LIFETIME_SECONDS_MIN = 120
 _SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 _PATHS = frozenset({readers.file, readers.kubeconfig, readers.path})
 CLIENT_VARIABLES = frozenset({"PODGATE_SERVER", "PODGATE_DECISIONS", "PODGATE_LEADER", "PODGATE_EXTENDER"})
-"""Variables of commands that ask a server: the shell that starts a process may have them too."""
+"""Variables of client commands: the shell that starts a server may have them too."""
 # Not settings: Kubernetes sets these in every container for each Service whose name starts with `podgate`.
 _SERVICE_LINK = re.compile(r"PODGATE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
 
@@ -229,7 +229,7 @@ def _find_token_mistakes(
 
 
 def _read_mode(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> ClientIdentity:
-    """Return the authentication of callers, on which other settings depend; MUTUAL for an invalid value."""
+    """Return the value of `--client-identity`, on which other settings depend; MUTUAL for an invalid value."""
     text = _find_source("client_identity", flags, environment)[1]
     return ClientIdentity(text) if text in tuple(ClientIdentity) else ClientIdentity.MUTUAL
 

@@ -156,7 +156,7 @@ def positive(text: str) -> int:
 def percent(text: str) -> float:
     """Read a percentage; return it as a share."""
     number = text.removesuffix("%")
-    if number == text or not is_number(number) or not 0 < int(number) <= 100:  # noqa: PLR2004  all of it
+    if number == text or not is_number(number) or not 0 < int(number) <= 100:  # noqa: PLR2004  the whole
         raise ValueError("write a percentage from 1% to 100%")
     return int(number) / 100
 
@@ -253,5 +253,5 @@ def names(text: str) -> tuple[str, ...]:
     """Read names in certificates, separated by commas."""
     found = tuple(part.strip() for part in text.split(","))
     if not all(found) or any(not name.isprintable() or len(name) > _CLAIM_CHARACTERS_MAX for name in found):
-        raise ValueError("an empty name, or one that no certificate has: write NAME,NAME")
+        raise ValueError("a name that is empty or cannot be in a certificate: write NAME,NAME")
     return found
