@@ -273,7 +273,7 @@ async def test_failed_check_changes_nothing_is_reported_once_and_retried() -> No
     check.error = "its process was ended by SIGKILL"
     for _ in range(3):
         assert not await current_policy.on_document(document(6).encode(), "policy.yaml")
-    message = f"policy.yaml: the policy could not be checked: {check.error}: it is tried again when it is read again"
+    message = f"policy.yaml: the policy could not be checked: {check.error}: it is checked again at its next read"
     assert recorder.failed == [(message,)]
     assert current_policy.list_errors() == (message,)
     assert current_policy.get_current() is before

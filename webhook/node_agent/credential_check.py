@@ -96,7 +96,7 @@ def check_token(text: bytes | str, audience: str, place: str, now: datetime) -> 
     """Return the parsed token; UserError if Podgate would reject it now."""
     try:
         found = parse_token(text if isinstance(text, str) else text.decode("ascii"))
-    except ValueError as error:  # includes UnicodeDecodeError, whose text would show the token
+    except ValueError as error:  # also UnicodeDecodeError, whose text would show the token
         said = "not text" if isinstance(error, UnicodeDecodeError) else str(error)
         raise UserError(f"{place}: {said}", "replace it with a token") from None
     if found.audience != audience:

@@ -66,7 +66,7 @@ def render_static_files(folder: Path, users: Mapping[str, str]) -> dict[str, str
 
 
 class CredentialFolder:
-    """Replaces only files that it has written itself: their digests are recorded in a file beside them.
+    """Writer that replaces only its own files, whose digests are recorded in a file beside them.
 
     A file is replaced by one rename. The last two digests of each are recorded, the new one before it is written: so a
     process that was killed in between recognizes both. Writers exclude each other by a lock.
@@ -99,7 +99,7 @@ class CredentialFolder:
         if before is not None and _compute_digest(before) not in ledger.get(name, ()):
             raise UserError(
                 f"{self.path / name}: changed since it was written: left alone",
-                "move it away, and it is written again",
+                "move it away, and the next run writes it again",
             )
         self._claim()
         ledger[name] = [_compute_digest(text) for text in (content, before) if text is not None]

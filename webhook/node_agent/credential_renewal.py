@@ -1,4 +1,4 @@
-"""Renewal of kube-apiserver's files: reads the Secret, requests tokens, writes what is valid, reports validity."""
+"""Renewal of kube-apiserver's files: reads the Secret, requests tokens, writes valid files, reports validity."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -40,7 +40,7 @@ class CredentialPlan:
     audience: str
     lifetime_seconds: int
     renew_after_seconds: int | None
-    """Largest age of a token; None: half its lifetime."""
+    """Maximum age of a token; None: half its lifetime."""
 
     @property
     def identities(self) -> tuple[str, ...]:

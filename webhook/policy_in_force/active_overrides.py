@@ -31,7 +31,7 @@ class NoOverrides:
 
 
 class ActiveOverrides:
-    """A `ports.Overrides` and `ports.DocumentReceiver`. `source` names the place of the document, "" for none."""
+    """A `ports.Overrides` and `ports.DocumentReceiver`. `source` names the document; "" without one."""
 
     def __init__(self, observer: Observer, clock: Clock, source: str = "") -> None:
         self.source = source
@@ -62,7 +62,7 @@ class ActiveOverrides:
         return self._errors
 
     async def run(self) -> None:
-        """End entries even without reviews, and prepare what follows, until cancelled."""
+        """End entries even without reviews, and prepare the next states, until cancelled."""
         while True:
             await self.look_ahead()
             await asyncio.sleep(self._compute_rest_seconds())
@@ -103,13 +103,13 @@ class ActiveOverrides:
         self._report(tuple(errors))
 
     async def _take(self, newest: OverridesDocument | None) -> None:
-        """Enter the state with the newest document, None if that is invalid, once it and what follows are prepared."""
+        """Enter the state with the newest document, None if it is invalid, once it and the next are prepared."""
         while True:
             former = self._state
             state = former.replace_newest(newest, self._clock.now_us())
             coming = self._find_next(state)
             await self.prepare((state.live,) if coming is None else (state.live, coming.live))
-            if self._state is former:  # else an entry has ended meanwhile
+            if self._state is former:  # otherwise an entry has ended meanwhile
                 break
         self._enter(state)
         self._next = coming

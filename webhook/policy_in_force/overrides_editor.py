@@ -22,7 +22,7 @@ class Combination(Enum):
     """Ways to combine a new entry with those in force for its service."""
 
     BESIDE = "beside"
-    """Added; an error if one of them sets the same thing."""
+    """Added beside them; an error if an entry in force sets the same field."""
     MERGE = "merge"
     """Merged with them into one entry, whose end is the later one."""
     MERGE_UNTIL = "merge until"
@@ -43,7 +43,7 @@ class OverridesEditor:
         self._now_us = now_us
 
     async def add(self, entry: Override, combination: Combination) -> Override:
-        """Write an entry; return the one that holds now. UserError if it would have no effect or be ambiguous."""
+        """Write an entry; return the entry now in force. UserError if it would have no effect or be ambiguous."""
         new = replace(entry, by=await self._store.read_author())
         if self._policy is not None:
             _check_effect(self._policy, new)

@@ -1,4 +1,4 @@
-"""Current policy: checked, compiled and swapped as a whole. An invalid document is only reported, and only once."""
+"""Receiver of policy documents: checks, compiles and swaps them as a whole, and reports an invalid one once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -85,7 +85,7 @@ class PolicyReceiver:
             return _Attempt(identity, errors=tuple(f"{place}:{problem}" for problem in error.problems))
         except CheckFailedError as error:
             # Not the document's identity, so that it is checked again when it is read again.
-            failed = f"{place}: the policy could not be checked: {error}: it is tried again when it is read again"
+            failed = f"{place}: the policy could not be checked: {error}: it is checked again at its next read"
             return _Attempt(f"unchecked: {failed}", errors=(failed,))
         await self._active.swap(loaded)
         self.keep_document(loaded.hash, raw)

@@ -1,6 +1,6 @@
 """Writer of the webhook configurations: compares the live ones with the policy in force, and replaces their webhooks.
 
-Without it the API server would not call for a new service until somebody renders the configurations again.
+Without the writer, the API server would not call for a new service until somebody renders the configurations again.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from webhook.support.condition import Condition
 
 @dataclass(frozen=True, slots=True)
 class WebhookConfigurationReports:
-    """Callbacks of the writer: the last is called when it no longer runs."""
+    """Callbacks of the writer; `on_end` is called when it no longer runs."""
 
     on_compared: Callable[[Sequence[str]], None]
     """Called after each comparison with the configurations that differ."""
@@ -41,12 +41,12 @@ class WebhookConfigurationTiming:
     """Intervals and bounds of the writer."""
 
     poll_seconds: float = 0.5
-    """Between two looks at the policy: a new service is unknown to the API server for that long."""
+    """Interval of polling the policy: for that long a new service may be unknown to the API server."""
     check_seconds: float = 10.0
-    """Between two reads of the configurations while the policy stays the same."""
+    """Interval of reading the configurations while the policy stays the same."""
     longest_pause_seconds: float = 60.0
     writes_max: int = 5
-    """Of one configuration within `writes_seconds`, for one policy: another writer may change it back each time."""
+    """Writes of a configuration within `writes_seconds` for a policy: another writer may undo each of them."""
     writes_seconds: float = 3600.0
 
 
@@ -85,7 +85,7 @@ class WebhookConfigurationWriter:
             self._reports.on_end()
 
     async def run_round(self) -> float:
-        """Compare if it is time; return the delay before the next round, in seconds."""
+        """Compare if that is due; return the delay before the next round, in seconds."""
         loaded, now_seconds = self._policy(), asyncio.get_running_loop().time()
         if loaded is None or (loaded.hash == self._checked_hash and now_seconds < self._check_at_seconds):
             return self._timing.poll_seconds

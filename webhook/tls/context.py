@@ -1,4 +1,4 @@
-"""TLS contexts: from watched files, TLS 1.3 with client certificates, tested before use; and those of libraries."""
+"""TLS contexts of servers: from watched files, TLS 1.3 with client certificates, tested before use."""
 
 import os
 import ssl
@@ -31,7 +31,7 @@ _PATHS = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 def skip_default_cas() -> Iterator[None]:
     """Let OpenSSL find no default CAs within the block.
 
-    aiohttp makes two contexts when it is imported, for clients that give none, and loads all CAs of the system twice.
+    When aiohttp is imported, it makes two contexts for clients that give none, and loads all CAs of the system twice.
     Each client of Podgate gives a context, so that a start need not wait for that.
     """
     before = {name: os.environ.get(name) for name in _PATHS}
@@ -106,7 +106,7 @@ def make_server_context(paths: TlsPaths) -> ssl.SSLContext:
     context.num_tickets = 0  # a resumed session would bypass a changed trust store
     context.set_alpn_protocols(["http/1.1"])
     try:
-        context.load_cert_chain(paths.certificate, paths.key, password="")  # never prompt for one
+        context.load_cert_chain(paths.certificate, paths.key, password="")  # never prompt for a passphrase
     except (OSError, ssl.SSLError) as error:
         raise UserError(
             f"{paths.certificate} and {paths.key} make no certificate with its key: {describe_error(error)}",
@@ -142,7 +142,7 @@ def load(paths: TlsPaths, contents: Sequence[bytes], *, may_have_expired: bool =
     if presented != _encode_der(leaf):
         raise UserError(f"{paths.certificate}: changed while it was read", "replace certificate and key in one step")
     if set(context.get_ca_certs(binary_form=True)) != {_encode_der(authority) for authority in authorities}:
-        raise UserError(f"{paths.client_ca}: not what it was a moment ago", "replace it in one step")
+        raise UserError(f"{paths.client_ca}: changed while it was read", "replace it in one step")
     return LoadedTls(
         context=context,
         trust=TrustedCas(authorities),

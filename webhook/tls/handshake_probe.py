@@ -4,7 +4,7 @@ import ssl
 
 
 def probe_handshake(server_context: ssl.SSLContext, client_context: ssl.SSLContext) -> bytes:
-    """Handshake until the client has the server's certificate and has verified its signature; return the former, DER.
+    """Handshake until the client has verified the signature of the server's certificate; return the certificate, DER.
 
     ssl.SSLError if that fails. The client's reply is not processed.
     """
@@ -18,7 +18,7 @@ def probe_handshake(server_context: ssl.SSLContext, client_context: ssl.SSLConte
             continue
     presented = client.getpeercert(binary_form=True)
     if presented is None:
-        raise ssl.SSLError("no certificate was shown")
+        raise ssl.SSLError("the server sent no certificate")
     return presented
 
 

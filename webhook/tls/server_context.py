@@ -59,7 +59,7 @@ def find_alert(error: BaseException) -> bytes:
 
 
 class SpareSockets:
-    """Duplicate descriptors of sockets, for `send_alert`: the event loop closes the original after a failed handshake.
+    """Duplicated descriptors of sockets, for `send_alert`: the event loop closes the original after a failed handshake.
 
     Their number is limited: a flood of handshakes must not use up the process's file descriptors.
     """
