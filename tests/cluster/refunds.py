@@ -1,4 +1,4 @@
-"""Parts of `refunds` tests that others use, too."""
+"""Parts of the tests of refunds that other tests use."""
 
 from base64 import b64encode
 from collections.abc import Iterator

@@ -36,7 +36,7 @@ class AuthenticationStrategy(Protocol):
     def still_holds(self, verified: VerifiedToken) -> bool:  # noqa: ARG002  for strategies that override it
         """Return whether `authenticate` would now return the same for a call with the same header and certificate.
 
-        Only a strategy that returns `verified` overrides it.
+        Only a strategy whose `authenticate` returns a verified token overrides it.
         """
         return False
 

@@ -1,4 +1,4 @@
-"""Refunds of Pods that were charged and never created.
+"""Never created Pods: finds Pods that were charged and never created, and refunds them.
 
 A Pod that was charged and not seen for 60 s is looked up in the cluster. If it does not exist, it was never created, or
 was created and deleted while the watch lags. So it is refunded once the watch has reached the version of that lookup

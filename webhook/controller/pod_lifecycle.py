@@ -1,4 +1,4 @@
-"""Pod tracker: assigns each watched Pod to its service, and queues its state for the store."""
+"""Lifecycle of watched Pods: assigns each to its service, and queues its creation, changes and end for the store."""
 
 import heapq
 from collections.abc import Callable, Mapping, Sequence

@@ -107,7 +107,7 @@ class RecentAdmissions:
             self._pack()
 
     def confirm(self, request: Acquire, at_us: int) -> None:
-        """Add a Pod that was charged before: `all` does not have it, because its time is not known."""
+        """Add a Pod that was charged before: `list_all` omits it, because its time is not known."""
         if request.resize_from is None and not request.peek:
             self._confirmed[request.uid] = request, at_us
             if len(self._confirmed) > CONFIRMED_MAX:

@@ -1,4 +1,4 @@
-"""YAML text of objects, with the lines of each value by its JSON Pointer.
+"""YAML text of objects and streams, and its layout: the lines of each value, by JSON Pointer.
 
 Mappings and lists are laid out here, in one walk; only single keys and scalars are formatted by PyYAML: its emitter
 is slow for large Pods, and does not report line numbers.

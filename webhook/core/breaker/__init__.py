@@ -1,6 +1,6 @@
 """SLA breaker of one service, a pure state machine.
 
-`transitions` is the transition table. `triggers` counts outcomes and quota denials and finds that a threshold was
+`transitions` is the transition table. `trip_detection` counts outcomes and quota denials and finds that a threshold was
 crossed; `advance` applies the passage of time and opens the breaker; `outcome_counting` records reported outcomes and
 quota denials; `probes` admits probes; `manual` applies overrides; `forks` resolves conflicts between divergent states.
 Their functions take a `Record` and return the next one, most of them with the transitions between the two. How they

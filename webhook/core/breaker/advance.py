@@ -1,4 +1,4 @@
-"""Effects of time, and the opening of a breaker once a trigger has fired: `triggers` decides whether one has.
+"""Effects of time, and the opening of a breaker once a trigger has fired, which `trip_detection` decides.
 
 Results do not depend on how often a record is advanced: each boundary that has passed takes effect at its own time.
 """

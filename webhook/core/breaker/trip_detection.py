@@ -1,4 +1,4 @@
-"""Triggers: count outcomes per interval and quota events in a trailing span, and decide when the breaker trips."""
+"""Trip detection: counts outcomes per interval and quota events in a trailing span, and decides when to trip."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""State of an existing Pod: waiting for gates or the scheduler, starting, failed or running, with the cause."""
+"""Causes of a pending Pod: gates, the scheduler or a slow start; and its state once it has failed or is running."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Recomputed decisions: the stages of a recorded review, and what each rule did, from the record and its policy.
+"""Recomputation of a recorded decision: the finding of each stage and the effect of each rule, from its policy.
 
 Decisions are pure, so a record keeps only the Pod and the figures from outside: usage and breaker.
 """

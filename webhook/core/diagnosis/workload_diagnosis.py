@@ -1,4 +1,4 @@
-"""Diagnosis of a workload: the Pods that it has, those that were refused, and the most severe of both."""
+"""Diagnosis of a workload: its existing Pods, its refused Pods, and the most severe state of both."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Remedies for failed calls of the API server to Podgate, by the error that it reports."""
+"""Remedies for failed calls from the API server to Podgate, by the error that it reports."""
 
 import re
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Stanzas of the policy, a module each, with their defaults. `core/policy/model.py` joins them to the document."""
+"""Fields of the policy with their defaults, one module for each stanza; `core/policy/model.py` joins them."""
 
 from webhook.core.policy_fields.breaker import (
     Breaker,

@@ -1,6 +1,7 @@
-"""Filters: why a node is refused for a Pod. Each reason is a fixed text: the scheduler counts nodes by equal texts.
+"""Filters of hot nodes: refuse a node for a Pod because of load, pressure or NUMA zones, with the reason.
 
-No reason has a percent sign: the scheduler uses it as a format.
+Each reason is a fixed text, because the scheduler counts nodes by equal texts. None has a percent sign, because the
+scheduler uses it as a format.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

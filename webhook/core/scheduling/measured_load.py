@@ -1,4 +1,4 @@
-"""Load of a node: measured values with their source and time, averaged over a window, and chosen by freshness."""
+"""Measured load of a node: values with their source and time, averaged with decay, and chosen by freshness."""
 
 from collections.abc import Iterable, Mapping
 from math import isfinite
