@@ -69,12 +69,12 @@ def find_disagreements(pod: Json, pair: Pair) -> list[str]:
     return missed + [
         f"found: {code} {field}, expected {must}"
         for code, field in found
-        if not any(code == one and field.startswith(beginning) for one, beginning in must | may)
+        if not any(code == expected_code and field.startswith(beginning) for expected_code, beginning in must | may)
     ]
 
 
 def _is_in(found: set[Named], code: str, beginning: str) -> bool:
-    return any(one == code and field.startswith(beginning) for one, field in found)
+    return any(found_code == code and field.startswith(beginning) for found_code, field in found)
 
 
 def mark(pod: Json) -> Json:

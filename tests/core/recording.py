@@ -43,11 +43,11 @@ class Recorder(Observers):
     @property
     def lines(self) -> list[bytes]:
         """Each record in JSON."""
-        return [msgspec.json.encode(one) for one in self.records]
+        return [msgspec.json.encode(record) for record in self.records]
 
     @property
     def records(self) -> list[DecisionRecord]:
-        return [one.read() for one in self.kept]
+        return [kept.read() for kept in self.kept]
 
 
 class RecordedShop:
@@ -62,7 +62,7 @@ class RecordedShop:
         user = {"userInfo": {"username": REPLICA_SETS}}
         asked = pod({"app": "web"}, **spec)
         stored = self.gate.build_owned_pod(uid, nodeSelector={"disk": "ssd"})
-        for one in (asked, stored):
-            one["metadata"]["ownerReferences"] = [OWNER]
+        for document in (asked, stored):
+            document["metadata"]["ownerReferences"] = [OWNER]
         await self.gate.interceptor.review(Half.MUTATE, body(object=asked, **user))
         await self.gate.interceptor.review(Half.VALIDATE, body(object=stored, **user))

@@ -104,16 +104,16 @@ def containers(
     prefix = "i" if initial else "c"
     for index in range(draw(st.integers(least, most))):
         name = draw(st.sampled_from([f"{prefix}{index}", *NAMES]))
-        one: Json = {"name": name, "image": "registry.k8s.io/pause:3.10"}
+        container: Json = {"name": name, "image": "registry.k8s.io/pause:3.10"}
         if any(other["name"] == name for other in found) or (initial and strict):
-            one["name"] = f"{prefix}{index}"
+            container["name"] = f"{prefix}{index}"
         if draw(st.integers(0, 3)):
             resources = draw(container_resources(strict=strict, most=rung))
             if resources is not None or not strict:
-                one["resources"] = resources
+                container["resources"] = resources
         if initial and draw(st.booleans()):
-            one["restartPolicy"] = "Always"
-        found.append(one)
+            container["restartPolicy"] = "Always"
+        found.append(container)
     return found
 
 

@@ -1,4 +1,4 @@
-"""When a server is overloaded, and when it no longer is: also of a simulated server that cannot carry its load."""
+"""Beginning and end of overload, also for a simulated server that cannot carry its load."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class Stepped:
         self.trouble = ""
 
     def run_slice(self, *, fast: int = 0, slow: int = 0, failed: int = 0) -> list[str]:
-        """Review so many Pods, end the slice, and return the causes."""
+        """Review this many Pods, end the slice, and return the causes."""
         for _ in range(fast):
             self.detector.count_review(FAST_NS, has_failed=False)
         for _ in range(slow):
@@ -64,7 +64,7 @@ def test_bad_reviews_of_the_whole_window_count_and_then_no_longer() -> None:
     stepped = Stepped()
     assert [stepped.run_slice(slow=1, fast=1) for _ in range(5)] == [[], [], [], [], ["latency"]]
     apart = Stepped()
-    assert not any(apart.run_slice(slow=one % 3 == 0, fast=1) for one in range(100)), "four in each window"
+    assert not any(apart.run_slice(slow=number % 3 == 0, fast=1) for number in range(100)), "four in each window"
 
 
 def test_the_cause_is_told_with_its_figures() -> None:

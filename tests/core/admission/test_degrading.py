@@ -65,11 +65,11 @@ async def test_open_breaker_omits_preferred_terms_and_records_it() -> None:
     assert (has_preferred_terms(before), has_preferred_terms(decision)) == (True, False)
     assert "degraded" not in before.audit
     assert decision.audit["degraded"] == "breaker OPEN"
-    assert "breaker OPEN: preferred terms are left out" in [one.found for one in decision.steps]
+    assert "breaker OPEN: preferred terms are left out" in [step.found for step in decision.steps]
     assert (decision.verdict, decision.allowed, decision.warnings) == (Verdict.ADMIT, True, ())
     response = msgspec.json.decode(answer.body)["response"]
     assert response["auditAnnotations"]["degraded"] == "breaker OPEN"
-    paths = [one["path"] for one in msgspec.json.decode(base64.b64decode(response["patch"]))]
+    paths = [operation["path"] for operation in msgspec.json.decode(base64.b64decode(response["patch"]))]
     assert "/spec/schedulerName" in paths
 
 
@@ -93,7 +93,7 @@ async def test_mutation_after_the_breaker_closed_adds_the_omitted_terms() -> Non
     gate.clock.set(NOW_US + 91_000_000)
     later = await gate.mutate(object=degraded)
     assert (later.deviation.degraded, has_preferred_terms(later)) == ("", True)
-    assert {one.path for one in later.patch} == {"/spec/affinity"}
+    assert {operation.path for operation in later.patch} == {"/spec/affinity"}
 
 
 @pytest.mark.parametrize("mode", ["Warn", "Audit", "Disabled"])
@@ -106,7 +106,7 @@ async def test_breaker_that_is_not_enforced_omits_no_terms(mode: str) -> None:
     assert (decision.deviation.degraded, decision.deviation.would_degrade) == ("", mode != "Disabled")
     assert "degraded" not in decision.audit
     message = f"{mode}: breaker OPEN: preferred terms would be left out"
-    assert (message in [one.found for one in decision.steps]) == (mode != "Disabled")
+    assert (message in [step.found for step in decision.steps]) == (mode != "Disabled")
 
 
 @pytest.mark.parametrize(

@@ -46,14 +46,14 @@ def has_value(value: Json | None, *path: str) -> bool:
 def count_contents(pair: Pair) -> None:
     """Count what the pairs have."""
     defaults, own = pair.policy.written or ({}, {})
-    patch = [one.path for one in patch_of(pair.pod, pair.service)]
+    patch = [operation.path for operation in patch_of(pair.pod, pair.service)]
     tolerations = [path for path in patch if path.startswith("/spec/tolerations/")]
     resources = (pair.policy.resources or {}).get("container", {})
     for name, holds in {
         "defaults and service": bool(defaults) and bool(own),
-        "hard of both": all(has_value(one, "quota", "standing", "hard") for one in (defaults, own)),
-        "affinity of both": all(has_value(one, "placement", "affinity") for one in (defaults, own)),
-        "selector of both": all(has_value(one, "scheduling", "near", "to") for one in (defaults, own)),
+        "hard of both": all(has_value(default, "quota", "standing", "hard") for default in (defaults, own)),
+        "affinity of both": all(has_value(default, "placement", "affinity") for default in (defaults, own)),
+        "selector of both": all(has_value(default, "scheduling", "near", "to") for default in (defaults, own)),
         "tolerations inserted": any(not path.endswith("-") for path in tolerations),
         "tolerations appended": any(path.endswith("-") for path in tolerations),
         "requests or limits written": any("/resources" in path for path in patch),

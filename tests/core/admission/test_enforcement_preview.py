@@ -222,8 +222,9 @@ def find_findings_and_rewrite(raw: Json, service: Service, mode: Mode) -> tuple[
     trial = preview_enforcement(decode_pod(apply_json_patch(raw, patch)), in_mode)
     findings = check(trial.pod, in_mode, hash_known=True)
     of_trial = (field for write in trial.writes for field in write.fields if not field.startswith("metadata."))
-    writes = any(one.path.startswith("/spec/") and one.op != "remove" for one in patch) or any(of_trial)
-    return {f"{one.code} {one.message}" for one in findings if not one.is_advice and one.mode is mode}, writes
+    of_patch = (operation.path.startswith("/spec/") and operation.op != "remove" for operation in patch)
+    refusals = (finding for finding in findings if not finding.is_advice and finding.mode is mode)
+    return {f"{finding.code} {finding.message}" for finding in refusals}, any(of_patch) or any(of_trial)
 
 
 @examples(150)

@@ -95,6 +95,6 @@ def test_each_field_changes_only_its_own() -> None:
 def test_annotations_about_findings_are_not_kept_for_other_reviews() -> None:
     plain = {"decision": "Admit", "policy-hash": COMPILED.hash, "client-id": "prod-eu-1"}
     for findings in (FINDINGS, ()):
-        one = Evaluation(Half.VALIDATE, REQUEST, COMPILED, POD, findings=findings)
+        evaluation = Evaluation(Half.VALIDATE, REQUEST, COMPILED, POD, findings=findings)
         found = {"findings": f"{Code.IMMUTABLE}/Warn"} if findings else {}
-        assert conclude(one, "prod-eu-1").audit == plain | found
+        assert conclude(evaluation, "prod-eu-1").audit == plain | found

@@ -16,7 +16,7 @@ from webhook.core.policy_fields import Mode, ResourceRules
 def test_keys_of_labels_are_escaped_as_json_pointers() -> None:
     raw = {"metadata": {"labels": {"app": "x"}, "annotations": {"a": "b"}}, "spec": {"nodeSelector": {"a/b": "2"}}}
     patch = patch_of(raw, service_of({"nodeSelector": {"a/b": "1", "c~d": "1"}, "onConflict": {"default": "Override"}}))
-    assert [(one.op, one.path) for one in patch] == [
+    assert [(operation.op, operation.path) for operation in patch] == [
         ("add", "/metadata/labels/podgate.io~1service"),
         ("add", "/metadata/annotations/podgate.io~1policy-hash"),
         ("replace", "/spec/nodeSelector/a~1b"),
@@ -26,12 +26,15 @@ def test_keys_of_labels_are_escaped_as_json_pointers() -> None:
 
 def test_a_tenants_own_label_and_hash_are_overwritten() -> None:
     forged = {"metadata": {"labels": {OUR_LABEL: "gold"}, "annotations": {OUR_ANNOTATION: "f" * 16}}, "spec": {}}
-    assert [(one.op, one.value) for one in patch_of(forged, service_of({}))] == [("replace", "s"), ("replace", HASH)]
+    assert [(operation.op, operation.value) for operation in patch_of(forged, service_of({}))] == [
+        ("replace", "s"),
+        ("replace", HASH),
+    ]
 
 
 def test_a_pod_without_labels_and_annotations_gets_both_maps() -> None:
     raw: dict[str, Any] = {"metadata": {"labels": None}, "spec": {}}
-    assert [(one.op, one.path, one.value) for one in patch_of(raw, service_of({}))] == [
+    assert [(operation.op, operation.path, operation.value) for operation in patch_of(raw, service_of({}))] == [
         ("add", "/metadata/labels", {OUR_LABEL: "s"}),
         ("add", "/metadata/annotations", {OUR_ANNOTATION: HASH}),
     ]

@@ -44,12 +44,13 @@ def collect_results(policy: CompiledPolicy, pod: Pod, *, degraded: str = "", has
     rewritten.deviation = Deviation(degraded=degraded)
     checked = evaluation(policy, replace(pod, metadata=replace(pod.metadata, uid="uid-1")))
     checked.hash_known = hash_known
-    for stage, one in ((stages.rewrite, rewritten), (stages.check, checked)):
+    for stage, subject in ((stages.rewrite, rewritten), (stages.check, checked)):
         try:
-            stage(one)
+            stage(subject)
         except BadReviewError as error:
             found.append(str(error))
-        found.append((one.patch, one.overwritten, one.qos_change, one.findings, one.would_write, one.steps))
+        found.append((subject.patch, subject.overwritten, subject.qos_change))
+        found.append((subject.findings, subject.would_write, subject.steps))
     try:
         found.append(charging.build_acquire(checked).cost)
     except BadReviewError as error:

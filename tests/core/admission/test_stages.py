@@ -104,7 +104,7 @@ async def test_the_mutating_half_never_denies(invalid: Json, operation: str) -> 
 async def test_validating_half_admits_a_rewritten_pod_without_a_patch(gate: Gate) -> None:
     answer = await gate.ask(Half.MUTATE, object=pod({"app": "web"}))
     response = msgspec.json.decode(answer.body)["response"]
-    paths = [one["path"] for one in msgspec.json.decode(base64.b64decode(response["patch"]))]
+    paths = [operation["path"] for operation in msgspec.json.decode(base64.b64decode(response["patch"]))]
     assert paths == [
         "/metadata/labels/podgate.io~1service",
         "/metadata/annotations",

@@ -18,7 +18,9 @@ async def test_service_label_of_an_unowned_pod_is_removed() -> None:
     forged = pod({"app": "theirs", LABEL: "web"})
     answer = await gate.ask(Half.MUTATE, object=forged)
     assert (answer.decision.verdict, answer.decision.allowed) == (Verdict.UNMATCHED, True)
-    assert [(one.op, one.path) for one in answer.decision.patch] == [("remove", "/metadata/labels/podgate.io~1service")]
+    assert [(operation.op, operation.path) for operation in answer.decision.patch] == [
+        ("remove", "/metadata/labels/podgate.io~1service")
+    ]
     assert b'"value"' not in answer.body
     kept = await gate.validate(object=pod({"app": "theirs", LABEL: "web"}, uid="u1"))
     assert (kept.verdict, [found.code for found in kept.findings]) == (Verdict.DENY, [Code.IMMUTABLE])

@@ -130,8 +130,8 @@ def build_range_policy(when_outside: str) -> LoadedPolicy:
 
 
 def containers(*cpu: str | None) -> list[Json]:
-    limits = ({} if one is None else {"resources": {"limits": {"cpu": one}}} for one in cpu)
-    return [{"name": f"c{place}", **one} for place, one in enumerate(limits)]
+    limits = ({} if amount is None else {"resources": {"limits": {"cpu": amount}}} for amount in cpu)
+    return [{"name": f"c{place}", **limit} for place, limit in enumerate(limits)]
 
 
 @pytest.mark.parametrize(
@@ -461,7 +461,7 @@ CANARY = """
 async def test_possible_owner_precedes_the_certain_owner() -> None:
     decision = await review_workload(policy_of(CANARY), template(**THEIRS))
     assert decision.verdict is Verdict.DEPENDS
-    assert [(one.service, one.labels) for one in decision.depends_on] == [
+    assert [(dependency.service, dependency.labels) for dependency in decision.depends_on] == [
         ("canary", ("pod-template-hash",)),
         ("web", ()),
     ]

@@ -207,7 +207,7 @@ def test_suppression_of_too_many_sources_applies_to_every_source() -> None:
     breaker.suppress_quota_events(NOW_US, *[f"c{number}" for number in range(EXCUSED_MAX)])
     assert len(breaker.record.excused) == EXCUSED_MAX
     breaker.suppress_quota_events(NOW_US, "one more")
-    assert [one.source for one in breaker.record.excused] == [EVERY_SOURCE]
+    assert [exclusion.source for exclusion in breaker.record.excused] == [EVERY_SOURCE]
     breaker.suppress_quota_events(NOW_US + 1, "yet another")
     for source in "abcdef":
         breaker.record_quota_event(NOW_US + 2, source)

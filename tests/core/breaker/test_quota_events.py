@@ -47,6 +47,6 @@ def test_one_more_event_leaves_full_pages_as_they_are() -> None:
     for number in range(100):
         events = events.add(QuotaEvent(number, f"s{number}"))
     more = events.select_after(0).add(QuotaEvent(100, "a"))
-    assert [page for page in more.pages if any(page is one for one in events.pages)] == list(events.pages[1:-1])
+    assert [page for page in more.pages if any(page is other for other in events.pages)] == list(events.pages[1:-1])
     assert events.select_after(-1) is events
     assert events.drop_sources(["a"]) is events

@@ -50,7 +50,7 @@ NAMESPACE = ClusterObject(ClusterMetadata(name="web"))
 
 
 def list_found_codes(facts: ClusterFacts) -> set[str]:
-    return {one.check.code for _, results in judge_facts(facts) for one in results if one.findings}
+    return {result.check.code for _, results in judge_facts(facts) for result in results if result.findings}
 
 
 def list_found_values(code: str, facts: ClusterFacts) -> list[str]:
@@ -86,8 +86,11 @@ def test_fact_that_could_not_be_read_is_no_tick() -> None:
 
 def test_without_any_fact_every_check_has_an_outcome() -> None:
     unread = {field.name: "x" for field in fields(ClusterFacts) if field.name not in {"at_us", "version"}}
-    outcomes = [one for _, results in judge_facts(ClusterFacts(NOW_US, "0.1.0", unread)) for one in results]
-    assert {one.check.code for one in outcomes if not one.not_checked} == {"server-unreachable", "clock-skew"}
+    outcomes = [result for _, results in judge_facts(ClusterFacts(NOW_US, "0.1.0", unread)) for result in results]
+    assert {outcome.check.code for outcome in outcomes if not outcome.not_checked} == {
+        "server-unreachable",
+        "clock-skew",
+    }
 
 
 # --- the server's status ---
@@ -162,7 +165,7 @@ def breaker_status() -> dict[str, Any]:
 
 def test_breaker_is_found_after_an_hour_open() -> None:
     status = breaker_status()
-    assert [one["breaker"]["state"] for one in status["services"] if one["breaker"]] == [State.OPEN]
+    assert [service["breaker"]["state"] for service in status["services"] if service["breaker"]] == [State.OPEN]
     assert list_found_values("breaker-open-long", replace(FACTS, status=status)) == []
     later = replace(FACTS, status=status, at_us=OPEN.tripped_at_us + HOUR_US + 1)
     assert "OPEN since" in list_found_values("breaker-open-long", later)[0]
@@ -276,7 +279,7 @@ def test_one_pod_of_each_service_is_created_with_dry_run() -> None:
         for n in range(12)
     )
     found = probes_of(replace(FACTS, policy_map=policy_map(services), namespaces=[NAMESPACE]))
-    assert [one.service for one in found] == [f"s{n}" for n in range(10)]
+    assert [finding.service for finding in found] == [f"s{n}" for n in range(10)]
 
 
 def test_no_pod_is_created_where_a_call_changes_nothing() -> None:
@@ -513,10 +516,10 @@ def test_pod_of_the_extender_that_is_not_ready_is_found() -> None:
     def pod(status: str) -> PodObject:
         condition = {"type": "Ready", "status": status, "message": "not listed"}
         labels = {"app.kubernetes.io/name": "podgate-extender"}
-        one: PodObject = decode_object(
+        pod: PodObject = decode_object(
             PodObject, {"metadata": {"labels": labels}, "status": {"conditions": [condition]}}
         )
-        return one
+        return pod
 
     assert list_found_values("extender-not-ready", replace(FACTS, pods=[pod("True"), pod("False")])) == ["not listed"]
 
@@ -559,23 +562,28 @@ def deployment(name: str, *arguments: str) -> ReplicasObject:
 
 
 RBAC = {
-    path: [one for one in found if one.get("apiVersion") == "rbac.authorization.k8s.io/v1"]
+    path: [document for document in found if document.get("apiVersion") == "rbac.authorization.k8s.io/v1"]
     for path, found in read_manifest_files().items()
 }
-ROLES = {path: [one for one in found if "rules" in one] for path, found in RBAC.items()}
+ROLES = {path: [document for document in found if "rules" in document] for path, found in RBAC.items()}
 AGENT = [deployment("podgate-apiserver-files")]
 ALL_PARTS = [deployment(name) for name in ("podgate-controller", "podgate-extender", "podgate-scheduler")]
 
 
 def test_every_binding_of_the_manifests_is_reviewed_where_it_is_meant() -> None:
     """A right that no installation is asked for could be missing in silence."""
-    bound = {(subject["name"], path) for path, found in RBAC.items() for one in found for subject in list_subjects(one)}
+    bound = {
+        (subject["name"], path)
+        for path, found in RBAC.items()
+        for document in found
+        for subject in list_subjects(document)
+    }
     asked = set[tuple[str, str]]()
     for path, found in RBAC.items():
         for deployments in (ALL_PARTS, []):
             record = ConfigMap(data={"certificates": "own"})
             facts = replace(FACTS, record_map=record, daemon_sets=AGENT, deployments=deployments)
-            asked |= {(one.account, path) for one in list_expected_rights({**ROLES, path: found}, facts)}
+            asked |= {(expected.account, path) for expected in list_expected_rights({**ROLES, path: found}, facts)}
     assert asked == bound
     assert len(bound) > 10
 
@@ -596,10 +604,12 @@ def test_rights_of_certificates_are_reviewed_where_podgate_manages_them() -> Non
     own = [deployment("podgate", "--certificates=own")]
     assert right not in map(str, list_expected_rights(RBAC, FACTS))
     assert [
-        one.account for one in list_expected_rights(RBAC, replace(FACTS, deployments=own)) if str(one) == right
+        expected.account
+        for expected in list_expected_rights(RBAC, replace(FACTS, deployments=own))
+        if str(expected) == right
     ] == ["podgate"]
     controller = replace(FACTS, deployments=[*own, deployment("podgate-controller")])
-    assert [one.account for one in list_expected_rights(RBAC, controller) if str(one) == right] == [
+    assert [expected.account for expected in list_expected_rights(RBAC, controller) if str(expected) == right] == [
         "podgate-controller"
     ]
 

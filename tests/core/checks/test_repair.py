@@ -35,7 +35,7 @@ def deployment(name: str, *args: str, replicas: int = 1, labels: dict[str, str] 
 
 
 def build_calling_webhooks(*clients: dict[str, Any]) -> list[dict[str, Any]]:
-    webhooks = [{"name": f"{index}.podgate.io", "clientConfig": one} for index, one in enumerate(clients)]
+    webhooks = [{"name": f"{index}.podgate.io", "clientConfig": client} for index, client in enumerate(clients)]
     return [{"metadata": {"name": "podgate"}, "webhooks": webhooks}]
 
 

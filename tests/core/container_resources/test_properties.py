@@ -150,7 +150,7 @@ def test_violations_equal_those_of_the_model(pod: Json, rules: Json) -> None:
             name, _, places = rest.partition("] of ")
             found |= {(party, rule, name, place) for place in places.split(", ")}
         if api_server.list_errors(api_server.apply_defaults(state)):
-            found -= {one for one in found if one[1] == "qosClasses"}  # a Pod that is rejected has no class
+            found -= {place for place in found if place[1] == "qosClasses"}  # a Pod that is rejected has no class
         assert found == find_owed(state, rules) | api_server.find_owed_class(state, rules)
 
 
@@ -217,7 +217,9 @@ def test_qos_class_before_and_after_a_rewrite_equals_that_of_kubernetes(pod: Jso
 def test_only_pods_of_an_allowed_qos_class_are_admitted(pod: Json, classes: set[QosClass]) -> None:
     assume(api_server.list_errors(pod) == [])
     found = find_violations(decode_pod(pod), plan_of({"pod": {"qosClasses": sorted(classes)}}))
-    assert [one.owed for one in found] == ["qosClasses"] * (api_server.compute_qos_class(pod) not in classes)
+    assert [violation.owed for violation in found] == ["qosClasses"] * (
+        api_server.compute_qos_class(pod) not in classes
+    )
 
 
 @PROPERTY

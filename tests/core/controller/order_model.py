@@ -120,13 +120,13 @@ class OrderModel:
         self.turn[pod.service] = min(self.turn.values()) - 1
 
     def remove(self, pod: WaitingPod) -> None:
-        self.waiting[pod.service] = [one for one in self.waiting[pod.service] if one.uid != pod.uid]
+        self.waiting[pod.service] = [waiting for waiting in self.waiting[pod.service] if waiting.uid != pod.uid]
         self.releasing.pop(pod.uid, None)
         self.forget(pod)
 
     def forget(self, pod: WaitingPod) -> None:
-        """Forget what is known about a shape with its last Pod."""
-        others = [*self.waiting[pod.service], *(one for one, *_ in self.releasing.values())]
+        """Forget a shape when its last Pod is gone."""
+        others = [*self.waiting[pod.service], *(pod for pod, *_ in self.releasing.values())]
         if shape_of(pod) not in map(shape_of, others):
             self.until.pop(shape_of(pod), None)
             self.passed.pop(shape_of(pod), None)

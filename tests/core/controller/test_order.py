@@ -100,7 +100,7 @@ class _OrderComparison(RuleBasedStateMachine):
         waiting = [pod for pods in self.model.waiting.values() for pod in pods]
         assert len(self.order) == len(waiting)
         times = [self.model.until[shape][0] for shape in map(shape_of, waiting) if shape in self.model.until]
-        assert self.order.find_next_us(self.now_us) == min((one for one in times if one > self.now_us), default=None)
+        assert self.order.find_next_us(self.now_us) == min((time for time in times if time > self.now_us), default=None)
 
 
 TestComparison = _OrderComparison.TestCase

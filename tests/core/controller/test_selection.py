@@ -36,7 +36,7 @@ def build_held_controller(name: str, service: str, missing: int, refused_us: int
 
 
 def build_free_capacity(pool_left: int, bronze_left: int = 9, gold_breaker: BreakerView | None = None) -> FreeCapacity:
-    """Return what is left, in the pool and for `bronze`, which frees more at known moments."""
+    """Return the room that is left, in the pool and for `bronze`, which frees more at known moments."""
     capacity = FreeCapacity()
     pool = (Use("1m", "pods", 20 - pool_left, 20, 1, NOW_US + 7, Holder.POOL, "shared"),)
     own = (Use("1m", "pods", 9 - bronze_left, 9, 1, NOW_US + 9),)
@@ -46,7 +46,7 @@ def build_free_capacity(pool_left: int, bronze_left: int = 9, gold_breaker: Brea
 
 
 def list_names(woken: object) -> list[str]:
-    return [one.reference.name for one in woken]  # type: ignore[attr-defined]
+    return [pod.reference.name for pod in woken]  # type: ignore[attr-defined]
 
 
 def test_demand_names_every_limit_that_denies() -> None:
@@ -87,7 +87,7 @@ def test_of_one_pool_exactly_the_first_pods_of_the_order_are_woken(seed: int) ->
     line = [
         name
         for wanted in ("gold", "bronze")
-        for service, _, pods, name in sorted(waiting, key=lambda one: one[1])
+        for service, _, pods, name in sorted(waiting, key=lambda pair: pair[1])
         for _ in range(pods)
         if service == wanted
     ]
@@ -173,7 +173,7 @@ def test_what_the_pool_frees_is_kept_for_the_first_even_if_a_later_pod_is_smalle
 
 @pytest.mark.parametrize("seed", range(30))
 def test_never_more_than_there_is_room_for_and_no_room_is_left_unused(seed: int) -> None:
-    """Any limits of services: what is woken fits all of them together; what is not woken does not fit in the rest."""
+    """Any limits of services: woken Pods fit all of them together; the others do not fit in the rest."""
     random = Random(seed)  # noqa: S311  makes test data
     limits = [("service", f"s{number}", "", "1m", "pods") for number in range(4)]
     left = {key: random.randint(0, 12) for key in limits}
@@ -195,11 +195,11 @@ def test_never_more_than_there_is_room_for_and_no_room_is_left_unused(seed: int)
     ]
     chosen = select(waiting, capacity, NOW_US, 100).woken
     rest = dict(left)
-    for one in chosen:
-        pods = min(one.missing, *(rest[key] // amount for key, amount in one.demand.amounts.items()))
+    for waiting_pod in chosen:
+        pods = min(waiting_pod.missing, *(rest[key] // amount for key, amount in waiting_pod.demand.amounts.items()))
         assert pods >= 1
-        for key, amount in one.demand.amounts.items():
+        for key, amount in waiting_pod.demand.amounts.items():
             rest[key] -= pods * amount
-    for one in waiting:
-        if one not in chosen:
-            assert any(amount > rest[key] for key, amount in one.demand.amounts.items())
+    for waiting_pod in waiting:
+        if waiting_pod not in chosen:
+            assert any(amount > rest[key] for key, amount in waiting_pod.demand.amounts.items())

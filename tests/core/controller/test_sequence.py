@@ -41,7 +41,7 @@ def test_the_sequence_is_the_order_of_the_releases(shapes: list[tuple[str, int, 
     for number, (service, minute, priority, pods) in enumerate(shapes):
         order.add(WaitingPod(f"u{number:03}", service, minute * _MINUTE_US, {"pods": pods}, "", priority))
     _take(order, now_us, before)  # turns and shares are somewhere in between
-    sequence = [one.pod.uid for one in order.compute_sequence(now_us)]
+    sequence = [turn.pod.uid for turn in order.compute_sequence(now_us)]
     assert sequence == _take(order, now_us)
 
 
@@ -49,7 +49,7 @@ def test_a_lifted_pod_is_shown_as_such() -> None:
     order = ReleaseOrder(_MEMBERS)
     order.add(WaitingPod("old", "bronze-a", 0, {"pods": 1}))
     order.add(WaitingPod("new", "bronze-a", 3 * _MINUTE_US, {"pods": 1}))
-    shown = [(one.pod.uid, one.is_lifted) for one in order.compute_sequence(3 * _MINUTE_US)]
+    shown = [(turn.pod.uid, turn.is_lifted) for turn in order.compute_sequence(3 * _MINUTE_US)]
     assert shown == [("old", True), ("new", False)]
 
 
@@ -57,7 +57,7 @@ def test_pods_of_a_paused_service_are_not_released_and_are_shown_last() -> None:
     order = ReleaseOrder([Member("gold-a", 0, _MINUTE_US, is_paused=True), Member("silver", 1, _MINUTE_US)])
     order.add(WaitingPod("paused", "gold-a", 0, {"pods": 1}))
     order.add(WaitingPod("other", "silver", 5, {"pods": 1}))
-    assert [one.pod.uid for one in order.compute_sequence(9)] == ["other", "paused"]
+    assert [turn.pod.uid for turn in order.compute_sequence(9)] == ["other", "paused"]
     assert _take(order, 9) == ["other"]
 
 

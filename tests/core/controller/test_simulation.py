@@ -50,7 +50,9 @@ def _generate_arrivals(per_minute: dict[str, int], minutes: int, services: int) 
             at_us = number * _MINUTE_US // rate
             yield at_us, WaitingPod(f"{name}-{number:06}", f"{name}-{number % services}", at_us, {"pods": 1})
 
-    for _, pod in merge(*(generate_class(name, rate) for name, rate in per_minute.items()), key=lambda one: one[0]):
+    for _, pod in merge(
+        *(generate_class(name, rate) for name, rate in per_minute.items()), key=lambda arrival: arrival[0]
+    ):
         yield pod
 
 
@@ -89,7 +91,10 @@ def test_the_order_of_a_long_queue_is_the_models() -> None:
     services, per_minute, minutes, hard = (100, 100, 334, 285) if _IS_SOAK else (4, 30, 12, 45)
     members = _build_members(services, ageing_us=2 * _MINUTE_US)
     pods = list(_generate_arrivals(dict.fromkeys(_RANKS, per_minute), minutes, services))
-    pools = [_Pool(order, hard) for order in (ReleaseOrder(members), OrderModel({one.service: one for one in members}))]
+    pools = [
+        _Pool(order, hard)
+        for order in (ReleaseOrder(members), OrderModel({member.service: member for member in members}))
+    ]
     for pool in pools:
         started = process_time()
         _run(pool, iter(pods))
@@ -105,7 +110,7 @@ def test_cost_of_twenty_thousand_waiting_pods() -> None:
     tracemalloc.start()
     orders: list[ReleaseOrder] = []
     for pool in range(6):
-        services = [Member(f"p{pool}-{one.service}", one.rank, one.ageing_us) for one in members[pool % 3]]
+        services = [Member(f"p{pool}-{member.service}", member.rank, member.ageing_us) for member in members[pool % 3]]
         order = ReleaseOrder(services)
         for number in range(3334):
             order.add(WaitingPod(f"{pool}-{number}", services[number % 10].service, number, {"pods": 1}))

@@ -59,9 +59,9 @@ def node(**condition: str) -> ReportedNode:
 
 
 def report(
-    one: ReportedPod | None, *events: ReportedEvent, hosts: dict[str, ReportedNode | None] | None = None
+    reported: ReportedPod | None, *events: ReportedEvent, hosts: dict[str, ReportedNode | None] | None = None
 ) -> Report:
-    found = diagnose(PodFacts("shop", "web", "u1", one, events), Surroundings(NOW_US, hosts=hosts))
+    found = diagnose(PodFacts("shop", "web", "u1", reported, events), Surroundings(NOW_US, hosts=hosts))
     assert found is not None
     return found
 
@@ -214,8 +214,8 @@ PODS: dict[str, tuple[ReportedPod, tuple[ReportedEvent, ...], str, str]] = {
 
 @pytest.mark.parametrize("name", PODS)
 def test_first_line_and_remedy_of_a_pod(name: str) -> None:
-    one, events, expected, remedy = PODS[name]
-    found = report(one, *events)
+    reported, events, expected, remedy = PODS[name]
+    found = report(reported, *events)
     assert (format_first_line(found), found.remedy) == (expected, remedy)
 
 
@@ -240,7 +240,7 @@ def test_remedy_is_by_the_message_of_the_kubelet(reason: str, message: str, reme
 
 
 def test_node_of_a_pod_is_told_before_its_containers() -> None:
-    one = pod(containerStatuses=container(ready=True, **RUNS))
+    reported = pod(containerStatuses=container(ready=True, **RUNS))
     silent = node(status="Unknown", reason="NodeStatusUnknown", message="Kubelet stopped posting node status.")
     for hosts, expected in (
         ({"n1": silent}, "Failed: node n1 is not ready: NodeStatusUnknown: Kubelet stopped posting node status."),
@@ -249,7 +249,7 @@ def test_node_of_a_pod_is_told_before_its_containers() -> None:
         ({}, "Starting: on n1, not ready yet: c is not ready"),
         (None, "Starting: on n1, not ready yet: c is not ready"),
     ):
-        assert format_first_line(report(one, hosts=hosts)) == expected
+        assert format_first_line(report(reported, hosts=hosts)) == expected
 
 
 def test_pod_that_is_gone_is_told_by_its_event() -> None:

@@ -35,10 +35,10 @@ SOME_NODES = st.lists(node_strategies.some_node_labels, max_size=4)
 def test_policy_and_own_terms_leave_the_nodes_of_the_rewritten_pod(pair: Pair, labels: list[dict[str, str]]) -> None:
     """The original Pod's nodes that the policy leaves are those of the final Pod, with and without the original."""
     final = rewrite_pod(pair.pod, pair.service)
-    some = [oracle.Node(f"n{index}", one) for index, one in enumerate(labels)]
-    before, after = (msgspec.convert(one["spec"], PodSpec) for one in (pair.pod, final))
-    expected = sum(oracle.is_node_match(final, one) for one in some)
-    reported = [node(one.name, **one.labels) for one in some]
+    some = [oracle.Node(f"n{index}", node_labels) for index, node_labels in enumerate(labels)]
+    before, after = (msgspec.convert(document["spec"], PodSpec) for document in (pair.pod, final))
+    expected = sum(oracle.is_node_match(final, candidate) for candidate in some)
+    reported = [node(candidate.name, **candidate.labels) for candidate in some]
     assert report_nodes(after, before, pair.service, reported).both_leave == expected
     assert report_nodes(after, None, pair.service, reported).both_leave == expected
 
@@ -61,12 +61,12 @@ def affinity(key: str, *values: str) -> Json:
 def test_each_entry_has_the_nodes_that_it_leaves() -> None:
     final = spec_of(nodeSelector={"disk": "ssd"}, affinity=affinity("zone", "b"))
     report = report_nodes(final, PodSpec(), IN_ZONE_B, NODES)
-    assert [(one.by, one.requirement, one.fit, one.left) for one in report.policy] == [
+    assert [(row.by, row.requirement, row.fit, row.left) for row in report.policy] == [
         ("placement.nodeSelector[disk]", "disk=ssd", 2, 2),
         ("placement.topology[0]", "zone In [b]", 2, 1),
     ]
     assert (report.total, report.policy_leaves, report.both_leave, report.left) == (4, 1, 1, 0)
-    assert [(one.by, one.fit) for one in report.taints] == [("gpu=yes:NoSchedule", 1)]
+    assert [(row.by, row.fit) for row in report.taints] == [("gpu=yes:NoSchedule", 1)]
     assert blame(report, "") == "by taints: gpu=yes:NoSchedule on 1 of the 1 nodes that fit its terms"
 
 
@@ -92,7 +92,7 @@ def test_blame_names_the_side_that_leaves_no_node() -> None:
 def test_a_term_that_the_policy_has_overridden_is_not_blamed_on_the_pod() -> None:
     own = spec_of(nodeSelector={"gpu": "a100", "disk": "ssd"})
     overridden = report_nodes(spec_of(nodeSelector={"gpu": "h100", "disk": "ssd"}), own, None, NODES)
-    assert [one.by for one in overridden.own] == ["spec.nodeSelector[disk]"]
+    assert [row.by for row in overridden.own] == ["spec.nodeSelector[disk]"]
 
 
 def test_no_side_is_blamed_if_the_policy_that_rewrote_the_pod_is_not_known() -> None:
@@ -113,5 +113,5 @@ def test_selector_that_the_pod_kept_is_its_own() -> None:
     own = spec_of(nodeSelector={"disk": "hdd"})
     report = report_nodes(own, own, kept, NODES)
     assert report.policy == ()
-    assert [one.by for one in report.own] == ["spec.nodeSelector[disk]"]
+    assert [row.by for row in report.own] == ["spec.nodeSelector[disk]"]
     assert report.left == 2

@@ -45,7 +45,7 @@ def build_stored_pod(name: str = "web-u1", namespace: str = "shop", **status: An
 
 
 def report(existing: ReportedPod | None = None, name: str = "web-u1", **around: Any) -> Report:
-    surroundings = Surroundings(**{**{one: getattr(AROUND, one) for one in AROUND.__slots__}, **around})
+    surroundings = Surroundings(**{**{name: getattr(AROUND, name) for name in AROUND.__slots__}, **around})
     records = () if around.get("policies") == {} else tuple(SHOP.recorder.records)
     namespace = "shop" if existing is None else existing.metadata.namespace
     found = diagnose(PodFacts(namespace, name, pod=existing, records=records), surroundings)
@@ -141,15 +141,15 @@ def test_admission_has_the_service_and_what_was_written() -> None:
     assert found.admission is not None
     assert (found.admission.decision, found.admission.service, found.admission.user) == ("Admit", "web", REPLICA_SETS)
     assert found.admission.why_service == "services[0]: namespaces shop; podSelector app=web"
-    assert [(one.field, one.value, one.rule, one.why) for one in found.rewritten] == [
+    assert [(rewrite.field, rewrite.value, rewrite.rule, rewrite.why) for rewrite in found.rewritten] == [
         ("spec.nodeSelector[disk]", "ssd", "placement.nodeSelector[disk]", "overrides hdd (onConflict Override)")
     ]
-    assert [(one.hard, one.used, one.asked) for one in found.quota] == [(1, 1, 1)]
+    assert [(row.hard, row.used, row.asked) for row in found.quota] == [(1, 1, 1)]
 
 
 def test_rules_are_the_trace_of_both_halves() -> None:
     found = report(build_stored_pod()).rules
-    assert [one["found"] for one in found if one["stage"] == "own"] == ["service web", "service web"]
+    assert [step["found"] for step in found if step["stage"] == "own"] == ["service web", "service web"]
     assert found[-1] == {"half": "validate", "stage": "charge", "found": "charged"}
     overridden = "placement.nodeSelector[disk]: overrides hdd (onConflict Override): spec.nodeSelector[disk]"
     assert {"half": "mutate", "stage": "rewrite", "found": overridden} in found
@@ -240,7 +240,7 @@ def diagnose_waiting_pod(
     rules = f"whenExceeded: Queue, queue: {{maxWait: 1m, whenExpired: {when_expired}}}"
     quota = f"quota: {{windows: [{{window: 1m, hard: {{pods: 1}}}}], {rules}}}"
     policy = CompiledPolicy(policy_of(f"- {{name: web, match: {{namespaces: [shop]}}, {quota}}}"))
-    admitted = next(one for one in SHOP.recorder.records if one.uid == "u1")
+    admitted = next(record for record in SHOP.recorder.records if record.uid == "u1")
     record = replace(admitted, decision=Verdict.QUEUE, policy=policy.hash)
     now_us = int(record.at.timestamp() * 1_000_000) + age_seconds * 1_000_000
     around = Surroundings(now_us, policies={policy.hash: policy}, in_force=policy)
@@ -273,7 +273,7 @@ def test_pod_that_waited_for_too_long_has_expired() -> None:
     ):
         assert still.startswith("WaitingForQuota: ")
     assert diagnose_waiting_pod("Delete", 59, None).endswith("; it does not exist")
-    released = replace(next(one for one in SHOP.recorder.records if one.uid == "u1"), operation="UPDATE")
+    released = replace(next(record for record in SHOP.recorder.records if record.uid == "u1"), operation="UPDATE")
     assert diagnose_waiting_pod("Delete", 600, None, released).startswith("WaitingForQuota: ")
 
 
@@ -361,7 +361,9 @@ def test_pod_that_was_deleted_while_it_waited_is_known_by_its_event() -> None:
 
 
 def list_dry_runs(uid: str, **fields: Any) -> tuple[DecisionRecord, ...]:
-    return tuple(replace(one, dry_run=True, **fields) for one in SHOP.recorder.records if one.name == f"web-{uid}")
+    return tuple(
+        replace(record, dry_run=True, **fields) for record in SHOP.recorder.records if record.name == f"web-{uid}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -399,7 +401,7 @@ def test_a_pod_of_a_record_that_cannot_be_read_is_not_said_to_be_absent() -> Non
     assert found is not None
     assert found.token is Fate.ADMITTED
     assert found.summary.endswith("; whether it exists cannot be told: you may not get pods in shop")
-    queued = tuple(replace(one, decision=Verdict.QUEUE) for one in facts.records)
+    queued = tuple(replace(record, decision=Verdict.QUEUE) for record in facts.records)
     late = replace_dataclass(AROUND, unread={"pod web-u1": "you may not get pods in shop"}, now_us=NOW_US + 10**12)
     waits = diagnose(replace_dataclass(facts, records=queued), late)
     assert waits is not None
@@ -423,7 +425,7 @@ def test_what_cannot_be_read_is_not_said_to_be_absent(
     maker: ReportedMaker, owners: tuple[tuple[int, int], ...], what: str, text: str
 ) -> None:
     reason = f"you may not list {what} in shop"
-    controllers = tuple(replica_set(*one) for one in owners)
+    controllers = tuple(replica_set(*owner) for owner in owners)
     facts = WorkloadFacts("Deployment", "shop", "web", controllers, maker=maker)
     found = diagnose_workload(facts, replace_dataclass(AROUND, unread={what: reason}))
     assert found is not None
@@ -494,7 +496,7 @@ def test_pods_refused_by_the_breaker_have_its_token() -> None:
 def test_refused_pods_of_a_workload_have_the_figures_of_their_record() -> None:
     found = workload(replica_set(3, 1, denial(QUOTA)))
     assert found.token is Fate.DENIED
-    assert [(one.hard, one.used, one.asked, one.over) for one in found.quota] == [(1, 1, 1, True)]
+    assert [(row.hard, row.used, row.asked, row.over) for row in found.quota] == [(1, 1, 1, True)]
 
 
 def test_refusal_by_somebody_else_is_told_apart() -> None:
@@ -574,7 +576,7 @@ def test_a_pod_of_the_same_second_is_newer_if_it_is_the_refused_one(
 
 def test_a_record_of_the_same_second_tells_whether_our_denial_is_over() -> None:
     records = tuple(SHOP.recorder.records)
-    admitted = tuple(one for one in records if one.uid == "u1")
+    admitted = tuple(record for record in records if record.uid == "u1")
     second = admitted[0].at.strftime("%Y-%m-%dT%H:%M:%SZ")
     owner = replica_set(2, 1, kind="StatefulSet", spec={"replicas": 2}, status={"replicas": 1})
     made = PodFacts("shop", "web-u1", "u1", build_stored_pod(spec=ON_A_NODE), records=admitted)
@@ -592,7 +594,7 @@ def test_a_record_of_the_same_second_tells_whether_our_denial_is_over() -> None:
 
 
 def test_a_pod_that_we_admitted_and_others_refused_is_no_sign_that_the_failure_is_over() -> None:
-    admitted = tuple(one for one in SHOP.recorder.records if one.uid == "u1")
+    admitted = tuple(record for record in SHOP.recorder.records if record.uid == "u1")
     message = 'pods "web-" is forbidden: exceeded quota: few'
     event = {"reason": "FailedCreate", "message": message, "involvedObject": {"uid": "r1"}}
     events = (msgspec.convert({**event, "lastTimestamp": "2027-01-15T07:50:00Z"}, ReportedEvent),)
@@ -627,8 +629,8 @@ def test_most_severe_pod_of_a_workload_is_shown() -> None:
     found = workload(replica_set(2, 2), *pods)
     assert found.summary == "1 of 2 Pods: web-u3 container c: CrashLoopBackOff: 1 restart: back-off 10s"
     assert list(found.pods) == ["Failed", "Running"]
-    one = PodFacts("shop", "web-u1", pod=build_stored_pod(**RUNS), records=tuple(SHOP.recorder.records))
-    assert workload(replica_set(1, 1), one).rules == report(build_stored_pod()).rules, (
+    facts = PodFacts("shop", "web-u1", pod=build_stored_pod(**RUNS), records=tuple(SHOP.recorder.records))
+    assert workload(replica_set(1, 1), facts).rules == report(build_stored_pod()).rules, (
         "the Pod that is shown is not brief"
     )
 

@@ -104,7 +104,7 @@ async def test_decision_under_an_override_is_recomputed_by_the_policy_without_it
     [record] = recorder.records
     assert decided.allowed
     assert record.override_entries == (AUDITED,)
-    assert [one.hard for one in record.limits] == [3]
+    assert [limit.hard for limit in record.limits] == [3]
     again = recompute(record, CompiledPolicy(base))
     assert (again.verdict, again.findings, again.steps) == (decided.verdict, decided.findings, decided.steps)
     found = diagnose(PodFacts("shop", "web-u1", "u1", records=(record,)), Surroundings(NOW_US))

@@ -69,7 +69,7 @@ def is_described(part: dict[str, Any]) -> bool:
     """Return whether a field, its type or the type of its entries has a description."""
     of_type = SCHEMA["$defs"].get(part.get("$ref", "").removeprefix("#/$defs/"))
     parts = [of_type, part.get("items"), *part.get("anyOf", [])]
-    return "description" in part or any(is_described(one) for one in parts if one is not None)
+    return "description" in part or any(is_described(part) for part in parts if part is not None)
 
 
 @pytest.mark.parametrize(

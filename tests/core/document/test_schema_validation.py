@@ -94,13 +94,13 @@ def test_it_finds_in_changed_documents_what_jsonschema_finds(changes: list[tuple
     for (*above, step), value, is_removed in changes:
         parent = document
         try:
-            for one in above:
-                parent = parent[one]
+            for key in above:
+                parent = parent[key]
             parent[step] = copy.deepcopy(value)
             if is_removed:
                 del parent[step]
         except (KeyError, IndexError, TypeError):
-            continue  # another change has replaced what is above
+            continue  # another change has replaced its parent
     root = read_yaml(json.dumps(document, default=str).encode()).root
     assert find_actual(root) == find_expected(root.strip_positions())
 

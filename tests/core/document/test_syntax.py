@@ -74,7 +74,9 @@ def test_syntax_errors_contain_no_jargon_of_the_parser() -> None:
         try:
             load(broken.encode(), Purpose.LINT)
         except DocumentError as error:
-            messages |= {f"{one.reason}: {one.remedy}" for one in error.problems if one.path == "(document)"}
+            messages |= {
+                f"{problem.reason}: {problem.remedy}" for problem in error.problems if problem.path == "(document)"
+            }
     assert messages
     assert [line for line in messages for word in JARGON if word in line] == []
 
@@ -82,7 +84,7 @@ def test_syntax_errors_contain_no_jargon_of_the_parser() -> None:
 def list_syntax_problems(text: str) -> list[str]:
     with pytest.raises(DocumentError) as caught:
         load(text.encode(), Purpose.LINT)
-    return [f"{one.line}:{one.column}: {one.path}: {one.reason}" for one in caught.value.problems]
+    return [f"{problem.line}:{problem.column}: {problem.path}: {problem.reason}" for problem in caught.value.problems]
 
 
 def test_template_is_a_single_problem() -> None:

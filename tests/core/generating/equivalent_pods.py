@@ -61,7 +61,12 @@ def _shuffle(draw: st.DrawFn, values: list[Any]) -> list[Any]:
 
 def _expressions(draw: st.DrawFn, found: list[Json]) -> list[Json]:
     lists = {"In", "NotIn"}
-    reworded = [{**one, "values": draw(_shuffle(one["values"]))} if one["operator"] in lists else one for one in found]
+    reworded = [
+        {**expression, "values": draw(_shuffle(expression["values"]))}
+        if expression["operator"] in lists
+        else expression
+        for expression in found
+    ]
     return draw(_shuffle(reworded))
 
 
@@ -192,21 +197,21 @@ def _affinity_items(draw: st.DrawFn, placement: Json) -> list[tuple[tuple[str, .
     of_nodes = affinity.get("nodeAffinity") or {}
     path = ("affinity", "nodeAffinity")
     native = (of_nodes.get(REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
-    topology = [one["preference"]["matchExpressions"][0] for one in list_topology_terms(placement)]
+    topology = [term["preference"]["matchExpressions"][0] for term in list_topology_terms(placement)]
     for term in native:
         own = [*(term.get("matchExpressions") or []), *(topology if draw(st.booleans()) else [])]
         if own:
             found.append(((*path, REQUIRED, "nodeSelectorTerms"), _node_term(draw, {**term, "matchExpressions": own})))
     found += [
-        ((*path, PREFERRED), {**one, "preference": _node_term(draw, one["preference"])})
-        for one in [*(of_nodes.get(PREFERRED) or []), *list_topology_terms(placement)]
+        ((*path, PREFERRED), {**term, "preference": _node_term(draw, term["preference"])})
+        for term in [*(of_nodes.get(PREFERRED) or []), *list_topology_terms(placement)]
     ]
     for kind in ("podAffinity", "podAntiAffinity"):
         terms = affinity.get(kind) or {}
-        found += [(("affinity", kind, REQUIRED), _pod_term(draw, one)) for one in terms.get(REQUIRED) or []]
+        found += [(("affinity", kind, REQUIRED), _pod_term(draw, term)) for term in terms.get(REQUIRED) or []]
         found += [
-            (("affinity", kind, PREFERRED), {**one, "podAffinityTerm": _pod_term(draw, one["podAffinityTerm"])})
-            for one in terms.get(PREFERRED) or []
+            (("affinity", kind, PREFERRED), {**term, "podAffinityTerm": _pod_term(draw, term["podAffinityTerm"])})
+            for term in terms.get(PREFERRED) or []
         ]
     return found
 
@@ -224,14 +229,14 @@ def _draw_overlapping(
         if equality != "absent":
             _insert(draw, spec, path, item if equality == "equal" else draw(_change_scalar(item)))
     by_class = (placement.get("tolerationsByQosClass") or {}).values()
-    for one in chain(placement.get("tolerations") or [], *by_class):
+    for toleration in chain(placement.get("tolerations") or [], *by_class):
         if draw(st.booleans()):
-            _insert(draw, spec, ("tolerations",), one)
+            _insert(draw, spec, ("tolerations",), toleration)
     for constraint in placement.get("topologySpreadConstraints") or []:
         if draw(st.booleans()):
             others = spec.get("topologySpreadConstraints") or []
             spec["topologySpreadConstraints"] = [
-                one for one in others if get_spread_kind(one) != get_spread_kind(constraint)
+                other for other in others if get_spread_kind(other) != get_spread_kind(constraint)
             ]
             _insert(draw, spec, ("topologySpreadConstraints",), _spread(draw, constraint))
     return Pair(pod, policy)

@@ -72,9 +72,9 @@ def _containers(style: PodStyle) -> st.SearchStrategy[list[Json]]:
     plain: Json = {"name": "c", "image": "registry.k8s.io/pause:3.10"}
     of_each_class: list[Json] = [plain, *({**plain, "resources": some} for some in _SMALL)]
     if style.strict:
-        return st.sampled_from([[one] for one in of_each_class])
+        return st.sampled_from([[container] for container in of_each_class])
     odd = {**plain, "env": [{"name": "E", "value": "é\u2028"}], "args": ["a~1b", None], UNKNOWN_FIELD: {"~/": [None]}}
-    return st.sampled_from([[one] for one in (*of_each_class, odd)])
+    return st.sampled_from([[container] for container in (*of_each_class, odd)])
 
 
 @cache

@@ -165,7 +165,9 @@ def _tolerations(style: PodStyle, *, least: int = 0) -> st.SearchStrategy[list[J
         return {**known, "operator": known.get("operator") or "Equal"}
 
     drawn = tolerations(style).map(normalize)
-    return st.lists(drawn, min_size=least, max_size=3, unique_by=lambda one: msgspec.json.encode(one, order="sorted"))
+    return st.lists(
+        drawn, min_size=least, max_size=3, unique_by=lambda document: msgspec.json.encode(document, order="sorted")
+    )
 
 
 _QOS_CLASSES = ("Guaranteed", "Burstable", "BestEffort")

@@ -28,7 +28,7 @@ NOTHING = LiveState(None, None, None)
 def server(*arguments: str, managers: tuple[str, ...] = ("kubectl-client-side-apply",), **metadata: Any) -> Json:
     """Return the Deployment of the servers, with a manager of fields for each name; podgate-install applies."""
     operations = {"podgate-install": "Apply"}
-    entries = [{"manager": one, "operation": operations.get(one, "Update")} for one in managers]
+    entries = [{"manager": manager, "operation": operations.get(manager, "Update")} for manager in managers]
     container = {"name": "podgate", "image": "podgate:0.1.0", "args": [*arguments]}
     spec = {"replicas": 1, "template": {"spec": {"containers": [container]}}}
     return {"metadata": {"name": "podgate", "managedFields": entries, **metadata}, "spec": spec}
@@ -53,7 +53,10 @@ def test_each_way_has_a_kustomization() -> None:
 
 @pytest.mark.parametrize(
     ("mode", "certificates"),
-    [(ways.REDUCED, ways.FILES), *((mode, one) for mode in (ways.MEMORY, ways.REDIS) for one in ways.CERTIFICATES)],
+    [
+        (ways.REDUCED, ways.FILES),
+        *((mode, certificate) for mode in (ways.MEMORY, ways.REDIS) for certificate in ways.CERTIFICATES),
+    ],
 )
 def test_each_way_can_have_a_scheduler_whose_certificates_are_managed_alike(mode: str, certificates: str) -> None:
     files = read_manifest_files()
@@ -61,8 +64,8 @@ def test_each_way_can_have_a_scheduler_whose_certificates_are_managed_alike(mode
     assert way is not None
     assert without is not None
     found = build_objects(files, way)
-    added = {one["metadata"]["name"] for one in found} - {
-        one["metadata"]["name"] for one in build_objects(files, without)
+    added = {document["metadata"]["name"] for document in found} - {
+        document["metadata"]["name"] for document in build_objects(files, without)
     }
     assert added == {
         "podgate-extender",
@@ -71,17 +74,19 @@ def test_each_way_can_have_a_scheduler_whose_certificates_are_managed_alike(mode
         "podgate-scheduler-authentication",
         "podgate-wake",
     }
-    issuers = [one for one in found if one["kind"] == "Certificate" and one["metadata"]["name"] in added]
+    issuers = [
+        document for document in found if document["kind"] == "Certificate" and document["metadata"]["name"] in added
+    ]
     assert bool(issuers) == (certificates == ways.CERT_MANAGER)
     leaders = [
-        one["metadata"]["name"]
-        for one in found
-        if one["kind"] == "Deployment"
-        and "--scheduler-certificates=true" in one["spec"]["template"]["spec"]["containers"][0]["args"]
+        document["metadata"]["name"]
+        for document in found
+        if document["kind"] == "Deployment"
+        and "--scheduler-certificates=true" in document["spec"]["template"]["spec"]["containers"][0]["args"]
     ]
     leader = "podgate-controller" if mode == ways.REDIS else "podgate"
     assert leaders == ([leader] if certificates == ways.OWN else [])
-    assert [one for one in build_objects(files, way) if one["kind"] == "StorageClass"]
+    assert [document for document in build_objects(files, way) if document["kind"] == "StorageClass"]
 
 
 @pytest.mark.parametrize(
@@ -100,9 +105,9 @@ def test_scheduler_has_the_version_of_the_cluster_unless_its_image_has_one(image
     )
     found = ways.set_scheduler_version(documents, "v1.36.3-eks-1a2b3c4")
     images = {
-        one["metadata"]["name"]: one["spec"]["template"]["spec"]["containers"][0]["image"]
-        for one in found
-        if one["kind"] == "Deployment"
+        document["metadata"]["name"]: document["spec"]["template"]["spec"]["containers"][0]["image"]
+        for document in found
+        if document["kind"] == "Deployment"
     }
     assert images == {"podgate": "mine:1", "podgate-extender": "mine:1", "podgate-scheduler": expected}
 
@@ -118,7 +123,7 @@ def test_installation_with_a_scheduler_is_not_repeated_without_it() -> None:
 
 
 def test_namespace_is_applied_first_and_the_deployment_last() -> None:
-    kinds = [one["kind"] for one in sort_objects(build_folder(read_manifest_files(), "overlays/redis"))]
+    kinds = [document["kind"] for document in sort_objects(build_folder(read_manifest_files(), "overlays/redis"))]
     assert kinds[:2] == ["Namespace", "CustomResourceDefinition"]
     assert kinds[-2:] == ["Deployment", "Deployment"]
     assert kinds.index("ConfigMap") > kinds.index("RoleBinding") > kinds.index("ServiceAccount")
@@ -127,20 +132,24 @@ def test_namespace_is_applied_first_and_the_deployment_last() -> None:
 def test_chosen_values_replace_those_of_the_manifests() -> None:
     documents = build_folder(read_manifest_files(), "overlays/redis")
     chosen = ways.apply_choices(documents, store="redis://mine:1/0", image="registry/podgate:2", replicas=5)
-    deployments = {one["metadata"]["name"]: one["spec"] for one in chosen if one["kind"] == "Deployment"}
+    deployments = {
+        document["metadata"]["name"]: document["spec"] for document in chosen if document["kind"] == "Deployment"
+    }
     for spec in deployments.values():
         [container] = spec["template"]["spec"]["containers"]
         assert container["image"] == "registry/podgate:2"
-        assert [one for one in container["args"] if one.startswith("--store=")] == ["--store=redis://mine:1/0"]
+        assert [argument for argument in container["args"] if argument.startswith("--store=")] == [
+            "--store=redis://mine:1/0"
+        ]
     assert (deployments["podgate"]["replicas"], deployments["podgate-controller"]["replicas"]) == (5, 2)
     assert ways.apply_choices(documents) == documents
 
 
 def test_tokens_of_the_node_agent_are_those_that_servers_accept() -> None:
     [daemon_set] = [
-        one
-        for one in ways.set_token_issuer(build_folder(read_manifest_files(), "apiserver"), "cluster")
-        if one["kind"] == "DaemonSet"
+        document
+        for document in ways.set_token_issuer(build_folder(read_manifest_files(), "apiserver"), "cluster")
+        if document["kind"] == "DaemonSet"
     ]
     [container] = daemon_set["spec"]["template"]["spec"]["containers"]
     assert "--token=cluster" in container["args"]
@@ -149,11 +158,11 @@ def test_tokens_of_the_node_agent_are_those_that_servers_accept() -> None:
 def test_identities_get_the_issuer_of_the_clusters_tokens() -> None:
     documents = build_folder(read_manifest_files(), "overlays/cert-manager")
     [changed] = [
-        one
-        for one in ways.set_identity_issuer(documents, "https://mine")
-        if one["metadata"]["name"] == "podgate-identities"
+        document
+        for document in ways.set_identity_issuer(documents, "https://mine")
+        if document["metadata"]["name"] == "podgate-identities"
     ]
-    issuers = [one["issuer"] for one in yaml.safe_load(changed["data"]["identities.yaml"])]
+    issuers = [identity["issuer"] for identity in yaml.safe_load(changed["data"]["identities.yaml"])]
     assert issuers == ["https://podgate.podgate-system.svc", "https://mine"]
 
 
@@ -277,10 +286,10 @@ def test_fields_that_kubectl_has_applied_are_handed_over() -> None:
         {"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:f": {}}},
         {"manager": "kubectl", "operation": "Apply", "subresource": "scale", "fieldsV1": {"f:g": {}}},
     ]
-    document = {"metadata": {"managedFields": [{**one, "apiVersion": "v1"} for one in entries]}}
+    document = {"metadata": {"managedFields": [{**entry, "apiVersion": "v1"} for entry in entries]}}
     taken = hand_over(document)
     assert taken is not None
-    assert [(one["manager"], one.get("subresource")) for one in taken[:-1]] == [
+    assert [(entry["manager"], entry.get("subresource")) for entry in taken[:-1]] == [
         ("kubectl-edit", None),
         ("kubectl", "scale"),
     ]
@@ -339,15 +348,15 @@ def test_delays_of_a_rollout_are_listed_once() -> None:
 
 
 def test_webhooks_are_removed_first_and_definitions_after_what_uses_them() -> None:
-    shipped = removal.list_removed(one for documents in read_manifest_files().values() for one in documents)
-    kinds = [one.kind for one in shipped]
+    shipped = removal.list_removed(document for documents in read_manifest_files().values() for document in documents)
+    kinds = [reference.kind for reference in shipped]
     webhooks = [kind for kind in kinds if kind.endswith("WebhookConfiguration")]
     assert kinds[: len(webhooks)] == webhooks
     assert kinds[-1] == "CustomResourceDefinition"
     assert "Namespace" not in kinds
     for folder in (".", *(f"overlays/{way}" for way in ("redis", "own-certificates", "cert-manager", "reduced"))):
-        applied = {ObjectReference.from_document(one) for one in build_folder(read_manifest_files(), folder)}
-        assert {one for one in applied if one.kind != "Namespace"} <= set(shipped), folder
+        applied = {ObjectReference.from_document(document) for document in build_folder(read_manifest_files(), folder)}
+        assert {reference for reference in applied if reference.kind != "Namespace"} <= set(shipped), folder
 
 
 def test_patch_that_install_does_not_know_is_an_error() -> None:

@@ -101,7 +101,7 @@ async def test_pod_with_too_many_labels_is_refused_by_the_first_service_of_its_n
 async def test_oversized_pod_is_a_warning_in_warn_mode_and_ignored_without_a_service(gate: Gate) -> None:
     found = await gate.validate(namespace="trial", object=pod(uid="u", **OVERSIZED["containers"]))
     assert (found.verdict, found.service) == (Verdict.ADMIT, "tried")
-    assert [one.partition(":")[0] for one in found.warnings] == ["PodTooLarge"]
+    assert [warning.partition(":")[0] for warning in found.warnings] == ["PodTooLarge"]
     for namespace, verdict in (
         ("off", Verdict.ADMIT),
         ("elsewhere", Verdict.UNMATCHED),
@@ -258,11 +258,11 @@ EXPRESSIONS = st.lists(
 
 
 @given(EXPRESSIONS)
-@example([NodeRequirement("k", *one) for one in (("DoesNotExist",), ("In", ("1",)), ("NotIn", ("1",)))])
+@example([NodeRequirement("k", *parts) for parts in (("DoesNotExist",), ("In", ("1",)), ("NotIn", ("1",)))])
 def test_joined_expressions_equal_consecutive_narrowing(expressions: list[NodeRequirement]) -> None:
     found = ANYTHING
-    for one in expressions:
-        found = found.narrow(one.operator, frozenset(one.values or ()))
+    for expression in expressions:
+        found = found.narrow(expression.operator, frozenset(expression.values or ()))
     joined = combine_expressions(expressions).get("k", ANYTHING)
     assert joined.is_impossible == found.is_impossible
     assert [joined.rules_out(value) for value in ("1", "2", "3", "x", "y")] == [

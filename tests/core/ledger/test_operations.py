@@ -499,7 +499,9 @@ def test_records_of_unlike_pods_share_nothing() -> None:
     operations.book(service.state, service.plan, late, service.now_us)
     service.ask("more", {"pods": 1, "requests.cpu": 2})
     records = {uid: service.state.find_pod(uid, service.now_us) for uid in ("whole", "late", "more")}
-    charges = {uid: [(seconds, cost) for _, seconds, cost in one.charges] for uid, one in records.items() if one}
+    charges = {
+        uid: [(seconds, cost) for _, seconds, cost in record.charges] for uid, record in records.items() if record
+    }
     assert charges == {
         "whole": [(60, ONE), (3600, ONE)],
         "late": [(3600, ONE)],

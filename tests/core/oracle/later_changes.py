@@ -28,9 +28,9 @@ def list_damaged_pods(pod: Json) -> Iterator[Change]:
     for field in ("tolerations", "topologySpreadConstraints"):
         for index in range(len(spec.get(field) or [])):
             yield _remove_value(pod, (field, index), f"{field}[{index}] is gone")
-    for index, one in enumerate(spec.get("topologySpreadConstraints") or []):
+    for index, constraint in enumerate(spec.get("topologySpreadConstraints") or []):
         path = ("topologySpreadConstraints", index, "maxSkew")
-        yield _replace_value(pod, path, one["maxSkew"] + 1, f"topologySpreadConstraints[{index}] is wider")
+        yield _replace_value(pod, path, constraint["maxSkew"] + 1, f"topologySpreadConstraints[{index}] is wider")
     yield from _damage_affinities(pod, spec.get("affinity") or {})
 
 
@@ -60,12 +60,12 @@ def _damage_terms(pod: Json, selector: tuple[str, ...], terms: list[Json]) -> It
         if len(terms) > 1:
             yield _remove_value(pod, (*path, index), f"term {index} is gone")
         for field in ("matchExpressions", "matchFields"):
-            for place, one in enumerate(term.get(field) or []):
-                yield _remove_value(pod, (*path, index, field, place), f"term {index} has lost {one}")
-                values = [*(one.get("values") or []), "another"]
-                if one["operator"] == "In" and field == "matchExpressions":
+            for place, expression in enumerate(term.get(field) or []):
+                yield _remove_value(pod, (*path, index, field, place), f"term {index} has lost {expression}")
+                values = [*(expression.get("values") or []), "another"]
+                if expression["operator"] == "In" and field == "matchExpressions":
                     yield _replace_value(
-                        pod, (*path, index, field, place, "values"), values, f"term {index} is wider in {one}"
+                        pod, (*path, index, field, place, "values"), values, f"term {index} is wider in {expression}"
                     )
 
 

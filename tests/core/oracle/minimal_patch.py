@@ -25,20 +25,20 @@ def list_steps(patch: Patch, before: Json, after: Json) -> Iterator[Step]:
     """Yield every step of the patch that makes `after` of `before`."""
     own, final = terms_of(before) or [], terms_of(after) or []
     universe = Universe(final)
-    copies = [one for one in patch if one["op"] == "copy"]
-    sources = [*range(len(own)), *(int(one["from"].removeprefix(_TERMS)) for one in copies)]
+    copies = [operation for operation in patch if operation["op"] == "copy"]
+    sources = [*range(len(own)), *(int(copy["from"].removeprefix(_TERMS)) for copy in copies)]
     for operation in patch:
         index = _parse_index(operation)
         if operation["op"] != "copy" and (index is None or universe.find_box(final[index]) is not None):
-            yield Step([operation], [one for one in patch if one is not operation])
+            yield Step([operation], [other for other in patch if other is not operation])
     for index in range(len(sources)):
         copy = copies[index - len(own)] if index >= len(own) else None
-        group = [one for one in patch if one is copy or _parse_index(one) == index]
-        rest = [one for one in patch if one is not copy and _parse_index(one) != index]
+        group = [operation for operation in patch if operation is copy or _parse_index(operation) == index]
+        rest = [operation for operation in patch if operation is not copy and _parse_index(operation) != index]
         if copy is not None and _is_spare(index, sources, final, universe):
             continue
         if group:
-            yield Step(group, rest if copy is None else [_renumber(one, index) for one in rest])
+            yield Step(group, rest if copy is None else [_renumber(operation, index) for operation in rest])
 
 
 def _is_spare(index: int, sources: Sequence[int], final: Sequence[Json], universe: Universe) -> bool:

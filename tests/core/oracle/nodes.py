@@ -51,8 +51,8 @@ def is_term_match(term: Json, node: Node) -> bool:
     expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
     if not expressions and not fields:
         return False
-    return all(is_match(one, node.labels.get(one["key"])) for one in expressions) and all(
-        is_match(one, node.name) for one in fields
+    return all(is_match(expression, node.labels.get(expression["key"])) for expression in expressions) and all(
+        is_match(field, node.name) for field in fields
     )
 
 
@@ -85,4 +85,4 @@ def is_node_match(pod: Json, node: Node) -> bool:
 
 def compute_score(preferences: Sequence[Json], node: Node) -> int:
     """Return the sum of the weights of the preferences that fit."""
-    return sum(one["weight"] for one in preferences if is_term_match(one["preference"], node))
+    return sum(preference["weight"] for preference in preferences if is_term_match(preference["preference"], node))

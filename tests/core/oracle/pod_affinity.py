@@ -19,9 +19,9 @@ _OTHER = "any other value"
 
 def _find_allowed(expressions: Sequence[Json]) -> Allowed:
     """Return what expressions on the same label allow."""
-    named = {value for one in expressions for value in one.get("values") or []}
+    named = {value for expression in expressions for value in expression.get("values") or []}
     every = [_OTHER, None, *named]
-    fit = {value for value in every if all(is_match(one, value) for one in expressions)}
+    fit = {value for value in every if all(is_match(expression, value) for expression in expressions)}
     others = _OTHER in fit
     return others, frozenset(named - fit if others else named & fit), None in fit
 
@@ -36,7 +36,10 @@ def selector(found: Json | None, merged: Iterable[Json] = ()) -> Meaning:
     labels = (found.get("matchLabels") or {}).items()
     all_expressions: list[Json] = [{"key": key, "operator": "In", "values": [value]} for key, value in labels]
     all_expressions += [*(found.get("matchExpressions") or []), *merged]
-    by_key = {one["key"]: [other for other in all_expressions if other["key"] == one["key"]] for one in all_expressions}
+    by_key = {
+        expression["key"]: [other for other in all_expressions if other["key"] == expression["key"]]
+        for expression in all_expressions
+    }
     return frozenset((key, _find_allowed(expressions)) for key, expressions in by_key.items())
 
 
@@ -100,11 +103,11 @@ def merge_label_keys(pod: Json) -> Json:
     for kind in ("podAffinity", "podAntiAffinity"):
         for terms in (affinity.get(kind) or {}).values():
             if isinstance(terms, list):
-                found += [one.get("podAffinityTerm", one) for one in terms]
-    for one in found:
-        label_selector = one.get("labelSelector")
+                found += [term.get("podAffinityTerm", term) for term in terms]
+    for term in found:
+        label_selector = term.get("labelSelector")
         if label_selector is not None:
-            merged = find_merged_keys(one, copy)
+            merged = find_merged_keys(term, copy)
             if merged:
                 label_selector["matchExpressions"] = [*(label_selector.get("matchExpressions") or []), *merged]
     return copy

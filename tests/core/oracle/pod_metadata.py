@@ -36,7 +36,9 @@ def find_not_allowed(pod: Json, placement: Json) -> Iterator[str]:
     listed = allow.get("tolerations")
     if listed is not None:
         permitted = [*listed, *(placement.get("tolerations") or []), *FILLED_IN]
-        if not all(any(_is_covering(one, own) for one in permitted) for own in spec.get("tolerations") or []):
+        if not all(
+            any(_is_covering(toleration, own) for toleration in permitted) for own in spec.get("tolerations") or []
+        ):
             yield "spec.tolerations"
     keys = allow.get("nodeSelectorKeys")
     if keys is not None and not set(spec.get("nodeSelector") or {}) <= {*keys, *(placement.get("nodeSelector") or {})}:

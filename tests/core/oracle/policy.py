@@ -90,8 +90,8 @@ def find_spreads(placement: Json, service: str) -> list[Json]:
     """Return the constraints; those without a selector select the service's own Pods."""
     own = {"matchLabels": {SERVICE_LABEL: service}}
     return [
-        one if one.get("labelSelector") is not None else {**one, "labelSelector": own}
-        for one in placement.get("topologySpreadConstraints") or []
+        constraint if constraint.get("labelSelector") is not None else {**constraint, "labelSelector": own}
+        for constraint in placement.get("topologySpreadConstraints") or []
     ]
 
 
@@ -100,4 +100,4 @@ def is_priority_of_user(pod: Json) -> bool:
     entries = pod["metadata"].get("managedFields")
     if not entries:
         return True
-    return any("f:priorityClassName" in ((one.get("fieldsV1") or {}).get("f:spec") or {}) for one in entries)
+    return any("f:priorityClassName" in ((entry.get("fieldsV1") or {}).get("f:spec") or {}) for entry in entries)

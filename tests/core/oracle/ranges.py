@@ -20,7 +20,7 @@ def find_range_faults(old: Json, new: Json, rules: dict[str, Any]) -> Iterator[s
         if values != (expected.request, expected.limit):
             yield f"resources: {place}: {name} is {values}, expected {expected}"
     for field in _FIELDS:
-        before, after = (_strip_containers(one["spec"].get(field), rules) for one in (old, new))
+        before, after = (_strip_containers(pod["spec"].get(field), rules) for pod in (old, new))
         if before != after:
             yield f"resources: {field}: the rest was {before}, is {after}"
 
@@ -31,7 +31,7 @@ def _is_rewritten(pod: Json) -> bool:
 
 
 def find_written_faults(old: Json, new: Json, rules: dict[str, Any]) -> Iterator[str]:
-    """Check what no default may do to an amount that the user wrote, whatever it is: only `Clamp` changes those.
+    """Check that no default changes an amount that the user wrote: only `Clamp` does.
 
     The one exception: the API server sets an absent request to its limit, so that an equal one may be a default.
     """
@@ -74,7 +74,10 @@ def _strip_containers(containers: list[Json] | None, rules: dict[str, Any]) -> l
     if containers is None:
         return None
     names = {*list_named_resources(rules), "cpu", "memory"}
-    return [one if is_ignored(rules, one["name"]) else _strip_container(one, names) for one in containers]
+    return [
+        container if is_ignored(rules, container["name"]) else _strip_container(container, names)
+        for container in containers
+    ]
 
 
 def _strip_container(container: Json, names: set[str]) -> Json:

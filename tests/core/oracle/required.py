@@ -11,7 +11,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def build_universe(*terms: Sequence[Json] | None) -> Universe:
-    return Universe(one for some in terms for one in some or [])
+    return Universe(term for some in terms for term in some or [])
 
 
 def find_required_faults(before: Json, after: Json, placement: Json) -> Iterator[str]:

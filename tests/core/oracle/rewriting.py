@@ -112,7 +112,7 @@ def _check_affinity(old: Json, new: Json, placement: Json) -> Iterator[str]:
     kinds = {"nodeAffinity", "podAffinity", "podAntiAffinity"}
     yield from _compare("the rest of the affinity", _omit(before, kinds), _omit(after, kinds))
     for kind in sorted(kinds):
-        mine, final = (_omit(_get_object(one, kind), {REQUIRED, PREFERRED}) for one in (before, after))
+        mine, final = (_omit(_get_object(pod, kind), {REQUIRED, PREFERRED}) for pod in (before, after))
         yield from _compare(f"the rest of {kind}", mine, final)
     for kind, strength, meaning in _APPENDED:
         wanted = policy.find_pod_terms(placement, kind, strength)
@@ -138,11 +138,12 @@ def _check_appended(
 ) -> Iterator[str]:
     """Check a list to which items are appended: the user's own come first, unchanged; then each missing item once."""
     own = before or []
-    lacking = {meaning_of(one, pod) for one in wanted} - {meaning_of(one, pod) for one in own}
+    lacking = {meaning_of(term, pod) for term in wanted} - {meaning_of(term, pod) for term in own}
     if not lacking:
         yield from _compare(what, before, after)
         return
-    user_items, appended_items = (after or [])[: len(own)], [meaning_of(one, pod) for one in (after or [])[len(own) :]]
+    user_items = (after or [])[: len(own)]
+    appended_items = [meaning_of(term, pod) for term in (after or [])[len(own) :]]
     yield from _compare(f"{what}, the user's own", own, user_items)
     yield from _compare(f"{what}, ours", lacking, set(appended_items))
     if len(appended_items) > len(lacking):
@@ -151,8 +152,8 @@ def _check_appended(
 
 def _check_spreads(old: Json, new: Json, wanted: Sequence[Json], rule: str) -> Iterator[str]:
     own = old["spec"].get("topologySpreadConstraints")
-    expected = [pod_affinity.spread(one, new) for one in own or []]
-    kinds = [(one["topologyKey"], one["whenUnsatisfiable"]) for one in own or []]
+    expected = [pod_affinity.spread(constraint, new) for constraint in own or []]
+    kinds = [(constraint["topologyKey"], constraint["whenUnsatisfiable"]) for constraint in own or []]
     touched = False
     for constraint in wanted:
         meaning = pod_affinity.spread(constraint, new)
@@ -165,7 +166,9 @@ def _check_spreads(old: Json, new: Json, wanted: Sequence[Json], rule: str) -> I
     if not touched:
         yield from _compare("topologySpreadConstraints", own, final)
         return
-    yield from _compare("topologySpreadConstraints", expected, [pod_affinity.spread(one, new) for one in final or []])
-    kept = [one for one in own or [] if pod_affinity.spread(one, new) in expected]
-    if not all(one in (final or []) for one in kept):
+    yield from _compare(
+        "topologySpreadConstraints", expected, [pod_affinity.spread(constraint, new) for constraint in final or []]
+    )
+    kept = [constraint for constraint in own or [] if pod_affinity.spread(constraint, new) in expected]
+    if not all(constraint in (final or []) for constraint in kept):
         yield f"topologySpreadConstraints: the user's own {kept} are not there as they were: {final}"

@@ -25,9 +25,9 @@ TAINTS: list[Taint] = list(
 
 def taints_of(*tolerations: Json) -> list[Taint]:
     """Return a taint of each kind that these tolerations distinguish, and of kinds that none of them names."""
-    named = {one.get("value") or "" for one in tolerations}
+    named = {toleration.get("value") or "" for toleration in tolerations}
     beside = {str(int(value) + step) for value in named if _DECIMAL.fullmatch(value) for step in (-1, 1)}
-    keys = {one["key"] for one in tolerations if one.get("key")}
+    keys = {toleration["key"] for toleration in tolerations if toleration.get("key")}
     return list(product(sorted(keys | {"?"}), sorted(named | beside | {"", "?", "07"}), _EFFECTS))
 
 
@@ -82,7 +82,7 @@ def is_of_a_range(taint: Taint, tolerations: Sequence[Json], wanted: Json) -> bo
     """
     opposite = {"Gt": "Lt", "Lt": "Gt"}.get(wanted.get("operator") or "")
     return is_tolerating(wanted, *taint) and any(
-        one.get("operator") == opposite and is_tolerating(one, *taint) for one in tolerations
+        toleration.get("operator") == opposite and is_tolerating(toleration, *taint) for toleration in tolerations
     )
 
 
@@ -91,11 +91,10 @@ def find_toleration_faults(old: Json, new: Json, placement: Json) -> Iterator[st
     own, final = old["spec"].get("tolerations") or [], new["spec"].get("tolerations") or []
     wanted = placement.get("tolerations") or []
     rest = iter(final)
-    if not all(one in rest for one in own):
+    if not all(toleration in rest for toleration in own):
         yield f"tolerations: the user's own {own} are not there in their order: {final}"
-    if all(is_fulfilled(own, one) for one in wanted) and old["spec"].get("tolerations") != new["spec"].get(
-        "tolerations"
-    ):
+    is_changed = old["spec"].get("tolerations") != new["spec"].get("tolerations")
+    if is_changed and all(is_fulfilled(own, toleration) for toleration in wanted):
         yield f"tolerations: nothing was lacking of {own}, and they are {final}"
     added = _find_added(own, final)
     for index, one in enumerate(added):
@@ -105,16 +104,16 @@ def find_toleration_faults(old: Json, new: Json, placement: Json) -> Iterator[st
             yield f"tolerations: {one} is added twice"
     for taint in taints_of(*own, *wanted):
         by_user, by_final = (find_tolerated_seconds(some, *taint) for some in (own, final))
-        longest = max([by_user, *(find_tolerated_seconds([one], *taint) for one in wanted)])
-        if by_user <= by_final <= longest and any(is_of_a_range(taint, own, one) for one in wanted):
+        longest = max([by_user, *(find_tolerated_seconds([toleration], *taint) for toleration in wanted)])
+        if by_user <= by_final <= longest and any(is_of_a_range(taint, own, toleration) for toleration in wanted):
             continue
         if by_final != longest:
             yield f"tolerations: taint {taint} is tolerated for {by_final} s by {final}, not for {longest} s"
 
 
-def _is_part(one: Json, whole: Json) -> bool:
+def _is_part(toleration: Json, whole: Json) -> bool:
     """Return whether a toleration is for as long as another, and for no other taints."""
-    return one.get("tolerationSeconds") == whole.get("tolerationSeconds") and is_covering(whole, one)
+    return toleration.get("tolerationSeconds") == whole.get("tolerationSeconds") and is_covering(whole, toleration)
 
 
 def _is_equivalent(one: Json, other: Json) -> bool:
@@ -123,7 +122,7 @@ def _is_equivalent(one: Json, other: Json) -> bool:
 
 def _find_added(own: Sequence[Json], final: Sequence[Json]) -> list[Json]:
     added = list(final)
-    for one in own:
-        if one in added:
-            added.remove(one)
+    for toleration in own:
+        if toleration in added:
+            added.remove(toleration)
     return added

@@ -94,9 +94,10 @@ def _find_required(pod: Json, placement: Json) -> Iterator[tuple[Named, bool]]:
 def _find_neighbours(pod: Json, placement: Json) -> Iterator[Named]:
     for kind in ("podAffinity", "podAntiAffinity"):
         terms = ((pod["spec"].get("affinity") or {}).get(kind) or {}).get(REQUIRED) or []
-        have = {pod_affinity.find_pod_term(one, pod) for one in terms}
+        have = {pod_affinity.find_pod_term(term, pod) for term in terms}
         if any(
-            pod_affinity.find_pod_term(one, pod) not in have for one in policy.find_pod_terms(placement, kind, REQUIRED)
+            pod_affinity.find_pod_term(term, pod) not in have
+            for term in policy.find_pod_terms(placement, kind, REQUIRED)
         ):
             yield UNFULFILLED, f"spec.affinity.{kind}"
 
@@ -104,8 +105,8 @@ def _find_neighbours(pod: Json, placement: Json) -> Iterator[Named]:
 def _find_spreads(pod: Json, placement: Json, service: str) -> Iterator[Named]:
     rule = policy.find_rule(placement, "topologySpreadConstraints")
     kinds = {
-        (one["topologyKey"], one["whenUnsatisfiable"]): pod_affinity.spread(one, pod)
-        for one in pod["spec"].get("topologySpreadConstraints") or []
+        (constraint["topologyKey"], constraint["whenUnsatisfiable"]): pod_affinity.spread(constraint, pod)
+        for constraint in pod["spec"].get("topologySpreadConstraints") or []
     }
     for wanted in policy.find_spreads(placement, service):
         kind = wanted["topologyKey"], wanted["whenUnsatisfiable"]
@@ -119,5 +120,8 @@ def _find_spreads(pod: Json, placement: Json, service: str) -> Iterator[Named]:
 def _find_tolerations(pod: Json, placement: Json) -> Iterator[tuple[Named, bool]]:
     """Yield the finding on tolerations, and whether it is required."""
     have, wanted = pod["spec"].get("tolerations") or [], placement.get("tolerations") or []
-    if not all(is_fulfilled(have, one) for one in wanted):
-        yield (UNFULFILLED, "spec.tolerations"), not all(is_fulfilled(have, one, but_for_ranges=True) for one in wanted)
+    if not all(is_fulfilled(have, toleration) for toleration in wanted):
+        yield (
+            (UNFULFILLED, "spec.tolerations"),
+            not all(is_fulfilled(have, toleration, but_for_ranges=True) for toleration in wanted),
+        )

@@ -38,7 +38,7 @@ COVERED: dict[str, set[str]] = {
     "*": {*TOLERATIONS} - {"*"},
     "*:NoSchedule": {"gpu:NoSchedule", "spot:NoSchedule", *GPU_NO_SCHEDULE},
     "*:NoExecute": {"gpu:NoExecute", *GPU_NO_EXECUTE},
-    "gpu": {one for one in TOLERATIONS if one.startswith("gpu")} - {"gpu"},
+    "gpu": {name for name in TOLERATIONS if name.startswith("gpu")} - {"gpu"},
     "gpu:NoSchedule": GPU_NO_SCHEDULE,
     "gpu:PreferNoSchedule": set(),
     "gpu:NoExecute": GPU_NO_EXECUTE,
@@ -81,7 +81,7 @@ def test_toleration_covers_those_that_it_covers_in_pod_toleration_restriction(li
     ],
 )
 def test_each_toleration_is_covered_by_one_of_the_list(listed: list[str], own: list[str], *, expected: bool) -> None:
-    assert is_allowed([TOLERATIONS[one] for one in listed], *(TOLERATIONS[one] for one in own)) is expected
+    assert is_allowed([TOLERATIONS[name] for name in listed], *(TOLERATIONS[name] for name in own)) is expected
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_conflicts_of_metadata_and_fields_that_are_not_allowed_occur() -> None:
 
 
 def test_every_conflict_occurs() -> None:
-    of_classes = next(one for one in CONCERNS if "schedulerName" in one.fields)
+    of_classes = next(concern for concern in CONCERNS if "schedulerName" in concern.fields)
     found = count_findings([*draw_usual_pairs(), *draw_concern_pairs(60, of_classes)])
     fields = ("schedulerName", "nodeSelector", "topologySpreadConstraints", "priorityClassName", "runtimeClassName")
     assert all(found["PlacementConflict", f"spec.{field}"] for field in fields), found

@@ -36,5 +36,7 @@ def test_toleration_tolerates_the_taints_of_kubernetes(toleration: Json, taint: 
 @given(real_pairs, st.lists(node_strategies.some_node_labels, max_size=4))
 def test_terms_of_a_pod_fit_the_nodes_that_kubernetes_chooses(pair: Pair, labels: list[dict[str, str]]) -> None:
     spec = msgspec.convert(pair.pod["spec"], PodSpec)
-    for index, one in enumerate(labels):
-        assert terms_fit(spec, f"n{index}", one) == oracle.is_node_match(pair.pod, oracle.Node(f"n{index}", one))
+    for index, node_labels in enumerate(labels):
+        assert terms_fit(spec, f"n{index}", node_labels) == oracle.is_node_match(
+            pair.pod, oracle.Node(f"n{index}", node_labels)
+        )

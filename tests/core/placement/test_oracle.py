@@ -89,32 +89,32 @@ def _build_faulty_changes(pod: Any) -> dict[str, Change]:
     """Return changes that each make a correct Pod wrong."""
     spec = pod["spec"]
     return {
-        "a_term_is_ored": lambda one: _get_terms(one).append({"matchExpressions": [IN_ZONE]}),
-        "only_the_last_term": lambda one: _get_terms(one)[0]["matchExpressions"].pop(),
-        "twice_in_a_term": lambda one: _get_terms(one)[1]["matchExpressions"].append(IN_ZONE),
-        "the_users_terms_replaced": lambda one: _get_terms(one).__setitem__(
+        "a_term_is_ored": lambda pod: _get_terms(pod).append({"matchExpressions": [IN_ZONE]}),
+        "only_the_last_term": lambda pod: _get_terms(pod)[0]["matchExpressions"].pop(),
+        "twice_in_a_term": lambda pod: _get_terms(pod)[1]["matchExpressions"].append(IN_ZONE),
+        "the_users_terms_replaced": lambda pod: _get_terms(pod).__setitem__(
             slice(None), [{"matchExpressions": [IN_ZONE]}]
         ),
-        "another_order": lambda one: _get_terms(one).reverse(),
-        "a_preference_twice": lambda one: _get_preferred(one).append(_get_preferred(one)[0]),
-        "a_preference_lost": lambda one: _get_preferred(one).clear(),
-        "tolerations_replaced": lambda one: one["spec"]["tolerations"].pop(0),
-        "a_toleration_twice": lambda one: one["spec"]["tolerations"].append(spec["tolerations"][1]),
-        "an_unwanted_toleration": lambda one: one["spec"]["tolerations"].append({"operator": "Exists"}),
-        "the_old_priority_stays": lambda one: one["spec"].update(priority=0),
-        "another_class": lambda one: one["spec"].update(priorityClassName="other"),
-        "overhead_stays": lambda one: one["spec"].update(overhead={"cpu": "1"}),
-        "a_constraint_twice": lambda one: one["spec"]["topologySpreadConstraints"].append(
+        "another_order": lambda pod: _get_terms(pod).reverse(),
+        "a_preference_twice": lambda pod: _get_preferred(pod).append(_get_preferred(pod)[0]),
+        "a_preference_lost": lambda pod: _get_preferred(pod).clear(),
+        "tolerations_replaced": lambda pod: pod["spec"]["tolerations"].pop(0),
+        "a_toleration_twice": lambda pod: pod["spec"]["tolerations"].append(spec["tolerations"][1]),
+        "an_unwanted_toleration": lambda pod: pod["spec"]["tolerations"].append({"operator": "Exists"}),
+        "the_old_priority_stays": lambda pod: pod["spec"].update(priority=0),
+        "another_class": lambda pod: pod["spec"].update(priorityClassName="other"),
+        "overhead_stays": lambda pod: pod["spec"].update(overhead={"cpu": "1"}),
+        "a_constraint_twice": lambda pod: pod["spec"]["topologySpreadConstraints"].append(
             spec["topologySpreadConstraints"][1]
         ),
-        "the_users_constraint_lost": lambda one: one["spec"]["topologySpreadConstraints"].pop(0),
-        "anti_affinity_lost": lambda one: one["spec"]["affinity"].pop("podAntiAffinity"),
-        "the_users_node_selector_lost": lambda one: one["spec"]["nodeSelector"].pop("arch"),
-        "a_label_of_the_users_lost": lambda one: one["metadata"]["labels"].pop("app"),
-        "an_id_of_the_call": lambda one: one["metadata"]["annotations"].update(call="7f3a"),
-        "a_field_not_written": lambda one: one["spec"].pop("schedulerName"),
-        "a_container_touched": lambda one: one["spec"]["containers"][0].update(image="other"),
-        "a_field_added": lambda one: one.update(status={}),
+        "the_users_constraint_lost": lambda pod: pod["spec"]["topologySpreadConstraints"].pop(0),
+        "anti_affinity_lost": lambda pod: pod["spec"]["affinity"].pop("podAntiAffinity"),
+        "the_users_node_selector_lost": lambda pod: pod["spec"]["nodeSelector"].pop("arch"),
+        "a_label_of_the_users_lost": lambda pod: pod["metadata"]["labels"].pop("app"),
+        "an_id_of_the_call": lambda pod: pod["metadata"]["annotations"].update(call="7f3a"),
+        "a_field_not_written": lambda pod: pod["spec"].pop("schedulerName"),
+        "a_container_touched": lambda pod: pod["spec"]["containers"][0].update(image="other"),
+        "a_field_added": lambda pod: pod.update(status={}),
     }
 
 
@@ -190,7 +190,7 @@ def test_node_sets_agree_with_each_single_node(some: list[Json], others: list[Js
     assert universe.is_within(both, left)
     assert universe.is_within(both, right)
     for node in nodes:
-        in_left, in_right = (any(is_term_match(one, node) for one in side) for side in (some, others))
+        in_left, in_right = (any(is_term_match(term, node) for term in side) for side in (some, others))
         if in_left and not in_right:
             assert not universe.is_within(left, right)
         if in_left and in_right:

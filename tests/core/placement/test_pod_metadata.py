@@ -1,4 +1,4 @@
-"""Labels and annotations for other schedulers: their Namespace, UPDATE, and what is shown of them."""
+"""Labels and annotations for other schedulers: their Namespace, UPDATE, and their presentation."""
 
 from typing import Any
 
@@ -107,8 +107,8 @@ def test_update_of_a_value_of_the_policy_is_refused(
     before, after = (decode_pod(pod(metadata, schedulingGates=gates)) for metadata in (STORED, {**STORED, **changed}))
     found = check_update(before, after, service)
     is_admitted = gated_may and rule == "Keep" and bool(gates)
-    assert [one.code for one in found] == ([] if is_admitted else [Code.PLACEMENT_CONFLICT])
-    assert all("cannot be changed (was " in one.message for one in found)
+    assert [finding.code for finding in found] == ([] if is_admitted else [Code.PLACEMENT_CONFLICT])
+    assert all("cannot be changed (was " in finding.message for finding in found)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,9 @@ def read_update_condition(*stanzas: str) -> str:
     ).policy
     _, validating, _ = render_configurations(policy, ClientConfig("https://podgate.example:8443", b""))
     (webhook, *_) = validating["webhooks"]
-    (condition,) = [one for one in webhook["matchConditions"] if one["name"] == "judged-fields-differ"]
+    (condition,) = [
+        condition for condition in webhook["matchConditions"] if condition["name"] == "judged-fields-differ"
+    ]
     return str(condition["expression"])
 
 

@@ -33,7 +33,7 @@ def build_service(placement: Json, resources: Json | None = None, /, **modes: Mo
 
 
 def build_pod(*resources: Json, **spec: Any) -> Json:
-    containers = [{"name": f"c{index}", "resources": one} for index, one in enumerate(resources)]
+    containers = [{"name": f"c{index}", "resources": resource} for index, resource in enumerate(resources)]
     return pod(containers=containers, **spec)
 
 
@@ -84,7 +84,7 @@ def test_allow_permits_those_of_the_pods_class_only() -> None:
     (found,) = check_new(decode_pod(best_effort), service, hash_known=True).findings
     assert found.code == "PlacementNotAllowed"
     bare = {**best_effort, "spec": {**best_effort["spec"], "tolerations": []}}
-    assert [one.code for one in check_update(decode_pod(bare), decode_pod(best_effort), service)] == [
+    assert [finding.code for finding in check_update(decode_pod(bare), decode_pod(best_effort), service)] == [
         "PlacementNotAllowed"
     ]
     assert check_update(decode_pod(build_pod(BURSTABLE)), decode_pod(burstable), service) == ()
@@ -124,7 +124,7 @@ def test_pod_is_placed_as_if_the_policy_had_those_of_its_class_alone(pair: Pair)
         field: value for field, value in select_tolerations(pair.placement, after).items() if "ByQosClass" not in field
     }
     some = alone.get("tolerations") or []
-    alone["tolerations"] = [one for index, one in enumerate(some) if one not in some[:index]]
+    alone["tolerations"] = [toleration for index, toleration in enumerate(some) if toleration not in some[:index]]
     expected = decode_placement(alone, resources=pair.policy.resources).service
     assert after == rewrite_pod(pair.pod, expected)
     assert check_new(decode_pod(after), pair.service, hash_known=True) == check_new(
@@ -153,7 +153,7 @@ def test_pod_level_limit_of_huge_pages_leaves_the_class_to_the_containers() -> N
     raw = build_pod(NOTHING, resources={"limits": {"hugepages-2Mi": "2Mi"}})
     service = build_service(BOTH, HALF_A_CPU)
     after = rewrite_pod(raw, service)
-    assert [one["path"] for one in decode_patch(patch_of(raw, service))] == [
+    assert [operation["path"] for operation in decode_patch(patch_of(raw, service))] == [
         "/spec/tolerations",
         "/spec/containers/0/resources/requests",
     ]

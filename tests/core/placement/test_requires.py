@@ -11,7 +11,7 @@ from webhook.core.policy_fields import Allowed
 
 
 def drop_requirements(plan: PlacementPlan) -> PlacementPlan:
-    """Leave out what is required, but for spread constraints, of which `onConflict` decides."""
+    """Leave out the requirements, except spread constraints: `onConflict` decides on those."""
     return replace(
         plan,
         labels={},
@@ -36,9 +36,9 @@ def test_plan_that_requires_nothing_is_never_violated(governed: Governed, raw: J
     plan = governed.service.placement_plan
     assert plan is not None
     pod = decode_pod(raw)
-    for one in (plan, drop_requirements(plan)):
-        if not placement.has_requirements(one):
-            assert placement.find_violations(pod, replace(one, allow_node_name=True)) == []
+    for variant in (plan, drop_requirements(plan)):
+        if not placement.has_requirements(variant):
+            assert placement.find_violations(pod, replace(variant, allow_node_name=True)) == []
 
 
 @PROPERTY

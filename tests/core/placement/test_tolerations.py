@@ -64,7 +64,10 @@ ODD_TOLERATIONS = st.lists(tolerations(ODD), max_size=5)
 
 @given(ODD_TOLERATIONS, ODD_TOLERATIONS)
 def test_each_taint_is_tolerated_for_the_longest_time_of_pod_and_policy(own: list[Json], wanted: list[Json]) -> None:
-    wanted = [{key: value for key, value in one.items() if key != UNKNOWN_FIELD and value != ""} for one in wanted]
+    wanted = [
+        {key: value for key, value in toleration.items() if key != UNKNOWN_FIELD and value != ""}
+        for toleration in wanted
+    ]
     before = pod(tolerations=own)
     service = service_of({"tolerations": wanted})
     after = rewrite_pod(before, service)

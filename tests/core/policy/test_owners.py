@@ -54,12 +54,12 @@ def find_owner(matches: list[Json], pod: tuple[str, Json, Json, str]) -> str | N
 def is_match(selector: Json, labels: Json) -> bool:
     return all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items()) and all(
         {
-            "In": labels.get(one["key"]) in one.get("values", ()),
-            "NotIn": labels.get(one["key"]) not in one.get("values", ()),
-            "Exists": one["key"] in labels,
-            "DoesNotExist": one["key"] not in labels,
-        }[one["operator"]]
-        for one in selector.get("matchExpressions", ())
+            "In": labels.get(expression["key"]) in expression.get("values", ()),
+            "NotIn": labels.get(expression["key"]) not in expression.get("values", ()),
+            "Exists": expression["key"] in labels,
+            "DoesNotExist": expression["key"] not in labels,
+        }[expression["operator"]]
+        for expression in selector.get("matchExpressions", ())
     )
 
 
@@ -105,6 +105,6 @@ def list_unreachable(matches: list[Json]) -> list[str]:
     try:
         load_unproved(msgspec.json.encode(document(matches)), None)
     except DocumentError as error:
-        places = [one.path for one in error.problems if "matches every Pod" in one.reason]
+        places = [problem.path for problem in error.problems if "matches every Pod" in problem.reason]
         return [f"s{place.removeprefix('services[').removesuffix('].match')}" for place in places]
     return []

@@ -152,12 +152,12 @@ def compute_peak(containers: list[Json], init_containers: list[Json]) -> int:
     """Return the largest sum of containers that run at the same time."""
     moments = []
     sidecars: list[Json] = []
-    for one in init_containers:
-        moments.append([*sidecars, one])
-        if one.get("restartPolicy") == "Always":
-            sidecars.append(one)
+    for container in init_containers:
+        moments.append([*sidecars, container])
+        if container.get("restartPolicy") == "Always":
+            sidecars.append(container)
     moments.append([*sidecars, *containers])
-    return max(sum(_milli(one) for one in moment) for moment in moments)
+    return max(sum(_milli(container) for container in moment) for moment in moments)
 
 
 @PROPERTY

@@ -578,4 +578,4 @@ def test_the_leader_shows_its_queues_by_class_and_service() -> None:
         assert document["queues"] == queues
         assert line in map(click.unstyle, lines)
     assert select_service(server, "ledger")["queues"] == {**queues, "services": queues["services"][1:2]}
-    assert not any("waiting" in one for one in format_status(render_server_status(snapshot(queues=()))))
+    assert not any("waiting" in line for line in format_status(render_server_status(snapshot(queues=()))))

@@ -50,7 +50,7 @@ def test_nearness_is_that_of_the_first_level_shared() -> None:
         node("-".join(place), *place)
         for place in (("r1", "z1", "R"), ("r2", "z1", "R"), ("r3", "z2", "R"), ("r4", "z3", "S"))
     ]
-    assert [near.rate_node(one) for one in others] == pytest.approx([1, 2 / 3, 1 / 3, 0])
+    assert [near.rate_node(node) for node in others] == pytest.approx([1, 2 / 3, 1 / 3, 0])
     assert near.rate_node(SchedulableNode("bare", 1, 1)) == 0
     near.remove(host.labels)
-    assert [near.rate_node(one) for one in others] == [0, 0, 0, 0]
+    assert [near.rate_node(node) for node in others] == [0, 0, 0, 0]

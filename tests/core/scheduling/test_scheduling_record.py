@@ -61,7 +61,7 @@ def attempt(mode: Mode = Mode.ENFORCE) -> FilterAttempt:
 def test_each_rule_has_its_count_and_the_figures_of_its_nodes() -> None:
     found = attempt()
     assert (found.asked, found.passed, found.only) == (7, 3, "")
-    assert {one.rule: (one.count, one.limit, one.nodes) for one in found.refused} == {
+    assert {refusal.rule: (refusal.count, refusal.limit, refusal.nodes) for refusal in found.refused} == {
         "hot_cpu": (1, 0.8, (RefusedNode("hot", 1.0, ORIGIN),)),
         "hot_combined": (1, 1.5, (RefusedNode("full", 1.75, ORIGIN),)),
         "pressure_memory": (1, 0.1, (RefusedNode("pressed", 0.5, ORIGIN),)),
@@ -77,14 +77,16 @@ def test_audit_passes_what_it_would_refuse() -> None:
 def test_of_many_refused_nodes_three_have_figures() -> None:
     rows = {f"n{number}": ROWS["hot"] for number in range(5)} | {"cool": ROWS["cool"]}
     found = record_filter(NOW, 6, filter_nodes(POD, rows, rows, ServiceRules("web", Mode.ENFORCE, RULES)), rows, RULES)
-    assert [(one.count, [node.node for node in one.nodes]) for one in found.refused] == [(5, ["n0", "n1", "n2"])]
+    assert [(refusal.count, [node.node for node in refusal.nodes]) for refusal in found.refused] == [
+        (5, ["n0", "n1", "n2"])
+    ]
     assert found.only == "cool"
 
 
 def test_node_without_a_zone_has_what_was_asked_and_what_each_zone_has_left() -> None:
     """The first container takes 3 of the first zone, and leaves no zone for the second one."""
     asking = [Resources(*2 * ({"cpu": cpu, "memory": "1Gi"},)) for cpu in ("3", "2500m")]
-    pod = Pod(PodMetadata(uid="u"), PodSpec(containers=tuple(Container("c", one) for one in asking)))
+    pod = Pod(PodMetadata(uid="u"), PodSpec(containers=tuple(Container("c", amounts) for amounts in asking)))
     zones = NumaZones(({"cpu": 4 * NANO}, {"cpu": 2 * NANO}), is_by_pod=False)
     rows = {"n": NodeRow.from_node(SchedulableNode("n", SIZE, SIZE), numa=zones)}
     rules = Scheduling(numa=Numa.REQUIRED)
@@ -102,7 +104,7 @@ def test_best_nodes_have_their_terms_and_the_weights() -> None:
     found_scores = compute_scores(rows, rows, estimate_load(POD, RULES.estimate), RULES.score, lambda _: 0.5)
     best = choose_best([HostPriority(name, score) for name, score in found_scores.items()], 16)
     found = record_score(NOW, estimate_load(POD, RULES.estimate), len(rows), best, rows, RULES, lambda _: 0.5)
-    assert (found.asked, [one.node for one in found.best]) == (4, ["cooler", "cool", "hot"])
+    assert (found.asked, [score.node for score in found.best]) == (4, ["cooler", "cool", "hot"])
     assert found.weights == {"cpu": 0.4, "memory": 0.3, "latency": -0.2, "topology": 0.3}
     first = found.best[0]
     assert (first.free_cpu, first.free_memory, first.latency, first.near) == pytest.approx(

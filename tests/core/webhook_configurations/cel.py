@@ -106,7 +106,7 @@ class _Parser:
             self._expect(",")
             inner = self.parse_any_of()
             self._expect(")")
-            return lambda env: any(inner({**env, variable: one}) for one in node(env))
+            return lambda env: any(inner({**env, variable: element}) for element in node(env))
         argument = None if self.next == ")" else self.parse_any_of()
         self._expect(")")
         apply = _METHODS[method]

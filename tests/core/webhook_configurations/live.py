@@ -33,15 +33,15 @@ Live = dict[ConfigurationName, dict[str, Any]]
 def build_stored_configurations(policy: Policy, client: ClientConfig, *, all_calls: bool = False) -> Live:
     """Return the configurations of a policy as the API server returns them: with its defaults, without empty fields."""
     found: Live = {}
-    for one in render_configurations(policy, client, HASH, all_calls=all_calls):
-        webhooks = [{**webhook, "objectSelector": {}} for webhook in one["webhooks"]]
+    for configuration in render_configurations(policy, client, HASH, all_calls=all_calls):
+        webhooks = [{**webhook, "objectSelector": {}} for webhook in configuration["webhooks"]]
         for webhook in webhooks:
             if not webhook.get("matchConditions"):
                 webhook.pop("matchConditions", None)
             if not webhook["namespaceSelector"].get("matchExpressions"):
                 webhook["namespaceSelector"] = {}
-        name = ConfigurationName(one["kind"], one["metadata"]["name"])
-        metadata = {**one["metadata"], "resourceVersion": "7"}
+        name = ConfigurationName(configuration["kind"], configuration["metadata"]["name"])
+        metadata = {**configuration["metadata"], "resourceVersion": "7"}
         found[name] = {"metadata": metadata, **({"webhooks": webhooks} if webhooks else {})}
     return found
 

@@ -49,12 +49,12 @@ def find_expected_entry(policy: Policy, namespace: str, namespace_labels: dict[s
     """Return the entry of a namespace by the matching of the server, without regions."""
     matcher = Matcher(policy)
     if namespace in BUILT_IN_EXEMPT_NAMESPACES or any(
-        matches_pattern(one, namespace) for one in policy.exemptions.namespaces
+        matches_pattern(pattern, namespace) for pattern in policy.exemptions.namespaces
     ):
         return ""
-    owners = [one for one in policy.services if matcher.may_own(one, namespace, namespace_labels)]
-    active = [one for one in owners if not one.modes.is_all_disabled()]
-    if any(one.failure_mode is FailureMode.CLOSED for one in active):
+    owners = [service for service in policy.services if matcher.may_own(service, namespace, namespace_labels)]
+    active = [service for service in owners if not service.modes.is_all_disabled()]
+    if any(service.failure_mode is FailureMode.CLOSED for service in active):
         return "closed"
     may_report = policy.unmatched is not Unmatched.ADMIT and matcher.names(namespace, namespace_labels)
     return "open" if active or may_report else ""
@@ -124,7 +124,9 @@ def expression(webhook: Json, name: str) -> str:
 def list_native(webhook: Json) -> list[Json]:
     """Return the native expressions except the exemption."""
     listed = webhook["namespaceSelector"]["matchExpressions"]
-    return [one for one in listed if one["key"] != METADATA_NAME or one["operator"] != "NotIn"]
+    return [
+        expression for expression in listed if expression["key"] != METADATA_NAME or expression["operator"] != "NotIn"
+    ]
 
 
 CLOSED_AND_OPEN = """
@@ -229,13 +231,13 @@ def test_template_webhook_covers_the_namespaces_of_the_pod_webhook() -> None:
 
 def test_workload_kinds_with_exempt_controllers_are_not_reviewed() -> None:
     controllers = [f"system:serviceaccount:kube-system:{name}-controller" for name in ("job", "replication")]
-    one = {"match": {"anyNamespace": True}}
-    webhook = render_configurations(policy_of(one, exemptions={"usernames": controllers}), CLIENT)[1]["webhooks"][-1]
+    service = {"match": {"anyNamespace": True}}
+    some_exempt = policy_of(service, exemptions={"usernames": controllers})
+    webhook = render_configurations(some_exempt, CLIENT)[1]["webhooks"][-1]
     assert [rule["resources"] for rule in webhook["rules"]] == [["deployments", "replicasets", "statefulsets"]]
     all_controllers = [source.controller for source in WORKLOAD_KINDS]
-    without_templates = render_configurations(policy_of(one, exemptions={"usernames": all_controllers}), CLIENT)[1][
-        "webhooks"
-    ]
+    all_exempt = policy_of(service, exemptions={"usernames": all_controllers})
+    without_templates = render_configurations(all_exempt, CLIENT)[1]["webhooks"]
     assert [webhook["name"] for webhook in without_templates] == ["validate-open.podgate.io"]
 
 
@@ -279,7 +281,7 @@ def test_selectors_become_native_entries_and_values_of_one_label_are_merged() ->
 def test_any_namespace_has_no_condition_on_names() -> None:
     webhook = webhooks("services: [{name: a, match: {anyNamespace: true}}]")["validate-open.podgate.io"]
     assert list_native(webhook) == []
-    assert not [one for one in webhook["matchConditions"] if "request.namespace" in one["expression"]]
+    assert not [condition for condition in webhook["matchConditions"] if "request.namespace" in condition["expression"]]
 
 
 def test_exact_exempt_namespaces_are_excluded_by_selector_and_patterns_by_condition() -> None:

@@ -130,12 +130,12 @@ def test_explanation_in_json_and_yaml_has_the_same_content() -> None:
         "except": ["infra", "kube-node-lease", "kube-system", "podgate-system"],
         "labels": [],
     }
-    assert {one["call"] for webhook in found["webhooks"] for one in webhook["newPods"]} == {"Made", "LeftOut"}
+    assert {pod["call"] for webhook in found["webhooks"] for pod in webhook["newPods"]} == {"Made", "LeftOut"}
 
 
 def test_with_all_calls_no_call_is_left_out(ca: Path) -> None:
     found = json.loads(explain_policy("-o", "json", "--all-calls"))
-    assert {one["call"] for webhook in found["webhooks"] for one in webhook["newPods"]} == {"Made"}
+    assert {pod["call"] for webhook in found["webhooks"] for pod in webhook["newPods"]} == {"Made"}
     loaded = load(POLICY.encode(), Purpose.SERVE).policy
     bundle = (ca.parent / "ca.crt").read_bytes()
     every_call = render_configurations(loaded.policy, ClientConfig(ServiceReference(), bundle), all_calls=True)

@@ -80,8 +80,8 @@ def test_validating_call_is_left_out_only_for_a_rewritten_pod_that_nothing_can_r
 def test_updates_are_validated() -> None:
     changed = build_rewritten_pod("s0")
     policy = render_configurations(MIXED.policy, CLIENT, HASH)[1]
-    [webhook] = [one for one in policy["webhooks"] if "pods" in one["rules"][0]["resources"]]
-    [condition] = [one for one in webhook["matchConditions"] if one["name"] == "may-be-refused"]
+    [webhook] = [webhook for webhook in policy["webhooks"] if "pods" in webhook["rules"][0]["resources"]]
+    [condition] = [condition for condition in webhook["matchConditions"] if condition["name"] == "may-be-refused"]
     assert condition["expression"].startswith("request.operation != 'CREATE' ||")
     webhook["matchConditions"] = [condition]
     assert is_called({"webhooks": [webhook]}, changed, SHOP, "UPDATE")
@@ -143,7 +143,7 @@ def test_no_call_is_left_out_on_request_and_no_validating_call_without_a_hash() 
 
 def test_first_hundred_services_are_left_out_and_later_ones_called() -> None:
     policy = load_services(*(build_selecting_service(f"a{number}") for number in range(102)))
-    found = [one["call"] for one in explain_configurations(policy.policy, HASH)["webhooks"][1]["newPods"]]
+    found = [pods["call"] for pods in explain_configurations(policy.policy, HASH)["webhooks"][1]["newPods"]]
     assert found == ["LeftOut"] * 100 + ["Made"] * 3
     assert not is_validated(policy, build_rewritten_pod("s99", "a99"))
     assert is_validated(policy, build_rewritten_pod("s100", "a100"))
@@ -153,8 +153,8 @@ def test_expression_that_would_be_too_long_leaves_out_nothing() -> None:
     policy = load_services(*(build_selecting_service(f"{'a' * 50}{number}") for number in range(2000)))
     assert names_of_conditions(*render_configurations(policy.policy, CLIENT, HASH)) & CONDITIONS == {"may-be-refused"}
     webhook, _ = explain_configurations(policy.policy, HASH)["webhooks"]
-    assert {one["call"] for one in webhook["newPods"]} == {"Made"}
-    assert {one["reason"] for one in webhook["newPods"]} == {"the expression would be longer than 60000 characters"}
+    assert {pod["call"] for pod in webhook["newPods"]} == {"Made"}
+    assert {pod["reason"] for pod in webhook["newPods"]} == {"the expression would be longer than 60000 characters"}
 
 
 def test_many_alternating_services_do_not_nest_the_expression() -> None:
@@ -170,7 +170,7 @@ def test_many_alternating_services_do_not_nest_the_expression() -> None:
 def test_explanation_agrees_with_the_expressions() -> None:
     webhooks = explain_configurations(MIXED.policy, HASH)["webhooks"]
     called = {
-        webhook["path"]: {one["service"]: one["call"] == "Made" for one in webhook["newPods"]} for webhook in webhooks
+        webhook["path"]: {pod["service"]: pod["call"] == "Made" for pod in webhook["newPods"]} for webhook in webhooks
     }
     apps = {"s0": "web", "s1": "api", "s2": "idle", None: "other"}
     assert called == {
@@ -179,7 +179,7 @@ def test_explanation_agrees_with_the_expressions() -> None:
             service: is_validated(MIXED, build_rewritten_pod(str(service), app)) for service, app in apps.items()
         },
     }
-    reasons = {one["service"]: one["reason"] for one in webhooks[1]["newPods"]}
+    reasons = {pod["service"]: pod["reason"] for pod in webhooks[1]["newPods"]}
     assert reasons["s1"] == "quota (Enforce)"
 
 

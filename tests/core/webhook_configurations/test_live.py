@@ -1,4 +1,4 @@
-"""Live webhook configurations: a difference from the policy is found, whatever it is, and nothing else is one."""
+"""Live webhook configurations: every difference from the policy is found, and nothing else."""
 
 import pytest
 from hypothesis import given
@@ -33,19 +33,22 @@ clients = st.sampled_from(CLIENTS)
 
 def list_differences(policy: Policy, live: Live) -> list[str]:
     wanted = render_wanted_webhooks(LoadedPolicy(policy, HASH), all_calls=leaves_out_no_call(live))
-    return [str(one) for one in find_outdated(wanted, live)]
+    return [str(outdated) for outdated in find_outdated(wanted, live)]
 
 
 def write_outdated(policy: Policy, live: Live) -> Live:
     """Return the configurations after all that differ were written."""
     wanted = render_wanted_webhooks(LoadedPolicy(policy, HASH), all_calls=leaves_out_no_call(live))
-    changed = {one.name: {**live[one.name], "webhooks": one.webhooks} for one in find_outdated(wanted, live)}
+    changed = {
+        outdated.name: {**live[outdated.name], "webhooks": outdated.webhooks}
+        for outdated in find_outdated(wanted, live)
+    }
     return {**live, **changed}
 
 
 def test_the_names_are_those_of_the_rendered_configurations() -> None:
     rendered = render_configurations(OF_ONE_SERVICE, CLIENTS[0])
-    assert tuple(ConfigurationName(one["kind"], one["metadata"]["name"]) for one in rendered) == NAMES
+    assert tuple(ConfigurationName(document["kind"], document["metadata"]["name"]) for document in rendered) == NAMES
 
 
 @PROPERTY
@@ -66,8 +69,8 @@ def test_written_configurations_are_the_rendered_ones_and_keep_the_target(
     assert list_differences(policy, live) == []
     rendered = build_stored_configurations(policy, client, all_calls=all_calls)
     for name in NAMES:
-        targets = {one["name"]: one["clientConfig"] for one in live[name].get("webhooks", ())}
-        assert targets == {one["name"]: one["clientConfig"] for one in rendered[name].get("webhooks", ())}
+        targets = {webhook["name"]: webhook["clientConfig"] for webhook in live[name].get("webhooks", ())}
+        assert targets == {webhook["name"]: webhook["clientConfig"] for webhook in rendered[name].get("webhooks", ())}
 
 
 CHANGES = {
@@ -97,7 +100,10 @@ def test_each_changed_field_is_named(policy: Policy, live: Live, field: str) -> 
 
 def test_each_rendered_field_is_compared_or_kept(policy: Policy) -> None:
     rendered = {
-        field for one in render_configurations(policy, CLIENTS[1]) for webhook in one["webhooks"] for field in webhook
+        field
+        for configuration in render_configurations(policy, CLIENTS[1])
+        for webhook in configuration["webhooks"]
+        for field in webhook
     }
     assert rendered - CHANGES.keys() == {"name", "clientConfig", "timeoutSeconds"}
 
@@ -132,9 +138,9 @@ def test_an_operators_timeout_and_target_are_kept(policy: Policy, live: Live) ->
 
 
 def test_without_any_webhook_there_is_no_server_to_name(policy: Policy, live: Live) -> None:
-    for one in live.values():
-        one.pop("webhooks")
+    for document in live.values():
+        document.pop("webhooks")
     wanted = render_wanted_webhooks(LoadedPolicy(policy, HASH), all_calls=False)
     found = find_outdated(wanted, live)
-    assert all("no live webhook names the server" in str(one) for one in found)
-    assert not any(one.resource_version for one in found)
+    assert all("no live webhook names the server" in str(outdated) for outdated in found)
+    assert not any(outdated.resource_version for outdated in found)

@@ -43,8 +43,8 @@ def test_nothing_is_written_into_a_pod_whose_mutating_call_is_left_out(
     if not called:
         assert (decision.patch, decision.warnings, decision.findings) == ((), (), ())
         assert not decision.deviation.would_degrade
-    matches = [one.match for one in policy.policy.services]
-    reads_names_only = not any(one.namespace_selector is not None or one.owner_kinds for one in matches)
+    matches = [service.match for service in policy.policy.services]
+    reads_names_only = not any(match.namespace_selector is not None or match.owner_kinds for match in matches)
     if reads_names_only and OUR_LABEL not in pod["metadata"]["labels"]:
         assert called is bool(decision.patch), "a call is left out wherever nothing is written"
 

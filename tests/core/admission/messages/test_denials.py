@@ -216,7 +216,7 @@ def test_each_finding_has_the_mode_of_its_concern() -> None:
     mixed = Service("web", Match(any_namespace=True), modes=Modes(quota=Mode.WARN), quota=Quota())
     receipt = Receipt(NOW_US, DeniedBy.BREAKER, (DeniedBy.QUOTA,), over=OVER, free_at_us=NOW_US + 1, breaker=OPEN)
     found = build_counter_findings(mixed, receipt)
-    assert [(one.concern, one.mode) for one in found] == [("breaker", Mode.ENFORCE), ("quota", Mode.WARN)]
+    assert [(finding.concern, finding.mode) for finding in found] == [("breaker", Mode.ENFORCE), ("quota", Mode.WARN)]
     assert build_counter_findings(mixed, Receipt(NOW_US, charged=True)) == ()
 
 
