@@ -194,14 +194,14 @@ class ExactLog:
 
     def _judge(self, request: Acquire, asked: Cost, now_us: int) -> tuple[tuple[int, ...], tuple[Use, ...]]:
         found = [
-            self._use(request.plan, one, asked.get(one[2].counts, 0), now_us)
-            for one in list_limits(request.plan, request.namespace)
+            self._use(request.plan, account_limit, asked.get(account_limit[2].counts, 0), now_us)
+            for account_limit in list_limits(request.plan, request.namespace)
         ]
         over = [use for use in found if use.asked and use.used + use.asked > use.hard]
         return tuple(use.used for use in found), tuple(over)
 
-    def _use(self, plan: CounterPlan, one: tuple[Account, WindowPlan, Limit], asked: int, now_us: int) -> Use:
-        account, window, limit = one
+    def _use(self, plan: CounterPlan, account_limit: tuple[Account, WindowPlan, Limit], asked: int, now_us: int) -> Use:
+        account, window, limit = account_limit
         place = (account, window.seconds, limit.counts)
         free_at_us = self._free_at_us(place, limit.hard, asked, now_us)
         if free_at_us:

@@ -58,7 +58,7 @@ STEPS = st.one_of(
         st.lists(
             st.tuples(UIDS, COSTS, st.sampled_from("xyz"), st.booleans(), st.none() | PAUSES_US, st.booleans()),
             max_size=3,
-            unique_by=lambda one: one[0],
+            unique_by=lambda pod: pod[0],
         ),
     ),
     st.tuples(st.just("overdue"), st.sampled_from([0, 1, SECOND_US, 3 * SECOND_US]), st.sampled_from([1, 3, 100])),
@@ -82,7 +82,7 @@ SIGHTINGS = st.tuples(
         st.tuples(UIDS, COSTS, st.sampled_from("xy"), st.booleans(), st.none() | PAUSES_US, st.just(True)),  # noqa: FBT003
         min_size=1,
         max_size=2,
-        unique_by=lambda one: one[0],
+        unique_by=lambda pod: pod[0],
     ),
 )
 ASKS = st.tuples(st.just("acquire"), UIDS, COSTS, st.sampled_from("xy"), st.just(False), SOURCES)  # noqa: FBT003

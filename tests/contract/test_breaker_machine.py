@@ -120,7 +120,7 @@ class BreakerMachine(RuleBasedStateMachine):
         breaker = replace(self.model.plan, **changes)
         self.pass_time_isolated()
         self.plan = replace(self.plan, breaker=breaker)
-        for model in (self.model, *[one.model for one in self.isolated.values()]):
+        for model in (self.model, *[isolated.model for isolated in self.isolated.values()]):
             model.plan = breaker
             model.settle()
 
@@ -130,12 +130,12 @@ class BreakerMachine(RuleBasedStateMachine):
     def advance_time(self, gap_us: int) -> None:
         self.clock.us += gap_us
         self.model.pass_time(self.clock.us)
-        for one in self.isolated.values():
-            one.model.pass_time(self.clock.us)
+        for isolated in self.isolated.values():
+            isolated.model.pass_time(self.clock.us)
 
     def pass_time_isolated(self) -> None:
-        for one in self.isolated.values():
-            one.breakers.pass_time([self.plan], self.clock.us)
+        for isolated in self.isolated.values():
+            isolated.breakers.pass_time([self.plan], self.clock.us)
 
     @rule()
     def tick(self) -> None:
@@ -196,8 +196,8 @@ class BreakerMachine(RuleBasedStateMachine):
         generation = None if is_current is None else self.model.generation
         outcomes = [Outcomes(good, bad, latency_us, None, generation, age_us) for good, bad in sums]
         self.take(self.run(self.store.record_outcomes(self.plan, outcomes)))
-        for one in outcomes:
-            self.model.record_outcomes(one)
+        for outcome in outcomes:
+            self.model.record_outcomes(outcome)
 
     @rule(back=old_uids, ok=st.booleans(), age_us=ages, generation=st.none() | st.integers(0, 4))
     def report_request_of_pod(self, back: int, ok: bool, age_us: int, generation: int | None) -> None:  # noqa: FBT001  a rule's arguments go by name
@@ -366,10 +366,10 @@ class BreakerMachine(RuleBasedStateMachine):
         assert view.probes_leased + view.probes_succeeded <= self.plan.breaker.probes  # type: ignore[union-attr]
         assert view.generation >= self.generation
         self.generation = view.generation
-        for one in self.isolated.values():
-            isolated_view = one.breakers.view(self.plan, self.clock.us)
+        for isolated in self.isolated.values():
+            isolated_view = isolated.breakers.view(self.plan, self.clock.us)
             assert isolated_view is not None
-            assert strip_view(isolated_view) == one.model.view()
+            assert strip_view(isolated_view) == isolated.model.view()
 
     def teardown(self) -> None:
         """Wait, then let probes succeed: the breaker closes."""

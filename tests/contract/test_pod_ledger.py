@@ -205,7 +205,9 @@ async def test_uncharged_pod_is_charged_once_as_of_its_creation(store: Store, cl
 
 async def test_many_sightings_in_one_call_equal_single_ones(store: Store) -> None:
     shown = [Sighting("payments", f"{number}", f"{number}", CPU, lives=number % 5 > 0) for number in range(200)]
-    assert [one.changed for one in await store.observe(PLAN, shown)] == [number % 5 > 0 for number in range(200)]
+    assert [observation.changed for observation in await store.observe(PLAN, shown)] == [
+        number % 5 > 0 for number in range(200)
+    ]
     assert list(await store.observe(PLAN, shown)) == [Seen()] * 200
     assert await read_usage(store, PLAN) == {"": [0, 0, 160, 16_000]}
     assert list(await store.observe(PLAN, [])) == []

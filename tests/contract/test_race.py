@@ -165,7 +165,7 @@ def run_race(url: str, servers: Sequence[RedisServer], folder: Path) -> None:
             for length_us in (1_000_000, 1_015_625)
         )
         assert least <= held <= at_most, f"{name} {window.name} {limit.resource}: of what is recorded"
-    lost, refused = (sum(one[what] for one in results) for what in ("lost", "refused"))
+    lost, refused = (sum(result[what] for result in results) for what in ("lost", "refused"))
     print(  # noqa: T201  `make soak` prints it
         f"\n{SECONDS:g} s: {len(pods)} Pods charged, {len(pods) - len(kept)} of them refunded, {refused} refused, "
         f"{lost} answers lost, {times} disturbances; {full} limits were reached"
@@ -175,11 +175,11 @@ def run_race(url: str, servers: Sequence[RedisServer], folder: Path) -> None:
 
 
 def _check_acknowledged(results: Sequence[Any], pods: dict[str, PodRecord]) -> None:
-    for one in results:
-        assert one["charged"], "each process has admitted Pods"
-        for uid, at_us in one["charged"].items():
+    for result in results:
+        assert result["charged"], "each process has admitted Pods"
+        for uid, at_us in result["charged"].items():
             assert pods[uid].charged_at_us == at_us
-        for uid in one["refunded"]:
+        for uid in result["refunded"]:
             assert pods[uid].refunded
 
 

@@ -133,4 +133,4 @@ async def test_confirmed_pod_is_waited_for_as_long_as_others(store: Store, clock
     await ask(store, PLAN, "a")
     clock.sleep(60)
     await ask(store, PLAN, "a")
-    assert [one.uid for one in await store.list_overdue(PLAN, 60 * SECOND_US, 9)] == ["a"]
+    assert [pod.uid for pod in await store.list_overdue(PLAN, 60 * SECOND_US, 9)] == ["a"]

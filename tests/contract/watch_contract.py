@@ -86,7 +86,7 @@ class Follower:
 async def follow(cluster: Cluster, timing: ApiTiming = QUICK) -> AsyncIterator[Follower]:
     async with await connect(cluster.kubeconfig) as client:
         follower = Follower(client, timing)
-        running = [asyncio.create_task(one.run()) for one in (follower.policy, follower.namespaces)]
+        running = [asyncio.create_task(watcher.run()) for watcher in (follower.policy, follower.namespaces)]
         try:
             yield follower
             assert not any(task.done() for task in running), "following ends only when it is cancelled"

@@ -68,9 +68,9 @@ class Witness:
                 continue
             place = (account, window.seconds, limit.counts)
             taken = sum(
-                one.cost[limit.counts]
-                for one in self._spent[place]
-                if wall.stretched_us - one.stretched_us <= window.seconds * 1_000_000
+                admission.cost[limit.counts]
+                for admission in self._spent[place]
+                if wall.stretched_us - admission.stretched_us <= window.seconds * 1_000_000
             )
             assert taken <= limit.hard, f"oversold: {taken} of {limit.hard} in {place}"
 
@@ -100,9 +100,9 @@ class Witness:
             account, seconds, limit = by_name[str(use.of), use.window, use.resource]
             place = (account, seconds, limit.counts)
             really = sum(
-                one.cost[limit.counts]
-                for one in self._spent.get(place, ())
-                if wall.true_us - one.true_us < seconds * 1_015_625 + one.slack_us + wall.back_us
+                admission.cost[limit.counts]
+                for admission in self._spent.get(place, ())
+                if wall.true_us - admission.true_us < seconds * 1_015_625 + admission.slack_us + wall.back_us
             )
             assert use.used <= really, f"unjustified: {use} where {really} were used"
             assert use.used + use.asked > limit.hard == use.hard, f"unjustified: {use}"
