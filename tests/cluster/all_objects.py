@@ -20,17 +20,17 @@ def list_objects(plane: ControlPlane) -> dict[str, dict[str, Any]]:
     """Return the objects by kind, group and name; in namespaces of Kubernetes only those named after Podgate."""
     found = {}
     for api_version, resource in _resources(plane):
-        for one in _items(plane, f"{_root(api_version)}/{resource['name']}"):
-            namespace = one["metadata"].get("namespace", "")
-            reference = ObjectReference(api_version, resource["kind"], one["metadata"]["name"], namespace)
+        for item in _items(plane, f"{_root(api_version)}/{resource['name']}"):
+            namespace = item["metadata"].get("namespace", "")
+            reference = ObjectReference(api_version, resource["kind"], item["metadata"]["name"], namespace)
             is_of_podgate = not namespace.startswith("kube-") or "podgate" in reference.name
             if is_of_podgate and str(reference) not in _OF_NAMESPACES:
-                found[str(reference)] = one
+                found[str(reference)] = item
     return found
 
 
 def _resources(plane: ControlPlane) -> Iterator[tuple[str, dict[str, Any]]]:
-    groups = [one["preferredVersion"]["groupVersion"] for one in plane.api.get("/apis")["groups"]]
+    groups = [group["preferredVersion"]["groupVersion"] for group in plane.api.get("/apis")["groups"]]
     for api_version in ("v1", *groups):
         for resource in plane.api.get(_root(api_version))["resources"]:
             if "list" in resource["verbs"] and resource["kind"].lower() not in _OF_KUBERNETES:

@@ -57,8 +57,8 @@ def check(installation: Installation, *arguments: str) -> Done:
 def list_findings(installation: Installation) -> dict[str, list[dict[str, Any]]]:
     """Return the findings by code."""
     document = json.loads(check(installation, "-o", "json").out)
-    checks = [one for section in document["sections"] for one in section["checks"]]
-    return {one["code"]: one["findings"] for one in checks if one["findings"]}
+    checks = [check for section in document["sections"] for check in section["checks"]]
+    return {check["code"]: check["findings"] for check in checks if check["findings"]}
 
 
 def render_slow_configurations(

@@ -55,7 +55,7 @@ class ControllerFixture:
     def limit(self, service: str, window: str, resource: str = "pods") -> dict[str, Any]:
         """Return the status of one limit."""
         limits = {row["name"]: row for row in self.installation.servers[0].status()["services"]}[service]["windows"]
-        [limit] = [one for one in limits if (one["window"], one["resource"]) == (window, resource)]
+        [limit] = [limit for limit in limits if (limit["window"], limit["resource"]) == (window, resource)]
         return dict(limit)
 
     def count_used(self, service: str) -> int:

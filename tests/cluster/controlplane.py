@@ -224,9 +224,9 @@ class ControlPlane(Access):
         self._await_account(name)
 
     def empty_namespace(self, name: str) -> None:
-        """Delete the Pods of a namespace, and what creates Pods there, without waiting.
+        """Delete the Pods and workloads of a namespace, without waiting.
 
-        The namespace stays: its deletion takes 0.36 s of CPU, because a controller lists every kind of object for it.
+        The namespace stays: its deletion is slow, because a controller lists every kind of object for it.
         """
         workloads = (f"/{group}/namespaces/{name}/{kind}" for group, kind in _WORKLOADS)
         self.delete(*(f"{path}?propagationPolicy=Background" for path in workloads), f"/api/v1/namespaces/{name}/pods")

@@ -54,8 +54,13 @@ def template(app: str, **spec: Any) -> Json:
 
 def pod(app: str, namespace: str = SPACE, metadata: Json | None = None, **spec: Any) -> Change:
     """Create a bare Pod."""
-    one = template(app, **spec)
-    body = {"apiVersion": "v1", "kind": "Pod", **one, "metadata": {"name": app, **one["metadata"], **(metadata or {})}}
+    pod_template = template(app, **spec)
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        **pod_template,
+        "metadata": {"name": app, **pod_template["metadata"], **(metadata or {})},
+    }
     return lambda shop: _post(shop, f"/api/v1/namespaces/{namespace}/pods", body)
 
 
@@ -88,8 +93,8 @@ def patch(path: str, document: Json) -> Change:
 
 def steps(*changes: Change) -> Change:
     def apply_all(shop: Installation) -> None:
-        for one in changes:
-            one(shop)
+        for change in changes:
+            change(shop)
 
     return apply_all
 

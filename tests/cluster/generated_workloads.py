@@ -45,7 +45,7 @@ def generate(seed: int, count: int, *, strict: bool) -> GeneratedSet:
     random = Random(seed)  # noqa: S311  not for secrets
     namespaces = [f"made-up-{seed}-{'strict' if strict else 'lenient'}-{number}" for number in range(NAMESPACE_COUNT)]
     objects = [_object(random, number, random.choice(namespaces)) for number in range(count)]
-    services = [one for namespace in namespaces for one in _valid_services(random, namespace, objects)]
+    services = [service for namespace in namespaces for service in _valid_services(random, namespace, objects)]
     policy = _policy(services)
     if strict:
         policy |= {"unmatched": "Deny", "exemptions": {"daemonSets": False}}

@@ -103,10 +103,10 @@ class Cluster:
                 name = resource["name"]
                 if "list" not in resource["verbs"] or name == "events":
                     continue
-                for one in self.plane.api.get(f"{root}/{name}")["items"]:
-                    namespace = one["metadata"].get("namespace", "")
+                for item in self.plane.api.get(f"{root}/{name}")["items"]:
+                    namespace = item["metadata"].get("namespace", "")
                     if (name, namespace) not in NOT_COMPARED:
-                        found.add((name, namespace, one["metadata"]["name"]))
+                        found.add((name, namespace, item["metadata"]["name"]))
         return frozenset(found)
 
     def wait_for_nothing_left(self) -> None:
@@ -142,7 +142,7 @@ def installed(cluster: Cluster, tmp_path: Path) -> Cluster:
         if not cluster.servers:
             dry = cluster.install("--policy", policy, "--dry-run", "-o", "json")
             assert dry.code == 0, dry.err
-            results = {one["object"]: one["result"] for one in json.loads(dry.out)["objects"]}
+            results = {row["object"]: row["result"] for row in json.loads(dry.out)["objects"]}
             assert {*results.values()} - {"issued"} == {"created", LATER}  # certificates outlive an uninstallation
             cluster.listed = frozenset(name for name, result in results.items() if result != "issued")
             cluster.listed |= {*list_objects(cluster.plane)}

@@ -45,7 +45,9 @@ class InstalledScheduler:
     def start_extender(self) -> None:
         tls = self._mount(f"{EXTENDER}-tls")
         [container] = self._pod_spec(EXTENDER)["containers"]
-        arguments = [one.replace("/etc/podgate/tls", str(tls)) for one in container["args"] if "listen" not in one]
+        arguments = [
+            argument.replace("/etc/podgate/tls", str(tls)) for argument in container["args"] if "listen" not in argument
+        ]
         listen = {
             "listen": f"127.0.0.1:{self._port}",
             "plain-listen": self._plain,
@@ -58,8 +60,8 @@ class InstalledScheduler:
 
     def start_scheduler(self) -> None:
         spec = self._pod_spec(SCHEDULER)
-        [volume] = [one["secret"] for one in spec["volumes"] if "secret" in one]
-        tls = self._mount(volume["secretName"], {one["key"]: one["path"] for one in volume["items"]})
+        [volume] = [volume["secret"] for volume in spec["volumes"] if "secret" in volume]
+        tls = self._mount(volume["secretName"], {item["key"]: item["path"] for item in volume["items"]})
         config_map = self.plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{SCHEDULER}")
         text = config_map["data"]["config.yaml"].replace("/etc/podgate/scheduler", str(tls))
         configuration = yaml.safe_load(text)
@@ -108,4 +110,4 @@ class InstalledScheduler:
 
 def results(out: str) -> dict[str, str]:
     """Return what `podgate install -o json` did to each object."""
-    return {one["object"]: one["result"] for one in json.loads(out)["objects"]}
+    return {row["object"]: row["result"] for row in json.loads(out)["objects"]}

@@ -24,7 +24,7 @@ def pod_path(plane: ControlPlane, namespace: str, app: str) -> str:
 
     def found() -> str:
         items = plane.api.get(f"{pods}?labelSelector=app%3D{app}")["items"]
-        return next((one["metadata"]["name"] for one in items if one["status"].get("podIP")), "")
+        return next((item["metadata"]["name"] for item in items if item["status"].get("podIP")), "")
 
     return f"{pods}/{plane.wait(found, f'a Pod of {app} to have an address')}"
 
@@ -37,7 +37,10 @@ def patch(plane: ControlPlane, path: str, document: Json) -> None:
 def write(plane: ControlPlane, path: str, status: Json) -> None:
     """Write a Pod's status, with the resources of its container: kwok rewrites a status without them."""
     spec = plane.api.get(path)["spec"]["containers"][0]
-    containers = [{**one, "resources": spec.get("resources", {})} for one in status.get("containerStatuses", ())]
+    containers = [
+        {**container_status, "resources": spec.get("resources", {})}
+        for container_status in status.get("containerStatuses", ())
+    ]
     patch(plane, f"{path}/status", {"status": {**status, "containerStatuses": containers}})
 
 
@@ -55,8 +58,8 @@ def unready(restarts: int = 0) -> Json:
 def ready() -> Json:
     status = _status("Running", {"running": {"startedAt": moment(STARTED_SECONDS)}}, 0)
     status["containerStatuses"][0] |= {"ready": True, "started": True}
-    for one in status["conditions"]:
-        one |= {"status": "True", "reason": None, "message": None}
+    for condition in status["conditions"]:
+        condition |= {"status": "True", "reason": None, "message": None}
     return status
 
 

@@ -27,9 +27,9 @@ def build_kustomization(kustomization: str) -> list[dict[str, Any]]:
 def deployment(kustomization: str) -> dict[str, Any]:
     """Return the server's Deployment of a kustomization."""
     [found] = [
-        one
-        for one in build_kustomization(kustomization)
-        if (one["kind"], one["metadata"]["name"]) == ("Deployment", "podgate")
+        document
+        for document in build_kustomization(kustomization)
+        if (document["kind"], document["metadata"]["name"]) == ("Deployment", "podgate")
     ]
     return found
 

@@ -41,7 +41,7 @@ def find_free_ports(count: int, among: Sequence[int] = range(10_000, 12_000)) ->
 
 def sum_cpu_seconds() -> float:
     """Return the CPU time of all background processes of this process that are running."""
-    processes = [process for one in Processes.open for process in list(one._running.values())]
+    processes = [process for processes in Processes.open for process in list(processes._running.values())]
     total = 0.0
     for process in (process for process in processes if process.returncode is None):
         with contextlib.suppress(OSError):  # it has just ended

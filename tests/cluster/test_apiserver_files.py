@@ -262,7 +262,11 @@ def test_webhooks_applied_again_keep_the_port_in_use(
     def ports() -> set[int]:
         kinds = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
         configuration_list = [item for kind in kinds for item in api_alone.api.get(f"{GROUP}/{kind}")["items"]]
-        return {entry["clientConfig"]["service"]["port"] for one in configuration_list for entry in one["webhooks"]}
+        return {
+            entry["clientConfig"]["service"]["port"]
+            for configuration in configuration_list
+            for entry in configuration["webhooks"]
+        }
 
     async def switch_ports() -> None:
         client = await connect(api_alone.kubeconfig)

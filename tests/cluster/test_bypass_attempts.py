@@ -436,7 +436,7 @@ def test_pods_of_a_tenants_daemon_set_are_exempt_unless_the_policy_says_otherwis
     sets = f"/apis/apps/v1/namespaces/{SPACE}/daemonsets"
     assert tenant.request("POST", sets, {**deployment("exempt", "web"), "kind": "DaemonSet"})[0] == 201
     plane.wait(lambda: len(pods_of("exempt")) == 4, "a Pod on every node")
-    assert not any("podgate.io/service" in one["metadata"]["labels"] for one in pods_of("exempt"))
+    assert not any("podgate.io/service" in pod["metadata"]["labels"] for pod in pods_of("exempt"))
     reviewing_policy = {**POLICY, "exemptions": {"daemonSets": False}}
     installation.change_policy(json.dumps(reviewing_policy))
     installation.configure(json.dumps(reviewing_policy))
@@ -447,7 +447,7 @@ def test_pods_of_a_tenants_daemon_set_are_exempt_unless_the_policy_says_otherwis
             plane.wait(lambda: not pods_of("judged"), "the previous Pods to be deleted")
             assert tenant.request("POST", sets, {**deployment("judged", "web"), "kind": "DaemonSet"})[0] == 201
             found_pods = plane.wait(lambda: pods_of("judged"), "its Pods")
-            return all(one["metadata"]["labels"].get("podgate.io/service") == "web" for one in found_pods)
+            return all(pod["metadata"]["labels"].get("podgate.io/service") == "web" for pod in found_pods)
 
         plane.wait(is_reviewed, "the DaemonSet's Pods to be reviewed")
     finally:

@@ -148,7 +148,7 @@ def test_rotation_under_load_with_a_killed_controller_loses_no_call(
         assert set(status_codes) == {201}, (status_codes, managed.installation.log(controller, 30))
         time.sleep(PAUSE_SECONDS)  # to leave CPU time for other processes
         line = managed.generations()
-        cas |= {one.certificate for one in line}
+        cas |= {generation.certificate for generation in line}
         last = line[-1]
         if (
             len(interrupted_cas) < KILLS
@@ -415,7 +415,7 @@ def test_with_cert_manager_only_the_injector_annotation_is_written(
 
     def is_annotated() -> bool:
         metadata = [managed.configuration(place)["metadata"] for place in CONFIGURATIONS]
-        return all(one.get("annotations", {}).get(INJECTED_FROM) == CERTIFICATE for one in metadata)
+        return all(meta.get("annotations", {}).get(INJECTED_FROM) == CERTIFICATE for meta in metadata)
 
     managed.wait(is_annotated, "the annotations")
     path = f"/apis/admissionregistration.k8s.io/v1/{CONFIGURATIONS[0]}"

@@ -72,7 +72,7 @@ def write_policy_options(folder: Path) -> tuple[str, ...]:
 
 
 def deployments(plane: ControlPlane) -> dict[str, Any]:
-    return {one["metadata"]["name"]: one["spec"] for one in plane.api.get(DEPLOYMENTS)["items"]}
+    return {deployment["metadata"]["name"]: deployment["spec"] for deployment in plane.api.get(DEPLOYMENTS)["items"]}
 
 
 def policy(plane: ControlPlane) -> str:
@@ -83,10 +83,10 @@ def policy(plane: ControlPlane) -> str:
 @pytest.mark.parametrize("way", WAYS)
 def test_api_server_accepts_every_field(plane: ControlPlane, way: str) -> None:
     query = "dryRun=All&fieldValidation=Strict&fieldManager=helm&force=true"
-    for one in documents(templates(plane.folder, *values(way))):
-        if not one["apiVersion"].startswith(NOT_SERVED):
-            path = f"{ObjectReference.from_document(one).path}?{query}"
-            status, response = plane.api.request("PATCH", path, one, "application/apply-patch+yaml")
+    for document in documents(templates(plane.folder, *values(way))):
+        if not document["apiVersion"].startswith(NOT_SERVED):
+            path = f"{ObjectReference.from_document(document).path}?{query}"
+            status, response = plane.api.request("PATCH", path, document, "application/apply-patch+yaml")
             assert status in {200, 201}, response
 
 
@@ -145,5 +145,5 @@ def test_existing_policy_is_not_replaced_by_an_installation(plane: ControlPlane,
     plane.apply({**live, "data": {"policy.yaml": "kind: Policy\n"}})
     create = write_policy_options(tmp_path)
     rendered = documents(helm(plane, "template", RELEASE, CHART, *create, "--dry-run=server"))
-    assert "podgate-policy" not in {one["metadata"]["name"] for one in rendered}
-    assert "podgate-policy" in {one["metadata"]["name"] for one in documents(templates(tmp_path, *create))}
+    assert "podgate-policy" not in {document["metadata"]["name"] for document in rendered}
+    assert "podgate-policy" in {document["metadata"]["name"] for document in documents(templates(tmp_path, *create))}

@@ -98,7 +98,7 @@ def test_port_on_which_nothing_listens_is_found(healthy: Installation) -> None:
         findings = finds(healthy, "webhooks-not-called", "calls-fail", "calls-fail-open")
         assert f"service shop in namespace {SHOP}" in findings["webhooks-not-called"][0]["value"]
         assert "connection refused" in findings["calls-fail"][0]["value"]
-        names = {one["object"].rpartition(" ")[2] for one in findings["calls-fail-open"]}
+        names = {finding["object"].rpartition(" ")[2] for finding in findings["calls-fail-open"]}
         assert names == {"mutate.podgate.io", "validate-open.podgate.io"}
         wait_seconds_after_the_last_review(healthy)
         healthy.create_pod(SHOP, "unjudged", labels={"app": "shop"})
@@ -128,7 +128,7 @@ def create_pods_until_one_is_reported(installation: Installation) -> list[str]:
 
     def is_reported() -> bool:
         listed = installation.plane.api.get(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")["items"]
-        if any(one["reason"] == "PodsNotReviewed" and f"Pod {SHOP}/unjudged" in one["note"] for one in listed):
+        if any(event["reason"] == "PodsNotReviewed" and f"Pod {SHOP}/unjudged" in event["note"] for event in listed):
             return True
         names.append(f"unjudged-{len(names)}")
         installation.create_pod(SHOP, names[-1], labels={"app": "shop"})
@@ -189,12 +189,14 @@ def test_faults_of_webhook_configurations_are_found(healthy: Installation, ident
     )
     secret(plane, "podgate-tls", tls_crt=identities.files.pki.paths.certificate.read_bytes())
     ends(healthy, *codes)
-    assert {one["field"] for one in findings["failure-policy"]} == {
+    assert {finding["field"] for finding in findings["failure-policy"]} == {
         "webhooks[validate-closed.podgate.io].failurePolicy",
         "webhooks[validate-open.podgate.io].failurePolicy",
     }
     assert "mutate.podgate.io differs in matchConditions" in findings["webhooks-stale"][0]["value"]
-    assert [one["object"] for one in findings["webhooks-missing"]] == ["ValidatingWebhookConfiguration/podgate-policy"]
+    assert [finding["object"] for finding in findings["webhooks-missing"]] == [
+        "ValidatingWebhookConfiguration/podgate-policy"
+    ]
     assert "check-other:9" in findings["webhook-port"][0]["value"]
 
 
@@ -226,14 +228,16 @@ def test_faults_of_objects_in_podgates_namespace_are_found(healthy: Installation
     secrets(healthy.plane, identities)
     ends(healthy, *codes)
     assert len(findings["certificate-expired"]) == 2
-    assert [one["object"] for one in findings["budget-missing"]] == [f"Deployment {NAMESPACE}/podgate"]
+    assert [finding["object"] for finding in findings["budget-missing"]] == [f"Deployment {NAMESPACE}/podgate"]
     assert "create events" in findings["right-missing"][0]["value"]
 
 
 def role_without(resource: str) -> list[dict[str, Any]]:
     """Return the ClusterRole of servers without the rule of a resource."""
     [role] = [
-        one for one in manifest("10-rbac.yaml") if (one["kind"], one["metadata"]["name"]) == ("ClusterRole", "podgate")
+        document
+        for document in manifest("10-rbac.yaml")
+        if (document["kind"], document["metadata"]["name"]) == ("ClusterRole", "podgate")
     ]
     role["rules"] = [rule for rule in role["rules"] if resource not in rule["resources"]]
     return [role]
@@ -254,7 +258,7 @@ def test_faults_of_policy_and_overrides_are_found(healthy: Installation) -> None
     plant(plane, configmap.NAME, configmap.KEY, "kind: Policy\n")
     plant(plane, configmap.OVERRIDES, configmap.OVERRIDES_KEY, "- {service: web}\n")
     findings = finds(healthy, "policy-invalid", "overrides-invalid", "webhooks-missing")
-    assert "apiVersion" in " ".join(one["value"] for one in findings["policy-invalid"])
+    assert "apiVersion" in " ".join(finding["value"] for finding in findings["policy-invalid"])
     plane.delete(*(f"{_CONFIG_MAPS}/{name}" for name in (configmap.NAME, configmap.OVERRIDES)))
     assert podgate("check", "--kubeconfig", plane.kubeconfig, "--server", "http://127.0.0.1:1").code == 1
     assert "policy-missing" in list_findings(healthy)
@@ -285,9 +289,9 @@ def test_policy_that_does_not_fit_the_cluster_is_found(healthy: Installation, mo
     )
     findings = finds(healthy, *codes)
     assert "QuotaExceeded" in findings["replicaset-held"][0]["value"]
-    assert [one["object"] for one in findings["service-owns-nothing"]] == ["service nowhere"]
+    assert [finding["object"] for finding in findings["service-owns-nothing"]] == ["service nowhere"]
 
-    # This machine's clock an hour ahead: what has lasted for long, and what is about to end.
+    # This machine's clock is an hour ahead: some states have lasted for long, and others are about to end.
     now_ns = time.time_ns
     monkeypatch.setattr(cluster_check.time, "time_ns", lambda: now_ns() + 2 * 3600 * 10**9)
     late = list_findings(healthy)

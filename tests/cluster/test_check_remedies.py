@@ -70,8 +70,8 @@ class Site:
 
     def list_findings(self) -> dict[str, list[Json]]:
         """Return the findings by code."""
-        checks = [one for section in self.document()["sections"] for one in section["checks"]]
-        return {one["code"]: one["findings"] for one in checks if one["findings"]}
+        checks = [check for section in self.document()["sections"] for check in section["checks"]]
+        return {check["code"]: check["findings"] for check in checks if check["findings"]}
 
     def run(self, command: str) -> str:
         """Run a command as printed, after the variables that the check prints before it; return its output."""
@@ -102,7 +102,7 @@ class Site:
 
         self._wait(lambda: holds(is_there=True), f"{code} to be found", seen)
         findings = seen[-1][code]
-        commands = dict.fromkeys(one["command"] for one in findings)
+        commands = dict.fromkeys(finding["command"] for finding in findings)
         assert all(commands), findings
         once_found()
         for command in commands:
@@ -150,7 +150,7 @@ def site(request: pytest.FixtureRequest) -> Site:
     return found
 
 
-MUTATING, VALIDATING, OF_POLICY = (f"{_ADMISSION}/{one.kind.lower()}s/{one.name}" for one in NAMES)
+MUTATING, VALIDATING, OF_POLICY = (f"{_ADMISSION}/{name.kind.lower()}s/{name.name}" for name in NAMES)
 
 
 def _change_webhook(path: str, index: int = 0, **fields: Any) -> Callable[[Site], None]:
@@ -212,7 +212,7 @@ def _targets(site: Site) -> set[str]:
         for webhook in site.plane.api.get(path)["webhooks"]:
             client = webhook["clientConfig"]
             found.add("/".join(client["url"].split("/")[:3]) if "url" in client else json.dumps(client["service"]))
-    return {one.replace(', "path"', "").split(', "port"')[-1] for one in found}
+    return {field.replace(', "path"', "").split(', "port"')[-1] for field in found}
 
 
 def test_webhooks_of_another_address_are_rendered_for_the_recorded_one(outside: Site) -> None:
@@ -364,7 +364,7 @@ def test_only_pods_that_a_controller_creates_again_are_deleted(by_hand: Site, he
     [finding] = by_hand.list_findings()["pods-unjudged"]
     assert "create the others again yourself" in finding["remedy"]
     by_hand.run(finding["command"])
-    assert "bare" in {one["metadata"]["name"] for one in healthy.pods(SHOP)}
+    assert "bare" in {pod["metadata"]["name"] for pod in healthy.pods(SHOP)}
     plane.delete(f"/api/v1/namespaces/{SHOP}/pods/bare?gracePeriodSeconds=0")
     plane.wait(lambda: "pods-unjudged" not in by_hand.list_findings(), "the finding to be gone")
     plane.delete(f"/apis/apps/v1/namespaces/{SHOP}/deployments/shop")
@@ -391,7 +391,7 @@ def test_installation_is_repeated_with_its_options(cluster: Cluster, way: str, t
     site.plane.delete(f"{_RIGHTS}/clusterrolebindings/podgate")
     command = site.list_findings()["right-missing"][0]["command"]
     shown = json.loads(site.run(f"{command} --dry-run -o json"))
-    results = {one["object"]: one["result"] for one in shown["objects"]}
+    results = {row["object"]: row["result"] for row in shown["objects"]}
     assert results.pop("clusterrolebinding.rbac.authorization.k8s.io/podgate") == "created"
     webhooks = {name for name in results if "webhookconfiguration" in name}
     assert {results.pop(name) for name in webhooks} == {"created"}, "the first installation ended before them"

@@ -38,8 +38,8 @@ async def test_two_servers_that_do_not_agree_are_found(
             run_pods(api_alone, "podgate", ["podgate-0", "podgate-1"], port)
             arguments = ("--kubeconfig", api_alone.kubeconfig, "--server", f"http://{one.plain}", "-o", "json")
             done = await asyncio.to_thread(podgate, "check", *arguments)
-    (checks,) = [one["checks"] for one in json.loads(done.out)["sections"] if one["title"] == SECTION]
-    found: dict[str, Any] = {one["code"]: one["findings"][0]["value"] for one in checks if one["findings"]}
+    (checks,) = [section["checks"] for section in json.loads(done.out)["sections"] if section["title"] == SECTION]
+    found: dict[str, Any] = {check["code"]: check["findings"][0]["value"] for check in checks if check["findings"]}
     assert found.keys() == {"stores-differ", "cluster-names-differ", "policies-differ"}
     assert found["cluster-names-differ"] == "default: podgate-0; staging: podgate-1"
     assert "database 0: podgate-0" in found["stores-differ"]

@@ -25,7 +25,7 @@ with ControlPlane(folder=Path(sys.argv[1]), components=API_ALONE) as plane:
 """
 
 
-@pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
+@pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda path: path.name)
 def test_cluster_ends_with_its_process_after_any_signal(tmp_path: Path, ended_by: signal.Signals) -> None:
     folder = tmp_path / "cluster"
     with subprocess.Popen(

@@ -205,7 +205,9 @@ def test_figures_of_a_refused_pod_are_those_of_the_denial(shop: Installation) ->
     wait_for_page(shop, "Denied: 2 of 3", "deploy/web", "-n", WEB)
     document = json.loads(explain(shop, "deploy/web", "-n", WEB, "-o", "json").out)
     [replica_set] = shop.plane.api.get(f"/apis/apps/v1/namespaces/{WEB}/replicasets")["items"]
-    [failure] = [one for one in replica_set["status"]["conditions"] if one["type"] == "ReplicaFailure"]
+    [failure] = [
+        condition for condition in replica_set["status"]["conditions"] if condition["type"] == "ReplicaFailure"
+    ]
     figures = document["summary"].partition("QuotaExceeded: ")[2].partition("; could pass")[0]
     assert figures == "service web: pods in 1h: hard 1, used 1, asked 1"
     assert figures in failure["message"]
@@ -261,7 +263,7 @@ def test_what_the_user_may_not_read_is_named(shop: Installation) -> None:
     first, *unread = nobody.err.splitlines()
     assert first.endswith(": the object cannot be read, and its records cannot be read")
     assert any(
-        one.startswith(f"  not read: pod lost: you may not get pods named lost in {NOWHERE}; ") for one in unread
+        line.startswith(f"  not read: pod lost: you may not get pods named lost in {NOWHERE}; ") for line in unread
     ), unread
     absent = podgate(
         "explain", "pod", f"{NOWHERE}/absent", "--kubeconfig", shop.plane.kubeconfig, "--server", NO_RECORDS

@@ -61,8 +61,8 @@ def shop(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
 
 def is_enforced(shop: Installation) -> bool:
     """Return whether the limits on live Pods hold: not before all Pods have been listed."""
-    limits = [one for service in shop.servers[0].status()["services"] for one in service["windows"]]
-    return all(one["enforced"] for one in limits if one["window"] == STANDING)
+    limits = [window for service in shop.servers[0].status()["services"] for window in service["windows"]]
+    return all(limit["enforced"] for limit in limits if limit["window"] == STANDING)
 
 
 def check_explained(shop: Installation, what: str, namespace: str, expected: str, without: str = "") -> None:
@@ -107,7 +107,7 @@ def only_pod(shop: Installation, namespace: str) -> str:
     """Return the path of the only Pod of a namespace, once there is one."""
 
     def found() -> str:
-        names = [one["metadata"]["name"] for one in shop.pods(namespace)]
+        names = [pod["metadata"]["name"] for pod in shop.pods(namespace)]
         return names[0] if len(names) == 1 else ""
 
     return f"/api/v1/namespaces/{namespace}/pods/{shop.plane.wait(found, f'a Pod in {namespace}')}"
@@ -124,7 +124,9 @@ def test_a_deployment_that_quota_and_then_the_breaker_denied_is_told_the_breaker
         shop, "deploy/web", TUTORIAL, r"BreakerOpen: 4 of 5 Pods: service tutorial: the breaker is open until 20"
     )
     [replica_set] = shop.plane.api.get(f"/apis/apps/v1/namespaces/{TUTORIAL}/replicasets")["items"]
-    [failure] = [one for one in replica_set["status"]["conditions"] if one["type"] == "ReplicaFailure"]
+    [failure] = [
+        condition for condition in replica_set["status"]["conditions"] if condition["type"] == "ReplicaFailure"
+    ]
     assert "QuotaExceeded" in failure["message"], "Kubernetes has refreshed the condition: the test shows nothing"
 
 

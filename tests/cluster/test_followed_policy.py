@@ -91,7 +91,7 @@ def test_a_check_reports_what_differs_and_writes_nothing(
 
         def event() -> bool:
             events = plane.api.get(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")["items"]
-            return any(one["reason"] == "WebhooksOutdated" and outdated in one["note"] for one in events)
+            return any(event["reason"] == "WebhooksOutdated" and outdated in event["note"] for event in events)
 
         plane.wait(event, "the Event", controller.name)
 

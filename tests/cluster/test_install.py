@@ -62,7 +62,7 @@ def test_pods_are_rewritten_after_the_installation(installed: Cluster) -> None:
 def test_second_installation_changes_nothing(installed: Cluster) -> None:
     done = installed.install("-o", "json")
     assert done.code == 0, done.err
-    results = {one["object"]: one["result"] for one in json.loads(done.out)["objects"]}
+    results = {row["object"]: row["result"] for row in json.loads(done.out)["objects"]}
     assert results.pop("configmap/podgate-policy") == "kept as it is: yours"
     assert {f"{kind}.admissionregistration.k8s.io/podgate" for kind in HOOK_KINDS} < {*results}
     assert set(results.values()) == {"unchanged"}
@@ -222,7 +222,7 @@ def test_each_way_in_the_cluster_can_be_installed_again_and_removed(cluster: Clu
         document = json.loads(done.out)
         assert document["proof"].startswith("the servers are not ready: deployment.apps/podgate: 0 of ")
         assert document["called"] is False
-        results = {one["result"] for one in document["objects"]}
+        results = {row["result"] for row in document["objects"]}
         assert (results == {"unchanged"}) == (attempt == "again"), results
     assert cluster.plane.api.get(RECORD.path)["data"]["mode"] == (way if way in {"redis", "reduced"} else "memory")
     other = podgate("install", *common, "--certificates", "cert-manager")
@@ -325,8 +325,8 @@ def test_policy_can_be_kept(cluster: Cluster) -> None:
     assert done.code == 0, done.err
 
     def is_alone() -> bool:
-        left = {one for one in cluster.objects() - cluster.before if one[1] == NAMESPACE}
-        return {one for one in left if one[2] not in {"default", "kube-root-ca.crt"}} == {
+        left = {item for item in cluster.objects() - cluster.before if item[1] == NAMESPACE}
+        return {item for item in left if item[2] not in {"default", "kube-root-ca.crt"}} == {
             ("configmaps", NAMESPACE, NAME)
         }
 

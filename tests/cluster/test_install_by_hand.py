@@ -102,9 +102,9 @@ class ByHand:
         """Return the resource version of each object that no running program writes."""
         left_out = ("lease.", "servicestatus.", "configmap/podgate-policy-last-good", "node/")
         return {
-            name: one["metadata"]["resourceVersion"]
-            for name, one in list_objects(self.plane).items()
-            if not name.startswith(left_out) and "status" not in one
+            name: document["metadata"]["resourceVersion"]
+            for name, document in list_objects(self.plane).items()
+            if not name.startswith(left_out) and "status" not in document
         } | {"deployment": str(self.generation())}
 
     def generation(self) -> int:
@@ -177,7 +177,7 @@ def test_its_command_takes_all_over_while_pods_are_admitted(by_hand: ByHand) -> 
             assert "kubectl.kubernetes.io/last-applied-configuration" not in annotations, name
         assert by_hand.plane.api.get(RECORD.path)["data"]["certificates"] == "files"
         again = json.loads(by_hand.install("--certificates", "files", "-o", "json").out)
-        assert {one["result"] for one in again["objects"]} <= {"unchanged", "kept as it is: yours"}
+        assert {row["result"] for row in again["objects"]} <= {"unchanged", "kept as it is: yours"}
 
 
 PODS_MEANWHILE = (
@@ -252,7 +252,7 @@ def test_bundle_with_the_next_ca_is_installed_as_renewal_asks(by_hand: ByHand) -
         done = by_hand.install("--certificates", "files")
     assert done.code == 0, done.err
     hooks = by_hand.plane.api.get("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/podgate")
-    assert {base64.b64decode(one["clientConfig"]["caBundle"]) for one in hooks["webhooks"]} == {bundle}
+    assert {base64.b64decode(webhook["clientConfig"]["caBundle"]) for webhook in hooks["webhooks"]} == {bundle}
 
 
 REFUSAL = """\
@@ -306,7 +306,7 @@ def test_failure_in_the_middle_names_what_was_changed_and_leaves_the_servers(by_
 
 def test_servers_that_ran_are_changed_back_if_others_are_not_ready(by_hand: ByHand) -> None:
     plane, former = by_hand.plane, by_hand.container()
-    names = [one["metadata"]["name"] for one in NODES]
+    names = [node["metadata"]["name"] for node in NODES]
     plane.kubectl("cordon", *names)
     try:
         done = by_hand.install("--certificates", "files", "--image", "other:1", wait="2s")
@@ -349,7 +349,7 @@ def test_dry_run_lists_all_that_is_created(by_hand: ByHand, way: str, tmp_path: 
     dry = run_installed(*options, "--dry-run", "-o", "json")
     assert dry.code == 0, dry.err
     assert {*list_objects(plane)} == {*before}
-    listed = {one["object"]: one["result"] for one in json.loads(dry.out)["objects"]}
+    listed = {row["object"]: row["result"] for row in json.loads(dry.out)["objects"]}
     process = subprocess.Popen([BIN / "podgate", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     last = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/podgate-policy"
     try:

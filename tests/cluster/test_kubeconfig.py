@@ -75,7 +75,7 @@ def flatten(document: Json) -> Json:
     """Return a document as `kubectl config view --flatten` prints it: files of certificates inlined, names sorted."""
     found: Json = {"current-context": document["current-context"]}
     for name, key in (("clusters", "cluster"), ("contexts", "context"), ("users", "user")):
-        found[name] = {one["name"]: _inline(one.get(key) or {}) for one in document[name] or ()}
+        found[name] = {entry["name"]: _inline(entry.get(key) or {}) for entry in document[name] or ()}
     return found
 
 
@@ -83,7 +83,7 @@ def _inline(value: Json) -> Json:
     for field in ("certificate-authority", "client-certificate", "client-key"):
         if field in value:
             content = Path(value[field]).read_bytes()
-            value = {name: one for name, one in value.items() if name != field}
+            value = {name: content for name, content in value.items() if name != field}
             value[f"{field}-data"] = base64.b64encode(content).decode()
     if "tokenFile" in value:  # kubectl shows it relative again
         value = {**value, "tokenFile": Path(value["tokenFile"]).name}
@@ -100,7 +100,7 @@ def test_files_are_merged_as_by_kubectl(seed: int, tmp_path: Path) -> None:
     if asked.exists():
         document = load_kubeconfig(asked)
         assert flatten(document) == expected
-        tokens = [one["user"]["tokenFile"] for one in document["users"] if "tokenFile" in one["user"]]
+        tokens = [user["user"]["tokenFile"] for user in document["users"] if "tokenFile" in user["user"]]
         assert all(Path(token).is_absolute() for token in tokens)
     else:
         assert not any(expected.values()), "kubectl takes an empty kubeconfig, and asks localhost"
@@ -130,7 +130,7 @@ def test_plugin_of_a_path_is_relative_to_its_file(tmp_path: Path) -> None:
     kubectl("get", "--raw", "/readyz", KUBECONFIG=listed, HOME=str(tmp_path))
     assert (tmp_path / "calls").exists(), "kubectl, started elsewhere, has found it"
     found = load_kubeconfig(Kubeconfig.from_text(listed))["users"]
-    assert [one["user"]["exec"]["command"] for one in found] == [str(plugin), "plugin"]
+    assert [user["user"]["exec"]["command"] for user in found] == [str(plugin), "plugin"]
 
 
 @pytest.mark.parametrize("text", ["[]", "clusters: {}", "clusters: [{name: a}, {name: a}]", "a: [", "users: [7]"])

@@ -76,8 +76,8 @@ async def test_lease_changes_holders_as_on_the_fake_api_server(api_alone: Contro
                 return Lease(client, name, is_unique=False, reports=reports, on_wait=lambda _: None, timing=QUICK)
 
             contenders = [lease(f"racer-{number}") for number in range(5)]
-            outcomes = await asyncio.gather(*(one.take(0) for one in contenders), return_exceptions=True)
-            [first] = [one for one, outcome in zip(contenders, outcomes, strict=True) if outcome is None]
+            outcomes = await asyncio.gather(*(contender.take(0) for contender in contenders), return_exceptions=True)
+            [first] = [contender for contender, outcome in zip(contenders, outcomes, strict=True) if outcome is None]
             acquired = await asyncio.to_thread(spec, api_alone)
             assert acquired["holderIdentity"] == first.identity
             renewing = asyncio.create_task(first.keep())

@@ -81,7 +81,9 @@ def test_every_manifest_of_the_base_is_applied() -> None:
 
 def test_apply_never_replaces_the_policy(site: Site) -> None:
     objects = yaml.safe_load_all(site.run("kubectl kustomize manifests"))
-    assert [one["metadata"]["name"] for one in objects if one["kind"] == "ConfigMap"] == ["podgate-identities"]
+    assert [document["metadata"]["name"] for document in objects if document["kind"] == "ConfigMap"] == [
+        "podgate-identities"
+    ]
 
 
 def test_canary_is_one_server_of_another_image_beside_the_others_until_its_end(site: Site) -> None:
@@ -93,7 +95,7 @@ def test_canary_is_one_server_of_another_image_beside_the_others_until_its_end(s
     selector = json.loads(site.run(f"{get} service/podgate"))["spec"]["selector"].items()
     assert selector <= canary["spec"]["template"]["metadata"]["labels"].items()
     assert selector < canary["spec"]["selector"]["matchLabels"].items()
-    [container], [usual] = (one["spec"]["template"]["spec"]["containers"] for one in (canary, before))
+    [container], [usual] = (deployment["spec"]["template"]["spec"]["containers"] for deployment in (canary, before))
     assert container == {**usual, "image": f"other/podgate@sha256:{'0' * 64}"}
     assert canary["spec"]["replicas"] == 1
     assert after["metadata"]["generation"] == before["metadata"]["generation"]
@@ -385,7 +387,7 @@ def wait_for_answer(site: Site, answer: str, account: str, verb: str, resource: 
 
 @pytest.mark.parametrize(
     ("verb", "resource", "namespace", "answer"),
-    [(*one, "yes") for one in CAN] + [(*one, "no") for one in CANNOT],
+    [(*right, "yes") for right in CAN] + [(*right, "no") for right in CANNOT],
 )
 def test_server_has_exactly_the_rights_it_uses(
     site: Site, verb: str, resource: str, namespace: str, answer: str
@@ -396,13 +398,13 @@ def test_server_has_exactly_the_rights_it_uses(
 @pytest.mark.parametrize(
     ("account", "verb", "resource", "namespace", "answer"),
     [
-        (account, *one, answer)
+        (account, *right, answer)
         for account, can, cannot in (
             ("extender", EXTENDER_CAN, EXTENDER_CANNOT),
             ("scheduler", SCHEDULER_CAN, SCHEDULER_CANNOT),
         )
         for answer, rights in (("yes", can), ("no", cannot))
-        for one in rights
+        for right in rights
     ],
 )
 def test_extender_and_scheduler_have_exactly_the_rights_they_use(
@@ -415,7 +417,7 @@ def test_extender_and_scheduler_have_exactly_the_rights_they_use(
 
 @pytest.mark.parametrize(
     ("verb", "resource", "namespace", "answer"),
-    [(*one, "yes") for one in CONTROLLER_CAN] + [(*one, "no") for one in CONTROLLER_CANNOT],
+    [(*right, "yes") for right in CONTROLLER_CAN] + [(*right, "no") for right in CONTROLLER_CANNOT],
 )
 def test_controller_has_exactly_the_rights_it_uses(
     controllers_site: Site, verb: str, resource: str, namespace: str, answer: str
@@ -488,7 +490,7 @@ def test_server_with_redis_needs_no_rights_to_pods(controllers_site: Site) -> No
             ("list", "pods"),
             ("patch", "pods"),
             ("list", "servicestatuses.podgate.io"),
-            *(one[:2] for one in WEBHOOK_RIGHTS),
+            *(right[:2] for right in WEBHOOK_RIGHTS),
         ]
         for verb, resource in rights:
             wait_for_answer(controllers_site, "no", ACCOUNT, verb, resource, "")

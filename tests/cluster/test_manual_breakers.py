@@ -53,7 +53,7 @@ def events(installation: Installation, reason: str) -> list[dict[str, Any]]:
     """Return the Events of the current ConfigMap of the policy."""
     uid = installation.plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/podgate-policy")["metadata"]["uid"]
     listed = installation.plane.api.get(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")["items"]
-    return [one for one in listed if one["reason"] == reason and one["regarding"].get("uid") == uid]
+    return [event for event in listed if event["reason"] == reason and event["regarding"].get("uid") == uid]
 
 
 def wait_for_event(installation: Installation, reason: str) -> dict[str, Any]:

@@ -192,7 +192,7 @@ def test_real_faults_fire_their_alerts_and_fill_every_panel(
         missing = find_silent()
     assert missing == set()
     assert monitored.list_holding() - SLOWNESS == FAULTS
-    firing = {one["metric"]["alertname"] for one in prometheus.query('ALERTS{alertstate="firing"}')}
+    firing = {sample["metric"]["alertname"] for sample in prometheus.query('ALERTS{alertstate="firing"}')}
     assert firing >= {"PodgateFailOpen", "PodgateCallsFail", "PodgateOutcomesRefused"}, "they have no `for`"
     assert {(rule["name"], rule.get("lastError")) for rule in prometheus.rules() if rule["health"] != "ok"} == set()
 

@@ -17,7 +17,7 @@ KUSTOMIZATIONS = [".", *OVERLAYS, "apiserver"]
 
 
 def index_by_reference(objects: Iterable[dict[str, Any]]) -> dict[ObjectReference, dict[str, Any]]:
-    return {ObjectReference.from_document(one): one for one in objects}
+    return {ObjectReference.from_document(document): document for document in objects}
 
 
 @pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
@@ -31,13 +31,15 @@ def test_install_builds_what_kubectl_builds(kustomization: str) -> None:
 
 @pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
 def test_no_kustomization_has_the_policy(kustomization: str) -> None:
-    assert "podgate-policy" not in {one["metadata"]["name"] for one in manifests.build_kustomization(kustomization)}
+    assert "podgate-policy" not in {
+        document["metadata"]["name"] for document in manifests.build_kustomization(kustomization)
+    }
 
 
 @pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
 def test_each_namespaced_object_names_its_namespace(kustomization: str) -> None:
-    for one in manifests.build_kustomization(kustomization):
-        assert is_namespaced(one) == ("namespace" in one["metadata"]), ObjectReference.from_document(one)
+    for document in manifests.build_kustomization(kustomization):
+        assert is_namespaced(document) == ("namespace" in document["metadata"]), ObjectReference.from_document(document)
 
 
 @pytest.mark.parametrize("overlay", [".", *(name for name in OVERLAYS if "cert-manager" not in name)])
@@ -48,10 +50,10 @@ def test_api_server_accepts_the_overlay(plane: ControlPlane, overlay: str) -> No
 
 def test_several_servers_are_spread_and_survive_a_drain() -> None:
     objects = manifests.build_kustomization("overlays/redis")
-    deployments = [one for one in objects if one["kind"] == "Deployment"]
-    budgets = [one["spec"]["selector"] for one in objects if one["kind"] == "PodDisruptionBudget"]
-    assert [one["spec"]["selector"] for one in deployments] == budgets
-    for one in deployments:
-        assert one["spec"]["replicas"] > 1
-        keys = {spread["topologyKey"] for spread in one["spec"]["template"]["spec"]["topologySpreadConstraints"]}
+    deployments = [document for document in objects if document["kind"] == "Deployment"]
+    budgets = [document["spec"]["selector"] for document in objects if document["kind"] == "PodDisruptionBudget"]
+    assert [deployment["spec"]["selector"] for deployment in deployments] == budgets
+    for deployment in deployments:
+        assert deployment["spec"]["replicas"] > 1
+        keys = {spread["topologyKey"] for spread in deployment["spec"]["template"]["spec"]["topologySpreadConstraints"]}
         assert keys == {"kubernetes.io/hostname", "topology.kubernetes.io/zone"}

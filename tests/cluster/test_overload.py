@@ -85,10 +85,10 @@ class Running:
 
     def reasons(self) -> list[str]:
         overload = self.server.status()["overload"]
-        return [] if overload is None else [one["reason"] for one in overload["reasons"]]
+        return [] if overload is None else [reason["reason"] for reason in overload["reasons"]]
 
     def wait(self, *args: Any) -> Any:
-        processes = [one.name for one in (*self.installation.servers, *self.installation.controllers)]
+        processes = [process.name for process in (*self.installation.servers, *self.installation.controllers)]
         return self.installation.plane.wait(*args, *processes)
 
     def pods(self, service: str, app: str) -> list[dict[str, Any]]:
@@ -181,7 +181,7 @@ def test_a_slow_server_gates_until_it_is_fast_again(running: Running) -> None:
     running.wait(lambda: not running.reasons() and not is_gating(), "no overload")
     running.relay.delay_seconds = SLOW_SECONDS
     running.wait(is_gating, "Pods to be gated")
-    messages = {one["reason"]: one["message"] for one in running.server.status()["overload"]["reasons"]}
+    messages = {reason["reason"]: reason["message"] for reason in running.server.status()["overload"]["reasons"]}
     assert messages["latency"].startswith("P99 of reviews "), messages
     assert messages["latency"].endswith(" above 500 ms over 2 s"), messages
 

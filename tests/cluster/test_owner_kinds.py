@@ -72,7 +72,7 @@ def test_kind_of_the_workload_is_that_of_its_controller(plane: ControlPlane, ide
             "limits": {"cpu": "1", "memory": "128Mi"},
             "requests": {"cpu": "500m", "memory": "64Mi"},
         }
-        assert [one["topologyKey"] for one in created["spec"]["topologySpreadConstraints"]] == [
+        assert [constraint["topologyKey"] for constraint in created["spec"]["topologySpreadConstraints"]] == [
             "topology.kubernetes.io/zone"
         ]
         assert created["status"]["qosClass"] == "Burstable"

@@ -61,7 +61,7 @@ def create(plane: ControlPlane, pod_to_create: Json) -> Json:
 def find_binding_scheduler(plane: ControlPlane, name: str) -> str | None:
     """Return the scheduler that reports the binding of a Pod."""
     all_events = plane.api.get(f"/apis/events.k8s.io/v1/namespaces/{SPACE}/events")["items"]
-    events = [one for one in all_events if one["regarding"]["name"] == name and one["reason"] == "Scheduled"]
+    events = [event for event in all_events if event["regarding"]["name"] == name and event["reason"] == "Scheduled"]
     return events[0]["reportingController"] if events else None
 
 

@@ -131,7 +131,7 @@ def test_default_priority_is_replaced_by_the_priority_of_the_class(plane: Contro
     assert status == 201, spec
     assert (first.object["spec"]["priority"], "priorityClassName" in first.object["spec"]) == (0, False)
     assert (spec["priorityClassName"], spec["priority"], spec["overhead"]) == ("high", 1000, {"cpu": "50m"})
-    assert [one.patch for one in reinvocations] == [[]] * len(reinvocations)
+    assert [reinvocation.patch for reinvocation in reinvocations] == [[]] * len(reinvocations)
 
 
 # --- webhooks that are called after Podgate's ---

@@ -126,7 +126,7 @@ def test_sample_has_enough_admitted_and_rewritten_pods(all_outcomes: list[Outcom
         if any("/spec/" in operation["path"] for operation in outcome.mutations[0].patch)
     ]
     assert len(admitted) >= COUNT * 3 // 5
-    assert len(rewritten) >= COUNT // 4  # what is drawn depends on the modules that the process has imported
+    assert len(rewritten) >= COUNT // 4  # the sample depends on the modules that the process has imported
 
 
 def test_api_server_rejects_no_pod_because_of_its_patch(plane: ControlPlane, all_outcomes: list[Outcome]) -> None:

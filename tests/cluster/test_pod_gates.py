@@ -59,7 +59,7 @@ async def client(installation: Installation) -> AsyncIterator[ApiClient]:
 def create_gated(plane: ControlPlane, name: str, *gates: str) -> Json:
     """Create a Pod with gates."""
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
-    asked = pod(name, "web", containers=[container], schedulingGates=[{"name": one} for one in gates])
+    asked = pod(name, "web", containers=[container], schedulingGates=[{"name": gate} for gate in gates])
     status, created = plane.api.request("POST", PODS, asked)
     assert status == 201, created
     return dict(created)

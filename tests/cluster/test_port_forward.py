@@ -28,7 +28,7 @@ async def test_right_to_port_forward_decides_who_reads_decisions(api_alone: Cont
             explained = await asyncio.to_thread(podgate, "explain", UID, "--kubeconfig", str(operator))
             reader = grant(api_alone, "reader", LISTS)
             refused = await asyncio.to_thread(podgate, "decisions", "--kubeconfig", str(reader), "-o", "json")
-    assert [one["half"] for one in json.loads(decided.out)] == ["mutate", "validate"], decided.err
+    assert [decision["half"] for decision in json.loads(decided.out)] == ["mutate", "validate"], decided.err
     assert (explained.code, explained.out.partition(":")[0]) == (0, "Admitted"), explained.err
     assert UID in decided.out
     assert UID not in refused.out

@@ -76,9 +76,14 @@ def find_overtaken(lists: Sequence[dict[str, str]]) -> list[str]:
     Lists are the classes of the waiting Pods, by uid. A gate that is being removed may still be in the second one.
     """
     first, second, third = lists
-    left = {one for uid, one in first.items() if uid not in second}
-    stayed = {one for uid, one in first.items() if uid in second and uid in third}
-    return [f"{one} before {higher}" for one in left for higher in stayed if CLASSES.index(higher) < CLASSES.index(one)]
+    left = {pod_class for uid, pod_class in first.items() if uid not in second}
+    stayed = {pod_class for uid, pod_class in first.items() if uid in second and uid in third}
+    return [
+        f"{lower} before {higher}"
+        for lower in left
+        for higher in stayed
+        if CLASSES.index(higher) < CLASSES.index(lower)
+    ]
 
 
 def pool(running: ControllerFixture) -> dict[str, int]:
@@ -138,7 +143,7 @@ def test_operators_see_the_order_the_cause_and_the_moment(running: ControllerFix
 
     def some_wait() -> dict[str, Any] | None:
         document: dict[str, Any] = json.loads(show(running, "-o", "json").out)
-        return document if {one["class"] for one in document["pods"]} == {*CLASSES} else None
+        return document if {pod["class"] for pod in document["pods"]} == {*CLASSES} else None
 
     document = plane.wait(some_wait, "Pods of two classes to wait")
     rows = document["pods"]
@@ -173,8 +178,10 @@ def test_operators_pause_a_queue_and_release_or_drop_one_pod(running: Controller
 
     def is_paused() -> bool:
         document: dict[str, Any] = json.loads(show(running, "bronze", "-o", "json").out)
-        known = [one["override"] for one in running.installation.servers[0].status()["services"]]
-        return bool(document["services"][0]["paused"]) and "Paused" in [one["queue"] for one in known if one]
+        known = [service["override"] for service in running.installation.servers[0].status()["services"]]
+        return bool(document["services"][0]["paused"]) and "Paused" in [
+            override["queue"] for override in known if override
+        ]
 
     def list_gated() -> set[str]:
         return {pod["metadata"]["name"] for pod in running.installation.pods(namespace) if is_gated(pod)}
@@ -189,7 +196,7 @@ def test_operators_pause_a_queue_and_release_or_drop_one_pod(running: Controller
 
     def why() -> set[str]:
         document = json.loads(show(running, "bronze", "-o", "json").out)
-        return {one["why"].partition(" 20")[0] for one in document["pods"] if one["name"] in mine}
+        return {pod["why"].partition(" 20")[0] for pod in document["pods"] if pod["name"] in mine}
 
     plane.wait(lambda: why() == {"the queue is paused until"}, "the cause to be shown")
     assert f"releasePods: [{{namespace: {namespace}, name: released, uid:" in command(
@@ -203,7 +210,7 @@ def test_operators_pause_a_queue_and_release_or_drop_one_pod(running: Controller
 
     def notes(reason: str) -> list[str]:
         events = plane.api.get(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")["items"]
-        return [one["note"] for one in events if one["reason"] == reason]
+        return [event["note"] for event in events if event["reason"] == reason]
 
     assert notes("DroppedFromQueue") == ["dropped from the queue of bronze: INC-1"]
     plane.wait(lambda: any("in bronze" in note for note in notes("WaitingForQuota")), "an Event with the Pod's place")

@@ -105,7 +105,7 @@ def test_expired_pods_are_deleted_or_wait_on(running: ControllerFixture) -> None
 
     def has_failed() -> bool:
         status = plane.api.get(job)["status"]
-        reasons = [one["reason"] for one in status.get("conditions", ())]
+        reasons = [condition["reason"] for condition in status.get("conditions", ())]
         return "BackoffLimitExceeded" in reasons and status.get("failed") == 1  # which is counted last
 
     plane.wait(has_failed, "the Job to fail with one Pod")
@@ -188,8 +188,8 @@ def test_objects_beside_gated_pods_see_pods_that_are_pending(running: Controller
     }
     plane.apply(
         *(
-            {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": one}
-            for kind, (version, one) in documents.items()
+            {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+            for kind, (version, spec) in documents.items()
         )
     )
 
@@ -197,7 +197,7 @@ def test_objects_beside_gated_pods_see_pods_that_are_pending(running: Controller
         return dict((plane.api.get(f"{path}/beside") or {}).get("status") or {})
 
     def reasons(path: str) -> list[str]:
-        return [one.get("reason", "") for one in status(path).get("conditions", ())]
+        return [condition.get("reason", "") for condition in status(path).get("conditions", ())]
 
     deployments = "/apis/apps/v1/namespaces/qf-beside/deployments"
     plane.wait(lambda: "DeadlineExceeded" in reasons("/apis/batch/v1/namespaces/qf-beside/jobs"), "the Job to fail")
@@ -228,11 +228,11 @@ def test_a_pod_that_lost_the_race_is_denied(running: ControllerFixture) -> None:
             return future
 
         holding.take_calls()
-        one = start_creation("one", 1)
+        creation = start_creation("one", 1)
         time.sleep(0.3)  # the server expects a Pod that it did not gate for 250 ms
         other = start_creation("other", 2)
         goes_on = True
-        answers = sorted((one.result(), other.result()), key=lambda answer: answer[0])
+        answers = sorted((creation.result(), other.result()), key=lambda answer: answer[0])
     assert [status for status, _ in answers] == [201, 429]
     assert "QuotaExceeded" in answers[1][1]["message"]
     assert (running.count_used("raced"), list_gated(running, "raced")) == (1, set())

@@ -152,7 +152,7 @@ def test_refused_releases_are_told_while_they_last_and_made_once_afterwards(
         assert all(words in row["why"] for row in rows), rows
         assert f"3 Pods of {namespace} cannot be released ({reason})" in queue("-o", "wide")
         assert leader.total("podgate_queue_pods", labels) == 3
-        [shown] = [one for one in leader.status()["queues"]["services"] if one["service"] == namespace]
+        [shown] = [service for service in leader.status()["queues"]["services"] if service["service"] == namespace]
         assert (shown["waiting"], shown["failing"][0]["pods"]) == (3, 3)
         where = ("--kubeconfig", plane.kubeconfig, "--leader", f"http://{leader.plain}")
         first = podgate("explain", "pod", "w1", "-n", namespace, *where, "--server", "http://127.0.0.1:1").out

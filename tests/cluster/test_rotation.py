@@ -80,8 +80,8 @@ async def load_of_pods(rotation: RotationFixture) -> AsyncIterator[tuple[Load, L
         try:
             yield dry_runs, real
         finally:
-            for one in load_tasks:
-                one.cancel()
+            for load_task in load_tasks:
+                load_task.cancel()
             ended = await asyncio.gather(*load_tasks, return_exceptions=True)
             await asyncio.gather(*pending)
     assert all(isinstance(result, asyncio.CancelledError) for result in ended), ended
@@ -150,9 +150,9 @@ class ObservedCredentials:
         jwks = json.loads((self.rotation.tls.parent / "jwks" / "jwks.json").read_bytes())
         self.keys |= {key["kid"] for key in jwks["keys"]}
         current = {
-            one.fingerprint(hashes.SHA256())
+            certificate.fingerprint(hashes.SHA256())
             for trusted in self.rotation.bundles()
-            for one in x509.load_pem_x509_certificates(trusted)
+            for certificate in x509.load_pem_x509_certificates(trusted)
         }
         self.dropped |= self.authorities - current
         self.authorities |= current
@@ -197,7 +197,9 @@ def is_signed_by(rotation: RotationFixture, which: int) -> bool:
     """Whether several CAs are trusted, and the first or last of them has signed the serving certificate."""
     line, leaf = rotation.generations(), rotation.leaf(SERVING)
     assert leaf is not None
-    return len(line) > 1 and find_issuer(leaf, [one.certificate for one in line]) == line[which].certificate
+    return (
+        len(line) > 1 and find_issuer(leaf, [generation.certificate for generation in line]) == line[which].certificate
+    )
 
 
 def kill_leader_at(rotation: RotationFixture, which: int) -> bool:

@@ -52,7 +52,9 @@ def scheduled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InstalledSch
     """Install; start both processes with the Secrets that the command has created while it waits."""
     folder = tmp_path_factory.mktemp("scheduler")
     (policy := folder / "policy.yaml").write_text(POLICY)
-    with ControlPlane(components=tuple(one for one in COMPONENTS if one != "kube-scheduler")) as plane:
+    with ControlPlane(
+        components=tuple(component for component in COMPONENTS if component != "kube-scheduler")
+    ) as plane:
         installed = InstalledScheduler(plane, folder)
         installed.start_default_scheduler()
         plane.add_nodes(*(node(name) for name in "ab"))
@@ -163,8 +165,8 @@ def test_scheduler_that_goes_on_without_the_extender_is_found(scheduled: Install
 def list_findings(scheduled: InstalledScheduler) -> dict[str, list[dict[str, str]]]:
     """Return the findings of `podgate check` by code."""
     done = podgate("check", "--kubeconfig", scheduled.plane.kubeconfig, "--extender", scheduled.url, "-o", "json")
-    checks = [one for section in json.loads(done.out)["sections"] for one in section["checks"]]
-    return {one["code"]: one["findings"] for one in checks if one["findings"]}
+    checks = [check for section in json.loads(done.out)["sections"] for check in section["checks"]]
+    return {check["code"]: check["findings"] for check in checks if check["findings"]}
 
 
 def plant(plane: ControlPlane, path: str, patch: Json) -> None:
@@ -175,7 +177,7 @@ def plant(plane: ControlPlane, path: str, patch: Json) -> None:
 def test_check_finds_planted_faults_and_nothing_before(scheduled: InstalledScheduler) -> None:
     """The last test: what it breaks stays broken."""
     plane = scheduled.plane
-    ours = {one.code for one in SECTION.checks} | PLANTED
+    ours = {check.code for check in SECTION.checks} | PLANTED
     before = list_findings(scheduled)
     assert before.keys() & ours == set(), before
     text = plane.api.get(f"{INSIDE}/configmaps/{SCHEDULER}")["data"]["config.yaml"]
@@ -205,6 +207,6 @@ def test_check_finds_planted_faults_and_nothing_before(scheduled: InstalledSched
         plane.wait(has_found_all, "the findings", "kube-apiserver", timeout_seconds=HANG_SECONDS)
     except ComponentError as error:
         raise AssertionError(f"not found: {PLANTED - seen[-1].keys()}") from error
-    assert f"ServiceAccount {NAMESPACE}/{EXTENDER}" in {one["object"] for one in seen[-1]["right-missing"]}
-    assert [one["object"] for one in seen[-1]["single-replica"]] == [f"Deployment {NAMESPACE}/{EXTENDER}"]
-    assert [one["object"] for one in seen[-1]["budget-missing"]] == [f"Deployment {NAMESPACE}/{SCHEDULER}"]
+    assert f"ServiceAccount {NAMESPACE}/{EXTENDER}" in {finding["object"] for finding in seen[-1]["right-missing"]}
+    assert [finding["object"] for finding in seen[-1]["single-replica"]] == [f"Deployment {NAMESPACE}/{EXTENDER}"]
+    assert [finding["object"] for finding in seen[-1]["budget-missing"]] == [f"Deployment {NAMESPACE}/{SCHEDULER}"]

@@ -178,24 +178,28 @@ def test_deployment_differs_from_the_default_only_in_caller_identity() -> None:
         manifests.deployment("base"),
     )
     caller_flags = ("--client-ca=", "--jwks", "--cluster-keys", "--identities=", "--denied-tokens=", "--token-binding=")
-    spec, default_spec = (one["spec"]["template"]["spec"] for one in (reduced_deployment, default_deployment))
+    spec, default_spec = (
+        deployment["spec"]["template"]["spec"] for deployment in (reduced_deployment, default_deployment)
+    )
     [container], [default_container] = spec["containers"], default_spec["containers"]
     other_flags = [argument for argument in default_container["args"] if not argument.startswith(caller_flags)]
     reduced_flags = ["--client-identity=reduced", "--reduced-path-file=/etc/podgate/reduced/path"]
     assert sorted(container.pop("args")) == sorted([*other_flags, *reduced_flags])
     default_container.pop("args")
     for part, key in ((spec, "volumes"), (container, "volumeMounts")):
-        default_by_name = {one["name"]: one for one in (default_spec if part is spec else default_container).pop(key)}
-        reduced_by_name = {one["name"]: one for one in part.pop(key)}
+        default_by_name = {
+            entry["name"]: entry for entry in (default_spec if part is spec else default_container).pop(key)
+        }
+        reduced_by_name = {entry["name"]: entry for entry in part.pop(key)}
         assert reduced_by_name.pop("reduced")
         assert reduced_by_name == {
-            name: one for name, one in default_by_name.items() if name not in ("jwks", "identities")
+            name: entry for name, entry in default_by_name.items() if name not in ("jwks", "identities")
         }
     assert reduced_deployment == default_deployment
 
 
 def test_network_policy_names_the_server_ports_and_admits_no_wide_range() -> None:
-    [policy] = [one for one in manifests.build_kustomization(REDUCED) if one["kind"] == "NetworkPolicy"]
+    [policy] = [document for document in manifests.build_kustomization(REDUCED) if document["kind"] == "NetworkPolicy"]
     spec = manifests.deployment(REDUCED)["spec"]
     assert policy["spec"]["podSelector"] == spec["selector"]
     assert policy["spec"]["policyTypes"] == ["Ingress"]

@@ -58,7 +58,7 @@ def breaker(running: ControllerFixture, service: str) -> dict[str, Any]:
 def wait_all(running: ControllerFixture, *services: str) -> None:
     def have_all() -> bool:
         objects = statuses(running)
-        return set(objects) == set(services) and all("status" in one for one in objects.values())
+        return set(objects) == set(services) and all("status" in value for value in objects.values())
 
     running.wait(have_all, f"the objects of {', '.join(services)} and no others")
 
@@ -79,7 +79,7 @@ def test_missing_definition_is_reported_once_and_stops_nothing_else(running: Con
 
 def test_each_service_has_an_object_with_its_status(running: ControllerFixture) -> None:
     objects = statuses(running)
-    assert {one["metadata"]["labels"]["app.kubernetes.io/managed-by"] for one in objects.values()} == {"podgate"}
+    assert {value["metadata"]["labels"]["app.kubernetes.io/managed-by"] for value in objects.values()} == {"podgate"}
     assert objects["plain"]["status"] == {}
     probes = {"needed": 3, "leased": 0, "succeeded": 0, "early": 0}
     assert objects["idle"]["status"]["breaker"] == {
@@ -95,7 +95,7 @@ def test_each_service_has_an_object_with_its_status(running: ControllerFixture) 
 
 
 def test_object_changes_only_with_its_breaker(running: ControllerFixture, store: str) -> None:
-    versions_before = {name: one["metadata"]["resourceVersion"] for name, one in statuses(running).items()}
+    versions_before = {name: status["metadata"]["resourceVersion"] for name, status in statuses(running).items()}
     status_codes = [running.installation.create_pod(f"statuses-tripped-{store}")[0] for _ in range(4)]
     assert status_codes == [201, 429, 429, 503]
     running.wait(lambda: breaker(running, "tripped")["state"] == "OPEN", "the trip to be shown")
@@ -111,7 +111,7 @@ def test_object_changes_only_with_its_breaker(running: ControllerFixture, store:
     after = breaker(running, "tripped")
     assert "openUntil" not in after
     assert (after["trippedAt"], after["trippedBy"]) == (opened["trippedAt"], opened["trippedBy"])
-    versions_after = {name: one["metadata"]["resourceVersion"] for name, one in statuses(running).items()}
+    versions_after = {name: status["metadata"]["resourceVersion"] for name, status in statuses(running).items()}
     assert [name for name in versions_after if versions_after[name] != versions_before[name]] == ["tripped"]
 
 

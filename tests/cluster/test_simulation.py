@@ -130,14 +130,14 @@ def created_workloads(plane: ControlPlane) -> Iterator[CreatedWorkloads]:
         plane.create_namespace(namespace)
     object_list = {"apiVersion": "v1", "kind": "List", "items": WORKLOADS}
     created = plane.kubectl("create", "-f", "-", "-o", "json", input=json.dumps(object_list)).stdout
-    stored = {label_of(one): one for one in _documents(created)}
+    stored = {label_of(document): document for document in _documents(created)}
     plane.wait(lambda: stored.keys() <= _pods(plane).keys(), "a Pod of each workload", "kube-controller-manager")
     pods = _pods(plane)
-    yield {name: (one, pods[name]) for name, one in stored.items()}
-    for one in _items(plane):
+    yield {name: (document, pods[name]) for name, document in stored.items()}
+    for item in _items(plane):
         patch = json.dumps({"metadata": {"finalizers": None}})
         plane.kubectl(
-            "patch", "pod", one["metadata"]["name"], "-n", NAMESPACE, "--type=merge", "-p", patch, check=False
+            "patch", "pod", item["metadata"]["name"], "-n", NAMESPACE, "--type=merge", "-p", patch, check=False
         )
     plane.kubectl("delete", "namespace", NAMESPACE, TWIN, "--wait=false")
 
@@ -259,5 +259,5 @@ def _normalize(spec: Any) -> Any:
     """Return a spec without the generated name of the token's volume, and volumes in one order."""
     text = re.sub(r"kube-api-access-[a-z0-9]+", "kube-api-access", json.dumps(spec))
     comparable = json.loads(text)
-    comparable["volumes"].sort(key=lambda one: one["name"])
+    comparable["volumes"].sort(key=lambda volume: volume["name"])
     return comparable

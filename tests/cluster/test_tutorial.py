@@ -57,7 +57,7 @@ class Terminal:
         code = process.wait(HANG_SECONDS)
         printed = output.read_text()
         assert code == 0, printed
-        pairs = (one.split("=", 1) for one in Path(f"{output}.env").read_text().split("\0") if one)
+        pairs = (line.split("=", 1) for line in Path(f"{output}.env").read_text().split("\0") if line)
         self._variables |= {name: value for name, value in pairs if name in {"PATH", "KUBECONFIG"}}
         return printed
 

@@ -94,13 +94,17 @@ def create(cluster: Installation, namespace: str) -> str:
 def read_used(cluster: Installation, service: str) -> list[tuple[str, str]]:
     """Return used and hard of the service's windows in the status of the cluster's server."""
     [server] = cluster.servers
-    [service_status] = [one for one in server.status()["services"] if one["name"] == service]
+    [service_status] = [
+        service_status for service_status in server.status()["services"] if service_status["name"] == service
+    ]
     return [(str(window["used"]), str(window["hard"])) for window in service_status["windows"]]
 
 
 def breaker(cluster: Installation, service: str) -> dict[str, Any]:
     [server] = cluster.servers
-    [service_status] = [one for one in server.status()["services"] if one["name"] == service]
+    [service_status] = [
+        service_status for service_status in server.status()["services"] if service_status["name"] == service
+    ]
     breaker_status: dict[str, Any] = service_status["breaker"]
     return breaker_status
 

@@ -86,14 +86,14 @@ def _pod(pod: Json, service: str, number: int) -> Json:
 def _rename(value: Any, name: str) -> Any:
     """Replace the name of the service in labels and selectors."""
     if isinstance(value, list):
-        return [_rename(one, name) for one in value]
+        return [_rename(element, name) for element in value]
     if not isinstance(value, dict):
         return value
-    renamed = {key: _rename(one, name) for key, one in value.items()}
+    renamed = {key: _rename(element, name) for key, element in value.items()}
     if renamed.get(OUR_LABEL) == SERVICE:
         renamed[OUR_LABEL] = name
     if renamed.get("key") == OUR_LABEL and SERVICE in (renamed.get("values") or []):
-        renamed["values"] = [name if one == SERVICE else one for one in renamed["values"]]
+        renamed["values"] = [name if value == SERVICE else value for value in renamed["values"]]
     return renamed
 
 

@@ -76,9 +76,9 @@ def _list_denied_spreads(pod: Json, placement: Json, service: str) -> Iterator[s
         (spread["topologyKey"], spread["whenUnsatisfiable"]): pod_affinity.spread(spread, pod)
         for spread in policy.find_spreads(placement, service)
     }
-    for index, one in enumerate(pod["spec"].get("topologySpreadConstraints") or []):
-        expected = required.get((one["topologyKey"], one["whenUnsatisfiable"]))
-        if expected is not None and expected != pod_affinity.spread(one, pod):
+    for index, constraint in enumerate(pod["spec"].get("topologySpreadConstraints") or []):
+        expected = required.get((constraint["topologyKey"], constraint["whenUnsatisfiable"]))
+        if expected is not None and expected != pod_affinity.spread(constraint, pod):
             yield f"spec.topologySpreadConstraints[{index}]"
 
 
@@ -87,16 +87,16 @@ def amounts_of(pod: Json) -> list[dict[str, Any]]:
     spec = pod["spec"]
     specs = [*spec["containers"], *spec.get("initContainers", []), spec]
     return [
-        {side: parse_amounts((one.get("resources") or {}).get(side)) for side in ("requests", "limits")}
-        for one in specs
+        {side: parse_amounts((container.get("resources") or {}).get(side)) for side in ("requests", "limits")}
+        for container in specs
     ]
 
 
 def remove_empty(value: Any) -> Any:
     """Return JSON as the API server stores it: without empty lists and empty `matchLabels`."""
     if isinstance(value, list):
-        return [remove_empty(one) for one in value]
+        return [remove_empty(element) for element in value]
     if not isinstance(value, dict):
         return value
-    cleaned = {key: remove_empty(one) for key, one in value.items()}
-    return {key: one for key, one in cleaned.items() if one != [] and (key, one) != ("matchLabels", {})}
+    cleaned = {key: remove_empty(element) for key, element in value.items()}
+    return {key: element for key, element in cleaned.items() if element != [] and (key, element) != ("matchLabels", {})}
