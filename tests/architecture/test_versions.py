@@ -1,4 +1,4 @@
-"""One version, that of pyproject.toml: whatever names it agrees, and the changelog names the commits of releases."""
+"""Every file agrees with the version of pyproject.toml, and the changelog names the commits of releases."""
 
 import re
 import subprocess
