@@ -140,7 +140,7 @@ class FakeApiServer:
         return self._objects.get((path, name))
 
     def list_stored(self, path: str) -> list[dict[str, Any]]:
-        """Return what is stored at a path, oldest first."""
+        """Return the objects at a path, oldest first."""
         return [found for (place, _), found in self._objects.items() if place == path]
 
     def compact(self) -> None:
@@ -320,7 +320,9 @@ def _is_selected(request: web.Request, found: dict[str, Any]) -> bool:
         field_name, operator, value = re.split("(!?=)", selector)
         if (found["metadata"].get(field_name.removeprefix("metadata.")) == value) is (operator == "!="):
             return False
-    wanted = [one.partition("=") for one in request.query.get("labelSelector", "").split(",") if one]
+    wanted = [
+        requirement.partition("=") for requirement in request.query.get("labelSelector", "").split(",") if requirement
+    ]
     labels = found["metadata"].get("labels") or {}
     return all(labels.get(key) == value for key, _, value in wanted)
 

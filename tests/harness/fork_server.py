@@ -1,6 +1,6 @@
 """Fork server: an interpreter that has imported Podgate, and forks a process for each of its command lines.
 
-Half of the CPU of a run went into importing the same modules for each server. A forked process differs from one that
+A process of its own would import the same modules again for each server. A forked process differs from one that
 is started as `python -m webhook` in its imports, its policy checks, which are forked from it, its files, which it polls
 ten times as often, and its end, at which it frees nothing. Tests of memory, of the policy check and of the command line
 start theirs alone.
@@ -83,7 +83,7 @@ class ForkServer:
     ) -> ForkedProcess:
         """Start what `python ARGUMENTS` would in a folder, with a file descriptor as its output."""
         request = {
-            "arguments": [str(one) for one in arguments],
+            "arguments": [str(argument) for argument in arguments],
             "folder": str(folder),
             "group": group,
             "environment": dict(os.environ),
@@ -190,7 +190,7 @@ def run(request: dict[str, Any]) -> None:
 
 
 def end(code: int) -> None:
-    """End this process as the interpreter does, but without freeing each imported module: that takes 0.07 s of CPU."""
+    """End this process as the interpreter does, but without freeing each imported module, which is slow."""
     threading._shutdown()  # type: ignore[attr-defined]  # joins the threads
     atexit._run_exitfuncs()
     gc.collect()  # what was created after the fork; its finalizers may complain

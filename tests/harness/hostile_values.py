@@ -32,14 +32,14 @@ def hostile(kind: Any, name: str = "", text: str = HOSTILE) -> Any:
     if origin is None:
         value = _make_of_class(kind, name, text)
     elif origin in {Union, types.UnionType}:
-        value = hostile(next(one for one in arguments if one is not type(None)), name, text)
+        value = hostile(next(argument for argument in arguments if argument is not type(None)), name, text)
     elif origin is Literal:
         value = arguments[0]
     elif origin is Counter:
         value = Counter({text: 1})
     elif origin in _LISTS:
         items = arguments[:1] if len(arguments) < _PAIR or arguments[1] is Ellipsis else arguments
-        value = tuple(hostile(one, name, text) for one in items)
+        value = tuple(hostile(item, name, text) for item in items)
     elif origin in _MAPS:
         value = {hostile(arguments[0], name, text): hostile(arguments[1], name, text)}
     return value
@@ -52,7 +52,7 @@ def _make_of_class(kind: Any, name: str, text: str) -> Any:
     names = _names(kind)
     if names:
         hints = get_type_hints(kind)
-        value = kind(**{one: hostile(hints[one], one, text) for one in names})
+        value = kind(**{name: hostile(hints[name], name, text) for name in names})
     elif issubclass(kind, Exception):
         value = kind(text, text)
     elif issubclass(kind, Enum):

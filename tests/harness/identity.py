@@ -65,7 +65,7 @@ def signer(algorithm: str = "ES256", **named: Any) -> Signer:
 
 
 def jwks(*signers: Signer) -> str:
-    return format_key_set([one.jwk() for one in signers])
+    return format_key_set([signer.jwk() for signer in signers])
 
 
 def der(credentials: KeyPair) -> bytes:

@@ -65,7 +65,7 @@ def head(server: Serving, *more: str, start: str = "POST /mutate HTTP/1.1", toke
     bearer = server.files.signer.token() if token is None else token
     lines = [start, "Host: podgate", "Content-Type: application/json"]
     lines += [f"Authorization: Bearer {bearer}"] if bearer else []
-    return "".join(f"{one}\r\n" for one in (*lines, *more)).encode() + b"\r\n"
+    return "".join(f"{line}\r\n" for line in (*lines, *more)).encode() + b"\r\n"
 
 
 def format_length(body: bytes = BODY) -> str:
