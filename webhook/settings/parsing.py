@@ -16,7 +16,7 @@ from webhook.settings.readers import Certificates, ClientIdentity
 from webhook.support.redaction import mask, redact_path, redact_value
 
 ENVIRONMENT_PREFIX = "PODGATE_"
-# Twice RENEWED_BEFORE_SECONDS of certs.dual_port_rollover: time to write a port, switch to it, and write the other one.
+# Twice RENEWAL_LIFETIME_SECONDS_MIN of certs.dual_port_rollover: to write one port, switch to it, and write the other.
 _TURNING_LIFETIME_SECONDS_MIN = 900
 # The next token is issued after a tenth of it. The leader polls every 10 s, the writer every 20 s, and kube-apiserver
 # every 60 s.

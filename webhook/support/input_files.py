@@ -80,7 +80,7 @@ class _Readable(Protocol):
 
 
 def read_bounded(stream: _Readable, name: object) -> bytes:
-    """Read a whole stream; UserError if it is larger than LARGEST_BYTES."""
+    """Read a whole stream; UserError if it is larger than INPUT_BYTES_MAX."""
     content = stream.read(INPUT_BYTES_MAX + 1)
     if len(content) > INPUT_BYTES_MAX:
         raise _build_too_long_error(name)
