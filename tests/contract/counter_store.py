@@ -1,4 +1,4 @@
-"""Parts of `counter_store` tests that others use, too."""
+"""Helpers of the `counter_store` tests that other tests use, too."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Parts of `stores_agree` tests that others use, too."""
+"""Helpers of the `stores_agree` tests that other tests use, too."""
 
 from msgspec.structs import replace
 

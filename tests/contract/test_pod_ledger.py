@@ -1,6 +1,6 @@
 """Contract of `ports.PodLedger`, run against each implementation.
 
-The stores are those of `test_counter_store.py`, whose `store` fixture gives each in turn.
+The stores are those of `counter_store.py`, whose `store` fixture gives each in turn.
 """
 
 from typing import Any, Protocol

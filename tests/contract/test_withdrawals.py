@@ -1,6 +1,6 @@
 """Contract of `SharedStore.withdraw`, run against each implementation: it undoes only a charge that nobody relies on.
 
-The stores are those of `test_counter_store.py`, whose `store` fixture gives each in turn.
+The stores are those of `counter_store.py`, whose `store` fixture gives each in turn.
 """
 
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Parts of `review` tests that others use, too."""
+"""Helpers of the `review` tests that other tests use, too."""
 
 from typing import Any
 

@@ -44,7 +44,7 @@ def has_value(value: Json | None, *path: str) -> bool:
 
 
 def count_contents(pair: Pair) -> None:
-    """Count what the pairs have."""
+    """Count the features of the pairs."""
     defaults, own = pair.policy.written or ({}, {})
     patch = [operation.path for operation in patch_of(pair.pod, pair.service)]
     tolerations = [path for path in patch if path.startswith("/spec/tolerations/")]

@@ -1,4 +1,4 @@
-"""Parts of `random_walks` tests that others use, too."""
+"""Helpers of the `random_walks` tests that other tests use, too."""
 
 from hypothesis import strategies as st
 from msgspec.structs import replace

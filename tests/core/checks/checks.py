@@ -1,4 +1,4 @@
-"""Parts of `checks` tests that others use, too."""
+"""Helpers of the `checks` tests that other tests use, too."""
 
 from collections.abc import Mapping
 from typing import Any

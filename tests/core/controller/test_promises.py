@@ -1,4 +1,4 @@
-"""What users are promised about the order in which their Pods are released."""
+"""The promises to users about the order in which their Pods are released."""
 
 from webhook.core.controller.order import ReleaseOrder
 from webhook.core.controller.waiting_pod import Member, WaitingPod

@@ -1,4 +1,4 @@
-"""Hours of an overloaded pool in virtual time: who waits how long, what a release costs, never above the limit."""
+"""Hours of an overloaded pool in virtual time: waiting times, the cost of a release, and the limit."""
 
 import os
 import tracemalloc
@@ -87,7 +87,7 @@ def test_two_hours_at_145_percent_starve_nobody() -> None:
 
 
 def test_the_order_of_a_long_queue_is_the_models() -> None:
-    """Of 12 services in `make test`, of 300 services with 100,000 Pods in `make soak`."""
+    """`make test` has 12 services; `make soak` has 300 services with 100,000 Pods."""
     services, per_minute, minutes, hard = (100, 100, 334, 285) if _IS_SOAK else (4, 30, 12, 45)
     members = _build_members(services, ageing_us=2 * _MINUTE_US)
     pods = list(_generate_arrivals(dict.fromkeys(_RANKS, per_minute), minutes, services))

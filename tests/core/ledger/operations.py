@@ -1,4 +1,4 @@
-"""Parts of `operations` tests that others use, too."""
+"""Helpers of the `operations` tests that other tests use, too."""
 
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan, QuotaEventPlan
 

@@ -1,4 +1,4 @@
-"""Parts of `policy_review` tests that others use, too."""
+"""Helpers of the `policy_review` tests that other tests use, too."""
 
 from typing import Any
 

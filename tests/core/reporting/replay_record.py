@@ -1,4 +1,4 @@
-"""Parts of `replay_record` tests that others use, too."""
+"""Helpers of the `replay_record` tests that other tests use, too."""
 
 from typing import Any
 

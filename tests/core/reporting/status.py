@@ -1,4 +1,4 @@
-"""Parts of `status` tests that others use, too."""
+"""Helpers of the `status` tests that other tests use, too."""
 
 from typing import Any
 

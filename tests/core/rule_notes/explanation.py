@@ -1,4 +1,4 @@
-"""Parts of `explanation` tests that others use, too."""
+"""Helpers of the `explanation` tests that other tests use, too."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Parts of `configurations` tests that others use, too."""
+"""Helpers of the `configurations` tests that other tests use, too."""
 
 from typing import Any
 

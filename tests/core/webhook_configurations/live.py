@@ -1,4 +1,4 @@
-"""Parts of `live` tests that others use, too."""
+"""Helpers of the `live` tests that other tests use, too."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Parts of `pod_calls` tests that others use, too."""
+"""Helpers of the `pod_calls` tests that other tests use, too."""
 
 import asyncio
 from typing import Any

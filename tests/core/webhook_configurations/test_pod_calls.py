@@ -100,7 +100,7 @@ def test_no_override_of_modes_refuses_a_pod_whose_validating_call_is_left_out(
 def test_pod_is_called_for_at_least_once_under_a_newer_policy(
     rendered: LoadedPolicy, newer: LoadedPolicy, pod: Json, namespace: Namespace
 ) -> None:
-    """What a newer policy says is reported: by its rewrite and check, or as a missing rewrite."""
+    """Effects of a newer policy are reported: by its rewrite and check, or as a missing rewrite."""
     pod["metadata"]["annotations"] = {}
     newer = replace(newer, hash="f" * 16)
     every_call = render_configurations(rendered.policy, CLIENT, all_calls=True)
