@@ -1,4 +1,4 @@
-"""All objects of a cluster, named as `podgate install` names them, but for what Kubernetes itself creates."""
+"""All objects of a cluster, named as `podgate install` names them, except those that Kubernetes itself creates."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Parts of `authentication` tests that others use, too."""
+"""Helpers of the `authentication` tests that other tests use, too."""
 
 from tests.cluster.installation import Installation
 

@@ -1,4 +1,4 @@
-"""Parts of `check` tests that others use, too."""
+"""Helpers of the `check` tests that other tests use, too."""
 
 import base64
 import json
@@ -80,7 +80,7 @@ def secret(plane: ControlPlane, name: str, **data: bytes) -> None:
 
 
 def secrets(plane: ControlPlane, identities: Identities) -> None:
-    """Store what the server and the API server use."""
+    """Store the Secrets of the server and of the API server."""
     caller = identities.callers["good"]
     assert caller.certificate is not None
     assert caller.token is not None

@@ -1,4 +1,4 @@
-"""Parts of `install` tests that others use, too."""
+"""Helpers of the `install` tests that other tests use, too."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Parts of `queue` tests that others use, too."""
+"""Helpers of the `queue` tests that other tests use, too."""
 
 from typing import Any
 

@@ -50,7 +50,7 @@ def objects(plane: ControlPlane) -> set[str]:
 
 
 def wait_for_objects(plane: ControlPlane, expected: set[str]) -> None:
-    """Wait until only these exist: what a release owned is deleted in the background."""
+    """Wait until only these exist: objects of a release are deleted in the background."""
     found: set[str] = set()
 
     def are_expected() -> bool:

@@ -79,7 +79,7 @@ def finds(installation: Installation, *codes: str) -> dict[str, list[dict[str, A
 
 
 def ends(installation: Installation, *codes: str) -> None:
-    """Wait until a check finds none of these: what the remedies say was done."""
+    """Wait until a check has none of these findings: the remedies were applied."""
     left: list[set[str]] = []
 
     def none_found() -> bool:

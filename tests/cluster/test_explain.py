@@ -239,7 +239,7 @@ def test_admission_of_a_pod_has_its_rules_and_its_node_filters(shop: Installatio
 
 
 def test_a_pod_is_found_by_its_uid(shop: Installation) -> None:
-    """With the namespace of its record, and without a record in all namespaces."""
+    """The search uses the namespace of its record, and all namespaces if there is no record."""
     uid = shop.plane.api.get(f"/api/v1/namespaces/{NOWHERE}/pods/lost")["metadata"]["uid"]
     by_name = explain(shop, "pod", f"{NOWHERE}/lost").out
     assert explain(shop, uid).out == by_name

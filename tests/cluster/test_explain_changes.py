@@ -175,7 +175,7 @@ def test_a_job_in_its_back_off_is_not_told_an_old_denial(shop: Installation) -> 
 
 
 def test_what_may_not_be_read_of_a_workload_is_not_said_to_be_absent(shop: Installation) -> None:
-    """With the right to each object in turn: none of the missing ones is told as an object that does not exist."""
+    """The caller gets the right to one kind of object after another; no unreadable object is reported as absent."""
     plane = shop.plane
     deploy(plane, PARTLY, "web", 1, **UNSEEN)
     plane.wait(lambda: len(shop.pods(PARTLY)) == 1, "the Pod to exist")

@@ -136,7 +136,7 @@ def _find_silent_node(shop: Installation) -> str:
 
 
 def _node_falls_silent(shop: Installation) -> None:
-    """Stop what keeps nodes Ready, and write what the node controller writes of one that is silent."""
+    """Stop the heartbeats of nodes, and write the status that the node controller writes for a silent one."""
     path = _find_silent_node(shop)
     shop.plane.stop_component("kwok")
     text = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}

@@ -1,4 +1,4 @@
-"""`podgate install` and `uninstall` over what was installed by hand, and the reverse, while Pods are rewritten."""
+"""`podgate install` and `uninstall` over an installation by hand, and the reverse, while Pods are rewritten."""
 
 import base64
 import itertools

@@ -168,7 +168,7 @@ def test_a_slow_server_gates_until_it_is_fast_again(running: Running) -> None:
     numbers = count()
 
     def dry_runs() -> list[dict[str, Any]]:
-        """Return what the Pods of six requests at once would be: one after the other, each would be a probe."""
+        """Return the Pods of six simultaneous dry runs: one after the other, each would be a probe."""
         create = partial(running.installation.create_pod, "overload-denies", dry_run=True)
         with ThreadPoolExecutor(6) as pool:
             responses = list(pool.map(create, [f"dry-{next(numbers)}" for _ in range(6)]))

@@ -175,7 +175,7 @@ def plant(plane: ControlPlane, path: str, patch: Json) -> None:
 
 
 def test_check_finds_planted_faults_and_nothing_before(scheduled: InstalledScheduler) -> None:
-    """The last test: what it breaks stays broken."""
+    """This must be the last test: it does not repair the faults."""
     plane = scheduled.plane
     ours = {check.code for check in SECTION.checks} | PLANTED
     before = list_findings(scheduled)

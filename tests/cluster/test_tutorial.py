@@ -1,4 +1,4 @@
-"""The tutorial, run as it is written: its commands, but for the ports, on a control plane of its own."""
+"""The tutorial, run as it is written: its commands, with other ports, on a control plane of its own."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Parts of `workloads` tests that others use, too."""
+"""Helpers of the `workloads` tests that other tests use, too."""
 
 from collections.abc import Mapping
 from typing import Any
