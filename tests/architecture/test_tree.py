@@ -171,7 +171,7 @@ def test_a_parsed_text_is_found(code: str) -> None:
 
 
 def test_no_test_module_is_imported_by_another() -> None:
-    """What tests share stands in a module of its own beside them, or in `tests/harness`."""
+    """Shared helpers stand in a module of their own beside the tests, or in `tests/harness`."""
     importing = re.compile(r"^ *(?:from|import) (tests\.[\w.]*\btest_\w+)", re.MULTILINE)
     texts = {place(path): path.read_text() for path in ROOT.glob("tests/**/*.py")}
     found = {name: match for name, text in texts.items() if (match := importing.findall(text))}

@@ -22,7 +22,7 @@ class ForkedCheck(subprocess.Popen[bytes]):
 
 
 class _Subprocess:
-    """What `parent` uses of the module of that name."""
+    """The part of the module `subprocess` that `parent` uses."""
 
     Popen = ForkedCheck
     TimeoutExpired = subprocess.TimeoutExpired

@@ -26,7 +26,7 @@ _PLAIN = {bool: True, int: 1, float: 1.0, bytes: b"x", datetime: datetime(2027, 
 
 
 def hostile(kind: Any, name: str = "", text: str = HOSTILE) -> Any:
-    """Return a value of a declared type with every text hostile, but for times, which pages parse."""
+    """Return a value of a declared type with every text hostile, except times, which pages parse."""
     origin, arguments = get_origin(kind), get_args(kind)
     value: Any = text
     if origin is None:
