@@ -1,4 +1,4 @@
-"""Parts of `metrics` tests that others use, too."""
+"""Helpers of the `metrics` tests that other tests use, too."""
 
 import pytest
 

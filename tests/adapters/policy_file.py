@@ -1,4 +1,4 @@
-"""Parts of `policy_file` tests that others use, too."""
+"""Helpers of the `policy_file` tests that other tests use, too."""
 
 from collections.abc import Sequence
 

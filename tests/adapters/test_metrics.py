@@ -222,7 +222,10 @@ def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
         'podgate_reviews_total{decision="Exempt",half="validate",operation="CREATE",service=""}': 1,
         'podgate_calls_total{client_id="prod-eu-1",role="apiserver"}': 14,
         "podgate_calls_in_flight": 3,
-        **{f'podgate_refused_calls_total{{reason="{one}"}}': one == "authentication_expired" for one in REASONS},
+        **{
+            f'podgate_refused_calls_total{{reason="{reason}"}}': reason == "authentication_expired"
+            for reason in REASONS
+        },
         f'podgate_findings_total{{code="QuotaExceeded",mode="Enforce",{pay}}}': 1,
         f'podgate_findings_total{{code="BreakerOpen",mode="Enforce",{pay}}}': 1,
         f'podgate_findings_total{{code="PlacementUnfulfilled",mode="Audit",{pay}}}': 2,

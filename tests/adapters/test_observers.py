@@ -51,7 +51,7 @@ async def test_every_observer_receives_what_it_observes_also_if_it_joins_later()
     observers.on_refused("not_found", "")
     assert [len(first.reviews), len(last.reviews)] == [1, 1]
     assert first.reviews == last.reviews
-    assert [one.reasons for one in (first, ignoring, last)] == [["not_found"]] * 3
+    assert [review.reasons for review in (first, ignoring, last)] == [["not_found"]] * 3
 
 
 async def test_calls_are_timed_for_the_sampled_review_only() -> None:
@@ -72,8 +72,8 @@ async def test_calls_are_timed_for_the_sampled_review_only() -> None:
     )
     for uid in ("u1", "u2", "u3"):  # in one task, as the requests of a connection
         await interceptor.review(Half.VALIDATE, body(object=Gate(POLICY).build_owned_pod(uid)))
-    assert [one is None for one in timed] == [False, True, False]
-    assert [len(one.calls) for one in seen.reviews] == [1, 0, 1]
+    assert [calls is None for calls in timed] == [False, True, False]
+    assert [len(review.calls) for review in seen.reviews] == [1, 0, 1]
 
 
 class Told:
@@ -153,7 +153,7 @@ async def test_observer_that_fails_costs_the_others_nothing_and_is_reported() ->
     for review in await reviews("u1", "u2"):
         observers.on_reviewed(review)
     await turns()
-    assert [one.decision.pod_uid for one in before.reviews] == ["u1", "u2"]
+    assert [review.decision.pod_uid for review in before.reviews] == ["u1", "u2"]
     assert after.reviews == before.reviews
     assert [str(context["exception"]) for context in reported] == ["u1", "u2"]
     assert {context["message"] for context in reported} == {"an observer failed to receive a review"}

@@ -71,11 +71,13 @@ def make_recorder(file: Path, sample_every: int = 1) -> Recorder:
 
 
 def test_outcome_is_recorded_at_its_time_without_generation(file: Path) -> None:
-    one = make_recorder(file)
+    recording = make_recorder(file)
     midnight_us = AT_US - AT_US % 86_400_000_000
-    one.on_outcomes_recorded("web", [Outcomes(3, 1, 8_000_000, generation=7, age_us=150_000)])
-    one.on_outcomes_recorded("web", [Outcomes(1, 0, 30_000, uid="u1", generation=7), Outcomes(1, 0, 9_000_000_000)])
-    one.close()
+    recording.on_outcomes_recorded("web", [Outcomes(3, 1, 8_000_000, generation=7, age_us=150_000)])
+    recording.on_outcomes_recorded(
+        "web", [Outcomes(1, 0, 30_000, uid="u1", generation=7), Outcomes(1, 0, 9_000_000_000)]
+    )
+    recording.close()
     at = (AT_US - midnight_us) / 1_000_000
     assert lines(file)[1:] == [
         {"at": pytest.approx(at - 0.15), "outcomes": {"service": "web", "succeeded": 3, "failed": 1, "latency": 2.0}},
@@ -85,19 +87,19 @@ def test_outcome_is_recorded_at_its_time_without_generation(file: Path) -> None:
 
 
 def test_sample_records_its_services_only(file: Path) -> None:
-    one = make_recorder(file, sample_every=2)
-    one.on_outcomes_recorded("early", [Outcomes(1, 0, 0)])
-    one.on_policy_loaded(policy("a", "b"))
+    recording = make_recorder(file, sample_every=2)
+    recording.on_outcomes_recorded("early", [Outcomes(1, 0, 0)])
+    recording.on_policy_loaded(policy("a", "b"))
     for service in ("a", "b"):
-        one.on_outcomes_recorded(service, [Outcomes(1, 0, 0)])
-    one.close()
+        recording.on_outcomes_recorded(service, [Outcomes(1, 0, 0)])
+    recording.close()
     assert len([line for line in lines(file) if "outcomes" in line]) == 1
 
 
 def test_outcomes_fill_at_most_half_of_the_queue(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "_PAUSE_SECONDS", 3600)
-    one = make_recorder(file)
-    one.on_outcomes_recorded("web", [Outcomes(1, 0, 0)] * WAITING_MAX)
-    assert one.counts() == {"written": 0, "dropped": WAITING_MAX // 2}
-    one.close()
-    assert one.counts() == {"written": WAITING_MAX // 2, "dropped": WAITING_MAX // 2}
+    recording = make_recorder(file)
+    recording.on_outcomes_recorded("web", [Outcomes(1, 0, 0)] * WAITING_MAX)
+    assert recording.counts() == {"written": 0, "dropped": WAITING_MAX // 2}
+    recording.close()
+    assert recording.counts() == {"written": WAITING_MAX // 2, "dropped": WAITING_MAX // 2}

@@ -86,8 +86,8 @@ def start(path: Path, reported: RecorderReports, monkeypatch: pytest.MonkeyPatch
         return started[-1]
 
     yield start
-    for one in started:
-        one.close()
+    for running in started:
+        running.close()
 
 
 def review(uid: str, service: str | None = "payment-api", *, after_us: int = 0, **decided: Any) -> Review:
@@ -146,50 +146,50 @@ async def test_record_of_a_server_replays_to_the_same_decisions(tmp_path: Path) 
 
 
 def test_record_is_private_and_begins_with_its_header(path: Path, start: Start) -> None:
-    one = start()
-    one.on_policy_loaded(policy("payment-api"))
-    one.on_policy_loaded(policy("payment-api"))  # reported again after a bad one
-    one.on_reviewed(review("u1"))
-    one.close()
+    recording = start()
+    recording.on_policy_loaded(policy("payment-api"))
+    recording.on_policy_loaded(policy("payment-api"))  # reported again after a bad one
+    recording.on_reviewed(review("u1"))
+    recording.close()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     first, loaded, asked = lines(path)
     assert first == {"at": 0, "recorded": {"since": "2027-01-15T00:00:00Z", "sampleEvery": 1}}
     at = (AT_US - MIDNIGHT_US) / 1e6
     assert loaded == {"at": at, "recorded": {"policyHash": "0123456789abcdef"}}
     assert (asked["at"], asked["uid"]) == (at, "u1")
-    assert one.counts() == {"written": 2, "dropped": 0}
+    assert recording.counts() == {"written": 2, "dropped": 0}
 
 
 def test_only_validated_reviews_are_recorded(path: Path, start: Start) -> None:
-    one = start()
-    one.on_reviewed(review("mutated", half=Half.MUTATE))
-    one.on_reviewed(replace(review("unasked"), request=None))
-    one.on_reviewed(review("judged"))
-    one.close()
+    recording = start()
+    recording.on_reviewed(review("mutated", half=Half.MUTATE))
+    recording.on_reviewed(replace(review("unasked"), request=None))
+    recording.on_reviewed(review("judged"))
+    recording.close()
     assert uids(path) == ["judged"]
 
 
 def test_time_is_the_stores_and_never_goes_back(path: Path, start: Start) -> None:
-    one, receipt = start(), QUOTA_DENIED.charge.receipt
+    recording, receipt = start(), QUOTA_DENIED.charge.receipt
     assert receipt is not None
-    one.on_reviewed(review("by-the-wall"))
-    one.on_reviewed(review("by-the-store", after_us=100, receipt=replace(receipt, at_us=AT_US + 5_000_100)))
-    one.on_reviewed(review("after-it", after_us=200))
-    one.on_reviewed(review("late", after_us=-900, receipt=replace(receipt, at_us=AT_US + 5_000_050)))
-    one.close()
+    recording.on_reviewed(review("by-the-wall"))
+    recording.on_reviewed(review("by-the-store", after_us=100, receipt=replace(receipt, at_us=AT_US + 5_000_100)))
+    recording.on_reviewed(review("after-it", after_us=200))
+    recording.on_reviewed(review("late", after_us=-900, receipt=replace(receipt, at_us=AT_US + 5_000_050)))
+    recording.close()
     since = [round(line["at"] * 1e6) - (AT_US - MIDNIGHT_US) for line in lines(path) if "uid" in line]
     assert since == [0, 5_000_100, 5_000_200, 5_000_200]
 
 
 def test_labels_of_a_namespace_are_written_when_first_seen_and_when_changed(path: Path, start: Start) -> None:
     labels: dict[str, Mapping[str, str]] = {}
-    one = start()
-    one.watch_namespaces(labels.get)
-    one.on_reviewed(review("unknown"))
+    recording = start()
+    recording.watch_namespaces(labels.get)
+    recording.on_reviewed(review("unknown"))
     for uid, tier in (("first", "prod"), ("same", "prod"), ("changed", "test")):
         labels["payments"] = {"tier": tier}
-        one.on_reviewed(review(uid))
-    one.close()
+        recording.on_reviewed(review(uid))
+    recording.close()
     shown = [line.get("uid") or line.get("namespaceLabels") for line in lines(path)[1:]]
     assert shown == [
         "unknown",
@@ -205,19 +205,19 @@ def pools(*members: str) -> LoadedPolicy:
     """Return a policy whose services `web-prod` and `api-prod` are in pool `prod`, and so on."""
     loaded = policy(*members)
     services = (
-        replace(one, pool=one.name.partition("-")[2] or None) if "-" in one.name else one
-        for one in loaded.policy.services
+        replace(service, pool=service.name.partition("-")[2] or None) if "-" in service.name else service
+        for service in loaded.policy.services
     )
     return replace(loaded, policy=replace(loaded.policy, services=tuple(services)))
 
 
 def test_sample_has_whole_pools_and_is_the_same_on_every_server(path: Path, start: Start) -> None:
     members = [f"{name}-{pool}" for pool in "abcdef" for name in ("web", "api")] + ["alone", "other"]
-    one = start(sample_every=4)
-    one.on_policy_loaded(pools(*members))
+    recording = start(sample_every=4)
+    recording.on_policy_loaded(pools(*members))
     for name in (*members, None):
-        one.on_reviewed(review(f"of {name}", name))
-    one.close()
+        recording.on_reviewed(review(f"of {name}", name))
+    recording.close()
     kept = {uid.removeprefix("of ") for uid in uids(path)}
     tags = {name.partition("-")[2] or name for name in kept}
     assert len(tags) == 2, "a fourth of eight"
@@ -227,10 +227,10 @@ def test_sample_has_whole_pools_and_is_the_same_on_every_server(path: Path, star
 
 
 def test_sample_is_never_empty(path: Path, start: Start) -> None:
-    one = start(sample_every=1000)
-    one.on_policy_loaded(policy("payment-api"))
-    one.on_reviewed(review("u1"))
-    one.close()
+    recording = start(sample_every=1000)
+    recording.on_policy_loaded(policy("payment-api"))
+    recording.on_reviewed(review("u1"))
+    recording.close()
     assert uids(path) == ["u1"]
 
 
@@ -289,16 +289,16 @@ def test_missing_folder_and_a_file_in_use_are_errors(path: Path, start: Start) -
 def test_full_record_stops_with_whole_lines_and_is_reported_once(
     path: Path, start: Start, reported: RecorderReports
 ) -> None:
-    one = start(bytes_max=450)
+    recording = start(bytes_max=450)
     for number in range(4):
-        one.on_reviewed(review(f"u{number}"))
-        one._write_all()
-    one.close()
+        recording.on_reviewed(review(f"u{number}"))
+        recording._write_all()
+    recording.close()
     assert uids(path) == ["u0", "u1"]
     assert path.stat().st_size <= 450
     assert reported.troubles == ["it has reached --record-max-bytes: nothing more is recorded"]
-    one.on_reviewed(review("later"))
-    assert one.counts() == {"written": 2, "dropped": 3}
+    recording.on_reviewed(review("later"))
+    assert recording.counts() == {"written": 2, "dropped": 3}
 
 
 def test_too_small_record_limit_is_an_error_at_the_start(start: Start) -> None:
@@ -309,8 +309,8 @@ def test_too_small_record_limit_is_an_error_at_the_start(start: Start) -> None:
 def test_full_disk_loses_only_the_unwritten_lines(
     path: Path, start: Start, reported: RecorderReports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = start()
-    one.watch_namespaces({"payments": {"tier": "prod"}}.get)
+    recording = start()
+    recording.watch_namespaces({"payments": {"tier": "prod"}}.get)
     real, left = os.write, 100_000
 
     def write(fd: int, data: bytes) -> int:
@@ -322,21 +322,21 @@ def test_full_disk_loses_only_the_unwritten_lines(
         return count
 
     monkeypatch.setattr("webhook.adapters.recorder.file.os.write", write)
-    one.on_reviewed(review("before"))
-    one._write_all()
+    recording.on_reviewed(review("before"))
+    recording._write_all()
     left = 30  # it breaks off within a line
     for uid in ("lost-1", "lost-2"):
-        one.on_reviewed(review(uid))
-        one._write_all()
+        recording.on_reviewed(review(uid))
+        recording._write_all()
     left = 100_000
-    one.on_reviewed(review("after"))
-    one.close()
+    recording.on_reviewed(review("after"))
+    recording.close()
     assert uids(path) == ["before", "after"]
     assert [line["namespaceLabels"] for line in lines(path) if "namespaceLabels" in line] == [
         {"payments": {"tier": "prod"}}
     ] * 2
     assert reported.troubles == reported.over == ["No space left on device"]
-    assert one.counts() == {"written": 2, "dropped": 2}
+    assert recording.counts() == {"written": 2, "dropped": 2}
 
 
 def test_hanging_disk_blocks_no_review_and_dropped_lines_are_counted(
@@ -349,29 +349,29 @@ def test_hanging_disk_blocks_no_review_and_dropped_lines_are_counted(
         resume.wait()
         append(file, data)
 
-    one = start()
+    recording = start()
     monkeypatch.setattr(RecordFile, "append", append_slowly)
-    one.on_reviewed(review("first"))
-    one._ending.set()  # the thread wakes up
+    recording.on_reviewed(review("first"))
+    recording._ending.set()  # the thread wakes up
     assert hangs.wait(10)
     for number in range(WAITING_MAX + 7):
-        one.on_reviewed(review(f"u{number}"))
-    assert one.counts() == {"written": 0, "dropped": 7}
+        recording.on_reviewed(review(f"u{number}"))
+    assert recording.counts() == {"written": 0, "dropped": 7}
     resume.set()
-    one.close()
+    recording.close()
     assert uids(path) == ["first", *(f"u{number}" for number in range(WAITING_MAX))]
 
 
 def test_defect_loses_one_line_and_not_the_record(
     path: Path, start: Start, reported: RecorderReports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = start()
+    recording = start()
     with monkeypatch.context() as patch:
         patch.setattr(recorder, make_pod_event.__name__, lambda *_: 1 / 0)
-        one.on_reviewed(review("lost"))
-        one._write_all()
-    one.on_reviewed(review("kept"))
-    one.close()
+        recording.on_reviewed(review("lost"))
+        recording._write_all()
+    recording.on_reviewed(review("kept"))
+    recording.close()
     assert uids(path) == ["kept"]
     assert len(reported.troubles) == len(reported.over) == 1
-    assert one.counts() == {"written": 1, "dropped": 1}
+    assert recording.counts() == {"written": 1, "dropped": 1}

@@ -66,7 +66,7 @@ def test_unsampled_parent_is_followed() -> None:
 def test_sampled_parents_beyond_the_bound_are_sampled_by_ratio() -> None:
     by = sampler(1.0)
     found = [sample_mutation(by, SAMPLED) for _ in range(FOLLOWED_PER_SECOND_MAX + 3)]
-    assert [one is not None for one in found] == [True] * FOLLOWED_PER_SECOND_MAX + [False] * 3
+    assert [span is not None for span in found] == [True] * FOLLOWED_PER_SECOND_MAX + [False] * 3
     assert by.count_sampled_parents() == {"followed": FOLLOWED_PER_SECOND_MAX, "limited": 3}
     assert sample_mutation(by, SAMPLED, AT_NS + SECOND_NS) is not None
 

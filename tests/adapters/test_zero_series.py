@@ -112,7 +112,7 @@ def test_series_exist_only_for_possible_events() -> None:
     of_tried = {
         family
         for family, of in list_zeros(loaded.policy, ProcessRole.REVIEWS).items()
-        if any("tried" in one for one in of)
+        if any("tried" in series for series in of)
     }
     assert of_tried == {
         families.REVIEWS,
@@ -198,7 +198,7 @@ def test_label_values_match_those_of_the_counting_code() -> None:
 
 @pytest.mark.parametrize("family", BY_SERVICE, ids=lambda family: family.name)
 def test_every_service_counter_starts_at_zero(family: families.Family) -> None:
-    """With a service for each cause."""
+    """The policy has a service for each cause."""
     pods = "quota: {windows: [{window: 1m, hard: {pods: 1}}], whenStoreUnavailable: Allow}"
     queued = pods.replace("whenStore", "whenExceeded: Queue, queue: {onOverload: Gate}, whenStore")
     degrades = "breaker: {quotaExceeded: {}, whenOpen: Degrade}"

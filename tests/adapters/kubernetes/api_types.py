@@ -100,13 +100,15 @@ class _Lazy(dict[str, Mapping[str, str]]):
         return self[name]
 
     def _type(self, schema: Mapping[str, Any]) -> str:
-        reference = schema.get("$ref") or next((one["$ref"] for one in schema.get("allOf", ()) if "$ref" in one), None)
+        reference = schema.get("$ref") or next(
+            (part["$ref"] for part in schema.get("allOf", ()) if "$ref" in part), None
+        )
         if reference is not None:
             name = reference.rpartition("/")[2]
             target = self._documents[name]
             return f"#{name}" if "properties" in target else self._type(target)
         if "oneOf" in schema:
-            return "|".join(sorted(one["type"] for one in schema["oneOf"]))
+            return "|".join(sorted(option["type"] for option in schema["oneOf"]))
         if schema.get("type") == "array":
             return f"[]{self._type(schema['items'])}"
         if "additionalProperties" in schema:
@@ -123,8 +125,8 @@ def find_structs(structs: Iterable[type[Struct]]) -> set[type]:
     """Return all structs that some structs contain, and themselves."""
     found: set[type] = set()
 
-    def visit(one: Any) -> None:
-        info = _plain(one)
+    def visit(type_: Any) -> None:
+        info = _plain(type_)
         if isinstance(info, inspect.StructType):
             if info.cls in found:
                 return
@@ -134,8 +136,8 @@ def find_structs(structs: Iterable[type[Struct]]) -> set[type]:
         for member in _members(info):
             visit(member)
 
-    for one in structs:
-        visit(inspect.type_info(one))
+    for struct in structs:
+        visit(inspect.type_info(struct))
     return found
 
 
@@ -164,10 +166,10 @@ def _check_struct(info: Any, roots: tuple[str, ...], schemas: Schemas, place: st
 
 
 def _check_type(info: Any, types: tuple[str, ...], schemas: Schemas, place: str) -> Iterator[str]:
-    options = [_plain(one) for one in (_members(info) if isinstance(info, inspect.UnionType) else (info,))]
-    structs = [one for one in options if isinstance(one, inspect.StructType)]
-    if structs and types and all(one.startswith("#") for one in types):
-        yield from _check_struct(structs[0], tuple(one[1:] for one in types), schemas, place)
+    options = [_plain(member) for member in (_members(info) if isinstance(info, inspect.UnionType) else (info,))]
+    structs = [option for option in options if isinstance(option, inspect.StructType)]
+    if structs and types and all(kind.startswith("#") for kind in types):
+        yield from _check_struct(structs[0], tuple(kind[1:] for kind in types), schemas, place)
         return
     for declared in types:
         for accepted in declared.split("|") if declared[:2] not in _CONTAINERS else (declared,):

@@ -43,7 +43,7 @@ def test_each_struct_of_an_object_is_compared() -> None:
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Struct) and value.__module__ == module.__name__
     }
-    assert {one.__name__ for one in own - known} - {*OTHERS} == set()
+    assert {struct.__name__ for struct in own - known} - {*OTHERS} == set()
 
 
 class _WrongStatus(Struct):

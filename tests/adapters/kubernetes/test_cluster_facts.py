@@ -76,7 +76,9 @@ def test_a_forbidden_read_is_told_from_one_that_fails() -> None:
         "a": "you may not list pods in shop",
         "b": "cannot list pods in shop: HTTP 500: etcd",
     }
-    assert [(RefusedError(one, "").is_absent, RefusedError(one, "").is_forbidden) for one in (403, 404, 500)] == [
+    assert [
+        (RefusedError(status, "").is_absent, RefusedError(status, "").is_forbidden) for status in (403, 404, 500)
+    ] == [
         (False, True),
         (True, False),
         (False, False),

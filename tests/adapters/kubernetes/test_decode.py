@@ -29,7 +29,7 @@ def test_each_of_several_fields_is_named() -> None:
     pod = {"metadata": {"name": "web", "labels": {"app": 1}}, "status": {"phase": 7, "conditions": conditions}}
     found, lost = decode_fields(msgspec.json.encode(pod), ReportedPod)
     assert (found.metadata.name, found.metadata.labels, found.status.phase) == ("web", {}, "")
-    assert [(one.type, one.status) for one in found.status.conditions or ()] == [
+    assert [(condition.type, condition.status) for condition in found.status.conditions or ()] == [
         ("Ready", "True"),
         ("PodScheduled", "False"),
     ]
@@ -39,7 +39,7 @@ def test_each_of_several_fields_is_named() -> None:
 def test_an_object_of_a_list_that_cannot_be_read_is_lost_alone() -> None:
     items = [{"metadata": {"name": "a"}}, {"metadata": 7}, {"metadata": {"name": "b"}, "status": {"phase": []}}]
     found, lost = decode_items(msgspec.json.encode({"items": items}), ReportedPod)
-    assert [one.metadata.name for one in found] == ["a", "b"]
+    assert [pod.metadata.name for pod in found] == ["a", "b"]
     assert lost == {"": "Object missing required field `metadata`", "b status.phase": "Expected `str`, got `array`"}
 
 

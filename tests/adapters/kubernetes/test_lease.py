@@ -33,7 +33,7 @@ QUICK = LeaseTiming(duration_seconds=3600, renew_seconds=0.01, retry_seconds=0.0
 
 @dataclass
 class Messages(Reported):
-    """What one holder has reported."""
+    """The reports of one holder."""
 
     waits: list[str] = field(default_factory=list)
 
@@ -72,7 +72,7 @@ class Cluster:
         self.fake.put(LEASES, NAME, spec=defaults | spec)
 
     async def wait_for_requests(self, verb: str = "get", times: int = 3) -> None:
-        """Wait for so many more requests of the verb."""
+        """Wait for this many more requests of the verb."""
         wanted = self.fake.verbs().count(verb) + times
         await wait_until(lambda: self.fake.verbs().count(verb) >= wanted)
 
@@ -353,7 +353,7 @@ async def test_release_without_a_lease_does_nothing(cluster: Cluster) -> None:
 
 
 class Work:
-    """What may be done only under the lease."""
+    """Work that is allowed only under the lease."""
 
     def __init__(self) -> None:
         self.found: list[dict[str, str]] = []

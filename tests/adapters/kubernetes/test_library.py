@@ -1,4 +1,4 @@
-"""What is imported of kubernetes-asyncio."""
+"""Imports from kubernetes-asyncio."""
 
 import json
 import subprocess

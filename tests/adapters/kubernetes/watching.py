@@ -1,4 +1,4 @@
-"""What tests of watches share: the reports that they collect, and the loops that they run."""
+"""Helpers of the tests of watches: the reports that they collect, and the loops that they run."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -10,7 +10,7 @@ from webhook.ports import WatchReports
 
 @dataclass
 class Reported:
-    """What a loop has reported."""
+    """The reports of a loop."""
 
     contacts: int = 0
     troubles: list[str] = field(default_factory=list)

@@ -80,7 +80,7 @@ async def wait_until(holds: Callable[[], bool]) -> None:
 
 
 async def wait_until_subscribed(*servers: RedisServer, count: int = 1) -> None:
-    """Wait for so many subscribers of these servers together."""
+    """Wait until these servers together have this many subscribers."""
 
     def is_complete() -> bool:
         return sum(int(server.cli("PUBSUB", "NUMSUB", CHANNEL)[1]) for server in servers) >= count

@@ -1,4 +1,4 @@
-"""What RedisStore learns from answers: the same whether or not it skips an answer that repeats the last one's facts."""
+"""RedisStore learns the same from answers, whether or not it skips one that repeats the facts of the last."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

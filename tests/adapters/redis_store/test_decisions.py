@@ -46,13 +46,13 @@ async def test_pages_are_newest_first(decisions: RedisDecisions) -> None:
     written = records(0, 5)
     await decisions.append(written)
     first = await decisions.read_page("", 3)
-    assert [one.record for one in first.records] == written[:1:-1]
+    assert [record.record for record in first.records] == written[:1:-1]
     assert first.next_page is not None
     second = await decisions.read_page(first.next_page, 3)
-    assert [one.record for one in second.records] == written[1::-1]
+    assert [record.record for record in second.records] == written[1::-1]
     assert second.next_page is None
     begin = str(first.records[0].written_ms)
-    assert [one.record for one in (await decisions.read_page(begin, 1)).records] == written[4:]
+    assert [record.record for record in (await decisions.read_page(begin, 1)).records] == written[4:]
 
 
 async def test_stream_is_bounded(decisions: RedisDecisions, redis_server: RedisServer) -> None:
@@ -74,10 +74,12 @@ async def test_policy_is_kept_and_expires(decisions: RedisDecisions, redis_serve
 async def test_cluster_has_the_stream_and_each_policy_on_some_node(redis_cluster: RedisCluster) -> None:
     hashes = [f"{number:016x}" for number in range(12)]  # on every master
     async with open_decisions(redis_cluster.url) as decisions:
-        for one in hashes:
-            await decisions.keep_policy(one, one.encode())
+        for policy_hash in hashes:
+            await decisions.keep_policy(policy_hash, policy_hash.encode())
         await asyncio.gather(*(decisions.append(records(number, 1)) for number in range(3)))
-        assert [await decisions.read_policy(one) for one in hashes] == [one.encode() for one in hashes]
+        assert [await decisions.read_policy(policy_hash) for policy_hash in hashes] == [
+            policy_hash.encode() for policy_hash in hashes
+        ]
         assert len((await decisions.read_page("", 10)).records) >= 3
 
 

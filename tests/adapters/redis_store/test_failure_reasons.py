@@ -42,7 +42,7 @@ class Probe:
         self.store = RedisStore(transport, "test", SystemClock(), reports, deadline_seconds=deadline_seconds)
 
     async def collect_words(self, *plans: CounterPlan) -> Names:
-        """Admit a Pod of each service and tick, and return the words of what is reported."""
+        """Admit a Pod of each service and tick, and return the words of the reports."""
         for plan in plans:
             with suppress(StoreUnavailableError):
                 await self.store.acquire(Acquire(plan, "shop", f"uid-{id(object())}", {"pods": 1}, "user:alice"))

@@ -163,23 +163,23 @@ class Judge:
     def __post_init__(self) -> None:
         last = self.load.last
         kept = (charges[-1] for charges in self.log.charges.values() if charges[-1].taken_back_in is None)
-        self.kept = sorted(kept, key=lambda one: one.charged_us)
+        self.kept = sorted(kept, key=lambda charge: charge.charged_us)
         self.admitted = {uid for uid, answer in last.items() if answer.is_admitted}
         self.left = {uid for uid, answer in last.items() if answer.has_left}
         self.wrong = [
-            one
+            charge
             for charges in self.log.charges.values()
-            for one in charges
-            if one.taken_back_in is not None or one.uid not in self.admitted | self.left
+            for charge in charges
+            if charge.taken_back_in is not None or charge.uid not in self.admitted | self.left
         ]
         """Charges of Pods that were denied."""
         asked = Counter(answer.uid for answer in self.load.answers)
-        self.shared = {one.uid for one in self.wrong if one.taken_back_in is None and asked[one.uid] > 1}
+        self.shared = {charge.uid for charge in self.wrong if charge.taken_back_in is None and asked[charge.uid] > 1}
         """Denied by two replicas, both of which have found the charge: neither may take it back for the other."""
 
     def check_oversold(self) -> None:
         """Check that each admitted Pod is charged, and no window holds too many of them."""
-        charged = {one.uid: one for one in self.kept}
+        charged = {charge.uid: charge for charge in self.kept}
         missing = sorted(self.admitted - charged.keys())
         assert not missing, f"{len(missing)} admitted Pods are not charged: {missing[:5]}"
         times = sorted(self._find_admission_us(charged[uid]) for uid in self.admitted)
@@ -195,12 +195,14 @@ class Judge:
 
     def check_denials(self) -> None:
         """Check that places of denied Pods are taken back, and until when they were counted against others."""
-        kept_wrongly = [one.uid for one in self.wrong if one.taken_back_in is None and one.uid not in self.shared]
+        kept_wrongly = [
+            charge.uid for charge in self.wrong if charge.taken_back_in is None and charge.uid not in self.shared
+        ]
         assert not kept_wrongly, f"{len(kept_wrongly)} denied Pods stay charged: {kept_wrongly[:5]}"
         denials = [answer for answer in self.load.answers if answer.is_denied_by_redis]
         without_cause = [denial for denial in denials if not self._has_cause(denial, is_excused=False)]
         worst = [denial for denial in without_cause if not self._has_cause(denial, is_excused=True)]
-        lives = [one.taken_back_us - one.charged_us for one in self.wrong if one.taken_back_in is not None]
+        lives = [charge.taken_back_us - charge.charged_us for charge in self.wrong if charge.taken_back_in is not None]
         print(  # noqa: T201  as above
             f"{len(self.wrong)} denied Pods were charged, for at most {max(lives, default=0) / 1e6:.3f} s; "
             f"{len(self.shared)} of two replicas stay charged"
@@ -220,11 +222,11 @@ class Judge:
         assert denial.receipt is not None
         at_us = denial.receipt.at_us  # all charges of this call have the same time
         from_us, number = at_us - SECONDS * 1_015_625, self.log.find_call(at_us)
-        first = bisect_right(self.kept, from_us, key=lambda one: one.charged_us)
-        used = bisect_right(self.kept, at_us, key=lambda one: one.charged_us) - first
-        for one in self.wrong if is_excused else ():
-            if from_us < one.charged_us <= at_us and (one.taken_back_in is None or one.taken_back_in > number):
-                used += one.charged_us == at_us or self._may_count(one, number, denial.replica)
+        first = bisect_right(self.kept, from_us, key=lambda charge: charge.charged_us)
+        used = bisect_right(self.kept, at_us, key=lambda charge: charge.charged_us) - first
+        for charge in self.wrong if is_excused else ():
+            if from_us < charge.charged_us <= at_us and (charge.taken_back_in is None or charge.taken_back_in > number):
+                used += charge.charged_us == at_us or self._may_count(charge, number, denial.replica)
         return used + 1 > HARD
 
     def _may_count(self, charge: Charge, number: int, replica: int) -> bool:
@@ -265,19 +267,19 @@ async def test_flapping_redis_oversells_nothing_and_denied_pods_take_no_places(
             links = [await stack.enter_async_context(FlappingLink(server.port)) for _ in range(replicas)]
             made = [Replica(number, replicas, plan, link) for number, link in enumerate(links)]
             load = Load(plan, made, dice)
-            tasks = [asyncio.create_task(work) for work in (load.run(), *(one.tick() for one in made))]
+            tasks = [asyncio.create_task(work) for work in (load.run(), *(replica.tick() for replica in made))]
             await asyncio.sleep(1)
             await flap(server, links, dice, FLAPS_SECONDS)
             tasks[0].cancel()
             await asyncio.wait(tasks[:1])
             async with asyncio.timeout(HANG_SECONDS):
-                while any(one.guard._reconciler.is_active for one in made):  # noqa: ASYNC110  it happens elsewhere
+                while any(replica.guard._reconciler.is_active for replica in made):  # noqa: ASYNC110  it happens elsewhere
                     await asyncio.sleep(0.01)
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-            for one in made:
-                await one.close()
+            for replica in made:
+                await replica.close()
             await log.catch_up()
         judge = Judge(log, load, links)
         judge.check_oversold()

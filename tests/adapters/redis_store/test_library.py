@@ -1,4 +1,4 @@
-"""What is imported of redis-py, and its exceptions for error replies."""
+"""Imports from redis-py, and its exceptions for error replies."""
 
 import json
 import subprocess

@@ -35,7 +35,7 @@ SNAPSHOTS = {
 
 
 def findings(servers: StoreServers, window: str | None = "1h") -> list[Observation]:
-    """Return what the check says of servers, where a service has this window."""
+    """Return the findings of the check on servers, for a service with this window."""
     status = document(store=StoreStatus("redis", servers=servers))
     rows: list[Mapping[str, Any]] = [{"window": "1m"}, {"window": "standing", "surge": "0"}]
     status["services"] = [{"name": "a", "windows": [{"window": window}, *rows] if window else rows}]
@@ -60,8 +60,8 @@ async def test_server_without_a_file_is_found_with_what_a_restart_loses(
             assert told.error == ""
             found = findings(told)
             assert findings(told, window=None) == [], "servers submit the charges of a minute again"
-        assert [value in one.value for one in found if value] == ([True] if value else [])
-        assert all(one.value.endswith("; a counts for 1h") for one in found)
+        assert [value in finding.value for finding in found if value] == ([True] if value else [])
+        assert all(finding.value.endswith("; a counts for 1h") for finding in found)
 
 
 async def test_user_without_the_right_is_told_that_snapshots_are_not_known(
@@ -89,10 +89,10 @@ async def test_remedy_ends_the_finding(redis_program: RedisProgram, tmp_path: Pa
         server.cli(*command.split())
         async with read_servers(server.url) as told:
             assert findings(told) == []
-            assert [one.append_only for one in told.servers] == [True]
+            assert [server.append_only for server in told.servers] == [True]
 
 
 async def test_each_node_of_a_cluster_is_judged(redis_cluster: RedisCluster) -> None:
     async with read_servers(redis_cluster.url) as told:
         places = {f"Redis 127.0.0.1:{node.port}" for node in redis_cluster.nodes}
-        assert {one.object for one in findings(told)} == places
+        assert {finding.object for finding in findings(told)} == places

@@ -52,7 +52,7 @@ class Answer(NamedTuple):
 
 
 class Outage(NamedTuple):
-    """When it began, at the earliest and at the latest, when it had ended, and when all replicas had settled."""
+    """An outage: its earliest and latest beginning, its end, and the time when all replicas had settled."""
 
     began: float
     down: float
@@ -133,13 +133,13 @@ class LoadRun:
     outages: list[Outage] = field(default_factory=list)
 
     async def wait_until_settled(self, losses: int) -> None:
-        """Wait until each replica has noticed so many losses, and has no debts."""
+        """Wait until each replica has noticed this many losses, and has no debts."""
         async with asyncio.timeout(HANG_SECONDS):
-            while not all(one.is_settled and len(one.lost) >= losses for one in self.replicas):  # noqa: ASYNC110  it happens elsewhere
+            while not all(replica.is_settled and len(replica.lost) >= losses for replica in self.replicas):  # noqa: ASYNC110  it happens elsewhere
                 await asyncio.sleep(0.01)
 
     async def run_outage(self, begin: Callable[[], object], end: Callable[[], object], *, loses: bool) -> None:
-        lost = max(len(one.lost) for one in self.replicas)
+        lost = max(len(replica.lost) for replica in self.replicas)
         began = time.monotonic()
         await asyncio.to_thread(begin)
         down = time.monotonic()
@@ -162,21 +162,25 @@ class LoadRun:
         print(f"settled after a median of {statistics.median(taken):.2f} s, {max(taken):.2f} s at most")  # noqa: T201  as above
         assert most <= bound
         for outage in self.outages:
-            during = [one for one in self.log if outage.down <= one.sent and one.answered <= outage.settled]
+            during = [
+                request for request in self.log if outage.down <= request.sent and request.answered <= outage.settled
+            ]
             assert during, "the load continued"
-        assert any(one.local and (one.admitted or not outlasts_window) for one in self.log)
-        assert any(one.admitted and not one.local and one.sent > self.outages[-1].settled for one in self.log)
+        assert any(request.local and (request.admitted or not outlasts_window) for request in self.log)
+        assert any(
+            request.admitted and not request.local and request.sent > self.outages[-1].settled for request in self.log
+        )
 
     def find_worst_window(self) -> int:
         """Return the least number of Pods admitted in the worst trailing window."""
-        admitted = sorted((one for one in self.log if one.admitted), key=lambda one: one.sent)
+        admitted = sorted((request for request in self.log if request.admitted), key=lambda request: request.sent)
         most = 0
         for index, first in enumerate(admitted):
             inside = 0
-            for one in admitted[index:]:
-                if one.sent > first.sent + SECONDS:
+            for request in admitted[index:]:
+                if request.sent > first.sent + SECONDS:
                     break
-                inside += one.answered <= first.sent + SECONDS
+                inside += request.answered <= first.sent + SECONDS
             most = max(most, inside)
         return most
 
@@ -191,30 +195,30 @@ class LoadRun:
         """Return the admissions that replicas had not seen of each other when an outage began."""
         unseen = 0
         for replica in self.replicas:
-            mine = [one.sent for one in self.log if one.replica == replica.number and not one.local]
+            mine = [request.sent for request in self.log if request.replica == replica.number and not request.local]
             last = max(sent for sent in mine if sent <= outage.began)
             unseen += sum(
-                one.admitted and not one.local and one.replica != replica.number
-                for one in self.log
-                if one.answered >= last and one.sent <= outage.down
+                request.admitted and not request.local and request.replica != replica.number
+                for request in self.log
+                if request.answered >= last and request.sent <= outage.down
             )
         return unseen
 
     def _alone(self) -> int:
         """Return the admissions without Redis outside of outages: on a stalled machine."""
         inside = [(outage.began, outage.settled) for outage in self.outages]
-        alone = [one for one in self.log if one.local and one.admitted]
-        return sum(not any(begun <= one.sent <= ended for begun, ended in inside) for one in alone)
+        alone = [request for request in self.log if request.local and request.admitted]
+        return sum(not any(begun <= request.sent <= ended for begun, ended in inside) for request in alone)
 
 
 class Replicas(AsyncExitStack):
-    """So many replicas of one Redis, under load."""
+    """Several replicas of one Redis, under load."""
 
     async def start(self, url: str, replicas: int) -> LoadRun:
         log: list[Answer] = []
         made = [Replica(number, replicas, url, log) for number in range(replicas)]
-        for one in made:
-            await self.enter_async_context(one)
+        for replica in made:
+            await self.enter_async_context(replica)
         run = LoadRun(made, log)
         await asyncio.sleep(2)
         return run

@@ -46,7 +46,7 @@ class Replica:
 
 
 async def wait_for_settled_count(to: Replica, by: Replica, count: int, plan: CounterPlan = PLAN) -> None:
-    """Run calls of one replica until another counts so many; it knows Redis' time as of its last answer."""
+    """Run calls of one replica until another counts this many; it knows Redis' time as of its last answer."""
     async with asyncio.timeout(HANG_SECONDS):
         while await to.count_settled_replicas(plan) != count:
             await by.ask(plan)
@@ -98,10 +98,10 @@ async def test_replica_with_debt_is_not_counted_until_it_is_booked(
 
 
 async def test_replica_without_admissions_is_not_counted(redis_server: RedisServer) -> None:
-    async with replica_on(redis_server.url) as one, replica_on(redis_server.url, admits=False) as controller:
-        await one.count_settled_replicas(afresh=True)
+    async with replica_on(redis_server.url) as server, replica_on(redis_server.url, admits=False) as controller:
+        await server.count_settled_replicas(afresh=True)
         await controller.store.tick([PLAN])
-        assert await one.count_settled_replicas() == 0
+        assert await server.count_settled_replicas() == 0
 
 
 async def test_call_sent_before_a_return_does_not_settle_its_replica(
@@ -129,9 +129,9 @@ async def test_replica_unaware_of_a_loss_is_not_counted(redis_server: RedisServe
 
 
 async def test_settled_marks_expire_with_the_counters(redis_server: RedisServer) -> None:
-    async with replica_on(redis_server.url) as one:
+    async with replica_on(redis_server.url) as replica:
         plan = replace(PLAN, service="idle", tag="idle")
-        await one.count_settled_replicas(plan, afresh=True)
+        await replica.count_settled_replicas(plan, afresh=True)
         (key,) = redis_server.cli("KEYS", "podgate:{idle}:*")
         assert redis_server.cli("PTTL", key) > 0
 
@@ -150,35 +150,35 @@ async def test_flush_is_detected_by_a_replica_without_charges(redis_server: Redi
 
 
 async def test_flush_is_detected_by_a_tick(redis_server: RedisServer) -> None:
-    async with replica_on(redis_server.url) as one:
-        await one.ask()
+    async with replica_on(redis_server.url) as replica:
+        await replica.ask()
         redis_server.cli("FLUSHALL")
-        await one.store.tick([PLAN])
-        assert len(one.losses) == 1
+        await replica.store.tick([PLAN])
+        assert len(replica.losses) == 1
 
 
 async def test_new_process_is_detected_before_the_first_call(redis_program: RedisProgram, tmp_path: Path) -> None:
     with RedisServer(redis_program, tmp_path / "redis") as server:
-        async with replica_on(server.url) as one:
-            await one.ask()
+        async with replica_on(server.url) as replica:
+            await replica.ask()
             server.restart(keep_data=False)
             seen: list[int] = []
-            one.store.on_loss = lambda: seen.append(len(server.cli("KEYS", "*")))
+            replica.store.on_loss = lambda: seen.append(len(server.cli("KEYS", "*")))
             while not seen:
                 try:
-                    await one.ask()
+                    await replica.ask()
                 except StoreUnavailableError:  # the lane is opened by a probe
                     await asyncio.sleep(0.01)
             assert seen == [0]
 
 
 async def test_reconnect_to_the_same_process_is_no_loss(redis_server: RedisServer) -> None:
-    async with replica_on(redis_server.url) as one:
-        await one.ask()
+    async with replica_on(redis_server.url) as replica:
+        await replica.ask()
         redis_server.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         await asyncio.sleep(0)
-        await one.store.tick([PLAN])
-        assert one.losses == []
+        await replica.store.tick([PLAN])
+        assert replica.losses == []
 
 
 async def test_pod_is_known_to_every_replica_until_its_refund(
@@ -194,12 +194,12 @@ async def test_pod_is_known_to_every_replica_until_its_refund(
 
 async def test_first_contact_with_cluster_nodes_is_no_loss(redis_cluster: RedisCluster) -> None:
     plans = [replace(PLAN, service=str(number), tag=str(number)) for number in range(30)]
-    async with replica_on(redis_cluster.url) as one:
-        await one.store.tick(plans)
+    async with replica_on(redis_cluster.url) as replica:
+        await replica.store.tick(plans)
         for plan in plans:
-            assert await one.ask(plan)
-            assert await one.count_settled_replicas(plan, afresh=True) == 0
-        assert one.losses == []
+            assert await replica.ask(plan)
+            assert await replica.count_settled_replicas(plan, afresh=True) == 0
+        assert replica.losses == []
 
 
 async def test_tick_reports_services_without_an_answer(redis_program: RedisProgram, tmp_path: Path) -> None:
@@ -207,10 +207,10 @@ async def test_tick_reports_services_without_an_answer(redis_program: RedisProgr
         plans = [replace(PLAN, service=str(number), tag=str(number)) for number in range(30)]
         gone = cluster.owner(plans[0].tag)
         theirs = {plan.tag for plan in plans if cluster.owner(plan.tag).port == gone.port}
-        async with replica_on(cluster.url) as one:
-            await one.store.tick(plans)
-            assert one.missed == set()
+        async with replica_on(cluster.url) as replica:
+            await replica.store.tick(plans)
+            assert replica.missed == set()
             gone.kill()
             with pytest.raises(StoreUnavailableError):
-                await one.store.tick(plans)
-            assert one.missed == theirs != {plan.tag for plan in plans}
+                await replica.store.tick(plans)
+            assert replica.missed == theirs != {plan.tag for plan in plans}

@@ -1,4 +1,4 @@
-"""What Redis servers say of themselves, for the status of a server and `podgate check`."""
+"""Facts that Redis servers report about themselves, for the status of a server and `podgate check`."""
 
 from tests.adapters.redis_store.transport import open_link
 from tests.redis_servers import RedisCluster, RedisServer
@@ -24,7 +24,7 @@ async def test_version_eviction_and_latency_of_a_server(redis_server: RedisServe
 async def test_each_node_of_a_cluster_is_listed(redis_cluster: RedisCluster) -> None:
     async with open_link(redis_cluster.url) as link:
         found = await server_status(link)
-    assert [one.name for one in found.servers] == sorted(f"127.0.0.1:{node.port}" for node in redis_cluster.nodes)
+    assert [server.name for server in found.servers] == sorted(f"127.0.0.1:{node.port}" for node in redis_cluster.nodes)
 
 
 async def test_server_that_does_not_answer_is_an_error() -> None:

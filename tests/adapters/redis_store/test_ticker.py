@@ -74,7 +74,7 @@ async def compare_order(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check the order of ticks of resting, changed and new services, some of which share a tag and a pool."""
     ticked: list[CounterPlan] = []
     pool = PoolPlan("shared", (window(60, pods=9),))
-    policy = [SERVICES[0], *(replace(one, tag="shared", pool=pool) for one in SERVICES[1:5]), *SERVICES[5:8]]
+    policy = [SERVICES[0], *(replace(service, tag="shared", pool=pool) for service in SERVICES[1:5]), *SERVICES[5:8]]
     policy = [policy[number] for number in (3, 0, 5, 1, 7, 4, 2, 6)]  # neither by name nor by tag
 
     def record_and_tick(planned: PreparedPlan, tick: Callable[..., Any] = operations.tick) -> Any:
@@ -83,7 +83,7 @@ async def compare_order(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     async with open_store(url) as store, open_store(url) as other:
         await store.tick(policy)
-        for plan in sorted(policy[1:-1], key=lambda one: one.service):
+        for plan in sorted(policy[1:-1], key=lambda plan: plan.service):
             await other.record_outcomes(plan, [Outcomes(0, 1, 0)])
         monkeypatch.setattr(operations, "tick", record_and_tick)
         await store.tick([*policy, SERVICES[9]])
@@ -104,7 +104,7 @@ async def test_changed_services_are_ticked_in_the_order_of_the_policy_on_a_clust
 
 async def test_trips_of_all_calls_of_a_tick_count_for_the_guard(store: RedisStore, clock: HandClock) -> None:
     guarded = replace(BREAKER, open_max=3)
-    policy = [replace(one, breaker=guarded) for one in SERVICES[:200]]
+    policy = [replace(service, breaker=guarded) for service in SERVICES[:200]]
     await store.tick(policy)
     await asyncio.gather(*(store.record_outcomes(plan, [Outcomes(0, 50, 0)]) for plan in policy))
     for _ in range(2):
@@ -248,7 +248,7 @@ async def compare_ticks(
                     if number == 1:
                         ticking._ticker._resting.clear()
                     moves: Sequence[Transition] = await ticking.tick(tuple(policy.values()))
-                    found.append((list(moves), [ticking.find_last_breaker(one) for one in policy.values()]))
+                    found.append((list(moves), [ticking.find_last_breaker(plan) for plan in policy.values()]))
                 assert found[0] == found[1]
             case _:
                 for _, other in stores:

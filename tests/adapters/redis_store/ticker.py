@@ -1,4 +1,4 @@
-"""Parts of `ticker` tests that others use, too."""
+"""Helpers of the `ticker` tests that other tests use, too."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Parts of `transport` tests that others use, too."""
+"""Helpers of the `transport` tests that other tests use, too."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
