@@ -1,4 +1,4 @@
-"""Parts of `manual_breakers` tests that others use, too."""
+"""Helpers of the `manual_breakers` tests that other tests use, too."""
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1

@@ -1,4 +1,4 @@
-"""Parts of `overrides_serving` tests that others use, too."""
+"""Helpers of the `overrides_serving` tests that other tests use, too."""
 
 import asyncio
 import json

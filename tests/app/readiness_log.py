@@ -1,4 +1,4 @@
-"""Parts of `readiness_log` tests that others use, too."""
+"""Helpers of the `readiness_log` tests that other tests use, too."""
 
 from typing import Any
 

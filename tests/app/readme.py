@@ -1,4 +1,4 @@
-"""Parts of `readme` tests that others use, too."""
+"""Helpers of the `readme` tests that other tests use, too."""
 
 import os
 import re

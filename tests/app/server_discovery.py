@@ -1,4 +1,4 @@
-"""Parts of `server_discovery` tests that others use, too."""
+"""Helpers of the `server_discovery` tests that other tests use, too."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Parts of `status_command` tests that others use, too."""
+"""Helpers of the `status_command` tests that other tests use, too."""
 
 from contextlib import AbstractContextManager
 

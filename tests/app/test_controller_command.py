@@ -150,7 +150,7 @@ async def test_redis_ledger_equals_the_live_pods(
 
 def remove_latencies(document: dict[str, Any]) -> dict[str, Any]:
     """Return a status document without the latencies of Redis, which each call measures."""
-    servers = [one | {"latencySeconds": None} for one in document["store"]["servers"]]
+    servers = [server | {"latencySeconds": None} for server in document["store"]["servers"]]
     return document | {"store": document["store"] | {"servers": servers}}
 
 

@@ -40,7 +40,7 @@ async def decisions(server: Serving, query: str = "") -> dict[str, Any]:
 
 
 async def uids(server: Serving) -> list[str]:
-    return [one["uid"] for one in (await decisions(server))["decisions"] if one["half"] == "validate"]
+    return [decision["uid"] for decision in (await decisions(server))["decisions"] if decision["half"] == "validate"]
 
 
 async def status(server: Serving) -> dict[str, Any]:

@@ -64,7 +64,7 @@ async def test_answers_records_pages_and_log_have_no_control_character(tmp_path:
             assert "a\\x1b[2J" in done.out or "a\\u001b[2J" in done.out or "a\\e[2J" in done.out, done.out
             assert_harmless(done.out + done.err)
         found = json.loads((await run("decisions", "--server", f"http://{server.decisions}", "-o", "json")).out)
-        assert {one["name"] for one in found} == {HOSTILE}
+        assert {record["name"] for record in found} == {HOSTILE}
         for form in ("text", "json", "yaml"):
             where = ("--server", f"http://{server.decisions}", "--kubeconfig", f"{tmp_path}/none")
             explained = await run("explain", DENIED, "-n", "shop", *where, "-o", form)

@@ -126,7 +126,7 @@ async def test_both_releases_share_quota_and_breaker(
 
 
 async def has_counted(server: Serving, service: str, expected: int) -> bool:
-    """Wait until a server shows that many Pods in the window of a service; return whether it shows no more."""
+    """Wait until a server shows this many Pods in the window of a service; return whether it shows no more."""
     series = f'podgate_quota_used{{resource="pods",service="{service}",window="1h"}}'
     await server.wait_for_metric(series, expected)
     return await server.metric(series) == expected

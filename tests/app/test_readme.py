@@ -19,7 +19,9 @@ def test_each_section_with_commands_of_podgate_sets_the_path_that_it_needs() -> 
     sections = re.split(r"^## ", README, flags=re.MULTILINE)[1:]
     blocks = [re.findall(r"```(?:sh)?\n(.*?)```", section, flags=re.DOTALL) for section in sections]
     first = [
-        next(one for one in found if "podgate " in one) for found in blocks if any("podgate " in one for one in found)
+        next(block for block in found if "podgate " in block)
+        for found in blocks
+        if any("podgate " in block for block in found)
     ]
     assert len(first) == 3
     for block in first:

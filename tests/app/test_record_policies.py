@@ -39,7 +39,7 @@ async def unread(asked: RecordSource | None, reader: Reader) -> str:
     """Read the former policy; return why it cannot be told, "" if it is known."""
     reasons: dict[str, str] = {}
     policies = RecordPolicies(None, reasons)
-    await policies.find_in_force(reader)  # type: ignore[arg-type]  # has what is used of it
+    await policies.find_in_force(reader)  # type: ignore[arg-type]  # has the fields that are used
     await policies.read([HASH], asked, reader)  # type: ignore[arg-type]  # as above
     assert (HASH in policies.by_hash) is (f"policy {HASH}" not in reasons)
     return reasons.get(f"policy {HASH}", "")
