@@ -59,7 +59,9 @@ async def acquires(server: RedisServer, rounds: int, pods: int) -> tuple[list[st
 
 
 def _figures(redis_name: str, case: str, turns: Turns) -> dict[str, Any]:
-    spreads = (Spread.from_values([one[column] for one in turns.rounds]) for column in range(len(COLUMNS)))
+    spreads = (
+        Spread.from_values([round_costs[column] for round_costs in turns.rounds]) for column in range(len(COLUMNS))
+    )
     return {
         "redis": redis_name,
         "case": case,
@@ -92,7 +94,7 @@ async def _round(rival: Rival, server: RedisServer, watcher: redis.Redis, pods: 
 
 
 async def _ask(rival: Rival, pods: int) -> int:
-    """Ask for that many Pods, all callers at once, one after another each; return how many were admitted."""
+    """Ask for this many Pods, all callers at once, one after another each; return how many were admitted."""
     admitted = 0
     asked = 0
 

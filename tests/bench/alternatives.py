@@ -60,7 +60,7 @@ class Case:
 
     @property
     def plan(self) -> CounterPlan:
-        """Return what Podgate's stores are told."""
+        """Return the same limits as a plan of Podgate's stores."""
         windows: dict[int, dict[str, int]] = {seconds: {} for seconds, _, _ in self.hard}
         for seconds, resource, pods in self.hard:
             windows[seconds][resource] = pods * COST[resource]

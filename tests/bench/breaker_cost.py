@@ -44,7 +44,10 @@ def measure(rounds: int) -> list[str]:
     """Return what there is to print."""
     loaded = load(BREAKERS.encode(), Purpose.LINT).policy
     workloads = (Workload(service) for service in (UNBROKEN, CLOSED, OPEN))
-    traffic = {one.service: encode_validating_review(one, typical_pod(loaded.hash, one)) for one in workloads}
+    traffic = {
+        workload.service: encode_validating_review(workload, typical_pod(loaded.hash, workload))
+        for workload in workloads
+    }
     best = f"best of {TURNS} turns of {REVIEWS}"
     lines = [f"evaluation of a review of {len(traffic[OPEN])} bytes, CPU, {best}, {rounds} rounds"]
     with Path(os.devnull).open("w") as nowhere:
@@ -94,7 +97,7 @@ async def _round(services: Sequence[str], ask: Callable[[str], Awaitable[float]]
     """Return the best of each service's turns: what disturbs one only adds. Who goes first changes."""
     took_us: Costs = {service: [] for service in services}
     gc.collect()
-    gc.disable()  # what it costs to look through thousands of counted Pods falls on whoever is there
+    gc.disable()  # a collection scans thousands of counted Pods, and would be charged to one measurement
     for turn in range(TURNS):
         for service in services if turn % 2 else reversed(services):
             took_us[service].append(await ask(service))

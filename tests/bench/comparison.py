@@ -26,12 +26,12 @@ class Row:
     @property
     def cpu_us(self) -> list[float]:
         """Return the server's CPU time per Pod, by round."""
-        return [one.cpu_us(SERVER) for one in self.rounds]
+        return [measured.cpu_us(SERVER) for measured in self.rounds]
 
     @property
     def p50_us(self) -> list[float]:
         """Return the median latency, by round."""
-        return [one.latency_us.p50 for one in self.rounds]
+        return [measured.latency_us.p50 for measured in self.rounds]
 
     def ratio(self, other: "Row") -> Spread:
         """Return the ratio of CPU time per Pod to that of another row."""

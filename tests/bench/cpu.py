@@ -24,7 +24,7 @@ def cpu_seconds(pid: int) -> float:
 def family(pid: int) -> list[int]:
     """Return a process and all its descendants."""
     children = " ".join(path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children"))
-    return [pid, *(one for child in children.split() for one in family(int(child)))]
+    return [pid, *(member for child in children.split() for member in family(int(child)))]
 
 
 @contextmanager

@@ -27,7 +27,7 @@ async def file_swaps(folder: Path) -> AsyncIterator[dict[str, Operation]]:
     keys_path, signers = folder / "jwks.json", [Signer(kid=f"key-{number}") for number in range(KEYS)]
     keys_path.write_text(jwks(*signers))
     keys, certificates = JwksFile(keys_path), TlsFiles(files.pki.paths)
-    tasks = [asyncio.create_task(one.run(_POLL_SECONDS)) for one in (keys, certificates)]
+    tasks = [asyncio.create_task(watcher.run(_POLL_SECONDS)) for watcher in (keys, certificates)]
 
     async def change_keys(_: int) -> None:
         signers[0] = Signer(kid="key-0")

@@ -70,13 +70,13 @@ async def measure_rounds(
             for count in SERVICES
             for redis in (True, False)
         ]
-        for one in servers:
-            await _create_pods(files, one)
+        for server in servers:
+            await _create_pods(files, server)
         await asyncio.sleep(settle_seconds)
         for _ in range(rounds):
             await _round(servers, seconds)
     title = f"CPU of idle servers, ms a second, {rounds} rounds of {seconds} s; {AIM}"
-    return [title, *map(str, servers)], [one.figures() for one in servers]
+    return [title, *map(str, servers)], [server.figures() for server in servers]
 
 
 def measure(rounds: int) -> tuple[list[str], list[dict[str, Any]]]:
@@ -85,19 +85,19 @@ def measure(rounds: int) -> tuple[list[str], list[dict[str, Any]]]:
         return uvloop.run(measure_rounds(Files.create(Path(folder), POLICY), rounds))
 
 
-async def _create_pods(files: Files, one: Idle) -> None:
+async def _create_pods(files: Files, server: Idle) -> None:
     """Charge one Pod to each service."""
 
     async def create(caller: Caller, workload: Workload) -> None:
         async with at_once:
             answer = await caller.ask(Half.VALIDATE, await caller.make_validating(workload))
         if not answer["allowed"]:
-            raise SystemExit(f"error: {one.name}: {workload.service}: denied: {answer}")
+            raise SystemExit(f"error: {server.name}: {workload.service}: denied: {answer}")
 
     at_once = asyncio.Semaphore(_CALLS_IN_FLIGHT_MAX)
     async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as tasks:
-        caller = Caller(session, files, one.target)
-        for workload in _workloads(one.services):
+        caller = Caller(session, files, server.target)
+        for workload in _workloads(server.services):
             tasks.create_task(create(caller, workload))
 
 
@@ -106,10 +106,10 @@ def _workloads(services: int) -> Iterator[Workload]:
 
 
 async def _round(servers: list[Idle], seconds: float) -> None:
-    before, began = [one.cpu_seconds() for one in servers], time.monotonic()
+    before, began = [server.cpu_seconds() for server in servers], time.monotonic()
     await asyncio.sleep(seconds)
-    after, took = [one.cpu_seconds() for one in servers], time.monotonic() - began
-    for one, then, now in zip(servers, before, after, strict=True):
-        one.server_ms.append((now[SERVER] - then[SERVER]) * 1e3 / took)
-        if one.target.redis:
-            one.redis_ms.append((now[REDIS] - then[REDIS]) * 1e3 / took)
+    after, took = [server.cpu_seconds() for server in servers], time.monotonic() - began
+    for server, then, now in zip(servers, before, after, strict=True):
+        server.server_ms.append((now[SERVER] - then[SERVER]) * 1e3 / took)
+        if server.target.redis:
+            server.redis_ms.append((now[REDIS] - then[REDIS]) * 1e3 / took)

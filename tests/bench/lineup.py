@@ -100,13 +100,15 @@ async def low_rates(stage: Stage) -> list[Row]:
     """Return the two calls at low rates."""
     with_go = [*await stage.both_stores(), await stage.go()]
     usual = Scenario(MUTATE)
-    return list(_rows(with_go, [usual, *(replace(one, rate=rate) for one in _calls() for rate in RATES)]))
+    return list(_rows(with_go, [usual, *(replace(call, rate=rate) for call in _calls() for rate in RATES)]))
 
 
 async def connections(stage: Stage) -> list[Row]:
     """Return the two calls on few and many kept connections, and on a new one for each Pod."""
     with_go = [await stage.podgate(), await stage.go()]
-    kept = [one if count == 0 else replace(one, connections=count) for one in _calls() for count in (0, *CONNECTIONS)]
+    kept = [
+        call if count == 0 else replace(call, connections=count) for call in _calls() for count in (0, *CONNECTIONS)
+    ]
     rows = list(_rows(with_go, kept))
     return rows + list(_rows([*with_go, await stage.aiohttp()], [Scenario(MUTATE, new_connections=True)]))
 
@@ -125,14 +127,14 @@ async def two_processes(stage: Stage) -> list[Row]:
 async def services(stage: Stage) -> list[Row]:
     """Return the two calls by the number of services."""
     grown = [(count, await stage.podgate(policy=services_of(count))) for count in SERVICES]
-    rows = [Row(target, replace(one, services=count)) for one in _calls() for count, target in grown]
+    rows = [Row(target, replace(call, services=count)) for call in _calls() for count, target in grown]
     return [*rows, Row(await stage.go(), Scenario(MUTATE))]
 
 
 async def windows(stage: Stage) -> list[Row]:
     """Return the two calls by the number of windows of the quota."""
     grown = [(count, await stage.podgate(policy=windows_of(count))) for count in WINDOWS]
-    rows = [Row(target, replace(one, windows=count)) for one in _calls() for count, target in grown]
+    rows = [Row(target, replace(call, windows=count)) for call in _calls() for count, target in grown]
     return [*rows, Row(await stage.go(), Scenario(MUTATE))]
 
 
@@ -140,14 +142,16 @@ async def containers(stage: Stage) -> list[Row]:
     """Return the two calls by the number of containers."""
     with_go = [await stage.podgate(), await stage.go()]
     usual = Scenario(MUTATE)
-    return list(_rows(with_go, [usual, *(replace(one, containers=count) for one in _calls() for count in CONTAINERS)]))
+    return list(
+        _rows(with_go, [usual, *(replace(call, containers=count) for call in _calls() for count in CONTAINERS)])
+    )
 
 
 async def parents(stage: Stage) -> list[Row]:
     """Return the two calls without a traceparent, and with a sampled and an unsampled one in all of them."""
     own = [await stage.podgate(), await stage.podgate(redis=False)]
     return [
-        *_rows(own, (replace(one, parent_flags=flags) for one in _calls() for flags in ("", "00", "01"))),
+        *_rows(own, (replace(call, parent_flags=flags) for call in _calls() for flags in ("", "00", "01"))),
         Row(await stage.go(), Scenario(MUTATE)),
     ]
 

@@ -185,8 +185,8 @@ async def _measure_operations() -> tuple[list[str], list[dict[str, Any]]]:
                 async with run_spinner() as gaps:
                     repeats = await _find_worst(operation)
                 cpu, wall = (
-                    Spread.from_values([one.cpu_ms for one in repeats]),
-                    Spread.from_values([one.wall_ms for one in repeats]),
+                    Spread.from_values([repeat.cpu_ms for repeat in repeats]),
+                    Spread.from_values([repeat.wall_ms for repeat in repeats]),
                 )
                 beside = f"by the wall {wall.median:.1f}, an idle process {gaps.largest * 1e3:.1f}"
                 lines.append(f"  {name:{_WIDTH - 2}} {cpu.median:7.1f}  ({beside})")

@@ -51,7 +51,7 @@ class Started:
 
 
 class ManyPods:
-    """Answers for an API server that has so many; the answers are made beforehand, or cost nobody who is measured."""
+    """Answers of an API server with many Pods, made beforehand or by a process that is not measured."""
 
     def __init__(self, api: FakeApiServer, pods: int) -> None:
         self._api, self._pods = api, pods
@@ -185,8 +185,8 @@ async def measure_watch(redis: RedisServer, pods: int, rounds: int, quiet_second
         _line("CPU ms a second, where nothing changes", *_spread([share * 1e3 for share in idle], ".1f")),
         _line(f"  where {CHANGES_PER_SECOND} Pods a second do", *_spread([share * 1e3 for share in busy], ".1f")),
         _line("CPU for one change, us", *_spread(changes_us, ".0f")),
-        _line("  in typed decodes of its event", *_spread([one / typed_us for one in changes_us], ".2f")),
-        _line("  in json.loads of its event", *_spread([one / json_us for one in changes_us], ".2f")),
+        _line("  in typed decodes of its event", *_spread([change_us / typed_us for change_us in changes_us], ".2f")),
+        _line("  in json.loads of its event", *_spread([change_us / json_us for change_us in changes_us], ".2f")),
     ]
 
 
@@ -214,7 +214,7 @@ async def _change(many: ManyPods, turn: int, count: int) -> None:
 
 
 def measure_decoding_us(line: bytes) -> tuple[float, float]:
-    """Return what it takes to decode an event and the Pod in it: into what is read of it, and into everything."""
+    """Return the times to decode an event and its Pod: only the fields that are read, and all fields."""
     outer, inner = msgspec.json.Decoder(WatchEvent), msgspec.json.Decoder(Pod)
     return _took_us(lambda: inner.decode(outer.decode(line).object)), _took_us(lambda: json.loads(line))
 

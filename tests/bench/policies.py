@@ -38,7 +38,7 @@ UNMATCHED = "unmatched"
 
 
 def services_of(count: int) -> str:
-    """Return a policy with that many services, s0 and so on; the namespace of each has its name."""
+    """Return a policy with this many services, s0 and so on; the namespace of each has its name."""
     head, _, _ = POLICY.partition("- name:")
     return head + "".join(
         f"- name: s{number}\n  match: {{namespaces: [s{number}]}}\n{_PLACEMENT}{_PLENTY}\n{_BREAKER}\n"
@@ -47,7 +47,7 @@ def services_of(count: int) -> str:
 
 
 def windows_of(count: int) -> str:
-    """Return a policy with one service, ADMITTED, whose quota has that many windows."""
+    """Return a policy with one service, ADMITTED, whose quota has this many windows."""
     head, _, _ = POLICY.partition("- name:")
     hard = 'hard: {pods: 100000000, cpu: "100000000"}'
     windows = ", ".join(f"{{window: {number + 1}h, {hard}}}" for number in range(count))
@@ -56,7 +56,7 @@ def windows_of(count: int) -> str:
 
 
 def make_refusal_policy(count: int) -> str:
-    """Return a policy with one service, EXHAUSTED, whose breaker opens after refusals of that many controllers."""
+    """Return a policy with one service, EXHAUSTED, whose breaker opens after refusals of this many controllers."""
     head, _, _ = POLICY.partition("- name:")
     breaker = f"  breaker: {{quotaExceeded: {{count: {count}, within: 1h}}}}"
     match = f"match: {{namespaces: [{EXHAUSTED}]}}"

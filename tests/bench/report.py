@@ -52,7 +52,7 @@ def times_go(rows: Sequence[Row], row: Row) -> Spread | None:
 
 def times_unit(rows: Sequence[Row], row: Row) -> Spread | None:
     """Return the ratio to a mutating call of Go's webhook with a 6 KB Pod, the unit of all pictures."""
-    unit = next((one for one in rows if one.target.name == GO and one.scenario == Scenario(MUTATE)), None)
+    unit = next((row for row in rows if row.target.name == GO and row.scenario == Scenario(MUTATE)), None)
     return row.ratio(unit) if unit else None
 
 
@@ -65,7 +65,7 @@ def counterpart(rows: Sequence[Row], row: Row, name: str, case: Case | None = No
     """Return the row of another server for a comparison."""
     usual = VALIDATE if row.scenario.case in (OVER_QUOTA, BREAKER_OPEN) else row.scenario.case
     wanted = replace(row.scenario, case=case or usual)
-    return next((one for one in rows if one.target.name == name and one.scenario == wanted), None)
+    return next((row for row in rows if row.target.name == name and row.scenario == wanted), None)
 
 
 def render_table(rows: Sequence[Row]) -> list[str]:
@@ -93,10 +93,10 @@ def _cells(rows: Sequence[Row], row: Row) -> list[str]:
         *(f"{ratio.median:.2f}" if ratio else "-" for ratio in medians),
         f"{Spread.from_values(row.p50_us).median:.0f}",
         f"{row.p50_ratio(go).median:.2f}" if go else "-",
-        f"{Spread.from_values([one.latency_us.p90 for one in row.rounds]).median:.0f}",
-        f"{Spread.from_values([one.latency_us.p99 for one in row.rounds]).median:.0f}",
+        f"{Spread.from_values([measured.latency_us.p90 for measured in row.rounds]).median:.0f}",
+        f"{Spread.from_values([measured.latency_us.p99 for measured in row.rounds]).median:.0f}",
         *(
-            f"{Spread.from_values([one.share(group) for one in row.rounds]).median:.0%}"
+            f"{Spread.from_values([measured.share(group) for measured in row.rounds]).median:.0%}"
             for group in (SERVER, GENERATOR)
         ),
     ]
@@ -113,7 +113,7 @@ def describe_ceiling(rows: Sequence[Row]) -> list[str]:
 def generator_figures(rows: Sequence[Row]) -> dict[str, Any]:
     """Return throughput and CPU time of the generator in the row with the highest throughput."""
     fastest = max(rows, key=_pods_per_second)
-    own = Spread.from_values([one.cpu_us(GENERATOR) for one in fastest.rounds]).median
+    own = Spread.from_values([measured.cpu_us(GENERATOR) for measured in fastest.rounds]).median
     return {"server": fastest.target.name, "pods_per_second": _pods_per_second(fastest), "cpu_us": own}
 
 
@@ -133,16 +133,16 @@ def list_objects(rows: Sequence[Row]) -> list[dict[str, Any]]:
             "controllers": row.scenario.controllers,
             "rate": row.scenario.rate,
             "cpu_us": Spread.from_values(row.cpu_us),
-            "redis_cpu_us": Spread.from_values([one.cpu_us(REDIS) for one in row.rounds]),
-            "generator_cpu_us": Spread.from_values([one.cpu_us(GENERATOR) for one in row.rounds]),
-            "generator_share": Spread.from_values([one.share(GENERATOR) for one in row.rounds]),
-            "server_share": Spread.from_values([one.share(SERVER) for one in row.rounds]),
+            "redis_cpu_us": Spread.from_values([measured.cpu_us(REDIS) for measured in row.rounds]),
+            "generator_cpu_us": Spread.from_values([measured.cpu_us(GENERATOR) for measured in row.rounds]),
+            "generator_share": Spread.from_values([measured.share(GENERATOR) for measured in row.rounds]),
+            "server_share": Spread.from_values([measured.share(SERVER) for measured in row.rounds]),
             "ratio": _ratios(rows, row),
             "times_unit": times_unit(rows, row),
             "ratio_to_one_go_mutate": compare(rows, row, GO, MUTATE),
             "ratio_to_both_of_go": times_both_of_go(rows, row),
             "p50_us": Spread.from_values(row.p50_us),
-            "p90_us": Spread.from_values([one.latency_us.p90 for one in row.rounds]),
+            "p90_us": Spread.from_values([measured.latency_us.p90 for measured in row.rounds]),
             "p50_ratio_to_go": row.p50_ratio(go) if (go := counterpart(rows, row, GO)) else None,
             "rounds": row.rounds,
         }
@@ -156,8 +156,8 @@ def _ratios(rows: Sequence[Row], row: Row) -> dict[str, Spread]:
 
 
 def _pods_per_second(row: Row) -> float:
-    return Spread.from_values([one.count / one.seconds for one in row.rounds]).median
+    return Spread.from_values([measured.count / measured.seconds for measured in row.rounds]).median
 
 
 def _median(row: Row, group: str) -> float:
-    return Spread.from_values([one.cpu_us(group) for one in row.rounds]).median
+    return Spread.from_values([measured.cpu_us(group) for measured in row.rounds]).median

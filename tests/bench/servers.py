@@ -43,7 +43,7 @@ class Target:
     @property
     def processes(self) -> dict[str, list[int]]:
         """Return the processes whose CPU time is measured, by group."""
-        pids = [pid for one in (self, *self.others) for pid in family(one.pid)]
+        pids = [pid for process in (self, *self.others) for pid in family(process.pid)]
         return {SERVER: pids, **({REDIS: [self.redis.pid]} if self.redis else {})}
 
 

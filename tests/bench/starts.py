@@ -52,7 +52,7 @@ class Start:
 
     def __str__(self) -> str:
         name, *measured = self.figures().values()
-        ready, server, children, rss = (format(one, ".0f") for one in measured)
+        ready, server, children, rss = (format(figure, ".0f") for figure in measured)
         return f"  {name:36} ready {ready}, CPU {server}, its children {children} ms; RSS {rss} MiB"
 
 
@@ -129,7 +129,7 @@ def measure(
         small, large = folder / "small", folder / "large"
         small.mkdir()
         large.mkdir()
-        one = Files.create(small, POLICY)
+        small_files = Files.create(small, POLICY)
         many = Files.create(large, loop_stalls.policy(1, services).decode())
         trees = {"": TREE, **({BEFORE: before} if before is not None else {})}
         for tree in trees.values():
@@ -137,7 +137,7 @@ def measure(
         stores = {"memory": (), "Redis": ("--store", redis.url)}
         starts = [
             (Start(f"{when}{store}, {name}"), files, arguments, tree)
-            for name, files in (("a few services", one), (f"{services} services", many))
+            for name, files in (("a few services", small_files), (f"{services} services", many))
             for store, arguments in stores.items()
             for when, tree in trees.items()
         ]
@@ -147,7 +147,7 @@ def measure(
             for part in (
                 Part(f"{when}interpreter", ("-c", "pass"), tree),
                 Part(f"{when}serve --help, interpreter included", _COMMAND_LINE, tree),
-                Part(f"{when}policy check", _POLICY_CHECK, tree, one.policy.read_bytes()),
+                Part(f"{when}policy check", _POLICY_CHECK, tree, small_files.policy.read_bytes()),
                 Part(f"{when}policy check, {services} services", _POLICY_CHECK, tree, many.policy.read_bytes()),
             )
         ]
@@ -156,5 +156,9 @@ def measure(
                 start(*measuring)
             for part in parts if number % 2 else reversed(parts):
                 part.run()
-    lines = [f"start of a server, {rounds} interleaved rounds", *(str(one[0]) for one in starts), *map(str, parts)]
-    return lines, [one.figures() for one in (*(one[0] for one in starts), *parts)]
+    lines = [
+        f"start of a server, {rounds} interleaved rounds",
+        *(str(measuring[0]) for measuring in starts),
+        *map(str, parts),
+    ]
+    return lines, [part.figures() for part in (*(measuring[0] for measuring in starts), *parts)]

@@ -27,7 +27,7 @@ class TraceReceiver:
 
     async def take(self, request: web.Request) -> web.Response:
         batch = ExportTraceServiceRequest.FromString(await request.read())
-        spans = (span for one in batch.resource_spans for scope in one.scope_spans for span in scope.spans)
+        spans = (span for resource in batch.resource_spans for scope in resource.scope_spans for span in scope.spans)
         self.traces[request.match_info["server"]] += sum(not span.parent_span_id for span in spans)
         return web.Response()
 
@@ -77,10 +77,10 @@ def unlike(compared: list[Rates]) -> list[str]:
     """Return a warning for each server whose rates differ from those of the first."""
     first, *others = compared
     return [
-        f"warning: {one.server} and {first.server} differ in traces or log lines: do not compare their CPU"
-        for one in others
-        if not _alike(one.traces_per_review, first.traces_per_review)
-        or not _alike(one.log_lines_per_review, first.log_lines_per_review)
+        f"warning: {other.server} and {first.server} differ in traces or log lines: do not compare their CPU"
+        for other in others
+        if not _alike(other.traces_per_review, first.traces_per_review)
+        or not _alike(other.log_lines_per_review, first.log_lines_per_review)
     ]
 
 

@@ -97,5 +97,5 @@ def test_it_prints_what_a_server_needs_until_it_is_ready() -> None:
     of_a_server = rf"  \S.*? +ready {figures}, CPU {figures}, its children {figures} ms; RSS {figures} MiB"
     assert all(re.fullmatch(of_a_server, line) for line in servers)
     assert all(re.fullmatch(rf"  \S.*? +CPU {figures} ms", line) for line in parts)
-    assert [line.split("  ")[1] for line in lines] == [one["name"] for one in measured]
+    assert [line.split("  ")[1] for line in lines] == [figures["name"] for figures in measured]
     assert len(parts) == 4

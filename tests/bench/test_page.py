@@ -135,7 +135,7 @@ def test_picture_has_a_point_for_each_value(measured: dict[str, Any]) -> None:
 def test_point_of_a_chart_is_as_high_as_its_value() -> None:
     chart = Chart("t", "x", "y", ["a", "b", "c"], [Line("one", [(0.0, 0.0, 0.0), (1.0, 2.0, 3.0), (4.0, 4.0, 4.0)])])
     picture = ET.fromstring(chart.svg())  # noqa: S314 - written by the code under test
-    zero, *heights = [float(one.attrib["cy"]) for one in picture if one.tag.endswith("circle")]
+    zero, *heights = [float(element.attrib["cy"]) for element in picture if element.tag.endswith("circle")]
     assert (zero - heights[0]) * 2 == pytest.approx(zero - heights[1])
 
 

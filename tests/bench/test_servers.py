@@ -205,7 +205,9 @@ async def test_go_webhooks_give_pods_the_placement_of_podgate(redis: RedisServer
         for pod in _shapes():
             review = encode_mutating_review(Workload(), pod)
             expected = placement(apply_patch(pod, await own.ask(Half.MUTATE, review)))
-            assert [placement(apply_patch(pod, await one.ask(Half.MUTATE, review))) for one in others] == [expected] * 3
+            assert [placement(apply_patch(pod, await server.ask(Half.MUTATE, review))) for server in others] == [
+                expected
+            ] * 3
 
 
 @pytest.mark.parametrize("field", ["schedulerName", "affinity", "tolerations"])

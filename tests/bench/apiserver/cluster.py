@@ -47,8 +47,13 @@ def find_called(plane: ControlPlane) -> set[str]:
 
 def list_expected(targets: Mapping[str, Target]) -> set[str]:
     """Return the names of the webhooks of all ways."""
-    found = [one for way in WAYS if way.calls for one in way.configurations(targets[way.server].address, b"")]
-    return {webhook["name"] for one in found for webhook in one["webhooks"]}
+    found = [
+        configuration
+        for way in WAYS
+        if way.calls
+        for configuration in way.configurations(targets[way.server].address, b"")
+    ]
+    return {webhook["name"] for configuration in found for webhook in configuration["webhooks"]}
 
 
 def _caller(files: Files) -> Caller:

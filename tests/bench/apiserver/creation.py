@@ -41,14 +41,14 @@ class Created:
 
     @property
     def rate(self) -> list[float]:
-        return [one.count / one.seconds for one in self.rounds]
+        return [measured.count / measured.seconds for measured in self.rounds]
 
     @property
     def p50(self) -> list[float]:
-        return [one.latency_us.p50 for one in self.rounds]
+        return [measured.latency_us.p50 for measured in self.rounds]
 
     def cpu(self, group: str) -> float:
-        return Spread.from_values([one.cpu_us(group) for one in self.rounds]).median
+        return Spread.from_values([measured.cpu_us(group) for measured in self.rounds]).median
 
     def line(self, none: "Created") -> str:
         cells = [
@@ -56,7 +56,7 @@ class Created:
             f"{Spread.from_ratios(self.rate, none.rate):.2f}",
             f"{Spread.from_values(self.p50).median / 1e3:.2f}",
             f"{Spread.from_ratios(self.p50, none.p50):.2f}",
-            f"{Spread.from_values([one.latency_us.p90 for one in self.rounds]).median / 1e3:.2f}",
+            f"{Spread.from_values([measured.latency_us.p90 for measured in self.rounds]).median / 1e3:.2f}",
             f"{self.cpu(API_SERVER):.0f}",
             f"{self.cpu(SERVER):.0f}",
         ]

@@ -76,38 +76,38 @@ def _cases(results: Json) -> str:
 
 def _api_server(results: Json) -> str:
     cells = []
-    for one in results["apiserver"]["figures"]["rows"]:
-        way, clients = one["way"], one["clients"]
+    for figures in results["apiserver"]["figures"]["rows"]:
+        way, clients = figures["way"], figures["clients"]
         cells += [
-            (way, f"{clients} at once: Pods a second", f"{one['pods_per_second']['median']:.0f}"),
-            (way, f"{clients}: by none", ratio(one, "rate_ratio")),
-            (way, f"{clients}: p50, ms", f"{one['p50_us']['median'] / 1e3:.1f}"),
+            (way, f"{clients} at once: Pods a second", f"{figures['pods_per_second']['median']:.0f}"),
+            (way, f"{clients}: by none", ratio(figures, "rate_ratio")),
+            (way, f"{clients}: p50, ms", f"{figures['p50_us']['median'] / 1e3:.1f}"),
         ]
     return pivot("calls", cells)
 
 
 def _acquires(results: Json) -> str:
     cells = []
-    for one in results["acquires"]["figures"]:
-        costs = "/".join(f"{one[name]['median']:.0f}" for name in ("client_us", "script_us", "redis_us"))
-        cells.append((one["name"], f"{one['case']}, {one['redis']}", costs))
+    for figures in results["acquires"]["figures"]:
+        costs = "/".join(f"{figures[name]['median']:.0f}" for name in ("client_us", "script_us", "redis_us"))
+        cells.append((figures["name"], f"{figures['case']}, {figures['redis']}", costs))
     return pivot("µs of client/script/Redis", cells)
 
 
 def _render_scheduling(results: Json) -> str:
     lines = []
-    for one in results["scheduling"]["figures"]:
-        rates, quantiles = one["pods_per_second"], one["quantiles_ms"]
-        asked = f"{one['percentage']} %" if one["percentage"] else "10 %"
+    for figures in results["scheduling"]["figures"]:
+        rates, quantiles = figures["pods_per_second"], figures["quantiles_ms"]
+        asked = f"{figures['percentage']} %" if figures["percentage"] else "10 %"
         lines.append(
             [
-                f"{one['nodes']:,} ({asked} asked)",
+                f"{figures['nodes']:,} ({asked} asked)",
                 *(f"{rate['median']:.0f}" for rate in rates.values()),
-                ratio(one, "all_rules_by_passes_all"),
-                f"{one['cpu_ms']['median']:.1f}",
+                ratio(figures, "all_rules_by_passes_all"),
+                f"{figures['cpu_ms']['median']:.1f}",
                 "/".join(f"{quantiles[f'{verb} p50']:.1f}" for verb in ("filter", "prioritize")),
-                f"{one['idle_ms']:.0f}",
-                f"{one['rss_mib']}",
+                f"{figures['idle_ms']:.0f}",
+                f"{figures['rss_mib']}",
             ]
         )
     ways = results["scheduling"]["figures"][0]["pods_per_second"]
@@ -116,24 +116,27 @@ def _render_scheduling(results: Json) -> str:
 
 
 def _loop(results: Json) -> str:
-    lines = [[one["name"], f"{one['wall_ms']['median']:.1f}"] for one in results["loop"]["figures"]]
+    lines = [[figures["name"], f"{figures['wall_ms']['median']:.1f}"] for figures in results["loop"]["figures"]]
     return render_table(["beside", "longest turn, ms"], lines)
 
 
 def _starts(results: Json) -> str:
     names = ("ready_ms", "server_ms", "children_ms", "rss_mib")
     lines = [
-        [one["name"], *(f"{one[name]['median']:.0f}" for name in names)]
-        for one in results["starts"]["figures"]
-        if "ready_ms" in one and not one["name"].startswith(BEFORE)
+        [figures["name"], *(f"{figures[name]['median']:.0f}" for name in names)]
+        for figures in results["starts"]["figures"]
+        if "ready_ms" in figures and not figures["name"].startswith(BEFORE)
     ]
     return render_table(["store, policy", "ready, ms", "CPU, ms", "CPU of the policy check, ms", "RSS, MiB"], lines)
 
 
 def _render_idle(results: Json) -> str:
     lines = [
-        [one["name"], *(f"{one[name]['median']:.1f}" if name in one else "-" for name in ("server_ms", "redis_ms"))]
-        for one in results["idle"]["figures"]
+        [
+            figures["name"],
+            *(f"{figures[name]['median']:.1f}" if name in figures else "-" for name in ("server_ms", "redis_ms")),
+        ]
+        for figures in results["idle"]["figures"]
     ]
     return render_table(["", "server, ms a second", "Redis, ms a second"], lines)
 
@@ -160,5 +163,5 @@ def _connections(results: Json) -> str:
     for server in (OWN, GO, AIOHTTP):
         new = row(results, "connections", "mutate", server, new_connections=True)
         kept = row(results, "connections", "mutate", server, connections=1)
-        lines.append([server, *(f"{one['cpu_us']['median']:.0f}" if one else "-" for one in (new, kept))])
+        lines.append([server, *(f"{row['cpu_us']['median']:.0f}" if row else "-" for row in (new, kept))])
     return render_table(["CPU per mutating call, µs", "on a new connection", "on a kept connection"], lines)

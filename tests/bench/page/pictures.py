@@ -27,7 +27,7 @@ def _picture(results: Json, part: str) -> str:
     for server in servers:
         for case in ("mutate", "validate"):
             found = [row(results, part, case, server, **{part: value}) for value in shown]
-            spreads = [one["times_unit"] for one in found if one]
+            spreads = [figures["times_unit"] for figures in found if figures]
             if len(spreads) == len(shown):
                 points = [(spread["low"], spread["median"], spread["high"]) for spread in spreads]
                 lines.append(Line(f"{server}: {case}", points))

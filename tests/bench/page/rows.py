@@ -23,7 +23,7 @@ def row(results: Json, part: str, case: str, server: str = OWN, **special: objec
     """Return the row of a server in a scenario, or None."""
     wanted = {**USUAL, **special, "case": case, "server": server}
     rows = results.get(part, {}).get("figures", {}).get("rows", [])
-    return next((one for one in rows if all(one[name] == value for name, value in wanted.items())), None)
+    return next((row for row in rows if all(row[name] == value for name, value in wanted.items())), None)
 
 
 def ratio(found: Json | None, name: str = "times_unit") -> str:

@@ -48,7 +48,7 @@ class Parts:
     folder: Path
 
     def processes(self, **others: int) -> dict[str, int]:
-        return {**others, **{one: self.plane.processes.pid(one) for one in API_ALONE[::-1]}}
+        return {**others, **{name: self.plane.processes.pid(name) for name in API_ALONE[::-1]}}
 
     def count_waiting(self, name: str) -> int:
         """Return how many Pods of a service are in the store's index."""

@@ -1,6 +1,6 @@
 """A control plane with stored Nodes, two extenders, and a kube-scheduler for each way that is compared.
 
-Nodes are objects only: kwok's heartbeats of a thousand nodes would take more CPU than what is measured.
+Nodes are objects only: kwok's heartbeats of a thousand nodes would take more CPU than the measured processes.
 """
 
 import json
@@ -113,13 +113,13 @@ class SchedulingCluster:
     def _start_scheduler(self, way: str) -> None:
         folder, name = self._folder, profile(way)
         address = self.addresses[way].calls if way in EXTENDERS else ""
-        files = [str(folder / one) for one in ("ca.crt", "client.crt", "client.key")]
+        files = [str(folder / name) for name in ("ca.crt", "client.crt", "client.key")]
         user = str(self.plane.write_kubeconfig("system:kube-scheduler"))
         # A slow machine must not let Pods pass unasked: no answer is an error here.
         options = SchedulerOptions((name,), None, 5, "60s", self._percentage, user)
         document = render_scheduler_configuration(ExtenderAccess(f"https://{address}", *files), options)
         document["clientConnection"] |= {"qps": 2000, "burst": 4000}
-        document["extenders"] = [{**one, "ignorable": False} for one in document["extenders"] if address]
+        document["extenders"] = [{**extender, "ignorable": False} for extender in document["extenders"] if address]
         path = write_json(folder / f"{name}.json", document)
         command = [binaries().kube_scheduler, f"--config={path}", "--secure-port=0"]
         self.plane.processes.start(f"{name}-scheduler", command)
@@ -146,16 +146,16 @@ def pod(name: str, way: str) -> dict[str, Any]:
 
 def nodes(count: int) -> list[dict[str, Any]]:
     found = [node(f"node-{number:05}", zone=f"zone-{number % ZONES}") for number in range(count)]
-    for number, one in enumerate(found):
-        one["metadata"]["labels"]["topology.kubernetes.io/rack"] = f"rack-{number % RACKS}"
+    for number, document in enumerate(found):
+        document["metadata"]["labels"]["topology.kubernetes.io/rack"] = f"rack-{number % RACKS}"
     return found
 
 
 @contextmanager
 def run_scheduling_cluster(count: int, percentage: int) -> Iterator[SchedulingCluster]:
-    """Run everything with so many nodes, of which the schedulers ask for `percentage`, 0 for their own choice."""
+    """Run everything with this many nodes, of which the schedulers ask for `percentage`, 0 for their own choice."""
     documents = nodes(count)
-    names = [one["metadata"]["name"] for one in documents]
+    names = [document["metadata"]["name"] for document in documents]
     with PrometheusAnswers(names) as prometheus, ControlPlane(components=API_ALONE, environment={}) as plane:
         plane.apply(WAKE, NUMA_CRD)
         plane.create_namespace(NAMESPACE)

@@ -51,7 +51,7 @@ class PrometheusAnswers:
         """Return the series of a query, one a node."""
         if "step" in asked:
             start, end, step = (float(asked[name]) for name in ("start", "end", "step"))
-            times = [start + step * one for one in range(int((end - start) / step) + 1)]
+            times = [start + step * number for number in range(int((end - start) / step) + 1)]
             pairs = ",".join(f'[{at},"{_PLACE}"]' for at in times)
             template = f'"values":[{pairs}]'
         else:

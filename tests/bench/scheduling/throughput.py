@@ -53,19 +53,19 @@ def measure(
     """Return the lines of the output, and the figures."""
     with run_scheduling_cluster(nodes, percentage) as cluster:
         ways = [Scheduled(way) for way in WAYS]
-        for one in ways:
-            _round(cluster, Scheduled(one.way), pods)  # connections are opened, and caches filled
+        for scheduled in ways:
+            _round(cluster, Scheduled(scheduled.way), pods)  # connections are opened, and caches filled
         before = cluster.metrics(ALL_RULES)
         for number in range(rounds):
-            for one in ways if number % 2 else reversed(ways):
-                _round(cluster, one, pods)
+            for scheduled in ways if number % 2 else reversed(ways):
+                _round(cluster, scheduled, pods)
         quantiles = _quantiles(before, cluster.metrics(ALL_RULES))
         pid = cluster.plane.processes.pid(profile(ALL_RULES))
         started, spent = time.monotonic(), cpu_seconds(pid)
         time.sleep(quiet_seconds)
         idle_ms = (cpu_seconds(pid) - spent) * 1e3 / (time.monotonic() - started)
         resident_bytes, _ = memory_bytes(pid)
-    rates = {one.way: one.pods_per_second for one in ways}
+    rates = {scheduled.way: scheduled.pods_per_second for scheduled in ways}
     own = ways[-1]
     figures = {
         "nodes": nodes,
@@ -98,26 +98,26 @@ def _lines(figures: dict[str, Any], rounds: int, pods: int) -> list[str]:
     ]
 
 
-def _round(cluster: SchedulingCluster, one: Scheduled, pods: int) -> None:
-    """Schedule so many Pods one way, and delete them."""
+def _round(cluster: SchedulingCluster, scheduled: Scheduled, pods: int) -> None:
+    """Schedule this many Pods one way, and delete them."""
     processes, api = cluster.plane.processes, cluster.plane.api
-    scheduler = processes.pid(f"{profile(one.way)}-scheduler")
-    extender = processes.pid(profile(one.way)) if one.way in EXTENDERS else None
+    scheduler = processes.pid(f"{profile(scheduled.way)}-scheduler")
+    extender = processes.pid(profile(scheduled.way)) if scheduled.way in EXTENDERS else None
     os.kill(scheduler, signal.SIGSTOP)
     try:
         for number in range(pods):
-            status, answer = api.request("POST", PODS_PATH, pod(f"{profile(one.way)}-{number}", one.way))
+            status, answer = api.request("POST", PODS_PATH, pod(f"{profile(scheduled.way)}-{number}", scheduled.way))
             assert status == 201, answer
     finally:
         spent = cpu_seconds(extender) if extender else 0.0
         started = time.monotonic()
         os.kill(scheduler, signal.SIGCONT)
     while api.get(f"{PODS_PATH}?fieldSelector=spec.nodeName%3D&limit=1")["items"]:
-        processes.require(f"{profile(one.way)}-scheduler")
+        processes.require(f"{profile(scheduled.way)}-scheduler")
         time.sleep(_POLL_SECONDS)
-    one.pods_per_second.append(pods / (time.monotonic() - started))
+    scheduled.pods_per_second.append(pods / (time.monotonic() - started))
     if extender:
-        one.cpu_ms.append((cpu_seconds(extender) - spent) * 1e3 / pods)
+        scheduled.cpu_ms.append((cpu_seconds(extender) - spent) * 1e3 / pods)
     api.request("DELETE", f"{PODS_PATH}?gracePeriodSeconds=0")
     while api.get(f"{PODS_PATH}?limit=1")["items"]:
         time.sleep(_POLL_SECONDS)
