@@ -1,4 +1,4 @@
-"""Parts of `commands` tests that others use, too."""
+"""Helpers of the `commands` tests that other tests use, too."""
 
 import json
 from pathlib import Path

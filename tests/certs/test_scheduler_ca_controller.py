@@ -69,7 +69,7 @@ async def test_new_serving_ca_is_published_for_weeks_before_it_signs() -> None:
         trusted = parse_certificates(api.secret(SCHEDULER)[SERVING_BUNDLE])
         if published is None and len(trusted) > 1:
             published = now
-            newest = max(trusted, key=lambda one: one.not_valid_before_utc)
+            newest = max(trusted, key=lambda certificate: certificate.not_valid_before_utc)
         if published is not None and signing is None and is_signed_by(leaf(api, EXTENDER), newest):
             signing = now
             break
@@ -86,5 +86,5 @@ async def test_secret_of_somebody_else_is_left_alone() -> None:
     api.remove_label(EXTENDER_CA)
     before = leaf(api, EXTENDER)
     _, errors = await settle(api, [SchedulerCaController(PLAN)], START + 10 * DAY)
-    assert any(EXTENDER_CA in one for one in errors)
+    assert any(EXTENDER_CA in error for error in errors)
     assert leaf(api, EXTENDER) == before

@@ -1,4 +1,4 @@
-"""The folder of a server outside the cluster: what is missing is issued, what is valid stays."""
+"""The folder of a server outside the cluster: missing files are issued, valid ones stay."""
 
 import time
 from datetime import timedelta
@@ -16,7 +16,7 @@ FILES = {"ca.crt", "server.crt", "kube-apiserver.crt", "token.key", "jwks.json",
 
 
 def issue_missing(folder: Path, *, is_dry: bool = False, names: tuple[str, ...] = NAMES) -> set[str]:
-    return {Path(one).name for one in ServerFolder(folder, names, CLAIMS, is_dry=is_dry).issue_missing()}
+    return {Path(path).name for path in ServerFolder(folder, names, CLAIMS, is_dry=is_dry).issue_missing()}
 
 
 def decode_token(folder: Path) -> dict[str, object]:
