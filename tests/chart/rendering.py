@@ -68,7 +68,7 @@ def values(way: str) -> tuple[str | Path, ...]:
 
 def render_kustomization(way: str) -> list[Json]:
     """Return the objects of the manifests. Helm does not create the namespace of its release."""
-    return [one for folder in WAYS[way] for one in _run_kustomize(folder) if one["kind"] != "Namespace"]
+    return [document for folder in WAYS[way] for document in _run_kustomize(folder) if document["kind"] != "Namespace"]
 
 
 @cache

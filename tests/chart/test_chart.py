@@ -126,10 +126,16 @@ def test_processes_accept_their_arguments_and_mount_the_files_that_they_read(
         "controller": settings.ControllerSettings,
         "extender": settings.ExtenderSettings,
     }
-    deployments = [one for one in documents(templates(tmp_path, *options)) if one["kind"] == "Deployment"]
-    for pod in (one["spec"]["template"]["spec"] for one in deployments if one["metadata"]["name"] != SCHEDULER):
+    deployments = [
+        document for document in documents(templates(tmp_path, *options)) if document["kind"] == "Deployment"
+    ]
+    for pod in (
+        deployment["spec"]["template"]["spec"]
+        for deployment in deployments
+        if deployment["metadata"]["name"] != SCHEDULER
+    ):
         [container] = pod["containers"]
-        mounts = {one["mountPath"] for one in container.get("volumeMounts", ())}
+        mounts = {mount["mountPath"] for mount in container.get("volumeMounts", ())}
         given = dict(argument.split("=", 1) for argument in container["args"])
         for flag, text in given.items():
             if text.startswith("/"):
@@ -139,7 +145,7 @@ def test_processes_accept_their_arguments_and_mount_the_files_that_they_read(
                 path.write_text("file")
                 given[flag] = str(path)
         kind = kinds[container["command"][1]]
-        known = {item.name for one in (kind, settings.Settings) for item in fields(one)}
+        known = {item.name for settings_class in (kind, settings.Settings) for item in fields(settings_class)}
         flags = {name: given.pop(settings.name_flag(name), None) for name in known}
         assert given == {}, "there are no such flags"
         settings.parse_as(kind, flags, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
@@ -150,9 +156,11 @@ def test_store_credentials_are_mounted_into_servers_and_controllers(tmp_path: Pa
     for name in ("podgate", "podgate-controller"):
         pod = objects[f"Deployment podgate-system/{name}"]["spec"]["template"]["spec"]
         [container] = pod["containers"]
-        assert [one for one in container["args"] if one.startswith(("--store", "--cluster="))] == STORE_ARGUMENTS
-        secrets = {one["name"]: one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one}
-        mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+        assert [
+            argument for argument in container["args"] if argument.startswith(("--store", "--cluster="))
+        ] == STORE_ARGUMENTS
+        secrets = {volume["name"]: volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
         for volume, secret in (("", "store"), ("-sentinel", "sentinels"), ("-tls", "store-tls")):
             assert secrets[f"store{volume}"] == f"podgate-{secret}"
             assert mounts[f"store{volume}"] == f"/etc/podgate/store{volume}"
@@ -209,14 +217,20 @@ def test_pod_values_reach_their_deployment(tmp_path: Path) -> None:
 def test_monitors_and_rules_have_the_labels_that_prometheus_selects(tmp_path: Path) -> None:
     given = "monitoring.monitors=true,monitoring.rules=true,monitoring.labels.release=prometheus"
     rendered = documents(templates(tmp_path, "--set", given))
-    labels = {one["kind"]: one["metadata"]["labels"] for one in rendered if "monitoring.coreos" in one["apiVersion"]}
+    labels = {
+        document["kind"]: document["metadata"]["labels"]
+        for document in rendered
+        if "monitoring.coreos" in document["apiVersion"]
+    }
     assert {*labels} == {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
-    assert {one["release"] for one in labels.values()} == {"prometheus"}
+    assert {metadata_labels["release"] for metadata_labels in labels.values()} == {"prometheus"}
 
 
 def test_alerts_link_to_the_runbook_that_the_pager_reaches(tmp_path: Path) -> None:
     given = "monitoring.rules=true,monitoring.runbookUrl=https://wiki.example/runbook"
-    [rules] = [one for one in documents(templates(tmp_path, "--set", given)) if one["kind"] == "PrometheusRule"]
+    [rules] = [
+        document for document in documents(templates(tmp_path, "--set", given)) if document["kind"] == "PrometheusRule"
+    ]
     alerts = [rule for group in rules["spec"]["groups"] for rule in group["rules"] if "alert" in rule]
     links = {alert["annotations"]["runbook_url"].partition("#")[0] for alert in alerts}
     assert links == {"https://wiki.example/runbook"}
@@ -257,7 +271,10 @@ def test_pods_of_the_scheduler_are_replaced_with_its_configuration(tmp_path: Pat
     found = set()
     for weight in (5, 6):
         given = (*values("scheduler"), "--set", f"scheduler.weight={weight},scheduler.podAnnotations.team=a")
-        named = {(one["kind"], one["metadata"]["name"]): one for one in documents(templates(tmp_path, *given))}
+        named = {
+            (document["kind"], document["metadata"]["name"]): document
+            for document in documents(templates(tmp_path, *given))
+        }
         text = named["ConfigMap", SCHEDULER]["data"]["config.yaml"]
         assert f"weight: {weight} " in text
         digest = sha256(text.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""kube-score finds nothing in the shipped objects but what is accepted here with a reason."""
+"""kube-score has no findings on the shipped objects except those that are accepted here with a reason."""
 
 import json
 import subprocess
@@ -37,15 +37,15 @@ RENDERED = ("store.type=redis", "store.url=rediss://redis:6379/0", "server.repli
 
 
 def findings(objects: Iterable[dict[str, Any]]) -> set[tuple[str, str]]:
-    """Return what is wrong, each with the name of its object."""
-    text = "---\n".join(json.dumps(one) + "\n" for one in objects)
+    """Return the findings, each with the name of its object."""
+    text = "---\n".join(json.dumps(document) + "\n" for document in objects)
     command = [kube_score(), "score", "--kubernetes-version", OLDEST_KUBERNETES, "--output-format", "json", "-"]
     done = subprocess.run(command, input=text, check=False, capture_output=True, text=True)
     assert done.returncode in {0, 1}, done.stderr
     return {
-        (comment["summary"], one["object_meta"]["name"])
-        for one in json.loads(done.stdout)
-        for check in one["checks"]
+        (comment["summary"], scored["object_meta"]["name"])
+        for scored in json.loads(done.stdout)
+        for check in scored["checks"]
         for comment in check["comments"] or ()
         if not check["skipped"] and check["grade"] < PASSED
     }
@@ -71,7 +71,7 @@ def test_each_accepted_finding_exists() -> None:
 
 def test_kube_score_finds_what_is_wrong() -> None:
     objects = json.loads(json.dumps(render_kustomization("memory")))
-    [pod] = [one["spec"]["template"]["spec"] for one in objects if one["kind"] == "Deployment"]
+    [pod] = [document["spec"]["template"]["spec"] for document in objects if document["kind"] == "Deployment"]
     del pod["containers"][0]["resources"]["limits"]["memory"]
     pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"] = False
     planted = {"Memory limit is not set", "The pod has a container with a writable root filesystem"}
