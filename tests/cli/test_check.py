@@ -24,7 +24,7 @@ LEASE = LeaseHolderObject(
 NONE = replace(FACTS, unread=UNREAD, leases=[LEASE])
 WARNING = replace(NONE, version="0.2.0")
 ERROR = replace(NONE, leases=[])
-SKIPPED = sum(bool(one.not_checked) for _, results in judge_facts(NONE) for one in results)
+SKIPPED = sum(bool(result.not_checked) for _, results in judge_facts(NONE) for result in results)
 
 
 @pytest.fixture
@@ -60,10 +60,10 @@ def test_what_does_not_apply_is_told_with_the_reason(given: Callable[..., list[i
     (line,) = [line for line in done.out.splitlines() if line.startswith("-- not applicable, counters are in memory: ")]
     assert "; Redis evicts no keys; " in line
     (found,) = [
-        one
+        check
         for section in json.loads(podgate("check", "-o", "json").out)["sections"]
-        for one in section["checks"]
-        if one["code"] == "redis-evicts"
+        for check in section["checks"]
+        if check["code"] == "redis-evicts"
     ]
     assert (found["status"], found["notApplicable"]) == ("notApplicable", "counters are in memory")
 
@@ -112,8 +112,8 @@ def test_json_has_every_check_with_its_status(given: Callable[..., list[int]]) -
     document = json.loads(podgate("check", "-o", "json").out)
     assert (document["errors"], document["warnings"]) == (1, 1)
     assert (document["server"], document["version"]) == ("server", "0.2.0")
-    by_code = {one["code"]: one for section in document["sections"] for one in section["checks"]}
-    assert by_code.keys() == {one.code for section in SECTIONS for one in section.checks}
+    by_code = {check["code"]: check for section in document["sections"] for check in section["checks"]}
+    assert by_code.keys() == {check.code for section in SECTIONS for check in section.checks}
     assert (by_code["leader-missing"]["status"], by_code["server-version"]["status"]) == ("error", "warning")
     assert (by_code["scheduler-missing"]["status"], by_code["webhooks-stale"]["status"]) == ("ok", "notChecked")
     [finding] = by_code["leader-missing"]["findings"]

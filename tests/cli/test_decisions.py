@@ -85,7 +85,7 @@ def test_dry_run_is_marked_in_documents_and_while_it_follows(form: str, marked: 
 
 def test_json_has_the_records(server: str) -> None:
     found = json.loads(podgate("decisions", "--server", server, "-o", "json").out)
-    assert found == [json.loads(encode_document(one)) for one in RECORDS[::-1]]
+    assert found == [json.loads(encode_document(record)) for record in RECORDS[::-1]]
 
 
 def test_options_are_conditions(server: str) -> None:

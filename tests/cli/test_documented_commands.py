@@ -99,7 +99,7 @@ def flags_of(command: click.Command) -> Iterator[str]:
             yield from flags_of(child)
 
 
-@pytest.mark.parametrize("command", [one for one in OURS if not one.is_span], ids=names)
+@pytest.mark.parametrize("command", [command for command in OURS if not command.is_span], ids=names)
 def test_command_of_a_block_is_complete(command: Command) -> None:
     context, arguments = resolve(command.words)
     assert not isinstance(context.command, click.Group)
@@ -109,13 +109,13 @@ def test_command_of_a_block_is_complete(command: Command) -> None:
         parse(context, arguments)
 
 
-@pytest.mark.parametrize("command", [one for one in OURS if one.is_span], ids=names)
+@pytest.mark.parametrize("command", [command for command in OURS if command.is_span], ids=names)
 def test_command_of_a_code_span_exists_with_its_options(command: Command) -> None:
     assert has_known_options(*resolve(command.words))
 
 
 def has_known_options(context: click.Context, arguments: list[str]) -> bool:
-    options = {"--help", *(one for parameter in context.command.get_params(context) for one in parameter.opts)}
+    options = {"--help", *(option for parameter in context.command.get_params(context) for option in parameter.opts)}
     return {word.partition("=")[0] for word in arguments if re.match(r"--?[a-zA-Z]", word)} <= options
 
 

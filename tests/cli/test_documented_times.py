@@ -18,7 +18,7 @@ from webhook.settings import ControllerSettings
 
 LEASE, WAKE, HOOKS = LeaseTiming(), WakeTiming(), WebhookConfigurationTiming()
 CONTROLLER, MANIFESTS = "docs/controller.md", "manifests/README.md"
-RATE = next(one.metadata["default"] for one in fields(ControllerSettings) if one.name == "release_rate")
+RATE = next(field.metadata["default"] for field in fields(ControllerSettings) if field.name == "release_rate")
 FIRST, LAST = LEASE.duration_seconds - LEASE.renew_seconds, LEASE.duration_seconds + 2 * LEASE.retry_seconds
 """A Lease was renewed up to `renew_seconds` before the kill; its renewal and its end are seen one look late."""
 

@@ -52,7 +52,7 @@ def server() -> Iterator[str]:
         f"{PATH}?name=new": NodeDocument((NEW,), 7),
         f"{PATH}?name=nobody": NodeDocument((), 7),
     }
-    with serve_answers({path: (200, msgspec.json.encode(one)) for path, one in found.items()}) as url:
+    with serve_answers({path: (200, msgspec.json.encode(document)) for path, document in found.items()}) as url:
         yield url
 
 

@@ -145,7 +145,7 @@ def test_denial_by_every_possible_service_is_denied() -> None:
     deployment["spec"]["template"]["spec"]["schedulerName"] = "theirs"
     (line,) = review(deployment)
     assert (line["decision"], line["allowed"]) == ("Depends", False)
-    assert [one["denied"] for one in line["dependsOn"]] == [True, True]
+    assert [dependency["denied"] for dependency in line["dependsOn"]] == [True, True]
     out, err = review_as("diff", deployment)
     assert "# Deployment shop/web: Depends, denied in any case\n" in out
     assert err == "1 reviewed: Depends 1 (1 denied in any case)\n", "the summary explains exit code 3"
@@ -404,7 +404,7 @@ def test_patch_and_yaml_give_the_same_result() -> None:
     assert json.loads(review_as("patch", pod())[0]) == line
     done = podgate("review", "result.yaml", "--policy", "policy.yaml", "-o", "patch")
     (again,) = done.lines
-    assert [one["path"] for one in again["patch"]] == [
+    assert [operation["path"] for operation in again["patch"]] == [
         "/metadata/labels/podgate.io~1service",
         "/metadata/annotations",
     ], "only what is Podgate's own"
@@ -800,7 +800,7 @@ def test_an_object_that_the_api_server_would_reject_is_an_error_beside_the_other
     above["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}
     unselected = make_owned("Deployment")
     unselected["spec"]["selector"] = {"matchLabels": {"app": "other"}}
-    text = "\n---\n".join(json.dumps(one) for one in (above, unselected, pod()))
+    text = "\n---\n".join(json.dumps(document) for document in (above, unselected, pod()))
     done = podgate("review", "-", "--policy", "policy.yaml", "-o", "json", stdin=text)
     assert (done.code, len(done.lines)) == (2, 1)
     first, second, _ = done.err.splitlines()

@@ -73,7 +73,7 @@ def test_help_of_a_group_has_the_first_sentence_of_each_command_in_full(group: s
     _, _, commands = podgate(group, "--help").out.partition("Commands:\n")
     summaries = re.split(r"\n  (?=\w)", commands.rstrip())
     assert summaries
-    assert [one for one in summaries if not re.search(r"[^.]\.$", one)] == []
+    assert [summary for summary in summaries if not re.search(r"[^.]\.$", summary)] == []
 
 
 def test_replay_help_shows_a_line_of_every_kind() -> None:

@@ -79,7 +79,7 @@ class CommandFiles:
     """Valid files of every kind, and a folder whose files all have the given content."""
 
     def __init__(self, folder: Path, text: str) -> None:
-        pki, one = Pki.create(folder / "pki"), signer()
+        pki, issuer = Pki.create(folder / "pki"), signer()
         self._files = {
             "FILE": folder / "given",
             "FREE": folder / "free",
@@ -94,8 +94,8 @@ class CommandFiles:
             "KEY": pki.paths.key,
             "CA": folder / "pki" / "ca.crt",
         }
-        contents = {"FILE": text, "POLICY": POLICY, "POD": POD, "EVENTS": "", "TOKEN": one.token()}
-        for name, content in {**contents, "IDS": IDENTITIES, "JWKS": jwks(one)}.items():
+        contents = {"FILE": text, "POLICY": POLICY, "POD": POD, "EVENTS": "", "TOKEN": issuer.token()}
+        for name, content in {**contents, "IDS": IDENTITIES, "JWKS": jwks(issuer)}.items():
             self._files[name].write_text(content)
         self._files["FOLDER"].mkdir()
         for name in ("ca.crt", "ca.key", "rotation.json", "keys.json", "token", "kubeconfig", "jwks.json"):

@@ -75,7 +75,9 @@ def test_page_has_what_its_command_prints(tmp_path: Path) -> None:
     stanzas = page.split("```yaml\n")[1].split("```")[0]
     (tmp_path / "policy.yaml").write_text(f"apiVersion: podgate.io/v1alpha1\nkind: Policy\n{stanzas}")
     [command] = [
-        one.words for one in find_documented() if one.words[:2] == ("podgate", "simulate") and len(one.words) > 2
+        documented.words
+        for documented in find_documented()
+        if documented.words[:2] == ("podgate", "simulate") and len(documented.words) > 2
     ]
     arguments = [str(tmp_path / word) if word == "policy.yaml" else word for word in command[1:]]
     assert f"```\n{podgate(*arguments, '-o', 'table').out}```\n" in page
