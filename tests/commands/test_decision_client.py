@@ -43,7 +43,7 @@ class Port:
 
 
 def names(found: tuple[dict[str, Any], ...]) -> list[str]:
-    return [one["name"] for one in found]
+    return [decision["name"] for decision in found]
 
 
 async def test_several_pages_are_read() -> None:

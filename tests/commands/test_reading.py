@@ -86,5 +86,5 @@ def test_merged_keys_are_no_duplicates() -> None:
     done = podgate("review", "pod", "--policy", "policy.yaml", "-o", "json")
     assert done.code == 0, done.err
     spec = done.lines[0]["pod"]["spec"]
-    found = [one["image"] for one in (*spec["containers"], *spec["initContainers"])]
+    found = [container["image"] for container in (*spec["containers"], *spec["initContainers"])]
     assert found == ["d", "a", "c"]

@@ -55,8 +55,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_unhandled_object_is_a_note_in_any_form_of_input(form: str, others: list[Json]) -> None:
     objects = [SERVICE, *others]
     if form == "one a file":
-        for index, one in enumerate(objects):
-            write(f"all/{index}.yaml", one)
+        for index, document in enumerate(objects):
+            write(f"all/{index}.yaml", document)
     else:
         write("all/all.yaml", *([{"kind": "List", "items": objects}] if form == "a list" else objects))
     done = review("-f", "all")
