@@ -1,4 +1,4 @@
-"""Parts of `override_enforcer` tests that others use, too."""
+"""Helpers of the `override_enforcer` tests that other tests use, too."""
 
 from webhook.core.document.loading import load_effective
 from webhook.core.policy.model import LoadedPolicy

@@ -177,9 +177,9 @@ async def test_of_a_pool_pods_are_created_by_class_then_by_age_of_the_denial() -
     for number, ((namespace, age), missing) in enumerate(sizes.items()):
         await simulation.hold(f"{age}-{number}", missing, namespace, age)
     await simulation.run(60)
-    order = sorted(sizes, key=lambda one: (["gold", "silver", "bronze"].index(one[0]), -one[1]))
-    expected = [one for one in order for _ in range(sizes[one])]
-    found = [(one.namespace, int(one.name.partition("-")[0])) for one in simulation.workloads.created]
+    order = sorted(sizes, key=lambda owner: (["gold", "silver", "bronze"].index(owner[0]), -owner[1]))
+    expected = [owner for owner in order for _ in range(sizes[owner])]
+    found = [(workload.namespace, int(workload.name.partition("-")[0])) for workload in simulation.workloads.created]
     assert found == expected
 
 
@@ -202,7 +202,7 @@ async def test_of_a_thousand_only_as_many_are_woken_as_there_is_room() -> None:
     for number in range(1000):
         await simulation.hold(f"web-{number}", 1, age_seconds=1000 - number)
     await simulation.run(12)
-    assert [one.name for one in simulation.workloads.woken] == [f"web-{number}" for number in range(4)]
+    assert [workload.name for workload in simulation.workloads.woken] == [f"web-{number}" for number in range(4)]
 
 
 async def test_more_controllers_than_are_remembered_are_ignored() -> None:
@@ -210,7 +210,7 @@ async def test_more_controllers_than_are_remembered_are_ignored() -> None:
     for number in range(9):
         await simulation.hold(f"web-{number}", 1)
     await simulation.run(3)
-    assert [one.name for one in simulation.workloads.woken] == [f"web-{number}" for number in range(5)]
+    assert [workload.name for workload in simulation.workloads.woken] == [f"web-{number}" for number in range(5)]
 
 
 async def test_controller_that_creates_nothing_is_woken_less_and_less_often() -> None:

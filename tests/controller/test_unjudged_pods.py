@@ -43,9 +43,9 @@ class Watched:
         self.show(made)
         return made
 
-    def show(self, one: Pod, *, is_listed: bool = False) -> None:
-        found = ownership.find_ownership(one, self.policy, {})
-        (self.observer.on_listed if is_listed else self.observer.on_changed)(one, found)
+    def show(self, shown: Pod, *, is_listed: bool = False) -> None:
+        found = ownership.find_ownership(shown, self.policy, {})
+        (self.observer.on_listed if is_listed else self.observer.on_changed)(shown, found)
 
 
 def test_new_pod_without_the_label_is_reported_once() -> None:

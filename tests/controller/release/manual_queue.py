@@ -1,4 +1,4 @@
-"""Parts of `manual_queue` tests that others use, too."""
+"""Helpers of the `manual_queue` tests that other tests use, too."""
 
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.overrides import Override, QueueState, apply_overrides

@@ -1,4 +1,4 @@
-"""Parts of `place_reporter` tests that others use, too."""
+"""Helpers of the `place_reporter` tests that other tests use, too."""
 
 
 class FakePlaceEvents:

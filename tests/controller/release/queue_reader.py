@@ -1,4 +1,4 @@
-"""Parts of `queue_reader` tests that others use, too."""
+"""Helpers of the `queue_reader` tests that other tests use, too."""
 
 from tests.controller.release.queue_simulation import QueueSimulation
 from webhook.controller.release.queue_reader import QueueSelection

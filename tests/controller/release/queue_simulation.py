@@ -131,7 +131,7 @@ class FakeGates:
 
 
 class QueueSimulation:
-    """The leader's part: what the watch shows reaches the loop with `watch`; `rounds` runs the loop for a time."""
+    """The leader's part: `list_all` and `list_page` show Pods to the loop; `run_rounds` runs the loop for a time."""
 
     def __init__(self, services: str = WEB, head: str = "", rate: int = 300) -> None:
         self.rate = rate
@@ -181,8 +181,8 @@ class QueueSimulation:
 
     def list_all(self) -> None:
         self.observer.on_list_begun(self.policy)
-        for one in (*self.gates.pods.values(),):
-            self.list_page(one.metadata.uid)
+        for gated in (*self.gates.pods.values(),):
+            self.list_page(gated.metadata.uid)
         self.observer.on_list_complete()
 
     def list_page(self, *uids: str) -> None:
@@ -205,7 +205,7 @@ class QueueSimulation:
         self.observer.on_deleted(uid)
 
     async def run_rounds(self, seconds: float = 0) -> None:
-        """Run the loop up to that much later, every 100 ms of it."""
+        """Run the loop for this long, every 100 ms."""
         for _ in range(max(1, round(seconds * 10))):
             self.clock.set(self.clock.now_us() + (SECOND_US // 10 if seconds else 0))
             await self.loop.round()
@@ -213,5 +213,5 @@ class QueueSimulation:
                 await asyncio.sleep(0)
 
     @staticmethod
-    def _find_ownership(one: Pod, policy: CompiledPolicy) -> ownership.OwnedPod | None:
-        return ownership.find_ownership(one, policy, {})
+    def _find_ownership(found: Pod, policy: CompiledPolicy) -> ownership.OwnedPod | None:
+        return ownership.find_ownership(found, policy, {})

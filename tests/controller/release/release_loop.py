@@ -1,4 +1,4 @@
-"""Parts of `release_loop` tests that others use, too."""
+"""Helpers of the `release_loop` tests that other tests use, too."""
 
 from tests.controller.release.queue_simulation import QueueSimulation
 

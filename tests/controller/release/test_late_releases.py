@@ -69,7 +69,7 @@ async def test_a_window_holds_at_most_32_pods_more_by_the_time_of_their_release(
     leading.cancel()
     await asyncio.wait([leading])
     times = sorted(gates.released_us)
-    most = max(sum(one <= at_us < one + WINDOW_SECONDS * SECOND_US for at_us in times) for one in times)
+    most = max(sum(start <= at_us < start + WINDOW_SECONDS * SECOND_US for at_us in times) for start in times)
     assert len(times) > 3 * HARD, "the queue moves"
     assert most <= HARD + (IN_FLIGHT_MAX if slowest_seconds else 0)
     print(f"removals of up to {slowest_seconds} s: at most {most} in {WINDOW_SECONDS} s, hard {HARD}")  # noqa: T201  a measurement is for people

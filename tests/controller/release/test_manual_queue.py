@@ -20,7 +20,7 @@ async def test_a_paused_queue_releases_nothing_until_it_is_resumed() -> None:
     assert simulation.gates.ungated == []
     found = await read_document(simulation)
     why = "the queue is paused until 2027-01-15T09:00:00.000Z: INC-1 (alice)"
-    assert [(one.cause, one.why, one.expected_at) for one in found.pods] == [(WaitCause.PAUSED, why, None)] * 2
+    assert [(pod.cause, pod.why, pod.expected_at) for pod in found.pods] == [(WaitCause.PAUSED, why, None)] * 2
     assert found.pods[0].not_before == "2027-01-15T09:00:00.000Z"
     assert found.services[0].paused == "until 2027-01-15T09:00:00.000Z: INC-1 (alice)"
     simulation.policy = apply_override(policy, replace(PAUSE, queue=QueueState.RUNNING))

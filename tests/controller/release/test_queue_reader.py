@@ -1,4 +1,4 @@
-"""What the leader shows of its queues: places, causes, and moments that hold."""
+"""Queues as the leader shows them: places, causes, and release times that hold."""
 
 import msgspec
 import pytest
@@ -25,13 +25,13 @@ async def test_rows_are_in_the_order_of_release_with_their_causes() -> None:
     await simulation.create("g1", "g2")
     await simulation.run_rounds(2)
     found = await read_document(simulation)
-    assert [(one.queue, one.place, one.place_text, one.cause) for one in found.pods] == [
+    assert [(pod.queue, pod.place, pod.place_text, pod.cause) for pod in found.pods] == [
         ("shared", 1, "1st of 2 in gold", WaitCause.QUOTA_EXCEEDED),
         ("shared", 2, "2nd of 2 in gold", WaitCause.QUOTA_EXCEEDED),
         ("shared", 3, "1st of 1 in bronze", WaitCause.QUOTA_EXCEEDED),
     ]
     assert found.pods[0].why == "a limit of pool shared is reached"
-    assert [(one.service, one.waiting) for one in found.services] == [("web", 2), ("batch", 1)]
+    assert [(service.service, service.waiting) for service in found.services] == [("web", 2), ("batch", 1)]
     assert count_by_class(found.services) == {"gold": (2, 2), "bronze": (1, 3)}
     assert (found.waiting, found.matching) == (3, 3)
 
@@ -69,7 +69,7 @@ async def test_pods_are_released_at_the_expected_moments() -> None:
     await simulation.run_rounds(10)
     await simulation.create("g1", "g2", "g3", "g4", "g5")
     await simulation.run_rounds(1)
-    expected = {one.uid: parse_microseconds(one.expected_at or "") for one in (await read_document(simulation)).pods}
+    expected = {pod.uid: parse_microseconds(pod.expected_at or "") for pod in (await read_document(simulation)).pods}
     assert sorted(expected) == ["g1", "g2", "g3", "g4", "g5"]
     released: dict[str, int] = {}
     while len(released) < len(expected):
@@ -99,9 +99,9 @@ async def test_a_selection_names_a_service_a_pod_or_a_number() -> None:
     await simulation.create("b1", "b2", "b3", "b4", namespace="batch")
     await simulation.create("g1")
     await simulation.run_rounds(1)
-    assert [one.uid for one in (await read_document(simulation, service="batch")).pods] == ["b2", "b3", "b4"]
-    [one] = (await read_document(simulation, uid="b4")).pods
-    assert (one.place, one.place_text) == (3, "3rd of 3 in bronze")
+    assert [pod.uid for pod in (await read_document(simulation, service="batch")).pods] == ["b2", "b3", "b4"]
+    [entry] = (await read_document(simulation, uid="b4")).pods
+    assert (entry.place, entry.place_text) == (3, "3rd of 3 in bronze")
     few = await read_document(simulation, limit=1)
     assert (len(few.pods), few.matching) == (1, 3)
 

@@ -74,7 +74,10 @@ async def test_a_refused_pod_of_no_service_is_shown() -> None:
     await simulation.run_rounds(2)
     [row] = (await read_document(simulation)).pods
     assert (row.uid, row.cause) == ("alien", WaitCause.RELEASE_FAILS)
-    assert [(one.service, one.waiting, len(one.failing)) for one in simulation.depths] == [("web", 0, 0), ("", 1, 1)]
+    assert [(depth.service, depth.waiting, len(depth.failing)) for depth in simulation.depths] == [
+        ("web", 0, 0),
+        ("", 1, 1),
+    ]
 
 
 async def test_many_refused_pods_at_the_head_delay_no_other_pod_for_long() -> None:
