@@ -70,7 +70,7 @@ class MemoryRecords:
 
     async def append(self, records: Sequence[bytes]) -> None:
         self._check()
-        self.records += [SharedRecord(NOW_MS, one) for one in records]
+        self.records += [SharedRecord(NOW_MS, record) for record in records]
 
     def add(self, written_ms: int, record: EncodedRecord) -> None:
         self.records.append(SharedRecord(written_ms, record.shared))
@@ -82,7 +82,7 @@ class MemoryRecords:
         if begin.startswith("("):
             newest = newest[int(begin[1:]) :]
         elif begin:
-            newest = [one for one in newest if one.written_ms <= int(begin)]
+            newest = [record for record in newest if record.written_ms <= int(begin)]
         read = newest[:count]
         first = len(self.records) - len(newest)
         return SharedPage(read, f"({first + count}" if len(newest) > count else None)

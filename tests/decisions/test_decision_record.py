@@ -154,7 +154,7 @@ async def test_record_of_the_mutating_half_has_the_generated_name_and_no_uid() -
 
 
 async def test_identifiers_are_in_the_order_of_time() -> None:
-    ids = [format_record_id(*one) for one in ((1_000, 9, "b"), (1_001, 1, "b"), (1_001, 2, "a"), (1_001, 10, "a"))]
+    ids = [format_record_id(*parts) for parts in ((1_000, 9, "b"), (1_001, 1, "b"), (1_001, 2, "a"), (1_001, 10, "a"))]
     assert ids == sorted(ids)
 
 

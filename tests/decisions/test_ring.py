@@ -33,21 +33,21 @@ class Collected(Observers):
 async def record_reviews(number: int, **fields: Any) -> list[Review]:
     seen = Collected()
     gate = Gate(POLICY, observers=[seen])
-    for one in range(number):
-        request = body(object=gate.build_owned_pod(f"u{one}"), **fields)
+    for index in range(number):
+        request = body(object=gate.build_owned_pod(f"u{index}"), **fields)
         await gate.interceptor.review(Half.VALIDATE, request)
     return seen.reviews
 
 
 def records(kept: DecisionRing) -> list[DecisionRecord]:
-    return [one.read() for one in kept.newest_first()]
+    return [record.read() for record in kept.newest_first()]
 
 
 async def test_ring_keeps_the_newest_records() -> None:
     kept = DecisionRing("a", records_max=3)
     for review in await record_reviews(5):
         kept.on_reviewed(review)
-    assert [one.uid for one in records(kept)] == ["u4", "u3", "u2"]
+    assert [record.uid for record in records(kept)] == ["u4", "u3", "u2"]
 
 
 async def test_ring_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ async def test_identifiers_never_go_back_with_the_clock() -> None:
     [review] = await record_reviews(1)
     for started_ns in (2_000_000_000_000_000_000, 2_000_000_000_000_000_000, 1_900_000_000_000_000_000):
         kept.on_reviewed(msgspec.structs.replace(review, started_ns=started_ns))
-    ids = [one.id for one in records(kept)][::-1]
+    ids = [record.id for record in records(kept)][::-1]
     assert ids == sorted(set(ids))
 
 

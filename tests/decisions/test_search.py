@@ -24,7 +24,7 @@ def build_search(*own: EncodedRecord, shared: MemoryRecords | None = None) -> De
 
 
 def list_names(found: FoundDecisions) -> list[str]:
-    return [one.name for one in found.records]
+    return [record.name for record in found.records]
 
 
 async def test_conditions_must_all_be_met() -> None:

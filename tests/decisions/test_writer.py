@@ -30,59 +30,59 @@ class Written:
 
 
 async def test_records_are_written_in_order() -> None:
-    one = Written()
+    written = Written()
     records = [encode_record(NOW_MS + number) for number in range(250)]
     for record in records:
-        one.writer.put(record)
-    await one.writer.flush()
-    assert [record.record for record in one.shared.records] == [record.shared for record in records]
-    assert one.writer.count_records() == {"written": 250, "dropped": 0}
+        written.writer.put(record)
+    await written.writer.flush()
+    assert [record.record for record in written.shared.records] == [record.shared for record in records]
+    assert written.writer.count_records() == {"written": 250, "dropped": 0}
 
 
 async def test_records_wait_until_the_store_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_PAUSE_SECONDS", "_FIRST_PAUSE_SECONDS", "_PAUSE_SECONDS_MAX"):
         monkeypatch.setattr(writer, name, 0.001)
-    one = Written()
-    one.shared.error = "unreachable: nothing listens"
-    one.writer.put(encode_record(NOW_MS))
-    running = asyncio.create_task(one.writer.run())
-    await wait_until(lambda: one.writer.error == "unreachable: nothing listens")
-    one.shared.error = ""
-    await wait_until(lambda: not one.writer.error)
+    written = Written()
+    written.shared.error = "unreachable: nothing listens"
+    written.writer.put(encode_record(NOW_MS))
+    running = asyncio.create_task(written.writer.run())
+    await wait_until(lambda: written.writer.error == "unreachable: nothing listens")
+    written.shared.error = ""
+    await wait_until(lambda: not written.writer.error)
     running.cancel()
-    assert one.told == ["unreachable: nothing listens", "over: unreachable: nothing listens"]
-    assert one.writer.count_records() == {"written": 1, "dropped": 0}
+    assert written.told == ["unreachable: nothing listens", "over: unreachable: nothing listens"]
+    assert written.writer.count_records() == {"written": 1, "dropped": 0}
 
 
 async def test_records_beyond_the_bound_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "WAITING_MAX", 3)
-    one = Written()
+    written = Written()
     for number in range(5):
-        one.writer.put(encode_record(NOW_MS + number))
-    await one.writer.flush()
-    assert one.writer.count_records() == {"written": 3, "dropped": 2}
+        written.writer.put(encode_record(NOW_MS + number))
+    await written.writer.flush()
+    assert written.writer.count_records() == {"written": 3, "dropped": 2}
 
 
 async def test_records_that_redis_does_not_permit_are_dropped_at_once() -> None:
-    one = Written()
-    one.shared.error = "authentication: this user has no permissions to run the 'xadd' command"
-    one.writer.put(encode_record(NOW_MS))
-    await one.writer.flush()
-    assert one.writer.count_records() == {"written": 0, "dropped": 1}
-    await one.writer.flush()
-    assert one.writer.error == one.shared.error, "it stays until a record is written"
-    one.shared.error = ""
-    one.writer.put(encode_record(NOW_MS))
-    await one.writer.flush()
-    assert (one.writer.error, one.writer.count_records()) == ("", {"written": 1, "dropped": 1})
+    written = Written()
+    written.shared.error = "authentication: this user has no permissions to run the 'xadd' command"
+    written.writer.put(encode_record(NOW_MS))
+    await written.writer.flush()
+    assert written.writer.count_records() == {"written": 0, "dropped": 1}
+    await written.writer.flush()
+    assert written.writer.error == written.shared.error, "it stays until a record is written"
+    written.shared.error = ""
+    written.writer.put(encode_record(NOW_MS))
+    await written.writer.flush()
+    assert (written.writer.error, written.writer.count_records()) == ("", {"written": 1, "dropped": 1})
 
 
 async def test_policy_documents_are_written_before_records() -> None:
-    one = Written()
-    one.documents.keep("9640bfdb9640bfdb", b"kind: Policy")
-    one.writer.put(encode_record(NOW_MS))
-    await one.writer.flush()
-    assert one.shared.policies == {"9640bfdb9640bfdb": b"kind: Policy"}
+    written = Written()
+    written.documents.keep("9640bfdb9640bfdb", b"kind: Policy")
+    written.writer.put(encode_record(NOW_MS))
+    await written.writer.flush()
+    assert written.shared.policies == {"9640bfdb9640bfdb": b"kind: Policy"}
 
 
 def test_policy_documents_are_bounded() -> None:
