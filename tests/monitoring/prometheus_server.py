@@ -60,7 +60,7 @@ class PrometheusServer:
         return [rule for group in self._get("rules")["groups"] for rule in group["rules"]]
 
     def is_scraping(self, jobs: int) -> bool:
-        """Whether so many jobs were scraped well."""
+        """Whether this many jobs were scraped well."""
         try:
             return len(self.query("count by (job) (up == 1)")) == jobs
         except OSError:

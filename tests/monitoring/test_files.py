@@ -39,7 +39,7 @@ def test_dashboard_asks_for_its_data_source_and_explains_each_panel(name: str) -
         assert panel["title"]
         assert panel["description"].endswith(".")
         assert panel["fieldConfig"]["defaults"]["unit"]
-        assert all(one["datasource"] == DATA_SOURCE for one in (panel, *panel["targets"]))
+        assert all(part["datasource"] == DATA_SOURCE for part in (panel, *panel["targets"]))
         used = {word for target in panel["targets"] for word in re.findall(r"\$(\w+)", target["expr"])}
         assert used <= {*variables, "__rate_interval"}
 
@@ -57,13 +57,15 @@ def test_query_uses_known_metrics_and_the_interval_of_its_dashboard(place: str, 
 def test_kustomize_makes_config_maps_that_grafana_finds() -> None:
     done = subprocess.run([binaries().kubectl, "kustomize", FOLDER], check=True, capture_output=True, text=True)
     objects = list(yaml.safe_load_all(done.stdout))
-    assert {one["metadata"]["namespace"] for one in objects} == {"podgate-system"}
-    config_maps = [one for one in objects if one["kind"] == "ConfigMap"]
-    assert all(one["metadata"]["labels"]["grafana_dashboard"] == "1" for one in config_maps)
-    content = {name: text for one in config_maps for name, text in one["data"].items()}
+    assert {document["metadata"]["namespace"] for document in objects} == {"podgate-system"}
+    config_maps = [document for document in objects if document["kind"] == "ConfigMap"]
+    assert all(config_map["metadata"]["labels"]["grafana_dashboard"] == "1" for config_map in config_maps)
+    content = {name: text for config_map in config_maps for name, text in config_map["data"].items()}
     assert content == {path.name: path.read_text() for path in FILES}
     assert {json.loads(text)["uid"] for text in content.values()} == set(UIDS.values())
-    others = sorted((one["kind"], one["metadata"]["name"]) for one in objects if one["kind"] != "ConfigMap")
+    others = sorted(
+        (document["kind"], document["metadata"]["name"]) for document in objects if document["kind"] != "ConfigMap"
+    )
     pods = [("PodMonitor", name) for name in ("podgate-controller", "podgate-extender")]
     assert others == [*pods, ("PrometheusRule", "podgate"), ("ServiceMonitor", "podgate")]
 
@@ -90,7 +92,7 @@ def test_servers_are_scraped_by_their_service() -> None:
 def test_controllers_and_extenders_are_scraped_by_their_pods(name: str, file: str) -> None:
     monitor = monitors()[name]
     assert monitor["jobLabel"] == LABEL
-    [deployment] = [one for one in manifests.objects(file) if one["kind"] == "Deployment"]
+    [deployment] = [document for document in manifests.objects(file) if document["kind"] == "Deployment"]
     template = deployment["spec"]["template"]
     assert monitor["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
     [endpoint] = monitor["podMetricsEndpoints"]

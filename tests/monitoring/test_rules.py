@@ -52,9 +52,9 @@ def promtool_tests(situations: dict[str, Any], interval: str) -> list[dict[str, 
         return {"interval": interval, "input_series": inputs, "promql_expr_test": list(expectations)}
 
     tests = [test({}, *(expectation(at) for at in situations["quiet"]))]
-    for one in situations.get("normal", ()):
-        assert one["series"].keys() <= situations["health"].keys(), "a state changes what was healthy"
-        tests.append(test(one["series"], *(expectation(at) for at in one["at"])))
+    for situation in situations.get("normal", ()):
+        assert situation["series"].keys() <= situations["health"].keys(), "a state changes what was healthy"
+        tests.append(test(situation["series"], *(expectation(at) for at in situation["at"])))
     for fault in situations["faults"]:
         assert fault["series"].keys() <= situations["health"].keys(), "a fault changes what was healthy"
         tests.append(test(fault["series"], expectation(fault["at"], fault["alert"], *fault.get("also", ()))))
@@ -82,7 +82,7 @@ def test_each_pair_of_windows_fires_just_above_its_burn_rate(tmp_path: Path) -> 
     groups = [group for group in yaml.safe_load(RULES.read_text())["groups"] if group["name"] in BUDGET_GROUPS]
     file = tmp_path / "budgets.json"
     file.write_text(json.dumps({"groups": groups}))
-    # Rules are evaluated every 30 minutes: every minute would cost 30 times the CPU, for the same averages.
+    # Rules are evaluated every 30 minutes: every minute would only be slower, for the same averages.
     run_tests(promtool_tests(SITUATIONS["budgets"], "5m"), "30m", file, tmp_path)
 
 
