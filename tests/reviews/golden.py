@@ -1,4 +1,4 @@
-"""The runner of golden reviews: what is found equals what is written, or is written again."""
+"""The runner of golden reviews: results equal those in the files, or are written there again."""
 
 from collections.abc import Callable
 from typing import TypeVar

@@ -71,7 +71,10 @@ async def find_outcome(case: Case, stanzas: dict[str, Any]) -> Golden:
         decision = await validate_pod(gate, after | {"spec": _merge(after["spec"], case.meanwhile)})
     except BadReviewError as error:
         return Golden("unchanged", refused=format_error(error))
-    found = {mode: [{str(one.code): one.message} for one in decision.findings if one.mode is mode] for mode in Mode}
+    found = {
+        mode: [{str(finding.code): finding.message} for finding in decision.findings if finding.mode is mode]
+        for mode in Mode
+    }
     return Golden(
         find_changes(pod["spec"], after["spec"]) or "unchanged",
         str(decision.verdict),

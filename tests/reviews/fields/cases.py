@@ -23,7 +23,7 @@ NEEDED = frozenset(get_args(Kind)) - {"undone"}
 
 _BETWEEN = "---\n"
 _GOLDEN = "becomes:"
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # many times faster, where PyYAML was built with it
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # faster, where PyYAML was built with it
 
 
 class Case(Struct, frozen=True, forbid_unknown_fields=True):

@@ -68,7 +68,9 @@ def _has_a_sentence(value: Any) -> bool:
 
 def _format_line(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_format_scalar(key)}: {_format_line(one)}" for key, one in value.items()) + "}"
+        return (
+            "{" + ", ".join(f"{_format_scalar(key)}: {_format_line(element)}" for key, element in value.items()) + "}"
+        )
     if isinstance(value, list):
         return "[" + ", ".join(map(_format_line, value)) + "]"
     return _format_scalar(value)
