@@ -1,4 +1,4 @@
-"""Parts of `extender_calls` tests that others use, too."""
+"""Helpers of the `extender_calls` tests that other tests use, too."""
 
 from typing import Any
 

@@ -187,7 +187,7 @@ class ExtendedScheduler:
 
         def pod() -> str:
             found = (self.plane.api.get(f"{_PODS}?labelSelector=deployment%3D{name}") or {})["items"]
-            return next((one["metadata"]["name"] for one in found), "")
+            return next((document["metadata"]["name"] for document in found), "")
 
         created: str = self.plane.wait(pod, f"the Pod of {name}", "kube-controller-manager")
         return created
@@ -211,7 +211,9 @@ class ExtendedScheduler:
             pod = self.plane.api.get(f"{_PODS}/{name}") or {}
             assert "nodeName" not in pod["spec"], f"{name} was bound to {pod['spec']['nodeName']}: {self.nodes()}"
             conditions = pod["status"].get("conditions", [])
-            return next((one["message"] for one in conditions if one.get("reason") == "Unschedulable"), "")
+            return next(
+                (condition["message"] for condition in conditions if condition.get("reason") == "Unschedulable"), ""
+            )
 
         said: str = self.plane.wait(message, f"{name} to be refused", SECOND)
         return said
@@ -265,7 +267,7 @@ class ExtendedScheduler:
             return next(iter(json.load(response)["records"]), {})
 
     def simulate(self, count: int, service: str, containers: list[dict[str, Any]]) -> dict[str, int]:
-        """Return how many of so many Pods, created at once, `podgate simulate` places on each node that gets any.
+        """Return how many of these Pods, created at once, `podgate simulate` places on each node that gets any.
 
         Pods use nothing: the exporters go on reporting what a test has set.
         """
@@ -277,7 +279,7 @@ class ExtendedScheduler:
         (folder / "pods.jsonl").write_text(f"{event}\n" * count)
         files = ("--policy", self.policy, "--nodes", nodes, "--loads", loads, "--pods", folder / "pods.jsonl")
         found = run_installed("simulate", *files, "--usage=0", "-o", "json").document
-        return {one["name"]: one["pods"] for one in found["extender"]["nodes"] if one["pods"]}
+        return {node["name"]: node["pods"] for node in found["extender"]["nodes"] if node["pods"]}
 
     def metrics(self) -> str:
         with urlopen(f"http://{self._addresses[EXTENDER]['plain']}/metrics", timeout=HANG_SECONDS) as response:
@@ -302,4 +304,4 @@ class ExtendedScheduler:
 
 
 def _bundle(*authorities: Authority) -> bytes:
-    return encode_pem(*(one.key_pair.certificate for one in authorities))
+    return encode_pem(*(authority.key_pair.certificate for authority in authorities))

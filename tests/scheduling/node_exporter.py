@@ -32,7 +32,7 @@ class SimulatedLoad:
 
 
 class NodeExporters:
-    """At `/NODE` of a port on loopback the exporter of each node, and at `/NODE/cadvisor` that of its kubelet."""
+    """Serves each node on a loopback port: its exporter at `/NODE`, and that of its kubelet at `/NODE/cadvisor`."""
 
     def __init__(self, *nodes: str) -> None:
         self.loads = {name: SimulatedLoad() for name in nodes}

@@ -48,7 +48,7 @@ class RefusedPods:
             self._thread.join()
 
     def await_more(self, count: int = 10) -> None:
-        """Wait until so many more have been refused."""
+        """Wait until this many more have been refused."""
         wanted = self.created + count
         self._scheduler.plane.wait(lambda: self.created >= wanted, "Pods to be created", SECOND)
         assert "above the cpu hot threshold" in self._scheduler.wait_until_refused(f"refused-{wanted - 1}")

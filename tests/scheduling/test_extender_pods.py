@@ -61,8 +61,10 @@ def test_explain_merges_the_records_of_both_replicas_and_says_which_one_does_not
     def is_merged() -> bool:
         both = [forwarded.record("asked", replica) for replica in (EXTENDER, OTHER)]
         found = run_as_user(operator, *explain, "-o", "json").document["extender"]
-        newest = max(both, key=lambda one: str(one["at"]))
-        return bool(found["filter"] == newest["filter"] and found["attempts"] == sum(one["attempts"] for one in both))
+        newest = max(both, key=lambda record: str(record["at"]))
+        return bool(
+            found["filter"] == newest["filter"] and found["attempts"] == sum(record["attempts"] for record in both)
+        )
 
     forwarded.plane.wait(is_merged, "the records of both", OTHER)
     shown = run_as_user(operator, "nodes", "hot", "-o", "table")

@@ -191,7 +191,7 @@ def test_pods_go_to_the_region_of_the_pods_that_they_are_to_be_near_to_where_no_
     assert scheduler.wait_until_bound("far-anchor") == "warm-2"
     scheduler.create("in-its-region", "near", affinity=not_on("warm-2"))
     assert scheduler.wait_until_bound("in-its-region") == "cool", "the other region has a cooler node"
-    terms = {one["node"]: round(one["near"], 2) for one in scheduler.record("in-its-region")["score"]["best"]}
+    terms = {score["node"]: round(score["near"], 2) for score in scheduler.record("in-its-region")["score"]["best"]}
     assert terms == {"cool": 0.33, "warm-1": 0.0}
     for name, labels in before.items():
         relabel(scheduler, name, {key: labels.get(key) for key in (ZONE, RACK, REGION)})

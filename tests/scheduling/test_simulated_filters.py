@@ -59,7 +59,7 @@ def restrict_to_node(spec: dict[str, Any], node: str) -> dict[str, Any]:
     affinity = spec.get("affinity") or require_terms({})
     terms = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     is_own = "affinity" in spec
-    named = [one | {"matchFields": [expression("metadata.name", "In", node)]} for one in terms if one or not is_own]
+    named = [term | {"matchFields": [expression("metadata.name", "In", node)]} for term in terms if term or not is_own]
     return spec | {"affinity": require_terms(*named)}
 
 
@@ -94,7 +94,7 @@ def takes(scheduler: ExtendedScheduler, name: str) -> bool:
     def find_outcome() -> str:
         pod = scheduler.plane.api.get(f"/api/v1/namespaces/shop/pods/{name}") or {}
         conditions = pod["status"].get("conditions", [])
-        refused = any(one.get("reason") == "Unschedulable" for one in conditions)
+        refused = any(condition.get("reason") == "Unschedulable" for condition in conditions)
         return "bound" if pod["spec"].get("nodeName") else "refused" if refused else ""
 
     return bool(scheduler.plane.wait(find_outcome, f"{name} to be tried") == "bound")
