@@ -1,4 +1,4 @@
-"""Parts of `hardening` tests that others use, too."""
+"""Helpers of the `hardening` tests that other tests use, too."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Parts of `listener` tests that others use, too."""
+"""Helpers of the `listener` tests that other tests use, too."""
 
 import asyncio
 import ssl

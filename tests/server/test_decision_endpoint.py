@@ -45,7 +45,7 @@ class Port:
     async def names(self, query: str) -> list[str]:
         async with self._session.get(f"{self._url}/api/v1/decisions?{query}") as response:
             found: dict[str, Any] = await response.json()
-        return [one["name"] for one in found["decisions"]]
+        return [decision["name"] for decision in found["decisions"]]
 
 
 @pytest.fixture

@@ -65,8 +65,8 @@ async def test_denied_pod_is_explained_with_both_halves(ask: Ask, query: str) ->
     report = answer["report"]
     assert report["token"] == "Denied"
     assert report["quota"][0]["freeAt"] in report["summary"]
-    assert {one["half"] for one in report["rules"]} == {"mutate", "validate"}
-    assert {one["half"] for one in answer["records"]} == {"mutate", "validate"}
+    assert {rule["half"] for rule in report["rules"]} == {"mutate", "validate"}
+    assert {record["half"] for record in answer["records"]} == {"mutate", "validate"}
 
 
 async def test_policy_that_is_not_available_is_named() -> None:

@@ -114,7 +114,7 @@ def feed(parser: RequestParser, pieces: Sequence[bytes]) -> tuple[list[Summary],
         found += more
         if ends:
             break
-    return [summary(one) for one in found], ends
+    return [summary(request) for request in found], ends
 
 
 @examples(1000)
@@ -197,7 +197,7 @@ def test_few_headers_are_remembered_per_connection(loop: asyncio.AbstractEventLo
 def test_a_header_costs_no_regular_expression_of_its_own(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To compile one takes 8 ms for a long header, and a client that is not authenticated yet chooses its headers."""
+    """Compiling one for a long header is slow, and a client that is not authenticated yet chooses its headers."""
     parser = open_parser(loop)
     compiled: list[object] = []
     monkeypatch.setattr(re, "compile", lambda *arguments: compiled.append(arguments))

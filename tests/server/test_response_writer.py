@@ -14,7 +14,7 @@ TOGETHER = 16
 
 
 class Client(asyncio.Transport):
-    """The transport of a connection, which notes what is written."""
+    """The transport of a connection, which records the writes."""
 
     def __init__(self, written: list[tuple["Client", bytes]]) -> None:
         super().__init__()

@@ -124,7 +124,7 @@ async def test_record_has_the_figures_of_the_newest_attempt_and_the_node(schedul
     hot = {"node": "hot", "value": 0.9, "load": origin}
     refused = {"rule": "hot_cpu", "reason": reason, "count": 1, "limit": 0.8, "nodes": [hot]}
     best = record["score"]["best"]
-    assert [(one["node"], one["load"]) for one in best] == [("cool", origin), ("warm", origin)]
+    assert [(score["node"], score["load"]) for score in best] == [("cool", origin), ("warm", origin)]
     assert 0 <= best[1]["score"] < best[0]["score"] <= 10
     assert {**record, "score": None} == {
         "uid": "uid-web-1",
@@ -146,16 +146,16 @@ async def test_record_has_the_figures_of_the_newest_attempt_and_the_node(schedul
 async def test_records_are_selected_by_the_query_newest_first(scheduler: Scheduler, port: Port) -> None:
     for name in ("a", "b", "c"):
         scheduler.schedule(name, "cool", "warm")
-    assert [one["name"] for one in await port.records()] == ["c", "b", "a"]
-    assert [one["name"] for one in await port.records("limit=2&namespace=shop")] == ["c", "b"]
-    assert [one["name"] for one in await port.records("uid=uid-b")] == ["b"]
+    assert [record["name"] for record in await port.records()] == ["c", "b", "a"]
+    assert [record["name"] for record in await port.records("limit=2&namespace=shop")] == ["c", "b"]
+    assert [record["name"] for record in await port.records("uid=uid-b")] == ["b"]
     assert await port.records("namespace=other") == []
 
 
 async def test_pod_that_was_asked_about_least_recently_is_evicted_and_counted(scheduler: Scheduler) -> None:
     for name in ("a", "b", "c", "a", "d"):
         scheduler.schedule(name, "cool", "warm")
-    assert [one.name for one in scheduler.records.list_newest_first()] == ["d", "a", "c"]
+    assert [record.name for record in scheduler.records.list_newest_first()] == ["d", "a", "c"]
     assert scheduler.evicted == 1
 
 
