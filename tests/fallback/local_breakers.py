@@ -1,4 +1,4 @@
-"""Parts of `local_breakers` tests that others use, too."""
+"""Helpers of the `local_breakers` tests that other tests use, too."""
 
 from typing import Any
 

@@ -84,21 +84,21 @@ async def test_emptied_redis_receives_the_breaker_from_one_replica(redis_server:
 
 
 async def test_older_answer_does_not_replace_the_known_view(redis_server: RedisServer) -> None:
-    async with open_store(redis_server) as one:
-        before = await trip(one)
+    async with open_store(redis_server) as store:
+        before = await trip(store)
         redis_server.cli("FLUSHALL")
         for _ in range(2):
-            assert (await read_view(one)).state is State.CLOSED
-            assert one.find_known_breaker(PLAN) == one.find_last_breaker(PLAN) == before
-        await one.tick([PLAN])
-        assert await read_view(one) == before
+            assert (await read_view(store)).state is State.CLOSED
+            assert store.find_known_breaker(PLAN) == store.find_last_breaker(PLAN) == before
+        await store.tick([PLAN])
+        assert await read_view(store) == before
 
 
 async def test_restart_with_data_keeps_the_breaker_open(redis_program: RedisProgram, tmp_path: Path) -> None:
     options = ("--appendonly", "yes", "--appendfsync", "always")
     with RedisServer(redis_program, tmp_path / "redis", *options) as server:
-        async with open_store(server) as one:
-            before = await trip(one, 2)
+        async with open_store(server) as store:
+            before = await trip(store, 2)
         server.kill()
         server.start()
         async with open_store(server) as other:
@@ -106,15 +106,15 @@ async def test_restart_with_data_keeps_the_breaker_open(redis_program: RedisProg
 
 
 async def test_restart_without_data_keeps_the_breaker_open(own_redis_server: RedisServer) -> None:
-    async with open_store(own_redis_server) as one:
-        before = await trip(one, 2)
-        await one.tick([PLAN])
+    async with open_store(own_redis_server) as store:
+        before = await trip(store, 2)
+        await store.tick([PLAN])
         own_redis_server.restart(keep_data=False)
         with suppress(StoreUnavailableError):  # the connection was lost
-            await one.tick([PLAN])
+            await store.tick([PLAN])
         async with asyncio.timeout(HANG_SECONDS):
-            while (await read_view(one)).state is State.CLOSED:
-                await one.tick([PLAN])
+            while (await read_view(store)).state is State.CLOSED:
+                await store.tick([PLAN])
         async with open_store(own_redis_server) as other:
             assert await read_view(other) == before
             assert await ask(other) is DeniedBy.BREAKER

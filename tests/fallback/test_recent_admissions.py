@@ -112,7 +112,9 @@ def test_packed_pages_answer_as_a_dictionary_of_all_admissions(changes: list[tup
                     now_us += passed_us
                 case ("tick",):
                     recent.sweep(now_us)
-                    expected = {uid: one for uid, one in expected.items() if one[1] + RECENT_US >= now_us}
+                    expected = {
+                        uid: admission for uid, admission in expected.items() if admission[1] + RECENT_US >= now_us
+                    }
             assert {uid for uid in NAMES if uid in recent} == expected.keys()
         assert {asked.uid: (asked, at_us) for asked, at_us in recent.list_all()} == expected
         recent.sweep(now_us + 2 * RECENT_US)

@@ -169,7 +169,7 @@ async def test_charge_for_a_caller_that_has_left_is_the_controllers(simulation: 
     with suppress(asyncio.CancelledError):
         await task
     assert (simulation.store.withdrawn, await simulation.read_usage(DENY)) == ([], [1])
-    assert [one.uid for one in await simulation.store.list_overdue(DENY, 0, 9)] == ["a"]
+    assert [pod.uid for pod in await simulation.store.list_overdue(DENY, 0, 9)] == ["a"]
 
 
 async def test_closing_replica_withdraws_what_it_knows(simulation: Simulation) -> None:
