@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A disk that syncs each file would take a third of the CPU of the tests that write many.
+    # A disk that syncs each file would slow down the tests that write many.
     if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= _MEMORY_BYTES_MIN:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
     is_worker = hasattr(config, "workerinput")

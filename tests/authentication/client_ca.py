@@ -1,4 +1,4 @@
-"""Parts of `client_ca` tests that others use, too."""
+"""Helpers of the `client_ca` tests that other tests use, too."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Parts of `secret_path` tests that others use, too."""
+"""Helpers of the `secret_path` tests that other tests use, too."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

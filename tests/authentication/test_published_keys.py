@@ -16,7 +16,7 @@ UNUSABLE = {**OTHER, "use": "enc"}
 
 
 class Publisher:
-    """A KeyPublisher of the given keys, and what is reported of them."""
+    """A KeyPublisher of the given keys, and its reports."""
 
     def __init__(self, *keys: Any, issuer: str | None = None) -> None:
         self.issuer = issuer

@@ -1,4 +1,4 @@
-"""Parts of `dockerfile` tests that others use, too."""
+"""Helpers of the `dockerfile` tests that other tests use, too."""
 
 import re
 

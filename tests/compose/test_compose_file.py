@@ -221,7 +221,7 @@ def test_grafana_has_the_shipped_dashboards_and_asks_prometheus() -> None:
     dashboards = [
         json.loads(path.read_text()) for path in find_mounted(service, provider["options"]["path"]).glob("*.json")
     ]
-    assert {one["uid"] for one in dashboards} == {f"podgate-{path.stem}" for path in FILES}
+    assert {dashboard["uid"] for dashboard in dashboards} == {f"podgate-{path.stem}" for path in FILES}
     variables = [variable for board in dashboards for variable in board["templating"]["list"]]
     assert source["type"] in {variable["query"] for variable in variables if variable["type"] == "datasource"}
     assert find_mounted(service, service.environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]).is_file()

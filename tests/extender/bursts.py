@@ -1,4 +1,4 @@
-"""Parts of `bursts` tests that others use, too."""
+"""Helpers of the `bursts` tests that other tests use, too."""
 
 from tests.core.reviewing import policy_of
 

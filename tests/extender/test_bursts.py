@@ -53,7 +53,7 @@ class Scheduler:
             return None
         candidates = passed
         if len(passed) > 1:
-            scores = {one["Host"]: one["Score"] for one in self.call("prioritize", name, passed, millis)}
+            scores = {priority["Host"]: priority["Score"] for priority in self.call("prioritize", name, passed, millis)}
             candidates = sorted(passed, key=lambda node: -scores[node])[:CANDIDATES_MAX]
         node = self.pods[name] = candidates[choice % len(candidates)]
         self.unseen.append(build_bound_pod(name, node, millis))
@@ -70,7 +70,7 @@ class Scheduler:
 
     def list_observed(self, name: str) -> list[float | None]:
         """Return the shares of cpu with which nodes were refused to a Pod."""
-        [record] = [one for one in self.records.list_newest_first() if one.name == name]
+        [record] = [record for record in self.records.list_newest_first() if record.name == name]
         assert record.filter is not None
         return [node.value for rule in record.filter.refused for node in rule.nodes]
 

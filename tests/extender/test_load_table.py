@@ -209,8 +209,8 @@ class LoadTableMachine(RuleBasedStateMachine):
             }
             labels = [self.nodes[name].node.labels for name in hosts if name in self.nodes]
             found = self.table.index.find_nearness(namespace, "web", NEAR)
-            for one in self.nodes.values():
-                assert found.rate_node(one.node) == compute_nearness(one.node.labels, labels)
+            for row in self.nodes.values():
+                assert found.rate_node(row.node) == compute_nearness(row.node.labels, labels)
 
 
 def find_requests(pod: Pod) -> dict[str, Any]:

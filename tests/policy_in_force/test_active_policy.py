@@ -46,7 +46,7 @@ SECOND_US = 1_000_000
 
 
 def format_entry(second: int, operation: str, service: str = "s1") -> str:
-    """Return an entry that ends that many seconds after `END`."""
+    """Return an entry that ends this many seconds after `END`."""
     until = END.replace("00Z", f"{second:02}Z")
     return f"- {{service: {service}, until: {until}, reason: r, {operation}}}\n"
 

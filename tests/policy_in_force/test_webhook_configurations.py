@@ -98,13 +98,13 @@ def test_a_new_policy_is_written_in_the_next_round() -> None:
     running.run_rounds(1)
     assert names_of_namespaces(running.client.live) == "request.namespace == 'b'"
     assert running.compared[-1] == []
-    assert any(str(NAMES[0]) in one for one in running.written)
+    assert any(str(NAMES[0]) in text for text in running.written)
 
 
 def test_without_writes_the_differences_are_only_reported() -> None:
     running = Running(SECOND, writes=False).run_rounds(1)
     assert running.client.writes == 0
-    assert [one.split(":")[0] for one in running.compared[-1]] == [str(name) for name in NAMES[:2]]
+    assert [line.split(":")[0] for line in running.compared[-1]] == [str(name) for name in NAMES[:2]]
 
 
 def test_the_configurations_are_read_only_when_it_is_time_or_the_policy_has_changed() -> None:
@@ -135,7 +135,7 @@ def test_a_writer_that_undoes_each_write_is_named_after_a_bounded_number_of_writ
     running.client.undoes = True
     running.run_rounds(20)
     assert running.client.writes == 2 * AT_ONCE.writes_max
-    assert all("5 writes were undone by another writer" in one for one in running.compared[-1])
+    assert all("5 writes were undone by another writer" in line for line in running.compared[-1])
     running.policy = FIRST
     running.run_rounds(1)
     assert running.compared[-1] == [], "another policy is written"

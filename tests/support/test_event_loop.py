@@ -40,8 +40,8 @@ def socket_with_number(number: int) -> socket.socket:
     while tried[-1].fileno() < number:
         tried.append(socket.socket())
     assert tried[-1].fileno() == number
-    for one in tried[:-1]:
-        one.close()
+    for spare in tried[:-1]:
+        spare.close()
     return tried[-1]
 
 

@@ -28,7 +28,7 @@ def test_it_is_off_within_the_block_and_as_before_after_it(
 def test_only_put_off_excludes_objects_from_later_collections() -> None:
     frozen = gc.get_freeze_count()
     with pause_collection():
-        kept = [[one] for one in range(100)]
+        kept = [[number] for number in range(100)]
     assert gc.get_freeze_count() == frozen
     with defer_collection():
         pass

@@ -1,4 +1,4 @@
-"""What greets contributors: issue forms, the pull request template, code owners, and the check of commit subjects."""
+"""Templates for contributors: issue forms, the pull request template, code owners, and the check of commit subjects."""
 
 import re
 from pathlib import Path

@@ -52,13 +52,13 @@ def cpu_pods(count: int, cpu: str = "1", every_seconds: float = 0.0) -> list[Sch
 async def test_burst_stops_where_the_nodes_are_hot_with_assumed_load_and_goes_beyond_without() -> None:
     """Each Pod takes 0.085 of a node: a passes until 0.755, so it takes 4; b passes until 0.785, so it takes 2."""
     found = await compare(nodes(0.5, 0.7), cpu_pods(8))
-    assert {one.name: (one.pods, one.cpu_end) for one in found.extender.nodes} == {"a": (4, 0.84), "b": (2, 0.87)}
+    assert {node.name: (node.pods, node.cpu_end) for node in found.extender.nodes} == {"a": (4, 0.84), "b": (2, 0.87)}
     assert (found.extender.placed, found.extender.waiting) == (6, 2)
     assert found.extender.refused == {HOT_REASON: 2}
     herd = found.without_assumed_load
     assert (herd.placed, herd.waiting, herd.refused) == (8, 0, {})
-    assert {one.name: one.pods for one in found.default.nodes} == {"a": 4, "b": 4}
-    assert [one.cpu_peak for one in found.default.nodes] == [0.84, 1.04]
+    assert {node.name: node.pods for node in found.default.nodes} == {"a": 4, "b": 4}
+    assert [node.cpu_peak for node in found.default.nodes] == [0.84, 1.04]
 
 
 async def test_pods_one_by_one_see_what_was_measured_of_those_before() -> None:
@@ -81,12 +81,12 @@ async def test_pod_of_another_service_goes_by_requests_alone() -> None:
     pods = generate_pods(2, 0.0, "other", {"cpu": "1", "memory": "1Gi"}, USAGE)
     found = await compare(nodes(0.9, 0.1), pods)
     assert found.extender == found.default
-    assert [one.pods for one in found.default.nodes] == [1, 1]
+    assert [node.pods for node in found.default.nodes] == [1, 1]
 
 
 async def test_pod_that_fits_nowhere_waits_under_every_scheduler() -> None:
     found = await compare(nodes(0.1), cpu_pods(1, cpu="11"))
-    assert [one.waiting for one in (found.default, found.without_assumed_load, found.extender)] == [1, 1, 1]
+    assert [run.waiting for run in (found.default, found.without_assumed_load, found.extender)] == [1, 1, 1]
     assert found.default.refused == {"Insufficient cpu": 1}
 
 

@@ -70,10 +70,10 @@ def test_full_zone_makes_the_kubelet_refuse_a_guaranteed_pod_until_another_ends(
     zones = NumaZones(({"cpu": 4 * NANO}, {"cpu": 2 * NANO}), is_by_pod=False)
     kubelets = KubeletZones([replace(node("a"), zones=zones), node("b")])
     pods = [build_guaranteed_pod(name, cpu) for name, cpu in (("first", "3"), ("second", "2"), ("third", "2"))]
-    assert [kubelets.admits(one, "a") for one in (*pods, pod("64"))] == [True, True, False, True]
+    assert [kubelets.admits(candidate, "a") for candidate in (*pods, pod("64"))] == [True, True, False, True]
     assert kubelets.admits(pods[2], "b"), "it has no zones"
     assert kubelets.take_reports() == {"a": NumaZones(({"cpu": NANO}, {"cpu": 0}), is_by_pod=False)}
     assert kubelets.take_reports() == {}
-    for one in pods:
-        kubelets.release(one.metadata.uid, "a")
+    for placed in pods:
+        kubelets.release(placed.metadata.uid, "a")
     assert kubelets.take_reports() == {"a": zones}
