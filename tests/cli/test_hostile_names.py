@@ -127,7 +127,7 @@ GIVEN: dict[Page, Json] = {
 
 PARTS: dict[Page, str] = {
     explain_view.build_remarks: "format_diff prints them",
-    explain_view.describe_dependences: "filled prints them",
+    explain_view.describe_dependences: "format_review prints them as comments",
     status_page.format_webhooks: "a part of two pages, which have cleaned their document",
     status_page.format_queues: "as above",
     status_page.build_limit_rows: "as above, and of `quota show`, which has too",
