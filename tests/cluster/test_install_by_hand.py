@@ -204,7 +204,7 @@ def test_running_pods_without_a_server_are_as_the_faq_says(by_hand: ByHand) -> N
     assert change("another")[0] == 200
     assert plane.api.request("DELETE", path)[0] == 200
     page = (manifests.FOLDER.parent / "docs/faq.md").read_text()
-    assert "Running Pods run on; but changes of what is judged (" in page
+    assert "Running Pods continue; but changes that Podgate checks (" in page
 
 
 def test_field_by_hand_over_install_is_named_and_nothing_changed(by_hand: ByHand) -> None:
