@@ -117,7 +117,9 @@ def test_start_is_repeated_if_its_port_was_taken(monkeypatch: pytest.MonkeyPatch
         ports = find_free_ports(3)
         ports[which] = used_port.getsockname()[1]
         first_ports = iter([ports])
-        monkeypatch.setattr(controlplane, "find_free_ports", lambda count: next(first_ports, None) or find_free_ports(count))
+        monkeypatch.setattr(
+            controlplane, "find_free_ports", lambda count: next(first_ports, None) or find_free_ports(count)
+        )
         with ControlPlane(components=API_ALONE) as plane:
             assert plane.ports.apiserver != ports[2]
 
