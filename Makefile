@@ -44,7 +44,7 @@ BELONGING = $(patsubst webhook/%,tests/%,$(patsubst certs%,tests/certs%,$(ONLY:/
 IMPORTED = $(subst /,.,$(patsubst %.py,%,$(ONLY:/=)))
 SELECTED = $(or $(wildcard $(BELONGING)),$(shell grep -rlE '^ *(from|import) $(IMPORTED)[. ]' --include='test_*.py' $(IN_PROCESS)),$(wildcard $(filter tests/%,$(patsubst %/,%,$(dir $(BELONGING))))),$(error no test belongs to $(ONLY)))
 check: setup
-	PODGATE_TEST_SHORT=yes $(BIN)/pytest -n 3 --junitxml=$(RESULTS)/check.xml $(if $(ONLY),$(SELECTED),$(OF_MEMORY) $(IN_PROCESS))
+	PODGATE_TEST_SHORT=yes $(BIN)/pytest -n 5 --junitxml=$(RESULTS)/check.xml $(if $(ONLY),$(SELECTED),$(OF_MEMORY) $(IN_PROCESS))
 
 # The image, built and run without a container engine. As root: what is missing of buildah and mmdebstrap is installed by
 # apt-get. The base that the Dockerfile names is replaced by one of Debian's packages, kept in ~/.cache/podgate.
