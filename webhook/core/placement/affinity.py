@@ -8,6 +8,7 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import PodAffinity, PodAffinityTerm
 from webhook.core.patch import PatchOperation, add, append
 from webhook.core.placement import canonical_form, node_terms, required
+from webhook.core.placement.node_match import find_required_terms
 from webhook.core.placement.plan import PlacementPlan, PlannedEntry, PodTerms
 
 T = TypeVar("T")
@@ -63,7 +64,7 @@ def _build_node_affinity(pod: Pod, plan: PlacementPlan) -> _Parts:
     affinity = pod.spec.affinity
     own = affinity.node_affinity if affinity is not None else None
     if plan.required:
-        terms = required.find_own_terms(pod)
+        terms = find_required_terms(pod.spec)
         if terms is None:
             parts.new.update(required.build_required_field(plan))
         else:

@@ -12,6 +12,7 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import NodeRequirement, NodeSelectorTerm
 from webhook.core.patch import PatchOperation, append, copy, format_pointer
 from webhook.core.placement import node_terms
+from webhook.core.placement.node_match import find_required_terms
 from webhook.core.placement.node_terms import NodeCondition, format_requirement
 from webhook.core.placement.plan import PlacementPlan, RequiredTerm
 
@@ -24,14 +25,6 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PATH = ("spec", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
 _TERMS = ".".join(_PATH)
 _OS_LABEL = "kubernetes.io/os"
-
-
-def find_own_terms(pod: Pod) -> Sequence[NodeSelectorTerm] | None:
-    """Return the Pod's own terms; None if it has no required node affinity."""
-    affinity = pod.spec.affinity
-    if affinity is None or affinity.node_affinity is None or affinity.node_affinity.required is None:
-        return None
-    return affinity.node_affinity.required.node_selector_terms or ()
 
 
 def build_required_field(plan: PlacementPlan) -> dict[str, Any]:
@@ -111,7 +104,7 @@ def find_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     """Return one violation per requirement, however many terms miss it: a tenant chooses how many there are."""
     if not plan.required:
         return []
-    terms = find_own_terms(pod)
+    terms = find_required_terms(pod.spec)
     if terms is None:
         alone = len(plan.required) == 1
         owed = (
@@ -150,7 +143,8 @@ def _join_alternatives(wanted: Sequence[RequiredTerm]) -> str:
 
 def find_contradiction(pod: Pod) -> Violation | None:
     """Return why no node can match the Pod's nodeSelector, required terms and operating system; None if one may."""
-    selected, terms, sources = pod.spec.node_selector, find_own_terms(pod), "required node affinity and nodeSelector"
+    selected, terms = pod.spec.node_selector, find_required_terms(pod.spec)
+    sources = "required node affinity and nodeSelector"
     if pod.spec.os is not None:
         # The kubelet refuses a Pod of another operating system.
         system, wanted = pod.spec.os.name, (selected or {}).get(_OS_LABEL)

@@ -14,11 +14,11 @@ from webhook.core.placement import (
     canonical_form,
     node_terms,
     pod_metadata,
-    required,
     scalar_fields,
     toleration_match,
     tolerations,
 )
+from webhook.core.placement.node_match import find_required_terms
 from webhook.core.placement.plan import build_required_expressions
 from webhook.core.policy_fields import Mode, Placement
 from webhook.core.rule_notes.changes import JsonChange
@@ -108,7 +108,7 @@ def _describe_source(entry: PolicyEntry) -> str:
 
 def _describe_implied(pod: Pod, placement: Placement) -> str:
     """Return the Pod's own expressions that imply the required ones."""
-    fitting = [term for term in required.find_own_terms(pod) or () if node_terms.term_constraints(term) is not None]
+    fitting = [term for term in find_required_terms(pod.spec) or () if node_terms.term_constraints(term) is not None]
     if not fitting:
         return "left: no node fits the Pod's own required node affinity"
     wanted = set(map(_simplify, _list_wanted(placement)))
@@ -168,9 +168,9 @@ def describe_all(entry: PolicyEntry, before: Pod, after: Pod, found: Sequence[tu
         return "overrides the Pod's own (onConflict Override)" if is_override else ""
     if entry.kind is EntryKind.TOLERATION:
         return _describe_precedence(before.spec.tolerations or (), after.spec.tolerations or (), found)
-    if entry.kind is not EntryKind.REQUIRED_NODES or not required.find_own_terms(before):
+    if entry.kind is not EntryKind.REQUIRED_NODES or not find_required_terms(before.spec):
         return ""
-    there = len(required.find_own_terms(after) or ())
+    there = len(find_required_terms(after.spec) or ())
     written = len({at.partition("/nodeSelectorTerms/")[2].partition("/")[0] for _, at in found})
     if written < there:
         return f"ANDed into {written} of {there} terms, the others need nothing"
