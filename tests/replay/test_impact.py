@@ -38,7 +38,7 @@ async def compare(before: str, after: str, events: Iterable[ReplayEvent] = tuple
     impact = Impact(replay(before), replay(after))
     for event in events:
         await impact.add(event)
-    return ImpactReport("before", "after", impact.requests, impact.left_out, tuple(impact.services()))
+    return ImpactReport("before", "after", impact.requests, impact.left_out, tuple(impact.list_services()))
 
 
 async def test_the_same_policy_changes_nothing() -> None:
@@ -46,7 +46,7 @@ async def test_the_same_policy_changes_nothing() -> None:
     (web,) = report.services
     assert (web.requests, web.denied_before, web.denied_after, web.differences) == (5, 2, 2, {})
     assert not report.has_changes
-    assert list(report.lines()) == ["5 requests for Pods, under before and after", "unchanged: web"]
+    assert list(report.format_lines()) == ["5 requests for Pods, under before and after", "unchanged: web"]
 
 
 async def test_a_lower_limit_denies_more_and_charges_the_same() -> None:

@@ -21,7 +21,7 @@ from webhook.operations.stored_documents import read_live_policy
 from webhook.replay.engine import Replay
 from webhook.replay.events import ReplayEvent, read_events
 from webhook.replay.impact import Impact, ImpactReport
-from webhook.replay.recorded_requests import requests_of
+from webhook.replay.recorded_requests import list_requests
 from webhook.support.input_files import open_lines
 from webhook.support.kubeconfig import Kubeconfig
 
@@ -64,11 +64,11 @@ class _Requests(Struct, frozen=True):
 async def compare_policies(inputs: ImpactInputs) -> Comparison:
     """Judge the requests by both policies. UserError: an input cannot be read, or has mistakes."""
     candidate = load_policy(inputs.candidate, Purpose.REPLAY)
-    former = await _former_policy(inputs)
-    requests = await _requests(inputs)
+    former = await _load_former_policy(inputs)
+    requests = await _read_requests(inputs)
     warnings = list(requests.warnings)
-    labels = await _namespace_labels(inputs, warnings)
-    impact = Impact(_replay(former, labels), _replay(candidate, labels))
+    labels = await _read_namespace_labels(inputs, warnings)
+    impact = Impact(_make_replay(former, labels), _make_replay(candidate, labels))
     for event in requests.events:
         await impact.add(event)
     report = ImpactReport(
@@ -76,41 +76,41 @@ async def compare_policies(inputs: ImpactInputs) -> Comparison:
         candidate=f"{candidate.hash[:8]} ({inputs.candidate})",
         requests=impact.requests,
         left_out={**requests.left_out, **impact.left_out},
-        services=tuple(impact.services()),
+        services=tuple(impact.list_services()),
         since=requests.since,
         until=requests.until,
     )
     return Comparison(report, tuple(warnings))
 
 
-async def _former_policy(inputs: ImpactInputs) -> LoadedPolicy:
+async def _load_former_policy(inputs: ImpactInputs) -> LoadedPolicy:
     if inputs.before != LIVE:
         return load_policy(Path(inputs.before), Purpose.REPLAY)
     return load_document(LIVE, await read_live_policy(inputs.kubeconfig), Purpose.REPLAY)
 
 
-def _replay(loaded: LoadedPolicy, labels: Mapping[str, Mapping[str, str]]) -> Replay:
-    return Replay(Offline(loaded, labels), _keep_policy, Path())
+def _make_replay(loaded: LoadedPolicy, labels: Mapping[str, Mapping[str, str]]) -> Replay:
+    return Replay(Offline(loaded, labels), _refuse_change, Path())
 
 
-def _keep_policy(path: Path) -> LoadedPolicy:
+def _refuse_change(path: Path) -> LoadedPolicy:
     raise UserError(f"{path}: a change of the policy within the requests", "leave the line out")
 
 
-async def _requests(inputs: ImpactInputs) -> _Requests:
+async def _read_requests(inputs: ImpactInputs) -> _Requests:
     if inputs.record is not None:
         with open_lines(inputs.record) as lines:
             return _Requests(tuple(event for _, event in read_events(lines, str(inputs.record))))
     if inputs.decisions is not None:
         found = await FileRecords(inputs.decisions).find_records(RecordsQuery())
-        return _of_records(tuple(found), "")
+        return _convert_records(tuple(found), "")
     async with open_decision_port(ServerLocation(inputs.server, inputs.kubeconfig)) as server:
         page = await DecisionClient(server.get, server.name).read_newest({"since": inputs.since}, inputs.limit)
-    return _of_records(_records.decode(msgspec.json.encode(page.decisions)), page.error or "")
+    return _convert_records(_records.decode(msgspec.json.encode(page.decisions)), page.error or "")
 
 
-def _of_records(records: tuple[DecisionRecord, ...], error: str) -> _Requests:
-    requests = requests_of(records)
+def _convert_records(records: tuple[DecisionRecord, ...], error: str) -> _Requests:
+    requests = list_requests(records)
     warnings = (error,) if error else ()
     if not records:
         return _Requests((), {}, warnings)
@@ -119,7 +119,7 @@ def _of_records(records: tuple[DecisionRecord, ...], error: str) -> _Requests:
     return _Requests(requests.events, requests.left_out, warnings, since, until)
 
 
-async def _namespace_labels(inputs: ImpactInputs, warnings: list[str]) -> Mapping[str, Mapping[str, str]]:
+async def _read_namespace_labels(inputs: ImpactInputs, warnings: list[str]) -> Mapping[str, Mapping[str, str]]:
     """Return the labels of Namespaces. Without them only policies that select by name can be judged."""
     if inputs.namespaces is not None:
         return inputs.namespaces
@@ -129,14 +129,11 @@ async def _namespace_labels(inputs: ImpactInputs, warnings: list[str]) -> Mappin
 
     try:
         client = await kubernetes.connect(inputs.kubeconfig)
+        try:
+            found = await kubernetes.ClusterObjects(client).items(_NAMESPACES)
+        finally:
+            await client.close()
     except UserError as error:
         warnings.append(f"labels of Namespaces are not known: {error}")
         return {}
-    try:
-        found = await kubernetes.ClusterObjects(client).items(_NAMESPACES)
-    except UserError as error:
-        warnings.append(f"labels of Namespaces are not known: {error}")
-        return {}
-    finally:
-        await client.close()
     return {item["metadata"]["name"]: item["metadata"].get("labels") or {} for item in found}

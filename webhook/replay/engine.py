@@ -81,7 +81,7 @@ class Replay:
         match event:
             case PodAsks():
                 uid, admission = await self._admit(event)
-                return PlayedEvent(await self._admission_line(event, uid, admission), admission)
+                return PlayedEvent(await self._build_admission_line(event, uid, admission), admission)
             case OutcomeSeen(outcome=fields) | OutcomesSeen(outcomes=fields):
                 return PlayedEvent(await self._play_outcome(fields))
             case PodRefused():
@@ -180,7 +180,7 @@ class Replay:
             decision.charge.receipt.transitions if decision.charge.receipt is not None else ()
         )
         if decision.service is not None and not event.dry_run:
-            plan = self._plan_of(decision)
+            plan = self._find_plan_of(decision)
             if decision.allowed and (decision.charge.receipt is None or decision.charge.receipt.charged):
                 self._plans[uid] = plan
             if decision.allowed and event.changes_what_lives:
@@ -189,7 +189,7 @@ class Replay:
                 await self._queue.add(uid, plan, admission.pod)
         return uid, admission
 
-    async def _admission_line(self, event: PodAsks, uid: str, admission: Admission) -> dict[str, Any]:
+    async def _build_admission_line(self, event: PodAsks, uid: str, admission: Admission) -> dict[str, Any]:
         decision = admission.validated
         status: dict[str, Any] = {"code": decision.status.code}
         if not decision.allowed:
@@ -205,13 +205,13 @@ class Replay:
             "generation": None,
         }
         if decision.service is not None:
-            plan = self._plan_of(decision)
+            plan = self._find_plan_of(decision)
             snapshot = await self._outage.snapshot(plan, event.namespace)
             line["used"] = render_usage(plan, snapshot, event.namespace)
             line |= render_breaker(snapshot)
         return line
 
-    def _plan_of(self, decision: Decision) -> CounterPlan:
+    def _find_plan_of(self, decision: Decision) -> CounterPlan:
         """Return the counters of the service, by the policy that decided."""
         policies = self._environment.policies
         assert decision.service is not None  # noqa: S101  only called for a Pod of a service

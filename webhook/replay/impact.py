@@ -83,7 +83,7 @@ class ImpactReport(Struct, frozen=True, rename="camel"):
     def has_changes(self) -> bool:
         return any(service.is_changed for service in self.services)
 
-    def lines(self) -> Iterator[str]:
+    def format_lines(self) -> Iterator[str]:
         """Yield the report for people."""
         span = f" from {self.since} to {self.until}" if self.since else ""
         yield f"{self.requests} requests for Pods{span}, under {self.before} and {self.candidate}"
@@ -91,22 +91,22 @@ class ImpactReport(Struct, frozen=True, rename="camel"):
         if changed:
             kinds = [kind for kind in Difference if any(kind in service.differences for service in changed)]
             heading = ("SERVICE", "REQUESTS", "DENIED BEFORE", "DENIED AFTER", *(kind.upper() for kind in kinds))
-            yield from format_table([heading, *(_row(service, kinds) for service in changed)])
+            yield from format_table([heading, *(_format_row(service, kinds) for service in changed)])
             for service in changed:
-                yield from _example_lines(service)
+                yield from _format_examples(service)
         same = [service.service or _NONE for service in self.services if not service.is_changed]
         if same:
             yield f"unchanged: {', '.join(same)}"
         yield from (f"left out: {count}: {reason}" for reason, count in self.left_out.items())
 
 
-def _row(service: ServiceImpact, kinds: Iterable[Difference]) -> tuple[str, ...]:
+def _format_row(service: ServiceImpact, kinds: Iterable[Difference]) -> tuple[str, ...]:
     figures = (service.requests, service.denied_before, service.denied_after)
     counts = (service.differences.get(kind, 0) for kind in kinds)
     return (service.service or _NONE, *(str(figure) for figure in (*figures, *counts)))
 
 
-def _example_lines(service: ServiceImpact) -> Iterator[str]:
+def _format_examples(service: ServiceImpact) -> Iterator[str]:
     for pod in service.examples:
         yield f"{service.service or _NONE}: {pod.pod}: {', '.join(pod.differences)}"
         if pod.before != pod.after:
@@ -158,7 +158,7 @@ class Impact:
         """Return how many requests both policies have judged."""
         return sum(tally.requests for tally in self._tallies.values())
 
-    def services(self) -> list[ServiceImpact]:
+    def list_services(self) -> list[ServiceImpact]:
         """Return the services with requests, the most changed one first."""
         found = [
             ServiceImpact(
@@ -171,7 +171,7 @@ class Impact:
             )
             for service, tally in self._tallies.items()
         ]
-        return sorted(found, key=_by_gravity)
+        return sorted(found, key=_rank)
 
     def _compare(self, event: PodAsks, before: Admission, after: Admission) -> None:
         former, new = before.validated, after.validated
@@ -193,10 +193,10 @@ def find_differences(before: Admission, after: Admission) -> list[Difference]:
         Difference.DENIED: _is_admitted(former) and not _is_admitted(new),
         Difference.ADMITTED: _is_admitted(new) and not _is_admitted(former),
         Difference.OWNER: former.service != new.service,
-        Difference.PLACEMENT: _placement(before.pod) != _placement(after.pod),
-        Difference.RESOURCES: _resources(before.pod) != _resources(after.pod),
-        Difference.CHARGE: _charge(former) != _charge(new),
-        Difference.FINDINGS: _findings(former) != _findings(new),
+        Difference.PLACEMENT: _select_placement(before.pod) != _select_placement(after.pod),
+        Difference.RESOURCES: _select_resources(before.pod) != _select_resources(after.pod),
+        Difference.CHARGE: _select_charge(former) != _select_charge(new),
+        Difference.FINDINGS: _list_findings(former) != _list_findings(new),
     }
     return [difference for difference, is_found in found.items() if is_found]
 
@@ -206,7 +206,7 @@ def _is_admitted(decision: Decision) -> bool:
     return decision.allowed and decision.verdict is not Verdict.QUEUE
 
 
-def _placement(pod: Mapping[str, Any]) -> list[Any]:
+def _select_placement(pod: Mapping[str, Any]) -> list[Any]:
     """Return the fields of a Pod that a placement may set."""
     metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
     keys = [
@@ -217,13 +217,13 @@ def _placement(pod: Mapping[str, Any]) -> list[Any]:
     return [*keys, {field: value for field, value in spec.items() if field not in without}]
 
 
-def _resources(pod: Mapping[str, Any]) -> list[Any]:
+def _select_resources(pod: Mapping[str, Any]) -> list[Any]:
     spec = pod.get("spec") or {}
     containers = [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
     return [spec.get("resources"), *(container.get("resources") for container in containers)]
 
 
-def _charge(decision: Decision) -> Any:
+def _select_charge(decision: Decision) -> Any:
     """Return the counters that the Pod is charged to, with the amounts; None without limits. `hard` is no part."""
     asked = decision.charge.asked
     if asked is None or not asked.plan.limits:
@@ -236,7 +236,7 @@ def _charge(decision: Decision) -> Any:
     return plan.key, plan.fleet, pool, plan.scope_of(asked.namespace), counters
 
 
-def _findings(decision: Decision) -> set[tuple[str, str]]:
+def _list_findings(decision: Decision) -> set[tuple[str, str]]:
     return {(finding.code, finding.mode) for finding in decision.findings}
 
 
@@ -244,5 +244,5 @@ def _describe(decision: Decision) -> str:
     return str(decision.verdict) if decision.allowed else f"{decision.verdict}: {decision.status.message}"
 
 
-def _by_gravity(impact: ServiceImpact) -> tuple[int, int, str]:
+def _rank(impact: ServiceImpact) -> tuple[int, int, str]:
     return -impact.differences.get(Difference.DENIED, 0), -sum(impact.differences.values()), impact.service

@@ -20,7 +20,7 @@ class RecordedRequests(Struct, frozen=True):
     left_out: dict[str, int]
 
 
-def requests_of(records: Sequence[DecisionRecord]) -> RecordedRequests:
+def list_requests(records: Sequence[DecisionRecord]) -> RecordedRequests:
     """Return the request of each new Pod once; `at` is in seconds after the first record.
 
     The record of the mutating half has the Pod as its creator sent it. Where that call is left out, the record of the
@@ -32,11 +32,11 @@ def requests_of(records: Sequence[DecisionRecord]) -> RecordedRequests:
     for record in ordered:
         if _is_second_half(record):
             continue
-        reason = _reason_to_leave_out(record)
+        reason = _find_obstacle(record)
         if reason:
             left_out[reason] += 1
             continue
-        events += _events(record, (record.at - ordered[0].at).total_seconds())
+        events += _make_events(record, (record.at - ordered[0].at).total_seconds())
     return RecordedRequests(tuple(events), dict(left_out))
 
 
@@ -48,7 +48,7 @@ def _is_second_half(record: DecisionRecord) -> bool:
     return pod is not None and HASH_ANNOTATION in pod.annotations
 
 
-def _reason_to_leave_out(record: DecisionRecord) -> str:
+def _find_obstacle(record: DecisionRecord) -> str:
     if record.workload:
         return "reviews of workloads"
     if record.operation != "CREATE":
@@ -56,7 +56,7 @@ def _reason_to_leave_out(record: DecisionRecord) -> str:
     return "Pods too large to be recorded" if record.recorded == ABSENT else ""
 
 
-def _events(record: DecisionRecord, at_seconds: float) -> Iterator[ReplayEvent]:
+def _make_events(record: DecisionRecord, at_seconds: float) -> Iterator[ReplayEvent]:
     if record.namespace_labels:
         yield NamespacesChange(at=at_seconds, namespace_labels={record.namespace: dict(record.namespace_labels)})
     pod: dict[str, Any] = msgspec.json.decode(record.recorded)

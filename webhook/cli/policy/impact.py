@@ -93,7 +93,7 @@ def impact(  # noqa: PLR0913  one parameter an option
     for warning in done.warnings:
         click.echo(escape_line(f"warning: {warning}"), err=True)
     text = format_document(msgspec.to_builtins(done.report), output)
-    for line in done.report.lines() if text is None else (text,):
+    for line in done.report.format_lines() if text is None else (text,):
         click.echo(escape_line(line) if text is None else line)
     if (fail_on == _DENIALS and done.report.has_denials) or (fail_on == _CHANGES and done.report.has_changes):
         sys.exit(_FAILED)
