@@ -104,6 +104,14 @@ class WebhookConfigurationError(Exception):
         self.retry_after_seconds = retry_after_seconds
 
 
+class RolloutError(Exception):
+    """The rollout's state or a policy's revision cannot be read or written; `retry_after_seconds` as above."""
+
+    def __init__(self, message: str, retry_after_seconds: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
 GATE_REASONS = ("forbidden", "admission", "invalid", "changed", "unauthorized", "refused", "unanswered")
 """Reasons for which a gate was not removed: the kinds of answers of the API server, and that there was none.
 

@@ -33,6 +33,13 @@ from webhook.ports.policies import (
     WebhookConfigurationClient,
 )
 from webhook.ports.queues import GateClient, PlaceEvents, PodQueue, QueueIndex
+from webhook.ports.rollouts import (
+    PolicyRevision,
+    PolicyRevisions,
+    RolloutCounts,
+    RolloutStateStore,
+    StateReceiver,
+)
 from webhook.ports.stores import BreakerLedger, Clock, CounterStore, PodLedger, SharedStore
 
 __all__ = [
@@ -63,14 +70,19 @@ __all__ = [
     "PodQueue",
     "PodWatch",
     "PolicyCheck",
+    "PolicyRevision",
+    "PolicyRevisions",
     "PolicySource",
     "QueueIndex",
     "Review",
+    "RolloutCounts",
+    "RolloutStateStore",
     "ServiceStatusClient",
     "SharedDecisions",
     "SharedPage",
     "SharedRecord",
     "SharedStore",
+    "StateReceiver",
     "StoreReports",
     "TokenKey",
     "TokenKeys",

@@ -19,6 +19,8 @@ from webhook.adapters.kubernetes.plain_ports import ClusterPlainPort, LeaderPlai
 from webhook.adapters.kubernetes.pod_gates import PodGates, open_gates
 from webhook.adapters.kubernetes.pods import WatchedPods, make_annotations, parse_continuity
 from webhook.adapters.kubernetes.policy_configmap import ConfigMapPolicy
+from webhook.adapters.kubernetes.policy_revisions import ControllerRevisions
+from webhook.adapters.kubernetes.rollout_state import ConfigMapRolloutState, ConfigMapRolloutStateStore
 from webhook.adapters.kubernetes.self_subject_review import OwnUser
 from webhook.adapters.kubernetes.service_statuses import ServiceStatuses
 from webhook.adapters.kubernetes.webhook_configurations import WebhookConfigurations
@@ -34,6 +36,9 @@ __all__ = [
     "ConfigMapOverrides",
     "ConfigMapOverridesStore",
     "ConfigMapPolicy",
+    "ConfigMapRolloutState",
+    "ConfigMapRolloutStateStore",
+    "ControllerRevisions",
     "EventSender",
     "EventTiming",
     "Events",

@@ -94,6 +94,19 @@ def find_owner_kind(user: str, pod: Pod) -> str:
     return "" if owner is None else _find_kind(owner, pod.labels)
 
 
+def find_workload(user: str, pod: Pod) -> tuple[str, str]:
+    """Return kind and name of the workload whose controller creates a Pod; the Pod's own without one.
+
+    A ReplicaSet of a Deployment stands for the Deployment: each rollout makes another ReplicaSet.
+    """
+    owner = find_owning_controller(user, pod)
+    if owner is None:
+        return "Pod", pod.metadata.name or pod.metadata.generate_name
+    kind = _find_kind(owner, pod.labels)
+    is_deployment = kind == "Deployment" and owner.kind == "ReplicaSet"
+    return kind, owner.name.removesuffix(f"-{pod.labels[_TEMPLATE_HASH]}") if is_deployment else owner.name
+
+
 def find_claimed_owner_kind(references: Iterable[OwnerReference] | None, labels: Mapping[str, str] | None) -> str:
     """Return the kind of the workload that an existing Pod names as its controller, "" if its API group is another.
 

@@ -31,6 +31,7 @@ from webhook.core.policy_fields import (
     Window,
 )
 from webhook.core.policy_fields.field_types import describe
+from webhook.core.policy_fields.rollout import Rollout
 
 BUILT_IN_EXEMPT_NAMESPACES = frozenset({"kube-system", "kube-node-lease", "podgate-system"})
 
@@ -190,6 +191,7 @@ class Policy(Struct, frozen=True, rename="camel"):
     pools: tuple[Pool, ...] = ()
     breaker_guard: BreakerGuard | None = None
     nodes: Nodes | None = None
+    rollout: Rollout | None = None
 
 
 class QueuePause(Struct, frozen=True):

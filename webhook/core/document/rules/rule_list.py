@@ -20,6 +20,7 @@ from webhook.core.document.rules import (
     quota,
     ratios,
     resources,
+    rollout,
     scheduling,
     services,
     tolerations,
@@ -45,6 +46,9 @@ _DOCUMENT_RULES: tuple[Rule, ...] = (
     quota.amounts_are_exact,
     scheduling.a_source_is_one,
     scheduling.load_has_a_source,
+    rollout.a_step_has_one_measure,
+    rollout.steps_only_grow,
+    rollout.alerts_come_later,
 )
 _SERVICE_RULES: tuple[Rule, ...] = (
     match.a_match_says_where,
@@ -86,6 +90,8 @@ _ADVICE_ON_THE_DOCUMENT: tuple[Rule, ...] = (
     limits.some_pods_are_admitted,
     scheduling.prometheus_has_tls,
     scheduling.pressures_are_measured,
+    rollout.a_canary_can_be_taken_back,
+    rollout.small_shares_reach_something,
 )
 _ADVICE_ON_A_SERVICE: tuple[Rule, ...] = (
     match.any_namespace_is_wide,

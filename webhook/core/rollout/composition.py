@@ -1,0 +1,115 @@
+"""Composition of two policies during a canary: quotas, pools and breakers move only as whole services and pools.
+
+Each Pod is judged by one of the two policies. Its service's counters are shared by all of its Pods, so both policies
+have the same limits, pool, SLA class and breaker for a service: the candidate's if the canary has reached the service
+as a whole, else those in force.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from webhook.core.policy.model import LoadedPolicy, Policy, Pool, Service, SlaClass
+from webhook.core.policy_fields.rollout import CanaryBy
+from webhook.core.rollout.selection import Reach
+
+
+class Composition(Struct, frozen=True):
+    """Two policies, each with the hash of its document.
+
+    `base` judges what the canary has not reached, `canary` the rest. `added`: services that only the candidate has,
+    whose Pods and breakers count too.
+    """
+
+    base: LoadedPolicy
+    canary: LoadedPolicy
+    added: tuple[Service, ...] = ()
+
+
+def compose(stable: LoadedPolicy, candidate: LoadedPolicy, reach: Reach) -> Composition:
+    """Return both policies with the same counters for each service that both have."""
+    has_moved = _build_move_test(stable.policy, candidate, reach)
+    former = {service.name: service for service in stable.policy.services}
+    new = {service.name: service for service in candidate.policy.services}
+    pools = _merge_pools(stable.policy.pools, candidate.policy.pools, former.values(), new.values(), has_moved)
+    classes = _merge_classes(stable.policy.sla_classes, candidate.policy.sla_classes)
+    guard = stable.policy.breaker_guard
+
+    def take(services: Iterable[Service]) -> tuple[Service, ...]:
+        return tuple(
+            _move_counters(service, (new if has_moved(service.name) else former).get(service.name, service))
+            for service in services
+        )
+
+    def adapt(policy: Policy) -> Policy:
+        services = take(policy.services)
+        return replace(policy, services=services, pools=pools, sla_classes=classes, breaker_guard=guard)
+
+    return Composition(
+        replace(stable, policy=adapt(stable.policy)),
+        replace(candidate, policy=adapt(candidate.policy)),
+        tuple(service for service in candidate.policy.services if service.name not in former),
+    )
+
+
+def _move_counters(service: Service, source: Service) -> Service:
+    """Return a service with the counters of another version of it."""
+    if service is source:
+        return service
+    return replace(
+        service,
+        pool=source.pool,
+        sla_class=source.sla_class,
+        quota=source.quota,
+        breaker=source.breaker,
+        modes=replace(service.modes, quota=source.modes.quota, breaker=source.modes.breaker),
+    )
+
+
+def _build_move_test(stable: Policy, candidate: LoadedPolicy, reach: Reach) -> Callable[[str], bool]:
+    """Return whether the counters of a service have moved to the candidate."""
+    if reach.by is not CanaryBy.SERVICE:
+        return lambda _: False
+    keys = build_service_keys(stable, candidate.policy)
+    moved = {name for name, key in keys.items() if reach.includes(candidate.hash, "", key)}
+    return moved.__contains__
+
+
+def build_service_keys(stable: Policy, candidate: Policy) -> Mapping[str, str]:
+    """Return by service the key by which it moves: services with a pool in common, in either policy, move together."""
+    leaders: dict[str, str] = {}
+
+    def find_leader(tag: str) -> str:
+        while leaders.setdefault(tag, tag) != tag:
+            tag = leaders[tag]
+        return tag
+
+    both = (*stable.services, *candidate.services)
+    for service in both:
+        one, other = sorted((find_leader(f"service {service.name}"), find_leader(f"tag {service.tag}")))
+        leaders[other] = one
+    return {service.name: find_leader(f"service {service.name}") for service in both}
+
+
+def _merge_pools(
+    stable: Iterable[Pool],
+    candidate: Iterable[Pool],
+    former: Iterable[Service],
+    new: Iterable[Service],
+    has_moved: Callable[[str], bool],
+) -> tuple[Pool, ...]:
+    """Return the pools of both; one that both have is the candidate's if its members have moved."""
+    moved = {service.pool for service in (*former, *new) if service.pool and has_moved(service.name)}
+    old_pools, new_pools = {pool.name: pool for pool in stable}, {pool.name: pool for pool in candidate}
+    names = dict.fromkeys((*old_pools, *new_pools))
+    first, second = new_pools, old_pools
+    return tuple(
+        (first.get(name) or second[name]) if name in moved else (second.get(name) or first[name]) for name in names
+    )
+
+
+def _merge_classes(stable: Iterable[SlaClass], candidate: Iterable[SlaClass]) -> tuple[SlaClass, ...]:
+    """Return the SLA classes in force, with those that only the candidate has."""
+    known = {sla_class.name: sla_class for sla_class in (*candidate, *stable)}
+    return tuple(known.values())
