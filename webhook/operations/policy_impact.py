@@ -17,7 +17,7 @@ from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.errors import UserError
 from webhook.operations.decision_port import open_decision_port
 from webhook.operations.server_discovery import ServerLocation
-from webhook.operations.stored_documents import read_live_policy
+from webhook.operations.stored_policies import read_policies
 from webhook.replay.engine import Replay
 from webhook.replay.events import ReplayEvent, read_events
 from webhook.replay.impact import Impact, ImpactReport
@@ -25,7 +25,6 @@ from webhook.replay.recorded_requests import list_requests
 from webhook.support.input_files import open_lines
 from webhook.support.kubeconfig import Kubeconfig
 
-LIVE = "live"
 _NAMESPACES = ObjectReference("v1", "Namespace", "")
 _records = msgspec.json.Decoder(tuple[DecisionRecord, ...])
 
@@ -35,7 +34,7 @@ class ImpactInputs(Struct, frozen=True):
 
     candidate: Path
     before: str
-    """A file, or `live`."""
+    """A file, `live`, or another policy of the cluster."""
     record: Path | None
     decisions: Path | None
     server: str | None
@@ -64,9 +63,10 @@ class _Requests(Struct, frozen=True):
 async def compare_policies(inputs: ImpactInputs) -> Comparison:
     """Judge the requests by both policies. UserError: an input cannot be read, or has mistakes."""
     candidate = load_policy(inputs.candidate, Purpose.REPLAY)
-    former = await _load_former_policy(inputs)
+    warnings: list[str] = []
+    former = await _load_former_policy(inputs, warnings)
     requests = await _read_requests(inputs)
-    warnings = list(requests.warnings)
+    warnings += requests.warnings
     labels = await _read_namespace_labels(inputs, warnings)
     impact = Impact(_make_replay(former, labels), _make_replay(candidate, labels))
     for event in requests.events:
@@ -83,10 +83,10 @@ async def compare_policies(inputs: ImpactInputs) -> Comparison:
     return Comparison(report, tuple(warnings))
 
 
-async def _load_former_policy(inputs: ImpactInputs) -> LoadedPolicy:
-    if inputs.before != LIVE:
-        return load_policy(Path(inputs.before), Purpose.REPLAY)
-    return load_document(LIVE, await read_live_policy(inputs.kubeconfig), Purpose.REPLAY)
+async def _load_former_policy(inputs: ImpactInputs, warnings: list[str]) -> LoadedPolicy:
+    documents, found = await read_policies([inputs.before], inputs.kubeconfig)
+    warnings += found
+    return load_document(inputs.before, documents[inputs.before], Purpose.REPLAY)
 
 
 def _make_replay(loaded: LoadedPolicy, labels: Mapping[str, Mapping[str, str]]) -> Replay:

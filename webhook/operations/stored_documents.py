@@ -1,35 +1,12 @@
-"""Stored documents for commands, read with the user's own rights: the live policy, and overrides."""
+"""Stored overrides for commands, read and written with the user's own rights."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import msgspec
-
 from webhook.adapters.overrides_file import FileOverridesStore
-from webhook.core.document.configmap import NAME, NAMESPACE, ConfigMap, NoDocumentError, read_document
-from webhook.core.installation.objects import ObjectReference
-from webhook.errors import UserError
 from webhook.ports import OverridesStore
 from webhook.support.kubeconfig import Kubeconfig
-
-
-async def read_live_policy(kubeconfig: Kubeconfig) -> bytes:
-    """Return the policy document. UserError: the cluster cannot be read, or has no policy."""
-    from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
-
-    client = await kubernetes.connect(kubeconfig)
-    try:
-        reference = ObjectReference("v1", "ConfigMap", NAME, NAMESPACE)
-        found = await kubernetes.ClusterObjects(client).get(reference)
-    finally:
-        await client.close()
-    if found is None:
-        raise UserError(f"configmap {NAMESPACE}/{NAME}: there is none in the cluster", "give the file of a policy")
-    try:
-        return read_document(msgspec.convert(found, ConfigMap))
-    except NoDocumentError as error:
-        raise UserError(str(error)) from None
 
 
 @asynccontextmanager

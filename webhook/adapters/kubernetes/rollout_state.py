@@ -9,6 +9,7 @@ from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot,
 from webhook.adapters.kubernetes.api.objects import LABELS, Listed
 from webhook.adapters.kubernetes.api.requests import CONFLICT, ApiError, RefusedError, send_request
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
+from webhook.adapters.kubernetes.self_subject_review import read_own_user
 from webhook.core.document.configmap import NAMESPACE, ROLLOUT_STATE, ROLLOUT_STATE_KEY, ConfigMap
 from webhook.core.rollout.state import RolloutState, StateError, decode_state, encode_state
 from webhook.errors import RolloutError
@@ -67,14 +68,17 @@ class ConfigMapRolloutState:
 
 
 class ConfigMapRolloutStateStore:
-    """A `ports.RolloutStateStore`, with the client's permissions."""
+    """A `ports.RolloutStateStore`, with the client's permissions. With `dry_run` writes are only checked."""
 
     def __init__(
         self,
         client: ApiClient,
         timing: ApiTiming = ApiTiming(),  # noqa: B008  frozen
+        *,
+        dry_run: bool = False,
     ) -> None:
         self._client = client
+        self._query = (("dryRun", "All"),) if dry_run else ()
         self._seconds = timing.request_seconds
         self._found: dict[str, Any] | None = None
 
@@ -102,7 +106,7 @@ class ConfigMapRolloutStateStore:
         }
         body = {**body, "data": {ROLLOUT_STATE_KEY: encode_state(state)}}
         try:
-            answer = await send_request(self._client, method, path, self._seconds, body=body)
+            answer = await send_request(self._client, method, path, self._seconds, self._query, body)
         except ApiError as error:
             if isinstance(error, RefusedError) and error.status == CONFLICT:
                 return False
@@ -110,6 +114,13 @@ class ConfigMapRolloutStateStore:
             raise RolloutError(f"cannot {verb} {PLACE}: {error.describe(right)}", error.retry_after_seconds) from None
         self._found = decode_object(answer, dict[str, Any])
         return True
+
+    async def read_author(self) -> str:
+        """Return the name of the client's user, "" if it is unknown."""
+        try:
+            return await read_own_user(self._client, self._seconds)
+        except ApiError:
+            return ""  # an older cluster, or no permission; the cluster's audit log has the user
 
 
 def _decode(found: ConfigMap | None) -> RolloutState | None:

@@ -1,4 +1,4 @@
-"""`podgate policy`: check, compare and render policy documents; their schema, and webhook configurations."""
+"""`podgate policy`: check, compare and render policy documents, and follow and change their rollout."""
 
 from webhook.cli.policy.group import policy
 

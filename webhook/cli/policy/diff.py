@@ -8,24 +8,20 @@ import msgspec
 
 from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.cli.options.command_group import format_document, report_option
-from webhook.commands.policy_argument import read_document
-from webhook.core.document import DocumentError
+from webhook.commands.policy_argument import load_valid
 from webhook.core.document.defaults import ATOMIC, ATOMIC_IN_0_1
-from webhook.core.document.loading import load_unproved
 from webhook.core.plain_text import escape_line
-from webhook.core.policy.model import Policy
 from webhook.core.policy_changes.differences import compare
 from webhook.errors import UserError
-from webhook.operations.stored_documents import read_live_policy
+from webhook.operations.stored_policies import LIVE, WISHED, read_policies
 from webhook.support.kubeconfig import Kubeconfig
 
-LIVE = "live"
 DIFFERENT = 1
 
 
 @click.command("diff")
-@click.argument("before", metavar="A")
-@click.argument("after", metavar="B")
+@click.argument("before", metavar="[A]", required=False)
+@click.argument("after", metavar="[B]", required=False)
 @click.option(
     "--a-as",
     type=click.Choice(["0.1.0"]),
@@ -34,16 +30,29 @@ DIFFERENT = 1
 )
 @report_option()
 @kubeconfig_options("where")
-def print_difference(before: str, after: str, a_as: str | None, where: Kubeconfig, output: str) -> None:
+def print_difference(before: str | None, after: str | None, a_as: str | None, where: Kubeconfig, output: str) -> None:
     """Print what changes from policy A to policy B, by service, with `defaults` applied.
 
-    A and B are files, "-" (standard input), or `live`: the policy in the cluster.
+    \b
+    podgate policy diff                    # from the policy in force to the wished one
+    podgate policy diff policy.yaml        # from the policy in force to a file
+    podgate policy diff 6 7                # from one revision to another
+
+    A and B are files, "-" (standard input), or of the cluster: `live` (in force), `wished` (in the ConfigMap),
+    `candidate`, a revision of `podgate policy history`, a hash or its first digits. A file of that name comes first.
     Exit code: 0 no difference, 1 differences, 2 a policy is unreadable or has mistakes.
-    """
+    """  # noqa: D301 - the backslash-b keeps click from filling these lines
+    if before is None:
+        before, after = LIVE, WISHED
+    elif after is None:
+        before, after = LIVE, before
     if before == after == "-":
         raise UserError("-: standard input is named twice", "it can only be read once: put the other in a file")
-    old = _load_policy(before, _read(before, where), ATOMIC if a_as is None else ATOMIC_IN_0_1)
-    found = compare(old, _load_policy(after, _read(after, where), ATOMIC))
+    documents, warnings = asyncio.run(read_policies((before, after), where))
+    for warning in warnings:
+        click.echo(escape_line(f"warning: {warning}"), err=True)
+    old = load_valid(before, documents[before], ATOMIC if a_as is None else ATOMIC_IN_0_1)
+    found = compare(old, load_valid(after, documents[after]))
     document = msgspec.to_builtins({"same": not found, **msgspec.structs.asdict(found)})
     if (text := format_document(document, output, indent=None)) is not None:
         click.echo(text)
@@ -52,15 +61,3 @@ def print_difference(before: str, after: str, a_as: str | None, where: Kubeconfi
             click.echo(escape_line(line))
     if found:
         sys.exit(DIFFERENT)
-
-
-def _read(name: str, where: Kubeconfig) -> bytes:
-    return asyncio.run(read_live_policy(where)) if name == LIVE else read_document(name)
-
-
-def _load_policy(name: str, raw: bytes, atomic: frozenset[str]) -> Policy:
-    try:
-        return load_unproved(raw, None, atomic).policy
-    except DocumentError as error:
-        problems = "\n".join(f"  {name}:{problem}" for problem in error.problems)
-        raise UserError(f"{name}: mistakes in the policy: fix what is listed here\n{problems}") from None

@@ -22,7 +22,9 @@ _FAILED = 3
 
 @click.command()
 @click.argument("candidate", type=_PATH)
-@click.option("--before", default="live", show_default=True, help="The policy to compare with: a file, or `live`.")
+@click.option(
+    "--before", default="live", show_default=True, help="The policy to compare with, as A of `podgate policy diff`."
+)
 @click.option("--record", type=_PATH, help="Events that `podgate serve --record` wrote, instead of decisions.")
 @click.option("--decisions", type=_PATH, help="Decisions of `podgate decisions -o json`, instead of a server's.")
 @click.option(

@@ -39,12 +39,12 @@ class EffectiveDocument:
 def load(raw: bytes, purpose: Purpose) -> LoadResult:
     """Return the policy in `raw`. DocumentError: all problems that prevent its use for `purpose`."""
     effective = load_effective(raw, purpose)
-    return LoadResult(LoadedPolicy(effective.policy, _compute_hash(raw)), effective.warnings)
+    return LoadResult(LoadedPolicy(effective.policy, compute_hash(raw)), effective.warnings)
 
 
 def load_again(raw: bytes) -> LoadedPolicy:
     """Return a policy that a server has already loaded, without the proof. DocumentError: it is invalid."""
-    return LoadedPolicy(load_unproved(raw, None).policy, _compute_hash(raw))
+    return LoadedPolicy(load_unproved(raw, None).policy, compute_hash(raw))
 
 
 def load_effective(raw: bytes, purpose: Purpose | None) -> EffectiveDocument:
@@ -58,7 +58,8 @@ def load_effective(raw: bytes, purpose: Purpose | None) -> EffectiveDocument:
     )
 
 
-def _compute_hash(raw: bytes) -> str:
+def compute_hash(raw: bytes) -> str:
+    """Return the hash by which a document is known."""
     return sha256(raw).hexdigest()[:16]
 
 

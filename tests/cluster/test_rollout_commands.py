@@ -1,0 +1,230 @@
+"""Commands on the rollout of a policy: on a real API server, with minimal rights, and against a leader that writes."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.cli.command_runner import Done, podgate
+from tests.cluster.admission_configuration import NAMESPACE
+from tests.cluster.controlplane import ControlPlane
+from webhook.adapters.kubernetes import ConfigMapRolloutStateStore, ControllerRevisions, connect
+from webhook.core.document.configmap import LAST_GOOD, NAME, ROLLOUT_STATE
+from webhook.core.document.loading import compute_hash
+from webhook.core.rollout.state import Phase, RolloutState
+from webhook.operations.rollout_editor import RolloutEditor
+from webhook.operations.stored_policies import open_policies
+from webhook.support.kubeconfig import Kubeconfig
+
+HEAD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n"
+GOVERNED = "rollout: {canary: {steps: [{percent: 10, for: 10m}]}, rollback: {}}\n"
+
+
+def policy_text(pods: int, stanza: str = "") -> str:
+    quota = f"quota: {{windows: [{{window: 1h, hard: {{pods: {pods}}}}}]}}"
+    return f"{HEAD}- {{name: web, match: {{namespaces: [shop]}}, {quota}}}\n{stanza}"
+
+
+FIRST, SECOND, BAD = policy_text(10), policy_text(20), policy_text(1)
+A, B, C = (compute_hash(text.encode()) for text in (FIRST, SECOND, BAD))
+
+
+class Cluster:
+    """A cluster whose leader has written a history, and is away."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.plane = plane
+        self.kubeconfig: Path = plane.kubeconfig
+
+    def podgate(self, *arguments: str, kubeconfig: Path | None = None) -> Done:
+        return podgate("policy", *arguments, "--kubeconfig", kubeconfig or self.kubeconfig)
+
+    def apply(self, name: str, text: str) -> None:
+        metadata = {"name": name, "namespace": NAMESPACE}
+        self.plane.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"policy.yaml": text}})
+
+    def write(self, state: RolloutState, *kept: str) -> None:
+        async def write(states: ConfigMapRolloutStateStore, revisions: ControllerRevisions) -> None:
+            for text in kept:
+                await revisions.keep(compute_hash(text.encode()), text.encode())
+            await states.read()
+            assert await states.write(state)
+
+        self._run(write)
+
+    def read(self) -> RolloutState:
+        async def read(states: ConfigMapRolloutStateStore, _: ControllerRevisions) -> RolloutState:
+            found = await states.read()
+            assert found is not None
+            return found
+
+        return self._run(read)
+
+    def _run(self, act: Callable[[ConfigMapRolloutStateStore, ControllerRevisions], Awaitable[Any]]) -> Any:
+        async def run() -> Any:
+            client = await connect(self.kubeconfig)
+            try:
+                return await act(ConfigMapRolloutStateStore(client), ControllerRevisions(client))
+            finally:
+                await client.close()
+
+        return asyncio.run(run())
+
+
+@pytest.fixture
+def cluster(api_alone: ControlPlane) -> Iterator[Cluster]:
+    api_alone.create_namespace(NAMESPACE)
+    try:
+        yield Cluster(api_alone)
+    finally:
+        for kind in ("configmaps", "controllerrevisions"):
+            api_alone.kubectl("delete", kind, "--all", "-n", NAMESPACE)
+
+
+def test_a_rollback_without_a_controller_pins_the_revision_before(cluster: Cluster) -> None:
+    cluster.apply(NAME, BAD)
+    cluster.write(RolloutState(B), FIRST, SECOND)
+    version = cluster.plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}")["metadata"]["resourceVersion"]
+    dry = cluster.podgate("rollback", "--reason", "INC-1", "--dry-run")
+    assert dry.out.splitlines()[:1] == ["rolled back (dry run: nothing is written)"]
+    assert cluster.read() == RolloutState(B)
+    done = cluster.podgate("rollback", "--reason", "INC-1")
+    assert done.code == 0, done.err
+    state = cluster.read()
+    assert (state.stable, [rejection.hash for rejection in state.rejected]) == (B, [C])
+    assert state.pinned is not None
+    assert (state.pinned.reason, bool(state.pinned.by)) == ("INC-1", True)
+    pinned = f"pinned: INC-1, by {state.pinned.by}, at {state.pinned.at}"
+    *lines, servers = done.out.splitlines()
+    assert lines == [
+        "rolled back",
+        f"in force: {B}, {pinned}",
+        f"in Git: the ConfigMap has {C}, which is not tried: revert it to what this prints:",
+        f"  podgate policy history {B}",
+    ]
+    assert servers.startswith(f"servers: not seen whether they follow: no server Pod is ready in {NAMESPACE} ")
+    assert cluster.podgate("history", B).out == SECOND
+    after = cluster.plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}")["metadata"]["resourceVersion"]
+    assert after == version, "the wish belongs to its owner"
+
+    entries = cluster.podgate("history", "-o", "json").document
+    assert [(entry["number"], entry["hash"], entry["roles"]) for entry in entries] == [
+        (0, C, ["wished", "taken back"]),
+        (2, B, ["in force"]),
+        (1, A, []),
+    ]
+    waited = cluster.podgate("wait", "--for", "promoted", "--timeout", "5s")
+    assert waited.code == 3
+    assert f"{C} was taken back: INC-1" in waited.out
+    assert cluster.podgate("promote").error.startswith(f"{C}, the wished policy, was taken back: INC-1")
+    retried = cluster.podgate("retry", "-o", "json").document
+    assert (retried["inForce"], retried["revertInGit"]) == (C, "")
+    assert cluster.podgate("wait", "--for", "promoted", "--timeout", "5s").code == 0
+
+
+def test_a_candidate_is_paused_promoted_and_compared(cluster: Cluster) -> None:
+    governed = policy_text(10, GOVERNED)
+    stable = compute_hash(governed.encode())
+    cluster.apply(NAME, SECOND)
+    canary = RolloutState(stable, governed=True, phase=Phase.CANARY, candidate=B, since="2026-12-01T04:00:00Z")
+    cluster.write(canary, governed, SECOND)
+    difference = cluster.podgate("diff")
+    assert (difference.code, "pods: 10 -> 20" in difference.out) == (1, True)
+    assert cluster.podgate("diff", "1", B[:6]).out == difference.out == cluster.podgate("diff", "candidate").out
+    assert cluster.podgate("pause").error == "--reason: missing: give one, such as --reason INC-1234"
+    assert cluster.podgate("pause", "--reason", "INC-2").code == 0
+    assert "paused already: INC-2" in cluster.podgate("pause", "--reason", "INC-3").error
+    waited = cluster.podgate("wait", "--for", "promoted", "--timeout", "1s")
+    assert waited.code == 4
+    assert f"{B}: canary step 1, since 2026-12-01T04:00:00Z, paused: INC-2" in waited.out
+    assert cluster.podgate("retry").code == 0
+    assert (cluster.read().candidate, cluster.read().paused) == (B, None)
+    assert cluster.podgate("promote").code == 0
+    assert cluster.read() == RolloutState(B)
+    assert "is in force: nothing to do" in cluster.podgate("promote").error
+
+
+def test_what_is_promoted_before_the_leader_began_is_kept(cluster: Cluster) -> None:
+    governed = policy_text(10, GOVERNED)
+    cluster.apply(NAME, SECOND)
+    cluster.write(RolloutState(compute_hash(governed.encode()), governed=True), governed)
+    assert cluster.podgate("promote").code == 0
+    assert cluster.read() == RolloutState(B)
+    assert cluster.podgate("history", "2").out == SECOND
+
+
+def test_while_the_wished_policy_is_invalid_the_last_good_one_counts(cluster: Cluster) -> None:
+    cluster.apply(NAME, HEAD + "- {name: web, mach: {}}\n")
+    cluster.apply(LAST_GOOD, SECOND)
+    cluster.write(RolloutState(B), FIRST, SECOND)
+    assert "mistake" in cluster.podgate("diff", "live", "wished").err
+    done = cluster.podgate("rollback", "--reason", "INC-1")
+    assert done.code == 0, done.err
+    assert f"warning: configmap {NAMESPACE}/{NAME}: 2 mistakes in the policy" in done.err
+    assert cluster.read().stable == A
+
+
+def test_without_a_state_the_remedy_is_named(cluster: Cluster) -> None:
+    cluster.apply(NAME, FIRST)
+    for command in ("promote", "retry", "rollback --reason x", "pause --reason x"):
+        error = cluster.podgate(*command.split()).error
+        assert error.startswith(f"configmap {NAMESPACE}/{ROLLOUT_STATE}: there is none"), command
+    entries = cluster.podgate("history", "-o", "json").document
+    assert [(entry["hash"], entry["roles"]) for entry in entries] == [(A, ["in force", "wished"])]
+    assert cluster.podgate("diff").code == 0
+    cluster.plane.kubectl("delete", "configmap", NAME, "-n", NAMESPACE)
+    assert cluster.podgate("diff").code == 2
+
+
+def test_a_missing_right_is_named_and_the_shipped_role_suffices(cluster: Cluster) -> None:
+    plane = cluster.plane
+    cluster.apply(NAME, BAD)
+    cluster.write(RolloutState(B), FIRST, SECOND)
+    user = plane.write_kubeconfig("policy-operator")
+    error = cluster.podgate("rollback", "--reason", "INC-1", kubeconfig=user).error
+    assert f"grant the right to get configmaps named {ROLLOUT_STATE} in {NAMESPACE}" in error
+    plane.kubectl("apply", "-f", str(Path(__file__).parents[2] / "manifests/base/13-rbac-policy-operator.yaml"))
+    role = ("--role=podgate-policy-operator", "--user=policy-operator", "-n", NAMESPACE)
+    plane.kubectl("create", "rolebinding", "policy-operator", *role)
+    plane.wait(lambda: cluster.podgate("history", kubeconfig=user).code == 0, "the role to be read")
+    done = cluster.podgate("rollback", "--reason", "INC-1", kubeconfig=user)
+    assert (done.code, cluster.read().stable) == (0, B), done.err
+    assert cluster.read().pinned.by == "policy-operator"  # type: ignore[union-attr]  # just written
+    assert cluster.podgate("retry", kubeconfig=user).code == 0
+    plane.kubectl("delete", "rolebinding", "policy-operator", "-n", NAMESPACE)
+
+
+async def test_a_command_is_judged_again_by_what_a_leader_wrote_meanwhile(api_alone: ControlPlane) -> None:
+    """A leader takes the candidate back between the command's read and its write, and again a policy comes up."""
+    cluster = Cluster(api_alone)
+    api_alone.create_namespace(NAMESPACE)
+    await asyncio.to_thread(cluster.apply, NAME, SECOND)
+    canary = RolloutState(A, governed=True, phase=Phase.CANARY, candidate=B)
+    await asyncio.to_thread(cluster.write, canary, FIRST, SECOND)
+    async with open_policies(Kubeconfig((cluster.kubeconfig,))) as policies:
+        write, writes = policies.states.write, 0
+
+        async def write_second(state: RolloutState) -> bool:
+            nonlocal writes
+            writes += 1
+            if writes == 1:
+                await asyncio.to_thread(cluster.write, msgspec.structs.replace(canary, step=1))
+            return await write(state)
+
+        policies.states.write = write_second  # type: ignore[method-assign]  # a leader comes in between
+        change = await RolloutEditor(policies, lambda: "2026-12-01T04:00:00Z").pause("INC-1")
+    assert (writes, change.state.step) == (2, 1)
+    found = await asyncio.to_thread(cluster.read)
+    assert (found.step, found.paused.reason) == (1, "INC-1")  # type: ignore[union-attr]  # just written
+    for kind in ("configmaps", "controllerrevisions"):
+        await asyncio.to_thread(api_alone.kubectl, "delete", kind, "--all", "-n", NAMESPACE)
+
+
+def test_the_state_object_is_for_people_too(cluster: Cluster) -> None:
+    cluster.write(RolloutState(A))
+    found = cluster.plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{ROLLOUT_STATE}")
+    assert json.loads(found["data"]["state.json"]) == {"stable": A}

@@ -1,0 +1,86 @@
+"""Documents of `podgate policy`: the history of policies, and what a command has changed."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from webhook.core.rollout.commands import describe_intervention, describe_rejection
+from webhook.core.rollout.state import InForce, RolloutState
+
+IN_FORCE, CANDIDATE, WISHED, TAKEN_BACK = "in force", "candidate", "wished", "taken back"
+
+
+class RevisionEntry(Struct, frozen=True, rename="camel"):
+    """One policy. `number` is 0 and `created_at` "" if its document is not kept; `roles` say what it is now."""
+
+    number: int
+    hash: str
+    created_at: str
+    roles: tuple[str, ...] = ()
+    reason: str = ""
+    """Why it was taken back, or is pinned."""
+
+
+class Follower(Struct, frozen=True):
+    """One server, and the policy that it has in force; `error`: why that is not known."""
+
+    server: str
+    hash: str = ""
+    error: str = ""
+
+
+class Followers(Struct, frozen=True):
+    """The servers that were asked. `unseen`: why others could not be found, "" if all were."""
+
+    servers: tuple[Follower, ...] = ()
+    unseen: str = ""
+
+    def find_behind(self, policy_hash: str) -> tuple[Follower, ...]:
+        """Return the servers that have another policy in force, or did not say."""
+        return tuple(server for server in self.servers if server.hash != policy_hash)
+
+
+class ChangeDocument(Struct, frozen=True, rename="camel"):
+    """A command's change: what is in force now, and what is left to do in Git."""
+
+    command: str
+    dry_run: bool
+    in_force: str
+    candidate: str
+    wished: str
+    revert_in_git: str
+    """The wished policy that should be reverted in Git, "" if there is nothing to revert."""
+    next_command: str
+    """Prints the document that Git should have, "" if there is nothing to revert."""
+    state: RolloutState
+    servers: tuple[Follower, ...] = ()
+    unseen: str = ""
+
+
+def list_history(
+    kept: Sequence[tuple[int, str, str]], wished: str, in_force: InForce, state: RolloutState | None
+) -> tuple[RevisionEntry, ...]:
+    """Return what is kept, the newest first, after what is wished or in force and not kept."""
+    known = {policy_hash for _, policy_hash, _ in kept}
+    others = dict.fromkeys((wished, in_force.candidate, in_force.stable))
+    missing = [(0, policy_hash, "") for policy_hash in others if policy_hash and policy_hash not in known]
+    return tuple(
+        _build_entry(number, policy_hash, created_at, wished, in_force, state)
+        for number, policy_hash, created_at in (*missing, *kept)
+    )
+
+
+def _build_entry(
+    number: int, policy_hash: str, created_at: str, wished: str, in_force: InForce, state: RolloutState | None
+) -> RevisionEntry:
+    rejection = None if state is None else state.find_rejection(policy_hash)
+    has_role = {
+        IN_FORCE: policy_hash == in_force.stable,
+        CANDIDATE: policy_hash == in_force.candidate,
+        WISHED: policy_hash == wished,
+        TAKEN_BACK: rejection is not None,
+    }
+    reason = "" if rejection is None else describe_rejection(rejection)
+    if state is not None and state.pinned is not None and policy_hash == in_force.stable:
+        reason = f"pinned: {describe_intervention(state.pinned)}"
+    return RevisionEntry(number, policy_hash, created_at, tuple(role for role, has in has_role.items() if has), reason)
