@@ -30,6 +30,7 @@ def policy_text(pods: int, stanza: str = "") -> str:
 
 
 FIRST, SECOND, BAD = policy_text(10), policy_text(20), policy_text(1)
+OPERATOR_ROLE = str(Path(__file__).parents[2] / "manifests/base/13-rbac-policy-operator.yaml")
 A, B, C = (compute_hash(text.encode()) for text in (FIRST, SECOND, BAD))
 
 
@@ -168,6 +169,38 @@ def test_while_the_wished_policy_is_invalid_the_last_good_one_counts(cluster: Cl
     assert cluster.read().stable == A
 
 
+def test_a_candidate_file_is_planned_on_the_clusters_workloads(cluster: Cluster, tmp_path: Path) -> None:
+    plane, governed = cluster.plane, policy_text(10, GOVERNED.replace("percent: 10", 'namespaces: ["shop"]'))
+    for space in ("shop", "bank"):
+        plane.create_namespace(space)
+        labels = {"app": "web"}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        spec = {"selector": {"matchLabels": labels}, "template": template}
+        metadata = {"name": "web", "namespace": space}
+        plane.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec})
+    cluster.apply(NAME, governed)
+    cluster.write(RolloutState(compute_hash(governed.encode()), governed=True), governed)
+    file = tmp_path / "candidate.yaml"
+    file.write_text(governed.replace("namespaces: [shop]", "namespaces: [shop, bank]"))
+    plan = cluster.podgate("candidate", str(file), "-o", "json").document
+    assert [(step["workloads"], step["of"], step["namespaces"]) for step in plan["steps"]] == [
+        (1, 2, ["shop"]),
+        (2, 2, ["bank", "shop"]),
+    ]
+    shown = cluster.podgate("candidate", str(file)).out
+    assert "namespaces shop" in shown
+    assert "service web\n  match.namespaces" in shown
+    assert cluster.podgate("candidate").out.splitlines()[1] == "candidate: none"
+    user = plane.write_kubeconfig("policy-reader")
+    role = ("--role=podgate-policy-operator", "--user=policy-reader", "-n", NAMESPACE)
+    plane.kubectl("apply", "-f", OPERATOR_ROLE)
+    plane.kubectl("create", "rolebinding", "policy-reader", *role)
+    plane.wait(lambda: cluster.podgate("history", kubeconfig=user).code == 0, "the role to be read")
+    unread = cluster.podgate("candidate", str(file), kubeconfig=user)
+    assert (unread.code, "grant the right to list namespaces" in unread.err) == (0, True)
+    plane.kubectl("delete", "rolebinding", "policy-reader", "-n", NAMESPACE)
+
+
 def test_without_a_state_the_remedy_is_named(cluster: Cluster) -> None:
     cluster.apply(NAME, FIRST)
     for command in ("promote", "retry", "rollback --reason x", "pause --reason x"):
@@ -187,7 +220,7 @@ def test_a_missing_right_is_named_and_the_shipped_role_suffices(cluster: Cluster
     user = plane.write_kubeconfig("policy-operator")
     error = cluster.podgate("rollback", "--reason", "INC-1", kubeconfig=user).error
     assert f"grant the right to get configmaps named {ROLLOUT_STATE} in {NAMESPACE}" in error
-    plane.kubectl("apply", "-f", str(Path(__file__).parents[2] / "manifests/base/13-rbac-policy-operator.yaml"))
+    plane.kubectl("apply", "-f", OPERATOR_ROLE)
     role = ("--role=podgate-policy-operator", "--user=policy-operator", "-n", NAMESPACE)
     plane.kubectl("create", "rolebinding", "policy-operator", *role)
     plane.wait(lambda: cluster.podgate("history", kubeconfig=user).code == 0, "the role to be read")

@@ -1,6 +1,6 @@
 """Policies of a cluster, read with the user's own rights: the wished one, those in force and tried, and those kept."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from webhook.commands.policy_argument import read_document as read_file
 from webhook.core.document import DocumentError, Purpose, load
 from webhook.core.document.configmap import LAST_GOOD, NAME, NAMESPACE, ConfigMap, NoDocumentError, read_document
 from webhook.core.document.loading import compute_hash
-from webhook.core.installation.objects import ObjectReference
+from webhook.core.installation.objects import Json, ObjectReference
 from webhook.core.policy.model import Policy
 from webhook.core.rollout.state import InForce, RolloutState, decide_in_force
 from webhook.errors import RolloutError, UserError
@@ -126,8 +126,11 @@ class StoredPolicies:
         states: RolloutStateStore,
         revisions: PolicyRevisions,
         read_user: Callable[[], Awaitable[str]],
+        list_objects: Callable[[ObjectReference], Awaitable[list[Json]]],
     ) -> None:
         self._read_config_map = read_config_map
+        self.list_objects = list_objects
+        """Returns the objects of a kind; none if the cluster does not have it."""
         self.states = states
         self.revisions = revisions
         self.read_user = read_user
@@ -137,14 +140,20 @@ class StoredPolicies:
         with convert_rollout_errors():
             state = await self.states.read()
             revisions = await self.revisions.list_all()
-        return RolloutFacts(state, await self.read_wished(), revisions)
+        valid = {kept.hash for kept in revisions}
+        if state is not None:
+            valid |= {state.stable, state.candidate, *(rejection.hash for rejection in state.rejected)}
+        return RolloutFacts(state, await self._read_wished(valid), revisions)
 
-    async def read_wished(self) -> WishedPolicy:
-        """Return the document in the ConfigMap, or the last good one that servers use while that one is invalid."""
+    async def _read_wished(self, valid: Container[str]) -> WishedPolicy:
+        """Return the document in the ConfigMap, or the last good one that servers use while that one is invalid.
+
+        `valid`: policies that the leader has taken, so that checking them again would only take time.
+        """
         raw, obstacle = await self._read_stored(NAME)
         good, _ = await self._read_stored(LAST_GOOD)
-        if raw is None or (raw != good and (obstacle := _find_mistakes(raw))):
-            # A server took the last good one, so it needs no check; it is in force as long as the wished one is not.
+        is_valid = raw is not None and (raw == good or compute_hash(raw) in valid)
+        if raw is None or (not is_valid and (obstacle := _find_mistakes(raw))):
             return WishedPolicy("" if good is None else compute_hash(good), good or raw or b"", obstacle)
         return WishedPolicy(compute_hash(raw), raw)
 
@@ -215,7 +224,9 @@ async def open_policies(kubeconfig: Kubeconfig, *, dry_run: bool = False) -> Asy
 
     try:
         states = kubernetes.ConfigMapRolloutStateStore(client, dry_run=dry_run)
-        yield StoredPolicies(read_config_map, states, kubernetes.ControllerRevisions(client), states.read_author)
+        yield StoredPolicies(
+            read_config_map, states, kubernetes.ControllerRevisions(client), states.read_author, objects.items
+        )
     finally:
         await client.close()
 

@@ -3,6 +3,7 @@
 import click
 
 from webhook.cli.options.command_group import CommandGroup
+from webhook.cli.policy.candidate import candidate
 from webhook.cli.policy.diff import print_difference
 from webhook.cli.policy.history import history, wait
 from webhook.cli.policy.impact import impact
@@ -18,6 +19,6 @@ def policy() -> None:
 
 
 _DOCUMENTS = (lint, print_difference, impact, print_schema, print_policy, webhooks)
-_ROLLOUT = (history, promote, pause, retry, rollback, wait)
+_ROLLOUT = (history, candidate, promote, pause, retry, rollback, wait)
 for _command in (*_DOCUMENTS, *_ROLLOUT):
     policy.add_command(_command)

@@ -14,7 +14,7 @@ from webhook.commands.pages.rollout_page import format_history
 from webhook.commands.policy_argument import read_document
 from webhook.core.document.loading import compute_hash
 from webhook.core.plain_text import escape_line
-from webhook.core.reporting.rollout_document import RevisionEntry, list_history
+from webhook.core.reporting.rollout_document import HistorySource, RevisionEntry, list_history
 from webhook.core.rollout.progress import RolloutProgress, RolloutVerdict, judge
 from webhook.errors import UserError
 from webhook.operations.stored_policies import RolloutFacts, StoredPolicies, open_policies
@@ -58,8 +58,8 @@ async def _read_revision(revision: str, kubeconfig: Kubeconfig) -> bytes:
 async def _list_entries(kubeconfig: Kubeconfig) -> tuple[RevisionEntry, ...]:
     async with open_policies(kubeconfig) as policies:
         facts = await policies.read_facts()
-    kept = [(found.number, found.hash, found.created_at) for found in facts.revisions]
-    return list_history(kept, facts.wished.hash, facts.in_force, facts.state)
+    kept = tuple((found.number, found.hash, found.created_at) for found in facts.revisions)
+    return list_history(HistorySource(kept, facts.wished.hash, facts.in_force, facts.state))
 
 
 @click.command()

@@ -1,14 +1,17 @@
-"""Pages of `podgate policy`: the history of policies, and what a command has changed."""
+"""Pages of `podgate policy`: the history of policies, their rollout, its plan, and what a command has changed."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from webhook.commands.pages.table import format_table
 from webhook.core.plain_text import escape_document
-from webhook.core.reporting.rollout_document import ChangeDocument, Follower, RevisionEntry
-from webhook.core.rollout.commands import describe_intervention
+from webhook.core.reporting.rollout_document import ChangeDocument, Follower, RevisionEntry, RolloutDocument
+from webhook.core.rollout.commands import describe_intervention, describe_rejection
+from webhook.core.rollout.plan import PlannedStep
 from webhook.core.rollout.progress import describe_phase
 
 _HEADINGS = ("REVISION", "HASH", "CREATED", "STATE", "REASON")
+_PLAN_HEADINGS = ("STEP", "FROM", "REACHES", "WORKLOADS", "NAMESPACES")
+_NAMES_MAX = 5
 
 
 def format_history(entries: Sequence[RevisionEntry]) -> Iterable[str]:
@@ -50,3 +53,57 @@ def _format_servers(change: ChangeDocument) -> Iterator[str]:
 def _describe_behind(server: Follower) -> str:
     has = f"{server.hash} is in force there" if server.hash else "no policy is in force there"
     return f"{server.server}: {server.error or has}"
+
+
+def format_rollout(document: RolloutDocument) -> Iterator[str]:
+    """Yield how far a rollout has come."""
+    document = escape_document(document)
+    state = document.state
+    yield f"in force: {document.in_force}"
+    if state.pinned is not None:
+        yield f"  pinned: {describe_intervention(state.pinned)}"
+    yield f"candidate: {document.candidate or 'none'}"
+    yield from (f"  {line}" for line in _list_progress(document))
+    if document.wished and document.wished not in {document.in_force, document.candidate}:
+        yield f"wished: {document.wished}: {_explain_delay(document)}"
+
+
+def _list_progress(document: RolloutDocument) -> Iterator[str]:
+    state = document.state
+    if document.candidate or state.paused is not None or state.waits_for:
+        yield describe_phase(state, document.steps)
+    if document.next_at:
+        yield f"next step: not before {document.next_at}"
+    yield from (f"{symptom} is above its threshold since {at}" for symptom, at in state.above_since.items())
+
+
+def _explain_delay(document: RolloutDocument) -> str:
+    if document.rejection is not None:
+        return f"was taken back: {describe_rejection(document.rejection)}"
+    if document.state.pinned is not None:
+        return "is not tried while the other is pinned"
+    return "comes after the candidate" if document.candidate else "waits for the leader to begin"
+
+
+def format_plan(candidate: str, in_force: str, steps: Sequence[PlannedStep]) -> Iterator[str]:
+    """Yield when each step of a rollout would come, and what it would reach."""
+    if candidate == in_force:
+        yield f"{candidate} is in force: there is nothing to roll out"
+        return
+    yield f"from {in_force} to {candidate}, at the earliest:"
+    rows = [
+        (
+            str(step.number),
+            step.begins,
+            step.asks,
+            f"{step.workloads} of {step.of}",
+            _format_names(step.services or step.namespaces),
+        )
+        for step in escape_document(steps)
+    ]
+    yield from format_table([_PLAN_HEADINGS, *rows])
+
+
+def _format_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else ""
+    return ", ".join(names[:_NAMES_MAX]) + more or "-"

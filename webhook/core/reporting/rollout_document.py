@@ -1,11 +1,11 @@
-"""Documents of `podgate policy`: the history of policies, and what a command has changed."""
-
-from collections.abc import Sequence
+"""Documents of `podgate policy`: the history of policies, their rollout, and what a command has changed."""
 
 from msgspec import Struct
 
+from webhook.core.kubernetes.timestamps import format_rfc3339, parse_microseconds
+from webhook.core.policy_fields.rollout import Rollout
 from webhook.core.rollout.commands import describe_intervention, describe_rejection
-from webhook.core.rollout.state import InForce, RolloutState
+from webhook.core.rollout.state import InForce, Phase, Rejection, RolloutState
 
 IN_FORCE, CANDIDATE, WISHED, TAKEN_BACK = "in force", "candidate", "wished", "taken back"
 
@@ -57,30 +57,76 @@ class ChangeDocument(Struct, frozen=True, rename="camel"):
     unseen: str = ""
 
 
-def list_history(
-    kept: Sequence[tuple[int, str, str]], wished: str, in_force: InForce, state: RolloutState | None
-) -> tuple[RevisionEntry, ...]:
-    """Return what is kept, the newest first, after what is wished or in force and not kept."""
-    known = {policy_hash for _, policy_hash, _ in kept}
-    others = dict.fromkeys((wished, in_force.candidate, in_force.stable))
+class HistorySource(Struct, frozen=True):
+    """What the history is made of: `kept` has number, hash and time of each revision, the newest first."""
+
+    kept: tuple[tuple[int, str, str], ...]
+    wished: str
+    in_force: InForce
+    state: RolloutState | None
+
+
+def list_history(source: HistorySource) -> tuple[RevisionEntry, ...]:
+    """Return what is kept, after what is wished or in force and not kept."""
+    known = {policy_hash for _, policy_hash, _ in source.kept}
+    others = dict.fromkeys((source.wished, source.in_force.candidate, source.in_force.stable))
     missing = [(0, policy_hash, "") for policy_hash in others if policy_hash and policy_hash not in known]
-    return tuple(
-        _build_entry(number, policy_hash, created_at, wished, in_force, state)
-        for number, policy_hash, created_at in (*missing, *kept)
-    )
+    return tuple(_build_entry(source, *found) for found in (*missing, *source.kept))
 
 
-def _build_entry(
-    number: int, policy_hash: str, created_at: str, wished: str, in_force: InForce, state: RolloutState | None
-) -> RevisionEntry:
+def _build_entry(source: HistorySource, number: int, policy_hash: str, created_at: str) -> RevisionEntry:
+    state = source.state
     rejection = None if state is None else state.find_rejection(policy_hash)
     has_role = {
-        IN_FORCE: policy_hash == in_force.stable,
-        CANDIDATE: policy_hash == in_force.candidate,
-        WISHED: policy_hash == wished,
+        IN_FORCE: policy_hash == source.in_force.stable,
+        CANDIDATE: policy_hash == source.in_force.candidate,
+        WISHED: policy_hash == source.wished,
         TAKEN_BACK: rejection is not None,
     }
     reason = "" if rejection is None else describe_rejection(rejection)
-    if state is not None and state.pinned is not None and policy_hash == in_force.stable:
+    if state is not None and state.pinned is not None and policy_hash == source.in_force.stable:
         reason = f"pinned: {describe_intervention(state.pinned)}"
     return RevisionEntry(number, policy_hash, created_at, tuple(role for role, has in has_role.items() if has), reason)
+
+
+class RolloutDocument(Struct, frozen=True, rename="camel"):
+    """The rollout at one moment. `steps`: of the canary, 0 without one; `next_at`: when the phase ends at the earliest.
+
+    `rejection`: why the wished policy is not tried.
+    """
+
+    in_force: str
+    candidate: str
+    wished: str
+    phase: str
+    steps: int
+    next_at: str
+    state: RolloutState
+    rejection: Rejection | None = None
+
+    @classmethod
+    def build(cls, wished: str, in_force: InForce, state: RolloutState, stanza: Rollout | None) -> "RolloutDocument":
+        """`stanza`: the rollout of the policy in force, which governs the candidate."""
+        canary = None if stanza is None else stanza.canary
+        return cls(
+            in_force=in_force.stable,
+            candidate=in_force.candidate,
+            wished=wished,
+            phase=state.phase.value,
+            steps=0 if canary is None else len(canary.steps),
+            next_at=_find_end(state, stanza),
+            state=state,
+            rejection=state.find_rejection(wished) if wished != in_force.stable else None,
+        )
+
+
+def _find_end(state: RolloutState, stanza: Rollout | None) -> str:
+    """Return when the phase or step ends at the earliest, "" if that is not known, or it does not end by itself."""
+    duration = None
+    if stanza is not None and state.phase is Phase.SHADOW and stanza.shadow is not None:
+        duration = stanza.shadow.duration
+    elif stanza is not None and stanza.canary is not None and state.phase is Phase.CANARY:
+        duration = stanza.canary.steps[state.step].duration if state.step < len(stanza.canary.steps) else None
+    if duration is None or state.paused is not None or not state.since:
+        return ""
+    return format_rfc3339(parse_microseconds(state.since) + duration.us)

@@ -3,7 +3,6 @@
 from enum import Enum
 from typing import NamedTuple
 
-from webhook.core.policy_fields.rollout import Rollout
 from webhook.core.rollout.commands import describe_intervention, describe_rejection
 from webhook.core.rollout.state import Phase, RolloutState, decide_in_force
 
@@ -48,13 +47,12 @@ def _judge_untried(awaited: str, wished: str, state: RolloutState, *, was_wished
     return RolloutProgress(RolloutVerdict.PENDING, f"{awaited} waits for the leader to begin")
 
 
-def describe_phase(state: RolloutState, rollout: Rollout | None = None) -> str:
-    """Return how far the candidate has come. `rollout`: the one that governs it, if it is known."""
-    canary = None if rollout is None else rollout.canary
+def describe_phase(state: RolloutState, steps: int = 0) -> str:
+    """Return how far the candidate has come. `steps`: of the canary, 0 if that is not known."""
     text = {Phase.STABLE: "no candidate", Phase.SHADOW: "shadow", Phase.CANARY: f"canary step {state.step + 1}"}
     parts = [text[state.phase]]
-    if state.phase is Phase.CANARY and canary is not None:
-        parts[0] += f" of {len(canary.steps)}"
+    if state.phase is Phase.CANARY and steps:
+        parts[0] += f" of {steps}"
     if state.phase is not Phase.STABLE and state.since:
         parts.append(f"since {state.since}")
     if state.paused is not None:

@@ -1,0 +1,61 @@
+"""`podgate policy candidate`: the rollout that goes on, or what a rollout of a file would do."""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from itertools import chain
+
+import click
+import msgspec
+
+from webhook.cli.options.cluster_options import kubeconfig_options
+from webhook.cli.options.command_group import format_document, report_option
+from webhook.commands.pages.rollout_page import format_plan, format_rollout
+from webhook.core.plain_text import escape_line
+from webhook.core.reporting.rollout_document import RolloutDocument
+from webhook.errors import UserError
+from webhook.operations.rollout_plan import plan_rollout
+from webhook.operations.stored_policies import open_policies
+from webhook.support.kubeconfig import Kubeconfig
+
+
+@click.command()
+@click.argument("file", metavar="[FILE]", required=False)
+@kubeconfig_options()
+@report_option()
+def candidate(file: str | None, kubeconfig: Kubeconfig, output: str) -> None:
+    """Show the rollout: its phase, since when, and what it waits for. With FILE, what a rollout of FILE would do.
+
+    \b
+    podgate policy candidate
+    podgate policy candidate policy.yaml
+
+    With FILE nothing is applied: printed are the steps under the rollout in force, the workloads that each would reach
+    in the cluster, and the difference to the policy in force.
+
+    Exit code: 0 success, 2 FILE has mistakes, or no cluster.
+    """  # noqa: D301 - the backslash-b keeps click from filling these lines
+    if file is None:
+        shown = asyncio.run(_read_rollout(kubeconfig))
+        text = format_document(msgspec.to_builtins(shown), output)
+        lines: Iterable[str] = format_rollout(shown)
+    else:
+        plan = asyncio.run(plan_rollout(file, kubeconfig, time.time_ns() // 1000))
+        for warning in plan.warnings:
+            click.echo(escape_line(f"warning: {warning}"), err=True)
+        text = format_document(msgspec.to_builtins(plan), output)
+        lines = chain(format_plan(plan.candidate, plan.in_force, plan.steps), plan.describe())
+    for line in lines if text is None else (text,):
+        click.echo(escape_line(line) if text is None else line)
+
+
+async def _read_rollout(kubeconfig: Kubeconfig) -> RolloutDocument:
+    async with open_policies(kubeconfig) as policies:
+        facts = await policies.read_facts()
+        state, in_force = facts.require_state(), facts.in_force
+        try:
+            stanza = (await policies.load(in_force.stable, facts)).rollout
+        except UserError as error:
+            click.echo(escape_line(f"warning: the steps of the rollout are not known: {error}"), err=True)
+            stanza = None
+    return RolloutDocument.build(facts.wished.hash, in_force, state, stanza)
