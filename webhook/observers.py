@@ -8,6 +8,7 @@ from webhook.core.breaker import Transition
 from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
+from webhook.core.rollout.state import RolloutView
 from webhook.ports import Observer, PartialObserver, Review
 
 _P = ParamSpec("_P")
@@ -69,6 +70,10 @@ class Observers:
     def on_policy_failed(self, errors: Sequence[str]) -> None:
         for observer in self._list_observers():
             observer.on_policy_failed(errors)
+
+    def on_rollout_changed(self, former: RolloutView, now: RolloutView) -> None:
+        for observer in self._list_observers():
+            observer.on_rollout_changed(former, now)
 
     def on_policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
         for observer in self._list_observers():

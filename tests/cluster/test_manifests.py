@@ -226,10 +226,11 @@ RETRY_DENIED = [
 CAN = [
     *(
         (verb, f"configmaps/podgate-{name}", NAMESPACE)
-        for name in ("policy", "overrides")
+        for name in ("policy", "overrides", "policy-state")
         for verb in ("list", "watch")
     ),
     *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("get", "update")),
+    ("get", "controllerrevisions.apps", NAMESPACE),
     ("create", "configmaps", NAMESPACE),
     *((verb, f"{LEASES}/podgate-leader", NAMESPACE) for verb in ("get", "update")),
     *((verb, LEASES, NAMESPACE) for verb in ("create", "list", "update", "delete")),
@@ -248,6 +249,8 @@ CANNOT = [
     *((verb, "configmaps/podgate-policy", NAMESPACE) for verb in ("update", "patch", "delete")),
     *((verb, "configmaps/podgate-overrides", NAMESPACE) for verb in ("get", "update", "patch", "delete")),
     *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("delete", "deletecollection")),
+    *((verb, "configmaps/podgate-policy-state", NAMESPACE) for verb in ("update", "patch", "delete")),
+    *((verb, "controllerrevisions.apps", NAMESPACE) for verb in ("list", "create", "update", "patch", "delete")),
     *((verb, "configmaps", NAMESPACE) for verb in ("get", "list", "watch", "update")),
     *((verb, "configmaps/podgate-policy", "default") for verb in ("get", "create")),
     *((verb, f"{LEASES}/podgate-leader", NAMESPACE) for verb in ("patch", "deletecollection")),
@@ -267,10 +270,11 @@ CANNOT = [
 CONTROLLER_CAN = [
     *(
         (verb, f"configmaps/podgate-{name}", NAMESPACE)
-        for name in ("policy", "overrides")
+        for name in ("policy", "overrides", "policy-state")
         for verb in ("list", "watch")
     ),
     ("get", "configmaps/podgate-policy-last-good", NAMESPACE),
+    ("get", "controllerrevisions.apps", NAMESPACE),
     *((verb, f"{LEASES}/podgate-leader", NAMESPACE) for verb in ("get", "update")),
     ("create", LEASES, NAMESPACE),
     ("create", "events.events.k8s.io", ""),
@@ -302,16 +306,19 @@ CONTROLLER_CANNOT = [
 EXTENDER_CAN = [
     *(
         (verb, f"configmaps/podgate-{name}", NAMESPACE)
-        for name in ("policy", "overrides")
+        for name in ("policy", "overrides", "policy-state")
         for verb in ("list", "watch")
     ),
     ("get", "configmaps/podgate-policy-last-good", NAMESPACE),
+    ("get", "controllerrevisions.apps", NAMESPACE),
     *((verb, resource, "") for resource in ("nodes", "pods") for verb in ("list", "watch")),
     ("list", "nodes.metrics.k8s.io", ""),
     *((verb, "noderesourcetopologies.topology.node.k8s.io", "") for verb in ("list", "watch")),
     ("patch", "storageclasses.storage.k8s.io/podgate-wake", ""),
 ]
 EXTENDER_CANNOT = [
+    *((verb, "configmaps/podgate-policy-state", NAMESPACE) for verb in ("update", "patch", "delete")),
+    *((verb, "controllerrevisions.apps", NAMESPACE) for verb in ("list", "create", "update", "patch", "delete")),
     *((verb, "configmaps", NAMESPACE) for verb in ("get", "list", "create", "update")),
     *((verb, "secrets", NAMESPACE) for verb in ("get", "list")),
     *((verb, "nodes", "") for verb in ("get", "update", "patch", "delete")),

@@ -2,11 +2,9 @@
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.forwarded_pods import NAMESPACE
+from tests.contract.revisions_contract import ONE, OTHER, check_revisions
 from webhook.adapters.kubernetes import ConfigMapRolloutStateStore, ControllerRevisions, connect
 from webhook.core.rollout.state import Phase, RolloutState
-
-ONE, OTHER = "0123456789abcdef", "fedcba9876543210"
-DOCUMENT = b"apiVersion: podgate.io/v1alpha1\n# caf\xc3\xa9\n"
 
 
 async def test_a_state_is_replaced_only_as_it_was_read(own_api_alone: ControlPlane) -> None:
@@ -30,17 +28,6 @@ async def test_documents_are_kept_by_hash_the_newest_first(own_api_alone: Contro
     own_api_alone.create_namespace(NAMESPACE)
     client = await connect(own_api_alone.kubeconfig)
     try:
-        revisions = ControllerRevisions(client)
-        assert await revisions.list_all() == ()
-        await revisions.keep(ONE, DOCUMENT)
-        await revisions.keep(ONE, DOCUMENT)
-        await revisions.keep(OTHER, b"other")
-        assert [(kept.number, kept.hash) for kept in await revisions.list_all()] == [(2, OTHER), (1, ONE)]
-        assert await revisions.read(ONE) == DOCUMENT
-        await revisions.keep(ONE, DOCUMENT)
-        assert [(kept.number, kept.hash) for kept in await revisions.list_all()] == [(3, ONE), (2, OTHER)]
-        await revisions.delete(OTHER)
-        await revisions.delete(OTHER)
-        assert await revisions.read(OTHER) is None
+        await check_revisions(ControllerRevisions(client))
     finally:
         await client.close()

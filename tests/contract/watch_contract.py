@@ -62,6 +62,7 @@ class Follower:
         recorder: Any = Recorder()
         self.keeper = PolicyReceiver(recorder, Clock(), ImmediateCheck())
         self.policy = ConfigMapPolicy(client, self.keeper, **options)
+        self.keeper.rollout.keep_last_good = self.policy.keep_last_good
         self.namespaces = WatchedNamespaces(client, **options)
 
     def _contact(self) -> None:

@@ -37,7 +37,7 @@ def open_decisions(telemetry: Telemetry, sources: Sources, store: StoreBackend) 
     """Record each review from now on, and return the parts that show and write the records."""
     ring, documents = DecisionRing(_choose_replica_name()), PolicyDocuments()
     ring.labels = sources.namespaces.find_labels
-    sources.policies.keep_document = documents.keep
+    sources.policies.rollout.keep_document = documents.keep
     telemetry.observer.join(ring)
     search = DecisionSearch(ring, documents, store.decisions)
     policies = CompiledPolicies(search.policy, PolicyProcess())

@@ -1,5 +1,6 @@
 """Composition of the policy in force with its overrides: each from a ConfigMap, or from a file."""
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,16 +67,27 @@ def follow_policy(
         overrides = open_overrides_file(settings.overrides, telemetry)
     else:
         overrides = open_overrides_configmap(client, telemetry)
-    current = PolicyReceiver(telemetry.observer, clock, PolicyProcess(), purpose, build_active_policy(overrides, clock))
-    source: PolicyFile | kubernetes.ConfigMapPolicy
+    active = build_active_policy(overrides, clock)
     if settings.policy is not None:
-        name, source = str(settings.policy), PolicyFile(settings.policy, current)
-    else:
-        name = f"configmap {configmap.NAMESPACE}/{configmap.NAME}"
-        reports = telemetry.build_watch_reports("configmaps")
-        source = kubernetes.ConfigMapPolicy(client, current, reports=reports, keeps_last_good=keeps_last_good)
-    current.refresh_source = source.refresh
-    return FollowedPolicy(name, current, overrides, (source.run, *overrides.loops))
+        current = PolicyReceiver(telemetry.observer, clock, PolicyProcess(), purpose, active)
+        file = PolicyFile(settings.policy, current)
+        current.refresh_source = file.refresh
+        return FollowedPolicy(str(settings.policy), current, overrides, (file.run, *overrides.loops))
+    revisions = kubernetes.ControllerRevisions(client)
+    current = PolicyReceiver(telemetry.observer, clock, PolicyProcess(), purpose, active, revisions)
+    reports = telemetry.build_watch_reports("configmaps")
+    source = kubernetes.ConfigMapPolicy(client, current, reports=reports, keeps_last_good=keeps_last_good)
+    rollout, reports = current.rollout, telemetry.build_watch_reports("rollout")
+    rollout.read_last_good, rollout.keep_last_good = source.read_last_good, source.keep_last_good
+    state = kubernetes.ConfigMapRolloutState(client, rollout, reports=reports)
+
+    async def refresh() -> None:
+        """Read both: another process may have followed a change of either."""
+        await asyncio.gather(state.refresh(), source.refresh())
+
+    current.refresh_source = refresh
+    name = f"configmap {configmap.NAMESPACE}/{configmap.NAME}"
+    return FollowedPolicy(name, current, overrides, (source.run, state.run, rollout.run, *overrides.loops))
 
 
 def open_overrides_configmap(client: "ApiClient", telemetry: Telemetry) -> OverridesSource:

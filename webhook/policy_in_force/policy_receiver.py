@@ -11,7 +11,8 @@ from webhook.core.policy.model import LoadedPolicy
 from webhook.errors import CheckFailedError
 from webhook.policy_in_force.active_overrides import NoOverrides
 from webhook.policy_in_force.active_policy import ActivePolicy
-from webhook.ports import Clock, Observer, PolicyCheck
+from webhook.policy_in_force.rollout_follower import PolicyDocument, RolloutFollower
+from webhook.ports import Clock, Observer, PolicyCheck, PolicyRevisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +34,17 @@ class PolicyReceiver:
         check: PolicyCheck,
         purpose: Purpose = Purpose.SERVE,
         active: ActivePolicy | None = None,
+        revisions: PolicyRevisions | None = None,
     ) -> None:
-        """Create it. `active` compiles policies and swaps them; without it there are no overrides."""
+        """Create it. `active` compiles policies and swaps them; without it there are no overrides.
+
+        With `revisions` the state of the rollout decides what is in force, else each valid document is.
+        """
         self.refresh_source: Callable[[], Awaitable[None]] = _read_nothing
         """Reads the document once, now."""
-        self.keep_document: Callable[[str, bytes], None] = lambda *_: None
-        """Receives the hash and the text of each policy that is in force."""
         self._active = active or ActivePolicy(NoOverrides(), clock)
+        self.rollout = RolloutFollower(observer, self._active, check, purpose, revisions)
+        """Puts a valid document into force, at once or as the rollout's state says."""
         self._observer = observer
         self._check = check
         self._purpose = purpose
@@ -59,8 +64,10 @@ class PolicyReceiver:
         return self._active.get_current()
 
     def list_errors(self) -> tuple[str, ...]:
-        """Return the problems of the newest document; empty if it is in force."""
-        return self._last.errors if self._last is not None else ()
+        """Return the problems of the newest document, and why the rollout's state is not followed; empty for none."""
+        errors = self._last.errors if self._last is not None else ()
+        problem = self.rollout.view.problem
+        return (*errors, problem) if problem else errors
 
     def find_by_hash(self, policy_hash: str) -> CompiledPolicy | None:
         return self._active.find_by_hash(policy_hash)
@@ -72,11 +79,11 @@ class PolicyReceiver:
         async with self._checking:
             identity = sha256(raw).hexdigest()
             if self._last is None or identity != self._last.identity:
-                self._accept(await self._check_document(raw, identity, place))
+                await self._accept(await self._check_document(raw, identity, place), raw)
             return self._last is not None and self._last.loaded is not None
 
     async def on_unreadable(self, errors: Sequence[str]) -> None:
-        self._accept(_Attempt(f"refused: {errors}", errors=tuple(errors)))
+        await self._accept(_Attempt(f"refused: {errors}", errors=tuple(errors)))
 
     async def _check_document(self, raw: bytes, identity: str, place: str) -> _Attempt:
         try:
@@ -87,19 +94,20 @@ class PolicyReceiver:
             # Not the document's identity, so that it is checked again when it is read again.
             failed = f"{place}: the policy could not be checked: {error}: it is checked again at its next read"
             return _Attempt(f"unchecked: {failed}", errors=(failed,))
-        await self._active.swap(loaded)
-        self.keep_document(loaded.hash, raw)
         return _Attempt(identity, loaded)
 
-    def _accept(self, attempt: _Attempt) -> None:
+    async def _accept(self, attempt: _Attempt, raw: bytes = b"") -> None:
         if self._last is not None and attempt.identity == self._last.identity:
             return
+        loaded = attempt.loaded
+        has_changed = await self.rollout.on_wish(None if loaded is None else PolicyDocument(raw, loaded))
+        had_errors = self._last is not None and self._last.loaded is None
         self._last = attempt
-        if attempt.loaded is None:
+        if loaded is None:
             self._observer.on_policy_failed(attempt.errors)
-            return
-        # Also if the former document is back after an invalid one, so that observers clear the error.
-        self._observer.on_policy_loaded(attempt.loaded)
+        elif had_errors and not has_changed and (in_force := self.get_loaded()) is not None:
+            # The former document is back after an invalid one: observers clear the error.
+            self._observer.on_policy_loaded(in_force)
 
 
 async def _read_nothing() -> None:

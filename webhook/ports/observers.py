@@ -12,6 +12,7 @@ from webhook.core.breaker import Transition
 from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
+from webhook.core.rollout.state import RolloutView
 from webhook.errors import StoreFailure
 from webhook.ports.callers import Caller
 from webhook.ports.traces import ReviewTrace, TimedCall
@@ -51,6 +52,10 @@ class Observer(Protocol):
     def on_policy_loaded(self, loaded: LoadedPolicy) -> None: ...
 
     def on_policy_failed(self, errors: Sequence[str]) -> None: ...
+
+    def on_rollout_changed(self, former: RolloutView, now: RolloutView) -> None:
+        """Report what this process has in force of a rollout, and why, when either changes."""
+        ...
 
     def on_policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
         """Report the review of a `document`, a policy or overrides, that `user` wants to store.
@@ -101,6 +106,9 @@ class PartialObserver:
 
     def on_policy_failed(self, errors: Sequence[str]) -> None:
         """Ignore a rejected policy."""
+
+    def on_rollout_changed(self, former: RolloutView, now: RolloutView) -> None:
+        """Ignore a change of the rollout."""
 
     def on_policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
         """Ignore the review of a document."""

@@ -42,7 +42,7 @@ class DocumentReceiver(Protocol):
     """Receiver of the documents that a source reads, such as a file or a ConfigMap."""
 
     async def on_document(self, raw: bytes, place: str) -> bool:
-        """Check a document; return whether it is in force now. `place` prefixes line and column of each problem."""
+        """Check a document; return whether it is valid. `place` prefixes line and column of each problem."""
         ...
 
     async def on_unreadable(self, errors: Sequence[str]) -> None:

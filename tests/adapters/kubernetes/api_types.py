@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, inspect
 
-from webhook.adapters.kubernetes import credentials, nodes, self_subject_review
+from webhook.adapters.kubernetes import credentials, nodes, policy_revisions, self_subject_review
 from webhook.adapters.kubernetes.api.objects import ApiStatus, Bookmark, Namespace, WatchEvent
 from webhook.adapters.kubernetes.api.server_pods import _Pods
 from webhook.adapters.kubernetes.cluster_facts import probing as rights
@@ -46,6 +46,8 @@ ROOTS: dict[type[Struct], tuple[str, ...]] = {
     checked.LeaseHolderObject: ("Lease",),
     checked.FailureEvent: ("Event",),
     nodes._Node: ("Node",),
+    policy_revisions._Revision: ("ControllerRevision",),
+    policy_revisions._Items: ("ControllerRevisionList",),
     lease_object._Read: ("Lease",),
     server_leases._Leases: ("LeaseList",),
     credentials._Secret: ("Secret",),

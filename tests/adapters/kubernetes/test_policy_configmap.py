@@ -46,6 +46,7 @@ class Followed(Reported):
             timing=timing,
             keeps_last_good=keeps_last_good,
         )
+        self.keeper.rollout.keep_last_good = self.source.keep_last_good
         self._loops = loops
 
     def find_pods_limit(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Policy ConfigMap: watched, passed to a receiver, and copied to the last good ConfigMap if valid.
+"""Policy ConfigMap: watched and passed to a receiver; the policy in force is copied to the last good ConfigMap.
 
 A refresh and the watch may deliver the same state in either order. Versions are compared, so that a late watch event
 never reverts what a refresh has read since. A list is always accepted, even an older one: etcd may have been restored
@@ -48,7 +48,7 @@ class ConfigMapPolicy:
         self._client = client
         self._receiver = receiver
         self._has_good = False
-        """Whether any document has been in force."""
+        """Whether any document has been valid."""
         self._keeps_last_good = keeps_last_good
         self._on_contact = reports.on_contact
         self._timing = timing
@@ -84,6 +84,15 @@ class ConfigMapPolicy:
             if self._reading is not None:
                 self._reading.cancel()
 
+    async def read_last_good(self) -> bytes | None:
+        """Return the last good document; None if there is none or it cannot be read."""
+        return await self._last_good.read()
+
+    def keep_last_good(self, document: bytes) -> None:
+        """Keep the document of the policy in force, if this process does that. Does not block."""
+        if self._keeps_last_good:
+            self._last_good.keep(document)
+
     async def _read(self) -> None:
         try:
             snapshot = await list_objects(self._client, _POLICY, self._timing.refresh_seconds)
@@ -117,13 +126,11 @@ class ConfigMapPolicy:
                 await self._pass_on(last_good, f"{LAST_GOOD_PLACE}: {KEY}")
         if document is None:
             await self._receiver.on_unreadable([missing])
-        elif await self._pass_on(document, f"{_PLACE}: {KEY}") and self._keeps_last_good:
-            self._last_good.keep(document)
+        else:
+            await self._pass_on(document, f"{_PLACE}: {KEY}")
 
-    async def _pass_on(self, document: bytes, place: str) -> bool:
-        is_good = await self._receiver.on_document(document, place)
-        self._has_good |= is_good
-        return is_good
+    async def _pass_on(self, document: bytes, place: str) -> None:
+        self._has_good |= await self._receiver.on_document(document, place)
 
 
 def _read_from(found: ConfigMap | None) -> tuple[bytes | None, str]:

@@ -1,12 +1,13 @@
 """State of the policy's rollout in a ConfigMap: watched for servers, read and replaced for the leader and commands."""
 
+import asyncio
 from typing import Any
 
 import msgspec
 from kubernetes_asyncio.client import ApiClient
 
 from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, decode_object, list_objects
-from webhook.adapters.kubernetes.api.objects import LABELS, Listed
+from webhook.adapters.kubernetes.api.objects import LABELS, Listed, parse_version
 from webhook.adapters.kubernetes.api.requests import CONFLICT, ApiError, RefusedError, send_request
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
 from webhook.adapters.kubernetes.self_subject_review import read_own_user
@@ -14,6 +15,7 @@ from webhook.core.document.configmap import NAMESPACE, ROLLOUT_STATE, ROLLOUT_ST
 from webhook.core.rollout.state import RolloutState, StateError, decode_state, encode_state
 from webhook.errors import RolloutError
 from webhook.ports import StateReceiver, WatchReports
+from webhook.support.condition import Condition
 
 PLACE = f"configmap {NAMESPACE}/{ROLLOUT_STATE}"
 _ALL = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
@@ -42,23 +44,65 @@ class ConfigMapRolloutState:
         self._client = client
         self._receiver = receiver
         self._timing = timing
+        self._on_contact = reports.on_contact
+        self._failure = Condition(reports.on_trouble, reports.on_over)
+        self._taking = asyncio.Lock()
+        self._version = 0
+        """resourceVersion of the newest state processed: a late event does not revert what a refresh has read."""
+        self._is_known = False
+        self._reading: asyncio.Task[None] | None = None
+        self._rested_at = 0.0
+        """Earliest time of the next refresh, by the loop's clock."""
         self._watch = Watch(client, _STATE, WatchHandler(self._all, self._one), reports=reports, timing=timing)
 
     async def refresh(self) -> None:
-        """Read once, now. ApiError: it cannot be read."""
-        await self._all(await list_objects(self._client, _STATE, self._timing.refresh_seconds))
+        """Read now, unless that was just done. Callers share one read; a cancelled caller does not cancel it."""
+        if self._reading is None or self._reading.done():
+            if asyncio.get_running_loop().time() < self._rested_at:
+                return
+            self._reading = asyncio.create_task(self._read(), name="rollout-state-read")
+        reading = self._reading
+        await asyncio.wait([reading])
+        if not reading.cancelled():
+            reading.result()
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        await self._watch.run()
+        try:
+            await self._watch.run()
+        finally:
+            if self._reading is not None:
+                self._reading.cancel()
+
+    async def _read(self) -> None:
+        try:
+            snapshot = await list_objects(self._client, _STATE, self._timing.refresh_seconds)
+        except ApiError as error:
+            reason = f"cannot read {PLACE}: {error.describe(_STATE.right)}"
+            self._failure.enter(reason)
+            if not self._is_known:  # else what was read before still holds
+                await self._receiver.on_unreadable_state(reason)
+        else:
+            self._failure.leave()
+            self._on_contact()
+            await self._all(snapshot)
+        finally:
+            self._rested_at = asyncio.get_running_loop().time() + self._timing.cool_down_seconds
 
     async def _all(self, snapshot: ListSnapshot[ConfigMap]) -> None:
-        await self._take(snapshot.items[0] if snapshot.items else None)
+        async with self._taking:
+            self._version = parse_version(snapshot.version)
+            await self._take(snapshot.items[0] if snapshot.items else None)
 
     async def _one(self, changed: ConfigMap, deleted: bool) -> None:  # noqa: FBT001  signature of WatchHandler.on_change
-        await self._take(None if deleted else changed)
+        async with self._taking:
+            version = parse_version(changed.metadata.resource_version)
+            if version > self._version or not version:
+                self._version = version
+                await self._take(None if deleted else changed)
 
     async def _take(self, found: ConfigMap | None) -> None:
+        self._is_known = True
         try:
             state = _decode(found)
         except StateError as error:

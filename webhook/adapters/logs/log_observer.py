@@ -14,6 +14,7 @@ from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.policy_fields import Mode
 from webhook.core.quota.counter_resets import find_resets
+from webhook.core.rollout.state import RolloutView
 from webhook.ports import Review
 
 SAMPLE_EVERY = 100
@@ -97,6 +98,15 @@ class Logs:
     def on_policy_failed(self, errors: Sequence[str]) -> None:
         shown = [clip(error) for error in errors[:_ERRORS_MAX]]
         self._lines.write("error", "policy rejected", errors=shown, count=len(errors))
+
+    def on_rollout_changed(self, former: RolloutView, now: RolloutView) -> None:
+        if now.problem and now.problem != former.problem:
+            message = "rollout not followed, the policy in force stays"
+            self._lines.write("error", message, policy_hash=now.stable or None, reason=clip(now.problem))
+            return
+        if former.problem and not now.problem:
+            self._lines.write("info", "rollout followed again", reason=clip(former.problem))
+        self._lines.write("info", "rollout", **_list_rollout_fields(now))
 
     def on_policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
         shown = [clip(error) for error in errors[:_ERRORS_MAX]]
@@ -186,6 +196,23 @@ def _list_fields(review: Review) -> dict[str, Any]:
         "duration_ms": round(review.duration_ns / 1e6, 3),
         "policy_hash": decision.policy_hash,
         "client_id": review.caller.client_id if review.caller else None,
+    }
+
+
+def _list_rollout_fields(view: RolloutView) -> dict[str, str | int | None]:
+    """Return what a view says, without what it does not have."""
+    state = view.state
+    if state is None:
+        return {"policy_hash": view.stable or None}
+    has_candidate = bool(state.candidate)
+    return {
+        "policy_hash": view.stable or None,
+        "phase": state.phase,
+        "candidate": state.candidate or None,
+        "step": state.step if has_candidate else None,
+        "pinned": None if state.pinned is None else clip(state.pinned.reason),
+        "paused": None if state.paused is None else clip(state.paused.reason),
+        "waits_for": clip(state.waits_for) or None,
     }
 
 

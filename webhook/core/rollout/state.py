@@ -80,6 +80,23 @@ class RolloutState(Struct, frozen=True, omit_defaults=True, rename="camel"):
         return replace(state, rejected=kept)
 
 
+class RolloutView(Struct, frozen=True):
+    """What one process has in force, by hash, and the state that it follows.
+
+    `problem`: why what is in force is not what the state says; "" if it is.
+    """
+
+    stable: str = ""
+    candidate: str = ""
+    state: RolloutState | None = None
+    problem: str = ""
+
+    @property
+    def is_followed(self) -> bool:
+        """Return whether there is a rollout to speak of."""
+        return self.state is not None or bool(self.problem)
+
+
 class InForce(Struct, frozen=True):
     """The hashes of the policy in force, and of the candidate that is judged beside it, "" for none."""
 

@@ -18,6 +18,7 @@ from webhook.core.kubernetes.controllers import find_owning_controller
 from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
+from webhook.core.rollout.state import RolloutView
 from webhook.ports import Review
 
 _REASONS = {
@@ -117,6 +118,9 @@ class Events:
     def on_policy_failed(self, errors: Sequence[str]) -> None:
         stays = f"policy {self._in_force} stays in force" if self._in_force else "there is no good policy"
         self._post(_POLICY, EventType.WARNING, "PolicyRefused", f"{stays}: {_join_errors(errors)}", "\n".join(errors))
+
+    def on_rollout_changed(self, former: RolloutView, now: RolloutView) -> None:
+        """Do nothing: the leader reports the rollout, once for all processes."""
 
     def on_overrides_loaded(self, live: Sequence[Override]) -> None:
         """Do nothing: `on_override_changed` reports each change."""
