@@ -112,6 +112,15 @@ class RolloutError(Exception):
         self.retry_after_seconds = retry_after_seconds
 
 
+class SignatureError(Exception):
+    """A policy document is not signed as required; the message names object, field and value."""
+
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(f"{message}: {remedy}")
+        self.message = message
+        self.remedy = remedy
+
+
 GATE_REASONS = ("forbidden", "admission", "invalid", "changed", "unauthorized", "refused", "unanswered")
 """Reasons for which a gate was not removed: the kinds of answers of the API server, and that there was none.
 

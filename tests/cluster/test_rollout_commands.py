@@ -12,6 +12,9 @@ import pytest
 from tests.cli.command_runner import Done, podgate
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
+from tests.cluster.identities import Identities
+from tests.cluster.installation import install_podgate
+from tests.redis_servers import RedisServer
 from webhook.adapters.kubernetes import ConfigMapRolloutStateStore, ControllerRevisions, connect
 from webhook.core.document.configmap import LAST_GOOD, NAME, ROLLOUT_STATE
 from webhook.core.document.loading import compute_hash
@@ -19,6 +22,8 @@ from webhook.core.rollout.state import Phase, RolloutState
 from webhook.operations.rollout_editor import RolloutEditor
 from webhook.operations.stored_policies import open_policies
 from webhook.support.kubeconfig import Kubeconfig
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
 
 HEAD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n"
 GOVERNED = "rollout: {canary: {steps: [{percent: 10, for: 10m}]}, rollback: {}}\n"
@@ -125,6 +130,33 @@ def test_a_rollback_without_a_controller_pins_the_revision_before(cluster: Clust
     retried = cluster.podgate("retry", "-o", "json").document
     assert (retried["inForce"], retried["revertInGit"]) == (C, "")
     assert cluster.podgate("wait", "--for", "promoted", "--timeout", "5s").code == 0
+
+
+def test_the_drill_puts_the_former_policy_back_on_all_servers(
+    plane: ControlPlane, identities: Identities, a_redis: RedisServer
+) -> None:
+    """Two policies, the second one is bad, and no controller runs: one command, and every server follows."""
+    arguments = ("--drain", "0s", "--store", a_redis.url)
+    with install_podgate(plane, identities.files, BAD, ["shop"], servers=2, arguments=arguments) as installation:
+        cluster = Cluster(plane)
+        try:
+            cluster.write(RolloutState(B), FIRST, SECOND)
+            installation.wait_for_policy(BAD)
+            servers = [f"--server=http://{server.plain}" for server in installation.servers]
+            done = cluster.podgate("rollback", "--reason", "INC-1", *servers)
+            assert done.code == 0, done.err + done.out
+            assert done.out.splitlines()[-1] == "servers: 2 of 2 follow"
+            assert cluster.read().stable == B
+            assert {server.status()["policy"]["hash"] for server in installation.servers} == {B}
+            installation.apply_policy(SECOND.replace("pods: 20", "pods: 3"))
+            restarted = installation.servers[0]
+            installation.stop_server(restarted)
+            installation.start_server(*arguments)
+            installation.wait_for_policy(SECOND)
+            assert installation.read_stored(NAME) == SECOND.replace("pods: 20", "pods: 3")
+        finally:
+            for kind in ("configmaps", "controllerrevisions"):
+                plane.kubectl("delete", kind, "--all", "-n", NAMESPACE)
 
 
 def test_a_candidate_is_paused_promoted_and_compared(cluster: Cluster) -> None:

@@ -8,16 +8,27 @@ import asyncio
 from pathlib import Path
 
 from webhook.core.document.yaml.text import DOCUMENT_BYTES_MAX
-from webhook.ports import DocumentReceiver
+from webhook.errors import SignatureError
+from webhook.ports import DocumentReceiver, DocumentSignatures
 from webhook.support.watched_file import read_regular
 
 POLL_SECONDS = 1.0
+_SIGNATURE_BYTES_MAX = 1 << 10
 
 
 class PolicyFile:
     """Reader that passes the content of the file to a receiver, which ignores unchanged content."""
 
-    def __init__(self, path: str | Path, receiver: DocumentReceiver, *, poll_seconds: float = POLL_SECONDS) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        receiver: DocumentReceiver,
+        *,
+        poll_seconds: float = POLL_SECONDS,
+        signatures: DocumentSignatures | None = None,
+    ) -> None:
+        """`signatures`: accepts the document by the signature in the file of the same name and `.sig`."""
+        self._signatures = signatures
         self._path = Path(path)
         self._receiver = receiver
         self._poll_seconds = poll_seconds
@@ -37,7 +48,9 @@ class PolicyFile:
 
     async def _read(self) -> None:
         try:
-            raw = await asyncio.to_thread(read_regular, self._path, DOCUMENT_BYTES_MAX)
+            raw = await asyncio.to_thread(self._read_accepted)
+        except SignatureError as error:
+            await self._receiver.on_unreadable([str(error)])
         except OSError as error:
             reason = error.strerror or error
             await self._receiver.on_unreadable(
@@ -45,3 +58,14 @@ class PolicyFile:
             )
         else:
             await self._receiver.on_document(raw, str(self._path))
+
+    def _read_accepted(self) -> bytes:
+        raw = read_regular(self._path, DOCUMENT_BYTES_MAX)
+        if self._signatures is not None:
+            place = self._path.with_name(f"{self._path.name}.sig")
+            try:
+                signature = read_regular(place, _SIGNATURE_BYTES_MAX).decode(errors="replace")
+            except FileNotFoundError:
+                signature = None
+            self._signatures.verify(raw, signature, str(place))
+        return raw

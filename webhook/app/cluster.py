@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from webhook.adapters.clocks import WallClock
 from webhook.adapters.fixed import FixedNamespaces
-from webhook.adapters.policy_file import PolicyFile
 from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.app.certificates import CertificateController
 from webhook.app.policy_source import (
@@ -18,6 +17,7 @@ from webhook.app.policy_source import (
     follow_policy,
     list_policy_unready,
     open_overrides_file,
+    open_policy_file,
 )
 from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
@@ -25,6 +25,7 @@ from webhook.core.admission.exemptions import PODGATE_USERS
 from webhook.core.document import Purpose, configmap
 from webhook.policy_in_force.active_overrides import ActiveOverrides
 from webhook.policy_in_force.policy_receiver import PolicyReceiver
+from webhook.policy_in_force.policy_signatures import PolicySignatures
 from webhook.ports import (
     Clock,
     GateClient,
@@ -266,7 +267,7 @@ def _open_sources_alone(settings: Settings, telemetry: Telemetry, clock: Clock) 
     else:
         overrides = OverridesSource(ActiveOverrides(telemetry.observer, WallClock()), nothing, ())
     current = PolicyReceiver(telemetry.observer, clock, PolicyProcess(), purpose, build_active_policy(overrides, clock))
-    source = PolicyFile(settings.policy, current)
+    source = open_policy_file(settings.policy, current, PolicySignatures(settings.policy_keys))
     current.refresh_source = source.refresh
     loops = source.run, *overrides.loops
     return Sources(

@@ -15,7 +15,9 @@ from webhook.core.document import Purpose, configmap
 from webhook.policy_in_force.active_overrides import ActiveOverrides
 from webhook.policy_in_force.active_policy import ActivePolicy
 from webhook.policy_in_force.policy_receiver import PolicyReceiver
-from webhook.ports import Clock
+from webhook.policy_in_force.policy_signatures import PolicySignatures
+from webhook.policy_in_force.policy_webhook import PolicyWebhook
+from webhook.ports import Clock, Observer
 from webhook.settings import ProcessSettings
 
 if TYPE_CHECKING:
@@ -67,16 +69,18 @@ def follow_policy(
         overrides = open_overrides_file(settings.overrides, telemetry)
     else:
         overrides = open_overrides_configmap(client, telemetry)
-    active = build_active_policy(overrides, clock)
+    active, signatures = build_active_policy(overrides, clock), PolicySignatures(settings.policy_keys)
     if settings.policy is not None:
         current = PolicyReceiver(telemetry.observer, clock, PolicyProcess(), purpose, active)
-        file = PolicyFile(settings.policy, current)
+        file = open_policy_file(settings.policy, current, signatures)
         current.refresh_source = file.refresh
         return FollowedPolicy(str(settings.policy), current, overrides, (file.run, *overrides.loops))
-    revisions = kubernetes.ControllerRevisions(client)
+    revisions = kubernetes.ControllerRevisions(client, signatures=signatures)
     current = PolicyReceiver(telemetry.observer, clock, PolicyProcess(), purpose, active, revisions)
     reports = telemetry.build_watch_reports("configmaps")
-    source = kubernetes.ConfigMapPolicy(client, current, reports=reports, keeps_last_good=keeps_last_good)
+    source = kubernetes.ConfigMapPolicy(
+        client, current, reports=reports, keeps_last_good=keeps_last_good, signatures=signatures
+    )
     rollout, reports = current.rollout, telemetry.build_watch_reports("rollout")
     rollout.read_last_good, rollout.keep_last_good = source.read_last_good, source.keep_last_good
     state = kubernetes.ConfigMapRolloutState(client, rollout, reports=reports)
@@ -88,6 +92,19 @@ def follow_policy(
     current.refresh_source = refresh
     name = f"configmap {configmap.NAMESPACE}/{configmap.NAME}"
     return FollowedPolicy(name, current, overrides, (source.run, state.run, rollout.run, *overrides.loops))
+
+
+def open_policy_file(path: Path, receiver: PolicyReceiver, signatures: PolicySignatures) -> PolicyFile:
+    return PolicyFile(path, receiver, signatures=signatures if signatures.is_required else None)
+
+
+def build_policy_webhook(
+    settings: ProcessSettings, policies: PolicyReceiver, observer: Observer, purpose: Purpose
+) -> PolicyWebhook:
+    return PolicyWebhook(
+        *(observer, PolicyProcess(), policies.get_loaded, WallClock(), purpose),
+        signatures=PolicySignatures(settings.policy_keys),
+    )
 
 
 def open_overrides_configmap(client: "ApiClient", telemetry: Telemetry) -> OverridesSource:

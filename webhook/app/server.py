@@ -8,13 +8,13 @@ from importlib.util import find_spec
 
 import uvloop
 
-from webhook.adapters.clocks import SystemClock, WallClock
-from webhook.adapters.policy_process.parent import PolicyProcess
+from webhook.adapters.clocks import SystemClock
 from webhook.app.callers import open_callers
 from webhook.app.client_identity import open_client_authentication
 from webhook.app.cluster import Sources, open_sources
 from webhook.app.controller_loops import build_controller, build_manual_loops
 from webhook.app.decisions import open_decisions
+from webhook.app.policy_source import build_policy_webhook
 from webhook.app.serving_tls import open_tls
 from webhook.app.status_page import StatusPage
 from webhook.app.store import open_store
@@ -28,7 +28,6 @@ from webhook.fallback.breaker_ticker import BreakerTicker
 from webhook.interceptor import Interceptor
 from webhook.outcomes.aggregator import OutcomeAggregator
 from webhook.outcomes.endpoint import OutcomeEndpoint
-from webhook.policy_in_force.policy_webhook import PolicyWebhook
 from webhook.ports import Clock
 from webhook.server.call_endpoint import CallEndpoint, CallLimits
 from webhook.server.connection_table import ConnectionGuard, ConnectionLimits, ConnectionTable
@@ -80,7 +79,7 @@ class ServerProcess:
         self._authentication = open_client_authentication(settings, telemetry, self._callers)
         telemetry.metrics.set_reduced_mode(on=is_reduced)
         limits = CallLimits(settings.max_body_bytes, settings.body_timeout_seconds, settings.max_in_flight)
-        reviewer = PolicyWebhook(observer, PolicyProcess(), sources.policies.get_loaded, WallClock(), sources.purpose)
+        reviewer = build_policy_webhook(settings, sources.policies, observer, sources.purpose)
         outcome_reports = telemetry.build_outcome_reports()
         self._outcomes = OutcomeAggregator(counters, clock, observer, outcome_reports)
         receiver = OutcomeEndpoint(self._sources.policies.get_current, self._outcomes, clock, outcome_reports)

@@ -1,7 +1,7 @@
 """Policies of a cluster, read with the user's own rights: the wished one, those in force and tried, and those kept."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -16,6 +16,7 @@ from webhook.core.installation.objects import Json, ObjectReference
 from webhook.core.policy.model import Policy
 from webhook.core.rollout.state import InForce, RolloutState, decide_in_force
 from webhook.errors import RolloutError, UserError
+from webhook.policy_in_force.policy_signatures import PolicySignatures
 from webhook.ports import PolicyRevision, PolicyRevisions, RolloutStateStore
 from webhook.support.kubeconfig import Kubeconfig
 
@@ -216,17 +217,21 @@ async def open_policies(kubeconfig: Kubeconfig, *, dry_run: bool = False) -> Asy
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
     client = await kubernetes.connect(kubeconfig)
-    objects = kubernetes.ClusterObjects(client)
+    objects, signatures = kubernetes.ClusterObjects(client), PolicySignatures()
 
     async def read_config_map(name: str) -> ConfigMap | None:
         found = await objects.get(ObjectReference("v1", "ConfigMap", name, NAMESPACE))
-        return None if found is None else msgspec.convert(found, ConfigMap)
+        if found is None:
+            return None
+        config_map = msgspec.convert(found, ConfigMap)
+        with suppress(NoDocumentError):  # without keys: only so that a revision has the signature too
+            signatures.verify(read_document(config_map), config_map.read_signature(), name)
+        return config_map
 
     try:
         states = kubernetes.ConfigMapRolloutStateStore(client, dry_run=dry_run)
-        yield StoredPolicies(
-            read_config_map, states, kubernetes.ControllerRevisions(client), states.read_author, objects.items
-        )
+        revisions = kubernetes.ControllerRevisions(client, signatures=signatures)
+        yield StoredPolicies(read_config_map, states, revisions, states.read_author, objects.items)
     finally:
         await client.close()
 

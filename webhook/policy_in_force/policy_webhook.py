@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Callable
 
 from webhook.core.document import Purpose
+from webhook.core.document.configmap import SIGNATURE_KEY, NoDocumentError, read_document
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.policy_changes.overrides_review import review_overrides
-from webhook.core.policy_changes.policy_review import DocumentReview, PolicyReview, decode_review
-from webhook.ports import Clock, Observer, PolicyCheck
+from webhook.core.policy_changes.policy_review import DocumentReview, PolicyReview, decode_review, refuse_policy
+from webhook.errors import SignatureError
+from webhook.ports import Clock, DocumentSignatures, Observer, PolicyCheck
 
 
 class PolicyWebhook:
@@ -23,7 +25,10 @@ class PolicyWebhook:
         policy: Callable[[], LoadedPolicy | None],
         clock: Clock,
         purpose: Purpose = Purpose.SERVE,
+        *,
+        signatures: DocumentSignatures | None = None,
     ) -> None:
+        self._signatures = signatures
         self._observer = observer
         self._check = check
         self._policy = policy
@@ -43,8 +48,23 @@ class PolicyWebhook:
 
     async def _review(self, asked: DocumentReview) -> PolicyReview:
         if not asked.is_of_overrides:
-            return await self._check.review(asked)
+            # In a thread: a long document would delay reviews.
+            obstacle = await asyncio.to_thread(self._find_obstacle, asked)
+            return refuse_policy(asked, (obstacle,)) if obstacle else await self._check.review(asked)
         loaded = self._policy()
         policy = None if loaded is None else loaded.policy
         # In a thread: a long document would delay reviews.
         return await asyncio.to_thread(review_overrides, asked, policy, self._clock.now_us())
+
+    def _find_obstacle(self, asked: DocumentReview) -> str:
+        """Return why the signature of a policy is not accepted, "" if it is."""
+        if self._signatures is None:
+            return ""
+        try:
+            document = read_document(asked.new)
+            self._signatures.verify(document, asked.new.read_signature(), f"data[{SIGNATURE_KEY!r}]")
+        except SignatureError as error:
+            return str(error)
+        except NoDocumentError:
+            return ""  # the review of the document says so
+        return ""

@@ -24,6 +24,7 @@ from webhook.ports.pods import (
 )
 from webhook.ports.policies import (
     DocumentReceiver,
+    DocumentSignatures,
     NamespaceLabels,
     Overrides,
     OverridesStore,
@@ -54,6 +55,7 @@ __all__ = [
     "Credentials",
     "CurrentValue",
     "DocumentReceiver",
+    "DocumentSignatures",
     "GateClient",
     "KeyDocument",
     "KeyPublisher",

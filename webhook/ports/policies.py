@@ -50,6 +50,18 @@ class DocumentReceiver(Protocol):
         ...
 
 
+class DocumentSignatures(Protocol):
+    """Signatures of policy documents, which sources verify before anybody receives a document."""
+
+    def verify(self, document: bytes, signature: str | None, place: str) -> None:
+        """Accept a document by the signature at `place`, None if there is none there. SignatureError."""
+        ...
+
+    def find(self, document: bytes) -> str | None:
+        """Return the signature by which a document was accepted, for a copy of it; None if it had none."""
+        ...
+
+
 class PolicySource(Protocol):
     """Checked policies, compiled in advance under the live overrides: no review compiles a policy."""
 

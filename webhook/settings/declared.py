@@ -24,6 +24,11 @@ class ProcessSettings:
     policy: Path | None = setting(
         read.path, "the policy document, watched; without it ConfigMap podgate-system/podgate-policy", optional=True
     )
+    policy_keys: Path | None = setting(
+        read.file,
+        "public keys (Ed25519, PEM); a policy without a signature by one of them is refused",
+        optional=True,
+    )
     overrides: Path | None = setting(
         read.path,
         "the overrides document, watched; without it ConfigMap podgate-system/podgate-overrides",

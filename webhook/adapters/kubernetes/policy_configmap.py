@@ -15,8 +15,17 @@ from webhook.adapters.kubernetes.api.requests import ApiError
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
 from webhook.adapters.kubernetes.last_good import PLACE as LAST_GOOD_PLACE
 from webhook.adapters.kubernetes.last_good import LastGood
-from webhook.core.document.configmap import KEY, NAME, NAMESPACE, ConfigMap, NoDocumentError, read_document
-from webhook.ports import DocumentReceiver, WatchReports
+from webhook.core.document.configmap import (
+    KEY,
+    NAME,
+    NAMESPACE,
+    SIGNATURE_KEY,
+    ConfigMap,
+    NoDocumentError,
+    read_document,
+)
+from webhook.errors import SignatureError
+from webhook.ports import DocumentReceiver, DocumentSignatures, WatchReports
 from webhook.support.condition import Condition
 
 _PLACE = f"configmap {NAMESPACE}/{NAME}"
@@ -43,8 +52,12 @@ class ConfigMapPolicy:
         reports: WatchReports,
         timing: ApiTiming = ApiTiming(),  # noqa: B008  frozen
         keeps_last_good: bool = True,
+        signatures: DocumentSignatures | None = None,
     ) -> None:
-        """Create the watch; `keeps_last_good` requires permission to write the last good ConfigMap."""
+        """Create the watch; `keeps_last_good` requires permission to write the last good ConfigMap.
+
+        Without `signatures` every document is passed on.
+        """
         self._client = client
         self._receiver = receiver
         self._has_good = False
@@ -53,7 +66,8 @@ class ConfigMapPolicy:
         self._on_contact = reports.on_contact
         self._timing = timing
         self._failure = Condition(reports.on_trouble, reports.on_over)
-        self._last_good = LastGood(client, reports, timing)
+        self._signatures = signatures
+        self._last_good = LastGood(client, reports, timing, signatures)
         handler = WatchHandler(self._all, self._one)
         self._watch = Watch(client, _POLICY, handler, reports=reports, timing=timing)
         self._taking = asyncio.Lock()
@@ -124,10 +138,22 @@ class ConfigMapPolicy:
             last_good = await self._last_good.read()
             if last_good is not None and last_good != document:
                 await self._pass_on(last_good, f"{LAST_GOOD_PLACE}: {KEY}")
-        if document is None:
-            await self._receiver.on_unreadable([missing])
+        obstacle = missing or await self._verify(document, found)
+        if document is None or obstacle:
+            await self._receiver.on_unreadable([obstacle])
         else:
             await self._pass_on(document, f"{_PLACE}: {KEY}")
+
+    async def _verify(self, document: bytes | None, found: ConfigMap | None) -> str:
+        """Return why a document is not accepted, "" if it is."""
+        if self._signatures is None or document is None or found is None:
+            return ""
+        place = f"{_PLACE}: data[{SIGNATURE_KEY!r}]"
+        try:
+            await asyncio.to_thread(self._signatures.verify, document, found.read_signature(), place)
+        except SignatureError as error:
+            return str(error)
+        return ""
 
     async def _pass_on(self, document: bytes, place: str) -> None:
         self._has_good |= await self._receiver.on_document(document, place)

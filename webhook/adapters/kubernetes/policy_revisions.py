@@ -1,5 +1,6 @@
 """Documents of policies by hash, each in an immutable ControllerRevision, as Kubernetes keeps those of workloads."""
 
+import asyncio
 from typing import Any
 
 from kubernetes_asyncio.client import ApiClient
@@ -9,14 +10,16 @@ from webhook.adapters.kubernetes.api.collection import decode_object
 from webhook.adapters.kubernetes.api.objects import LABELS
 from webhook.adapters.kubernetes.api.requests import CONFLICT, ApiError, RefusedError, send_request
 from webhook.adapters.kubernetes.api.timing import ApiTiming
-from webhook.core.document.configmap import KEY, NAMESPACE, REVISION_PREFIX
-from webhook.errors import RolloutError
-from webhook.ports import PolicyRevision
+from webhook.core.document.configmap import KEY, NAMESPACE, REVISION_PREFIX, SIGNATURE_KEY
+from webhook.errors import RolloutError, SignatureError
+from webhook.ports import DocumentSignatures, PolicyRevision
 
 _ALL = f"/apis/apps/v1/namespaces/{NAMESPACE}/controllerrevisions"
 _HASH_LABEL = "podgate.io/policy-hash"
 _NUMBER = "podgate.io/revision"
 """Annotation with the revision's number: a list of metadata has no other place for it."""
+_SIGNED = "podgate.io/signed"
+"""Annotation of a revision that has a signature."""
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 """Accept header for a list without the documents."""
 _TRIES = 5
@@ -42,51 +45,85 @@ class _Revision(Struct, frozen=True):
 
 
 class ControllerRevisions:
-    """A `ports.PolicyRevisions`, with the client's permissions."""
+    """A `ports.PolicyRevisions`, with the client's permissions. A document is kept with its signature.
+
+    Without `signatures` every document is returned.
+    """
 
     def __init__(
         self,
         client: ApiClient,
         timing: ApiTiming = ApiTiming(),  # noqa: B008  frozen
+        signatures: DocumentSignatures | None = None,
     ) -> None:
+        self._signatures = signatures
         self._client = client
         self._seconds = timing.request_seconds
 
     async def read(self, policy_hash: str) -> bytes | None:
         try:
             body = await send_request(self._client, "GET", _build_path(policy_hash), self._seconds)
-            text = (decode_object(body, _Revision).data or {}).get(KEY)
+            data = decode_object(body, _Revision).data or {}
         except ApiError as error:
             if error.is_absent:
                 return None
             raise _convert(error, "get", policy_hash) from None
-        return text.encode() if isinstance(text, str) else None
+        text = data.get(KEY)
+        if not isinstance(text, str):
+            return None
+        await self._verify(policy_hash, text.encode(), data.get(SIGNATURE_KEY))
+        return text.encode()
+
+    async def _verify(self, policy_hash: str, document: bytes, signature: Any) -> None:
+        if self._signatures is None:
+            return
+        place = f"controllerrevision {NAMESPACE}/{_build_name(policy_hash)}: data[{SIGNATURE_KEY!r}]"
+        text = signature if isinstance(signature, str) else None
+        try:
+            await asyncio.to_thread(self._signatures.verify, document, text, place)
+        except SignatureError as error:
+            raise RolloutError(str(error)) from None
 
     async def list_all(self) -> tuple[PolicyRevision, ...]:
+        return tuple(_read_revision(found) for found in await self._list())
+
+    async def _list(self) -> "list[_Metadata]":
+        """Return the metadata of what is kept, the newest first."""
         query = (("labelSelector", _HASH_LABEL),)
         try:
             body = await send_request(self._client, "GET", _ALL, self._seconds, query, accept=_METADATA_LIST)
             found = decode_object(body, _Items).items or ()
         except ApiError as error:
             raise _convert(error, "list") from None
-        kept = [_read_revision(item.metadata) for item in found]
-        return tuple(sorted(kept, key=lambda revision: -revision.number))
+        return sorted((item.metadata for item in found), key=lambda metadata: -_read_revision(metadata).number)
 
     async def keep(self, policy_hash: str, document: bytes) -> None:
+        data = self._build_data(document)
         for _ in range(_TRIES):
-            kept = await self.list_all()
-            if kept and kept[0].hash == policy_hash:
+            kept = await self._list()
+            found = next((metadata for metadata in kept if _read_revision(metadata).hash == policy_hash), None)
+            if found is not None and SIGNATURE_KEY in data and not _is_signed(found):
+                await self.delete(policy_hash)  # its data cannot change, and servers would not accept it
+                found = None
+            elif found is not None and found is kept[0]:
                 return
-            number = kept[0].number + 1 if kept else 1
-            is_known = any(revision.hash == policy_hash for revision in kept)
+            number = _read_revision(kept[0]).number + 1 if kept else 1
             try:
-                await (self._renumber(policy_hash, number) if is_known else self._create(policy_hash, number, document))
+                if found is not None:
+                    await self._renumber(policy_hash, number)
+                else:
+                    await self._create(policy_hash, number, data)
             except ApiError as error:
                 if isinstance(error, RefusedError) and (error.status == CONFLICT or error.is_absent):
                     continue  # another process has written it, or deleted it
-                raise _convert(error, "patch" if is_known else "create", policy_hash) from None
+                raise _convert(error, "create" if found is None else "patch", policy_hash) from None
             return
         raise RolloutError(f"cannot keep controllerrevision {_build_name(policy_hash)}: it changes all the time")
+
+    def _build_data(self, document: bytes) -> dict[str, str]:
+        """Return the document with the signature by which it was accepted."""
+        signature = None if self._signatures is None else self._signatures.find(document)
+        return {KEY: document.decode(), **({SIGNATURE_KEY: signature} if signature else {})}
 
     async def delete(self, policy_hash: str) -> None:
         try:
@@ -95,15 +132,15 @@ class ControllerRevisions:
             if not error.is_absent:
                 raise _convert(error, "delete", policy_hash) from None
 
-    async def _create(self, policy_hash: str, number: int, document: bytes) -> None:
+    async def _create(self, policy_hash: str, number: int, data: dict[str, str]) -> None:
         metadata = {
             "name": _build_name(policy_hash),
             "namespace": NAMESPACE,
             "labels": {**LABELS, _HASH_LABEL: policy_hash},
-            "annotations": {_NUMBER: str(number)},
+            "annotations": {_NUMBER: str(number), **({_SIGNED: "true"} if SIGNATURE_KEY in data else {})},
         }
         kind = {"apiVersion": "apps/v1", "kind": "ControllerRevision"}
-        body = {**kind, "metadata": metadata, "revision": number, "data": {KEY: document.decode()}}
+        body = {**kind, "metadata": metadata, "revision": number, "data": data}
         await send_request(self._client, "POST", _ALL, self._seconds, body=body)
 
     async def _renumber(self, policy_hash: str, number: int) -> None:
@@ -128,6 +165,10 @@ def _read_revision(metadata: _Metadata) -> PolicyRevision:
     is_number = number.isascii() and number.isdigit()
     policy_hash = (metadata.labels or {}).get(_HASH_LABEL, "")
     return PolicyRevision(int(number) if is_number else 0, policy_hash, metadata.creation_timestamp)
+
+
+def _is_signed(metadata: _Metadata) -> bool:
+    return (metadata.annotations or {}).get(_SIGNED) == "true"
 
 
 def _convert(error: ApiError, verb: str, policy_hash: str = "") -> RolloutError:

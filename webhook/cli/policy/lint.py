@@ -2,19 +2,30 @@
 
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 
 from webhook.cli.options.command_group import format_document, report_option
 from webhook.commands.policy_argument import read_document
 from webhook.core.document import DocumentError, Problem, Purpose, load
+from webhook.core.document.yaml.problems import DOCUMENT
 from webhook.core.plain_text import escape_line
+from webhook.errors import SignatureError, UserError
+from webhook.policy_in_force.policy_signatures import PolicySignatures
+from webhook.support.input_files import read_content
 
 
 @click.command()
 @click.argument("path", metavar="FILE")
+@click.option(
+    "--policy-keys",
+    "keys",
+    type=click.Path(path_type=Path),
+    help="Public keys of the servers' --policy-keys: FILE.sig must be a signature of FILE by one of them.",
+)
 @report_option()
-def lint(path: str, output: str) -> None:
+def lint(path: str, keys: Path | None, output: str) -> None:
     """Print all mistakes in the policy FILE ("-": standard input).
 
     One line per mistake, `FILE:line:column: path: value: reason: remedy`, on standard output; warnings on standard
@@ -28,6 +39,8 @@ def lint(path: str, output: str) -> None:
         warnings = load(raw, Purpose.LINT).warnings
     except DocumentError as error:
         problems = error.problems
+    if keys is not None:
+        problems += _check_signature(path, raw, PolicySignatures(keys))
     found = {"errors": [asdict(problem) for problem in problems], "warnings": [asdict(w) for w in warnings]}
     text = format_document(found, output, indent=None)
     if text is not None:
@@ -39,6 +52,20 @@ def lint(path: str, output: str) -> None:
             click.echo(escape_line(f"warning: {path}:{warning}"), err=True)
         click.echo(_format_summary(path, len(problems), len(warnings)), err=True)
     sys.exit(1 if problems else 0)
+
+
+def _check_signature(path: str, raw: bytes, signatures: PolicySignatures) -> tuple[Problem, ...]:
+    place = Path(f"{path}.sig")
+    if path == "-":
+        raise UserError(
+            "--policy-keys: standard input has no signature beside it", "give FILE, with FILE.sig beside it"
+        )
+    signature = read_content(place).decode(errors="replace") if place.exists() else None
+    try:
+        signatures.verify(raw, signature, str(place))
+    except SignatureError as error:
+        return (Problem(1, 1, DOCUMENT, "{...}", error.message, error.remedy),)
+    return ()
 
 
 def _format_summary(path: str, errors: int, warnings: int) -> str:

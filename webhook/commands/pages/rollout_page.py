@@ -87,6 +87,7 @@ def _explain_delay(document: RolloutDocument) -> str:
 
 def format_plan(candidate: str, in_force: str, steps: Sequence[PlannedStep]) -> Iterator[str]:
     """Yield when each step of a rollout would come, and what it would reach."""
+    candidate, in_force = escape_document((candidate, in_force))
     if candidate == in_force:
         yield f"{candidate} is in force: there is nothing to roll out"
         return

@@ -8,6 +8,8 @@ NAMESPACE = "podgate-system"
 NAME = "podgate-policy"
 LAST_GOOD = "podgate-policy-last-good"
 KEY = "policy.yaml"
+SIGNATURE_KEY = "policy.sig"
+"""Ed25519 signature of the policy, in base64; needed where servers have --policy-keys."""
 OVERRIDES = "podgate-overrides"
 OVERRIDES_KEY = "overrides.yaml"
 ROLLOUT_STATE = "podgate-policy-state"
@@ -35,6 +37,10 @@ class ConfigMap(Struct, frozen=True, rename="camel"):
     @property
     def place(self) -> str:
         return f"configmap {self.metadata.namespace or NAMESPACE}/{self.metadata.name or NAME}"
+
+    def read_signature(self) -> str | None:
+        """Return the policy's signature, None if it has none."""
+        return (self.data or {}).get(SIGNATURE_KEY)
 
 
 class NoDocumentError(Exception):

@@ -97,6 +97,11 @@ def review_policy(asked: DocumentReview) -> PolicyReview:
             *(f"{KEY}:{warning}" for warning in loaded.warnings),
         ]
         return PolicyReview(respond(asked.uid, ALLOWED, warnings), asked.user, judged=True)
+    return refuse_policy(asked, errors)
+
+
+def refuse_policy(asked: DocumentReview, errors: tuple[str, ...]) -> PolicyReview:
+    """Return the response that refuses a policy for these errors."""
     status = ResponseStatus(400, "BadRequest", _format_message(errors))
     return PolicyReview(respond(asked.uid, status, has_lines=True), asked.user, judged=True, errors=errors)
 
