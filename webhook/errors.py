@@ -84,16 +84,16 @@ class NoStoreAnswerError(StoreUnavailableError):
         self.charged_us = charged_us
 
 
-class ServiceStatusError(Exception):
-    """ServiceStatus objects cannot be read or written; `retry_after_seconds` is the shortest delay before a retry."""
+class StatusError(Exception):
+    """Status objects cannot be read or written; `retry_after_seconds` is the shortest delay before a retry."""
 
     def __init__(self, message: str, retry_after_seconds: float = 0.0) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
 
 
-class ServiceStatusNotInstalledError(Exception):
-    """The cluster has no ServiceStatus kind; the message says how to install it."""
+class StatusNotInstalledError(Exception):
+    """The cluster does not have the kind of status object; the message says how to install it."""
 
 
 class WebhookConfigurationError(Exception):

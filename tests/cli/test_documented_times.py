@@ -12,7 +12,7 @@ from webhook.controller import outcome_sender, pending_sightings, pod_index, sta
 from webhook.controller.held_controllers.reports import WakeTiming
 from webhook.controller.release import failures, loop, removal
 from webhook.controller.reports import ControllerTiming
-from webhook.controller.service_status_writer import ServiceStatusTiming
+from webhook.controller.status_writer import StatusTiming
 from webhook.policy_in_force.webhook_configurations import WebhookConfigurationTiming
 from webhook.settings import ControllerSettings
 
@@ -39,7 +39,7 @@ FIRST, LAST = LEASE.duration_seconds - LEASE.renew_seconds, LEASE.duration_secon
         (CONTROLLER, f"At most {start_tracker.STARTS_MAX:,} Pods"),
         (CONTROLLER, f"at most {WAKE.wakes_per_second} a second"),
         (CONTROLLER, f"up to every {WAKE.pause_seconds_max:.0f} s. {WAKE.held_max:,} are remembered"),
-        (CONTROLLER, f"corrected within {'five' if ServiceStatusTiming().read_seconds == 300 else '?'} minutes"),
+        (CONTROLLER, f"corrected within {'five' if StatusTiming().read_seconds == 300 else '?'} minutes"),
         (CONTROLLER, f"when the policy changes, and every {HOOKS.check_seconds:.0f} s"),
         (CONTROLLER, f"after a change by somebody else within {HOOKS.check_seconds:.0f} s"),
         (CONTROLLER, f"within {'a second' if HOOKS.poll_seconds < 1 else '?'} of its being in force"),

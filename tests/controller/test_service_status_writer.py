@@ -5,22 +5,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.harness.fake_apiserver import wait_until
-from webhook.controller import ServiceStatusReports, ServiceStatusTiming, ServiceStatusWriter
+from webhook.controller import ServiceStatusWriter, StatusReports, StatusTiming
 from webhook.core.breaker import BreakerView, State
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document.loading import load_effective
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import CounterPlan
 from webhook.core.reporting.status_parts import render_service_status
-from webhook.errors import ServiceStatusError, ServiceStatusNotInstalledError
+from webhook.errors import StatusError, StatusNotInstalledError
 
 CLOSED, OPEN = BreakerView(State.CLOSED, 0, 0), BreakerView(State.OPEN, 1, 1_800_000_000_000_000, 1_800_000_180_000_000)
-TIMING = ServiceStatusTiming(
-    round_seconds=1, writes_max=2, read_seconds=300, first_pause_seconds=1, pause_seconds_max=4
-)
-READ_EACH_ROUND = ServiceStatusTiming(writes_max=2, read_seconds=0)
+TIMING = StatusTiming(round_seconds=1, writes_max=2, read_seconds=300, first_pause_seconds=1, pause_seconds_max=4)
+READ_EACH_ROUND = StatusTiming(writes_max=2, read_seconds=0)
 """The writer reads the statuses in each round."""
-FORBIDDEN = ServiceStatusError("cannot write: HTTP 403")
+FORBIDDEN = StatusError("cannot write: HTTP 403")
 
 
 def compile_policy(*services: str, mode: str = "Enforce") -> CompiledPolicy:
@@ -67,15 +65,13 @@ class FakeStatusApi:
 class WriterSimulation:
     """A policy, its breakers, ServiceStatuses, and their writer."""
 
-    def __init__(self, *services: str, api: FakeStatusApi | None = None, timing: ServiceStatusTiming = TIMING) -> None:
+    def __init__(self, *services: str, api: FakeStatusApi | None = None, timing: StatusTiming = TIMING) -> None:
         self.policy: CompiledPolicy | None = compile_policy(*services)
         self.views: dict[str, BreakerView] = dict.fromkeys(services, CLOSED)
         self.api = api or FakeStatusApi()
         self.reported: list[str] = []
         report = self.reported.append
-        reports = ServiceStatusReports(
-            lambda text: report(f"absent {text}"), report, lambda text: report(f"over {text}")
-        )
+        reports = StatusReports(lambda text: report(f"absent {text}"), report, lambda text: report(f"over {text}"))
         self.writer = ServiceStatusWriter(self.api, self._find_view, lambda: self.policy, reports, timing=timing)
 
     def _find_view(self, plan: CounterPlan) -> BreakerView | None:
@@ -159,13 +155,13 @@ async def test_status_changed_by_another_client_is_restored_in_the_next_round() 
 
 async def test_missing_status_crd_is_reported_once_and_retried_later() -> None:
     simulation = WriterSimulation("a")
-    simulation.api.errors["*"] = ServiceStatusNotInstalledError("put one up")
+    simulation.api.errors["*"] = StatusNotInstalledError("put one up")
     assert [await simulation.writer.round() for _ in range(2)] == [TIMING.read_seconds] * 2
     assert simulation.reported == ["absent put one up"]
     simulation.api.errors.clear()
     simulation.api.take_calls()
     assert await simulation.run_round() == ["read", "a"]
-    simulation.api.errors["*"] = ServiceStatusNotInstalledError("put one up")
+    simulation.api.errors["*"] = StatusNotInstalledError("put one up")
     simulation.views["a"] = OPEN
     assert await simulation.writer.round() == TIMING.read_seconds, "the CRD was removed"
     assert simulation.reported == ["absent put one up"] * 2
@@ -178,7 +174,7 @@ async def test_unavailable_status_api_is_reported_once_and_retried_with_backoff(
     simulation = WriterSimulation("a")
     simulation.api.errors["*"] = FORBIDDEN
     assert [await simulation.writer.round() for _ in range(4)] == [1, 2, 4, 4]
-    simulation.api.errors["*"] = ServiceStatusError("busy", retry_after_seconds=30)
+    simulation.api.errors["*"] = StatusError("busy", retry_after_seconds=30)
     assert await simulation.writer.round() == 30
     simulation.api.errors.clear()
     assert await simulation.writer.round() == TIMING.round_seconds
@@ -190,10 +186,10 @@ async def test_unavailable_status_api_is_reported_once_and_retried_with_backoff(
 async def test_error_that_ends_in_a_missing_crd_is_not_reported_as_resolved() -> None:
     simulation = WriterSimulation("a")
     for error in (
-        ServiceStatusNotInstalledError("put one up"),
+        StatusNotInstalledError("put one up"),
         FORBIDDEN,
-        ServiceStatusNotInstalledError("put one up"),
-        ServiceStatusNotInstalledError("put one up"),
+        StatusNotInstalledError("put one up"),
+        StatusNotInstalledError("put one up"),
     ):
         simulation.api.errors["*"] = error
         await simulation.writer.round()
@@ -211,7 +207,7 @@ async def test_rejected_status_delays_no_other_service() -> None:
 
 
 async def test_writer_runs_until_cancelled() -> None:
-    simulation = WriterSimulation("a", timing=ServiceStatusTiming(round_seconds=0))
+    simulation = WriterSimulation("a", timing=StatusTiming(round_seconds=0))
     running = asyncio.create_task(simulation.writer.run())
     await wait_until(lambda: "a" in simulation.api.statuses)
     simulation.views["a"] = OPEN

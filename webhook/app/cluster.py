@@ -33,7 +33,7 @@ from webhook.ports import (
     NamespaceLabels,
     PlaceEvents,
     PodWatch,
-    ServiceStatusClient,
+    StatusClient,
     WebhookConfigurationClient,
 )
 from webhook.settings import (
@@ -70,7 +70,7 @@ class Sources:
     """Leases by which servers that share a store count each other; None without a cluster, or with --replicas."""
     pods: PodWatch | None = None
     """Watch on Pods, for a server with in-memory counters, which reconciles them itself."""
-    board: ServiceStatusClient | None = None
+    board: StatusClient | None = None
     """Client that writes ServiceStatus objects (leader only); None without a cluster."""
     webhooks: WebhookConfigurationClient | None = None
     """Client of the webhook configurations (leader only); None if they are left alone."""

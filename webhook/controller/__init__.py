@@ -5,7 +5,8 @@ from webhook.controller.counter_resets import CounterResets
 from webhook.controller.held_controllers import ControllerWaker, WakeReports, WakeTiming
 from webhook.controller.override_enforcer import OverrideEnforcer
 from webhook.controller.reports import ControllerReports, ControllerTiming
-from webhook.controller.service_status_writer import ServiceStatusReports, ServiceStatusTiming, ServiceStatusWriter
+from webhook.controller.service_status_writer import ServiceStatusWriter
+from webhook.controller.status_writer import StatusReports, StatusTiming, StatusWriter
 
 __all__ = [
     "Controller",
@@ -14,9 +15,10 @@ __all__ = [
     "ControllerWaker",
     "CounterResets",
     "OverrideEnforcer",
-    "ServiceStatusReports",
-    "ServiceStatusTiming",
     "ServiceStatusWriter",
+    "StatusReports",
+    "StatusTiming",
+    "StatusWriter",
     "WakeReports",
     "WakeTiming",
 ]

@@ -30,7 +30,7 @@ from webhook.ports.policies import (
     OverridesStore,
     PolicyCheck,
     PolicySource,
-    ServiceStatusClient,
+    StatusClient,
     WebhookConfigurationClient,
 )
 from webhook.ports.queues import GateClient, PlaceEvents, PodQueue, QueueIndex
@@ -79,12 +79,12 @@ __all__ = [
     "Review",
     "RolloutCounts",
     "RolloutStateStore",
-    "ServiceStatusClient",
     "SharedDecisions",
     "SharedPage",
     "SharedRecord",
     "SharedStore",
     "StateReceiver",
+    "StatusClient",
     "StoreReports",
     "TokenKey",
     "TokenKeys",

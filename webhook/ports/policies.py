@@ -10,19 +10,19 @@ from webhook.core.policy_changes.policy_review import DocumentReview, PolicyRevi
 from webhook.core.webhook_configurations import ConfigurationName, OutdatedConfiguration
 
 
-class ServiceStatusClient(Protocol):
-    """One object for each service. ServiceStatusNotInstalledError without the kind, ServiceStatusError on failure."""
+class StatusClient(Protocol):
+    """Status objects of one kind. StatusNotInstalledError without the kind, StatusError on failure."""
 
     async def read(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return the status of each object by service."""
+        """Return the status of each object by its name."""
         ...
 
-    async def write(self, service: str, status: Mapping[str, Any]) -> None:
-        """Replace the status of a service's object, created if necessary."""
+    async def write(self, name: str, status: Mapping[str, Any]) -> None:
+        """Replace the status of an object, created if necessary."""
         ...
 
-    async def delete(self, service: str) -> None:
-        """Delete the object of a service."""
+    async def delete(self, name: str) -> None:
+        """Delete an object."""
         ...
 
 

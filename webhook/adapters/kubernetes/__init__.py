@@ -22,7 +22,7 @@ from webhook.adapters.kubernetes.policy_configmap import ConfigMapPolicy
 from webhook.adapters.kubernetes.policy_revisions import ControllerRevisions
 from webhook.adapters.kubernetes.rollout_state import ConfigMapRolloutState, ConfigMapRolloutStateStore
 from webhook.adapters.kubernetes.self_subject_review import OwnUser
-from webhook.adapters.kubernetes.service_statuses import ServiceStatuses
+from webhook.adapters.kubernetes.status_objects import PolicyRollouts, ServiceStatuses
 from webhook.adapters.kubernetes.webhook_configurations import WebhookConfigurations
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "PodGates",
     "PodPlaceEvents",
     "PodPorts",
+    "PolicyRollouts",
     "ServerLeaseTiming",
     "ServerLeases",
     "ServiceStatuses",

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from webhook.app.telemetry import Telemetry
-from webhook.controller import ServiceStatusReports, WakeReports
+from webhook.controller import StatusReports, WakeReports
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.release.loop import ReleaseReports
 from webhook.core.overload import OverloadLimits
@@ -49,7 +49,7 @@ def build_wake_reports(telemetry: Telemetry) -> WakeReports:
 _OBJECT = "servicestatuses"
 
 
-def build_service_status_reports(telemetry: Telemetry) -> ServiceStatusReports:
+def build_service_status_reports(telemetry: Telemetry) -> StatusReports:
     """Return the callbacks for failures to write ServiceStatuses; a cluster without the kind is none."""
     said, fails = telemetry.logs.write_event, telemetry.metrics.failing_writes.set
 
@@ -65,7 +65,7 @@ def build_service_status_reports(telemetry: Telemetry) -> ServiceStatusReports:
         fails(_OBJECT, fails=False)
         said("info", "ServiceStatuses are written again", reason=reason)
 
-    return ServiceStatusReports(on_absent, on_trouble, on_over)
+    return StatusReports(on_absent, on_trouble, on_over)
 
 
 _AGAIN_SECONDS = 600.0
