@@ -9,16 +9,15 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from webhook.core.admission import charging, mutation, ownership, queueing, review, stages, workloads
+from webhook.core.admission import charging, ownership, queueing, review, stages, workloads
 from webhook.core.admission.decision import Decision, Half
 from webhook.core.admission.evaluation import NO_POD, Evaluation, conclude
 from webhook.core.admission.exemptions import PODGATE_USERS
-from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.admission.review import Request
-from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod_size import LARGE_BYTES, has_many_parts, measure
 from webhook.core.quota import Acquire, Receipt
 from webhook.errors import NoPolicyError, StoreUnavailableError
+from webhook.policy_in_force.policy_choice import PolicyChoice
 from webhook.ports import Caller, CounterStore, NamespaceLabels, Observer, PodQueue, PolicySource, Review
 from webhook.ports.traces import STORE, TimedCalls, TraceSampler, sample_none, timed_calls
 
@@ -74,7 +73,8 @@ class Interceptor:
 
         `queue` is necessary for policies under which Pods wait; `is_releaser` names the users that release them.
         """
-        self._policies = policies
+        self._choice = PolicyChoice(policies, namespaces)
+        self._find_policy = self._choice.find
         self._store = store
         self._namespaces = namespaces
         self._observer = observer
@@ -128,7 +128,7 @@ class Interceptor:
         if timed is not timed_calls.get():  # rare: it mostly stays None
             timed_calls.set(timed)
 
-        policy, hash_known = self._find_policy(half, request) or await self._refresh_policy(request)
+        policy, hash_known = self._find_policy(half, request) or await self._choice.refresh(request)
         if policy is None:
             raise NoPolicyError("no good policy has been loaded yet")
         evaluation = Evaluation(half, request, policy, request.pod or NO_POD, hash_known, is_large)
@@ -161,41 +161,6 @@ class Interceptor:
         size = measure(body)
         await asyncio.sleep(0)
         return review.decode(body, size.excess), size.is_large
-
-    def _find_policy(self, half: Half, request: Request) -> tuple[CompiledPolicy | None, bool] | None:
-        """Return the policy for a request, and whether the policy hash in the Pod's annotation is known.
-
-        The mutating half writes the hash of its policy into a new Pod; the validating half uses the same policy, even
-        if the policy in force has changed in between. A hash that the Pod's creator sent chooses no former policy.
-        None: the hash may belong to a policy that is not read yet.
-        """
-        current = self._policies.get_current()
-        annotations = None if request.pod is None else request.pod.metadata.annotations
-        carried = annotations.get(HASH_ANNOTATION) if annotations else None
-        if carried is None or request.operation != "CREATE" or request.workload is not None:
-            return current, True
-        if current is not None and carried == current.hash:
-            return current, True
-        former = self._policies.find_by_hash(carried)
-        if former is None and half is Half.VALIDATE:
-            return None
-        return self._choose_policy(request, former)
-
-    def _choose_policy(self, request: Request, chosen: CompiledPolicy | None) -> tuple[CompiledPolicy | None, bool]:
-        """Return the policy that a Pod's hash has chosen, or the one in force if its creator sent the hash."""
-        current = self._policies.get_current()
-        if chosen is None or current is None or request.pod is None or chosen.hash == current.hash:
-            return chosen or current, chosen is not None
-        if mutation.is_hash_written(request.pod.metadata):
-            return chosen, True
-        return current, False
-
-    async def _refresh_policy(self, request: Request) -> tuple[CompiledPolicy | None, bool]:
-        """Return the policy after a refresh: another replica may have mutated the Pod under a newer policy."""
-        await self._policies.refresh()
-        annotations = {} if request.pod is None else request.pod.annotations
-        chosen = self._policies.find_by_hash(annotations.get(HASH_ANNOTATION, ""))
-        return self._choose_policy(request, chosen)
 
     # The stages, in order. Those without a method here are functions of the core.
 

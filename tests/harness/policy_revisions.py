@@ -1,7 +1,14 @@
 """Revisions of policies in memory: as the real ones, which the same contract tests."""
 
+from hashlib import sha256
+
 from webhook.errors import RolloutError
 from webhook.ports import PolicyRevision
+
+
+def hash_of(raw: bytes) -> str:
+    """Return the hash of a policy's document."""
+    return sha256(raw).hexdigest()[:16]
 
 
 class MemoryRevisions:

@@ -1,14 +1,13 @@
 """What is in force is what the rollout's state says: at a change, at a restart, and while something is missing."""
 
 import asyncio
-from hashlib import sha256
 
 import pytest
 
 from tests.adapters.policy_file import FakeClock, document
 from tests.contract.revisions_contract import check_revisions
 from tests.harness.policy_checks import ImmediateCheck
-from tests.harness.policy_revisions import MemoryRevisions
+from tests.harness.policy_revisions import MemoryRevisions, hash_of
 from webhook.core.document import Purpose
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.rollout.state import Intervention, Phase, Rejection, RolloutState, RolloutView
@@ -19,10 +18,6 @@ from webhook.ports import PartialObserver
 OLD, NEW, OTHER = (document(pods).encode() for pods in (5, 6, 7))
 BAD = OLD.replace(b"pods", b"pod")
 PLACE = "policy.yaml"
-
-
-def hash_of(raw: bytes) -> str:
-    return sha256(raw).hexdigest()[:16]
 
 
 GOVERNED = RolloutState(hash_of(OLD), governed=True)

@@ -1,7 +1,7 @@
 """Compiled policy: a loaded policy with its matcher, services by name, counted resources and plans."""
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 from msgspec.structs import replace
 
@@ -32,6 +32,9 @@ class CompiledService(NamedTuple):
 class CompiledPolicy:
     """A policy, ready for reviews. Immutable except for its caches."""
 
+    has_canary: ClassVar[bool] = False
+    """Whether a candidate judges a part of the requests: `webhook.core.rollout.canary`."""
+
     def __init__(self, loaded: LoadedPolicy, parts: Mapping[str, CompiledService] | None = None) -> None:
         """Compile `loaded`. `parts`: its services by name, if they are already compiled."""
         if parts is None:
@@ -59,6 +62,10 @@ class CompiledPolicy:
             found = service.resolve_namespace(namespace_labels)
             self._in_namespaces.keep(key, found)
         return found
+
+    def choose_by_hash(self, policy_hash: str) -> "CompiledPolicy":  # noqa: ARG002  a policy with a canary reads it
+        """Return the policy that judges a Pod which carries this hash."""
+        return self
 
     def find_by_label(self, pod: Pod) -> Service | None:
         """Return the service that a Pod's label names; a tenant may have written the label."""
@@ -117,7 +124,12 @@ def replace_services(
 def compute_breakers_open_max(policy: Policy) -> int | None:
     """Return how many breakers may be open at one time by breakerGuard; None without it. Every plan contains it."""
     guard = policy.breaker_guard
-    return None if guard is None else guard.compute_open_max(sum(map(_may_refuse, policy.services)))
+    return None if guard is None else guard.compute_open_max(count_refusing(policy.services))
+
+
+def count_refusing(services: Iterable[Service]) -> int:
+    """Return how many services have a breaker that denies Pods while it is open."""
+    return sum(map(_may_refuse, services))
 
 
 def _may_refuse(service: Service) -> bool:

@@ -45,6 +45,11 @@ class PolicyReceiver:
         self._active = active or ActivePolicy(NoOverrides(), clock)
         self.rollout = RolloutFollower(observer, self._active, check, purpose, revisions)
         """Puts a valid document into force, at once or as the rollout's state says."""
+        # Not methods that call them: each review would pay for it.
+        self.get_current: Callable[[], CompiledPolicy | None] = self._active.get_current
+        """Returns the policy in force under the active overrides."""
+        self.find_by_hash: Callable[[str], CompiledPolicy | None] = self._active.find_by_hash
+        """Returns a policy of the last 60 s, or the candidate of a canary."""
         self._observer = observer
         self._check = check
         self._purpose = purpose
@@ -60,17 +65,11 @@ class PolicyReceiver:
         """Return the policy in force without overrides."""
         return self._active.get_loaded()
 
-    def get_current(self) -> CompiledPolicy | None:
-        return self._active.get_current()
-
     def list_errors(self) -> tuple[str, ...]:
         """Return the problems of the newest document, and why the rollout's state is not followed; empty for none."""
         errors = self._last.errors if self._last is not None else ()
         problem = self.rollout.view.problem
         return (*errors, problem) if problem else errors
-
-    def find_by_hash(self, policy_hash: str) -> CompiledPolicy | None:
-        return self._active.find_by_hash(policy_hash)
 
     async def refresh(self) -> None:
         await self.refresh_source()

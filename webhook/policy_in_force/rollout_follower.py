@@ -12,9 +12,10 @@ from hashlib import sha256
 from webhook.core.document import DocumentError, Purpose
 from webhook.core.document.configmap import KEY, NAME, NAMESPACE, REVISION_PREFIX, ROLLOUT_STATE
 from webhook.core.policy.model import LoadedPolicy
-from webhook.core.rollout.state import RolloutState, RolloutView, decide_in_force
+from webhook.core.rollout.selection import Reach
+from webhook.core.rollout.state import Phase, RolloutState, RolloutView, decide_in_force
 from webhook.errors import CheckFailedError, RolloutError
-from webhook.policy_in_force.active_policy import ActivePolicy
+from webhook.policy_in_force.active_policy import ActivePolicy, Candidate
 from webhook.ports import Observer, PolicyCheck, PolicyRevisions
 from webhook.support.backoff import Backoff
 
@@ -64,7 +65,10 @@ class RolloutFollower:
         self._unreadable = ""
         self._has_wish_arrived = False
         self._known: dict[str, PolicyDocument] = {}
-        """Documents in use, by hash."""
+        """Documents in use, and that of the policy before, by hash: the next state may ask for it again."""
+        self._former: PolicyDocument | None = None
+        self._used: tuple[str, Candidate | None] = ("", None)
+        """The hash of the policy in force, and its candidate."""
         self._following = asyncio.Lock()
         self._missing = asyncio.Event()
 
@@ -106,9 +110,9 @@ class RolloutFollower:
             self._missing.set()
         else:
             self._missing.clear()
-        now = self._active.get_loaded()
-        self._report(RolloutView("" if now is None else now.hash, self.view.candidate, self._state, problem))
-        return now is not former
+        stable, candidate = self._used
+        self._report(RolloutView(stable, "" if candidate is None else candidate.loaded.hash, self._state, problem))
+        return self._active.get_loaded() is not former
 
     async def _put_into_force(self) -> str:
         """Return why what is in force is not what the state says, "" if it is. _MissingError: a policy is missing."""
@@ -120,20 +124,44 @@ class RolloutFollower:
             return ""
         wished = "" if self.wished is None else self.wished.loaded.hash
         asked = decide_in_force(wished, self._state)
-        if asked.stable:
-            await self._use(await self._find(asked.stable))
+        if not asked.stable:
+            return ""
+        stable = await self._find(asked.stable)
+        try:
+            candidate = await self._find(asked.candidate) if asked.candidate else None
+        except _MissingError:
+            await self._use(stable)
+            raise
+        await self._use(stable, candidate)
         return ""
 
-    async def _use(self, document: PolicyDocument | None) -> None:
-        if document is None:
+    async def _use(self, stable: PolicyDocument | None, candidate: PolicyDocument | None = None) -> None:
+        if stable is None:
             return
-        loaded, former = document.loaded, self._active.get_loaded()
-        self._known = {used.loaded.hash: used for used in (self.wished, document) if used is not None}
-        if former is None or former.hash != loaded.hash:
-            await self._active.swap(loaded)
-            self.keep_document(loaded.hash, document.raw)
-            self._observer.on_policy_loaded(loaded)
-        self.keep_last_good(document.raw)
+        former, used = self._used, (stable, *(() if candidate is None else (candidate,)))
+        beside = None if candidate is None else self._find_place(stable.loaded, candidate.loaded)
+        if former != (stable.loaded.hash, beside):
+            await self._active.swap(stable.loaded, beside)
+            self._used = stable.loaded.hash, beside
+            for document in used:
+                self.keep_document(document.loaded.hash, document.raw)
+        if former[0] != stable.loaded.hash:
+            self._observer.on_policy_loaded(stable.loaded)
+            self._former = self._known.get(former[0])
+        kept = used if self._former is None else (self._former, *used)
+        self._known = {document.loaded.hash: document for document in kept}
+        self.keep_last_good(stable.raw)
+
+    def _find_place(self, stable: LoadedPolicy, candidate: LoadedPolicy) -> Candidate | None:
+        """Return what the candidate judges: the policy in force governs it. None: nothing."""
+        state, rollout = self._state, stable.policy.rollout
+        if state is None or rollout is None:
+            return None
+        if state.phase is Phase.CANARY:
+            return (
+                None if rollout.canary is None else Candidate(candidate, Reach.from_canary(rollout.canary, state.step))
+            )
+        return Candidate(candidate)
 
     async def _find(self, policy_hash: str) -> PolicyDocument:
         """Return a policy by its hash: one in use, or its revision, or the last good one."""
@@ -180,7 +208,7 @@ _REMEDY = (
 def _describe_missing(policy_hash: str) -> str:
     name = f"{REVISION_PREFIX}{policy_hash}"
     return (
-        f"policy {policy_hash} is in force by configmap {NAMESPACE}/{ROLLOUT_STATE}, and neither controllerrevision "
+        f"configmap {NAMESPACE}/{ROLLOUT_STATE} asks for policy {policy_hash}, and neither controllerrevision "
         f"{name} nor the last good policy has its {KEY}: {_REMEDY}"
     )
 

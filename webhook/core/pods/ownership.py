@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from webhook.core.admission.exemptions import is_exempt_namespace, is_exempt_runtime_class
-from webhook.core.admission.mutation import has_queue_gate
+from webhook.core.admission.mutation import HASH_ANNOTATION, has_queue_gate
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.controllers import find_claimed_owner_kind
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
@@ -56,6 +56,7 @@ class OwnedPod(Struct, frozen=True, gc=False):
 
 def find_ownership(pod: Pod, compiled: CompiledPolicy, namespace_labels: Mapping[str, str]) -> OwnedPod | None:
     """Return the ownership of a Pod, None if no service owns it."""
+    compiled = compiled.choose_by_hash(pod.annotations.get(HASH_ANNOTATION, ""))
     namespace = pod.metadata.namespace
     if _is_left_alone(pod, compiled):
         return None

@@ -10,9 +10,19 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from webhook.core.policy.model import LoadedPolicy, Policy, Pool, Service, SlaClass
+from webhook.core.compiled_policy import count_refusing
+from webhook.core.policy.model import BreakerGuard, LoadedPolicy, Policy, Pool, Service, SlaClass
 from webhook.core.policy_fields.rollout import CanaryBy
 from webhook.core.rollout.selection import Reach
+
+
+class SharedBreakerGuard(BreakerGuard, frozen=True):
+    """The guard in force, for the breakers of both policies: both have the same limit."""
+
+    breakers: int = 0
+
+    def compute_open_max(self, breakers: int) -> int:  # noqa: ARG002  each policy has only some of them
+        return super().compute_open_max(self.breakers)
 
 
 class Composition(Struct, frozen=True):
@@ -34,7 +44,6 @@ def compose(stable: LoadedPolicy, candidate: LoadedPolicy, reach: Reach) -> Comp
     new = {service.name: service for service in candidate.policy.services}
     pools = _merge_pools(stable.policy.pools, candidate.policy.pools, former.values(), new.values(), has_moved)
     classes = _merge_classes(stable.policy.sla_classes, candidate.policy.sla_classes)
-    guard = stable.policy.breaker_guard
 
     def take(services: Iterable[Service]) -> tuple[Service, ...]:
         return tuple(
@@ -44,13 +53,16 @@ def compose(stable: LoadedPolicy, candidate: LoadedPolicy, reach: Reach) -> Comp
 
     def adapt(policy: Policy) -> Policy:
         services = take(policy.services)
-        return replace(policy, services=services, pools=pools, sla_classes=classes, breaker_guard=guard)
+        return replace(policy, services=services, pools=pools, sla_classes=classes)
 
-    return Composition(
-        replace(stable, policy=adapt(stable.policy)),
-        replace(candidate, policy=adapt(candidate.policy)),
-        tuple(service for service in candidate.policy.services if service.name not in former),
-    )
+    base, canary = adapt(stable.policy), adapt(candidate.policy)
+    added = tuple(service for service in canary.services if service.name not in former)
+    guard = stable.policy.breaker_guard
+    if guard is not None:
+        breakers = count_refusing((*base.services, *added))
+        guard = SharedBreakerGuard(guard.max_open_percent, breakers)
+    base, canary = replace(base, breaker_guard=guard), replace(canary, breaker_guard=guard)
+    return Composition(replace(stable, policy=base), replace(candidate, policy=canary), added)
 
 
 def _move_counters(service: Service, source: Service) -> Service:

@@ -55,7 +55,8 @@ def build_workload_key(request: Request) -> str:
     Deployment counts as the Deployment.
     """
     if request.workload is not None:
-        return f"{request.namespace}/{request.workload.kind}/{request.workload.name}"
+        name = request.workload.name.rpartition("/")[2]  # without the resource before it
+        return f"{request.namespace}/{request.workload.kind}/{name}"
     if request.pod is None:
         return f"{request.namespace}/"
     kind, name = find_workload(request.user, request.pod)

@@ -1,0 +1,60 @@
+"""Policies with counters, generated, and requests for the tests of rollouts."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.core.reviewing import body, pod, policy_of
+from webhook.core.admission.review import Request, decode
+from webhook.core.policy.model import LoadedPolicy
+
+CONTROLLER = "system:serviceaccount:kube-system:replicaset-controller"
+NAMES = tuple("abcdef")
+HASHES = ("0" * 16, "1" * 16)
+
+
+def write_service(name: str, hard: int, pool: str, breaker: str, sla_class: str, disk: str) -> str:
+    quota = f"quota: {{windows: [{{window: 1m, hard: {{pods: {hard}}}}}]}}, " if hard else ""
+    shared = f"pool: {pool}, " if pool else ""
+    trips = f"breaker: {{quotaExceeded: {{}}}}, modes: {{breaker: {breaker}}}, " if breaker else ""
+    return (
+        f"- {{name: {name}, match: {{namespaces: [{name}]}}, {quota}{shared}{trips}slaClass: {sla_class}, "
+        f"placement: {{nodeSelector: {{disk: {disk}}}}}}}\n"
+    )
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> LoadedPolicy:
+    """Draw a policy with some services, pools, SLA classes, breakers and a guard."""
+    drawn = {
+        name: (
+            draw(st.integers(0, 3)),
+            draw(st.sampled_from(["", "p", "q"])),
+            draw(st.sampled_from(["", "Enforce", "Audit"])),
+            draw(st.sampled_from(["gold", "silver", "bronze"])),
+            draw(st.sampled_from(["ssd", "hdd"])),
+        )
+        for name in draw(st.lists(st.sampled_from(NAMES), unique=True, min_size=1))
+    }
+    pools = sorted({pool for _, pool, *_ in drawn.values() if pool})
+    limits = ", ".join(
+        f"{{name: {pool}, windows: [{{window: 1m, hard: {{pods: {draw(st.integers(5, 8))}}}}}]}}" for pool in pools
+    )
+    guard = draw(st.sampled_from(["", "breakerGuard: {maxOpenPercent: 50}\n", "breakerGuard: {maxOpenPercent: 100}\n"]))
+    head = guard + (f"pools: [{limits}]\n" if pools else "")
+    return policy_of("".join(write_service(name, *fields) for name, fields in drawn.items()), head)
+
+
+def build_request(
+    namespace: str = "a", replica_set: str = "web-5d9c7b6f4", *, user: str = CONTROLLER, **more: Any
+) -> Request:
+    """Return the request of a ReplicaSet's controller for a Pod of a Deployment."""
+    made = pod()
+    hash_label = replica_set.rpartition("-")[2]
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": replica_set, "uid": "u", "controller": True}
+    made["metadata"] |= {
+        "namespace": namespace,
+        "labels": {"pod-template-hash": hash_label},
+        "ownerReferences": [reference],
+    }
+    return decode(body(namespace=namespace, object=made, userInfo={"username": user}, **more))

@@ -1,0 +1,80 @@
+"""Both policies of a canary count alike: limits, pools and breakers move only as whole services and pools."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tests.core.reviewing import policy_of
+from tests.core.rollout.policies import HASHES, policies
+from tests.core.strategies import PROPERTY
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.policy.model import LoadedPolicy
+from webhook.core.policy_fields.rollout import CanaryBy
+from webhook.core.rollout.canary import BasePolicy, pair
+from webhook.core.rollout.composition import build_service_keys, compose
+from webhook.core.rollout.selection import Reach
+
+REACHES = st.builds(Reach, st.sampled_from(list(CanaryBy)), percent=st.integers(0, 100))
+STABLE, CANDIDATE = HASHES
+
+
+@PROPERTY
+@given(policies(), policies(), REACHES)
+def test_both_policies_have_the_same_plans_for_every_service(
+    stable: LoadedPolicy, candidate: LoadedPolicy, reach: Reach
+) -> None:
+    old, new = replace(stable, hash=STABLE), replace(candidate, hash=CANDIDATE)
+    composed = compose(old, new, reach)
+    base, canary = CompiledPolicy(composed.base), CompiledPolicy(composed.canary)
+    for name in {*base.plans, *canary.plans}:
+        assert base.plans.get(name, canary.plans.get(name)) == canary.plans.get(name, base.plans.get(name))
+    assert [service.name for service in base.policy.services] == [service.name for service in old.policy.services]
+    assert [service.name for service in canary.policy.services] == [service.name for service in new.policy.services]
+    assert {service.name for service in composed.added} == {*canary.plans} - {*base.plans}
+    keys = build_service_keys(old.policy, new.policy)
+    by_tag: dict[str, set[str]] = {}
+    for service in (*old.policy.services, *new.policy.services):
+        by_tag.setdefault(service.tag, set()).add(keys[service.name])
+    assert all(len(moved_as) == 1 for moved_as in by_tag.values()), "a pool moves as a whole"
+    both = pair(old.policy, new.policy, reach)(base, canary)
+    assert set(both.plans) == {*base.plans, *canary.plans}
+    assert all(both.plans[name] is plan for name, plan in both.canary.plans.items()), "the same objects"
+
+
+@PROPERTY
+@given(policies(), policies(), st.integers(0, 99))
+def test_limits_that_have_moved_do_not_move_back(stable: LoadedPolicy, candidate: LoadedPolicy, percent: int) -> None:
+    old, new = replace(stable, hash=STABLE), replace(candidate, hash=CANDIDATE)
+    quotas = {service.name: service.quota for service in new.policy.services}
+    former = {service.name: service.quota for service in old.policy.services}
+    moved = [
+        {
+            service.name
+            for service in compose(old, new, Reach(CanaryBy.SERVICE, percent=share)).canary.policy.services
+            if service.quota == quotas[service.name] != former.get(service.name, quotas[service.name])
+        }
+        for share in (percent, percent + 1, 100)
+    ]
+    assert moved[0] <= moved[1] <= moved[2]
+    assert moved[2] == {name for name in quotas if name in former and quotas[name] != former[name]}
+
+
+def test_a_service_of_the_candidate_alone_is_counted_and_owned_only_by_the_canary() -> None:
+    stable = replace(policy_of("- {name: a, match: {namespaces: [a]}}\n"), hash=STABLE)
+    candidate = replace(
+        policy_of(
+            "- {name: b, match: {namespaces: [a], podSelector: {matchLabels: {app: b}}},"
+            " quota: {windows: [{window: 1m, hard: {pods: 3}}]}}\n"
+            "- {name: a, match: {namespaces: [a]}}\n"
+        ),
+        hash=CANDIDATE,
+    )
+    composed = compose(stable, candidate, Reach(CanaryBy.WORKLOAD, percent=50))
+    base = BasePolicy(CompiledPolicy(composed.base), CompiledPolicy(composed.canary), Reach(CanaryBy.WORKLOAD), {})
+    assert base.plans["b"].windows
+    for compiled, owner in ((base, "a"), (base.canary, "b")):
+        found = compiled.matcher.find_owner("a", {}, {"app": "b"})
+        assert found is not None
+        assert found.name == owner
+    assert base.choose_by_hash(CANDIDATE) is base.canary
+    assert base.choose_by_hash(STABLE) is base.choose_by_hash("") is base
