@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from webhook.adapters.memory_queue_index import MemoryQueueIndex
+from webhook.adapters.memory_rollout_counts import MemoryRolloutCounts
 from webhook.adapters.memory_store import MemoryStore
 from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
@@ -13,7 +14,7 @@ from webhook.core.reporting.status import ReplicaAssignment
 from webhook.core.reporting.status_parts import StorePlace, StoreServers
 from webhook.fallback import StoreFallback
 from webhook.fallback.breaker_ticker import LATE_US
-from webhook.ports import BreakerLedger, Clock, CounterStore, PodLedger, QueueIndex, SharedDecisions
+from webhook.ports import BreakerLedger, Clock, CounterStore, PodLedger, QueueIndex, RolloutCounts, SharedDecisions
 from webhook.ports.store_url import StoreUrl
 from webhook.settings import MEMORY, Settings
 
@@ -42,6 +43,8 @@ class StoreBackend:
     close: Callable[[], Awaitable[None]]
     ledger: Ledger
     queue: QueueIndex
+    counts: RolloutCounts
+    """Counts of decisions by policy, of all replicas."""
     loops: tuple[Loop, ...] = ()
     book_later: Callable[[Acquire], None] = lambda _: None
     """Receives each Pod that is admitted uncounted; a store in this process always answers."""
@@ -61,7 +64,8 @@ def open_store(
     if settings.store == MEMORY:
         memory = MemoryStore(clock, late_us=LATE_US)
         place = StorePlace(settings.cluster)
-        return StoreBackend(MEMORY, memory, _close_nothing, memory, MemoryQueueIndex(clock), place=place)
+        index, own = MemoryQueueIndex(clock), MemoryRolloutCounts(clock)
+        return StoreBackend(MEMORY, memory, _close_nothing, memory, index, own, place=place)
     from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load
 
     transport = redis_store.open_transport(settings.store, settings.store_files)
@@ -76,6 +80,7 @@ def open_store(
         late_us=LATE_US,
         announcement_reports=telemetry.build_announcement_reports(),
     )
+    counts = redis_store.RedisRolloutCounts(transport, settings.cluster, redis.now_us)
     reports = telemetry.build_fallback_reports()
     replicas = ReplicaAssignment(
         settings.replicas or 1, settings.ordinal, "default" if settings.replicas is None else "settings"
@@ -94,6 +99,7 @@ def open_store(
     async def close() -> None:
         if decisions is not None:
             await decisions.close()
+        await counts.close()
         await fallback.close()
         await redis.close()
 
@@ -103,6 +109,7 @@ def open_store(
         close,
         redis,
         redis.queue,
+        counts,
         loops=(redis.follow,),
         book_later=fallback.book_later,
         servers=redis.servers,

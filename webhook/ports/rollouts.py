@@ -61,7 +61,10 @@ class PolicyRevisions(Protocol):
 
 
 class RolloutCounts(Protocol):
-    """Counts of decisions by policy hash, shared by all replicas, for an hour. StoreUnavailableError."""
+    """Counts of decisions by policy hash, shared by all replicas, for an hour. StoreUnavailableError.
+
+    `webhook.core.rollout.counting` has their names.
+    """
 
     async def add(self, policy_hash: str, counts: Mapping[str, int]) -> None:
         """Add to the counts of the current ten seconds."""

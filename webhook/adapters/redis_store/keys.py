@@ -71,3 +71,8 @@ def decisions_of(cluster: str) -> str:
 def policy_of(cluster: str, policy_hash: str) -> str:
     """Return the key of a policy document."""
     return f"podgate:v1:{cluster}:policy:{policy_hash}"
+
+
+def rollout_of(cluster: str, policy_hash: str, bucket: int) -> str:
+    """Return the key of the counts of decisions by one policy in ten seconds."""
+    return f"podgate:{{{policy_hash}}}:v1:{cluster}:rollout:{bucket}"
