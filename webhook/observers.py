@@ -34,6 +34,12 @@ class Observers:
         ):  # the partial observer's method does nothing
             self._of_reviews.append(observer.on_reviewed)
 
+    def leave(self, observer: Observer) -> None:
+        """Remove an observer, if it has joined."""
+        self.deliver()
+        self._observers = [other for other in self._observers if other is not observer]
+        self._of_reviews = [call for call in self._of_reviews if call != observer.on_reviewed]
+
     def on_reviewed(self, review: Review) -> None:
         for of_reviews in self._of_reviews:
             of_reviews(review)
@@ -72,7 +78,7 @@ class Observers:
             observer.on_policy_failed(errors)
 
     def on_rollout_changed(self, former: RolloutView, now: RolloutView) -> None:
-        for observer in self._list_observers():
+        for observer in tuple(self._list_observers()):  # one of them may let another join or leave
             observer.on_rollout_changed(former, now)
 
     def on_policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:

@@ -33,7 +33,8 @@ from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.memory_store import MemoryStore
 from webhook.adapters.metrics import CONTENT_TYPE, OPENMETRICS, Metrics, ProcessRole
 from webhook.adapters.metrics.accumulators import STAGE_BOUNDS_SECONDS, Durations
-from webhook.adapters.metrics.families import FAMILIES, MetricKind
+from webhook.adapters.metrics.families import FAMILIES
+from webhook.adapters.metrics.family import MetricKind
 from webhook.adapters.metrics.stage_durations import StageDurations
 from webhook.authentication.reasons import REASONS
 from webhook.core.admission.decision import Finding, Half, Verdict, WouldWrite
@@ -47,6 +48,8 @@ from webhook.core.policy_fields import Breaker, Mode, Quota, QuotaExceeded, When
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Holder, Receipt, ServiceSnapshot, Use
 from webhook.core.reporting.queue_document import FailingPods, QueueDepth
 from webhook.core.reporting.status_parts import Guarded
+from webhook.core.rollout.counting import ShadowTotals
+from webhook.core.rollout.state import Phase, RolloutState, RolloutView
 from webhook.core.scheduling.extender_api import CallResult
 from webhook.errors import StoreFailure, StoreFault
 from webhook.ports.traces import ReviewTrace, SpanReference
@@ -92,6 +95,15 @@ def record_queue(metrics: Metrics) -> None:
     metrics.queue.count_expiry("payment-api", 900.0)
     metrics.queue.set_waiting({"payment-api": 3})
     metrics.health.on_overload_changed({}, {OverloadCause.LATENCY: "P99 of reviews 1.2 s above 800 ms over 10 s"})
+
+
+def record_rollout(metrics: Metrics) -> None:
+    shadow = ShadowTotals()
+    shadow.judged, shadow.left_out = 40, 2
+    shadow.differences["web", "placement"] = 3
+    state = RolloutState("a" * 16, governed=True, phase=Phase.SHADOW, candidate="b" * 16)
+    metrics.rollout.watch_shadow(lambda: shadow)
+    metrics.rollout.on_rollout_changed(RolloutView(), RolloutView("a" * 16, "b" * 16, state))
 
 
 def record_all(metrics: Metrics) -> None:
@@ -367,6 +379,7 @@ def test_durations_fall_into_buckets_of_seconds(metrics: Metrics) -> None:
 def test_scrape_has_exactly_the_documented_names_labels_and_kinds(metrics: Metrics) -> None:
     record_all(metrics)
     record_extender(metrics)
+    record_rollout(metrics)
     text = metrics.render().decode()
     assert "otel" not in text
     assert "target_info" not in text
@@ -918,3 +931,16 @@ def test_failing_writes_are_shown_until_they_succeed_or_another_process_leads(me
     assert read_samples(metrics)[name] == 0
     metrics.failing_writes.end()
     assert name not in read_samples(metrics)
+
+
+def test_a_rollout_is_shown_while_there_is_one(metrics: Metrics) -> None:
+    assert not any("rollout" in key or "shadow" in key for key in read_samples(metrics))
+    record_rollout(metrics)
+    shown = read_samples(metrics)
+    assert shown[f'podgate_rollout_policy_info{{hash="{"b" * 16}",role="candidate"}}'] == 1
+    assert [shown[f'podgate_rollout_phase{{phase="{phase}"}}'] for phase in Phase] == [0, 1, 0]
+    assert shown["podgate_rollout_followed"] == 1
+    assert shown['podgate_shadow_reviews_total{result="leftOut"}'] == 2
+    assert shown['podgate_shadow_differences_total{difference="placement",service="web"}'] == 3
+    metrics.rollout.on_rollout_changed(RolloutView(), RolloutView())
+    assert not any("rollout" in key or "shadow" in key for key in read_samples(metrics))

@@ -40,7 +40,13 @@ SERVICES = """\
 """
 EVERYTHING = ProcessRole.REVIEWS | ProcessRole.SHARES_STORE | ProcessRole.RECONCILES | ProcessRole.SCHEDULES
 COUNTED = re.compile(r"podgate_\w+_total")
-BY_SERVICE = [family for family in families.FAMILIES if "service" in family.labels and family.name.endswith("_total")]
+BY_SERVICE = [
+    family
+    for family in families.FAMILIES
+    if "service" in family.labels
+    and family.name.endswith("_total")
+    and family is not families.SHADOW_DIFFERENCES  # of one candidate: there are no series without it
+]
 
 
 def counters(metrics: Metrics) -> dict[str, float]:

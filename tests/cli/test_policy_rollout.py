@@ -10,7 +10,7 @@ from webhook.commands.pages.rollout_page import format_change, format_history, f
 from webhook.core.kubernetes.quantity import Duration
 from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.policy_fields.rollout import Canary, CanaryStep, Rollout, ShadowRules
-from webhook.core.reporting.rollout_document import (
+from webhook.core.reporting.rollout_reports import (
     ChangeDocument,
     Follower,
     HistorySource,

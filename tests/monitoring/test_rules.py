@@ -11,7 +11,8 @@ import yaml
 
 from tests.monitoring.programs import programs
 from tests.monitoring.rule_files import FOLDER, RULES, alerts, metrics, rules
-from webhook.adapters.metrics.families import FAMILIES, MetricKind
+from webhook.adapters.metrics.families import FAMILIES
+from webhook.adapters.metrics.family import MetricKind
 
 SITUATIONS = yaml.safe_load(Path(__file__).with_name("alerts.yaml").read_text())
 RUNBOOK = Path(__file__).parents[2] / "docs" / "runbook.md"

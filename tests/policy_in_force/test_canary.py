@@ -250,8 +250,8 @@ async def test_without_its_document_the_candidate_judges_nothing_and_is_named() 
     await process.follow(RolloutState(hash_of(OLD), governed=True, phase=Phase.CANARY, candidate=hash_of(NEW), step=2))
     await process.policies.on_document(OLD, "policy.yaml")
     assert await process.find_disk() == "hdd"
-    [problem] = process.policies.list_errors()
+    [problem] = process.policies.list_problems()
     assert f"controllerrevision podgate-policy-{hash_of(NEW)}" in problem
     await process.policies.on_document(NEW, "policy.yaml")
     assert await process.find_disk() == "ssd"
-    assert process.policies.list_errors() == ()
+    assert process.policies.list_problems() == ()

@@ -118,7 +118,7 @@ async def test_a_restart_puts_the_stable_policy_into_force_whatever_is_wished(
             await arrival
         assert process.changes.loaded == [hash_of(OLD)]
         assert process.last_good == OLD
-        assert process.policies.list_errors() == ()
+        assert process.policies.list_problems() == ()
 
 
 async def test_an_ungoverned_change_is_in_force_at_once(revisions: MemoryRevisions) -> None:
@@ -163,14 +163,14 @@ async def test_without_the_stable_policy_the_wished_one_is_not_taken_and_the_rem
     await process.rollout.on_state(state)
     assert await process.wish(NEW)
     assert process.find_in_force() == ""
-    [problem] = process.policies.list_errors()
+    [problem] = process.policies.list_problems()
     assert f"controllerrevision podgate-policy-{hash_of(OLD)}" in problem
     assert "apply its document as configmap podgate-system/podgate-policy again" in problem
     assert "kubectl -n podgate-system delete configmap podgate-policy-state" in problem
     assert process.changes.views[-1].problem == problem
     await process.wish(OLD)
     assert process.find_in_force() == hash_of(OLD)
-    assert process.policies.list_errors() == ()
+    assert process.policies.list_problems() == ()
     again = Process(revisions)
     await again.rollout.on_state(state)
     await again.wish(NEW)
@@ -187,14 +187,14 @@ async def test_what_is_in_force_stays_while_another_policy_cannot_be_read_and_is
     revisions.error = "cannot get controllerrevision: HTTP 403"
     await process.rollout.on_state(GOVERNED)
     assert process.find_in_force() == hash_of(OTHER)
-    assert process.policies.list_errors()[0].startswith(revisions.error)
+    assert process.policies.list_problems()[0].startswith(revisions.error)
     running = asyncio.create_task(process.rollout.run())
     revisions.error = ""
     async with asyncio.timeout(30):
         while process.find_in_force() != hash_of(OLD):  # noqa: ASYNC110  a loop under test does it
             await asyncio.sleep(0.01)
     running.cancel()
-    assert process.policies.list_errors() == ()
+    assert process.policies.list_problems() == ()
 
 
 async def test_a_revision_that_holds_another_document_is_not_used(revisions: MemoryRevisions) -> None:
@@ -211,7 +211,7 @@ async def test_a_kept_document_that_is_no_longer_valid_is_named(revisions: Memor
     process = Process(revisions)
     await process.rollout.on_state(RolloutState(hash_of(BAD), governed=True))
     await process.wish(NEW)
-    [problem] = process.policies.list_errors()
+    [problem] = process.policies.list_problems()
     assert problem.startswith(f"policy {hash_of(BAD)} is no longer valid: 6:")
 
 
@@ -222,10 +222,10 @@ async def test_an_unreadable_state_changes_nothing_and_is_named(revisions: Memor
     await process.rollout.on_unreadable_state("state.json: line 1: delete it")
     await process.wish(NEW)
     assert process.find_in_force() == hash_of(OLD)
-    assert process.policies.list_errors() == ("state.json: line 1: delete it",)
+    assert process.policies.list_problems() == ("state.json: line 1: delete it",)
     await process.rollout.on_state(None)
     assert process.find_in_force() == hash_of(NEW)
-    assert process.policies.list_errors() == ()
+    assert process.policies.list_problems() == ()
 
 
 @pytest.mark.parametrize("last_good", [OLD, None])
@@ -236,7 +236,7 @@ async def test_a_restart_with_an_unreadable_state_takes_the_last_good_policy_or_
     await process.rollout.on_unreadable_state("cannot read it: HTTP 403: grant the right")
     await process.wish(NEW)
     assert process.find_in_force() == ("" if last_good is None else hash_of(last_good))
-    assert process.policies.list_errors() == ("cannot read it: HTTP 403: grant the right",)
+    assert process.policies.list_problems() == ("cannot read it: HTTP 403: grant the right",)
 
 
 async def test_an_invalid_wish_is_an_error_as_before_and_changes_nothing(revisions: MemoryRevisions) -> None:
@@ -245,11 +245,11 @@ async def test_an_invalid_wish_is_an_error_as_before_and_changes_nothing(revisio
     await process.wish(NEW)
     assert not await process.wish(BAD)
     assert process.find_in_force() == hash_of(OLD)
-    assert process.policies.list_errors()[0].startswith("policy.yaml:6:")
+    assert process.policies.list_problems()[0].startswith("policy.yaml:6:")
     assert len(process.changes.failed) == 1
     await process.wish(NEW)
     assert process.changes.loaded == [hash_of(OLD), hash_of(OLD)], "observers clear the error"
-    assert process.policies.list_errors() == ()
+    assert process.policies.list_problems() == ()
 
 
 async def test_a_restart_with_an_invalid_wish_takes_the_stable_policy(revisions: MemoryRevisions) -> None:
@@ -257,4 +257,4 @@ async def test_a_restart_with_an_invalid_wish_takes_the_stable_policy(revisions:
     await process.rollout.on_state(GOVERNED)
     await process.wish(BAD)
     assert process.find_in_force() == hash_of(OLD)
-    assert process.policies.list_errors()[0].startswith("policy.yaml:6:")
+    assert process.policies.list_problems()[0].startswith("policy.yaml:6:")

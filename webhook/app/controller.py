@@ -169,6 +169,7 @@ class ControllerProcess:
             not_ready=self._list_unready(),
             webhooks=self._telemetry.webhooks,
             queues=queue.list_depths() if (queue := self._telemetry.queue) is not None else None,
+            rollout=sources.policies.rollout.view,
         )
         return msgspec.json.encode(render_controller_status(status))
 

@@ -50,7 +50,7 @@ class FollowedPolicy:
 def list_policy_unready(policies: PolicyReceiver) -> list[str]:
     if policies.get_current() is not None:
         return []
-    return ["no good policy: " + "; ".join(policies.list_errors())]
+    return ["no good policy: " + "; ".join(policies.list_problems())]
 
 
 def follow_policy(

@@ -15,6 +15,7 @@ from webhook.app.cluster import Sources, open_sources
 from webhook.app.controller_loops import build_controller, build_manual_loops
 from webhook.app.decisions import open_decisions
 from webhook.app.policy_source import build_policy_webhook
+from webhook.app.rollout import open_candidate_parts
 from webhook.app.serving_tls import open_tls
 from webhook.app.status_page import StatusPage
 from webhook.app.store import open_store
@@ -89,6 +90,7 @@ class ServerProcess:
         telemetry.metrics.watch_in_flight(lambda: endpoint.in_flight)
         telemetry.watch_namespaces(sources.namespaces.find_labels)
         self._decisions = open_decisions(telemetry, sources, self._store)
+        self._candidate = open_candidate_parts(telemetry, sources, self._store)
         self._shown = shown = StatusPage(
             version=VERSION,
             clock=clock,
@@ -101,6 +103,7 @@ class ServerProcess:
             authentication=self._authentication,
             decisions=self._decisions.status,
             overload=monitor,
+            shadow=self._candidate.shadow,
         )
         pages = build_plain_handler(
             shown.list_unready, shown.metrics, shown.status, self._build_queue_page(), self._authentication.warning
@@ -152,8 +155,7 @@ class ServerProcess:
             self._telemetry.observer.on_transition,
         )
         loops: tuple[Loop, ...] = (
-            *self._sources.loops,
-            *self._store.loops,
+            *(*self._sources.loops, *self._store.loops, *self._candidate.loops),
             *(self._callers.loops if self._callers is not None else ()),
             *self._authentication.loops,
             *self._tls.loops,

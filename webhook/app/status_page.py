@@ -21,6 +21,7 @@ from webhook.core.reporting.status_parts import DecisionsStatus, OverloadStatus,
 from webhook.errors import StoreUnavailableError
 from webhook.fallback.overload_monitor import OverloadMonitor
 from webhook.interceptor import Interceptor
+from webhook.policy_in_force.shadow import Shadow
 from webhook.ports import Clock, CounterStore
 from webhook.support.process_memory import pause_collection
 from webhook.support.single_flight import SingleFlight
@@ -45,6 +46,7 @@ class StatusPage:
         authentication: ClientAuthentication,
         decisions: Callable[[], DecisionsStatus],
         overload: OverloadMonitor,
+        shadow: Shadow,
     ) -> None:
         self._version = version
         self._clock = clock
@@ -60,6 +62,7 @@ class StatusPage:
         self._authentication = authentication
         self._decisions = decisions
         self._overload = overload
+        self._shadow = shadow
         self.metrics = {
             content_type: SingleFlight(partial(self._render, content_type)).get
             for content_type in (CONTENT_TYPE, OPENMETRICS)
@@ -104,6 +107,8 @@ class StatusPage:
             webhooks=self._telemetry.webhooks,
             decisions=self._decisions(),
             queues=queue.list_depths() if (queue := self._telemetry.queue) is not None else None,
+            rollout=self._policies.rollout.view,
+            shadow=self._shadow.totals if self._policies.active.get_shadow() is not None else None,
             overload=OverloadStatus(self._overload.causes, self._overload.since_us, self._overload.gated),
         )
         return await asyncio.to_thread(_encode_status, status)  # reviews must not wait for it

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from webhook.commands.clients.status_client import parse_status
-from webhook.core.reporting.rollout_document import Follower, Followers
+from webhook.core.reporting.rollout_reports import Follower, Followers
 from webhook.errors import UserError
 from webhook.operations.server_discovery import build_server
 from webhook.support.kubeconfig import Kubeconfig

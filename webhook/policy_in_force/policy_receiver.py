@@ -42,13 +42,14 @@ class PolicyReceiver:
         """
         self.refresh_source: Callable[[], Awaitable[None]] = _read_nothing
         """Reads the document once, now."""
-        self._active = active or ActivePolicy(NoOverrides(), clock)
-        self.rollout = RolloutFollower(observer, self._active, check, purpose, revisions)
+        self.active = active or ActivePolicy(NoOverrides(), clock)
+        """Compiles policies and swaps them."""
+        self.rollout = RolloutFollower(observer, self.active, check, purpose, revisions)
         """Puts a valid document into force, at once or as the rollout's state says."""
         # Not methods that call them: each review would pay for it.
-        self.get_current: Callable[[], CompiledPolicy | None] = self._active.get_current
+        self.get_current: Callable[[], CompiledPolicy | None] = self.active.get_current
         """Returns the policy in force under the active overrides."""
-        self.find_by_hash: Callable[[str], CompiledPolicy | None] = self._active.find_by_hash
+        self.find_by_hash: Callable[[str], CompiledPolicy | None] = self.active.find_by_hash
         """Returns a policy of the last 60 s, or the candidate of a canary."""
         self._observer = observer
         self._check = check
@@ -59,17 +60,20 @@ class PolicyReceiver:
     @property
     def loaded_at_us(self) -> int:
         """Time at which the current policy was swapped in; 0 without one."""
-        return self._active.since_us
+        return self.active.since_us
 
     def get_loaded(self) -> LoadedPolicy | None:
         """Return the policy in force without overrides."""
-        return self._active.get_loaded()
+        return self.active.get_loaded()
 
     def list_errors(self) -> tuple[str, ...]:
-        """Return the problems of the newest document, and why the rollout's state is not followed; empty for none."""
-        errors = self._last.errors if self._last is not None else ()
+        """Return the problems of the newest document; empty if it is valid."""
+        return self._last.errors if self._last is not None else ()
+
+    def list_problems(self) -> tuple[str, ...]:
+        """Return why the newest document, or what the rollout's state asks for, is not in force; empty for none."""
         problem = self.rollout.view.problem
-        return (*errors, problem) if problem else errors
+        return (*self.list_errors(), *([problem] if problem else []))
 
     async def refresh(self) -> None:
         await self.refresh_source()

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tests.core.reporting.status import LOADED, NOW_US, OPEN, OVERRIDES, PAYMENT, PROD, snapshot
 from webhook.commands.clients.status_client import select_service
-from webhook.commands.pages.status_page import format_controller, format_status
+from webhook.commands.pages.status_page import format_controller, format_rollout, format_status
 from webhook.commands.pages.table import format_duration
 from webhook.core.admission.denials import format_utc
 from webhook.core.breaker import BreakerView, State
@@ -21,6 +21,7 @@ from webhook.core.policy.model import BreakerGuard, LoadedPolicy, Match, Policy,
 from webhook.core.policy_fields import Quota, Scope, StandingQuota
 from webhook.core.quota import Holder, ServiceSnapshot, Use
 from webhook.core.reporting.queue_document import FailingPods, QueueDepth
+from webhook.core.reporting.rollout_document import render_rollout
 from webhook.core.reporting.status import (
     ControllerStatus,
     OverridesStatus,
@@ -31,6 +32,8 @@ from webhook.core.reporting.status import (
     render_server_status,
 )
 from webhook.core.reporting.status_parts import OverloadStatus, StoreStatus
+from webhook.core.rollout.counting import ShadowTotals
+from webhook.core.rollout.state import Intervention, Phase, Rejection, RolloutState, RolloutView
 
 FLEET_POLICY = LoadedPolicy(
     Policy(
@@ -78,6 +81,7 @@ def test_document_contains_the_whole_status() -> None:
             "loadedAt": "2027-01-15T07:59:00.000Z",
             "errors": [],
         },
+        "rollout": None,
         "overrides": {"source": None, "errors": [], "entries": []},
         "store": {
             "kind": "memory",
@@ -508,6 +512,7 @@ def test_controller_document_has_leadership_and_dependencies() -> None:
         "waitsFor": "other leads",
         "notReady": [],
         "policy": {"source": "p.yaml", "hash": LIVE.hash, "loadedAt": format_utc(NOW_US), "errors": []},
+        "rollout": None,
         "store": {
             "kind": "redis",
             "error": "",
@@ -579,3 +584,50 @@ def test_the_leader_shows_its_queues_by_class_and_service() -> None:
         assert line in map(click.unstyle, lines)
     assert select_service(server, "ledger")["queues"] == {**queues, "services": queues["services"][1:2]}
     assert not any("waiting" in line for line in format_status(render_server_status(snapshot(queues=()))))
+
+
+def test_a_rollout_is_shown_with_its_shadow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("click.style", lambda text, **_: text)
+    shadow = ShadowTotals()
+    shadow.judged = 7
+    shadow.differences["web", "placement"] = 3
+    state = RolloutState(
+        "a" * 16,
+        governed=True,
+        phase=Phase.CANARY,
+        candidate="b" * 16,
+        step=1,
+        since="2027-01-15T07:00:00Z",
+        paused=Intervention("lunch", by="alice"),
+        rejected=(Rejection("c" * 16, "Pending", "9 % above 8 %"), Rejection("d" * 16, "denied")),
+        waits_for="a person resumes it",
+    )
+    document = render_rollout(RolloutView("a" * 16, "b" * 16, state, "it is missing"), shadow)
+    assert document == {
+        "stable": "a" * 16,
+        "candidate": "b" * 16,
+        "phase": "Canary",
+        "step": 1,
+        "since": "2027-01-15T07:00:00Z",
+        "waitsFor": "a person resumes it",
+        "paused": {"reason": "lunch", "by": "alice"},
+        "pinned": None,
+        "rejected": [
+            {"hash": "d" * 16, "reason": "denied"},
+            {"hash": "c" * 16, "reason": "Pending", "figures": "9 % above 8 %"},
+        ],
+        "problem": "it is missing",
+        "shadow": {
+            "judged": 7,
+            "leftOut": 0,
+            "differences": [{"service": "web", "difference": "placement", "pods": 3}],
+        },
+    }
+    assert list(format_rollout(document)) == [
+        f"rollout  candidate {'b' * 16}: Canary, step 2, since 2027-01-15T07:00:00Z",
+        "rollout  paused: lunch",
+        "rollout  waits: a person resumes it",
+        "rollout  not followed: it is missing",
+        "shadow   7 Pods judged here: 3 placement in web",
+    ]
+    assert list(format_rollout(render_rollout(RolloutView("a" * 16)))) == []

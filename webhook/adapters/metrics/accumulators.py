@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from webhook.adapters.metrics.families import Family
+from webhook.adapters.metrics.family import Family
 
 OTHER = "other"
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import OTHER, Count, Durations, Exemplar, Row, Totals
-from webhook.adapters.metrics.families import Family
+from webhook.adapters.metrics.family import SERIES_MAX, Family
 from webhook.adapters.metrics.stage_durations import BATCH, StageDurations, Timed
 from webhook.core.admission.decision import Decision, Half, Verdict
 from webhook.core.breaker import State
@@ -124,7 +124,7 @@ class DecisionTotals:
         service = self._label_of(name)
         reviews = self._reviews.find_count((half, service, _operation_label(operation), verdict))
         kind = _Kind(service, reviews, self._count_judgment if half is Half.VALIDATE else self._count_rewrite)
-        if len(self._kinds) >= families.SERIES_MAX:
+        if len(self._kinds) >= SERIES_MAX:
             self._kinds.clear()
         self._kinds[key] = kind
         return kind

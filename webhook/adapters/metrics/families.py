@@ -1,10 +1,8 @@
 """Metric families exported by Podgate: name, kind, labels, help. A test compares `docs/metrics.md` with this list."""
 
-from dataclasses import dataclass
-from enum import StrEnum
-
-SERIES_MAX = 50_000
-"""Maximum number of series per family; further label sets count under `other`, and those at 0 are left out."""
+from webhook.adapters.metrics.family import Family, MetricKind
+from webhook.adapters.metrics.family import build_counter as _counter
+from webhook.adapters.metrics.family import build_gauge as _gauge
 
 NAMESPACES_MAX = 1_000
 CLIENTS_MAX = 200
@@ -34,31 +32,6 @@ PUSHED_DROPS = ("disabled", "store", OVERFLOW)
 
 OUTCOME_REFUSALS = ("noService", "notPushed", "notNamed")
 """Reasons for rejecting a pushed outcome: no such service, no pushed outcomes in its policy, reporter not listed."""
-
-
-class MetricKind(StrEnum):
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """One metric. `series_max` bounds its label sets."""
-
-    name: str
-    kind: MetricKind
-    labels: tuple[str, ...]
-    help: str
-    series_max: int = SERIES_MAX
-
-
-def _counter(name: str, labels: str, text: str, series_max: int = SERIES_MAX) -> Family:
-    return Family(f"podgate_{name}", MetricKind.COUNTER, tuple(labels.split()), text, series_max)
-
-
-def _gauge(name: str, labels: str, text: str) -> Family:
-    return Family(f"podgate_{name}", MetricKind.GAUGE, tuple(labels.split()), text)
 
 
 REVIEWS = _counter("reviews_total", "half service operation decision", "Answered reviews of Pods.")
@@ -209,6 +182,16 @@ POLICY_RELOADS = _counter("policy_reloads_total", "result", "Loads of a new poli
 POLICY_REVIEWS = _counter("policy_reviews_total", "result", "Policies and overrides validated on admission.")
 POLICY_LAST_GOOD = _gauge("policy_last_reload_successful", "", "1 if the newest document is in force, else 0.")
 
+ROLLOUT_POLICY = _gauge("rollout_policy_info", "hash role", "1 for each policy of a rollout.")
+ROLLOUT_PHASE = _gauge("rollout_phase", "phase", "1 for the phase of the rollout, else 0.")
+ROLLOUT_STEP = _gauge("rollout_step", "", "Index of the canary's step, from 0.")
+ROLLOUT_PINNED = _gauge("rollout_pinned", "", "1 if the policy in force is pinned, else 0.")
+ROLLOUT_FOLLOWED = _gauge("rollout_followed", "", "1 if this process does what the rollout's state says, else 0.")
+SHADOW_REVIEWS = _counter("shadow_reviews_total", "result", "New Pods in the sample of the candidate's shadow.")
+SHADOW_DIFFERENCES = _counter(
+    "shadow_differences_total", "service difference", "New Pods that the candidate would treat otherwise."
+)
+
 OVERRIDE_UNTIL = _gauge("override_until_timestamp_seconds", "service", "When the service's last live override ends.")
 OVERRIDES_LAST_GOOD = _gauge(
     "overrides_last_reload_successful", "", "1 if the newest document of overrides is in force, else 0."
@@ -280,6 +263,8 @@ FAMILIES = (
     *(BREAKER_EXPIRED, BREAKER_EXCUSED, BREAKER_HELD, GUARD_OPEN, GUARD_MAX, HELD_CONTROLLERS, CONTROLLERS_WOKEN),
     *(OUTCOMES, OUTCOMES_DROPPED, OUTCOMES_REFUSED),
     *(POLICY_INFO, POLICY_RELOADS, POLICY_REVIEWS, POLICY_LAST_GOOD, OVERRIDE_UNTIL, OVERRIDES_LAST_GOOD),
+    *(ROLLOUT_POLICY, ROLLOUT_PHASE, ROLLOUT_STEP, ROLLOUT_PINNED, ROLLOUT_FOLLOWED),
+    *(SHADOW_REVIEWS, SHADOW_DIFFERENCES),
     *(KUBERNETES_FAILURES, KUBERNETES_CONTACT),
     *(EVENTS, REPLICAS, READY, LEADER, BUILD_INFO),
     *(KEY_FETCHES, KEYS_FETCHED, KEYS),

@@ -8,7 +8,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from enum import Flag, auto
 
 from webhook.adapters.metrics import families
-from webhook.adapters.metrics.families import Family
+from webhook.adapters.metrics.family import Family
 from webhook.core.admission.decision import Half, Verdict
 from webhook.core.admission.exemptions import EXEMPTIONS
 from webhook.core.admission.validation import find_own_mode

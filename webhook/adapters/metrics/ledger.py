@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import WAIT_BOUNDS_SECONDS, Durations, Row, Totals
-from webhook.adapters.metrics.families import Family
+from webhook.adapters.metrics.family import Family
 from webhook.core.reporting.queue_document import QueueDepth
 
 

@@ -8,9 +8,11 @@ from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import Row, Totals
 from webhook.adapters.metrics.cluster_objects import CertificateTotals, FailingWrites, WebhookConfigurationMetrics
 from webhook.adapters.metrics.decisions import DecisionTotals
-from webhook.adapters.metrics.families import FAILURE, SUCCESS, Family
+from webhook.adapters.metrics.families import FAILURE, SUCCESS
+from webhook.adapters.metrics.family import Family
 from webhook.adapters.metrics.label_sets import ProcessRole, ZeroLines, list_zeros
 from webhook.adapters.metrics.ledger import PodLedgerHealth, QueueMetrics
+from webhook.adapters.metrics.rollout import RolloutMetrics
 from webhook.adapters.metrics.scheduling import SchedulingMetrics
 from webhook.adapters.metrics.service_gauges import ServiceGauges
 from webhook.adapters.metrics.store import StoreMetrics
@@ -66,7 +68,7 @@ class Metrics(PartialObserver):
         self.outcomes = OutcomeTotals()
         self.kept_certificates, self.failing_writes = CertificateTotals(), FailingWrites()
         self.health = ProcessHealth({} if ProcessRole.REVIEWS in duties else None)
-        self.webhooks = WebhookConfigurationMetrics()
+        self.webhooks, self.rollout = WebhookConfigurationMetrics(), RolloutMetrics()
         self._watches = Totals(families.KUBERNETES_FAILURES)
         self._events = Totals(families.EVENTS, *((result,) for result in families.EVENT_RESULTS))
         usage = (self._refused, *self._transitions.totals, self._reloads, self._policy_reviews)
@@ -281,7 +283,7 @@ class Metrics(PartialObserver):
             *self.health.rows(),
             (families.POLICY_INFO, hashes),
             (families.POLICY_LAST_GOOD, [((), float(self._last_good))]),
-            *self._overrides.rows(self._find_label),
+            *(*self._overrides.rows(self._find_label), *self.rollout.rows()),
             (families.KUBERNETES_CONTACT, [((name,), at) for name, at in self._contact_seconds.items()]),
             (families.CERTIFICATE_EXPIRY, expiry),
             (families.CREDENTIAL_EXPIRY, self._decisions.credentials()),
@@ -292,9 +294,6 @@ class Metrics(PartialObserver):
             *self.keys.rows(),
             (families.REPLICAS, [((), float(self._replicas))]),
             (families.RECORDED, [((result,), float(count)) for result, count in self._recorded().items()]),
-            (
-                families.DECISION_RECORDS,
-                [((result,), float(count)) for result, count in self._decision_records().items()],
-            ),
+            (families.DECISION_RECORDS, [((name,), float(count)) for name, count in self._decision_records().items()]),
             (families.TRACE_PARENTS, [((result,), float(count)) for result, count in self._trace_parents().items()]),
         ]

@@ -36,7 +36,7 @@ from prometheus_client.utils import floatToGoString
 
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import Durations, Row
-from webhook.adapters.metrics.families import Family, MetricKind
+from webhook.adapters.metrics.family import Family, MetricKind
 from webhook.adapters.metrics.label_sets import ZeroLines
 
 _SCOPE = "podgate"

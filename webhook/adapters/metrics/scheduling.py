@@ -5,7 +5,7 @@ from itertools import product
 
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import Durations, Row, Totals
-from webhook.adapters.metrics.families import Family
+from webhook.adapters.metrics.family import Family
 from webhook.core.scheduling.extender_api import CallResult
 
 VERBS = ("filter", "prioritize", "preempt")

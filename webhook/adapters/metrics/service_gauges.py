@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import OTHER, Row
-from webhook.adapters.metrics.families import NAMESPACES_MAX, Family
+from webhook.adapters.metrics.families import NAMESPACES_MAX
+from webhook.adapters.metrics.family import Family
 from webhook.core.breaker import State, Transition
 from webhook.core.quota import Holder, ServiceSnapshot, Use, is_cpu
 from webhook.core.reporting.status_parts import Guarded

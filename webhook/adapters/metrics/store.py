@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import Row, Totals
-from webhook.adapters.metrics.families import Family
+from webhook.adapters.metrics.family import Family
 from webhook.errors import StoreFailure, StoreFault
 
 

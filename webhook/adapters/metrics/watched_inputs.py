@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import Row, Totals
-from webhook.adapters.metrics.families import FAILURE, SUCCESS, Family
+from webhook.adapters.metrics.families import FAILURE, SUCCESS
+from webhook.adapters.metrics.family import Family
 from webhook.core.breaker import Transition, TransitionCause
 from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override

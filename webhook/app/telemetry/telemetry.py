@@ -50,6 +50,7 @@ class Telemetry:
         self.queue: QueueReader | None = None  # None unless this process leads
         self._recorder = self._open_recorder(serving) if serving else None
         self.observer = TurnObservers(self.metrics, self.logs, *filter(None, (self.traces, self._recorder)))
+        self.observer.join(self.metrics.rollout)
 
     @property
     def sample(self) -> TraceSampler:

@@ -12,7 +12,7 @@ from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.cli.options.command_group import format_document, report_option
 from webhook.commands.pages.rollout_page import format_plan, format_rollout
 from webhook.core.plain_text import escape_line
-from webhook.core.reporting.rollout_document import RolloutDocument
+from webhook.core.reporting.rollout_reports import RolloutDocument
 from webhook.errors import UserError
 from webhook.operations.rollout_plan import plan_rollout
 from webhook.operations.stored_policies import open_policies

@@ -14,7 +14,7 @@ from webhook.commands.pages.rollout_page import format_history
 from webhook.commands.policy_argument import read_document
 from webhook.core.document.loading import compute_hash
 from webhook.core.plain_text import escape_line
-from webhook.core.reporting.rollout_document import HistorySource, RevisionEntry, list_history
+from webhook.core.reporting.rollout_reports import HistorySource, RevisionEntry, list_history
 from webhook.core.rollout.progress import RolloutProgress, RolloutVerdict, judge
 from webhook.errors import UserError
 from webhook.operations.stored_policies import RolloutFacts, StoredPolicies, open_policies

@@ -16,7 +16,7 @@ from webhook.cli.options.command_group import format_document, report_option
 from webhook.commands.pages.rollout_page import format_change
 from webhook.core.kubernetes.timestamps import format_rfc3339
 from webhook.core.plain_text import escape_line
-from webhook.core.reporting.rollout_document import ChangeDocument, Followers
+from webhook.core.reporting.rollout_reports import ChangeDocument, Followers
 from webhook.core.rollout.state import decide_in_force
 from webhook.errors import UserError
 from webhook.operations.rollout_editor import RolloutEditor, StateChange

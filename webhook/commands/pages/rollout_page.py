@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from webhook.commands.pages.table import format_table
 from webhook.core.plain_text import escape_document
-from webhook.core.reporting.rollout_document import ChangeDocument, Follower, RevisionEntry, RolloutDocument
+from webhook.core.reporting.rollout_reports import ChangeDocument, Follower, RevisionEntry, RolloutDocument
 from webhook.core.rollout.commands import describe_intervention, describe_rejection
 from webhook.core.rollout.plan import PlannedStep
 from webhook.core.rollout.progress import describe_phase

@@ -29,6 +29,7 @@ def format_status(document: dict[str, Any]) -> Iterable[str]:
     replicas = document["replicas"]["count"]
     shared = f", for {replicas} servers" if replicas > 1 else ""
     yield f"store   {store['kind']}{shared}: {store_text}{mode}"
+    yield from format_rollout(document.get("rollout"))
     yield from _format_overload(document.get("overload"))
     yield from format_queues(document.get("queues"))
     yield from _format_last_review(document)
@@ -69,6 +70,28 @@ def format_webhooks(found: dict[str, Any] | None) -> Iterable[str]:
         yield click.style(f"webhooks  {text}", fg="red")
     if found["comparedAt"] and not found["outdated"] and not found["error"]:
         yield f"webhooks  agree with the policy, compared {found['comparedAt']}"
+
+
+def format_rollout(found: dict[str, Any] | None) -> Iterable[str]:
+    """Yield the lines about the rollout; None from an older process, or without a rollout."""
+    if found is None:
+        return
+    if found["candidate"]:
+        step = f", step {found['step'] + 1}" if found["phase"] == "Canary" else ""
+        yield f"rollout  candidate {found['candidate']}: {found['phase']}{step}, since {found['since'] or 'now'}"
+    for name, style in (("paused", "yellow"), ("pinned", "yellow")):
+        if found[name]:
+            yield click.style(f"rollout  {name}: {found[name]['reason']}", fg=style)
+    if found["waitsFor"]:
+        yield click.style(f"rollout  waits: {found['waitsFor']}", fg="yellow")
+    if found["problem"]:
+        yield _style_error(f"rollout  not followed: {found['problem']}")
+    if found["shadow"]:
+        changed = [
+            f"{entry['pods']} {entry['difference']} in {entry['service'] or 'no service'}"
+            for entry in found["shadow"]["differences"]
+        ]
+        yield f"shadow   {found['shadow']['judged']} Pods judged here: {', '.join(changed) or 'no difference'}"
 
 
 def format_queues(found: dict[str, Any] | None) -> Iterable[str]:
@@ -204,6 +227,7 @@ def format_controller(document: dict[str, Any]) -> Iterable[str]:
         yield _style_error(f"not ready: {reason}")
     policy, store = document["policy"], document["store"]
     yield f"policy  {policy['hash'] or 'none'} from {policy['source']}"
+    yield from format_rollout(document.get("rollout"))
     yield f"store   {store['kind']}: {_style_error(store['error']) if store['error'] else 'ok'}"
     for error in policy.get("errors", ()):
         yield _style_error(f"policy refused: {error}")

@@ -12,6 +12,7 @@ from webhook.core.policy.model import LoadedPolicy, Pool, Service
 from webhook.core.policy_fields import Scope
 from webhook.core.quota import CounterPlan, Holder, ServiceSnapshot, WindowPlan
 from webhook.core.reporting.queue_document import QueueDepth, render_depths
+from webhook.core.reporting.rollout_document import render_rollout
 from webhook.core.reporting.status_parts import (
     NO_DECISIONS,
     NO_OVERLOAD,
@@ -27,6 +28,8 @@ from webhook.core.reporting.status_parts import (
     render_place,
     round_up_seconds,
 )
+from webhook.core.rollout.counting import ShadowTotals
+from webhook.core.rollout.state import RolloutView
 
 _DAY_US = 86_400_000_000
 CONTROLLER = "controller"
@@ -105,6 +108,8 @@ class ServerStatus:
     decisions: DecisionsStatus = NO_DECISIONS
     overload: OverloadStatus = NO_OVERLOAD
     queues: Sequence[QueueDepth] | None = None  # unless this process leads
+    rollout: RolloutView | None = None
+    shadow: ShadowTotals | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,7 @@ class ControllerStatus:
     not_ready: Sequence[str] = ()
     webhooks: WebhooksStatus | None = None
     queues: Sequence[QueueDepth] | None = None  # unless it leads
+    rollout: RolloutView | None = None
 
 
 def render_controller_status(status: ControllerStatus) -> dict[str, Any]:
@@ -138,6 +144,7 @@ def render_controller_status(status: ControllerStatus) -> dict[str, Any]:
         "waitsFor": status.waits_for,
         "notReady": list(status.not_ready),
         "policy": _render_policy(status),
+        "rollout": render_rollout(status.rollout),
         "store": {"kind": status.store.kind, "error": status.store.error, **render_place(status.store)},
         "watches": {resource: watch.error for resource, watch in status.watches.items()},
         "certificates": status.certificates,
@@ -156,6 +163,7 @@ def render_server_status(status: ServerStatus) -> dict[str, Any]:
         "clientIdentity": status.client_identity or None,
         "notReady": list(status.not_ready),
         "policy": _render_policy(status),
+        "rollout": render_rollout(status.rollout, status.shadow),
         "overrides": {
             "source": status.overrides.source or None,
             "errors": list(status.overrides.errors),

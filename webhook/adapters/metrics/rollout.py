@@ -1,0 +1,49 @@
+"""Metrics of the policy's rollout as this process follows it, and of its shadow."""
+
+from collections.abc import Callable, Sequence
+
+from webhook.adapters.metrics import families
+from webhook.adapters.metrics.accumulators import Row
+from webhook.adapters.metrics.family import Family
+from webhook.core.rollout.counting import ShadowTotals
+from webhook.core.rollout.state import Phase, RolloutView
+from webhook.ports import PartialObserver
+
+
+class RolloutMetrics(PartialObserver):
+    """Gauges of the last change. Without a rollout there are no series."""
+
+    def __init__(self) -> None:
+        self._view = RolloutView()
+        self._shadow: Callable[[], ShadowTotals] | None = None
+
+    def on_rollout_changed(self, former: RolloutView, now: RolloutView) -> None:  # noqa: ARG002  the log reports the change
+        self._view = now
+
+    def watch_shadow(self, totals: Callable[[], ShadowTotals]) -> None:
+        """Export the totals of a server's shadow."""
+        self._shadow = totals
+
+    def rows(self) -> Sequence[tuple[Family, list[Row]]]:
+        view, state = self._view, self._view.state
+        roles = [(view.stable, "stable"), (view.candidate, "candidate")] if view.is_followed else []
+        phases = Phase if state is not None else ()
+        shadow = self._shadow() if self._shadow is not None and view.is_followed else None
+        return [
+            (families.ROLLOUT_POLICY, [((name, role), 1.0) for name, role in roles if name]),
+            (
+                families.ROLLOUT_PHASE,
+                [((phase,), float(state is not None and state.phase is phase)) for phase in phases],
+            ),
+            (families.ROLLOUT_STEP, [((), float(state.step))] if state is not None else []),
+            (families.ROLLOUT_PINNED, [((), float(state.pinned is not None))] if state is not None else []),
+            (families.ROLLOUT_FOLLOWED, [((), float(not view.problem))] if view.is_followed else []),
+            (
+                families.SHADOW_REVIEWS,
+                [] if shadow is None else [(("judged",), float(shadow.judged)), (("leftOut",), float(shadow.left_out))],
+            ),
+            (
+                families.SHADOW_DIFFERENCES,
+                [] if shadow is None else [(key, float(pods)) for key, pods in shadow.differences.items()],
+            ),
+        ]
