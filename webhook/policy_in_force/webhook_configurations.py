@@ -16,7 +16,7 @@ from webhook.core.webhook_configurations import (
     TooManyEntriesError,
     find_outdated,
     leaves_out_no_call,
-    render_wanted_webhooks,
+    render_either_webhooks,
 )
 from webhook.errors import WebhookConfigurationError
 from webhook.ports import WebhookConfigurationClient
@@ -51,7 +51,10 @@ class WebhookConfigurationTiming:
 
 
 class WebhookConfigurationWriter:
-    """Created for each term of leadership. With `writes=False` it only compares."""
+    """Created for each term of leadership. With `writes=False` it only compares.
+
+    `candidate`: the policy that is tried beside the one in force; the API server calls for Pods of either.
+    """
 
     def __init__(
         self,
@@ -60,16 +63,19 @@ class WebhookConfigurationWriter:
         reports: WebhookConfigurationReports,
         *,
         writes: bool,
+        candidate: Callable[[], LoadedPolicy | None] = lambda: None,
         timing: WebhookConfigurationTiming = WebhookConfigurationTiming(),
     ) -> None:
         self._client = client
         self._policy = policy
+        self._candidate = candidate
         self._reports = reports
         self._writes = writes
         self._timing = timing
         self._wanted: tuple[tuple[str, bool], Mapping[ConfigurationName, Sequence[Any]]] | None = None
-        """Webhooks by the policy's hash and whether no call is left out: rendered once for each."""
-        self._checked_hash = ""
+        """Webhooks by the policies' hashes and whether no call is left out: rendered once for each."""
+        self._checked = ""
+        """The hashes of the policies that were compared."""
         self._check_at_seconds = 0.0
         self._written_at_seconds: dict[ConfigurationName, deque[float]] = defaultdict(deque)
         self._failure = Condition(reports.on_trouble, reports.on_over)
@@ -86,26 +92,27 @@ class WebhookConfigurationWriter:
 
     async def run_round(self) -> float:
         """Compare if that is due; return the delay before the next round, in seconds."""
-        loaded, now_seconds = self._policy(), asyncio.get_running_loop().time()
-        if loaded is None or (loaded.hash == self._checked_hash and now_seconds < self._check_at_seconds):
+        loaded, candidate, now_seconds = self._policy(), self._candidate(), asyncio.get_running_loop().time()
+        hashes = _join_hashes(loaded, candidate)
+        if loaded is None or (hashes == self._checked and now_seconds < self._check_at_seconds):
             return self._timing.poll_seconds
-        if loaded.hash != self._checked_hash:
+        if hashes != self._checked:
             self._written_at_seconds.clear()
         try:
-            is_settled = await self._reconcile(loaded, now_seconds)
+            is_settled = await self._reconcile(loaded, candidate, now_seconds)
         except WebhookConfigurationError as error:
             self._failure.enter(str(error))
             return self._backoff.next_seconds(error.retry_after_seconds)
         self._failure.leave()
         self._backoff.reset()
-        self._checked_hash = loaded.hash
+        self._checked = hashes
         self._check_at_seconds = now_seconds + (self._timing.check_seconds if is_settled else 0)
         return self._timing.poll_seconds
 
-    async def _reconcile(self, loaded: LoadedPolicy, now_seconds: float) -> bool:
+    async def _reconcile(self, loaded: LoadedPolicy, candidate: LoadedPolicy | None, now_seconds: float) -> bool:
         """Compare and write once; return False if another writer was faster."""
         live = await self._client.read()
-        wanted = await self._render_wanted(loaded, all_calls=leaves_out_no_call(live))
+        wanted = await self._render_wanted(loaded, candidate, all_calls=leaves_out_no_call(live))
         left: list[str] = []
         is_settled = True
         for changed in find_outdated(wanted, live):
@@ -131,13 +138,20 @@ class WebhookConfigurationWriter:
         return len(written) < self._timing.writes_max
 
     async def _render_wanted(
-        self, loaded: LoadedPolicy, *, all_calls: bool
+        self, loaded: LoadedPolicy, candidate: LoadedPolicy | None, *, all_calls: bool
     ) -> Mapping[ConfigurationName, Sequence[Any]]:
-        key = loaded.hash, all_calls
+        key = _join_hashes(loaded, candidate), all_calls
         if self._wanted is None or self._wanted[0] != key:
             try:
                 # In a thread: reviews do not wait for it.
-                self._wanted = key, await asyncio.to_thread(render_wanted_webhooks, loaded, all_calls=all_calls)
+                self._wanted = (
+                    key,
+                    await asyncio.to_thread(render_either_webhooks, loaded, candidate, all_calls=all_calls),
+                )
             except TooManyEntriesError as error:
                 raise WebhookConfigurationError(f"{error}: {error.remedy}") from None
         return self._wanted[1]
+
+
+def _join_hashes(*policies: LoadedPolicy | None) -> str:
+    return " ".join(policy.hash for policy in policies if policy is not None)

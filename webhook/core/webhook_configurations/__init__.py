@@ -12,6 +12,7 @@ from webhook.core.webhook_configurations.live import (
 )
 from webhook.core.webhook_configurations.namespace_regions import TooManyEntriesError
 from webhook.core.webhook_configurations.rendering import render_configurations
+from webhook.core.webhook_configurations.union import render_either_webhooks
 
 __all__ = [
     "NAMES",
@@ -24,5 +25,6 @@ __all__ = [
     "find_outdated",
     "leaves_out_no_call",
     "render_configurations",
+    "render_either_webhooks",
     "render_wanted_webhooks",
 ]
