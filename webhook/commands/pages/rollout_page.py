@@ -70,7 +70,8 @@ def format_rollout(document: RolloutDocument) -> Iterator[str]:
 
 def _list_progress(document: RolloutDocument) -> Iterator[str]:
     state = document.state
-    if document.candidate or state.paused is not None or state.waits_for:
+    is_explained = document.rejection is not None or state.pinned is not None
+    if document.candidate or state.paused is not None or (state.waits_for and not is_explained):
         yield describe_phase(state, document.steps)
     if document.next_at:
         yield f"next step: not before {document.next_at}"
