@@ -8,6 +8,7 @@ from webhook.core.breaker import Transition
 from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
+from webhook.core.rollout.changes import RolloutChange
 from webhook.core.rollout.state import RolloutView
 from webhook.ports import Observer, PartialObserver, Review
 
@@ -80,6 +81,10 @@ class Observers:
     def on_rollout_changed(self, former: RolloutView, now: RolloutView) -> None:
         for observer in tuple(self._list_observers()):  # one of them may let another join or leave
             observer.on_rollout_changed(former, now)
+
+    def on_rollout_advanced(self, change: RolloutChange) -> None:
+        for observer in self._list_observers():
+            observer.on_rollout_advanced(change)
 
     def on_policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
         for observer in self._list_observers():

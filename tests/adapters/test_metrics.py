@@ -45,11 +45,13 @@ from webhook.core.overload import OverloadCause
 from webhook.core.patch import add
 from webhook.core.policy.model import Match, Service
 from webhook.core.policy_fields import Breaker, Mode, Quota, QuotaExceeded, WhenOpen, Window
+from webhook.core.policy_fields.rollout import RollbackRules
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Holder, Receipt, ServiceSnapshot, Use
 from webhook.core.reporting.queue_document import FailingPods, QueueDepth
 from webhook.core.reporting.status_parts import Guarded
 from webhook.core.rollout.counting import ShadowTotals
-from webhook.core.rollout.state import Phase, RolloutState, RolloutView
+from webhook.core.rollout.state import Phase, Rejection, RolloutState, RolloutView
+from webhook.core.rollout.symptoms import Figures, Share, read_symptoms
 from webhook.core.scheduling.extender_api import CallResult
 from webhook.errors import StoreFailure, StoreFault
 from webhook.ports.traces import ReviewTrace, SpanReference
@@ -95,6 +97,12 @@ def record_queue(metrics: Metrics) -> None:
     metrics.queue.count_expiry("payment-api", 900.0)
     metrics.queue.set_waiting({"payment-api": 3})
     metrics.health.on_overload_changed({}, {OverloadCause.LATENCY: "P99 of reviews 1.2 s above 800 ms over 10 s"})
+
+
+def record_leading(metrics: Metrics, state: RolloutState) -> None:
+    """Report a candidate of which 9 of 100 Pods are Pending, as the leader does."""
+    metrics.leading.begin()
+    metrics.leading.set_state(state, "b" * 16, read_symptoms(RollbackRules(), Figures(pending=Share(9, 100))))
 
 
 def record_rollout(metrics: Metrics) -> None:
@@ -380,6 +388,7 @@ def test_scrape_has_exactly_the_documented_names_labels_and_kinds(metrics: Metri
     record_all(metrics)
     record_extender(metrics)
     record_rollout(metrics)
+    record_leading(metrics, RolloutState("a" * 16))
     text = metrics.render().decode()
     assert "otel" not in text
     assert "target_info" not in text
@@ -931,6 +940,19 @@ def test_failing_writes_are_shown_until_they_succeed_or_another_process_leads(me
     assert read_samples(metrics)[name] == 0
     metrics.failing_writes.end()
     assert name not in read_samples(metrics)
+
+
+def test_symptoms_are_shown_beside_their_thresholds_while_this_process_leads(metrics: Metrics) -> None:
+    rejected = RolloutState("a" * 16).reject(Rejection("b" * 16, "too many Pending Pods"))
+    record_leading(metrics, rejected)
+    shown = read_samples(metrics)
+    assert shown['podgate_rollout_symptom_ratio{symptom="pending"}'] == 0.09
+    assert shown['podgate_rollout_threshold_ratio{symptom="pending"}'] == 0.08
+    assert 'podgate_rollout_symptom_ratio{symptom="denied"}' not in shown
+    assert shown["podgate_rollout_degraded"] == 1
+    assert shown['podgate_rollout_changes_total{reason="PolicyPromoted"}'] == 0
+    metrics.leading.end()
+    assert "podgate_rollout_degraded" not in read_samples(metrics)
 
 
 def test_a_rollout_is_shown_while_there_is_one(metrics: Metrics) -> None:

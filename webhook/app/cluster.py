@@ -13,7 +13,9 @@ from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.app.certificates import CertificateController
 from webhook.app.policy_source import (
     OverridesSource,
+    RolloutClients,
     build_active_policy,
+    build_rollout_clients,
     follow_policy,
     list_policy_unready,
     open_overrides_file,
@@ -72,6 +74,8 @@ class Sources:
     """Watch on Pods, for a server with in-memory counters, which reconciles them itself."""
     board: StatusClient | None = None
     """Client that writes ServiceStatus objects (leader only); None without a cluster."""
+    rollout: RolloutClients | None = None
+    """Clients of the policy's rollout (leader only); None without a cluster, or if the policy is read from a file."""
     webhooks: WebhookConfigurationClient | None = None
     """Client of the webhook configurations (leader only); None if they are left alone."""
     writes_webhooks: bool = False
@@ -202,6 +206,7 @@ async def follow(
         (*followed.loops, namespaces.run),
         close,
         board=kubernetes.ServiceStatuses(client),
+        rollout=None if settings.policy is not None else build_rollout_clients(client),
         webhooks=None if mode is WebhookConfigurationMode.OFF else kubernetes.WebhookConfigurations(client),
         held=partial(kubernetes.HeldControllers, client) if settings.wake_controllers else None,
         writes_webhooks=mode is WebhookConfigurationMode.KEEP,

@@ -34,7 +34,7 @@ from webhook.support.single_flight import SingleFlight
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
 
-    from webhook.adapters.redis_store import RedisStore
+    from webhook.adapters.redis_store import RedisRolloutCounts, RedisStore
 
 VERSION = version("podgate")
 _STORE_SECONDS = 2.0
@@ -54,7 +54,7 @@ class ControllerProcess:
         self._client = client
         self._sources = sources
         self._events = report_events(client, settings, telemetry)
-        self._store = _open_store(settings, telemetry, clock)
+        self._store, self._counts = _open_store(settings, telemetry, clock)
         self._lease = build_leader_lease(client, settings, telemetry, self._on_wait, self._build_notes)
         self._controller: Controller | None = None
         handler = build_plain_handler(
@@ -96,6 +96,7 @@ class ControllerProcess:
         await self._lease.release()
         await self._plain.stop()
         await self._sources.close()
+        await self._counts.close()
         await self._store.close()
         await asyncio.to_thread(self._telemetry.close)
         self._logs.write_event("info", "stopped")
@@ -119,7 +120,7 @@ class ControllerProcess:
         on_loss = partial(setattr, self._store, "on_loss")
         watch = WatchedPods(self._client, self._clock, reports=reports, resume=resume)
         self._controller = build_controller(
-            *(self._sources, watch, self._store, self._store.queue, self._clock, self._telemetry),
+            *(self._sources, watch, self._store, self._store.queue, self._counts, self._clock, self._telemetry),
             ticks=True,
             on_loss=on_loss,
         )
@@ -174,11 +175,14 @@ class ControllerProcess:
         return msgspec.json.encode(render_controller_status(status))
 
 
-def _open_store(settings: ControllerSettings, telemetry: Telemetry, clock: Clock) -> "RedisStore":
+def _open_store(
+    settings: ControllerSettings, telemetry: Telemetry, clock: Clock
+) -> "tuple[RedisStore, RedisRolloutCounts]":
     from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load
 
-    return redis_store.RedisStore(
-        redis_store.open_transport(settings.store, settings.store_files),
+    transport = redis_store.open_transport(settings.store, settings.store_files)
+    store = redis_store.RedisStore(
+        transport,
         settings.cluster,
         clock,
         telemetry.build_store_reports(),
@@ -186,6 +190,7 @@ def _open_store(settings: ControllerSettings, telemetry: Telemetry, clock: Clock
         late_us=LATE_US,
         announcement_reports=telemetry.build_announcement_reports(),
     )
+    return store, redis_store.RedisRolloutCounts(transport, settings.cluster, store.now_us)
 
 
 def run(settings: ControllerSettings) -> None:

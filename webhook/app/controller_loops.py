@@ -1,28 +1,41 @@
 """Composition of the controller's loops, for the controller process and for servers that reconcile themselves."""
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from webhook.adapters.clocks import WallClock
 from webhook.app.cluster import Sources
+from webhook.app.rollout import build_rollout_loops, find_candidate
 from webhook.app.store import Ledger
 from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
-from webhook.app.telemetry.loop_reports import build_release_reports, build_service_status_reports, build_wake_reports
-from webhook.controller import Controller, ControllerWaker, CounterResets, OverrideEnforcer, ServiceStatusWriter
+from webhook.app.telemetry.loop_reports import (
+    build_release_reports,
+    build_status_reports,
+    build_wake_reports,
+)
+from webhook.controller import (
+    Controller,
+    ControllerWaker,
+    CounterResets,
+    OverrideEnforcer,
+    ServiceStatusWriter,
+)
 from webhook.controller.pod_lifecycle import PodObserver
 from webhook.controller.release.gated_pods import GatedPods
 from webhook.controller.release.loop import ReleaseLoop
 from webhook.controller.release.place_reporter import PlaceReporter
+from webhook.controller.rollout.pod_figures import PodFiguresObserver
 from webhook.controller.unjudged_pods import UnjudgedPods, UnjudgedReports
 from webhook.core import overrides
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.reporting.status import WebhooksStatus
 from webhook.fallback.breaker_ticker import BreakerTicker
 from webhook.policy_in_force.webhook_configurations import WebhookConfigurationReports, WebhookConfigurationWriter
-from webhook.ports import Clock, PodWatch, QueueIndex
+from webhook.ports import Clock, PodWatch, QueueIndex, RolloutCounts
 
+_LeaderLoop = Callable[[], Coroutine[Any, Any, None]]
 _WALL = WallClock()
 """Overrides begin and end by the wall clock; the store's clock may differ from it."""
 
@@ -32,6 +45,7 @@ def build_controller(  # noqa: PLR0913  the parts of the process that it connect
     watch: PodWatch,
     ledger: Ledger,
     queue: QueueIndex,
+    counts: RolloutCounts,
     clock: Clock,
     telemetry: Telemetry,
     *,
@@ -40,29 +54,24 @@ def build_controller(  # noqa: PLR0913  the parts of the process that it connect
 ) -> Controller:
     """Return a controller, which runs while it leads.
 
-    `ticks`: it also advances breakers, as a server does. `on_loss` receives what to call when the store may have lost
-    data.
+    `counts`: decisions by policy. `ticks`: it also advances breakers, as a server does. `on_loss` receives what to call
+    when the store may have lost data.
     """
     in_force = sources.policies.get_current
     reports, asked = telemetry.build_controller_reports(), _build_reset_finder(sources)
     beside = [_build_override_enforcer(sources, ledger, telemetry, in_force).run]
     if ticks:
         beside.append(BreakerTicker(ledger, clock, in_force, telemetry.observer.on_transition).run)
-    if sources.board is not None:
-        beside.append(
-            ServiceStatusWriter(
-                sources.board, ledger.find_last_breaker, in_force, build_service_status_reports(telemetry)
-            ).run
-        )
-    if sources.webhooks is not None:
-        reported, loaded = _build_webhook_reports(telemetry), sources.policies.get_loaded
-        writer = WebhookConfigurationWriter(sources.webhooks, loaded, reported, writes=sources.writes_webhooks)
-        beside.append(writer.run)
+    beside += _build_object_loops(sources, ledger, telemetry)
     if sources.held is not None:
         held = sources.held(reports=telemetry.build_watch_reports("events"))
         beside.append(ControllerWaker(held, ledger, in_force, sources.namespaces, build_wake_reports(telemetry)).run)
     unjudged = UnjudgedReports(telemetry.metrics.ledger.count_unjudged, telemetry.observer.on_not_reviewed)
     observers: tuple[PodObserver, ...] = (*telemetry.pod_observers, UnjudgedPods(unjudged, _WALL.now_us))
+    if sources.rollout is not None:
+        figures = PodFiguresObserver(_WALL.now_us)
+        observers = (*observers, figures)
+        beside += build_rollout_loops(sources, sources.rollout, figures, counts, telemetry)
     if sources.gates is not None:
         gated = GatedPods()
         observers = (*observers, gated)
@@ -79,6 +88,22 @@ def build_controller(  # noqa: PLR0913  the parts of the process that it connect
         extra_loops=beside,
         observers=observers,
     )
+
+
+def _build_object_loops(sources: Sources, ledger: Ledger, telemetry: Telemetry) -> Iterator[_LeaderLoop]:
+    """Yield the loops that write ServiceStatuses and webhook configurations."""
+    if sources.board is not None:
+        reports = build_status_reports(telemetry, "ServiceStatuses", "servicestatuses")
+        policy = sources.policies.get_current
+        yield ServiceStatusWriter(sources.board, ledger.find_last_breaker, policy, reports).run
+    if sources.webhooks is not None:
+        yield WebhookConfigurationWriter(
+            sources.webhooks,
+            sources.policies.get_loaded,
+            _build_webhook_reports(telemetry),
+            writes=sources.writes_webhooks,
+            candidate=lambda: find_candidate(sources),
+        ).run
 
 
 def _build_release_loop(loop: ReleaseLoop, telemetry: Telemetry) -> Callable[[], Coroutine[Any, Any, None]]:

@@ -17,7 +17,7 @@ from webhook.policy_in_force.active_policy import ActivePolicy
 from webhook.policy_in_force.policy_receiver import PolicyReceiver
 from webhook.policy_in_force.policy_signatures import PolicySignatures
 from webhook.policy_in_force.policy_webhook import PolicyWebhook
-from webhook.ports import Clock, Observer
+from webhook.ports import Clock, Observer, PolicyRevisions, RolloutStateStore, StatusClient
 from webhook.settings import ProcessSettings
 
 if TYPE_CHECKING:
@@ -45,6 +45,15 @@ class FollowedPolicy:
     def list_unready(self) -> list[str]:
         """Return the reason why no policy is loaded; empty if one is."""
         return list_policy_unready(self.policies)
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutClients:
+    """Clients by which the leader brings a changed policy into force, and shows how far it has come."""
+
+    states: RolloutStateStore
+    revisions: PolicyRevisions
+    board: StatusClient
 
 
 def list_policy_unready(policies: PolicyReceiver) -> list[str]:
@@ -126,3 +135,13 @@ def build_active_policy(overrides: OverridesSource, clock: Clock) -> ActivePolic
     active = ActivePolicy(overrides.active, clock)
     overrides.active.prepare = active.prepare
     return active
+
+
+def build_rollout_clients(client: "ApiClient") -> RolloutClients:
+    from webhook.adapters import kubernetes  # noqa: PLC0415  as above
+
+    return RolloutClients(
+        kubernetes.ConfigMapRolloutStateStore(client),
+        kubernetes.ControllerRevisions(client),
+        kubernetes.PolicyRollouts(client),
+    )

@@ -226,8 +226,8 @@ class ServerProcess:
         """Start the controller's loops if there is no controller process."""
         pods, ledger, loops = self._sources.pods, self._store.ledger, tuple[Loop, ...]()
         if pods is not None:
-            queue = self._store.queue
-            loops = (build_controller(self._sources, pods, ledger, queue, self._clock, self._telemetry).run,)
+            parts = pods, ledger, self._store.queue, self._store.counts, self._clock
+            loops = (build_controller(self._sources, *parts, self._telemetry).run,)
         elif self._sources.is_alone:
             loops = build_manual_loops(self._sources, ledger, self._telemetry)
         lease, certificates = self._sources.lease, self._sources.certificates

@@ -12,6 +12,7 @@ from webhook.core.breaker import Transition
 from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
+from webhook.core.rollout.changes import RolloutChange
 from webhook.core.rollout.state import RolloutView
 from webhook.errors import StoreFailure
 from webhook.ports.callers import Caller
@@ -55,6 +56,10 @@ class Observer(Protocol):
 
     def on_rollout_changed(self, former: RolloutView, now: RolloutView) -> None:
         """Report what this process has in force of a rollout, and why, when either changes."""
+        ...
+
+    def on_rollout_advanced(self, change: RolloutChange) -> None:
+        """Report a change of the rollout, once for all processes: the leader calls this."""
         ...
 
     def on_policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
@@ -109,6 +114,9 @@ class PartialObserver:
 
     def on_rollout_changed(self, former: RolloutView, now: RolloutView) -> None:
         """Ignore a change of the rollout."""
+
+    def on_rollout_advanced(self, change: RolloutChange) -> None:
+        """Ignore a change that the leader has seen."""
 
     def on_policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
         """Ignore the review of a document."""

@@ -18,6 +18,7 @@ from webhook.controller.rollout.reports import RolloutInputs, RolloutReports, Wi
 from webhook.core.document.loading import load_effective
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.rollout.changes import RolloutChange
+from webhook.core.rollout.counting import DENIALS, REVIEWS
 from webhook.core.rollout.state import Intervention, Phase, RolloutState
 from webhook.core.rollout.symptoms import Share, SymptomReading
 from webhook.errors import StoreUnavailableError
@@ -78,7 +79,7 @@ class Counts:
         if self.is_away:
             raise StoreUnavailableError("away")
         assert since_us >= START_US
-        return {"reviews": 100, "denied": 0} if policy_hash in ALL else {}
+        return {REVIEWS: 100, DENIALS: 0} if policy_hash in ALL else {}
 
 
 class Cluster:
@@ -113,7 +114,7 @@ class Cluster:
         )
         reports = RolloutReports(
             self.changes.append,
-            lambda state, readings: self.rounds.append((state, readings)),
+            lambda state, _, readings: self.rounds.append((state, readings)),
             self.troubles.append,
             lambda _: None,
             lambda: None,

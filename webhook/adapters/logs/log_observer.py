@@ -14,6 +14,7 @@ from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.policy_fields import Mode
 from webhook.core.quota.counter_resets import find_resets
+from webhook.core.rollout.changes import RolloutChange
 from webhook.core.rollout.state import RolloutView
 from webhook.ports import Review
 
@@ -107,6 +108,12 @@ class Logs:
         if former.problem and not now.problem:
             self._lines.write("info", "rollout followed again", reason=clip(former.problem))
         self._lines.write("info", "rollout", **_list_rollout_fields(now))
+
+    def on_rollout_advanced(self, change: RolloutChange) -> None:
+        level = "warning" if change.reason.is_warning else "info"
+        self._lines.write(
+            level, "rollout advanced", change=change.reason, policy_hash=change.policy_hash, reason=clip(change.note)
+        )
 
     def on_policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
         shown = [clip(error) for error in errors[:_ERRORS_MAX]]

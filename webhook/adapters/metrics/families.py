@@ -187,6 +187,10 @@ ROLLOUT_PHASE = _gauge("rollout_phase", "phase", "1 for the phase of the rollout
 ROLLOUT_STEP = _gauge("rollout_step", "", "Index of the canary's step, from 0.")
 ROLLOUT_PINNED = _gauge("rollout_pinned", "", "1 if the policy in force is pinned, else 0.")
 ROLLOUT_FOLLOWED = _gauge("rollout_followed", "", "1 if this process does what the rollout's state says, else 0.")
+ROLLOUT_DEGRADED = _gauge("rollout_degraded", "", "1 while what is wished was taken back, or another one is pinned.")
+ROLLOUT_SYMPTOM = _gauge("rollout_symptom_ratio", "symptom", "Share of the candidate's Pods with a symptom.")
+ROLLOUT_THRESHOLD = _gauge("rollout_threshold_ratio", "symptom", "Share above which a symptom counts.")
+ROLLOUT_CHANGES = _counter("rollout_changes_total", "reason", "Changes of rollouts, by the reason of their Event.")
 SHADOW_REVIEWS = _counter("shadow_reviews_total", "result", "New Pods in the sample of the candidate's shadow.")
 SHADOW_DIFFERENCES = _counter(
     "shadow_differences_total", "service difference", "New Pods that the candidate would treat otherwise."
@@ -264,7 +268,7 @@ FAMILIES = (
     *(OUTCOMES, OUTCOMES_DROPPED, OUTCOMES_REFUSED),
     *(POLICY_INFO, POLICY_RELOADS, POLICY_REVIEWS, POLICY_LAST_GOOD, OVERRIDE_UNTIL, OVERRIDES_LAST_GOOD),
     *(ROLLOUT_POLICY, ROLLOUT_PHASE, ROLLOUT_STEP, ROLLOUT_PINNED, ROLLOUT_FOLLOWED),
-    *(SHADOW_REVIEWS, SHADOW_DIFFERENCES),
+    *(ROLLOUT_DEGRADED, ROLLOUT_SYMPTOM, ROLLOUT_THRESHOLD, ROLLOUT_CHANGES, SHADOW_REVIEWS, SHADOW_DIFFERENCES),
     *(KUBERNETES_FAILURES, KUBERNETES_CONTACT),
     *(EVENTS, REPLICAS, READY, LEADER, BUILD_INFO),
     *(KEY_FETCHES, KEYS_FETCHED, KEYS),

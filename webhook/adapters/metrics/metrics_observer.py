@@ -13,6 +13,7 @@ from webhook.adapters.metrics.family import Family
 from webhook.adapters.metrics.label_sets import ProcessRole, ZeroLines, list_zeros
 from webhook.adapters.metrics.ledger import PodLedgerHealth, QueueMetrics
 from webhook.adapters.metrics.rollout import RolloutMetrics
+from webhook.adapters.metrics.rollout_leader import RolloutLeaderMetrics
 from webhook.adapters.metrics.scheduling import SchedulingMetrics
 from webhook.adapters.metrics.service_gauges import ServiceGauges
 from webhook.adapters.metrics.store import StoreMetrics
@@ -64,11 +65,11 @@ class Metrics(PartialObserver):
         self.keys = KeyTotals()
         self.ledger = PodLedgerHealth()
         self.queue = QueueMetrics()
-        self.scheduling = SchedulingMetrics()
-        self.outcomes = OutcomeTotals()
+        self.scheduling, self.outcomes = SchedulingMetrics(), OutcomeTotals()
         self.kept_certificates, self.failing_writes = CertificateTotals(), FailingWrites()
         self.health = ProcessHealth({} if ProcessRole.REVIEWS in duties else None)
         self.webhooks, self.rollout = WebhookConfigurationMetrics(), RolloutMetrics()
+        self.leading = RolloutLeaderMetrics()
         self._watches = Totals(families.KUBERNETES_FAILURES)
         self._events = Totals(families.EVENTS, *((result,) for result in families.EVENT_RESULTS))
         usage = (self._refused, *self._transitions.totals, self._reloads, self._policy_reviews)
@@ -83,7 +84,7 @@ class Metrics(PartialObserver):
             *self.scheduling.totals,
             *self.outcomes.totals,
             *self.kept_certificates.totals,
-            *self.webhooks.totals,
+            *(*self.webhooks.totals, *self.leading.totals),
         )
         self._totals = (*self._decisions.totals, *usage, *troubles)
         self._standing = ServiceGauges()
@@ -283,7 +284,7 @@ class Metrics(PartialObserver):
             *self.health.rows(),
             (families.POLICY_INFO, hashes),
             (families.POLICY_LAST_GOOD, [((), float(self._last_good))]),
-            *(*self._overrides.rows(self._find_label), *self.rollout.rows()),
+            *(*self._overrides.rows(self._find_label), *self.rollout.rows(), *self.leading.rows()),
             (families.KUBERNETES_CONTACT, [((name,), at) for name, at in self._contact_seconds.items()]),
             (families.CERTIFICATE_EXPIRY, expiry),
             (families.CREDENTIAL_EXPIRY, self._decisions.credentials()),

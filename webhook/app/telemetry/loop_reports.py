@@ -1,4 +1,4 @@
-"""Reports of background loops to log and metrics: releases, overload, waking of controllers, and ServiceStatuses."""
+"""Reports of background loops to log and metrics: releases, overload, woken controllers, status objects, rollout."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -7,9 +7,11 @@ from webhook.app.telemetry import Telemetry
 from webhook.controller import StatusReports, WakeReports
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.release.loop import ReleaseReports
+from webhook.controller.rollout.reports import RolloutReports
 from webhook.core.overload import OverloadLimits
 from webhook.core.quota import QueuePlan
 from webhook.core.reporting.queue_document import QueueDepth, describe_expiry
+from webhook.core.rollout.changes import RolloutChange
 from webhook.fallback.overload_monitor import OverloadMonitor
 from webhook.ports import Clock, PlaceEvents
 from webhook.ports.traces import TracedPod
@@ -46,26 +48,43 @@ def build_wake_reports(telemetry: Telemetry) -> WakeReports:
     return WakeReports(ledger.count_wake, ledger.set_held, on_trouble, on_over)
 
 
-_OBJECT = "servicestatuses"
-
-
-def build_service_status_reports(telemetry: Telemetry) -> StatusReports:
-    """Return the callbacks for failures to write ServiceStatuses; a cluster without the kind is none."""
+def build_status_reports(telemetry: Telemetry, kind: str, objects: str) -> StatusReports:
+    """Return the callbacks for failures to write status objects; a cluster without the kind is none."""
     said, fails = telemetry.logs.write_event, telemetry.metrics.failing_writes.set
 
     def on_absent(reason: str) -> None:
-        fails(_OBJECT, fails=False)
-        said("info", "ServiceStatuses are not written", reason=reason)
+        fails(objects, fails=False)
+        said("info", f"{kind} are not written", reason=reason)
 
     def on_trouble(reason: str) -> None:
-        fails(_OBJECT, fails=True)
-        said("warning", "ServiceStatuses are not written", reason=reason)
+        fails(objects, fails=True)
+        said("warning", f"{kind} are not written", reason=reason)
 
     def on_over(reason: str) -> None:
-        fails(_OBJECT, fails=False)
-        said("info", "ServiceStatuses are written again", reason=reason)
+        fails(objects, fails=False)
+        said("info", f"{kind} are written again", reason=reason)
 
     return StatusReports(on_absent, on_trouble, on_over)
+
+
+def build_rollout_reports(telemetry: Telemetry) -> RolloutReports:
+    """Return the callbacks for the rollout of the policy."""
+    metrics, said, fails = telemetry.metrics.leading, telemetry.logs.write_event, telemetry.metrics.failing_writes.set
+    metrics.begin()
+
+    def on_change(change: RolloutChange) -> None:
+        metrics.count_change(change)
+        telemetry.observer.on_rollout_advanced(change)
+
+    def on_trouble(reason: str) -> None:
+        fails("rollout", fails=True)
+        said("warning", "the rollout stands still, the policy in force stays", reason=reason)
+
+    def on_over(reason: str) -> None:
+        fails("rollout", fails=False)
+        said("info", "the rollout goes on", reason=reason)
+
+    return RolloutReports(on_change, metrics.set_state, on_trouble, on_over, metrics.end)
 
 
 _AGAIN_SECONDS = 600.0

@@ -9,14 +9,12 @@ from webhook.controller.rollout.pod_figures import PodFiguresObserver
 from webhook.core.kubernetes.quantity import UnreadableTextError
 from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.policy_fields.rollout import PendingRules, Rollout
+from webhook.core.rollout.counting import BUCKET_US, DENIALS, KEPT_BUCKETS, REVIEWS
 from webhook.core.rollout.state import Phase, RolloutState
 from webhook.core.rollout.symptoms import Figures, Share
 from webhook.errors import StoreUnavailableError
 from webhook.ports import RolloutCounts
 
-_REVIEWS, _DENIED = "reviews", "denied"
-_HOUR_US = 3_600_000_000
-"""For so long the store keeps counts."""
 _AGE_US = 5_000_000
 """Counts are read again after this time: the store keeps them in steps of ten seconds."""
 
@@ -75,7 +73,7 @@ class FigureReader:
         now_us, occasion, found = self._now_us(), f"{state.candidate} {state.since}", self._counted
         if found is None or found.occasion != occasion or not 0 <= now_us - found.at_us < _AGE_US:
             try:
-                since_us = max(parse_microseconds(state.since), now_us - _HOUR_US)
+                since_us = max(parse_microseconds(state.since), now_us - KEPT_BUCKETS * BUCKET_US)
                 denied = await self._read_denied(state.candidate, since_us)
                 stable = await self._read_denied(state.stable, since_us)
             except (StoreUnavailableError, UnreadableTextError):  # the leader corrects a time that is unreadable
@@ -86,4 +84,4 @@ class FigureReader:
 
     async def _read_denied(self, policy_hash: str, since_us: int) -> Share:
         counts = await self._counts.read(policy_hash, since_us)
-        return Share(counts.get(_DENIED, 0), counts.get(_REVIEWS, 0))
+        return Share(counts.get(DENIALS, 0), counts.get(REVIEWS, 0))

@@ -98,7 +98,7 @@ class RolloutLeader:
                 self._reports.on_change(change)
             self._seen = state
         self.status = render_rollout_status(state, facts.wished, rollout)
-        self._reports.on_round(state, readings)
+        self._reports.on_round(state, facts.wished, readings)
 
     # --- documents ---
 

@@ -34,10 +34,10 @@ class RolloutInputs:
 
 @dataclass(frozen=True, slots=True)
 class RolloutReports:
-    """Callbacks. `on_round` receives the state and the symptoms of each round; `on_end` follows the last one."""
+    """Callbacks. `on_round` receives the state, the wished policy, and the symptoms; `on_end` follows the last one."""
 
     on_change: Callable[[RolloutChange], None]
-    on_round: Callable[[RolloutState, Sequence[SymptomReading]], None]
+    on_round: Callable[[RolloutState, str, Sequence[SymptomReading]], None]
     on_trouble: Callable[[str], None]
     on_over: Callable[[str], None]
     on_end: Callable[[], None]

@@ -68,6 +68,11 @@ class RolloutState(Struct, frozen=True, omit_defaults=True, rename="camel"):
     def find_rejection(self, policy_hash: str) -> Rejection | None:
         return next((rejection for rejection in self.rejected if rejection.hash == policy_hash), None)
 
+    def holds_back(self, wished: str) -> bool:
+        """Return whether the wished policy is not in force because it was taken back, or another one is pinned."""
+        is_held = self.pinned is not None or self.find_rejection(wished) is not None
+        return is_held and wished != self.stable
+
     def drop_candidate(self) -> "RolloutState":
         """Return the state without a candidate. What a person has set stays."""
         return replace(self, phase=Phase.STABLE, candidate="", step=0, since="", above_since={}, waits_for="")

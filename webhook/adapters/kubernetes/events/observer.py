@@ -18,6 +18,7 @@ from webhook.core.kubernetes.controllers import find_owning_controller
 from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
+from webhook.core.rollout.changes import RolloutChange
 from webhook.core.rollout.state import RolloutView
 from webhook.ports import Review
 
@@ -120,7 +121,13 @@ class Events:
         self._post(_POLICY, EventType.WARNING, "PolicyRefused", f"{stays}: {_join_errors(errors)}", "\n".join(errors))
 
     def on_rollout_changed(self, former: RolloutView, now: RolloutView) -> None:
-        """Do nothing: the leader reports the rollout, once for all processes."""
+        """Do nothing: `on_rollout_advanced` reports the rollout, once for all processes."""
+
+    def on_rollout_advanced(self, change: RolloutChange) -> None:
+        kind = EventType.WARNING if change.reason.is_warning else EventType.NORMAL
+        if _POLICY in self._documents:
+            happening = (_POLICY, kind, change.reason, "AdvanceRollout", change.note, change.occasion, self._clock_ns())
+            self._sender.offer(Happening(*happening, of_version=False))
 
     def on_overrides_loaded(self, live: Sequence[Override]) -> None:
         """Do nothing: `on_override_changed` reports each change."""
