@@ -23,7 +23,8 @@ ORDER = (
 _CLUSTER_SCOPED = frozenset(
     {
         *("Namespace", "CustomResourceDefinition", "PriorityClass", "ClusterRole", "ClusterRoleBinding"),
-        *("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ServiceStatus", "StorageClass"),
+        *("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "StorageClass"),
+        *("ServiceStatus", "PolicyRollout"),
     }
 )
 _PLURALS = {

@@ -10,6 +10,7 @@ from webhook.core.installation.ownership import find_other_tool, is_installed, l
 from webhook.core.installation.record import RECORD, SCHEDULER, InstallationRecord
 from webhook.core.installation.ways import CERT_MANAGER
 from webhook.core.policy.model import LoadedPolicy, Policy
+from webhook.core.rollout.status import ROLLOUT_NAME
 
 
 def is_rolled_out(deployment: Json) -> bool:
@@ -168,6 +169,10 @@ def list_written_later(record: InstallationRecord, policy: Policy) -> list[Objec
     lease = ObjectReference("coordination.k8s.io/v1", "Lease", "podgate-leader", configmap.NAMESPACE)
     found = [lease, ObjectReference("v1", "ConfigMap", configmap.LAST_GOOD, configmap.NAMESPACE)]
     found += [ObjectReference("podgate.io/v1alpha1", "ServiceStatus", service.name) for service in policy.services]
+    found += [
+        ObjectReference("podgate.io/v1alpha1", "PolicyRollout", ROLLOUT_NAME),
+        ObjectReference("v1", "ConfigMap", configmap.ROLLOUT_STATE, configmap.NAMESPACE),
+    ]
     if record.scheduler:
         found.append(ObjectReference(lease.api_version, "Lease", SCHEDULER, configmap.NAMESPACE))
     if record.certificates == CERT_MANAGER:
