@@ -206,7 +206,7 @@ async def follow(
         (*followed.loops, namespaces.run),
         close,
         board=kubernetes.ServiceStatuses(client),
-        rollout=None if settings.policy is not None else build_rollout_clients(client),
+        rollout=None if settings.policy is not None else build_rollout_clients(client, followed.signatures),
         webhooks=None if mode is WebhookConfigurationMode.OFF else kubernetes.WebhookConfigurations(client),
         held=partial(kubernetes.HeldControllers, client) if settings.wake_controllers else None,
         writes_webhooks=mode is WebhookConfigurationMode.KEEP,

@@ -40,6 +40,8 @@ class FollowedPolicy:
     name: str
     policies: PolicyReceiver
     overrides: OverridesSource
+    signatures: PolicySignatures
+    """Of the documents that were accepted, so that kept copies have them too."""
     loops: tuple[Loop, ...]
 
     def list_unready(self) -> list[str]:
@@ -83,7 +85,7 @@ def follow_policy(
         current = PolicyReceiver(telemetry.observer, clock, PolicyProcess(), purpose, active)
         file = open_policy_file(settings.policy, current, signatures)
         current.refresh_source = file.refresh
-        return FollowedPolicy(str(settings.policy), current, overrides, (file.run, *overrides.loops))
+        return FollowedPolicy(str(settings.policy), current, overrides, signatures, (file.run, *overrides.loops))
     revisions = kubernetes.ControllerRevisions(client, signatures=signatures)
     current = PolicyReceiver(telemetry.observer, clock, PolicyProcess(), purpose, active, revisions)
     reports = telemetry.build_watch_reports("configmaps")
@@ -100,7 +102,8 @@ def follow_policy(
 
     current.refresh_source = refresh
     name = f"configmap {configmap.NAMESPACE}/{configmap.NAME}"
-    return FollowedPolicy(name, current, overrides, (source.run, state.run, rollout.run, *overrides.loops))
+    loops = source.run, state.run, rollout.run, *overrides.loops
+    return FollowedPolicy(name, current, overrides, signatures, loops)
 
 
 def open_policy_file(path: Path, receiver: PolicyReceiver, signatures: PolicySignatures) -> PolicyFile:
@@ -137,11 +140,11 @@ def build_active_policy(overrides: OverridesSource, clock: Clock) -> ActivePolic
     return active
 
 
-def build_rollout_clients(client: "ApiClient") -> RolloutClients:
+def build_rollout_clients(client: "ApiClient", signatures: PolicySignatures) -> RolloutClients:
     from webhook.adapters import kubernetes  # noqa: PLC0415  as above
 
     return RolloutClients(
         kubernetes.ConfigMapRolloutStateStore(client),
-        kubernetes.ControllerRevisions(client),
+        kubernetes.ControllerRevisions(client, signatures=signatures),
         kubernetes.PolicyRollouts(client),
     )
