@@ -62,10 +62,7 @@ def open_store(
     `servers` counts the servers that share it, unless the settings give their number.
     """
     if settings.store == MEMORY:
-        memory = MemoryStore(clock, late_us=LATE_US)
-        place = StorePlace(settings.cluster)
-        index, own = MemoryQueueIndex(clock), MemoryRolloutCounts(clock)
-        return StoreBackend(MEMORY, memory, _close_nothing, memory, index, own, place=place)
+        return _open_memory_store(settings, clock)
     from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load
 
     transport = redis_store.open_transport(settings.store, settings.store_files)
@@ -116,6 +113,12 @@ def open_store(
         decisions=decisions,
         place=find_store_place(settings.store, settings.cluster),
     )
+
+
+def _open_memory_store(settings: Settings, clock: Clock) -> StoreBackend:
+    memory, place = MemoryStore(clock, late_us=LATE_US), StorePlace(settings.cluster)
+    index, counts = MemoryQueueIndex(clock), MemoryRolloutCounts(clock)
+    return StoreBackend(MEMORY, memory, _close_nothing, memory, index, counts, place=place)
 
 
 def find_store_place(store: str, cluster: str) -> StorePlace:

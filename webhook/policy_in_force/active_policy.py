@@ -149,13 +149,13 @@ async def _compile_canary(
     """Return the policy in force and its candidate, with the same counters."""
     # In a thread: a long policy would delay reviews.
     composed = await asyncio.to_thread(compose, loaded, candidate, reach)
+    put_together = await asyncio.to_thread(pair, loaded.policy, candidate.policy, reach)
     base, canary = [
         CompiledPolicy(adapted, await _compile_in_parts(compile_services(adapted)))
         for adapted in (composed.base, composed.canary)
     ]
     prepared = _PreparedPolicy(candidate, canary)
-    beside = _Beside(prepared, pair(loaded.policy, candidate.policy, reach))
-    return _PreparedPolicy(loaded, base, beside), prepared
+    return _PreparedPolicy(loaded, base, _Beside(prepared, put_together)), prepared
 
 
 async def _prepare(policy: _PreparedPolicy, states: Iterable[LiveOverrides]) -> None:

@@ -2,6 +2,8 @@
 
 The wished policy is checked before it arrives here. Another one is read by its hash, checked, and put into force when
 it is needed. While something is missing, what is in force stays, and it is tried again.
+
+What is in force in each case: docs/design/policy-in-force.md.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Shadow of a candidate: a sample of new Pods is judged by it and by the policy in force, after their own reviews.
 
 Nothing of it reaches a response or a counter. Reviews come first: between two shadow reviews the event loop has a turn,
-and what comes while too many wait is left out.
+and what comes while too many wait is left out. What it costs: docs/design/policy-in-force.md.
 """
 
 import asyncio
