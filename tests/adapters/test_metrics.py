@@ -964,5 +964,11 @@ def test_a_rollout_is_shown_while_there_is_one(metrics: Metrics) -> None:
     assert shown["podgate_rollout_followed"] == 1
     assert shown['podgate_shadow_reviews_total{result="leftOut"}'] == 2
     assert shown['podgate_shadow_differences_total{difference="placement",service="web"}'] == 3
+    metrics.on_policy_loaded(policy_of("- {name: web, match: {anyNamespace: true}}"))
+    metrics.on_reviewed(review(changed(ADMITTED, service="new")))
+    metrics.rollout.on_rollout_changed(RolloutView(), RolloutView("a" * 16, "b" * 16, added=frozenset({"new"})))
+    metrics.on_reviewed(review(changed(ADMITTED, service="new")))
+    counted = {key: value for key, value in read_samples(metrics).items() if key.startswith("podgate_reviews_total{")}
+    assert [value for key, value in counted.items() if 'service="new"' in key] == [1]
     metrics.rollout.on_rollout_changed(RolloutView(), RolloutView())
     assert not any("rollout" in key or "shadow" in key for key in read_samples(metrics))

@@ -235,6 +235,7 @@ async def test_a_service_of_the_candidate_alone_counts_for_the_tickers_and_the_c
     assert current is not None
     assert set(current.plans) == {"web", "db"}
     assert [service.name for service in current.policy.services] == ["web"]
+    assert process.policies.rollout.view.added == {"db"}
     made = build_pod("db", uid="u1")
     made["metadata"]["labels"]["podgate.io/service"] = "db"
     for raw, owner in ((OLD, "web"), (new, "db")):

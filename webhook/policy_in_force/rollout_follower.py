@@ -112,9 +112,17 @@ class RolloutFollower:
             self._missing.set()
         else:
             self._missing.clear()
+        now = self._active.get_loaded()
+        self._report(self._build_view(now, problem))
+        return now is not former
+
+    def _build_view(self, in_force: LoadedPolicy | None, problem: str) -> RolloutView:
         stable, candidate = self._used
-        self._report(RolloutView(stable, "" if candidate is None else candidate.loaded.hash, self._state, problem))
-        return self._active.get_loaded() is not former
+        if candidate is None or in_force is None:
+            return RolloutView(stable, "", self._state, problem)
+        names = {service.name for service in candidate.loaded.policy.services} if candidate.reach is not None else set()
+        added = names.difference(service.name for service in in_force.policy.services)
+        return RolloutView(stable, candidate.loaded.hash, self._state, problem, frozenset(added))
 
     async def _put_into_force(self) -> str:
         """Return why what is in force is not what the state says, "" if it is. _MissingError: a policy is missing."""

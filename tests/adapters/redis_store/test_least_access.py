@@ -15,7 +15,7 @@ from tests.redis_servers import RedisCluster, RedisServer, names, program
 from tests.redis_servers.access import CLUSTER_PASSWORD, acl_file, commands, user
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock
-from webhook.adapters.redis_store import RedisDecisions, RedisStore, open_transport
+from webhook.adapters.redis_store import RedisDecisions, RedisRolloutCounts, RedisStore, open_transport
 from webhook.adapters.redis_store.transport.script import TEXT
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.quota import Acquire, CounterPlan, PoolPlan, Receipt, Sighting
@@ -117,15 +117,18 @@ async def run_as_server(server: RedisServer) -> None:
 
 
 async def keep_decisions(url: str) -> None:
-    """Write and read decision records and policies."""
+    """Write and read decision records, policies, and counts of a rollout."""
     transport = open_transport(url)
-    decisions = RedisDecisions(transport, "test")
+    decisions, counts = RedisDecisions(transport, "test"), RedisRolloutCounts(transport, "test", SystemClock().now_us)
     try:
         await decisions.append([b"{}"])
         await decisions.read_page("", 10)
         await decisions.keep_policy("9640bfdb9640bfdb", b"kind: Policy")
         await decisions.read_policy("9640bfdb9640bfdb")
+        await counts.add("9640bfdb9640bfdb", {"reviews": 1})
+        assert (await counts.read("9640bfdb9640bfdb", 0))["reviews"] >= 1
     finally:
+        await counts.close()
         await decisions.close()
         await transport.close()
 

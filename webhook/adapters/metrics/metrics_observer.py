@@ -68,7 +68,7 @@ class Metrics(PartialObserver):
         self.scheduling, self.outcomes = SchedulingMetrics(), OutcomeTotals()
         self.kept_certificates, self.failing_writes = CertificateTotals(), FailingWrites()
         self.health = ProcessHealth({} if ProcessRole.REVIEWS in duties else None)
-        self.webhooks, self.rollout = WebhookConfigurationMetrics(), RolloutMetrics()
+        self.webhooks, self.rollout = WebhookConfigurationMetrics(), RolloutMetrics(self._decisions.forget_services)
         self.leading = RolloutLeaderMetrics()
         self._watches = Totals(families.KUBERNETES_FAILURES)
         self._events = Totals(families.EVENTS, *((result,) for result in families.EVENT_RESULTS))
@@ -114,7 +114,8 @@ class Metrics(PartialObserver):
 
     def _find_label(self, service: str | None) -> str:
         """Return the label; "" for a service that is gone: a late review must not bring its series back."""
-        if service is None or (self._services is not None and service not in self._services):
+        known = self._services
+        if service is None or (known is not None and service not in known and service not in self.rollout.added):
             return ""
         return service
 

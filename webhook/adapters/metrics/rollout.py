@@ -13,12 +13,18 @@ from webhook.ports import PartialObserver
 class RolloutMetrics(PartialObserver):
     """Gauges of the last change. Without a rollout there are no series."""
 
-    def __init__(self) -> None:
+    def __init__(self, forget_services: Callable[[], None]) -> None:
+        """Create it; `forget_services` is called before other services have series."""
+        self._forget_services = forget_services
         self._view = RolloutView()
+        self.added = self._view.added
+        """Services that have series although the policy in force lacks them."""
         self._shadow: Callable[[], ShadowTotals] | None = None
 
     def on_rollout_changed(self, former: RolloutView, now: RolloutView) -> None:  # noqa: ARG002  the log reports the change
-        self._view = now
+        if now.added != self.added:
+            self._forget_services()
+        self._view, self.added = now, now.added
 
     def watch_shadow(self, totals: Callable[[], ShadowTotals]) -> None:
         """Export the totals of a server's shadow."""

@@ -88,13 +88,15 @@ class RolloutState(Struct, frozen=True, omit_defaults=True, rename="camel"):
 class RolloutView(Struct, frozen=True):
     """What one process has in force, by hash, and the state that it follows.
 
-    `problem`: why what is in force is not what the state says; "" if it is.
+    `problem`: why what is in force is not what the state says; "" if it is. `added`: services that only the candidate
+    of a canary has.
     """
 
     stable: str = ""
     candidate: str = ""
     state: RolloutState | None = None
     problem: str = ""
+    added: frozenset[str] = frozenset()
 
     @property
     def is_followed(self) -> bool:
