@@ -8,6 +8,7 @@ import pytest
 
 from tests.adapters.policy_file import FakeClock
 from tests.core.reviewing import body, pod
+from tests.harness.overrides import END_US, FixedClock, OverridesRecorder, entry
 from tests.harness.policy_checks import ImmediateCheck
 from tests.harness.policy_revisions import MemoryRevisions, hash_of
 from webhook.adapters.clocks import VirtualClock
@@ -16,13 +17,18 @@ from webhook.adapters.memory_store import MemoryStore
 from webhook.core.admission.decision import Decision, Half
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.document import Purpose
+from webhook.core.document.loading import load_again
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.pods.ownership import find_ownership
 from webhook.core.policy.history import REMEMBERED_US
-from webhook.core.rollout.selection import compute_bucket
+from webhook.core.policy_fields.rollout import CanaryBy
+from webhook.core.rollout.canary import BasePolicy
+from webhook.core.rollout.selection import Reach, compute_bucket
 from webhook.core.rollout.state import Phase, RolloutState
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
+from webhook.policy_in_force.active_overrides import ActiveOverrides
+from webhook.policy_in_force.active_policy import ActivePolicy, Candidate
 from webhook.policy_in_force.policy_receiver import PolicyReceiver
 
 DEPLOYMENTS = {"group": "apps", "version": "v1", "resource": "deployments"}
@@ -256,3 +262,35 @@ async def test_without_its_document_the_candidate_judges_nothing_and_is_named() 
     await process.policies.on_document(NEW, "policy.yaml")
     assert await process.find_disk() == "ssd"
     assert process.policies.list_problems() == ()
+
+
+@pytest.mark.parametrize("is_overridden_first", [True, False])
+async def test_overrides_change_both_policies_alike_and_end_with_the_canary_still_in_force(
+    *, is_overridden_first: bool
+) -> None:
+    wall = FixedClock()
+    overrides = ActiveOverrides(OverridesRecorder(), wall, "here")
+    active = ActivePolicy(overrides, FakeClock())
+    overrides.prepare = active.prepare
+    stable, candidate = (load_again(raw) for raw in (OLD, policy("ssd", 30, STEPS, more=ADDED)))
+    entries = (entry("web") + entry("db")).encode()
+    if is_overridden_first:
+        await overrides.on_document(entries, "overrides.yaml")
+    await active.swap(stable, Candidate(candidate, Reach(CanaryBy.WORKLOAD, percent=50)))
+    if not is_overridden_first:
+        await overrides.on_document(entries, "overrides.yaml")
+    await overrides.look_ahead()
+
+    def find_hards() -> list[dict[str, int]]:
+        base = active.get_current()
+        assert isinstance(base, BasePolicy)
+        assert [service.name for service in base.policy.services] == ["web"]
+        assert active.find_by_hash(candidate.hash) is base.canary
+        return [
+            {name: plan.windows[0].limits[0].hard for name, plan in compiled.plans.items()}
+            for compiled in (base, base.canary)
+        ]
+
+    assert find_hards() == [{"web": 9, "db": 27}, {"db": 27, "web": 9}]
+    wall.us = END_US
+    assert find_hards() == [{"web": 3, "db": 9}, {"db": 9, "web": 3}]
