@@ -27,6 +27,8 @@ CONTROLLER_WEBHOOKS_RBAC = CONTROLLER_RBAC.with_name("12-rbac-webhooks.yaml")
 """Rights of the leader to write webhook configurations and CA bundles."""
 RETRIES_RBAC = RBAC.with_name("12-rbac-retries.yaml")
 CONTROLLER_RETRIES_RBAC = CONTROLLER_RBAC.with_name("13-rbac-retries.yaml")
+ROLLOUT_RBAC = RBAC.with_name("13-rbac-rollout.yaml")
+CONTROLLER_ROLLOUT_RBAC = CONTROLLER_RBAC.with_name("14-rbac-rollout.yaml")
 """Rights of the leader to wake controllers whose Pods were denied."""
 SERVICE_ACCOUNT, CONTROLLER_ACCOUNT = "podgate", "podgate-controller"
 LEASE = "podgate-leader"
@@ -93,6 +95,7 @@ class Installation:
         """Start a controller with the rights of the manifests, and wait until it listens."""
         for rights in (CONTROLLER_RBAC, CONTROLLER_WEBHOOKS_RBAC, CONTROLLER_RETRIES_RBAC, CERTIFICATES_RBAC):
             self.plane.apply_file(rights)
+        self.plane.apply_file(CONTROLLER_ROLLOUT_RBAC)
         controller_flags = (
             "--kubeconfig",
             self.kubeconfig(account=CONTROLLER_ACCOUNT),
@@ -213,7 +216,7 @@ def install_podgate(  # noqa: PLR0913  the parts of an installation
     """Install Podgate with new namespaces and this policy; at the end uninstall it and empty them."""
     for namespace in namespaces:
         plane.create_namespace(namespace, **(namespace_labels or {}))
-    for rights in (RBAC, WEBHOOKS_RBAC, RETRIES_RBAC):
+    for rights in (RBAC, WEBHOOKS_RBAC, RETRIES_RBAC, ROLLOUT_RBAC):
         plane.apply_file(rights)
     installation = Installation(plane, files, plane.load_balancers[load_balancer], policy, namespaces)
     plane.apply(_config_map(policy))
@@ -228,7 +231,7 @@ def install_podgate(  # noqa: PLR0913  the parts of an installation
             installation.stop_server(server)
         for server_or_controller in list(installation.controllers):
             installation.stop_controller(server_or_controller)
-        plane.delete(*(f"{_CONFIG_MAPS}/{name}" for name in (POLICY, LAST_GOOD, OVERRIDES)))
+        plane.delete(*(f"{_CONFIG_MAPS}/{name}" for name in (POLICY, LAST_GOOD, OVERRIDES, configmap.ROLLOUT_STATE)))
         # Each test has its own namespaces, which stay.
         for namespace in namespaces:
             plane.empty_namespace(namespace)
