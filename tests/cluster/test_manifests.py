@@ -180,13 +180,14 @@ def test_services_select_the_server_pod(site: Site) -> None:
         site.plane.wait(lambda service=service, port=port: ports(service) == {port}, f"{service} to have endpoints")
 
 
+STATUS_KINDS = ("servicestatuses.podgate.io", "policyrollouts.podgate.io")
 STATUS_RIGHTS = [
-    *((verb, "servicestatuses.podgate.io", "") for verb in ("list", "create", "delete")),
-    ("patch", "servicestatuses.podgate.io --subresource=status", ""),
+    *((verb, kind, "") for kind in STATUS_KINDS for verb in ("list", "create", "delete")),
+    *(("patch", f"{kind} --subresource=status", "") for kind in STATUS_KINDS),
 ]
 STATUS_DENIED = [
-    *((verb, "servicestatuses.podgate.io", "") for verb in ("get", "watch", "update", "patch", "deletecollection")),
-    ("update", "servicestatuses.podgate.io --subresource=status", ""),
+    *((verb, kind, "") for kind in STATUS_KINDS for verb in ("get", "watch", "update", "patch", "deletecollection")),
+    *(("update", f"{kind} --subresource=status", "") for kind in STATUS_KINDS),
     *((verb, "customresourcedefinitions.apiextensions.k8s.io", "") for verb in ("get", "create", "patch", "delete")),
 ]
 WEBHOOK_RIGHTS = [
@@ -223,6 +224,17 @@ RETRY_DENIED = [
     ("patch", "deployments.apps --subresource=status", ""),
     *((verb, "events", "") for verb in ("get", "create", "patch", "delete")),
 ]
+# Of the leader: it writes the state of the policy's rollout, and keeps documents of policies by hash.
+ROLLOUT_RIGHTS = [
+    *((verb, "configmaps/podgate-policy-state", NAMESPACE) for verb in ("get", "update")),
+    *((verb, "controllerrevisions.apps", NAMESPACE) for verb in ("get", "list", "create", "patch", "delete")),
+    ("create", "configmaps", NAMESPACE),
+]
+ROLLOUT_DENIED = [
+    *((verb, "configmaps/podgate-policy-state", NAMESPACE) for verb in ("patch", "delete")),
+    *((verb, "controllerrevisions.apps", NAMESPACE) for verb in ("update", "deletecollection")),
+    *((verb, "controllerrevisions.apps", "default") for verb in ("get", "list", "create", "delete")),
+]
 CAN = [
     *(
         (verb, f"configmaps/podgate-{name}", NAMESPACE)
@@ -230,8 +242,7 @@ CAN = [
         for verb in ("list", "watch")
     ),
     *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("get", "update")),
-    ("get", "controllerrevisions.apps", NAMESPACE),
-    ("create", "configmaps", NAMESPACE),
+    *ROLLOUT_RIGHTS,
     *((verb, f"{LEASES}/podgate-leader", NAMESPACE) for verb in ("get", "update")),
     *((verb, LEASES, NAMESPACE) for verb in ("create", "list", "update", "delete")),
     *((verb, "namespaces", "") for verb in ("list", "watch")),
@@ -249,8 +260,7 @@ CANNOT = [
     *((verb, "configmaps/podgate-policy", NAMESPACE) for verb in ("update", "patch", "delete")),
     *((verb, "configmaps/podgate-overrides", NAMESPACE) for verb in ("get", "update", "patch", "delete")),
     *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("delete", "deletecollection")),
-    *((verb, "configmaps/podgate-policy-state", NAMESPACE) for verb in ("update", "patch", "delete")),
-    *((verb, "controllerrevisions.apps", NAMESPACE) for verb in ("list", "create", "update", "patch", "delete")),
+    *ROLLOUT_DENIED,
     *((verb, "configmaps", NAMESPACE) for verb in ("get", "list", "watch", "update")),
     *((verb, "configmaps/podgate-policy", "default") for verb in ("get", "create")),
     *((verb, f"{LEASES}/podgate-leader", NAMESPACE) for verb in ("patch", "deletecollection")),
@@ -274,7 +284,7 @@ CONTROLLER_CAN = [
         for verb in ("list", "watch")
     ),
     ("get", "configmaps/podgate-policy-last-good", NAMESPACE),
-    ("get", "controllerrevisions.apps", NAMESPACE),
+    *ROLLOUT_RIGHTS,
     *((verb, f"{LEASES}/podgate-leader", NAMESPACE) for verb in ("get", "update")),
     ("create", LEASES, NAMESPACE),
     ("create", "events.events.k8s.io", ""),
@@ -290,7 +300,8 @@ CONTROLLER_CANNOT = [
     *WEBHOOK_DENIED,
     *((verb, "configmaps/podgate-policy", NAMESPACE) for verb in ("get", "update", "patch", "delete")),
     *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("update", "delete")),
-    *((verb, "configmaps", NAMESPACE) for verb in ("get", "list", "watch", "create", "update")),
+    *ROLLOUT_DENIED,
+    *((verb, "configmaps", NAMESPACE) for verb in ("get", "list", "watch", "update")),
     *((verb, f"{LEASES}/podgate-leader", NAMESPACE) for verb in ("patch", "delete", "deletecollection")),
     *((verb, LEASES, NAMESPACE) for verb in ("get", "list", "watch", "update", "delete")),
     *((verb, "secrets", NAMESPACE) for verb in ("get", "list", "create")),
@@ -492,6 +503,7 @@ def test_server_with_redis_needs_no_rights_to_pods(controllers_site: Site) -> No
     controllers_site.run(
         "kubectl delete clusterrolebinding podgate-in-memory podgate-webhooks-in-memory podgate-retries-in-memory"
     )
+    controllers_site.run("kubectl delete rolebinding -n podgate-system podgate-rollout-in-memory")
     try:
         rights = [
             ("list", "pods"),
@@ -502,6 +514,9 @@ def test_server_with_redis_needs_no_rights_to_pods(controllers_site: Site) -> No
         for verb, resource in rights:
             wait_for_answer(controllers_site, "no", ACCOUNT, verb, resource, "")
             wait_for_answer(controllers_site, "yes", CONTROLLER, verb, resource, "")
+        for verb, resource, namespace in ROLLOUT_RIGHTS[1:6]:
+            answer = "yes" if (verb, resource) == ("get", "controllerrevisions.apps") else "no"
+            wait_for_answer(controllers_site, answer, ACCOUNT, verb, resource, namespace)
     finally:
         controllers_site.run("kubectl apply -k manifests")
 
