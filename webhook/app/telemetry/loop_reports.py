@@ -78,11 +78,11 @@ def build_rollout_reports(telemetry: Telemetry) -> RolloutReports:
 
     def on_trouble(reason: str) -> None:
         fails("rollout", fails=True)
-        said("warning", "the rollout stands still, the policy in force stays", reason=reason)
+        said("warning", "the policy's rollout is not led", reason=reason)
 
     def on_over(reason: str) -> None:
         fails("rollout", fails=False)
-        said("info", "the rollout goes on", reason=reason)
+        said("info", "the policy's rollout is led again", reason=reason)
 
     return RolloutReports(on_change, metrics.set_state, on_trouble, on_over, metrics.end)
 
