@@ -155,6 +155,24 @@ async def test_failed_call_tells_those_whose_deadline_has_passed_that_no_answer_
     await batch.close()
 
 
+async def test_late_result_that_cannot_be_read_leaves_no_other_caller_waiting(server: Server) -> None:
+    batch = server.batch(0.01)
+    asked = batch.ask(ScriptOperation(PLAN, "acquire", ("a",)))
+    other = batch.ask(operation("b"), is_patient=True)
+    with pytest.raises(NoStoreAnswerError) as failed:
+        await asked
+    server.answers[0].set_result([[None], ["b"]])
+    answer = failed.value.charged_us
+    assert answer is not None
+    assert await answer is None
+    assert (await failure(other))[0].startswith("script: IndexError")
+    await batch.close()
+    (asked,) = ask_all(batch, "c")
+    await server.wait_for_calls(2)
+    server.answers[1].set_result(None)
+    assert await asked == ["c"]
+
+
 async def test_operation_that_never_reached_the_server_has_no_late_answer(server: Server) -> None:
     batch = server.batch(0.01)
     answer = await answer_late(batch, operation("a"))

@@ -216,7 +216,10 @@ class Lane:
             else:
                 self._fail(StoreFailure(repr(error), StoreFault.SCRIPT), batch)
             return
-        self._settle(batch, results)
+        try:
+            self._settle(batch, results)
+        except Exception as error:  # noqa: BLE001  as above: a result that cannot be read
+            self._fail(StoreFailure(repr(error), StoreFault.SCRIPT), batch)
 
     def _settle(self, batch: Sequence[_Waiting], results: Sequence[Any]) -> None:
         """Deliver the results. An error fails only its operation, unless it shows that the whole server fails."""
