@@ -22,7 +22,7 @@ READS = {"apiGroups": [""], "resources": ["*"], "verbs": ["get", "list"]}
 def forwarded(scheduler: ExtendedScheduler, exporters: NodeExporters) -> Iterator[ExtendedScheduler]:
     """Run both replicas as Pods, and let the scheduler ask each of them about one Pod."""
     plane, pki = scheduler.plane, scheduler.plane.folder / "pki"
-    exporters.set("hot", cores=120.0)  # the rate of a busy machine dips: not below the threshold
+    exporters.set("hot", cores=640.0)  # the rate of a busy machine dips: not below the threshold
     for replica in (EXTENDER, OTHER):
         plane.wait(lambda replica=replica: scheduler.nodes(replica)["hot"]["cpuShare"] > 1.2, "the load", replica)
     scheduler.balance(EXTENDER)
