@@ -1,5 +1,7 @@
 """Ready Pods of Podgate whose processes run on this machine, and users who may forward ports to them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster.controlplane import ControlPlane
@@ -24,8 +26,13 @@ def grant(plane: ControlPlane, user: str, *rules: dict[str, list[str]], everywhe
     return plane.write_kubeconfig(user)
 
 
-def run_pods(plane: ControlPlane, app: str, names: list[str], kubelet_port: int) -> None:
-    """Create ready Pods on a Node of their own, whose kubelet is at that port."""
+@contextmanager
+def run_pods(plane: ControlPlane, app: str, names: list[str], kubelet_port: int) -> Iterator[None]:
+    """Create ready Pods on a Node of their own, whose kubelet is at that port; delete Pods and Node at the end.
+
+    Nothing may be left for the next module on the cluster: the status of a Node that exists, and so its port, is not
+    applied with the Node.
+    """
     kinds = ("InternalIP", "Hostname")  # without one of them kwok replaces both, and the name is not resolved
     status = {
         "addresses": [{"type": kind, "address": "127.0.0.1"} for kind in kinds],
@@ -43,11 +50,15 @@ def run_pods(plane: ControlPlane, app: str, names: list[str], kubelet_port: int)
         },
         account,
     )
-    for name in names:
+    paths = [f"/api/v1/namespaces/{NAMESPACE}/pods/{name}" for name in names]
+    for name, path in zip(names, paths, strict=True):
         metadata = {"name": name, "namespace": NAMESPACE, "labels": {"app.kubernetes.io/name": app}}
         spec = {"nodeName": NODE, "containers": [{"name": "podgate", "image": "podgate"}]}
         plane.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
         ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-        path = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}/status"
-        code, answer = plane.api.request("PATCH", path, {"status": ready}, "application/merge-patch+json")
+        code, answer = plane.api.request("PATCH", f"{path}/status", {"status": ready}, "application/merge-patch+json")
         assert code == 200, answer
+    try:
+        yield
+    finally:
+        plane.delete(*(f"{path}?gracePeriodSeconds=0" for path in paths), f"/api/v1/nodes/{NODE}")

@@ -34,13 +34,15 @@ async def test_two_servers_that_do_not_agree_are_found(
         run_server(Files.create(second, OTHER), *options[1]) as other,
     ):
         ports = {("podgate-0", 8081): one.plain, ("podgate-1", 8081): other.plain}
-        with kubelet_ports(pki / "apiserver.crt", pki / "apiserver.key", ports) as port:
-            run_pods(api_alone, "podgate", ["podgate-0", "podgate-1"], port)
+        with (
+            kubelet_ports(pki / "apiserver.crt", pki / "apiserver.key", ports) as port,
+            run_pods(api_alone, "podgate", ["podgate-0", "podgate-1"], port),
+        ):
             arguments = ("--kubeconfig", api_alone.kubeconfig, "--server", f"http://{one.plain}", "-o", "json")
             done = await asyncio.to_thread(podgate, "check", *arguments)
     (checks,) = [section["checks"] for section in json.loads(done.out)["sections"] if section["title"] == SECTION]
     found: dict[str, Any] = {check["code"]: check["findings"][0]["value"] for check in checks if check["findings"]}
-    assert found.keys() == {"stores-differ", "cluster-names-differ", "policies-differ"}
+    assert found.keys() == {"stores-differ", "cluster-names-differ", "policies-differ"}, found
     assert found["cluster-names-differ"] == "default: podgate-0; staging: podgate-1"
     assert "database 0: podgate-0" in found["stores-differ"]
     assert "database 1: podgate-1" in found["stores-differ"]

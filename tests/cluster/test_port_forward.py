@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.cli.command_runner import podgate
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.forwarded_pods import FORWARDS, LISTS, grant, run_pods
+from tests.cluster.forwarded_pods import FORWARDS, LISTS, NODE, grant, run_pods
 from tests.cluster.kubelet_ports import kubelet_ports
 from tests.harness.server_process import Files, pod, run_server
 from webhook.commands.simulator import Ask
@@ -19,10 +19,11 @@ async def test_right_to_port_forward_decides_who_reads_decisions(api_alone: Cont
     pki = api_alone.folder / "pki"
     async with run_server(Files.create(tmp_path, POLICY)) as server:
         await server.create(Ask(pod(), "shop", UID, "alice"))
-        with kubelet_ports(
-            pki / "apiserver.crt", pki / "apiserver.key", {("podgate-0", 8082): server.decisions}
-        ) as port:
-            run_pods(api_alone, "podgate", ["podgate-0"], port)
+        ports = {("podgate-0", 8082): server.decisions}
+        with (
+            kubelet_ports(pki / "apiserver.crt", pki / "apiserver.key", ports) as port,
+            run_pods(api_alone, "podgate", ["podgate-0"], port),
+        ):
             operator = grant(api_alone, "operator", LISTS, FORWARDS)
             decided = await asyncio.to_thread(podgate, "decisions", "--kubeconfig", str(operator), "-o", "json")
             explained = await asyncio.to_thread(podgate, "explain", UID, "--kubeconfig", str(operator))
@@ -35,3 +36,11 @@ async def test_right_to_port_forward_decides_who_reads_decisions(api_alone: Cont
     # Another test's server may listen on port 8082 of this machine, which is tried last.
     found_another = "http://127.0.0.1:8082" in refused.err
     assert found_another or "grant the right to create pods/portforward in podgate-system" in refused.err
+
+
+def test_later_pods_are_at_their_own_kubelet_port(api_alone: ControlPlane) -> None:
+    for port in (10001, 10002):
+        with run_pods(api_alone, "podgate", ["podgate-0"], port):
+            status = api_alone.api.get(f"/api/v1/nodes/{NODE}")["status"]
+            assert status["daemonEndpoints"]["kubeletEndpoint"]["Port"] == port
+    assert api_alone.api.get(f"/api/v1/nodes/{NODE}") is None

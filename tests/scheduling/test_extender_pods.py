@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_runner import Done, podgate
-from tests.cluster.forwarded_pods import FORWARDS, NODE, grant, run_pods
-from tests.cluster.forwarded_pods import NAMESPACE as INSTALLED
+from tests.cluster.forwarded_pods import FORWARDS, grant, run_pods
 from tests.cluster.kubelet_ports import kubelet_ports
 from tests.scheduling.extender_server import EXTENDER, NAMESPACE, OTHER, SECOND, ExtendedScheduler
 from tests.scheduling.node_exporter import NodeExporters
@@ -33,11 +32,11 @@ def forwarded(scheduler: ExtendedScheduler, exporters: NodeExporters) -> Iterato
     restart(scheduler, ignorable=False)  # it tries all waiting Pods, over new connections
     plane.wait(lambda: scheduler.record("asked", OTHER), "the other replica to be asked", OTHER)
     ports = {(pod, 8083): scheduler.decisions(replica) for pod, replica in PODS.items()}
-    with kubelet_ports(pki / "apiserver.crt", pki / "apiserver.key", ports) as port:
-        run_pods(plane, "podgate-extender", [*PODS], port)
+    with (
+        kubelet_ports(pki / "apiserver.crt", pki / "apiserver.key", ports) as port,
+        run_pods(plane, "podgate-extender", [*PODS], port),
+    ):
         yield scheduler
-        plane.delete(*(f"/api/v1/namespaces/{INSTALLED}/pods/{pod}?gracePeriodSeconds=0" for pod in PODS))
-    plane.delete(f"/api/v1/nodes/{NODE}")
     scheduler.delete_all()
     restart(scheduler)
     exporters.set("hot", cores=60.0)
