@@ -51,6 +51,14 @@ class RecordedCluster:
         """Paths and operations of the calls for the last request."""
         return [(call.path, call.operation) for call in self.recorder.take_calls()]
 
+    @property
+    def distinct_calls(self) -> set[tuple[str, str]]:
+        """Paths and operations of the calls for the last update, of which the number is not known.
+
+        The API server calls once more for each conflict: the scheduler or kwok writes the Pod's status meanwhile.
+        """
+        return {*self.calls}
+
     def stop_podgate(self) -> None:
         self.load_balancer.targets = []
         self.load_balancer.cut()

@@ -210,7 +210,7 @@ def test_update_is_reviewed_only_if_it_could_be_denied(
 ) -> None:
     status, response = recorded.patch(running, patch, sub_resource=sub_resource)
     assert status == 200, response
-    assert recorded.calls == ([("validate", "UPDATE")] if is_reviewed else [])
+    assert recorded.distinct_calls == ({("validate", "UPDATE")} if is_reviewed else set())
 
 
 def test_resize_is_reviewed_and_a_debug_container_is_not(recorded: RecordedCluster, running: str) -> None:
@@ -219,8 +219,8 @@ def test_resize_is_reviewed_and_a_debug_container_is_not(recorded: RecordedClust
     strategic = "application/strategic-merge-patch+json"
     status, response = recorded.request("PATCH", f"{path}/resize", resized, strategic)
     assert status == 200, response
-    [call] = recorded.recorder.take_calls()
-    assert (call.path, call.operation, call.sub_resource, call.name) == ("validate", "UPDATE", "resize", "run")
+    calls = {(call.path, call.operation, call.sub_resource, call.name) for call in recorded.recorder.take_calls()}
+    assert calls == {("validate", "UPDATE", "resize", "run")}  # once more for each conflict
     debug = {"spec": {"ephemeralContainers": [{"name": "d", "image": "i"}]}}
     status, response = recorded.request("PATCH", f"{path}/ephemeralcontainers", debug, strategic)
     assert (status, recorded.calls) == (200, []), response
@@ -245,8 +245,7 @@ def test_changes_of_gates_and_scheduling_fields_of_a_gated_pod_are_reviewed(reco
     for change, patch, is_reviewed in GATED_UPDATES:
         status, response = recorded.patch("asked-staged/pods/gated", patch)
         assert status == 200, response
-        # Once more for each conflict: the scheduler writes the Pod's status meanwhile.
-        assert {*recorded.calls} == ({("validate", "UPDATE")} if is_reviewed else set()), change
+        assert recorded.distinct_calls == ({("validate", "UPDATE")} if is_reviewed else set()), change
 
 
 def test_terminating_pod_is_not_reviewed(recorded: RecordedCluster) -> None:
