@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import weakref
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -16,6 +17,8 @@ from tests.harness.fork_server import ForkedProcess, fork_server
 from tests.timeouts import HANG_SECONDS
 
 _REAPER = Path(__file__).with_name("reaper.py")
+_reserved: deque[socket.socket] = deque(maxlen=100)
+"""What reserves the latest ports of this process; the end of a socket ends its reservation."""
 
 
 class ComponentError(AssertionError):
@@ -23,7 +26,7 @@ class ComponentError(AssertionError):
 
 
 def find_free_ports(count: int, among: Sequence[int] = range(10_000, 12_000)) -> list[int]:
-    """Return free TCP ports of loopback. Another process may take one before its use; the caller must then retry.
+    """Return free TCP ports of loopback, and reserve them: no other test process gets one before its use or a restart.
 
     They are below the ephemeral ports, so that no outgoing connection takes the port of a stopped server, and a client
     of that port does not connect to itself.
@@ -35,8 +38,20 @@ def find_free_ports(count: int, among: Sequence[int] = range(10_000, 12_000)) ->
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
                 probe.bind(("127.0.0.1", port))
+                _reserved.append(reserve_port(port))
                 ports.append(port)
         return ports
+
+
+def reserve_port(port: int) -> socket.socket:
+    """Return what keeps a port from other test processes; OSError if one of them has reserved it."""
+    reservation = socket.socket(socket.AF_UNIX)
+    try:
+        reservation.bind(f"\0podgate-test-port-{port}")  # an abstract name, which ends with its process
+    except OSError:
+        reservation.close()
+        raise
+    return reservation
 
 
 def sum_cpu_seconds() -> float:

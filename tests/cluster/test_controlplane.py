@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster import controlplane
 from tests.cluster.controlplane import API_ALONE, ControlPlane
-from tests.cluster.processes import find_free_ports
+from tests.cluster.processes import find_free_ports, reserve_port
 
 REPLICASETS_ONLY = {
     "apiVersion": "admissionregistration.k8s.io/v1",
@@ -108,6 +108,13 @@ def test_objects_survive_a_restart_of_the_api_server_and_a_crash_of_etcd(own_pla
     own_plane.wait_ready()
     own_plane.kubectl("scale", "deployment/web", "--replicas=3")
     own_plane.kubectl("rollout", "status", "deployment/web", "--timeout=300s")
+
+
+def test_free_port_is_given_to_one_test_process() -> None:
+    """A component listens on its port a moment after it was found, and again after a restart."""
+    [port] = find_free_ports(1)
+    with pytest.raises(OSError, match="in use"):
+        reserve_port(port)
 
 
 @pytest.mark.parametrize("which", [0, 2], ids=["etcd", "kube-apiserver"])
