@@ -91,6 +91,11 @@ class Running:
         processes = [process.name for process in (*self.installation.servers, *self.installation.controllers)]
         return self.installation.plane.wait(*args, *processes)
 
+    def notes(self, reason: str) -> str:
+        """Return the notes of all Events with this reason, which are written a moment after their cause."""
+        events = self.installation.plane.api.get("/apis/events.k8s.io/v1/namespaces/podgate-system/events")["items"]
+        return "\n".join(event["note"] for event in events if event["reason"] == reason)
+
     def pods(self, service: str, app: str) -> list[dict[str, Any]]:
         pods = self.installation.pods(f"overload-{service}")
         return [pod for pod in pods if pod["metadata"].get("labels", {}).get("app") == app]
@@ -158,10 +163,8 @@ def test_pods_of_an_outage_wait_and_are_all_released_at_the_rate_of_their_limits
     assert max(used) == HARD, used
     assert server.total("podgate_reviews_total", 'decision="Deny"') == denied
     running.wait(lambda: not running.reasons(), "the overload to end")
-    events = running.installation.plane.api.get("/apis/events.k8s.io/v1/namespaces/podgate-system/events")["items"]
-    notes = {event["reason"]: event["note"] for event in events}
-    assert "the store does not respond" in notes["Overloaded"]
-    assert "OverloadEnded" in notes
+    running.wait(lambda: "the store does not respond" in running.notes("Overloaded"), "the Event about the overload")
+    running.wait(lambda: running.notes("OverloadEnded"), "the Event about its end")
 
 
 def test_a_slow_server_gates_until_it_is_fast_again(running: Running) -> None:
