@@ -117,7 +117,7 @@ def test_override_expires_and_invalid_overrides_change_nothing(plane: ControlPla
     options = ("--kubeconfig", plane.kubeconfig, "--reason", "INC-1")
     with install_overridable(plane, identities, "overrides-ended") as installation:
         [server] = installation.servers
-        assert podgate("override", "web", "--mode", "quota=Audit", "--for", "8s", *options).code == 0
+        assert podgate("override", "web", "--mode", "quota=Audit", "--for", "15s", *options).code == 0
         plane.wait(lambda: list_in_force(installation) == [["web"]], "the override to be in force", server.name)
         assert "denied" in apply_overrides(plane, INVALID)
         plane.kubectl("delete", "validatingwebhookconfiguration", "podgate-policy")

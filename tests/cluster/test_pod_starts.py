@@ -21,14 +21,16 @@ pytest_plugins = ("tests.redis_servers.fixtures",)
 LOST_PODS = 5
 INTERVAL_SECONDS = 3
 STARTS = f"""\
-outcomes: {{source: PodStart, startDeadline: 2s}},
+outcomes: {{source: PodStart, startDeadline: 15s}},
     errorRate: {{interval: {INTERVAL_SECONDS}s, consecutive: 1, minimumOutcomes: 2}},
     halfOpen: {{probes: 2, probeTimeout: 20s}}"""
+"""A Pod that starts on a busy machine is within the deadline."""
+
 SERVICES = {
-    "sick": f"breaker: {{{STARTS}, openFor: 15s}}",
+    "sick": f"breaker: {{{STARTS}, openFor: 25s}}",
     "well": f"breaker: {{{STARTS}, openFor: 15s}}",
     "late": f"breaker: {{{STARTS}, openFor: 15s}}",
-    "held": f"breaker: {{{STARTS}, openFor: 2s}}",
+    "held": f"breaker: {{{STARTS.replace('15s', '2s')}, openFor: 2s}}",
     "tenant": f"modes: {{breaker: Audit}}\n  breaker: {{{STARTS}, openFor: 2s}}",
     "rolled": f"breaker: {{{STARTS}, openFor: 1h}}",
     "lost": f"""quota: {{windows: [{{window: 1h, hard: {{pods: {LOST_PODS + 1}}}}}]}}
@@ -269,9 +271,7 @@ def test_pod_labels_of_a_tenant_trip_no_breaker_of_others(running: ControllerFix
     for path, _ in pods:
         finish(running, path)
     running.wait(lambda: ("CLOSED", "OPEN", "errorRate") in transitions(running, "tenant"), "its own breaker to trip")
-    counts = outcomes(running, "tenant")
-    # On a busy machine a Pod may fail after its startDeadline of 2 s.
-    assert (sum(counts.values()), counts.keys() - {"Failed", "StartDeadline"}) == (4, set())
+    running.wait(lambda: outcomes(running, "tenant") == {"Failed": 4}, "all failures to be counted")
     wait_for_later_start(running, store)
     assert breaker_record(running, "well") == before
 

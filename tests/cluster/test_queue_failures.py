@@ -328,8 +328,8 @@ def test_no_pod_is_lost_with_redis_or_with_a_leader(running: ControllerFixture, 
     def is_restored() -> bool:
         return 0 < count_indexed(redis, "lost") == len(list_gated(running, "lost"))
 
-    redis.cli("FLUSHALL")
     lost_at = time.monotonic()
+    redis.cli("FLUSHALL")
     installation.change_policy(policy(kept=SERVICES["kept"].replace("pods: 1", "pods: 9")))
     plane.wait(is_restored, "the leader to restore the index")
     plane.wait(lambda: len(list_gated(running, "kept")) < len(WAITING), "releases after the loss")

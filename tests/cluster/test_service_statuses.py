@@ -24,7 +24,7 @@ services:
 - name: tripped
   match: {namespaces: [statuses-tripped-STORE]}
   quota: {windows: [{window: 1h, hard: {pods: 1}}]}
-  breaker: {quotaExceeded: {count: 2, within: 1m, countBy: Request}, openFor: 10s}
+  breaker: {quotaExceeded: {count: 2, within: 1m, countBy: Request}, openFor: 20s}
 - name: idle
   match: {namespaces: [statuses-idle-STORE]}
   modes: {breaker: Audit}
