@@ -4,7 +4,6 @@ import base64
 import json
 import shutil
 import subprocess
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +33,7 @@ from tests.cluster.install import WAYS, Cluster, cluster, installed
 from tests.cluster.installation import MANIFESTS, RBAC, RETRIES_RBAC, Installation
 from tests.cluster.processes import ComponentError
 from tests.timeouts import HANG_SECONDS
+from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.document import configmap
 from webhook.core.installation.record import RECORD
 from webhook.core.webhook_configurations import NAMES
@@ -356,7 +356,12 @@ def test_only_pods_that_a_controller_creates_again_are_deleted(by_hand: Site, he
     plane = by_hand.plane
     plane.delete(MUTATING, VALIDATING)
     healthy.plane.wait(lambda: "webhooks-missing" in by_hand.list_findings(), "the webhooks to be gone")
-    time.sleep(2)
+
+    def is_unjudged() -> bool:
+        code, pod = healthy.create_pod(SHOP, dry_run=True, labels={"app": "shop"})
+        return code == 201 and HASH_ANNOTATION not in pod["metadata"].get("annotations", {})
+
+    plane.wait(is_unjudged, "the API server to call no webhook any more", "kube-apiserver")
     assert healthy.create_pod(SHOP, "bare", labels={"app": "shop"})[0] == 201
     plane.kubectl("create", "deployment", "shop", "--image=i", "-n", SHOP)
     plane.wait(lambda: len(healthy.pods(SHOP)) > 1, "the Pod of the Deployment")

@@ -77,7 +77,7 @@ def check_explained(shop: Installation, what: str, namespace: str, expected: str
         return all(re.match(line, pages[server]) for server, line in lines.items())
 
     try:
-        shop.plane.wait(matches, f"{what} to be explained", shop.servers[0].name, timeout_seconds=60)
+        shop.plane.wait(matches, f"{what} to be explained", shop.servers[0].name)
     except Exception as error:
         raise AssertionError("\n".join(pages.values()) + f"\ndo not match {list(lines.values())}") from error
 

@@ -590,7 +590,7 @@ def wait_for_page(shop: Installation, fate: ExplainedFate, expected: str) -> str
         return re.match(expected, seen[-1].out) is not None
 
     try:
-        shop.plane.wait(matches, f"{fate.asked} to be explained", shop.servers[0].name, timeout_seconds=60)
+        shop.plane.wait(matches, f"{fate.asked} to be explained", shop.servers[0].name)
     except Exception as error:
         raise AssertionError(f"{seen[-1].out}{seen[-1].err}\ndoes not match {expected}") from error
     return seen[-1].out

@@ -316,7 +316,7 @@ def test_servers_that_ran_are_changed_back_if_others_are_not_ready(by_hand: ByHa
     assert "deployment.apps/podgate changed back to what it was\n" in done.out
     assert "deployment.apps/podgate: changed back to what ran before" in done.err
     assert by_hand.container() == former
-    plane.kubectl("rollout", "status", "deployment/podgate", "-n", NAMESPACE, "--timeout=60s")
+    plane.kubectl("rollout", "status", "deployment/podgate", "-n", NAMESPACE, "--timeout=300s")
     with by_hand.serve():
         assert by_hand.install("--certificates", "files", "--image", "other:1").code == 0, "no conflict is left"
     assert by_hand.container()["image"] == "other:1"

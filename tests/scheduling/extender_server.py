@@ -197,11 +197,9 @@ class ExtendedScheduler:
         found = self.plane.api.get(f"{_PODS}/{name}") or {}
         return str(found.get("spec", {}).get("nodeName", ""))
 
-    def wait_until_bound(self, name: str, *, timeout_seconds: float = 60) -> str:
+    def wait_until_bound(self, name: str) -> str:
         """Wait until a Pod is bound, and return its node."""
-        node: str = self.plane.wait(
-            lambda: self.find_node(name), f"{name} to be bound", timeout_seconds=timeout_seconds
-        )
+        node: str = self.plane.wait(lambda: self.find_node(name), f"{name} to be bound")
         return node
 
     def wait_until_refused(self, name: str) -> str:

@@ -46,7 +46,7 @@ def test_guaranteed_pod_goes_where_one_numa_zone_holds_it_and_the_next_one_waits
     def has_zones() -> bool:
         return {name: found["numaCpuMillis"] for name, found in scheduler.nodes().items()} == zones
 
-    plane.wait(has_zones, "the zones", "extender", timeout_seconds=60)
+    plane.wait(has_zones, "the zones", "extender")
     amounts = {"cpu": "6", "memory": "1Gi"}
     guaranteed = [{"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}]
 

@@ -3,10 +3,8 @@
 import re
 from collections import Counter
 
-from tests.scheduling.conftest import STALE_SECONDS
 from tests.scheduling.extender_server import ExtendedScheduler
 from tests.scheduling.node_exporter import NodeExporters
-from tests.timeouts import HANG_SECONDS
 
 
 def test_hot_node_is_refused_in_the_pods_own_event_and_used_once_it_cools(
@@ -77,7 +75,7 @@ def test_node_whose_tasks_stand_still_is_refused_until_its_pressure_falls(
     scheduler.create("pressed", "pressed", only="warm-1")
     assert "1 node(s) above the memory pressure threshold 0.1" in scheduler.wait_until_refused("pressed")
     exporters.set("warm-1", stalled=0.0)
-    assert scheduler.wait_until_bound("pressed", timeout_seconds=HANG_SECONDS) == "warm-1"
+    assert scheduler.wait_until_bound("pressed") == "warm-1"
     scheduler.delete_all()
 
 
@@ -114,7 +112,7 @@ def test_dead_exporter_makes_no_node_cool_and_the_next_source_is_used_once_its_d
     assert "above the cpu hot threshold" in scheduler.wait_until_refused("early")
     wait = scheduler.plane.wait
     wait(lambda: scheduler.nodes()["hot"]["load"]["source"] == "requests", "the next source", "extender")
-    assert scheduler.wait_until_bound("early", timeout_seconds=10 * STALE_SECONDS) == "hot", "requests refuse no node"
+    assert scheduler.wait_until_bound("early") == "hot", "requests refuse no node"
     assert scheduler.nodes()["cool"]["load"]["source"] == "prometheus"
     exporters.set("hot", is_dead=False)
     wait(lambda: scheduler.is_hot("hot"), "the load of the hot node", "extender")
