@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.cluster.processes import find_free_ports
 from tests.harness.fake_apiserver import LEASES, FakeApiServer, drop, fake_apiserver, wait_until
 from tests.harness.raw_http import BODY, eventually, format_length, head, line, status
 from tests.harness.server_process import Files, Process, run_server, start
@@ -79,10 +80,8 @@ async def read_readiness(address: str) -> tuple[int, str]:
         return response.status, await response.text()
 
 
-async def test_second_server_logs_the_holder_and_takes_over_on_termination(
-    fake: FakeApiServer, files: Files, unused_tcp_port: int
-) -> None:
-    plain = f"127.0.0.1:{unused_tcp_port}"
+async def test_second_server_logs_the_holder_and_takes_over_on_termination(fake: FakeApiServer, files: Files) -> None:
+    plain = f"127.0.0.1:{find_free_ports(1)[0]}"
     async with run_server(files, *kubeconfig_flags(files), "--drain", "60s") as first, line(first) as connection:
         connection.send(head(first, format_length()) + BODY)
         assert status(await connection.answer()) == 200
@@ -163,11 +162,9 @@ async def test_lease_holder_continues_while_the_api_server_is_unavailable(fake: 
         assert await server.metric("podgate_leader") == await server.metric("podgate_ready") == 1
 
 
-async def test_server_listens_once_the_api_server_answers(
-    fake: FakeApiServer, files: Files, unused_tcp_port: int
-) -> None:
+async def test_server_listens_once_the_api_server_answers(fake: FakeApiServer, files: Files) -> None:
     fake.always["get"] = drop
-    plain = f"127.0.0.1:{unused_tcp_port}"
+    plain = f"127.0.0.1:{find_free_ports(1)[0]}"
 
     async def reports_lease_error() -> bool:
         try:

@@ -21,7 +21,7 @@ NODES = {
     "warm-1": {"zone": "a", RACK: "a2"},
     "warm-2": {"zone": "b", RACK: "b1"},
 }
-STALE_SECONDS = 6
+STALE_SECONDS = 12
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
 kind: Policy
