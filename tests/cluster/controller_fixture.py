@@ -6,10 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import LEASE, Installation, install_podgate
+from tests.cluster.installation import Installation, install_podgate
 from tests.cluster.server import SHORT_INTERVALS, Server
 from webhook.controller.reports import NAME_TAKEN
 from webhook.core.quota import STANDING
@@ -136,4 +135,3 @@ def controller_fixture(
         installation.wait_for_calls()
         running.wait(running.has_listed_pods, "all Pods to be listed")
         yield running
-    plane.delete(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}")

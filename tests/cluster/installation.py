@@ -232,6 +232,7 @@ def install_podgate(  # noqa: PLR0913  the parts of an installation
         for server_or_controller in list(installation.controllers):
             installation.stop_controller(server_or_controller)
         plane.delete(*(f"{_CONFIG_MAPS}/{name}" for name in (POLICY, LAST_GOOD, OVERRIDES, configmap.ROLLOUT_STATE)))
+        plane.delete(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}")
         # Each test has its own namespaces, which stay.
         for namespace in namespaces:
             plane.empty_namespace(namespace)

@@ -92,7 +92,6 @@ async def test_lease_changes_holders_as_on_the_fake_api_server(api_alone: Contro
             await lease("late").take(0)
             assert (await asyncio.to_thread(spec, api_alone))["leaseTransitions"] == 1
             assert errors == []
-    api_alone.kubectl("delete", "lease", "podgate-leader", "-n", NAMESPACE)
 
 
 def test_second_server_exits_and_the_first_continues(api_alone: ControlPlane, identities: Identities) -> None:

@@ -107,6 +107,8 @@ def webhook(api_alone: ControlPlane, identities: Identities, policies: Policies)
         api_alone.wait(is_in_force, "the webhooks to be in force", "kube-apiserver")
         yield webhook
         webhook.stop_podgate()
+        group = "/apis/admissionregistration.k8s.io/v1"
+        api_alone.delete(*(f"{group}/{half}webhookconfigurations" for half in ("mutating", "validating")))
 
 
 def forge_metadata(app: str, policy: str = POLICY) -> Json:
