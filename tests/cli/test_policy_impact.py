@@ -69,6 +69,8 @@ def test_mistakes_end_with_2(policies: tuple[Path, Path], tmp_path: Path) -> Non
     assert both.error.startswith("--record and --decisions: both are given")
     gone = podgate("policy", "impact", after, "--before", before, "--record", tmp_path / "none")
     assert gone.error.startswith(f"{tmp_path / 'none'}: No such file or directory")
+    since = podgate("policy", "impact", after, "--before", before, "--record", before, "--since", "1h")
+    assert since.error.startswith("--since: with a file of requests: ")
     live = podgate("policy", "impact", after, "--record", before, "--kubeconfig", tmp_path / "none")
     assert live.code == 2
 

@@ -30,7 +30,7 @@ _COMMANDS = {
     "review": ("webhook.cli.review:review", "show what would happen to the Pods of manifests"),
     "replay": ("webhook.cli.replay:replay", "replay a sequence of events against a policy, in virtual time"),
     "test": ("webhook.cli.test:test", "run policy tests: manifests or event sequences with expected results"),
-    "policy": ("webhook.cli.policy:policy", "check and compare policy documents; follow a rollout, or take one back"),
+    "policy": ("webhook.cli.policy:policy", "check, compare and suggest policies; follow a rollout, or take one back"),
     "check": ("webhook.cli.check:check", "check an installation, and show a remedy for each problem"),
     "explain": ("webhook.cli.explain:explain", "explain why a Pod does not run, or why it was refused"),
     "status": ("webhook.cli.status:status", "show services, quotas and breakers of a running server"),

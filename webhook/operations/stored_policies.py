@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from webhook.commands.policy_argument import build_mistakes_error, load_valid
+from webhook.commands.policy_argument import build_mistakes_error, load_document, load_valid
 from webhook.commands.policy_argument import read_document as read_file
 from webhook.core.document import DocumentError, Purpose, load
 from webhook.core.document.configmap import LAST_GOOD, NAME, NAMESPACE, ConfigMap, NoDocumentError, read_document
 from webhook.core.document.loading import compute_hash
 from webhook.core.installation.objects import Json, ObjectReference
-from webhook.core.policy.model import Policy
+from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.rollout.state import InForce, RolloutState, decide_in_force
 from webhook.errors import RolloutError, UserError
 from webhook.policy_in_force.policy_signatures import PolicySignatures
@@ -245,6 +245,12 @@ async def read_policies(names: Sequence[str], kubeconfig: Kubeconfig) -> tuple[d
     async with open_policies(kubeconfig) as policies:
         documents, warnings = await _read_stored_policies(policies, stored)
     return {**files, **documents}, warnings
+
+
+async def load_named_policy(name: str, kubeconfig: Kubeconfig) -> tuple[LoadedPolicy, tuple[str, ...]]:
+    """Return a policy of a file or of the cluster, for a replay, and warnings; UserError: unreadable or mistakes."""
+    documents, warnings = await read_policies([name], kubeconfig)
+    return load_document(name, documents[name], Purpose.REPLAY), warnings
 
 
 async def _read_stored_policies(

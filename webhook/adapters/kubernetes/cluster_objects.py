@@ -1,7 +1,7 @@
 """Objects of any kind: read, applied, created and deleted with the rights of a kubeconfig's user."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from kubernetes_asyncio.client import ApiClient
@@ -20,6 +20,8 @@ from webhook.adapters.kubernetes.api.timing import ApiTiming
 from webhook.core.installation.objects import FIELD_MANAGER, UNDO_FIELD_MANAGER, Json, ObjectReference
 from webhook.errors import UserError
 
+_PAGE = 500
+"""Objects of one page: some megabytes of Pods."""
 _STRICT = ("fieldValidation", "Strict")
 _OPENID = "/.well-known/openid-configuration"
 _DRY_RUN = (("dryRun", "All"),)
@@ -56,6 +58,20 @@ class ClusterObjects:
         query += [("limit", str(most))] if most else []
         found = await self._found("list", "GET", reference, reference.collection, query)
         return [] if found is None else found.get("items") or []
+
+    async def iterate(self, reference: ObjectReference, selector: str = "") -> AsyncIterator[Json]:
+        """Yield the objects of the kind and namespace of `reference`, read in pages; `selector` selects by labels."""
+        after = ""
+        while True:
+            query = [("limit", str(_PAGE))]
+            query += [("labelSelector", selector)] if selector else []
+            query += [("continue", after)] if after else []
+            found = await self._found("list", "GET", reference, reference.collection, query) or {}
+            for item in found.get("items") or ():
+                yield item
+            after = (found.get("metadata") or {}).get("continue") or ""
+            if not after:
+                return
 
     async def apply(
         self, document: Json, manager: str = FIELD_MANAGER, *, is_dry: bool, is_forced: bool = False

@@ -11,15 +11,16 @@ from webhook.cli.policy.interventions import pause, promote, retry, rollback
 from webhook.cli.policy.lint import lint
 from webhook.cli.policy.render import print_policy, print_schema
 from webhook.cli.policy.sign import sign
+from webhook.cli.policy.suggest import suggest
 from webhook.cli.policy.webhooks import webhooks
 
 
 @click.group(cls=CommandGroup)
 def policy() -> None:
-    """Check, render and compare policy documents; follow their rollout, or take one back."""
+    """Check, render, compare and suggest policy documents; follow their rollout, or take one back."""
 
 
-_DOCUMENTS = (lint, print_difference, impact, print_schema, print_policy, sign, webhooks)
+_DOCUMENTS = (lint, print_difference, impact, suggest, print_schema, print_policy, sign, webhooks)
 _ROLLOUT = (history, candidate, promote, pause, retry, rollback, wait)
 for _command in (*_DOCUMENTS, *_ROLLOUT):
     policy.add_command(_command)

@@ -3,66 +3,35 @@
 import asyncio
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from webhook.cli.options import durations
-from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.cli.options.command_group import format_document, report_option
-from webhook.commands.namespace_labels import read_namespace_labels
+from webhook.cli.options.request_options import PATH, refuse_since, request_options
 from webhook.core.plain_text import escape_line
-from webhook.errors import UserError
-from webhook.support.kubeconfig import Kubeconfig
 
-_PATH = click.Path(path_type=Path, allow_dash=True)
+if TYPE_CHECKING:
+    from webhook.operations.recorded_events import RequestSource
+
 _DENIALS, _CHANGES = "denials", "changes"
 _FAILED = 3
 
 
 @click.command()
-@click.argument("candidate", type=_PATH)
+@click.argument("candidate", type=PATH)
 @click.option(
     "--before", default="live", show_default=True, help="The policy to compare with, as A of `podgate policy diff`."
 )
-@click.option("--record", type=_PATH, help="Events that `podgate serve --record` wrote, instead of decisions.")
-@click.option("--decisions", type=_PATH, help="Decisions of `podgate decisions -o json`, instead of a server's.")
-@click.option(
-    "--server",
-    metavar="URL",
-    envvar="PODGATE_DECISIONS",
-    help="URL of a server's decision port.  [default: of a server Pod, by port-forward, else http://127.0.0.1:8082]",
-)
-@click.option("--since", metavar="DURATION", help="Only the last, such as 10m.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 50_000),
-    default=50_000,
-    show_default=True,
-    help="Read at most this many decisions, newest first.",
-)
-@click.option("--namespaces", type=_PATH, help="Labels of Namespaces: `kubectl get namespaces -o yaml`.")
 @click.option(
     "--fail-on",
     type=click.Choice([_DENIALS, _CHANGES]),
     help="Exit with 3 if a Pod would be denied or wait that was admitted, or if any Pod changes.",
 )
-@kubeconfig_options()
+@request_options
 @report_option()
-def impact(  # noqa: PLR0913  one parameter an option
-    *,
-    candidate: Path,
-    before: str,
-    record: Path | None,
-    decisions: Path | None,
-    server: str | None,
-    since: str | None,
-    limit: int,
-    namespaces: Path | None,
-    fail_on: str | None,
-    kubeconfig: Kubeconfig,
-    output: str,
-) -> None:
+def impact(*, candidate: Path, before: str, fail_on: str | None, source: "RequestSource", output: str) -> None:
     """Judge recent requests for Pods by the policy CANDIDATE and by the one in force, and print what differs.
 
     \b
@@ -76,22 +45,8 @@ def impact(  # noqa: PLR0913  one parameter an option
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
     from webhook.operations.policy_impact import ImpactInputs, compare_policies  # noqa: PLC0415  the others need less
 
-    if record is not None and decisions is not None:
-        raise UserError("--record and --decisions: both are given", "give the one with the requests to judge")
-    if since is not None:
-        durations.parse_seconds("--since", since)
-    inputs = ImpactInputs(
-        candidate,
-        before,
-        record=record,
-        decisions=decisions,
-        server=server,
-        since=since or "",
-        limit=limit,
-        namespaces=None if namespaces is None else read_namespace_labels(namespaces),
-        kubeconfig=kubeconfig,
-    )
-    done = asyncio.run(compare_policies(inputs))
+    refuse_since(source)
+    done = asyncio.run(compare_policies(ImpactInputs(candidate, before, source)))
     for warning in done.warnings:
         click.echo(escape_line(f"warning: {warning}"), err=True)
     text = format_document(msgspec.to_builtins(done.report), output)

@@ -1,7 +1,8 @@
 """Controllers: the workload kinds, their Pod templates, and the owners of Pods, trusted only from Kubernetes itself."""
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from webhook.core.kubernetes.pod import OwnerReference, Pod
 
@@ -74,6 +75,8 @@ _GROUPS = {
 }
 """API group of each kind whose controller creates Pods: other groups have kinds of the same names."""
 _TEMPLATE_HASH = "pod-template-hash"
+_CRON_SUFFIX = re.compile(r"-\d{7,10}$")
+"""A CronJob names each Job by its scheduled minute."""
 CONTROLLER = "controller:"
 """Prefix of a source of quota events and failures that is a controller; its uid follows."""
 
@@ -130,3 +133,19 @@ def find_controller_source(pod: Pod) -> str:
     """Return the event source of a Pod in the cluster: the controller that owns it, "" without one."""
     owners = [owner for owner in pod.metadata.owner_references or () if owner.controller]
     return f"{CONTROLLER}{owners[0].uid}" if owners else ""
+
+
+def name_workload(pod: Mapping[str, Any], namespace: str, user: str) -> str:
+    """Return the workload of a Pod for people: the Deployment of a ReplicaSet, the CronJob of a Job, or its creator."""
+    metadata = pod.get("metadata") or {}
+    owners = metadata.get("ownerReferences") or ()
+    owner = next((reference for reference in owners if reference.get("controller")), None)
+    if owner is None:
+        return f"Pods of {user} in {namespace}"
+    kind, name = str(owner.get("kind", "")), str(owner.get("name", ""))
+    template = (metadata.get("labels") or {}).get(_TEMPLATE_HASH)
+    if kind == "ReplicaSet" and template and name.endswith(f"-{template}"):
+        kind, name = "Deployment", name.removesuffix(f"-{template}")
+    elif kind == "Job" and _CRON_SUFFIX.search(name):
+        kind, name = "CronJob", _CRON_SUFFIX.sub("", name)
+    return f"{kind} {namespace}/{name}"
