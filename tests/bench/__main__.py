@@ -10,12 +10,13 @@ of the server's processes, from the operating system. `--before REVISION` adds t
 under other loads. All of these, and `apiserver`, which creates Pods at a real API server, record their figures in
 .test-results/bench.json; `--pictures` writes docs/performance.md from such a file.
 
-The other parts measure within one process: evaluation of a large Pod, in typed decodes of it; cost of a breaker in a
-review; longest iterations of the event loop; an acquire, compared with other rate limiters on the same Redis; and the
-controller with many Pods. `releases` measures how fast a controller releases waiting Pods at a real API server, beside
-a client that only sends the same patches, with the CPU time of all, etcd and Redis; `waiting` measures what 10,000 Pods
-cost that wait, and how soon they are released. `starts` measures a server until it is ready, and `idle` one without
-calls. `scheduling` runs a real kube-scheduler without an extender, with one that passes all nodes, and with all rules.
+The other parts measure within one process: evaluation of a large Pod, in typed decodes of it; rules in CEL; cost of a
+breaker in a review; longest iterations of the event loop; an acquire, compared with other rate limiters on the same
+Redis; and the controller with many Pods. `releases` measures how fast a controller releases waiting Pods at a real API
+server, beside a client that only sends the same patches, with the CPU time of all, etcd and Redis; `waiting` measures
+what 10,000 Pods cost that wait, and how soon they are released. `starts` measures a server until it is ready, and
+`idle` one without calls. `scheduling` runs a real kube-scheduler without an extender, with one that passes all nodes,
+and with all rules.
 """
 
 import argparse
@@ -31,6 +32,7 @@ from tests.bench import (
     idle,
     lineup,
     loop_stalls,
+    pod_rules,
     pods,
     quick,
     results,
@@ -129,6 +131,7 @@ def _comparison(name: str) -> Callable[[argparse.Namespace], list[str]]:
 
 PARTS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "evaluation": lambda chosen: evaluation.measure(chosen.rounds or ACQUIRE_ROUNDS),
+    "rules": lambda chosen: pod_rules.measured(chosen.rounds or ACQUIRE_ROUNDS),
     "breaker": lambda chosen: breaker_cost.measure(chosen.rounds or ACQUIRE_ROUNDS),
     "loop": _loop,
     "acquires": _acquires,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.bench import breaker_cost, evaluation, loop_stalls, pods, starts
+from tests.bench import breaker_cost, evaluation, loop_stalls, pod_rules, pods, starts
 from tests.bench.acquires import COLUMNS, acquires
 from tests.bench.alternatives import CALLERS, CASES, FULL, GCRA, Case
 from tests.bench.real_redis import real_redis
@@ -50,6 +50,14 @@ def test_it_prints_what_both_halves_of_a_large_pod_cost_in_decodes() -> None:
     assert int(re.findall(r"\d+", head)[0]) >= evaluation.POD_BYTES
     assert all(re.fullmatch(r"decode and (rewrite|check) +\d+\.\d\d  \(from .*\)", line) for line in lines)
     assert len(lines) == 2
+
+
+def test_it_prints_what_rules_cost_a_review_and_at_the_limit_of_cost() -> None:
+    ten, view, *lines = pod_rules.measured(rounds=1)
+    assert re.fullmatch(r"ten rules, with the view of the Pod +\d+\.\d us", ten)
+    assert re.fullmatch(r"the view of the largest Pod +\d+\.\d us", view)
+    assert all(re.search(r"  \d+\.\d us, at the limit +\d+\.\d us$", line) for line in lines)
+    assert len(lines) == len(pod_rules.NEAR_THE_LIMIT)
 
 
 def test_it_prints_what_a_breaker_costs_a_review_when_closed_and_when_it_refuses() -> None:

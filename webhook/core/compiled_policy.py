@@ -99,6 +99,7 @@ def compile_services(loaded: LoadedPolicy, only: Collection[str] | None = None) 
         )
         # Computed here and cached on the service, so that no review computes them.
         _ = service.placement_plan, service.degraded_placement_plan, service.range_plan, service.namespace_keys
+        _ = service.rule_plan
         yield CompiledService(service, plan, list_counted(plan))
 
 

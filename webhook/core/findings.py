@@ -18,6 +18,8 @@ class Code(StrEnum):
     RESOURCES_UNFULFILLED = "ResourcesUnfulfilled"
     REWRITTEN = "Rewritten"
     WOULD_REWRITE = "WouldRewrite"
+    RULE_VIOLATED = "RuleViolated"
+    RULE_FAILED = "RuleFailed"
     POD_TOO_LARGE = "PodTooLarge"
     IMMUTABLE = "PodgateFieldImmutable"
     STORE_UNAVAILABLE = "StoreUnavailable"

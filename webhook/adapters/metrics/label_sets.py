@@ -186,7 +186,21 @@ def _list_review_series(service: Service) -> Series:
             yield from ((families.WORKLOAD_WARNINGS, (name, code)) for code in codes)
         if mode is Mode.WARN and concern in _TEMPLATE_CONCERNS:
             yield families.WORKLOAD_WARNINGS, (name, Code.WOULD_REWRITE)
+    yield from _rules(service)
     yield from ((families.WORKLOADS, (name, operation, Verdict.ADMIT)) for operation in ("CREATE", "UPDATE"))
+
+
+def _rules(service: Service) -> Series:
+    """Yield the series of the service's own rules."""
+    modes = dict.fromkeys(rule.mode for rule in service.rules if rule.mode is not Mode.DISABLED)
+    for mode in modes:
+        yield families.FINDINGS, (service.name, Code.RULE_VIOLATED, mode)
+        if mode is not Mode.AUDIT:
+            yield families.WORKLOAD_WARNINGS, (service.name, Code.RULE_VIOLATED)
+    for compiled in service.rule_plan.rules:
+        yield families.FINDINGS, (service.name, Code.RULE_FAILED, compiled.fail("").mode)
+    if not _TRIED.isdisjoint(modes):
+        yield families.WOULD_DENY, (service.name, "rules")
 
 
 def _codes(service: Service, concern: str) -> tuple[Code, ...]:

@@ -12,6 +12,7 @@ from webhook.core.breaker import BreakerView, State, may_probe_early
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.patch import Patch
+from webhook.core.pod_rules import RuleSubject
 from webhook.core.policy.model import Service
 from webhook.core.policy_fields import Mode
 from webhook.core.quota import Receipt
@@ -115,6 +116,8 @@ def check(evaluation: Evaluation) -> None:
             findings = record_check(evaluation, get_or_compute(evaluation, _run_check, evaluation.hash_known))
             if evaluation.pod.spec.scheduling_gates:
                 findings += queueing.check_gate(evaluation)
+            if evaluation.owner.rules:
+                findings += check_rules(evaluation, evaluation.pod)
         else:
             findings = _check_update(evaluation, old)
     except ValueError as error:
@@ -130,7 +133,16 @@ def check(evaluation: Evaluation) -> None:
 def _check_update(evaluation: Evaluation, old: Pod) -> tuple[Finding, ...]:
     is_resized = evaluation.request.sub_resource == "resize"
     guarded = validation.check_update(old, evaluation.pod, evaluation.owner, resized=is_resized)
+    if is_resized and evaluation.owner.rules:
+        guarded += check_rules(evaluation, evaluation.pod, old)
     return guarded + queueing.check_resize(evaluation)
+
+
+def check_rules(evaluation: Evaluation, pod: Pod, old: Pod | None = None) -> tuple[Finding, ...]:
+    """Check a Pod against the service's own rules; a resized one only for what `old` fulfilled."""
+    request, service = evaluation.request, evaluation.owner
+    subject = RuleSubject(request.namespace, service.name, request.user, request.owner_kind or "")
+    return validation.check_rules(pod, service, subject, old)
 
 
 def _run_check(evaluation: Evaluation) -> Check:

@@ -101,6 +101,7 @@ def _find_objections(evaluation: Evaluation) -> tuple[Finding, ...]:
         )
         rewritten = mutation.apply_patch(pod, patch)
         found = stages.record_check(evaluation, stages.check_new(rewritten, service, hash_known=True))
+        found += stages.check_rules(evaluation, rewritten)
         return (*_check_forged_label(pod, service), *found, *queueing.check_gate(evaluation))
     except ValueError as error:
         raise BadReviewError(f"AdmissionReview.request.object: the template's resources: {error}") from None

@@ -14,6 +14,7 @@ from webhook.core.breaker import Forcing
 from webhook.core.container_resources import RangePlan
 from webhook.core.kubernetes.types import LabelSelector, format_of
 from webhook.core.placement import PlacementPlan, list_namespace_keys, resolve_namespace_labels
+from webhook.core.pod_rules import RulePlan
 from webhook.core.policy_fields import (
     WINDOWS_MAX,
     Breaker,
@@ -25,6 +26,7 @@ from webhook.core.policy_fields import (
     Placement,
     Quota,
     ResourceRules,
+    Rules,
     Scheduling,
     Scope,
     WhenExceeded,
@@ -140,6 +142,7 @@ class Service(Struct, frozen=True, dict=True, rename="camel"):
     quota: Quota | None = None
     breaker: Breaker | None = None
     scheduling: Scheduling | None = None
+    rules: Rules = ()
 
     @cached_property
     def placement_plan(self) -> PlacementPlan | None:
@@ -155,6 +158,11 @@ class Service(Struct, frozen=True, dict=True, rename="camel"):
     def range_plan(self) -> RangePlan | None:
         """The precomputed ranges of resources."""
         return None if self.resources is None else RangePlan.from_rules(self.resources)
+
+    @cached_property
+    def rule_plan(self) -> RulePlan:
+        """Its rules, compiled."""
+        return RulePlan.of(self.rules, ignores_errors=self.failure_mode is FailureMode.OPEN)
 
     @cached_property
     def namespace_keys(self) -> tuple[str, ...]:

@@ -50,10 +50,12 @@ from webhook.core.policy_fields.resources import (
     ResourceRules,
     WhenOutside,
 )
+from webhook.core.policy_fields.rules import RULE_BYTES_MAX, OnError, Rule, Rules
 from webhook.core.policy_fields.scheduling import Scheduling
 
 __all__ = [
     "LEVEL_LABELS",
+    "RULE_BYTES_MAX",
     "WINDOWS_MAX",
     "Allowed",
     "Breaker",
@@ -75,6 +77,7 @@ __all__ = [
     "Name",
     "Nodes",
     "OnConflict",
+    "OnError",
     "OnOverload",
     "OutcomeRules",
     "OutcomeSource",
@@ -88,6 +91,8 @@ __all__ = [
     "QuotaExceeded",
     "ResourceRules",
     "RetryAfter",
+    "Rule",
+    "Rules",
     "Scheduling",
     "Scope",
     "StandingQuota",

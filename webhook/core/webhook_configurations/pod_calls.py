@@ -42,6 +42,11 @@ def _describe_reasons(service: Service) -> Iterator[str]:
         yield _describe_stanza("resources", modes.resources)
     if plan is not None and (placement.has_requirements(plan) or modes.placement in _TRIED):
         yield _describe_stanza("placement", modes.placement)
+    rule_modes = {rule.mode for rule in service.rules}
+    for mode in (Mode.ENFORCE, Mode.WARN, Mode.AUDIT):
+        if mode in rule_modes:
+            yield _describe_stanza("rules", mode)
+            return
 
 
 def _describe_stanza(stanza: str, mode: Mode) -> str:

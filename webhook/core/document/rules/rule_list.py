@@ -15,6 +15,7 @@ from webhook.core.document.rules import (
     node_fit,
     pod_affinity,
     pod_metadata,
+    pod_rules,
     pools,
     preferences,
     quota,
@@ -80,6 +81,8 @@ _SERVICE_RULES: tuple[Rule, ...] = (
     breaker.something_can_trip_it,
     breaker.outcomes_are_heard,
     breaker.a_source_has_its_own_fields,
+    pod_rules.rule_names_are_unique,
+    pod_rules.expressions_are_valid,
 )
 _ADVICE_ON_THE_DOCUMENT: tuple[Rule, ...] = (
     pools.pools_have_members,
@@ -123,6 +126,7 @@ _ADVICE_ON_A_SERVICE: tuple[Rule, ...] = (
     breaker.quota_events_can_happen,
     scheduling.thresholds_are_meant,
     scheduling.pods_reach_the_extender,
+    pod_rules.rules_can_judge,
 )
 
 

@@ -1,0 +1,78 @@
+"""Rules of `rules`: the checks in CEL that a service has of its own."""
+
+from collections.abc import Iterator
+
+from webhook.core.document.yaml.parts import DocumentPart
+from webhook.core.document.yaml.problems import Problem
+from webhook.core.pod_rules import (
+    COST_MAX,
+    RESULT_TYPES,
+    ExpressionError,
+    LibraryMissingError,
+    RulePlan,
+    RuleSubject,
+    compile_expression,
+)
+from webhook.core.policy_fields import RULE_BYTES_MAX, Mode, Rule
+from webhook.core.proof.corpus import CORPUS
+
+_EXTRA = "pip install 'podgate[cel]'"
+
+
+def rule_names_are_unique(service: DocumentPart) -> Iterator[Problem]:
+    """`rules[].name`: unique in the service. Refuse a repeated name."""
+    first: dict[str, DocumentPart] = {}
+    for name in service.select("rules", "*", "name"):
+        text = name.read(str)
+        if text in first:
+            yield name.report(f"the name is already used in line {first[text].node.line}", "give each a unique name")
+        first.setdefault(text, name)
+
+
+def expressions_are_valid(service: DocumentPart) -> Iterator[Problem]:
+    """`rules[]`: expressions of the right type, at most 2 KiB each rule, with a bounded cost together.
+
+    Refuse rules without the library, and all else.
+    """
+    costs = 0
+    for rule in service.select("rules", "*"):
+        expressions = [rule.get_field(name) for name in RESULT_TYPES]
+        size_bytes = sum(len(part.read(str).encode()) for part in expressions if part is not None)
+        if size_bytes > RULE_BYTES_MAX:
+            reason = f"its expressions have {size_bytes} bytes, more than {RULE_BYTES_MAX}"
+            yield rule.report_field(reason, "split the rule, or shorten it")
+            return
+        for part, result in zip(expressions, RESULT_TYPES.values(), strict=True):
+            try:
+                costs += 0 if part is None else compile_expression(part.read(str), result).cost
+            except LibraryMissingError:
+                rules = service.get_field("rules")
+                if rules is not None:
+                    reason = "rules need the CEL library, which is not installed"
+                    yield rules.report_field(reason, f"install it ({_EXTRA}), or remove the rules")
+                return
+            except ExpressionError as error:
+                if part is not None:
+                    place = f"at {error.line}:{error.column} of the expression: " if error.line else ""
+                    yield part.report(f"{place}{error.reason}", error.remedy)
+    rules = service.get_field("rules")
+    if costs > COST_MAX and rules is not None:
+        yield rules.report_field(
+            f"the rules together may cost {costs}, more than {COST_MAX}", "use fewer or shorter loops and patterns"
+        )
+
+
+def rules_can_judge(service: DocumentPart) -> Iterator[Problem]:
+    """`rules[]`: warn about a rule that cannot judge some Pod of the corpus, as of an absent label."""
+    for part in service.select("rules", "*"):
+        rule = part.read(Rule)
+        if rule.mode is Mode.DISABLED:
+            continue
+        plan = RulePlan.of((rule,), ignores_errors=False)
+        subject = RuleSubject("sample", "sample", "sample")
+        judged = ((sample, found) for sample in CORPUS for found in plan.judge(sample.pod, subject) if found.is_error)
+        sample, found = next(judged, (None, None))
+        if sample is not None and found is not None:
+            reason = f"cannot judge {sample.name}: {found.text.partition(': ')[2]}"
+            remedy = 'ask first, as in pod.labels[?"tier"].orValue("") or has(pod.priority)'
+            yield part.report_field(reason, remedy)

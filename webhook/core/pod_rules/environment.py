@@ -1,0 +1,178 @@
+"""Environment of expressions: the one module that knows the CEL library, which is optional and large.
+
+It is imported when the first policy with rules is loaded. The library is a pure function of expression and values.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+from webhook.core.pod_rules import view
+
+_ERROR = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
+_DOUBLING = re.compile(r"\bopt(?:Flat)?Map\b")
+"""Macros that write their operand twice: thirty of them exhaust the memory of the parser."""
+_ERROR_TEXT_CHARACTERS_MAX = 200
+_QUANTITIES_MAX = 1024
+_SCALARS = {"string": 9, "int": 3, "bytes": 12}
+_MESSAGE, _SINGLE, _REPEATED = 11, 1, 3
+
+
+class LibraryMissingError(Exception):
+    """The extra with the CEL library is not installed."""
+
+
+class ExpressionError(Exception):
+    """An expression is not accepted. `line` and `column` are within the expression, from 1; 0 if it is all of it."""
+
+    def __init__(self, reason: str, remedy: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(reason)
+        self.reason, self.remedy, self.line, self.column = reason, remedy, line, column
+
+
+class EvaluationError(Exception):
+    """An expression has no value for this Pod."""
+
+
+class Expression(NamedTuple):
+    """A compiled expression; `checked`: its checked form, encoded as `cel.expr.CheckedExpr` in an `Any`."""
+
+    compiled: Any
+    result_type: Any
+    checked: bytes
+
+    def evaluate(self, activation: Any) -> Any:
+        """Return the expression's value. EvaluationError: it has none."""
+        try:
+            found = self.compiled.eval(activation)
+        except RuntimeError as error:  # such as too many iterations
+            raise EvaluationError(_shorten(str(error))) from None
+        if found.type() != self.result_type:  # an error is a value, of a type of its own
+            raise EvaluationError(_shorten(str(found.value())))
+        return found.value()
+
+
+class Environment:
+    """The variables and functions of expressions: `pod`, `service`, `user`, `quantity()`.
+
+    CEL reserves the word `namespace`: it is a field of `pod`.
+    """
+
+    def __init__(self) -> None:
+        try:
+            from cel_expr_python import cel  # noqa: PLC0415  optional, and large: only for policies with rules
+            from cel_expr_python.ext import ext_optional  # noqa: PLC0415  as above
+
+            pool = build_messages(view.PACKAGE, view.MESSAGES)
+        except ImportError as error:
+            raise LibraryMissingError(str(error)) from None
+        kind = cel.Type(f"{view.PACKAGE}.Quantity")
+        self._pod_class = message_class(pool, f"{view.PACKAGE}.Pod")
+        self._quantity_class = message_class(pool, f"{view.PACKAGE}.Quantity")
+        self._result_types = {"bool": cel.Type.BOOL, "string": cel.Type.STRING}
+        overload = cel.Overload(
+            "quantity(string)",
+            return_type=kind,
+            parameters=[cel.Type.STRING],
+            impl=lru_cache(_QUANTITIES_MAX)(self._make_quantity),
+        )
+        texts = dict.fromkeys(("service", "user"), cel.Type.STRING)
+        self._env = cel.NewEnv(
+            pool,
+            variables={"pod": cel.Type(f"{view.PACKAGE}.Pod"), **texts},
+            # No extension with string functions: their results grow without a bound.
+            extensions=[ext_optional.ExtOptional()],
+            functions=[cel.FunctionDecl("quantity", [overload])],
+        )
+
+    def compile(self, text: str, result: str) -> Expression:
+        """Compile an expression with a result of type `bool` or `string`. ExpressionError: the first mistake."""
+        doubling = _DOUBLING.search(text)
+        if doubling is not None:
+            raise ExpressionError(f"{doubling[0]} is not available", "use orValue() or hasValue()")
+        try:
+            expression = self._env.compile(text)
+        except RuntimeError as error:
+            raise _read_error(str(error)) from None
+        if expression.return_type() != self._result_types[result]:
+            given = expression.return_type().name().lower()
+            raise ExpressionError(f"its type is {given}, not {result}", f"write an expression of type {result}")
+        return Expression(expression, self._result_types[result], expression.serialize())
+
+    def activate(self, fields: Mapping[str, Any], subject: view.RuleSubject) -> Any:
+        """Return the values that expressions are evaluated with."""
+        values = {"pod": self._pod_class(**fields), "service": subject.service, "user": subject.user}
+        return self._env.Activation(values)
+
+    def _make_quantity(self, text: str) -> Any:
+        value, milli_value = view.compute_quantity(text)
+        return self._quantity_class(value=value, milliValue=milli_value)
+
+
+@cache
+def load_environment() -> Environment:
+    """Return the environment, the same for all policies. LibraryMissingError: the extra is not installed."""
+    return Environment()
+
+
+def _read_error(text: str) -> ExpressionError:
+    found = _ERROR.search(text)
+    if found is None:
+        return ExpressionError(_shorten(text), "write a shorter or flatter expression")
+    line, column, reason = max(0, int(found[1])), max(0, int(found[2])), _shorten(found[3])
+    if "undefined field" in reason:
+        return ExpressionError(reason, "docs/policy.md lists the fields of a Pod", line, column)
+    if reason == "reserved identifier: namespace":
+        return ExpressionError(reason, "write pod.namespace", line, column)
+    if "undeclared reference" in reason:
+        return ExpressionError(reason, "write pod, service, user or quantity()", line, column)
+    return ExpressionError(reason, "correct the expression", line, column)
+
+
+def _shorten(text: str) -> str:
+    """Return the first sentence of the library's text, on one line."""
+    line = text.partition("\n")[0].partition(" ERROR: <input>")[0].strip()
+    line = re.sub(r"^[A-Z_]+: |\s*\[[A-Z_]+\]$", "", line)
+    return line if len(line) <= _ERROR_TEXT_CHARACTERS_MAX else f"{line[: _ERROR_TEXT_CHARACTERS_MAX - 1]}…"
+
+
+def build_messages(package: str, table: Mapping[str, view.Fields]) -> Any:
+    """Return a pool of descriptors with the messages of the table. ImportError: protobuf is not installed."""
+    from google.protobuf import descriptor_pb2, descriptor_pool  # noqa: PLC0415  as above
+
+    file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
+    for name, fields in table.items():
+        message = file.message_type.add(name=name)
+        for place, (field, declared) in enumerate(fields.items(), 1):
+            number, kind = (place, declared) if isinstance(declared, str) else declared
+            _add_field(message, field, number, kind, f".{package}")
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return pool
+
+
+def message_class(pool: Any, name: str) -> Any:
+    """Return the class of a message of a pool."""
+    from google.protobuf import message_factory  # noqa: PLC0415  as above
+
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+
+
+def _add_field(message: Any, name: str, number: int, kind: str, scope: str) -> None:
+    if kind.startswith("{"):
+        entry = message.nested_type.add(name=f"{name[0].upper()}{name[1:]}Entry")
+        entry.options.map_entry = True
+        _add_field(entry, "key", 1, "string", scope)
+        _add_field(entry, "value", 2, kind.strip("{}"), scope)
+        of_map = f"{scope}.{message.name}.{entry.name}"
+        message.field.add(name=name, number=number, type=_MESSAGE, type_name=of_map, label=_REPEATED)
+        return
+    plain = kind.strip("[]?")
+    field = message.field.add(name=name, number=number, label=_REPEATED if kind.startswith("[") else _SINGLE)
+    field.type = _SCALARS.get(plain, _MESSAGE)
+    if plain not in _SCALARS:
+        field.type_name = f"{scope}.{plain}"
+    if kind.endswith("?"):
+        field.proto3_optional, field.oneof_index = True, len(message.oneof_decl)
+        message.oneof_decl.add(name=f"_{name}")
