@@ -68,10 +68,12 @@ class Interceptor:
         *,
         queue: PodQueue | None = None,
         is_releaser: Callable[[str], bool] = PODGATE_USERS.__contains__,
+        check: Callable[[Evaluation], None] = stages.check,
     ) -> None:
         """Create it. `on_uncounted` receives the charge of each Pod admitted although the store gave no answer.
 
         `queue` is necessary for policies under which Pods wait; `is_releaser` names the users that release them.
+        `check` is `check_recorded` where Pods may come from records.
         """
         self._choice = PolicyChoice(policies, namespaces)
         self._find_policy = self._choice.find
@@ -96,7 +98,7 @@ class Interceptor:
                 ("exempt", exempt),
                 ("own", partial(self._find_owner, ownership.find_owner)),
                 ("breaker", self._check_breaker),
-                ("check", partial(self._run, stages.check)),
+                ("check", partial(self._run, check)),
                 *(() if queue is None else (("queue", partial(self._enqueue, queue)),)),
                 ("charge", self._charge),
             ),
@@ -131,7 +133,7 @@ class Interceptor:
         policy, hash_known = self._find_policy(half, request) or await self._choice.refresh(request)
         if policy is None:
             raise NoPolicyError("no good policy has been loaded yet")
-        evaluation = Evaluation(half, request, policy, request.pod or NO_POD, hash_known, is_large)
+        evaluation = Evaluation(half, request, policy, request.pod or NO_POD, hash_known, is_large, body)
         ends_ns = [decoded_ns, perf_counter_ns() - started_ns]
 
         pipeline = self._pod_stages[half] if request.workload is None else self._workload_stages

@@ -108,6 +108,7 @@ FOREIGN = {
     "webhook/core/diagnosis/refusals.py": "an Event of the workload controller",
     "webhook/core/diagnosis/workload_diagnosis.py": "an Event of the workload controller",
     "webhook/core/installation/probe.py": "the API server, of a webhook that it cannot call",
+    "webhook/core/pod_rules/view.py": "msgspec names the field only in its text",
     "webhook/core/pod_rules/environment.py": "the CEL library names the kind of a mistake only in its text",
     "webhook/core/outcomes.py": "msgspec names the field only in its text",
     "webhook/operations/extender_proof.py": "an Event of kube-scheduler",

@@ -131,7 +131,7 @@ def _comparison(name: str) -> Callable[[argparse.Namespace], list[str]]:
 
 PARTS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "evaluation": lambda chosen: evaluation.measure(chosen.rounds or ACQUIRE_ROUNDS),
-    "rules": lambda chosen: pod_rules.measured(chosen.rounds or ACQUIRE_ROUNDS),
+    "rules": lambda chosen: pod_rules.measure(chosen.rounds or ACQUIRE_ROUNDS),
     "breaker": lambda chosen: breaker_cost.measure(chosen.rounds or ACQUIRE_ROUNDS),
     "loop": _loop,
     "acquires": _acquires,

@@ -5,10 +5,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from webhook.core.kubernetes.pod import Pod
+import msgspec
+
 from webhook.core.pod_rules import COST_MAX, RulePlan, RuleSubject, compile_expression
 from webhook.core.pod_rules.environment import load_environment
-from webhook.core.pod_rules.view import ENTRIES_MAX, list_fields
+from webhook.core.pod_rules.fields import ENTRIES_MAX, MESSAGES
+from webhook.core.pod_rules.view import PodFields, ViewReader
 from webhook.core.policy_fields import Rule
 
 SUBJECT = RuleSubject(
@@ -24,7 +26,7 @@ TEN = (
     'pod.nodeName == "" || pod.ownerKind != ""',
     'pod.topologySpreadConstraints.all(s, s.whenUnsatisfiable != "DoNotSchedule")',
     'user.startsWith("system:serviceaccount:")',
-    'pod.schedulerName == "default-scheduler"',
+    'pod.containers.all(c, !c.image.endsWith(":latest") && c.image.startsWith("registry.example.com/"))',
 )
 NEAR_THE_LIMIT = (
     "pod.containers.all(a, pod.tolerations.all(b, a.name != b.key))",
@@ -34,59 +36,95 @@ NEAR_THE_LIMIT = (
     "pod.labels.all(k, pod.labels == pod.labels) && pod.labels.all(k, pod.labels == pod.labels)",
     "pod.containers.map(c, c.requests.named).all(m, m == pod.labels.map(k, m)[0])",
     'pod.containers.filter(c, c.name != "").map(c, c.name).filter(n, n != "a").size() == 50',
+    'pod.containers.all(c, c.image.matches("^[a-z]*$"))',
+    "pod.containers.all(c, c.env.all(e, e.name != c.image))",
+    "(user + user + user + user + user + user).matches('[^a][^b][^c]')",
+    "[pod.containers + pod.containers].all(l, l.all(c, c.image.contains('x')))",
     "pod.schedulingGates.all(a, a in pod.schedulingGates || a in pod.schedulingGates)",
 )
 
 
-def usual_pod() -> Pod:
+def usual_pod() -> bytes:
     """Return a Pod with two containers, as most are."""
     resources = {"requests": {"cpu": "250m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}
-    return Pod.from_document(
+    secret = {"secretKeyRef": {"name": "payment-api", "key": "password"}}
+    container = {
+        "image": "registry.example.com/payments/payment-api@sha256:" + "0" * 64,
+        "resources": resources,
+        "env": [{"name": f"SETTING_{number}", "value": "x" * 30} for number in range(20)]
+        + [{"name": "PASSWORD", "valueFrom": secret}],
+        "volumeMounts": [{"name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}],
+        "securityContext": {"runAsNonRoot": True, "capabilities": {"drop": ["ALL"]}},
+        "readinessProbe": {"httpGet": {"path": "/ready", "port": 8080}, "periodSeconds": 10},
+    }
+    return msgspec.json.encode(
         {
             "metadata": {"name": "payment-api-7d4b6c9f5d-x2x4z", "labels": {"tier": "web", "app": "payment-api"}},
             "spec": {
                 "schedulerName": "default-scheduler",
-                "containers": [{"name": "app", "resources": resources}, {"name": "proxy", "resources": resources}],
+                "containers": [container | {"name": "app"}, container | {"name": "proxy"}],
                 "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}],
+                "volumes": [{"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}],
             },
         }
     )
 
 
-def largest_pod() -> Pod:
+def largest_pod() -> bytes:
     """Return a Pod with as many entries as rules judge, each as long as Kubernetes accepts."""
     names = [f"entry-{number:02}-{'x' * 50}" for number in range(ENTRIES_MAX)]
     resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
     spread = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
-    return Pod.from_document(
+    container = {
+        "image": "i" * 1024,
+        "resources": resources,
+        "env": [{"name": "e" * 200, "valueFrom": {"secretKeyRef": {"name": "s" * 200, "key": "k" * 200}}}] * 2,
+        "ports": [{"name": "p" * 15, "containerPort": 80, "protocol": "TCP"}] * 2,
+        "volumeMounts": [{"name": "v" * 63, "mountPath": "/" * 1024}] * 2,
+        "securityContext": {"capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]}},
+        "livenessProbe": {"periodSeconds": 10},
+    }
+    return msgspec.json.encode(
         {
-            "metadata": {"name": "p" * 253, "labels": dict.fromkeys(names, "v" * 63)},
+            "metadata": {
+                "name": "p" * 253,
+                "labels": dict.fromkeys(names, "v" * 63),
+                "annotations": dict.fromkeys(names, "v" * 1024),
+            },
             "spec": {
-                "containers": [{"name": name, "resources": resources} for name in names],
-                "initContainers": [{"name": name, "resources": resources} for name in names],
+                "containers": [container | {"name": name} for name in names],
+                "initContainers": [container | {"name": name} for name in names],
                 "nodeSelector": dict.fromkeys(names, "v" * 63),
                 "tolerations": [{"key": f"t{name}", "value": "v" * 63, "effect": "NoSchedule"} for name in names],
                 "topologySpreadConstraints": [{"topologyKey": name, **spread} for name in names],
                 "schedulingGates": [{"name": name} for name in names],
+                "volumes": [{"name": name, "secret": {"secretName": name}} for name in names],
             },
         }
     )
 
 
-def measured(rounds: int) -> list[str]:
+def read_whole(pod: bytes, subject: RuleSubject) -> PodFields:
+    """Return the view of a Pod for rules that read every field."""
+    reads = frozenset((message, field) for message, fields in MESSAGES.items() for field in fields)
+    return ViewReader(reads).read(pod, subject)
+
+
+def measure(rounds: int) -> list[str]:
     """Return a line for ten rules, and one for each expression near the limit; in microseconds of CPU, medians."""
-    plan, pod = (
-        RulePlan.of([Rule(f"r{number}", text) for number, text in enumerate(TEN)], ignores_errors=False),
-        usual_pod(),
-    )
-    judged = _took(lambda: list(plan.judge(pod, SUBJECT)), rounds)
+    rules = [Rule(f"r{number}", text) for number, text in enumerate(TEN)]
+    plan, pod = RulePlan.of(rules, ignores_errors=False), usual_pod()
+    judged = _took(lambda: plan.judge(pod, SUBJECT), rounds)
     lines = [f"{'ten rules, with the view of the Pod':60} {judged:>9.1f} us"]
-    subject = SUBJECT._replace(user="u" * 1024)
-    viewed = _took(lambda: load_environment().activate(list_fields(largest_pod(), subject), subject), rounds)
+    subject, largest = SUBJECT._replace(user="u" * 1024), largest_pod()
+    viewed = _took(lambda: load_environment().activate(read_whole(largest, subject).values, subject), rounds)
     lines.append(f"{'the view of the largest Pod':60} {viewed:>9.1f} us")
-    activation: Any = load_environment().activate(list_fields(largest_pod(), subject), subject)
+    found = read_whole(largest, subject)
+    if found.excess:
+        raise ValueError(f"more than rules judge: {dict(found.excess)}")
+    activation: Any = load_environment().activate(found.values, subject)
     for text in NEAR_THE_LIMIT:
-        expression, cost = compile_expression(text, "bool")
+        expression, cost, _ = compile_expression(text, "bool")
         took = _took(lambda expression=expression: expression.evaluate(activation), rounds)  # type: ignore[misc]  bound now
         shown = text if len(text) <= 60 else f"{text[:59]}…"
         lines.append(f"{shown:60} {took:>9.1f} us, at the limit {took * COST_MAX / cost:>9.1f} us")

@@ -53,7 +53,7 @@ def test_it_prints_what_both_halves_of_a_large_pod_cost_in_decodes() -> None:
 
 
 def test_it_prints_what_rules_cost_a_review_and_at_the_limit_of_cost() -> None:
-    ten, view, *lines = pod_rules.measured(rounds=1)
+    ten, view, *lines = pod_rules.measure(rounds=1)
     assert re.fullmatch(r"ten rules, with the view of the Pod +\d+\.\d us", ten)
     assert re.fullmatch(r"the view of the largest Pod +\d+\.\d us", view)
     assert all(re.search(r"  \d+\.\d us, at the limit +\d+\.\d us$", line) for line in lines)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from webhook.commands.simulator import Admission, Ask, admit, format_error
 from webhook.core.admission.decision import Decision, Verdict
+from webhook.core.admission.stages import check_recorded
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.policy.model import LoadedPolicy
@@ -69,6 +70,7 @@ class Replay:
             *(policies, self._outage, namespaces, Observers()),
             on_uncounted=self._outage.book_later,
             queue=self._queue,
+            check=check_recorded,
         )
         self._plans: dict[str, CounterPlan] = {}
         self._taken: set[str] = set()

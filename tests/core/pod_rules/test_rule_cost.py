@@ -6,7 +6,7 @@ What a count costs in time is measured by `tests/bench/pod_rules.py`.
 import pytest
 
 from webhook.core.pod_rules import COST_MAX, ExpressionError, compile_expression
-from webhook.core.pod_rules.cost import count_atoms
+from webhook.core.pod_rules.patterns import count_atoms
 
 GROWING = {
     "a text doubled by each map": "size([user]" + ".map(a, a + a)" * 30 + "[0]) > 5",
@@ -21,6 +21,10 @@ GROWING = {
     "two loops with too much in them": "pod.labels.all(a, pod.labels.all(b, pod.labels[a] == pod.labels[b]))",
     "a loop over a long list in a loop": f"[{','.join('1' * 200)}].all(a, [{','.join('1' * 200)}].all(b, a == b))",
     "a search in a loop in a loop": "pod.labels.all(a, pod.labels.all(b, a in pod.schedulingGates))",
+    "optional Pods compared": "pod.containers.all(c, optional.of(pod) == optional.of(pod))",
+    "values of a mixed list compared": "[pod, 1].exists(a, a == pod.name)",
+    "joined lists in a loop": f"[{' + '.join(['pod.containers'] * 60)}].all(l, l.all(c, c.image.matches('a')))",
+    "a search in a joined text": f"({' + '.join(['user'] * 250)}).matches('{'[a-z]' * 10}')",
     "a pattern of the Pod": "user.matches(pod.name)",
     "a pattern in a loop": 'pod.labels.all(k, k.matches("^[a-z]{1,63}$"))',
     "a pattern with nested counts": 'user.matches("^(((a?){30})?){20}$")',
@@ -42,6 +46,9 @@ BOUNDED = [
     "pod.containers.filter(c, c.name != 'a').map(c, c.requests.cpu).exists(x, x > 2)",
     r"pod.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",
     "pod.labels.all(k, pod.labels == pod.labels)",
+    "pod.containers.all(c, c.env.all(e, !has(e.valueFrom.secretKeyRef)))",
+    "pod.containers.all(c, c.securityContext.capabilities.drop == ['ALL'] && c.securityContext.capabilities.add == [])",
+    "(pod.initContainers + pod.containers).all(c, !c.image.endsWith(':latest'))",
     " && ".join(["true"] * 200),
 ]
 

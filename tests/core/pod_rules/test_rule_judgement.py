@@ -2,18 +2,26 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from tests.core.reviewing import ALICE, REPLICA_SETS, Gate, policy_of
+from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
 from webhook.adapters.metrics.label_sets import ProcessRole, list_zeros
 from webhook.commands.simulator import Admission, Ask, admit
+from webhook.core.admission import stages
 from webhook.core.admission.decision import Decision, Verdict
 from webhook.core.admission.validation import find_own_mode
 from webhook.core.findings import Code
+from webhook.core.overrides import apply_overrides, list_remarks
+from webhook.core.overrides.editing import parse_entry
 from webhook.core.policy_changes.differences import compare
 from webhook.core.policy_fields import Mode
+from webhook.core.webhook_configurations.conditions import render_updates
 from webhook.core.webhook_configurations.pod_calls import list_reasons_to_validate
+from webhook.interceptor import Interceptor
+from webhook.observers import Observers
 
 FEW_CORES = """
 - name: web
@@ -107,7 +115,7 @@ async def test_pod_with_more_than_rules_judge_is_left_to_on_error() -> None:
     closed, opened = [(await admit_pod(rules("Enforce", mode), labels=many)).validated for mode in ("Closed", "Open")]
     assert findings(closed) == [(Code.RULE_FAILED, "rules[few-cores]", Mode.ENFORCE)]
     assert findings(opened) == [(Code.RULE_FAILED, "rules[few-cores]", Mode.AUDIT)]
-    assert "the Pod has more than 50 labels" in closed.status.message
+    assert "cannot judge the Pod: pod.labels: expected `object` of length <= 50" in closed.status.message
 
 
 async def test_pod_of_a_mebibyte_is_judged() -> None:
@@ -219,3 +227,126 @@ def test_difference_of_policies_names_the_rule_and_its_field() -> None:
     assert [line.strip() for line in compare(before, after).format_lines()][-1] == (
         "rules[few-cores].mode: Enforce -> Warn"
     )
+
+
+PINNED = """
+- name: web
+  match: {{namespaces: [shop]}}
+  rules:
+  - name: pinned
+    require: pod.containers.all(c, !c.image.endsWith(":latest"))
+    message: '"image " + pod.containers[0].image + " must be pinned"'
+    mode: {mode}
+  - {{name: never, when: 'false', require: 'false'}}
+"""
+
+
+def with_image(gate: Gate, image: str) -> dict[str, Any]:
+    return gate.build_owned_pod("u", containers=[{"name": "c", "image": image}])
+
+
+@pytest.mark.parametrize("order", [("nginx:1.27", "nginx:latest"), ("nginx:latest", "nginx:1.27")])
+async def test_pods_that_differ_only_in_what_rules_read_are_judged_apart(order: tuple[str, str]) -> None:
+    """The results of other checks are shared by such Pods."""
+    gate = Gate(policy_of(PINNED.format(mode="Enforce")))
+    decisions = {image: await gate.validate(object=with_image(gate, image)) for image in order}
+    assert decisions["nginx:1.27"].allowed
+    assert not decisions["nginx:latest"].allowed
+    message = "RuleViolated: service web: rule pinned: image nginx:latest must be pinned"
+    assert decisions["nginx:latest"].status.message == message
+
+
+async def test_every_rule_leaves_a_note_of_what_it_found() -> None:
+    gate = Gate(policy_of(PINNED.format(mode="Audit")))
+    notes = {}
+    for image in ("nginx:1.27", "nginx:latest"):
+        decision = await gate.validate(object=with_image(gate, image))
+        notes[image] = [step.found for step in decision.steps if step.stage == "check"]
+    assert notes["nginx:1.27"][:2] == ["rule pinned: fulfilled", "rule never: not for this Pod"]
+    assert notes["nginx:latest"] == [
+        "rule never: not for this Pod",
+        "Audit: RuleViolated: service web: rule pinned: image nginx:latest must be pinned",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "allowed"),
+    [("a:1", "a:latest", False), ("a:latest", "b:latest", True), ("a:latest", "a:1", True)],
+)
+async def test_update_of_an_image_may_violate_only_what_was_violated(before: str, after: str, *, allowed: bool) -> None:
+    gate = Gate(policy_of(PINNED.format(mode="Enforce")))
+    versions = {"oldObject": with_image(gate, before), "object": with_image(gate, after)}
+    assert (await gate.validate(operation="UPDATE", **versions)).allowed is allowed
+
+
+async def test_image_of_a_workload_is_judged() -> None:
+    gate = Gate(policy_of(PINNED.format(mode="Enforce")))
+    template = {"spec": {"containers": [{"name": "c", "image": "nginx:latest"}]}}
+    decision = await gate.validate(
+        resource={"group": "apps", "version": "v1", "resource": "deployments"},
+        object={"metadata": {"name": "web"}, "spec": {"template": template}},
+    )
+    (warning,) = decision.warnings
+    assert warning.endswith("web will be denied: service web: rule pinned: image nginx:latest must be pinned")
+
+
+def test_configuration_calls_for_updates_that_rules_judge() -> None:
+    def condition(rule: str) -> str:
+        service = f"- {{name: web, match: {{namespaces: [shop]}}, rules: [{{name: r, require: '{rule}'}}]}}"
+        (found,) = render_updates(policy_of(service).policy.services)
+        return found["expression"]
+
+    images = "map(c, c.?image.orValue(''))"
+    assert images not in condition("pod.name != pod.namespace")
+    assert condition("pod.containers.all(c, c.image != pod.name)").count(images) == 4
+    assert "object.metadata.?labels != oldObject.metadata.?labels ||" in condition("pod.labels.all(k, k != pod.name)")
+    assert "object.spec.?tolerations != oldObject" in condition("pod.tolerations.all(t, t.key != pod.name)")
+
+
+@pytest.mark.parametrize(("mode", "allowed", "found"), [("Audit", True, [Mode.AUDIT]), ("Disabled", True, [])])
+async def test_override_sets_the_mode_of_all_rules(mode: str, found: list[Mode], *, allowed: bool) -> None:
+    loaded = policy_of(PINNED.format(mode="Enforce"))
+    entry = parse_entry(
+        {"service": "web", "modes": {"rules": mode}, "until": "2030-01-01T00:00:00Z", "reason": "INC-1"}
+    )
+    gate = Gate(apply_overrides(loaded, {"web": (entry,)}))
+    decision = await gate.validate(object=with_image(gate, "nginx:latest"))
+    assert decision.allowed is allowed
+    assert [finding.mode for finding in decision.findings] == found
+
+
+async def test_override_does_not_enable_a_disabled_rule() -> None:
+    entry = parse_entry(
+        {"service": "web", "modes": {"rules": "Enforce"}, "until": "2030-01-01T00:00:00Z", "reason": "INC-1"}
+    )
+    gate = Gate(apply_overrides(policy_of(PINNED.format(mode="Disabled")), {"web": (entry,)}))
+    assert (await gate.validate(object=with_image(gate, "nginx:latest"))).findings == ()
+
+
+def test_override_of_rules_that_a_service_has_not_is_remarked() -> None:
+    entry = parse_entry(
+        {"service": "web", "modes": {"rules": "Audit"}, "until": "2030-01-01T00:00:00Z", "reason": "INC-1"}
+    )
+    policy = policy_of("- {name: web, match: {namespaces: [shop]}}").policy
+    assert list_remarks(policy, entry) == ("modes.rules: the service has no rules",)
+
+
+async def test_replay_of_a_record_judges_by_no_rule_that_reads_more() -> None:
+    """A record has no images: to judge without them would admit what was denied."""
+    gate = Gate(policy_of(PINNED.format(mode="Enforce").replace('!c.image.endsWith(":latest")', 'c.image != ""')))
+    replay = Interceptor(
+        FixedPolicy(gate.loaded, gate.clock),
+        gate.store,
+        FixedNamespaces({"shop": {}}),
+        Observers(),
+        check=stages.check_recorded,
+    )
+    recorded = Ask({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}, "shop", "u")
+    whole = Ask({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}, "shop", "u")
+    assert not (await admit(gate.interceptor, recorded)).validated.allowed
+    decision = (await admit(replay, recorded)).validated
+    assert decision.allowed
+    notes = [step.found for step in decision.steps]
+    assert "rule pinned: not judged: records do not keep containers.image" in notes
+    judged = [step.found for step in (await admit(replay, whole)).validated.steps]
+    assert "rule pinned: fulfilled" in judged

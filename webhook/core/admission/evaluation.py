@@ -47,6 +47,8 @@ class Evaluation(Struct, gc=False):
     hash_known: bool = True
     is_large: bool = False
     """The Pod could delay other reviews."""
+    body: bytes = b""
+    """The review, for rules that read more of the Pod; empty if only a record of the Pod is known."""
     verdict: Verdict | None = None
     service: Service | None = None
     namespace_values: Mapping[str, str] = {}

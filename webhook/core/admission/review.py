@@ -1,5 +1,6 @@
 """AdmissionReview of a Pod or a workload: bytes decoded to a typed request, a decision encoded to bytes."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -56,7 +57,7 @@ class WorkloadRequest(Struct, frozen=True, gc=False):
     """A request about a workload object, whose Pods do not exist yet.
 
     `unresolved`: labels of its Pods whose value is not known yet, or differs between Pods. `kind`: of the workload that
-    its Pods will belong to.
+    its Pods will belong to. `document`: a Pod of it with all fields.
     """
 
     name: str
@@ -64,6 +65,7 @@ class WorkloadRequest(Struct, frozen=True, gc=False):
     user: str
     unresolved: UnresolvedLabels = RESOLVED
     kind: str = ""
+    document: Mapping[str, Any] = {}
 
 
 class Request(Struct, frozen=True, gc=False):
@@ -170,7 +172,12 @@ def _decode_template(request: RawRequest) -> Request | None:
         pod=made.pod,
         old_pod=None,
         workload=WorkloadRequest(
-            made.owner, request.operation, request.user_info.username, made.unresolved, source.owner_kind
+            made.owner,
+            request.operation,
+            request.user_info.username,
+            made.unresolved,
+            source.owner_kind,
+            made.document,
         ),
     )
 

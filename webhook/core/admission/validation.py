@@ -11,7 +11,6 @@ from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_size import OversizedPod
 from webhook.core.placement import SERVICE_LABEL
-from webhook.core.pod_rules import RuleSubject
 from webhook.core.policy.model import FailureMode, Service
 from webhook.core.policy_fields import Mode, WhenOpen
 
@@ -114,25 +113,6 @@ def _find_violations(pod: Pod, service: Service, concern: str, old: Pod | None =
 def _build_findings(lacks: Iterable[Violation], service: Service, concern: str, mode: Mode) -> Iterator[Finding]:
     for lack in lacks:
         yield Finding(lack.code, concern, mode, f"service {service.name}: {lack.text}", lack.field)
-
-
-def check_rules(pod: Pod, service: Service, subject: RuleSubject, old: Pod | None = None) -> tuple[Finding, ...]:
-    """Return the violations of a service's own rules, without those by `old` for a resized Pod."""
-    if not service.rules or service.modes.is_all_disabled():
-        return ()
-    known = set() if old is None else {found.rule for found in service.rule_plan.judge(old, subject)}
-    return tuple(
-        Finding(
-            Code.RULE_FAILED if found.is_error else Code.RULE_VIOLATED,
-            "rules",
-            found.mode,
-            f"service {service.name}: {found.text}",
-            f"rules[{found.rule}]",
-            found.is_ignored,
-        )
-        for found in service.rule_plan.judge(pod, subject)
-        if found.rule not in known
-    )
 
 
 def check_size(service: Service, excess: OversizedPod) -> tuple[Finding, ...]:

@@ -2,9 +2,19 @@
 
 from collections.abc import Iterable, Mapping
 
+import msgspec
 from msgspec.structs import replace
 
-from webhook.core.admission import exemptions, mutation, ownership, queueing, rewrite_warnings, stages, validation
+from webhook.core.admission import (
+    exemptions,
+    mutation,
+    ownership,
+    queueing,
+    rewrite_warnings,
+    rule_check,
+    stages,
+    validation,
+)
 from webhook.core.admission.decision import Decision, Dependence, Finding, Half, Verdict
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.admission.evaluation import conclude as conclude_review
@@ -13,6 +23,7 @@ from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.controllers import WORKLOAD_KINDS, WorkloadKind
 from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec
+from webhook.core.patch import Patch, apply
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.matching import NAME_LABEL
 from webhook.core.policy.model import Policy, Service
@@ -101,10 +112,18 @@ def _find_objections(evaluation: Evaluation) -> tuple[Finding, ...]:
         )
         rewritten = mutation.apply_patch(pod, patch)
         found = stages.record_check(evaluation, stages.check_new(rewritten, service, hash_known=True))
-        found += stages.check_rules(evaluation, rewritten)
+        if service.rules:
+            found += rule_check.check_versions(evaluation, _encode_rewritten(evaluation, patch))
         return (*_check_forged_label(pod, service), *found, *queueing.check_gate(evaluation))
     except ValueError as error:
         raise BadReviewError(f"AdmissionReview.request.object: the template's resources: {error}") from None
+
+
+def _encode_rewritten(evaluation: Evaluation, patch: Patch) -> bytes:
+    """Return the JSON of the template's Pod after its rewrite, with the fields that only rules read."""
+    document = msgspec.json.decode(msgspec.json.encode(_require_workload(evaluation).document))
+    apply(patch, document)
+    return msgspec.json.encode(document)
 
 
 def _check_forged_label(pod: Pod, service: Service) -> tuple[Finding, ...]:

@@ -3,6 +3,8 @@
 Decisions are pure, so a record keeps only the Pod and the figures from outside: usage and breaker.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from webhook.core.admission import ownership, queueing, stages
@@ -13,7 +15,7 @@ from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy, compile_services, replace_services
 from webhook.core.overrides import apply_overrides
-from webhook.core.reporting.decision_record import DecisionRecord
+from webhook.core.reporting.decision_record import DecisionRecord, RecordedFinding
 from webhook.core.rule_notes import Note, explain
 
 _FROM_OUTSIDE = frozenset({"quota", "breaker"})
@@ -88,24 +90,36 @@ def _rewrite(evaluation: Evaluation, record: DecisionRecord, *, is_gated: bool) 
     stages.rewrite(evaluation)
 
 
-def _validate(evaluation: Evaluation, record: DecisionRecord) -> None:
-    found = tuple(
+def _list_recorded(record: DecisionRecord, is_wanted: Callable[[RecordedFinding], bool]) -> tuple[Finding, ...]:
+    return tuple(
         Finding(finding.code, finding.concern, finding.mode, finding.message, finding.field)
         for finding in record.findings
-        if finding.concern in _FROM_OUTSIDE
+        if is_wanted(finding)
     )
+
+
+def _validate(evaluation: Evaluation, record: DecisionRecord) -> None:
+    found = _list_recorded(record, lambda finding: finding.concern in _FROM_OUTSIDE)
     ran = [name for name, _ in record.stages]
     if "breaker" in ran and "check" not in ran:
         evaluation.note("breaker", "" if record.breaker is None else record.breaker.state)
         evaluation.add_findings("breaker", found)
         return
     stages.check(evaluation)
+    _add_unjudged(evaluation, record)
     if evaluation.verdict is None:
         evaluation.add_findings("charge", found)
     if evaluation.verdict is None and record.decision is Verdict.QUEUE:
         evaluation.decide(Verdict.QUEUE, "queue", queueing.WAITS)
     if evaluation.verdict is None:
         evaluation.decide(Verdict.ADMIT, "charge", _describe_charge(record))
+
+
+def _add_unjudged(evaluation: Evaluation, record: DecisionRecord) -> None:
+    """Add the recorded findings of rules that read more of the Pod than its record keeps."""
+    unjudged = {f"rules[{rule.rule.name}]" for rule in evaluation.owner.rule_plan.rules if rule.unrecorded}
+    if unjudged:
+        evaluation.add_findings("check", _list_recorded(record, lambda finding: finding.field in unjudged))
 
 
 def _describe_charge(record: DecisionRecord) -> str:

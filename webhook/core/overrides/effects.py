@@ -6,14 +6,14 @@ from math import floor
 from typing import NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict, fields, replace
 
 from webhook.core.breaker import Forcing, State
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.overrides.entry import ManualBreakerState, Override, PartialModes, QueueState, encode_entries
 from webhook.core.overrides.merging import combine
 from webhook.core.policy.model import LoadedPolicy, Modes, Policy, QueuePause, Service
-from webhook.core.policy_fields import Mode, Quota, Window
+from webhook.core.policy_fields import Mode, Quota, Rule, Window
 from webhook.core.quota import EXACT_AMOUNT_MAX, QueuePlan, canonicalize, is_cpu
 
 _FORCED = {ManualBreakerState.FORCED_OPEN: State.FORCED_OPEN, ManualBreakerState.FORCED_CLOSED: State.FORCED_CLOSED}
@@ -103,7 +103,7 @@ def _apply_entry(entry: Override, service: Service) -> Service:
     quota = service.quota
     if quota is not None and (entry.quota_factor is not None or entry.grant):
         quota = _apply_to_quota(entry, quota)
-    return replace(service, modes=modes, quota=quota)
+    return replace(service, modes=modes, quota=quota, rules=_apply_to_rules(entry, service.rules))
 
 
 def _build_forcing(entry: Override) -> Forcing | None:
@@ -112,7 +112,16 @@ def _build_forcing(entry: Override) -> Forcing | None:
 
 
 def _apply_modes(wanted: PartialModes, own: Modes) -> Modes:
-    return replace(own, **{name: mode for name, mode in asdict(wanted).items() if mode is not None})
+    names = [field.name for field in fields(own)]
+    return replace(own, **{name: mode for name in names if (mode := getattr(wanted, name)) is not None})
+
+
+def _apply_to_rules(entry: Override, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    """Return the rules in the mode of the entry; a Disabled one stays so: nobody has seen what it finds."""
+    mode = None if entry.modes is None else entry.modes.rules
+    if mode is None:
+        return rules
+    return tuple(rule if rule.mode is Mode.DISABLED else replace(rule, mode=mode) for rule in rules)
 
 
 def _apply_to_quota(entry: Override, quota: Quota) -> Quota:
@@ -146,7 +155,7 @@ def _find_idle(service: Service, entry: Override) -> Iterator[str]:
     if entry.quota_factor is not None and not windows:
         yield "quotaFactor: the service has no windows of its own"
     for name, mode in ({} if entry.modes is None else asdict(entry.modes)).items():
-        if mode is not None and getattr(service, name) is None and not (name == "quota" and service.pool):
+        if mode is not None and not getattr(service, name) and not (name == "quota" and service.pool):
             yield f"modes.{name}: the service has no {name}"
     for grant in entry.grant:
         window = by_length.get(grant.window)

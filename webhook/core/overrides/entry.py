@@ -56,6 +56,8 @@ class PartialModes(Struct, frozen=True):
     quota: Mode | None = None
     breaker: Mode | None = None
     scheduling: Mode | None = None
+    rules: Mode | None = None
+    """Of all rules that are not Disabled."""
 
 
 class Grant(Struct, frozen=True):

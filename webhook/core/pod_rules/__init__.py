@@ -2,6 +2,7 @@
 
 from webhook.core.pod_rules.cost import COST_MAX
 from webhook.core.pod_rules.environment import ExpressionError, LibraryMissingError
+from webhook.core.pod_rules.rule_outcome import RuleOutcome, RuleResult
 from webhook.core.pod_rules.rule_plan import RESULT_TYPES, RulePlan, compile_expression
 from webhook.core.pod_rules.view import RuleSubject
 
@@ -10,7 +11,9 @@ __all__ = [
     "RESULT_TYPES",
     "ExpressionError",
     "LibraryMissingError",
+    "RuleOutcome",
     "RulePlan",
+    "RuleResult",
     "RuleSubject",
     "compile_expression",
 ]

@@ -6,38 +6,16 @@ Why a count: docs/design/rule-cost.md.
 """
 
 from collections.abc import Iterable
-from functools import cache
 from typing import Any
 
-from webhook.core.pod_rules import view
-from webhook.core.pod_rules.environment import ExpressionError, build_messages, message_class
+from webhook.core.pod_rules.environment import ExpressionError
+from webhook.core.pod_rules.expression_tree import ExpressionTree, list_operands, walk
+from webhook.core.pod_rules.fields import ENTRIES_MAX
+from webhook.core.pod_rules.patterns import count_atoms
 
 COST_MAX = 50_000
 """Limit of the cost of a service's rules together: below 5 ms."""
 
-_AST: dict[str, view.Fields] = {
-    "Any": {"value": (2, "bytes")},
-    "CheckedExpr": {"types": (3, "[TypeEntry]"), "source": (5, "Source"), "expr": (4, "Expr")},
-    "TypeEntry": {"key": "int", "value": "Type"},
-    "Type": {"dyn": (1, "Nothing"), "primitive": (3, "int"), "list": (6, "ListType"), "map": (7, "MapType")}
-    | {"message": (9, "string")},
-    "ListType": {"element": "Type"},
-    "MapType": {"key": "Type", "value": "Type"},
-    "Nothing": {},
-    "Source": {"line_offsets": (3, "[int]"), "positions": (4, "[Position]")},
-    "Position": {"key": "int", "value": "int"},
-    "Expr": {"id": (2, "int"), "constant": (3, "Constant"), "ident": (4, "Ident"), "select": (5, "Select")}
-    | {"call": (6, "Call"), "list": (7, "List"), "struct": (8, "Struct"), "loop": (9, "Loop")},
-    "Constant": {"string": (6, "string?")},
-    "Ident": {"name": "string"},
-    "Select": {"operand": "Expr"},
-    "Call": {"target": "Expr", "function": "string", "args": "[Expr]"},
-    "List": {"elements": "[Expr]"},
-    "Struct": {"message": "string", "entries": "[Entry]"},
-    "Entry": {"key": (3, "Expr"), "value": (4, "Expr")},
-    "Loop": {"range": (2, "Expr"), "accumulator": (3, "string"), "start": (4, "Expr"), "condition": (5, "Expr")}
-    | {"step": (6, "Expr"), "result": (7, "Expr")},
-}
 _STRING, _BYTES = 5, 6
 _COSTS = {"matches": 150, "quantity": 80, "timestamp": 50, "duration": 50}
 _COST_OF_TEXT = 10
@@ -49,18 +27,21 @@ _ACCESSORS = "get"
 """Prefix of the functions of timestamps: with a time zone they read a file."""
 
 
-def estimate_cost(checked: bytes) -> int:
+def estimate_cost(form: ExpressionTree) -> int:
     """Return the bound on an expression's cost. ExpressionError: it has none."""
-    return _Estimate(checked).count()
+    return _Estimate(form).count()
 
 
 class _Estimate:
-    def __init__(self, checked: bytes) -> None:
-        outer, form = _ast_classes()
-        self._form = form.FromString(outer.FromString(checked).value)
-        self._types = {entry.key: entry.value for entry in self._form.types}
+    def __init__(self, form: ExpressionTree) -> None:
+        self._form = form
+        self._types = form.types
         self._accumulators: list[str] = []
-        self._list_entries_max = view.ENTRIES_MAX
+        joined = [self._types.get(part.id) for part in walk(form.expr) if _is_join(part)]
+        texts = sum(kind is not None and kind.primitive in {_STRING, _BYTES} for kind in joined)
+        self._text_parts_max = 1 + texts
+        """How many texts of a Pod or of the expression any text is joined of: no loop joins any."""
+        self._entries_max = ENTRIES_MAX * (1 + len(joined) - texts)
 
     def count(self) -> int:
         return self._cost(self._form.expr)
@@ -82,7 +63,7 @@ class _Estimate:
         parts = list(expr.list.elements) or [part for one in expr.struct.entries for part in (one.key, one.value)]
         if self._accumulators and not all(map(_is_constant, parts)):
             raise self._refuse(expr, "makes a list or map in a loop", "write constants, or move it out of the loop")
-        self._list_entries_max = max(self._list_entries_max, len(parts))
+        self._entries_max = max(self._entries_max, len(parts))
         return 1 + self._sum(parts)
 
     def _cost_of_loop(self, expr: Any) -> int:
@@ -95,7 +76,7 @@ class _Estimate:
         return cost + 1 + entries * turn + self._cost(loop.result)
 
     def _cost_of_call(self, expr: Any) -> int:
-        name, operands = expr.call.function, _operands(expr)
+        name, operands = expr.call.function, list_operands(expr)
         if name == "_+_" and self._accumulators and _is_ident(operands[0], self._accumulators[-1]):
             return _COST_OF_RESULT + self._sum(operands[1].list.elements)  # what `map` and `filter` make
         cost = 1 + self._sum(operands)
@@ -110,19 +91,20 @@ class _Estimate:
         if name in {"_==_", "_!=_", "@in"}:
             return cost + self._cost_of_comparison(expr, operands)
         if name == "matches":
-            return cost + self._cost_of_pattern(operands[1])
+            return cost + self._text_parts_max * self._cost_of_pattern(operands[1])
         if name.startswith(_ACCESSORS) and len(operands) > 1:
             raise self._refuse(expr, "reads a time zone", "leave it out: times are in UTC")
-        return cost + _COSTS.get(name, _COST_OF_TEXT)
+        return cost + _COSTS.get(name, _COST_OF_TEXT * self._text_parts_max)
 
     def _cost_of_comparison(self, expr: Any, operands: list[Any]) -> int:
         kinds = [self._types.get(operand.id) for operand in operands]
-        if any(kind is not None and not _is_comparable(kind) for kind in kinds):
-            raise self._refuse(expr, "compares whole objects or nested lists", "compare their fields")
+        given = [kind for operand, kind in zip(operands, kinds, strict=True) if not _is_empty_literal(operand)]
+        if any(kind is None or not _is_comparable(kind) for kind in given):
+            raise self._refuse(expr, "compares whole objects, nested lists or optionals", "compare their fields")
         if expr.call.function == "@in" and kinds[1] is not None and kinds[1].HasField("map"):
             return 1
         compound = [operand for operand, kind in zip(operands, kinds, strict=True) if _is_compound(kind)]
-        return _COST_OF_ENTRY * sum(map(self._entries, compound))
+        return _COST_OF_ENTRY * self._text_parts_max * (1 + sum(map(self._entries, compound)))
 
     def _cost_of_pattern(self, pattern: Any) -> int:
         if not pattern.constant.HasField("string"):
@@ -142,7 +124,7 @@ class _Estimate:
             return sum(map(self._entries, expr.call.args))
         if expr.HasField("call") and expr.call.function == "_?_:_":
             return max(map(self._entries, list(expr.call.args)[1:]))
-        return self._list_entries_max
+        return self._entries_max
 
     def _grows(self, expr: Any) -> bool:
         kind = self._types.get(expr.id)
@@ -152,66 +134,36 @@ class _Estimate:
         return sum(map(self._cost, exprs))
 
     def _refuse(self, expr: Any, reason: str, remedy: str) -> ExpressionError:
-        offset = {position.key: position.value for position in self._form.source.positions}.get(expr.id, 0)
-        starts = [0, *(end for end in self._form.source.line_offsets if end <= offset)]
-        return ExpressionError(reason, remedy, len(starts), offset - starts[-1] + 1)
-
-
-@cache
-def _ast_classes() -> tuple[Any, Any]:
-    pool = build_messages("ast", _AST)
-    return message_class(pool, "ast.Any"), message_class(pool, "ast.CheckedExpr")
-
-
-def _operands(expr: Any) -> list[Any]:
-    return [*([expr.call.target] if expr.call.HasField("target") else []), *expr.call.args]
+        return ExpressionError(reason, remedy, *self._form.find_place(expr))
 
 
 def _is_ident(expr: Any, name: str) -> bool:
     return bool(expr.HasField("ident")) and expr.ident.name == name
 
 
+def _is_join(expr: Any) -> bool:
+    """Whether a part joins texts or lists, or adds numbers; what `map` and `filter` make is no join."""
+    if not expr.HasField("call") or expr.call.function != "_+_":
+        return False
+    return not expr.call.args[0].ident.name.startswith("@")
+
+
 def _is_constant(expr: Any) -> bool:
     return bool(expr.HasField("constant"))
 
 
+def _is_empty_literal(expr: Any) -> bool:
+    is_literal = expr.HasField("list") or expr.HasField("struct")
+    return is_literal and not expr.list.elements and not expr.struct.entries
+
+
 def _is_compound(kind: Any) -> bool:
-    return kind is not None and any(kind.HasField(name) for name in ("list", "map", "dyn"))
+    return any(kind.HasField(name) for name in ("list", "map"))
 
 
 def _is_comparable(kind: Any) -> bool:
-    """Whether a type is plain, or a list or map of a plain type."""
+    """Whether a type is known, and is plain, or a list or map of a plain type."""
     entry = kind.list.element if kind.HasField("list") else kind.map.value
-    return not kind.message and not entry.message and not entry.HasField("list") and not entry.HasField("map")
-
-
-def count_atoms(pattern: str) -> int:
-    """Return how many characters and classes a regular expression has once its counted repetitions are written out."""
-    totals, last, place = [0], 0, 0
-    while place < len(pattern):
-        mark = pattern[place]
-        if mark == "(":
-            totals.append(0)
-        elif mark == ")" and len(totals) > 1:
-            last = totals.pop()
-            totals[-1] += last
-        elif mark == "{":
-            end = pattern.find("}", place)
-            counts = [int(part) for part in pattern[place + 1 : max(end, place)].split(",") if part.isdigit()]
-            totals[-1] += last * (max(counts, default=1) - 1)
-            last *= max(counts, default=1)
-            place = max(end, place)
-        else:
-            last = 1
-            totals[-1] += 1
-            place = _end_of_atom(pattern, place)
-        place += 1
-    return sum(totals)
-
-
-def _end_of_atom(pattern: str, place: int) -> int:
-    """Return the place of the last character of an atom: an escape, a class, or the character itself."""
-    if pattern[place] == "\\":
-        return place + 1
-    end = pattern.find("]", place + 2)
-    return end if pattern[place] == "[" and end > 0 else place
+    if any(one.message or one.HasField("dyn") or one.HasField("optional") for one in (kind, entry)):
+        return False
+    return not entry.HasField("list") and not entry.HasField("map")

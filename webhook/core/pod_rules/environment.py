@@ -1,4 +1,4 @@
-"""Environment of expressions: the one module that knows the CEL library, which is optional and large.
+"""Environment of expressions: the one module that knows the library of CEL, which is optional and large.
 
 It is imported when the first policy with rules is loaded. The library is a pure function of expression and values.
 """
@@ -8,15 +8,16 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from webhook.core.pod_rules import view
+from webhook.core.pod_rules.conversion import compute_quantity
+from webhook.core.pod_rules.fields import MESSAGES, PACKAGE
+from webhook.core.pod_rules.messages import build_messages, message_class
+from webhook.core.pod_rules.view import RuleSubject
 
 _ERROR = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
 _DOUBLING = re.compile(r"\bopt(?:Flat)?Map\b")
 """Macros that write their operand twice: thirty of them exhaust the memory of the parser."""
 _ERROR_TEXT_CHARACTERS_MAX = 200
 _QUANTITIES_MAX = 1024
-_SCALARS = {"string": 9, "int": 3, "bytes": 12}
-_MESSAGE, _SINGLE, _REPEATED = 11, 1, 3
 
 
 class LibraryMissingError(Exception):
@@ -64,12 +65,12 @@ class Environment:
             from cel_expr_python import cel  # noqa: PLC0415  optional, and large: only for policies with rules
             from cel_expr_python.ext import ext_optional  # noqa: PLC0415  as above
 
-            pool = build_messages(view.PACKAGE, view.MESSAGES)
+            pool = build_messages(PACKAGE, MESSAGES)
         except ImportError as error:
             raise LibraryMissingError(str(error)) from None
-        kind = cel.Type(f"{view.PACKAGE}.Quantity")
-        self._pod_class = message_class(pool, f"{view.PACKAGE}.Pod")
-        self._quantity_class = message_class(pool, f"{view.PACKAGE}.Quantity")
+        kind = cel.Type(f"{PACKAGE}.Quantity")
+        self._pod_class = message_class(pool, f"{PACKAGE}.Pod")
+        self._quantity_class = message_class(pool, f"{PACKAGE}.Quantity")
         self._result_types = {"bool": cel.Type.BOOL, "string": cel.Type.STRING}
         overload = cel.Overload(
             "quantity(string)",
@@ -80,7 +81,7 @@ class Environment:
         texts = dict.fromkeys(("service", "user"), cel.Type.STRING)
         self._env = cel.NewEnv(
             pool,
-            variables={"pod": cel.Type(f"{view.PACKAGE}.Pod"), **texts},
+            variables={"pod": cel.Type(f"{PACKAGE}.Pod"), **texts},
             # No extension with string functions: their results grow without a bound.
             extensions=[ext_optional.ExtOptional()],
             functions=[cel.FunctionDecl("quantity", [overload])],
@@ -100,13 +101,13 @@ class Environment:
             raise ExpressionError(f"its type is {given}, not {result}", f"write an expression of type {result}")
         return Expression(expression, self._result_types[result], expression.serialize())
 
-    def activate(self, fields: Mapping[str, Any], subject: view.RuleSubject) -> Any:
+    def activate(self, values: Mapping[str, Any], subject: RuleSubject) -> Any:
         """Return the values that expressions are evaluated with."""
-        values = {"pod": self._pod_class(**fields), "service": subject.service, "user": subject.user}
-        return self._env.Activation(values)
+        variables = {"pod": self._pod_class(**values), "service": subject.service, "user": subject.user}
+        return self._env.Activation(variables)
 
     def _make_quantity(self, text: str) -> Any:
-        value, milli_value = view.compute_quantity(text)
+        value, milli_value = compute_quantity(text)
         return self._quantity_class(value=value, milliValue=milli_value)
 
 
@@ -135,44 +136,3 @@ def _shorten(text: str) -> str:
     line = text.partition("\n")[0].partition(" ERROR: <input>")[0].strip()
     line = re.sub(r"^[A-Z_]+: |\s*\[[A-Z_]+\]$", "", line)
     return line if len(line) <= _ERROR_TEXT_CHARACTERS_MAX else f"{line[: _ERROR_TEXT_CHARACTERS_MAX - 1]}…"
-
-
-def build_messages(package: str, table: Mapping[str, view.Fields]) -> Any:
-    """Return a pool of descriptors with the messages of the table. ImportError: protobuf is not installed."""
-    from google.protobuf import descriptor_pb2, descriptor_pool  # noqa: PLC0415  as above
-
-    file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
-    for name, fields in table.items():
-        message = file.message_type.add(name=name)
-        for place, (field, declared) in enumerate(fields.items(), 1):
-            number, kind = (place, declared) if isinstance(declared, str) else declared
-            _add_field(message, field, number, kind, f".{package}")
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    return pool
-
-
-def message_class(pool: Any, name: str) -> Any:
-    """Return the class of a message of a pool."""
-    from google.protobuf import message_factory  # noqa: PLC0415  as above
-
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
-
-
-def _add_field(message: Any, name: str, number: int, kind: str, scope: str) -> None:
-    if kind.startswith("{"):
-        entry = message.nested_type.add(name=f"{name[0].upper()}{name[1:]}Entry")
-        entry.options.map_entry = True
-        _add_field(entry, "key", 1, "string", scope)
-        _add_field(entry, "value", 2, kind.strip("{}"), scope)
-        of_map = f"{scope}.{message.name}.{entry.name}"
-        message.field.add(name=name, number=number, type=_MESSAGE, type_name=of_map, label=_REPEATED)
-        return
-    plain = kind.strip("[]?")
-    field = message.field.add(name=name, number=number, label=_REPEATED if kind.startswith("[") else _SINGLE)
-    field.type = _SCALARS.get(plain, _MESSAGE)
-    if plain not in _SCALARS:
-        field.type_name = f"{scope}.{plain}"
-    if kind.endswith("?"):
-        field.proto3_optional, field.oneof_index = True, len(message.oneof_decl)
-        message.oneof_decl.add(name=f"_{name}")

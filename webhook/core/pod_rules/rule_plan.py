@@ -1,35 +1,32 @@
 """Rule plan: the rules of one service, compiled, and their judgement of a Pod."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from webhook.core.kubernetes.pod import Pod
+import msgspec
+from msgspec import Raw
+
 from webhook.core.plain_text import escape_line
 from webhook.core.pod_rules.cost import COST_MAX, estimate_cost
 from webhook.core.pod_rules.environment import EvaluationError, Expression, ExpressionError, load_environment
-from webhook.core.pod_rules.view import RuleSubject, list_fields
+from webhook.core.pod_rules.expression_tree import ExpressionTree
+from webhook.core.pod_rules.fields import Field, list_unrecorded
+from webhook.core.pod_rules.rule_outcome import RuleOutcome, RuleResult
+from webhook.core.pod_rules.view import RuleSubject, ViewReader
 from webhook.core.policy_fields.field_types import Mode
 from webhook.core.policy_fields.rules import OnError, Rule
 
 _MESSAGE_CHARACTERS_MAX = 512
 _EXPRESSIONS_MAX = 4096
+_READERS_MAX = 1024
 RESULT_TYPES = {"when": "bool", "require": "bool", "message": "string"}
-
-
-class RuleFinding(NamedTuple):
-    """A rule that a Pod violates, or that cannot judge it; `is_ignored`: then the rule's onError admits the Pod."""
-
-    rule: str
-    mode: Mode
-    text: str
-    is_error: bool = False
-    is_ignored: bool = False
 
 
 class CompiledExpression(NamedTuple):
     expression: Expression
     cost: int
+    reads: frozenset[Field]
 
 
 class CompiledRule(NamedTuple):
@@ -41,21 +38,36 @@ class CompiledRule(NamedTuple):
     when: Expression | None
     require: Expression
     message: Expression | None
+    reads: frozenset[Field]
+    unrecorded: tuple[str, ...]
+    """What it reads that records of Pods do not keep."""
 
-    def judge(self, activation: Any) -> RuleFinding | None:
-        """Return the finding about a Pod; None if the rule is fulfilled, or does not apply."""
+    def judge(self, activation: Any, excess: Mapping[Field, str]) -> RuleOutcome:
+        """Judge a Pod. `excess`: why a rule that reads a field cannot."""
+        if excess and not self.reads.isdisjoint(excess):
+            return self.fail(next(reason for field, reason in excess.items() if field in self.reads))
         try:
-            if (self.when is not None and not self.when.evaluate(activation)) or self.require.evaluate(activation):
-                return None
+            if self.when is not None and not self.when.evaluate(activation):
+                return self._conclude(RuleResult.NOT_MEANT)
+            if self.require.evaluate(activation):
+                return self._conclude(RuleResult.FULFILLED)
         except EvaluationError as error:
             return self.fail(str(error))
-        return RuleFinding(self.rule.name, self.rule.mode, f"rule {self.rule.name}: {self._explain(activation)}")
+        text = f"rule {self.rule.name}: {self._explain(activation)}"
+        return RuleOutcome(self.rule.name, RuleResult.VIOLATED, self.rule.mode, text)
 
-    def fail(self, reason: str) -> RuleFinding:
-        """Return the finding about a Pod that the rule cannot judge."""
+    def fail(self, reason: str) -> RuleOutcome:
+        """Return the outcome for a Pod that the rule cannot judge."""
         text = f"rule {self.rule.name} cannot judge the Pod: {escape_line(reason)}"
         mode = Mode.AUDIT if self.is_ignored else self.rule.mode
-        return RuleFinding(self.rule.name, mode, text, is_error=True, is_ignored=self.is_ignored)
+        return RuleOutcome(self.rule.name, RuleResult.FAILED, mode, text, self.is_ignored)
+
+    def pass_over(self) -> RuleOutcome:
+        """Return the outcome for a Pod of which only a record is known."""
+        return self._conclude(RuleResult.UNKNOWN, f": records do not keep {', '.join(self.unrecorded)}")
+
+    def _conclude(self, result: RuleResult, more: str = "") -> RuleOutcome:
+        return RuleOutcome(self.rule.name, result, self.rule.mode, f"rule {self.rule.name}: {result}{more}")
 
     def _explain(self, activation: Any) -> str:
         if self.message is None:
@@ -67,40 +79,54 @@ class CompiledRule(NamedTuple):
 
 
 class RulePlan(NamedTuple):
-    """The rules of a service that are not Disabled."""
+    """The rules of a service that are not Disabled, and what reads a Pod for them."""
 
-    rules: tuple[CompiledRule, ...]
+    rules: tuple[CompiledRule, ...] = ()
+    reader: ViewReader | None = None
 
     @classmethod
     def of(cls, rules: Sequence[Rule], *, ignores_errors: bool) -> "RulePlan":
         """Compile rules that have been checked. `ignores_errors`: what holds for a rule without onError."""
-        enabled = (rule for rule in rules if rule.mode is not Mode.DISABLED)
-        return cls(tuple(compile_rule(rule, ignores_errors=ignores_errors) for rule in enabled))
+        compiled = tuple(
+            compile_rule(rule, ignores_errors=ignores_errors) for rule in rules if rule.mode is not Mode.DISABLED
+        )
+        if not compiled:
+            return cls()
+        return cls(compiled, _make_reader(frozenset[Field]().union(*(rule.reads for rule in compiled))))
 
-    def judge(self, pod: Pod, subject: RuleSubject) -> Iterator[RuleFinding]:
-        """Yield the findings about a Pod."""
+    def judge(self, pod: bytes | Raw, subject: RuleSubject, *, is_record: bool = False) -> list[RuleOutcome]:
+        """Judge a Pod in JSON. `is_record`: it has only what records of Pods keep."""
+        if self.reader is None:
+            return []
         try:
-            activation = load_environment().activate(list_fields(pod, subject), subject)
-        except (TypeError, ValueError) as error:
-            yield from (rule.fail(str(error)) for rule in self.rules)
-            return
-        for rule in self.rules:
-            found = rule.judge(activation)
-            if found is not None:
-                yield found
+            found = self.reader.read(pod, subject)
+            activation = load_environment().activate(found.values, subject)
+        except (TypeError, ValueError, msgspec.MsgspecError) as error:
+            return [rule.fail(str(error)) for rule in self.rules]
+        return [
+            rule.pass_over() if is_record and rule.unrecorded else rule.judge(activation, found.excess)
+            for rule in self.rules
+        ]
 
 
 def compile_rule(rule: Rule, *, ignores_errors: bool) -> CompiledRule:
     """Compile one rule. ExpressionError, LibraryMissingError."""
     made = {
-        field: None if text is None else compile_expression(text, RESULT_TYPES[field]).expression
+        field: compile_expression(text, RESULT_TYPES[field])
         for field, text in list_expressions(rule)
+        if text is not None
     }
-    is_ignored = ignores_errors if rule.on_error is None else rule.on_error is OnError.IGNORE
-    require = made["require"]
-    if require is None:
-        raise LookupError("a rule without require")
-    return CompiledRule(rule, is_ignored, made["when"], require, made["message"])
+    when, message = made.get("when"), made.get("message")
+    reads = frozenset[Field]().union(*(compiled.reads for compiled in made.values()))
+    return CompiledRule(
+        rule,
+        ignores_errors if rule.on_error is None else rule.on_error is OnError.IGNORE,
+        when and when.expression,
+        made["require"].expression,
+        message and message.expression,
+        reads,
+        tuple(list_unrecorded(reads)),
+    )
 
 
 def list_expressions(rule: Rule) -> tuple[tuple[str, str | None], ...]:
@@ -112,7 +138,13 @@ def list_expressions(rule: Rule) -> tuple[tuple[str, str | None], ...]:
 def compile_expression(text: str, result: str) -> CompiledExpression:
     """Compile an expression and bound its cost. ExpressionError, LibraryMissingError."""
     expression = load_environment().compile(text, result)
-    cost = estimate_cost(expression.checked)
+    form = ExpressionTree(expression.checked)
+    cost = estimate_cost(form)
     if cost > COST_MAX:
         raise ExpressionError(f"may cost {cost}, more than {COST_MAX}", "use fewer or shorter loops and patterns")
-    return CompiledExpression(expression, cost)
+    return CompiledExpression(expression, cost, form.list_reads())
+
+
+@lru_cache(_READERS_MAX)
+def _make_reader(reads: frozenset[Field]) -> ViewReader:
+    return ViewReader(reads)

@@ -1,65 +1,20 @@
-"""View of a Pod: what rules may read, which are the recorded fields, so that a replay judges as the review did."""
+"""View of a Pod: what the rules of a service read of it, decoded from its JSON in one pass that skips all else."""
 
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
-from math import ceil
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, Any, NamedTuple
 
-from webhook.core.kubernetes.pod import Amounts, Container, Pod, Resources
-from webhook.core.kubernetes.quantity import parse_quantity
+import msgspec
+from msgspec import Raw, Struct
 
-Fields = Mapping[str, str | tuple[int, str]]
-"""Field to type, with its number where that is not its place.
+from webhook.core.pod_rules.conversion import convert_containers, convert_field, name_fields
+from webhook.core.pod_rules.fields import Field
+from webhook.core.pod_rules.view_types import SIZE, ViewTypes, find_source
 
-A type is `string`, `int`, `bytes` or a message of the table; `int?` may be absent; `[T]` is a list, `{T}` a map from
-strings.
-"""
-
-ENTRIES_MAX = 50
-"""Limit of each list and map of a Pod. No rule judges a Pod with more: the bound on cost counts on it."""
-_AMOUNTS_MAX = 500
-_TEXT_CHARACTERS_MAX = 1024
-_INT_MAX = 2**63 - 1
-_QUANTITIES_MAX = 1024
-
-PACKAGE = "podgate"
-MESSAGES: Mapping[str, Fields] = {
-    "Quantity": {"value": "int", "milliValue": "int"},
-    "Amounts": {"cpu": "int?", "memory": "int?", "ephemeralStorage": "int?", "named": "{int}"},
-    "Container": {"name": "string", "restartPolicy": "string", "requests": "Amounts", "limits": "Amounts"},
-    "Toleration": {
-        "key": "string",
-        "operator": "string",
-        "value": "string",
-        "effect": "string",
-        "tolerationSeconds": "int?",
-    },
-    "SpreadConstraint": {"maxSkew": "int", "topologyKey": "string", "whenUnsatisfiable": "string"},
-    "Pod": {
-        "name": "string",
-        "generateName": "string",
-        "namespace": "string",
-        "labels": "{string}",
-        "ownerKind": "string",
-        "containers": "[Container]",
-        "initContainers": "[Container]",
-        "requests": "Amounts",
-        "limits": "Amounts",
-        "schedulerName": "string",
-        "nodeName": "string",
-        "nodeSelector": "{string}",
-        "tolerations": "[Toleration]",
-        "topologySpreadConstraints": "[SpreadConstraint]",
-        "priorityClassName": "string",
-        "priority": "int?",
-        "preemptionPolicy": "string",
-        "runtimeClassName": "string",
-        "schedulingGates": "[string]",
-    },
-}
-"""The types that expressions know. cpu is in millicores, all other amounts in whole units, rounded up."""
-
-_OWN_FIELDS = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "ephemeralStorage"}
+_CONTAINERS = frozenset({"containers", "initContainers"})
+_NULL = Raw(b"null")
+_OF_METADATA = frozenset({"name", "generateName", "labels", "annotations"})
+_OF_SUBJECT = frozenset({"namespace", "ownerKind"})
 
 
 class RuleSubject(NamedTuple):
@@ -71,98 +26,88 @@ class RuleSubject(NamedTuple):
     owner_kind: str = ""
 
 
-def list_fields(pod: Pod, subject: RuleSubject) -> dict[str, Any]:
-    """Return the fields of the message Pod. ValueError: the Pod has more than rules judge, or an unreadable amount."""
-    metadata, spec = pod.metadata, pod.spec
-    if len(subject.user) > _TEXT_CHARACTERS_MAX:
-        raise ValueError(f"the user's name has more than {_TEXT_CHARACTERS_MAX} characters")
-    _bound_amounts(*(spec.containers or ()), *(spec.init_containers or ()))
-    fields: dict[str, Any] = {
-        "name": metadata.name,
-        "generateName": metadata.generate_name,
-        "namespace": subject.namespace,
-        "labels": _bound("labels", metadata.labels),
-        "ownerKind": subject.owner_kind,
-        "containers": _list_containers(_bound("containers", spec.containers)),
-        "initContainers": _list_containers(_bound("initContainers", spec.init_containers)),
-        "schedulerName": spec.scheduler_name,
-        "nodeName": spec.node_name,
-        "nodeSelector": _bound("nodeSelector", spec.node_selector),
-        "priorityClassName": spec.priority_class_name,
-        "priority": spec.priority,
-        "preemptionPolicy": spec.preemption_policy,
-        "runtimeClassName": spec.runtime_class_name,
-        **_list_resource_fields(spec.resources),
-    }
-    if spec.tolerations:
-        fields["tolerations"] = [
-            {
-                "key": toleration.key,
-                "operator": toleration.operator,
-                "value": toleration.value,
-                "effect": toleration.effect,
-                "tolerationSeconds": toleration.toleration_seconds,
-            }
-            for toleration in _bound("tolerations", spec.tolerations)
-        ]
-    if spec.topology_spread_constraints:
-        fields["topologySpreadConstraints"] = [
-            {
-                "maxSkew": constraint.max_skew,
-                "topologyKey": constraint.topology_key,
-                "whenUnsatisfiable": constraint.when_unsatisfiable,
-            }
-            for constraint in _bound("topologySpreadConstraints", spec.topology_spread_constraints)
-        ]
-    if spec.scheduling_gates:
-        fields["schedulingGates"] = [gate.name for gate in _bound("schedulingGates", spec.scheduling_gates)]
-    return fields
+class PodFields(NamedTuple):
+    """Fields of the message Pod. `excess`: why a rule that reads a field cannot judge the Pod."""
+
+    values: dict[str, Any]
+    excess: Mapping[Field, str]
 
 
-@lru_cache(_QUANTITIES_MAX)
-def compute_quantity(text: str) -> tuple[int, int]:
-    """Return a quantity in whole units and in thousandths, rounded up. ValueError: not a quantity."""
-    value = parse_quantity(text)
-    return min(ceil(value), _INT_MAX), min(ceil(value * 1000), _INT_MAX)
+class _Parts(Struct, frozen=True):
+    metadata: dict[str, Raw] = {}
+    spec: dict[str, Raw] = {}
 
 
-def _bound(field: str, values: Any) -> Any:
-    """Return a list or map, None if it is empty. ValueError: it is longer than rules judge."""
-    if values is not None and len(values) > ENTRIES_MAX:
-        raise ValueError(f"the Pod has more than {ENTRIES_MAX} {field}")
-    return values or None
+_parts = msgspec.json.Decoder(_Parts)
+_containers = msgspec.json.Decoder(Annotated[list[dict[str, Raw]], SIZE] | None)
 
 
-def _bound_amounts(*containers: Container) -> None:
-    """Raise ValueError if containers have more amounts together than rules judge."""
-    resources = [container.resources for container in containers if container.resources is not None]
-    if sum(len(one.requests or ()) + len(one.limits or ()) for one in resources) > _AMOUNTS_MAX:
-        raise ValueError(f"the Pod's containers have more than {_AMOUNTS_MAX} requests and limits")
+class ViewReader:
+    """Reads a Pod for rules that read only these fields."""
+
+    def __init__(self, reads: frozenset[Field]) -> None:
+        self._made = ViewTypes(reads)
+        names = sorted(name for message, name in reads if message == "Pod" and name not in _OF_SUBJECT)
+        self._types = {find_source(name): self._made.make_source_type(name) for name in names}
+        metadata = {name: kind for name, kind in self._types.items() if name in _OF_METADATA}
+        spec = {name: kind for name, kind in self._types.items() if name not in _OF_METADATA}
+        whole = {"metadata": self._made.define("Metadata", metadata), "spec": self._made.define("Spec", spec)}
+        self._decoder = msgspec.json.Decoder(self._made.define("Pod", whole))
+
+    def read(self, raw: bytes | Raw, subject: RuleSubject) -> PodFields:
+        """Return the fields that rules read of a Pod in JSON. msgspec.ValidationError: it is no Pod."""
+        excess: dict[Field, str] = {}
+        try:
+            found = msgspec.to_builtins(self._decoder.decode(raw))
+            given = {**found.get("metadata", {}), **found.get("spec", {})}
+        except msgspec.ValidationError:
+            given = self._read_apart(raw, excess)
+        values: dict[str, Any] = {"namespace": subject.namespace, "ownerKind": subject.owner_kind}
+        for name, value in given.items():
+            if name in _CONTAINERS:
+                values[name] = convert_containers(value, excess)
+                continue
+            try:
+                values |= convert_field(name, value)
+            except ValueError as error:
+                excess |= dict.fromkeys(name_fields("Pod", name), f"pod.{name}: {error}")
+        return PodFields(values, excess)
+
+    def _read_apart(self, raw: bytes | Raw, excess: dict[Field, str]) -> dict[str, Any]:
+        """Return the readable fields of a Pod that has an unreadable one, so that only rules about that one fail."""
+        parts = _parts.decode(raw)
+        given: dict[str, Any] = {}
+        for name, decoder in self._decoders["Pod"].items():
+            part = (parts.metadata if name in _OF_METADATA else parts.spec).get(name, _NULL)
+            try:
+                given[name] = (
+                    [self._read_container_apart(container, excess) for container in _containers.decode(part) or ()]
+                    if name in _CONTAINERS
+                    else msgspec.to_builtins(decoder.decode(part))
+                )
+            except msgspec.ValidationError as error:
+                excess |= dict.fromkeys(name_fields("Pod", name), _describe(f"pod.{name}", error))
+        return {name: value for name, value in given.items() if value is not None}
+
+    def _read_container_apart(self, container: Mapping[str, Raw], excess: dict[Field, str]) -> dict[str, Any]:
+        given: dict[str, Any] = {}
+        for name, decoder in self._decoders["Container"].items():
+            try:
+                given[name] = msgspec.to_builtins(decoder.decode(container.get(name, _NULL)))
+            except msgspec.ValidationError as error:
+                excess |= dict.fromkeys(name_fields("Container", name), _describe(f"a container's {name}", error))
+        return {name: value for name, value in given.items() if value is not None}
+
+    @cached_property
+    def _decoders(self) -> dict[str, dict[str, Any]]:
+        types = {"Pod": self._types, "Container": self._made.list_types("Container")}
+        return {
+            message: {name: msgspec.json.Decoder(kind | None) for name, kind in fields.items()}
+            for message, fields in types.items()
+        }
 
 
-def _list_containers(containers: Iterable[Container] | None) -> list[dict[str, Any]]:
-    return [
-        {"name": container.name, "restartPolicy": container.restart_policy} | _list_resource_fields(container.resources)
-        for container in containers or ()
-    ]
-
-
-def _list_resource_fields(resources: Resources | None) -> dict[str, Any]:
-    if resources is None:
-        return {}
-    found = {"requests": resources.requests, "limits": resources.limits}
-    return {name: _list_amount_fields(amounts) for name, amounts in found.items() if amounts}
-
-
-def _list_amount_fields(amounts: Amounts) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    named: dict[str, int] = {}
-    for resource, written in (_bound("resources", amounts) or {}).items():
-        if written is None:
-            continue
-        value, milli_value = compute_quantity(str(written))
-        if resource in _OWN_FIELDS:
-            fields[_OWN_FIELDS[resource]] = milli_value if resource == "cpu" else value
-        else:
-            named[resource] = value
-    return {**fields, "named": named} if named else fields
+def _describe(where: str, error: msgspec.ValidationError) -> str:
+    """Return an error of the decoder for people: `pod.labels: expected `object` of length <= 50`."""
+    reason, _, place = str(error).partition(" - at `$")
+    return f"{where}{place.rstrip('`')}: {reason[:1].lower()}{reason[1:].replace(' | null', '')}"

@@ -4,7 +4,7 @@ An error in an expression is handled by failurePolicy, so optional fields are re
 Source: k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions, 1.36.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER, PODGATE_USERS
 from webhook.core.admission.mutation import HASH_ANNOTATION
@@ -29,6 +29,15 @@ JUDGED_WHILE_GATED = (
 )
 """Fields of a Pod's spec that `validation.check_update` compares, only while the Pod is gated."""
 _JUDGED_PATHS = tuple(f"spec.?{field}" for field in JUDGED_WHILE_GATED)
+_CHANGEABLE = {
+    ("Pod", "labels"): "metadata.?labels",
+    ("Pod", "annotations"): "metadata.?annotations",
+    ("Pod", "tolerations"): "spec.?tolerations",
+    ("Pod", "activeDeadlineSeconds"): "spec.?activeDeadlineSeconds",
+    ("Pod", "terminationGracePeriodSeconds"): "spec.?terminationGracePeriodSeconds",
+}
+"""Fields that rules may read, and that an UPDATE of a Pod that is not gated may change; images are the others."""
+_IMAGES = tuple(f"spec.?{kind}.orValue([]).map(c, c.?image.orValue(''))" for kind in ("containers", "initContainers"))
 _KEYS_MAX = 100
 """Labels or annotations compared one by one: an expression has a greatest length. With more, all are compared."""
 _USER = "request.userInfo.username"
@@ -64,7 +73,7 @@ def render_new_pods(name: str, expression: str) -> Iterator[Condition]:
         yield _make_condition(name, expression)
 
 
-def render_updates(services: Iterable[Service]) -> Iterator[Condition]:
+def render_updates(services: Sequence[Service]) -> Iterator[Condition]:
     """Yield the condition that skips an UPDATE that is always admitted: finalizers must work without the webhook.
 
     It does not ask whether the Pod is being deleted: the Pod counts until it is gone.
@@ -81,10 +90,21 @@ def render_updates(services: Iterable[Service]) -> Iterator[Condition]:
         *_compare_metadata("annotations", HASH_ANNOTATION, {key for plan in plans for key in plan.annotations}),
         "request.?subResource.orValue('') == 'resize'",
         *([_compare_path("spec.?tolerations")] if restricts else []),  # only these may grow in a Pod that is not gated
+        *_compare_ruled(services, restricts=restricts),
         f"{_compare_path('spec.?schedulingGates')} && !({format_membership(_USER, PODGATE_USERS)})",
         f"{gated} && (\n  {judged}\n)",
     )
     yield _make_condition("judged-fields-differ", " ||\n".join(asked))
+
+
+def _compare_ruled(services: Sequence[Service], *, restricts: bool) -> Iterator[str]:
+    """Yield the expressions of changes that rules judge: those fields of a Pod that rules read and users may change."""
+    reads = frozenset(field for service in services for rule in service.rule_plan.rules for field in rule.reads)
+    for field, path in _CHANGEABLE.items():
+        if field in reads and not (restricts and path == "spec.?tolerations"):
+            yield _compare_path(path)
+    if ("Container", "image") in reads:
+        yield from map(_compare_path, _IMAGES)
 
 
 def _compare_metadata(kind: str, own: str, keys: Collection[str]) -> Iterator[str]:

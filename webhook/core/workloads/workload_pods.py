@@ -18,6 +18,8 @@ class PodTemplate(NamedTuple):
     """A Pod and its workload, as kubectl names it."""
 
     pod: Pod
+    document: dict[str, Any]
+    """The Pod with all its fields."""
     owner: str
     unresolved: UnresolvedLabels
 
@@ -33,7 +35,7 @@ def simulate_pod(document: Json, source: WorkloadKind, namespace: str, *, is_sto
     except msgspec.ValidationError as error:
         at = ".".join(source.template_at)
         raise msgspec.ValidationError(str(error).replace("`$", f"`$.{at}")) from None
-    return PodTemplate(pod, f"{source.shown}/{_format_name(document)}", simulated.unresolved)
+    return PodTemplate(pod, simulated.document, f"{source.shown}/{_format_name(document)}", simulated.unresolved)
 
 
 def _find_template(document: Json, source: WorkloadKind) -> Mapping[str, Any] | None:

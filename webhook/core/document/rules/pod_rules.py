@@ -10,6 +10,7 @@ from webhook.core.pod_rules import (
     ExpressionError,
     LibraryMissingError,
     RulePlan,
+    RuleResult,
     RuleSubject,
     compile_expression,
 )
@@ -70,7 +71,12 @@ def rules_can_judge(service: DocumentPart) -> Iterator[Problem]:
             continue
         plan = RulePlan.of((rule,), ignores_errors=False)
         subject = RuleSubject("sample", "sample", "sample")
-        judged = ((sample, found) for sample in CORPUS for found in plan.judge(sample.pod, subject) if found.is_error)
+        judged = (
+            (sample, outcome)
+            for sample in CORPUS
+            for outcome in plan.judge(sample.raw, subject)
+            if outcome.result is RuleResult.FAILED
+        )
         sample, found = next(judged, (None, None))
         if sample is not None and found is not None:
             reason = f"cannot judge {sample.name}: {found.text.partition(': ')[2]}"
