@@ -68,6 +68,22 @@ def test_rule_that_people_write_is_within_the_bound(expression: str) -> None:
     assert 0 < compile_expression(expression, "bool").cost <= COST_MAX
 
 
+def test_lists_of_containers_count_by_their_limit_together() -> None:
+    def cost(text: str) -> int:
+        return compile_expression(text, "bool").cost
+
+    each = "{}.all(c, c.env.all(e, e.name != 'A'))"
+    once = cost(each.format("pod.containers"))
+    assert cost(each.format("(pod.initContainers + pod.containers)")) > 1.9 * once
+    several = f"[{', '.join(['pod.containers[0]'] * 50)}]"  # the same container again and again: no limit together
+    assert cost(each.format(several)) > 4 * once
+    other = "pod.containers.all(c, pod.containers[0].env.all(e, e.name != 'A'))"
+    assert cost(other) > 4 * once
+    shadowed = "pod.containers.all(c, pod.containers.map(c, c.env).all(c, c.all(e, e.name != 'A')))"
+    with pytest.raises(ExpressionError, match="may cost"):
+        cost(shadowed)
+
+
 def test_cost_counts_every_turn_of_a_loop() -> None:
     literal = compile_expression("[1, 2, 3, 4].all(n, n > 0)", "bool").cost
     longer = compile_expression("[1, 2, 3, 4, 5, 6, 7, 8].all(n, n > 0)", "bool").cost

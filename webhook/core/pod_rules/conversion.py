@@ -7,14 +7,12 @@ from math import ceil
 from typing import Any
 
 from webhook.core.kubernetes.quantity import parse_quantity
-from webhook.core.pod_rules.fields import ENTRIES_MAX, TEXT_CHARACTERS_MAX, VOLUME_SOURCES, Field
+from webhook.core.pod_rules.fields import ENTRIES_MAX, NESTED_MAX, TEXT_CHARACTERS_MAX, VOLUME_SOURCES, Field
 
 AMOUNT_FIELDS = ("requests", "limits")
 NAMES_OF_OBJECTS = frozenset({"schedulingGates", "imagePullSecrets"})
 """Lists of objects with only a name; a rule reads the names."""
 INT_MAX = 2**63 - 1
-_NESTED_MAX = 500
-"""Limit of the entries that the lists and maps of one field have in all containers."""
 _QUANTITIES_MAX = 1024
 _OWN_FIELDS = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "ephemeralStorage"}
 _NESTED = (dict, list)
@@ -51,8 +49,8 @@ def convert_containers(containers: list[dict[str, Any]], excess: dict[Field, str
             container.update(_convert_resources(resources))
         except ValueError as error:
             excess |= dict.fromkeys(name_fields("Container", "resources"), f"a container's resources: {error}")
-    for name in [name for name, count in counts.items() if count > _NESTED_MAX]:
-        reason = f"the containers' {name} have more than {_NESTED_MAX} entries together"
+    for name in [name for name, count in counts.items() if count > NESTED_MAX]:
+        reason = f"the containers' {name} have more than {NESTED_MAX} entries together"
         for _, field in name_fields("Container", name):
             excess["Container", field] = reason
             for container in containers:

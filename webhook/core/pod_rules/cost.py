@@ -10,7 +10,7 @@ from typing import Any
 
 from webhook.core.pod_rules.environment import ExpressionError
 from webhook.core.pod_rules.expression_tree import ExpressionTree, list_operands, walk
-from webhook.core.pod_rules.fields import ENTRIES_MAX
+from webhook.core.pod_rules.fields import CONTAINERS, ENTRIES_MAX, NESTED_MAX, PACKAGE
 from webhook.core.pod_rules.patterns import count_atoms
 
 COST_MAX = 50_000
@@ -37,6 +37,8 @@ class _Estimate:
         self._form = form
         self._types = form.types
         self._accumulators: list[str] = []
+        self._ranges: list[tuple[str, Any]] = []
+        """The variables of the loops around a part, and what each runs over."""
         joined = [self._types.get(part.id) for part in walk(form.expr) if _is_join(part)]
         texts = sum(kind is not None and kind.primitive in {_STRING, _BYTES} for kind in joined)
         self._text_parts_max = 1 + texts
@@ -71,7 +73,9 @@ class _Estimate:
         cost = self._cost(loop.range)
         entries = self._entries(loop.range)
         self._accumulators.append(loop.accumulator)
+        self._ranges.append((loop.variable, loop.range))
         turn = 2 + self._cost(loop.condition) + self._cost(loop.step)
+        self._ranges.pop()
         self._accumulators.pop()
         return cost + 1 + entries * turn + self._cost(loop.result)
 
@@ -124,7 +128,23 @@ class _Estimate:
             return sum(map(self._entries, expr.call.args))
         if expr.HasField("call") and expr.call.function == "_?_:_":
             return max(map(self._entries, list(expr.call.args)[1:]))
-        return self._entries_max
+        return NESTED_MAX // ENTRIES_MAX if self._is_of_each_container(expr) else self._entries_max
+
+    def _is_of_each_container(self, expr: Any) -> bool:
+        """Whether a list belongs to the container of a loop over all of them, whose lists have a limit together."""
+        if not expr.HasField("select"):
+            return False
+        while expr.HasField("select"):
+            expr = expr.select.operand
+        range_ = next((range_ for name, range_ in reversed(self._ranges) if _is_ident(expr, name)), None)
+        return range_ is not None and self._lists_containers(range_)
+
+    def _lists_containers(self, expr: Any) -> bool:
+        if expr.HasField("call") and expr.call.function == "_+_":
+            return all(map(self._lists_containers, expr.call.args))
+        kind = self._types.get(expr.select.operand.id)
+        is_of_pod = kind is not None and kind.message == f"{PACKAGE}.Pod"
+        return is_of_pod and expr.HasField("select") and expr.select.field in CONTAINERS
 
     def _grows(self, expr: Any) -> bool:
         kind = self._types.get(expr.id)

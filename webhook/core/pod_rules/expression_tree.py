@@ -30,8 +30,15 @@ _AST: dict[str, Fields] = {
     "List": {"elements": "[Expr]"},
     "Struct": {"message": "string", "entries": "[Entry]"},
     "Entry": {"key": (3, "Expr"), "value": (4, "Expr")},
-    "Loop": {"range": (2, "Expr"), "accumulator": (3, "string"), "start": (4, "Expr"), "condition": (5, "Expr")}
-    | {"step": (6, "Expr"), "result": (7, "Expr")},
+    "Loop": {
+        "variable": (1, "string"),
+        "range": (2, "Expr"),
+        "accumulator": (3, "string"),
+        "start": (4, "Expr"),
+        "condition": (5, "Expr"),
+        "step": (6, "Expr"),
+        "result": (7, "Expr"),
+    },
 }
 _OPTIONAL_SELECT = "_?._"
 _PLAIN_KINDS = ("primitive", "list", "map")

@@ -14,9 +14,12 @@ from strings.
 
 ENTRIES_MAX = 50
 """Limit of each list and map of a Pod, on which the bound on cost counts. A rule that reads a longer one fails."""
+NESTED_MAX = 500
+"""Limit of the entries that the lists and maps of one field have in all containers."""
 TEXT_CHARACTERS_MAX = 1024
 
 PACKAGE = "podgate"
+CONTAINERS = frozenset({"containers", "initContainers"})
 VOLUME_SOURCES: Mapping[str, Fields] = {
     "hostPath": {"path": "string", "type": "string"},
     "secret": {"secretName": "string"},

@@ -8,10 +8,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from webhook.core.pod_rules.conversion import convert_containers, convert_field, name_fields
-from webhook.core.pod_rules.fields import Field
+from webhook.core.pod_rules.fields import CONTAINERS, Field
 from webhook.core.pod_rules.view_types import SIZE, ViewTypes, find_source
 
-_CONTAINERS = frozenset({"containers", "initContainers"})
 _NULL = Raw(b"null")
 _OF_METADATA = frozenset({"name", "generateName", "labels", "annotations"})
 _OF_SUBJECT = frozenset({"namespace", "ownerKind"})
@@ -64,7 +63,7 @@ class ViewReader:
             given = self._read_apart(raw, excess)
         values: dict[str, Any] = {"namespace": subject.namespace, "ownerKind": subject.owner_kind}
         for name, value in given.items():
-            if name in _CONTAINERS:
+            if name in CONTAINERS:
                 values[name] = convert_containers(value, excess)
                 continue
             try:
@@ -82,7 +81,7 @@ class ViewReader:
             try:
                 given[name] = (
                     [self._read_container_apart(container, excess) for container in _containers.decode(part) or ()]
-                    if name in _CONTAINERS
+                    if name in CONTAINERS
                     else msgspec.to_builtins(decoder.decode(part))
                 )
             except msgspec.ValidationError as error:
