@@ -97,8 +97,8 @@ controlplane-down: setup
 
 # The second one is the image's: the same versions without the tools, and the backend that installs the project there.
 lock:
-	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o requirements.lock
-	echo setuptools | uv pip compile pyproject.toml - --constraints requirements.lock --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o requirements.serve.lock
+	uv pip compile pyproject.toml --extra cel --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o requirements.lock
+	echo setuptools | uv pip compile pyproject.toml - --extra cel --constraints requirements.lock --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o requirements.serve.lock
 
 # What the workflows in .github/workflows call.
 VERSION = $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)

@@ -4,6 +4,7 @@ import asyncio
 import functools
 import gc
 import itertools
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ from webhook.core.document.loading import load_again
 from webhook.core.overrides import Override, apply_overrides
 from webhook.core.overrides.loading import load as load_overrides
 from webhook.core.placement import PlacementPlan
+from webhook.core.pod_rules import RulePlan
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.policy_changes.policy_review import DocumentReview, PolicyReview
 from webhook.core.quota import CounterPlan
@@ -429,3 +431,25 @@ def test_garbage_collection_is_off_while_a_policy_is_built_and_its_objects_are_f
         built = [[number] for number in range(1000)]
     assert gc.isenabled()
     assert gc.get_freeze_count() >= before + len(built)
+
+
+async def test_rules_are_compiled_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first ones of a process import the library, for which no review waits."""
+    threads: list[threading.Thread] = []
+    compile_rules = RulePlan.of
+
+    def record_thread(*arguments: Any, **keywords: Any) -> RulePlan:
+        threads.append(threading.current_thread())
+        return compile_rules(*arguments, **keywords)
+
+    rule = "{name: r, require: 'pod.name != \"\"'}"
+    services = "".join(f"- {{name: s{n}, match: {{namespaces: [n{n}]}}, rules: [{rule}]}}\n" for n in range(3))
+    loaded = load_again(f"apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n{services}".encode())
+    monkeypatch.setattr(RulePlan, "of", record_thread)
+    active = ActivePolicy(NoOverrides(), VirtualClock())
+    await active.swap(loaded)
+    found = active.get_current()
+    assert found is not None
+    assert all(service.rule_plan.rules for service in found.services.values())
+    assert len(threads) == 3
+    assert threading.main_thread() not in threads

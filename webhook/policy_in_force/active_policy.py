@@ -132,7 +132,7 @@ class ActivePolicy:
         for policy in known:
             if policy is not None and policy.hash == loaded.hash and policy.is_as_written:
                 return policy
-        return _PreparedPolicy(loaded, CompiledPolicy(loaded, await _compile_in_parts(compile_services(loaded))))
+        return _PreparedPolicy(loaded, await _compile_policy(loaded))
 
     async def prepare(self, coming: Sequence[LiveOverrides]) -> None:
         """Compile the policies in use, in parts, for states of the overrides that are not active yet."""
@@ -150,12 +150,24 @@ async def _compile_canary(
     # In a thread: a long policy would delay reviews.
     composed = await asyncio.to_thread(compose, loaded, candidate, reach)
     put_together = await asyncio.to_thread(pair, loaded.policy, candidate.policy, reach)
-    base, canary = [
-        CompiledPolicy(adapted, await _compile_in_parts(compile_services(adapted)))
-        for adapted in (composed.base, composed.canary)
-    ]
+    base, canary = await _compile_policy(composed.base), await _compile_policy(composed.canary)
     prepared = _PreparedPolicy(candidate, canary)
     return _PreparedPolicy(loaded, base, _Beside(prepared, put_together)), prepared
+
+
+async def _compile_policy(loaded: LoadedPolicy) -> CompiledPolicy:
+    await _compile_rules(loaded)
+    return CompiledPolicy(loaded, await _compile_in_parts(compile_services(loaded)))
+
+
+async def _compile_rules(loaded: LoadedPolicy) -> None:
+    """Compile the rules in CEL beside the event loop, one service after the other: they stay with their services.
+
+    The first rules of a process import the library, which takes longer than a review may wait.
+    """
+    for service in loaded.policy.services:
+        if service.rules:
+            await asyncio.to_thread(getattr, service, "rule_plan")
 
 
 async def _prepare(policy: _PreparedPolicy, states: Iterable[LiveOverrides]) -> None:
