@@ -54,13 +54,20 @@ def expressions_are_valid(service: DocumentPart) -> Iterator[Problem]:
                 return
             except ExpressionError as error:
                 if part is not None:
-                    place = f"at {error.line}:{error.column} of the expression: " if error.line else ""
-                    yield part.report(f"{place}{error.reason}", error.remedy)
+                    yield _report(part, error)
     rules = service.get_field("rules")
     if costs > COST_MAX and rules is not None:
         yield rules.report_field(
             f"the rules together may cost {costs}, more than {COST_MAX}", "use fewer or shorter loops and patterns"
         )
+
+
+def _report(part: DocumentPart, error: ExpressionError) -> Problem:
+    """Return the problem at its place in the document; within a folded text only the place in it is known."""
+    if not error.line:
+        return part.report(error.reason, error.remedy)
+    found = part.report_within(error.line, error.column, error.reason, error.remedy)
+    return found or part.report(f"at {error.line}:{error.column} of the expression: {error.reason}", error.remedy)
 
 
 def rules_can_judge(service: DocumentPart) -> Iterator[Problem]:

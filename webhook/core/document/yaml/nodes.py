@@ -43,6 +43,9 @@ class Node:
     text: str = ""
     quoted: bool = False
     size: int = 1
+    text_line: int = 0
+    text_column: int = 0
+    """Where each line of the text begins; 0 where the document has it folded or escaped."""
 
     @property
     def shown(self) -> str:
@@ -75,6 +78,13 @@ class Node:
         """Return a problem at the position of this value."""
         line, column = (self.key_line, self.key_column) if self.value is None else (self.line, self.column)
         return Problem(line, column, format_path(self.path), self.shown, reason, remedy)
+
+    def build_problem_within(self, line: int, column: int, reason: str, remedy: str) -> Problem | None:
+        """Return a problem at a place in this text, which counts from 1; None if its position is not known."""
+        if not self.text_column:
+            return None
+        place = self.text_line + line - 1, self.text_column + column - 1
+        return Problem(*place, format_path(self.path), self.shown, reason, remedy)
 
     def build_key_problem(self, reason: str, remedy: str) -> Problem:
         """Return a problem at the position of this field's key."""

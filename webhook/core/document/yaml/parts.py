@@ -104,6 +104,10 @@ class DocumentPart:
         """Return a problem about the value."""
         return self.node.build_problem(reason, remedy)
 
+    def report_within(self, line: int, column: int, reason: str, remedy: str) -> Problem | None:
+        """Return a problem at a place in the text, which counts from 1; None if its position is not known."""
+        return self.node.build_problem_within(line, column, reason, remedy)
+
     def report_field(self, reason: str, remedy: str) -> Problem:
         """Return a problem about the whole field."""
         return self.node.build_key_problem(reason, remedy)

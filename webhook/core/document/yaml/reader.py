@@ -6,6 +6,7 @@ because a plain `no` must keep its text.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import yaml
@@ -50,6 +51,9 @@ def read_yaml(raw: bytes) -> ParsedYaml:
     return reading
 
 
+_QUOTES = frozenset({"'", '"'})
+
+
 class _Composer:
     """Composes nodes from the events of one text."""
 
@@ -57,7 +61,8 @@ class _Composer:
         self.problems: list[Problem] = []
         json = replace_surrogate_pairs(text)
         self._has_surrogates = json is not None
-        self._events: Iterator[Any] = yaml.parse(json or text, Loader=_LOADER)
+        self._text = json or text
+        self._events: Iterator[Any] = yaml.parse(self._text, Loader=_LOADER)
         self._anchors: dict[str, Node | None] = {}  # None while the anchor's own node is still being read
         self._nodes = 0
 
@@ -167,9 +172,31 @@ class _Composer:
         if event.tag in _STRING_TAGS or node.quoted:
             self._check_tag(event, node, "tag:yaml.org,2002:str")
             node.value, node.quoted = node.text, True
+            self._find_text(event, node)
             return
         self._check_tag(event, node, "")
         node.value = resolve_scalar(node.text)
+        self._find_text(event, node)
+
+    def _find_text(self, event: Any, node: Node) -> None:
+        """Find where the text begins in the document, if it stands there as it is."""
+        start, end = event.start_mark, event.end_mark
+        quotes = 1 if event.style in _QUOTES else 0
+        if event.style == "|":
+            self._find_literal(start.line + 1, node)
+        elif start.line == end.line and end.column - start.column == len(node.text) + 2 * quotes:
+            node.text_line, node.text_column = start.line + 1, start.column + quotes + 1
+
+    def _find_literal(self, first: int, node: Node) -> None:
+        """Find where the text of a literal block begins; its lines follow line `first`, and share an indentation."""
+        for number, line in enumerate(node.text.split("\n")):
+            if line.strip():
+                node.text_line, node.text_column = first + 1, self._lines[first + number].find(line) + 1
+                return
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        return self._text.split("\n")
 
     def _check_tag(self, event: Any, node: Node, allowed: str) -> None:
         if event.tag is not None and event.tag != allowed and event.tag not in _STRING_TAGS:
