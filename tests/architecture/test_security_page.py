@@ -42,6 +42,7 @@ THREATS = [
     "UPDATE of a Pod that is being deleted",
     "Policy hash copied from another Pod",
     "UPDATE that changes labels or annotations of the policy, or adds tolerations",
+    "UPDATE that changes what a rule in CEL has judged",
     "Pod that no rule in CEL can judge",
     "Parsing before authentication",
     "API paths made of a tenant's input",

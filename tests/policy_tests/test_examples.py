@@ -46,6 +46,7 @@ def test_the_shipped_policy_changes_nothing(tmp_path: Path) -> None:
         ("migration.md", "- name: ", ""),
         ("policy.md", "placement:", "  "),
         ("policy.md", "resources:", "  "),
+        ("rules.md", "rules:", "  "),
     ],
 )
 def test_snippets_of_a_page_are_parts_of_the_examples(page: str, start: str, indent: str) -> None:
