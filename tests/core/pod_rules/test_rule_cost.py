@@ -5,7 +5,9 @@ What a count costs in time is measured by `tests/bench/pod_rules.py`.
 
 import pytest
 
+from tests.bench.pod_rules import NEAR_THE_LIMIT, SUBJECT, largest_pod, read_whole
 from webhook.core.pod_rules import COST_MAX, ExpressionError, compile_expression
+from webhook.core.pod_rules.environment import load_environment
 from webhook.core.pod_rules.patterns import count_atoms
 
 GROWING = {
@@ -111,3 +113,20 @@ def test_cost_counts_every_turn_of_a_loop() -> None:
 )
 def test_pattern_counts_as_it_is_written_out(pattern: str, atoms: int) -> None:
     assert count_atoms(pattern) == atoms
+
+
+@pytest.mark.parametrize("expression", [*BOUNDED, *NEAR_THE_LIMIT])
+def test_accepted_expression_ends_below_the_librarys_limit_of_iterations(expression: str) -> None:
+    """Otherwise the rule would fail for large Pods, which is not what its cost says."""
+    compiled = compile_expression(expression, "bool")
+    assert compiled.cost <= COST_MAX
+    found = read_whole(largest_pod(), SUBJECT)
+    assert found.excess == {}
+    compiled.expression.evaluate(load_environment().activate(found.values, SUBJECT))
+
+
+def test_results_of_joined_texts_count_by_their_parts() -> None:
+    """A list of long texts takes memory for each of them."""
+    each = "[{}].all(t, pod.labels.map(k, t).size() > 0)"
+    short, long = (compile_expression(each.format(" + ".join(["user"] * parts)), "bool").cost for parts in (1, 20))
+    assert long > 8 * short

@@ -21,7 +21,7 @@ _COSTS = {"matches": 150, "quantity": 80, "timestamp": 50, "duration": 50}
 _COST_OF_TEXT = 10
 _COST_OF_ATOM = 100
 _COST_OF_ENTRY = 2
-_COST_OF_RESULT = 8
+_COST_OF_RESULT = 15
 _PLAIN = frozenset({"_&&_", "_||_", "!_", "_?_:_", "_<_", "_<=_", "_>_", "_>=_", "_-_", "-_", "@not_strictly_false"})
 _ACCESSORS = "get"
 """Prefix of the functions of timestamps: with a time zone they read a file."""
@@ -82,7 +82,8 @@ class _Estimate:
     def _cost_of_call(self, expr: Any) -> int:
         name, operands = expr.call.function, list_operands(expr)
         if name == "_+_" and self._accumulators and _is_ident(operands[0], self._accumulators[-1]):
-            return _COST_OF_RESULT + self._sum(operands[1].list.elements)  # what `map` and `filter` make
+            made = operands[1].list.elements  # by `map` and `filter`
+            return _COST_OF_RESULT * self._text_parts_max + self._sum(made)
         cost = 1 + self._sum(operands)
         if name in _PLAIN:
             return cost
