@@ -59,6 +59,18 @@ def test_impact_by_a_file_of_decisions(policies: tuple[Path, Path], tmp_path: Pa
     assert (done.document["since"], done.document["until"]) == ("2027-01-15T08:00:00Z", "2027-01-15T08:00:00Z")
 
 
+def test_rules_that_read_more_than_records_keep_are_named(policies: tuple[Path, Path], tmp_path: Path) -> None:
+    before, after = policies
+    rule = "{name: pinned, require: 'pod.containers.all(c, c.image != \"\")', mode: Enforce}"
+    after.write_text(policy_text(WEB.replace("quota: ", f"rules: [{rule}], quota: ")))
+    record = tmp_path / "events.jsonl"
+    record.write_text(json.dumps({"at": 0, "pod": POD, "namespace": "shop"}))
+    done = podgate("policy", "impact", after, "--before", before, "--record", record)
+    assert done.code == 0
+    assert "unchanged: web" in done.out
+    assert "so they judge no Pod of a record: web/pinned (containers.image)" in done.err
+
+
 def test_mistakes_end_with_2(policies: tuple[Path, Path], tmp_path: Path) -> None:
     before, after = policies
     (tmp_path / "bad.yaml").write_text(policy_text("- {name: web, mach: {namespaces: [shop]}}\n"))

@@ -33,6 +33,9 @@ from webhook.policy_in_force.policy_webhook import PolicyWebhook
 from webhook.ports import PolicyCheck
 
 WARNED = HEAD + "services:\n- {name: a, match: {anyNamespace: true}, placement: {nodeSelector: {a: b}}}\n"
+RULED = (Path(__file__).parents[2] / "docs/examples/rules.yaml").read_text()
+BOMBS = (Path(__file__).parents[1] / "core/document/bad/rules.yaml").read_bytes()
+"""Expressions that would take long or much memory, with others."""
 BAD = build_document("  slaClass: golden\n  colour: green\n")
 MANY = HEAD + "services:\n" + "".join(f"- {{name: s{n}, match: {{namespaces: [n{n}]}}}}\n" for n in range(1000))
 
@@ -54,12 +57,12 @@ def check(request: pytest.FixtureRequest) -> PolicyCheck:
     return instance
 
 
-@pytest.mark.parametrize("text", [GOOD, WARNED, document(5) + "# \u00fcber \U0001f680\n", MANY], ids=len)
+@pytest.mark.parametrize("text", [GOOD, WARNED, document(5) + "# \u00fcber \U0001f680\n", MANY, RULED], ids=len)
 async def test_good_document_is_loaded_as_by_lint(check: PolicyCheck, text: str) -> None:
     assert await check.load(text.encode(), Purpose.SERVE) == load(text.encode(), Purpose.SERVE)
 
 
-@pytest.mark.parametrize("raw", [BAD.encode(), b"", b"\xff", b"[" * 5000, b"a" * (2 << 20)], ids=len)
+@pytest.mark.parametrize("raw", [BAD.encode(), BOMBS, b"", b"\xff", b"[" * 5000, b"a" * (2 << 20)], ids=len)
 async def test_bad_document_has_the_problems_that_lint_finds(check: PolicyCheck, raw: bytes) -> None:
     with pytest.raises(DocumentError) as expected:
         load(raw, Purpose.SERVE)

@@ -1,11 +1,13 @@
 """Impact of a candidate policy: its inputs from servers, the cluster or files, and the report."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
 
 from webhook.commands.policy_argument import load_policy
 from webhook.core.document import Purpose
+from webhook.core.policy.model import LoadedPolicy
 from webhook.operations.recorded_events import RequestSource, make_replay, read_namespace_labels, read_recorded
 from webhook.operations.stored_policies import load_named_policy
 from webhook.replay.impact import Impact, ImpactReport
@@ -32,7 +34,7 @@ async def compare_policies(inputs: ImpactInputs) -> Comparison:
     candidate = load_policy(inputs.candidate, Purpose.REPLAY)
     former, found = await load_named_policy(inputs.before, inputs.source.kubeconfig)
     past = await read_recorded(inputs.source)
-    warnings = [*found, *past.warnings]
+    warnings = [*found, *past.warnings, *_warn_of_unjudged(former, candidate)]
     labels = await read_namespace_labels(inputs.source, warnings)
     impact = Impact(make_replay(former, labels), make_replay(candidate, labels))
     for event in past.read():
@@ -51,3 +53,17 @@ async def compare_policies(inputs: ImpactInputs) -> Comparison:
         until=until,
     )
     return Comparison(report, tuple(warnings))
+
+
+def _warn_of_unjudged(*policies: LoadedPolicy) -> Iterator[str]:
+    """Yield a warning about the rules that judge no Pod of a record."""
+    services = [service for loaded in policies for service in loaded.policy.services]
+    rules = {
+        f"{service.name}/{rule.rule.name} ({', '.join(rule.unrecorded)})"
+        for service in services
+        for rule in service.rule_plan.rules
+        if rule.unrecorded
+    }
+    if rules:
+        named = ", ".join(sorted(rules))
+        yield f"records do not keep what these rules read, so they judge no Pod of a record: {named}"
