@@ -114,6 +114,12 @@ def record_rollout(metrics: Metrics) -> None:
     metrics.rollout.on_rollout_changed(RolloutView(), RolloutView("a" * 16, "b" * 16, state))
 
 
+def record_watches(metrics: Metrics) -> None:
+    metrics.watches.count_failure("namespaces")
+    metrics.watches.set_contact("namespaces", 1_800_000_003.5)
+    metrics.watches.set_unread("namespaces", 2)
+
+
 def record_all(metrics: Metrics) -> None:
     """Record each kind of event at least once."""
     record_process(metrics)
@@ -160,8 +166,7 @@ def record_all(metrics: Metrics) -> None:
     metrics.outcomes.on_outcomes_counted("payment-api", "Pushed", "error", 40)
     metrics.outcomes.on_outcomes_dropped("payment-api", "overflow", 3)
     metrics.outcomes.on_outcomes_refused("notNamed", 2)
-    metrics.count_kubernetes_failure("namespaces")
-    metrics.set_kubernetes_contact("namespaces", 1_800_000_003.5)
+    record_watches(metrics)
     metrics.count_event("written")
     metrics.set_replicas(3)
     record_certificates(metrics)
@@ -326,6 +331,7 @@ def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
         f"podgate_override_until_timestamp_seconds{{{pay}}}": 1_796_097_600,
         "podgate_overrides_last_reload_successful": 0,
         'podgate_kubernetes_watch_failures_total{resource="namespaces"}': 1,
+        'podgate_objects_unread{resource="namespaces"}': 2,
         'podgate_kubernetes_watch_contact_timestamp_seconds{resource="namespaces"}': 1_800_000_003.5,
         'podgate_events_total{result="written"}': 1,
         'podgate_events_total{result="known"}': 0,

@@ -49,9 +49,28 @@ async def test_average_moves_by_the_time_between_two_answers() -> None:
         {"at": "0001-01-01T00:00:00Z"},
     ],
 )
-async def test_node_without_a_usable_measurement_is_left_out(wrong: dict[str, str]) -> None:
-    found = await source(encode_list(item("good"), item("lying", **wrong))).measure(0)
-    assert list(found) == ["good"]
+async def test_node_without_a_usable_measurement_is_left_out_and_named(wrong: dict[str, str]) -> None:
+    loads = source(encode_list(item("good"), item("lying", **wrong)))
+    assert list(await loads.measure(0)) == ["good"]
+    [(name, reason)] = loads.unread.items()
+    assert (name, next(iter(wrong.values())) in reason) == ("lying", True), reason
+
+
+@pytest.mark.parametrize(
+    ("bad", "name"),
+    [
+        ({"metadata": {"name": "b"}, "timestamp": 5, "usage": {}}, "b"),
+        ({"metadata": {"name": "b"}}, "b"),
+        ({}, "items[1]"),
+        (5, "items[1]"),
+    ],
+)
+async def test_item_of_another_type_loses_its_own_node_alone(bad: Any, name: str) -> None:
+    loads = source(encode_list(item("a"), bad, item("c")), encode_list(item("a"), item("b")))
+    assert list(await loads.measure(0)) == ["a", "c"]
+    assert list(loads.unread) == [name]
+    assert list(await loads.measure(0)) == ["a", "b"]
+    assert loads.unread == {}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Load of nodes from the HTTP API of a Prometheus with every possible fault, from a real HTTP server."""
 
 import asyncio
+import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -189,6 +190,30 @@ async def test_node_without_a_usable_value_is_left_out_so_that_its_last_load_or_
     handler.series[word][1] = {"node": "lying"}, value
     async with run_prometheus(handler) as loads:
         assert list(await loads.measure(NOW)) == ["a"]
+        [(name, reason)] = loads.unread.items()
+    signal = "freshness" if word == TIME else word
+    assert (name, reason) == (f"lying {signal}", f"{value!r}: not a number of 0 or more")
+
+
+async def test_series_of_another_type_loses_its_own_value_alone() -> None:
+    handler = Handler()
+    answer_series = handler.answer_series
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = await answer_series(request)
+        assert isinstance(response, web.Response)
+        assert response.body is not None
+        document = json.loads(bytes(response.body))  # type: ignore[arg-type]  it is not a payload
+        document["data"]["result"].append({"metric": {"node": "b"}, "value": 5, "values": 5})
+        return web.json_response(document)
+
+    handler.answer = answer
+    async with run_prometheus(handler) as loads:
+        assert list(await loads.measure(NOW)) == ["a"]
+        assert loads.unread.keys() == {"b cpu", "b memory", "b freshness"}
+        handler.answer = answer_series
+        assert list(await loads.measure(NOW)) == ["a"]
+        assert loads.unread == {}
 
 
 async def test_largest_of_several_series_for_one_node_counts() -> None:

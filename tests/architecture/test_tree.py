@@ -93,7 +93,7 @@ PARSING = frozenset(
 )
 MATCHING = frozenset({"search", "match", "fullmatch", "findall", "finditer", "split"})
 FOREIGN = {
-    "webhook/adapters/kubernetes/cluster_facts/decode.py": "msgspec names the field only in its text",
+    "webhook/adapters/kubernetes/api/field_faults.py": "msgspec names the field only in its text",
     "webhook/adapters/kubernetes/cluster_facts/probing.py": "labels of a server's metrics, perhaps of another version",
     "webhook/adapters/kubernetes/cluster_objects.py": "the API server names field managers only in its text",
     "webhook/adapters/kubernetes/events/event_sender.py": "the API server, of a Namespace that is being deleted",

@@ -41,6 +41,7 @@ NEW = ShownNode(
     allocatable_memory_bytes=64.0 * GIB,
 )
 DOCUMENT = NodeDocument((HOT, NEW), 7)
+UNREAD = "noderesourcetopologies new: zones[0].resources[1]: available: '-1Gi': a quantity must not be negative"
 PATH = "/api/v1/nodes"
 
 
@@ -50,6 +51,8 @@ def server() -> Iterator[str]:
         f"{PATH}?limit=100": DOCUMENT,
         f"{PATH}?limit=2": DOCUMENT,
         f"{PATH}?name=new": NodeDocument((NEW,), 7),
+        f"{PATH}?limit=3": NodeDocument((NEW,), 1, (UNREAD,)),
+        f"{PATH}?limit=4": NodeDocument((), 0, (UNREAD,)),
         f"{PATH}?name=nobody": NodeDocument((), 7),
     }
     with serve_answers({path: (200, msgspec.json.encode(document)) for path, document in found.items()}) as url:
@@ -69,6 +72,12 @@ def test_table_has_the_load_its_source_and_age_and_what_it_exceeds(server: str) 
     assert hot.endswith("  hot_cpu: a, b, c and 2 more; hot_memory: batch")
     assert new.split() == ["new", "-", "-", "?/16", "?/64Gi", "unknown", "-", "-", "-"]
     assert more == "the hottest 2 of 7"
+
+
+@pytest.mark.parametrize("limit", [3, 4])
+def test_objects_that_cannot_be_read_are_named(server: str, limit: int) -> None:
+    shown = podgate("nodes", "--extender", server, "--limit", limit, "-o", "table").out.splitlines()
+    assert shown[-1] == f"cannot be read: {UNREAD}"
 
 
 def test_wide_table_has_assumed_load_pressure_latency_and_zones(server: str) -> None:

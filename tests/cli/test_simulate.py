@@ -175,7 +175,7 @@ def test_pods_that_no_zone_holds_fail_by_default_and_wait_with_the_extender(simu
     bad = {"zones": [{"type": "Node", "resources": [{"available": "x"}]}]}
     write_document(zones, {"items": [topology("whole", 6) | bad]})
     error = simulate(*files, "--topologies", zones).error
-    assert "NodeResourceTopology whole: zones[].resources[].available: not a Kubernetes quantity" in error
+    assert "NodeResourceTopology whole: available: 'x': not a Kubernetes quantity" in error
 
 
 def test_what_is_not_modelled_is_named_with_its_pods(simulate: Simulate, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.kubernetes.api.objects import Listed, ListMetadata
+from webhook.adapters.kubernetes.api.unread_objects import UnreadObject
 from webhook.adapters.kubernetes.pods import WatchedPods
 from webhook.adapters.memory_store import MemoryStore
 from webhook.controller import Controller, ControllerReports, ControllerTiming
@@ -159,13 +160,13 @@ class ScriptedWatch(WatchedPods):
             handler.on_reached(str(self.cluster.revision))
             self.position = self.cluster.revision
 
-    async def _page(self, after: str) -> Listed[Pod]:
+    async def _page(self, after: str) -> tuple[Listed[Pod], tuple[UnreadObject, ...]]:
         if not after:
             self._snapshot, self._snapshot_version = tuple(self.cluster.pods.values()), self.cluster.revision
         begin = int(after or 0)
         end = begin + self.page_size
         continue_token = str(end) if end < len(self._snapshot) else ""
-        return Listed(ListMetadata(str(self._snapshot_version), continue_token), list(self._snapshot[begin:end]))
+        return Listed(ListMetadata(str(self._snapshot_version), continue_token), list(self._snapshot[begin:end])), ()
 
 
 _CALLS = frozenset(

@@ -44,6 +44,22 @@ async def test_running_pods_count_as_live_and_ended_ones_do_not() -> None:
     assert await simulation.count_used() == 4, "windows keep what they counted"
 
 
+async def test_pod_that_cannot_be_read_stays_as_it_was_until_it_is_gone() -> None:
+    simulation = ControllerSimulation()
+    await simulation.create("a", "b")
+    await simulation.run_all()
+    tracker = simulation.tracker
+    await tracker.on_list_begun()
+    await tracker.on_listed([simulation.cluster.pods["a"]])
+    await tracker.on_unread("b", gone=False)
+    await tracker.on_list_complete()
+    await simulation.send_sightings()
+    assert await simulation.list_standing() == {"a", "b"}
+    await tracker.on_unread("b", gone=True)
+    await simulation.send_sightings()
+    assert await simulation.list_standing() == {"a"}
+
+
 async def test_terminating_pod_counts_until_its_grace_period_ends() -> None:
     simulation = ControllerSimulation()
     await simulation.create("stuck")

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -38,6 +38,7 @@ class FakeSource:
 
     name: str
     loads: Mapping[str, NodeLoad] | Exception | None = None
+    unread: Mapping[str, str] = field(default_factory=dict)
     readings: int = 0
     is_closed: bool = False
 
@@ -70,7 +71,10 @@ class Refreshed:
         )
         self._known = tuple(known)
         policy = CompiledPolicy(load_policy(POLICY, Purpose.SCHEDULE).policy)
-        reports = LoadReports(lambda *_: None, self.failed.append, self.troubles.append, lambda _: None)
+        self.unread: dict[str, Mapping[str, str]] = {}
+        reports = LoadReports(
+            lambda *_: None, self.failed.append, self.unread.__setitem__, self.troubles.append, lambda _: None
+        )
         self.refresher = LoadRefresher(self.table, lambda: policy, self._open, lambda: self.now_seconds, reports)
         self.task = asyncio.create_task(self.refresher.run())
 

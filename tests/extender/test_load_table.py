@@ -86,14 +86,14 @@ class LoadTableMachine(RuleBasedStateMachine):
     def put_node(self, name: str, labels: dict[str, str], address: str) -> None:
         self.nodes.pop(name, None)
         self.nodes[name] = build_known_node(name, labels, f"{name}{address}")
-        self.table.index.on_node_changed(self.nodes[name], gone=False)
+        self.table.index.on_node_changed(self.nodes[name])
 
     @rule(name=nodes)
     def remove_node(self, name: str) -> None:
         gone = self.nodes.pop(name, None)
         self.loads.pop(name, None)  # a new node of the same name is another one
         if gone is not None:
-            self.table.index.on_node_changed(gone, gone=True)
+            self.table.index.on_node_gone(name)
 
     @rule(names=st.sets(nodes), labels=places)
     def list_nodes(self, names: set[str], labels: dict[str, str]) -> None:

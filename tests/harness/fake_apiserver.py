@@ -20,7 +20,20 @@ NAMESPACES = "/api/v1/namespaces"
 CONFIGMAPS = f"{NAMESPACES}/podgate-system/configmaps"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/podgate-system/leases"
 PODS = "/api/v1/pods"
-_KINDS = {NAMESPACES: "Namespace", CONFIGMAPS: "ConfigMap", LEASES: "Lease", PODS: "Pod"}
+NODES = "/api/v1/nodes"
+EVENTS = "/api/v1/events"
+TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
+STATUSES = "/apis/podgate.io/v1alpha1/servicestatuses"
+_KINDS = {
+    NAMESPACES: "Namespace",
+    CONFIGMAPS: "ConfigMap",
+    LEASES: "Lease",
+    PODS: "Pod",
+    NODES: "Node",
+    EVENTS: "Event",
+    TOPOLOGIES: "NodeResourceTopology",
+    STATUSES: "ServiceStatus",
+}
 _PODS_OF = re.compile(rf"{NAMESPACES}/([^/]+)/pods")
 _CUT, _END = object(), object()
 
@@ -318,7 +331,8 @@ def _is_selected(request: web.Request, found: dict[str, Any]) -> bool:
         return False
     for selector in filter(None, request.query.get("fieldSelector", "").split(",")):
         field_name, operator, value = re.split("(!?=)", selector)
-        if (found["metadata"].get(field_name.removeprefix("metadata.")) == value) is (operator == "!="):
+        place = found["metadata"] if field_name.startswith("metadata.") else found
+        if (place.get(field_name.removeprefix("metadata.")) == value) is (operator == "!="):
             return False
     wanted = [
         requirement.partition("=") for requirement in request.query.get("labelSelector", "").split(",") if requirement

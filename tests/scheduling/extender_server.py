@@ -243,8 +243,15 @@ class ExtendedScheduler:
 
     def nodes(self, replica: str = EXTENDER) -> dict[str, Any]:
         """Return the extender's view of each node."""
+        return {node["name"]: node for node in self._read_nodes(replica)["nodes"]}
+
+    def list_unread(self, replica: str = EXTENDER) -> list[str]:
+        """Return the objects that the extender cannot read, with the reasons."""
+        return list(self._read_nodes(replica)["unread"])
+
+    def _read_nodes(self, replica: str) -> dict[str, Any]:
         with urlopen(f"http://{self.decisions(replica)}/api/v1/nodes", timeout=HANG_SECONDS) as response:
-            return {node["name"]: node for node in json.load(response)["nodes"]}
+            return dict(json.load(response))
 
     def read_hottest(self) -> list[str]:
         """Return the words of the first row of `podgate nodes`."""

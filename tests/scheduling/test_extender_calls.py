@@ -82,6 +82,16 @@ def test_guaranteed_pod_goes_where_one_numa_zone_holds_it_and_the_next_one_waits
     place("halves-together", halves)
     assert "4 node(s) had no single NUMA zone" in scheduler.wait_until_refused("halves-together")
     plane.delete("/api/v1/namespaces/shop/pods/halves-together?gracePeriodSeconds=0")
+    bad = topology("cool", "64", "64")
+    bad["zones"][1]["resources"][1]["available"] = "-1Gi"
+    plane.apply(bad)  # its schema allows that
+    [unread] = plane.wait(scheduler.list_unread, "the bad report", "extender")
+    assert unread == (
+        "noderesourcetopologies cool: zones[1].resources[1]: available: '-1Gi': a quantity must not be negative"
+    )
+    assert scheduler.nodes()["cool"]["numaCpuMillis"] == [1000] * 2, "its former report stays in use"
     plane.apply(topology("warm-2", "2", "8"))  # the next report, after the first Pod was bound
     assert scheduler.wait_until_bound("second") == "warm-2"
+    plane.apply(topology("cool", "1", "1"))
+    plane.wait(lambda: not scheduler.list_unread(), "the good report", "extender")
     scheduler.delete_all()

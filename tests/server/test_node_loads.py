@@ -98,6 +98,6 @@ async def test_without_parameters_all_nodes_are_shown_by_name() -> None:
 
 
 async def test_unknown_node_and_bad_parameters() -> None:
-    assert await read_shown("/api/v1/nodes?name=nobody") == {"nodes": [], "count": 4}
+    assert await read_shown("/api/v1/nodes?name=nobody") == {"nodes": [], "count": 4, "unread": []}
     assert await read_shown("/api/v1/nodes?limit=x") == (400, "limit: 'x': write a number from 1 to 50000")
     assert await read_shown("/api/v1/nodes?node=hot") == (400, "node: no such parameter: there are name, limit")

@@ -60,6 +60,10 @@ class PodIndex:
         unlisted, self._unlisted = self._unlisted, set()
         return unlisted
 
+    def keep(self, uid: str) -> None:
+        """Keep a Pod as it was: it exists."""
+        self._unlisted.discard(uid)
+
     def put(self, uid: str, found: OwnedPod | None) -> PodChange:
         """Set a Pod's current state; None where no service owns it."""
         before = self._pods.get(uid)

@@ -145,6 +145,13 @@ class PodTracker:
         labels = self._labels.get(namespace) or _NO_LABELS
         return self.compiled.matcher.may_own(service, namespace, labels)
 
+    async def on_unread(self, uid: str, *, gone: bool) -> None:
+        if gone:
+            self._ignored_labels.discard(uid)
+            self._track_deletion(uid, None)
+        else:
+            self.index.keep(uid)
+
     async def on_passed(self, pod: Pod) -> None:
         if self.index.get(pod.metadata.uid) is None:
             self._track_deletion(pod.metadata.uid, await self.find_owner(pod))

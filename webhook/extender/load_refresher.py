@@ -1,7 +1,7 @@
 """Load refresher: the load of nodes from all sources of the policy in force, at the interval of the policy."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -32,6 +32,8 @@ class LoadReports:
     on_measured: Callable[[str, float], None]
     """With the seconds that it took."""
     on_failed: Callable[[str], None]
+    on_unread: Callable[[str, Mapping[str, str]], None]
+    """With what of the last answer could not be read: the reasons by name."""
     on_trouble: Callable[[str], None]
     """With the reason, once until it is over."""
     on_over: Callable[[str], None]
@@ -113,7 +115,10 @@ class LoadRefresher:
     async def _measure(self, source: _Source) -> None:
         started_seconds, name, trouble = perf_counter(), source.loads.name, source.trouble
         try:
-            loads = await source.loads.measure(self._now_seconds())
+            try:
+                loads = await source.loads.measure(self._now_seconds())
+            finally:
+                self._reports.on_unread(name, source.loads.unread)
             unknown = self._table.take_measurements(name, loads)
         except Exception as error:  # noqa: BLE001  a defect in reading one source must not end the others
             self._reports.on_failed(name)

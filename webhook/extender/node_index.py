@@ -1,6 +1,7 @@
 """Node index: the cluster's Nodes, and the Pods on them, as the watches show them."""
 
 from collections.abc import Callable, Container, Iterable, KeysView, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -79,16 +80,19 @@ class NodeIndex:
 
     # Events of the watch on Nodes.
 
-    def on_nodes_listed(self, nodes: Iterable[KnownNode]) -> None:
+    def on_nodes_listed(self, nodes: Iterable[KnownNode], unread: AbstractSet[str] = frozenset()) -> None:
         listed = {known.node.name: known for known in nodes}
-        for name in self._nodes.keys() - listed.keys():
+        for name in self._nodes.keys() - listed.keys() - unread:
             self._change(name, None)
         for name, known in listed.items():
             self._change(name, known)
         self._has_nodes = True
 
-    def on_node_changed(self, known: KnownNode, *, gone: bool) -> None:
-        self._change(known.node.name, None if gone else known)
+    def on_node_changed(self, known: KnownNode) -> None:
+        self._change(known.node.name, known)
+
+    def on_node_gone(self, name: str) -> None:
+        self._change(name, None)
 
     def _change(self, name: str, known: KnownNode | None) -> None:
         before = self._nodes.pop(name, None)
@@ -122,6 +126,12 @@ class NodeIndex:
             self._drop(pod.metadata.uid)
         else:
             self._take(pod)
+
+    async def on_unread(self, uid: str, *, gone: bool) -> None:
+        if gone:
+            self._drop(uid)
+        else:
+            self._listed.add(uid)
 
     async def on_passed(self, pod: Pod) -> None:
         """Ignore an earlier state: the list has a newer one."""
@@ -161,8 +171,11 @@ class NodeIndex:
 
 
 def _parse_scheduled_seconds(pod: Pod) -> float | None:
-    """Return when a Pod was assigned to its node, None if its status does not say that."""
+    """Return when a Pod was assigned to its node, None if its status does not say that, or not as a time."""
     for condition in pod.status.conditions or ():
         if condition.type == _SCHEDULED and condition.status == "True" and condition.last_transition_time:
-            return parse_microseconds(condition.last_transition_time) / 1_000_000
+            try:
+                return parse_microseconds(condition.last_transition_time) / 1_000_000
+            except ValueError:
+                return None
     return None

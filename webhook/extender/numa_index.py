@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from math import inf
 
 from webhook.core.kubernetes.pod import Pod
@@ -68,8 +69,8 @@ class NumaIndex:
             left = self._left[node] = found[0].subtract(reserved.taken), until_seconds
         return left[0]
 
-    def on_numa_listed(self, zones: Mapping[str, NumaZones]) -> None:
-        for node in self._reported.keys() - zones.keys():
+    def on_numa_listed(self, zones: Mapping[str, NumaZones], unread: AbstractSet[str] = frozenset()) -> None:
+        for node in self._reported.keys() - zones.keys() - unread:
             self.on_numa_changed(node, None)
         for node, found in zones.items():
             self.on_numa_changed(node, found)

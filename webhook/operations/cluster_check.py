@@ -150,11 +150,12 @@ async def _read_extenders(reading: "Reading", facts: ClusterFacts, where: Server
     try:
         async with open_extenders(url, where.kubeconfig) as extenders:
             pages = await extenders.read("/api/v1/nodes")
-        found = {name: msgspec.json.decode(page, type=NodeDocument).nodes for name, page in pages.items()}
+        found = {name: msgspec.json.decode(page, type=NodeDocument) for name, page in pages.items()}
     except (UserError, msgspec.MsgspecError) as error:
         reading.unread["extenders"] = str(error)
     else:
-        reading.values["extenders"] = found
+        reading.values["extenders"] = {name: document.nodes for name, document in found.items()}
+        reading.values["extender_unread"] = {name: document.unread for name, document in found.items()}
 
 
 async def _read_processes(client: "ApiClient", reading: "Reading", facts: ClusterFacts) -> None:

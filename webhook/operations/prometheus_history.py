@@ -73,7 +73,12 @@ async def _read(api: PrometheusApi, query: str, since: str) -> list[tuple[Mappin
         "end": f"{now_seconds:.3f}",
         "step": str(_STEP_SECONDS),
     }
-    return [(series.metric, _parse(series)) async for found in api.ask("query_range", **parameters) for series in found]
+    return [
+        (series.metric, _parse(series))
+        async for found in api.ask("query_range", **parameters)
+        for series in found
+        if isinstance(series, Series)  # one that cannot be decoded is no series of Podgate's
+    ]
 
 
 def _parse(series: Series) -> Samples:

@@ -147,6 +147,8 @@ class WatchReports:
     on_contact: Callable[[], None]
     on_trouble: Callable[[str], None]
     on_over: Callable[[str], None]
+    on_unread: Callable[[Mapping[str, str]], None] = lambda _: None
+    """Receives the objects that cannot be read now after each change of them, with field, value and reason by name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,10 @@ class PodEventHandler(Protocol):
         """Handle a Pod's current state, or its last one before deletion."""
         ...
 
+    async def on_unread(self, uid: str, *, gone: bool) -> None:
+        """Handle a Pod that cannot be decoded, of a list or changed: it stays as it was, unless it is gone."""
+        ...
+
     async def on_passed(self, pod: Pod) -> None:
         """Handle an earlier state of a Pod: the list has a newer one, or the Pod is gone if the list had none."""
         ...

@@ -1,6 +1,7 @@
 """Ports of the scheduler extender: Nodes, sources of their load, and the wake of kube-scheduler."""
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from webhook.core.scheduling.measured_load import NodeLoad
@@ -11,18 +12,19 @@ from webhook.core.scheduling.numa import NumaZones
 class NodeEventHandler(Protocol):
     """Receiver of a Node watch's events."""
 
-    def on_nodes_listed(self, nodes: Iterable[KnownNode]) -> None:
-        """Handle a list: Nodes that are not in it are gone."""
+    def on_nodes_listed(self, nodes: Iterable[KnownNode], unread: AbstractSet[str] = frozenset()) -> None:
+        """Handle a list: Nodes that are not in it are gone, but for those `unread`: they stay as they were."""
         ...
 
-    def on_node_changed(self, known: KnownNode, *, gone: bool) -> None: ...
+    def on_node_changed(self, known: KnownNode) -> None: ...
+    def on_node_gone(self, name: str) -> None: ...
 
 
 class NumaEventHandler(Protocol):
     """Receiver of a watch's events on the NUMA zones of nodes."""
 
-    def on_numa_listed(self, zones: Mapping[str, NumaZones]) -> None:
-        """Handle a list, by node: other nodes bind no Pods to zones."""
+    def on_numa_listed(self, zones: Mapping[str, NumaZones], unread: AbstractSet[str] = frozenset()) -> None:
+        """Handle a list, by node: others bind no Pods to zones, but for those `unread`: they stay as they were."""
         ...
 
     def on_numa_changed(self, node: str, zones: NumaZones | None) -> None: ...
@@ -34,6 +36,11 @@ class NodeLoads(Protocol):
     @property
     def name(self) -> str:
         """Name for people and metrics."""
+        ...
+
+    @property
+    def unread(self) -> Mapping[str, str]:
+        """What of the last answer could not be read, such as one node's value, with the reason."""
         ...
 
     async def measure(self, now_seconds: float) -> Mapping[str, NodeLoad]:

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct, inspect
 
-from webhook.adapters.kubernetes import credentials, nodes, policy_revisions, self_subject_review
+from webhook.adapters.kubernetes import credentials, nodes, pods, policy_revisions, self_subject_review
+from webhook.adapters.kubernetes.api import unread_objects
 from webhook.adapters.kubernetes.api.objects import ApiStatus, Bookmark, Namespace, WatchEvent
-from webhook.adapters.kubernetes.api.server_pods import _Pods
 from webhook.adapters.kubernetes.cluster_facts import probing as rights
 from webhook.adapters.kubernetes.events import event_sender
 from webhook.adapters.kubernetes.leases import lease_object, server_leases
@@ -49,13 +49,15 @@ ROOTS: dict[type[Struct], tuple[str, ...]] = {
     policy_revisions._Revision: ("ControllerRevision",),
     policy_revisions._Items: ("ControllerRevisionList",),
     lease_object._Read: ("Lease",),
+    lease_object._Sighted: ("Lease",),
+    pods._HostedPod: ("Pod",),
+    unread_objects._Identified: ("Pod",),
     server_leases._Leases: ("LeaseList",),
     credentials._Secret: ("Secret",),
     credentials._TokenRequest: ("TokenRequest",),
     self_subject_review._Review: ("SelfSubjectReview",),
     rights._Review: ("SelfSubjectAccessReview",),
     event_sender._Named: ("ConfigMap",),
-    _Pods: ("PodList",),
     ApiStatus: ("Status",),
     WatchEvent: ("WatchEvent",),
     Bookmark: ("Pod",),

@@ -50,6 +50,9 @@ class Follower(Reported):
         else:
             self.there[pod.metadata.uid] = pod
 
+    async def on_unread(self, uid: str, *, gone: bool) -> None:
+        self.events.append(f"{'gone' if gone else 'kept'} {uid}")
+
     async def on_passed(self, pod: Pod) -> None:
         self.events.append(f"passed {pod.metadata.uid}")
 

@@ -1,7 +1,7 @@
 """Helpers of the tests of watches: the reports that they collect, and the loops that they run."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,10 +15,15 @@ class Reported:
     contacts: int = 0
     troubles: list[str] = field(default_factory=list)
     overs: list[str] = field(default_factory=list)
+    unread: dict[str, str] = field(default_factory=dict)
+    """The objects that cannot be read now, with the reasons."""
 
     @property
     def reports(self) -> WatchReports:
-        return WatchReports(self._contact, self.troubles.append, self.overs.append)
+        return WatchReports(self._contact, self.troubles.append, self.overs.append, self._note_unread)
+
+    def _note_unread(self, reasons: Mapping[str, str]) -> None:
+        self.unread = dict(reasons)
 
     def _contact(self) -> None:
         self.contacts += 1

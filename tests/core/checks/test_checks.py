@@ -491,6 +491,12 @@ def test_nodes_without_a_fresh_load_are_found_if_a_source_measures() -> None:
     assert "loads-unknown" not in list_found_codes(replace(facts, policy_map=requests))
 
 
+def test_objects_that_an_extender_cannot_read_are_found() -> None:
+    facts = replace(SCHEDULING, extender_unread={"e": ["nodes a: status: cpu: 'x'"], "f": []})
+    assert list_found_values("report-unread", facts) == ["nodes a: status: cpu: 'x'"]
+    assert "report-unread" not in list_found_codes(SCHEDULING)
+
+
 def test_scheduler_that_does_not_lead_is_found() -> None:
     def lease(age_us: int) -> LeaseHolderObject:
         holding = LeaseHolding("a", 15, format_rfc3339(NOW_US - age_us))

@@ -10,6 +10,7 @@ from kubernetes_asyncio.client import ApiClient
 from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, list_objects
 from webhook.adapters.kubernetes.api.objects import Listed, Namespace
 from webhook.adapters.kubernetes.api.requests import ApiError
+from webhook.adapters.kubernetes.api.unread_objects import UnreadObject
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
 from webhook.ports import WatchReports
 from webhook.support.condition import Condition
@@ -39,7 +40,7 @@ class WatchedNamespaces:
         self._labels: dict[str, Mapping[str, str]] = {}
         self._lookups: dict[str, asyncio.Task[Mapping[str, str] | None]] = {}
         self._lookup_failure = Condition(reports.on_trouble, reports.on_over)
-        handler = WatchHandler(self._all, self._one)
+        handler = WatchHandler(self._all, self._one, on_unread=self._keep_unless_gone)
         self._watch = Watch(client, _NAMESPACES, handler, reports=reports, timing=timing)
 
     def find_labels(self, namespace: str) -> Mapping[str, str] | None:
@@ -81,7 +82,13 @@ class WatchedNamespaces:
         return self._labels.setdefault(namespace, found.items[0].metadata.labels or {})
 
     async def _all(self, snapshot: ListSnapshot[Namespace]) -> None:
-        self._labels = {item.metadata.name: item.metadata.labels or {} for item in snapshot.items}
+        before = self._labels
+        kept = {unread.name: before[unread.name] for unread in snapshot.unread if unread.name in before}
+        self._labels = kept | {item.metadata.name: item.metadata.labels or {} for item in snapshot.items}
+
+    async def _keep_unless_gone(self, unread: UnreadObject, deleted: bool) -> None:  # noqa: FBT001  as below
+        if deleted:
+            self._labels.pop(unread.name, None)
 
     async def _one(self, changed: Namespace, deleted: bool) -> None:  # noqa: FBT001  signature of WatchHandler.on_change
         if deleted:

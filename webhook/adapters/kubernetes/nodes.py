@@ -8,6 +8,7 @@ from msgspec import Struct, field
 from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot
 from webhook.adapters.kubernetes.api.objects import Listed, ObjectVersion
 from webhook.adapters.kubernetes.api.requests import ApiError, send_request
+from webhook.adapters.kubernetes.api.unread_objects import UnreadObject
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
 from webhook.core.kubernetes import pod_requests
 from webhook.core.kubernetes.pod import Amounts
@@ -37,6 +38,8 @@ class NodeMetrics:
 
 
 class _Topology(TopologyReport, frozen=True, kw_only=True):
+    """Its amounts are checked when it is decoded: its schema allows any text."""
+
     metadata: ObjectVersion
 
 
@@ -64,12 +67,17 @@ class WatchedNumaTopologies:
             found = {
                 item.metadata.name: zones for item in snapshot.items if (zones := item.read_bound_zones()) is not None
             }
-            handler.on_numa_listed(found)
+            handler.on_numa_listed(found, frozenset(unread.name for unread in snapshot.unread))
 
         async def one(item: _Topology, gone: bool) -> None:  # noqa: FBT001  signature of WatchHandler.on_change
             handler.on_numa_changed(item.metadata.name, None if gone else item.read_bound_zones())
 
-        self.run = Watch(client, _TOPOLOGIES, WatchHandler(everything, one), reports=reports, timing=timing).run
+        async def drop_if_gone(unread: UnreadObject, gone: bool) -> None:  # noqa: FBT001  as above
+            if gone:
+                handler.on_numa_changed(unread.name, None)
+
+        watch_handler = WatchHandler(everything, one, on_unread=drop_if_gone)
+        self.run = Watch(client, _TOPOLOGIES, watch_handler, reports=reports, timing=timing).run
 
 
 NAME = "podgate-wake"
@@ -95,6 +103,8 @@ class StorageClassWake:
 
 
 _MILLI = pod_requests.NANO // 1000
+_AMOUNT_MAX = 1e300
+"""A larger one is no floating-point number."""
 
 
 class _Address(Struct, frozen=True):
@@ -105,6 +115,12 @@ class _Address(Struct, frozen=True):
 class _NodeStatus(Struct, frozen=True):
     allocatable: Amounts | None = None
     addresses: tuple[_Address, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """ValueError: an amount is no quantity."""
+        for name in ("cpu", "memory"):
+            if (pod_requests.read_amount(self.allocatable, name) or 0) > _AMOUNT_MAX:
+                raise ValueError(f"{name}: too large")
 
 
 class _Node(Struct, frozen=True):
@@ -127,12 +143,21 @@ class WatchedNodes:
         timing: ApiTiming = ApiTiming(),  # noqa: B008  frozen
     ) -> None:
         async def everything(snapshot: ListSnapshot[_Node]) -> None:
-            handler.on_nodes_listed([_make_known_node(node) for node in snapshot.items])
+            unread = frozenset(unread.name for unread in snapshot.unread)
+            handler.on_nodes_listed([_make_known_node(node) for node in snapshot.items], unread)
 
         async def one(node: _Node, gone: bool) -> None:  # noqa: FBT001  signature of WatchHandler.on_change
-            handler.on_node_changed(_make_known_node(node), gone=gone)
+            if gone:
+                handler.on_node_gone(node.metadata.name)
+            else:
+                handler.on_node_changed(_make_known_node(node))
 
-        self.run = Watch(client, _NODES, WatchHandler(everything, one), reports=reports, timing=timing).run
+        async def drop_if_gone(unread: UnreadObject, gone: bool) -> None:  # noqa: FBT001  as above
+            if gone:
+                handler.on_node_gone(unread.name)
+
+        watch_handler = WatchHandler(everything, one, on_unread=drop_if_gone)
+        self.run = Watch(client, _NODES, watch_handler, reports=reports, timing=timing).run
 
 
 def _make_known_node(node: _Node) -> KnownNode:

@@ -8,6 +8,7 @@ from kubernetes_asyncio.client import ApiClient
 from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, decode_object, list_objects
 from webhook.adapters.kubernetes.api.objects import LABELS, Listed
 from webhook.adapters.kubernetes.api.requests import CONFLICT, ApiError, RefusedError, send_request
+from webhook.adapters.kubernetes.api.unread_objects import UnreadObject
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
 from webhook.adapters.kubernetes.self_subject_review import read_own_user
 from webhook.core.document.configmap import (
@@ -48,7 +49,8 @@ class ConfigMapOverrides:
         self._client = client
         self._receiver = receiver
         self._timing = timing
-        self._watch = Watch(client, _OVERRIDES, WatchHandler(self._all, self._one), reports=reports, timing=timing)
+        handler = WatchHandler(self._all, self._one, on_unread=self._refuse)
+        self._watch = Watch(client, _OVERRIDES, handler, reports=reports, timing=timing)
 
     async def refresh(self) -> None:
         """Read once, before the watch starts, so that overrides apply from the start. The watch reports failures."""
@@ -62,7 +64,16 @@ class ConfigMapOverrides:
         await self._watch.run()
 
     async def _all(self, snapshot: ListSnapshot[ConfigMap]) -> None:
-        await self._take(snapshot.items[0] if snapshot.items else None)
+        if snapshot.unread:
+            await self._refuse(snapshot.unread[0], False)  # noqa: FBT003  as below
+        else:
+            await self._take(snapshot.items[0] if snapshot.items else None)
+
+    async def _refuse(self, unread: UnreadObject, deleted: bool) -> None:  # noqa: FBT001  as below
+        if deleted:
+            await self._take(None)
+        else:
+            await self._receiver.on_unreadable([f"{PLACE}: {unread.reason}"])
 
     async def _one(self, changed: ConfigMap, deleted: bool) -> None:  # noqa: FBT001  signature of WatchHandler.on_change
         await self._take(None if deleted else changed)

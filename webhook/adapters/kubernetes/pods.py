@@ -7,16 +7,18 @@ list and only prove that a Pod was created. If that version has expired, continu
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.collection import Collection, decode_object, list_objects
+from webhook.adapters.kubernetes.api.collection import Collection, list_objects
 from webhook.adapters.kubernetes.api.objects import Listed, parse_version
 from webhook.adapters.kubernetes.api.requests import GONE, ApiError, GarbledError, RefusedError, send_request
+from webhook.adapters.kubernetes.api.unread_objects import UnreadObject, decode_list
 from webhook.adapters.kubernetes.api.watch import ApiTiming, ListStart, Watch, WatchHandler
-from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes import pod_requests
+from webhook.core.kubernetes.pod import Amounts, Pod, Resources
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES
 from webhook.ports import Clock, Continuity, PodEventHandler, PodLookup, WatchReports
 from webhook.support.condition import Condition
@@ -33,6 +35,32 @@ _PODS = Collection(
     right="list and watch pods in all namespaces",
     fields=",".join(f"metadata.namespace!={name}" for name in sorted(BUILT_IN_EXEMPT_NAMESPACES)),
 )
+
+
+class _HostedPod(Pod, frozen=True, gc=False):
+    """A Pod whose amounts are checked when it is decoded: what reads them need not expect bad ones."""
+
+    def __post_init__(self) -> None:
+        """ValueError: an amount is no quantity."""
+        spec = self.spec
+        _check_amounts(spec.overhead)
+        _check_resources(spec.resources)
+        for container in (*(spec.init_containers or ()), *(spec.containers or ())):
+            _check_resources(container.resources)
+
+
+def _check_resources(resources: Resources | None) -> None:
+    if resources is not None:
+        _check_amounts(resources.requests)
+        _check_amounts(resources.limits)
+
+
+def _check_amounts(amounts: Amounts | None) -> None:
+    for name in amounts or ():
+        pod_requests.read_amount(amounts, name)
+
+
+_HOSTED_PODS = replace(_PODS, item=_HostedPod, items=Listed[_HostedPod], fields="")  # type: ignore[arg-type]  # it is invariant
 _PAGE = 500
 _LISTS_MAX = 3
 """Attempts in a row at a list whose version expires before its last page."""
@@ -53,8 +81,8 @@ class WatchedPods:
         resume: Continuity | None = None,
         with_system: bool = False,
     ) -> None:
-        """Create it. `with_system`: include the Pods of namespaces that no policy applies to."""
-        self._pods = replace(_PODS, fields="") if with_system else _PODS
+        """Create it. `with_system`: include the Pods of namespaces that no policy applies to, and check all amounts."""
+        self._pods: Collection[Pod] = _HOSTED_PODS if with_system else _PODS
         self._client = client
         self._clock = clock
         self._reports = reports
@@ -109,10 +137,14 @@ class WatchedPods:
             else:
                 await handler.on_changed(pod, gone=gone)
 
+        async def keep_unless_gone(unread: UnreadObject, gone: bool) -> None:  # noqa: FBT001  as above
+            if not 0 < parse_version(unread.version) <= self._listed:
+                await handler.on_unread(unread.uid, gone=gone)
+
         async def everything(_: object) -> None:
             """Do nothing: the list is read in pages."""
 
-        handlers = WatchHandler(everything, one, self._on_reached, self._on_lost)
+        handlers = WatchHandler(everything, one, self._on_reached, self._on_lost, keep_unless_gone)
         return Watch(
             self._client, self._pods, handlers, reports=self._reports, timing=self._timing, lister=page_by_page
         )
@@ -128,27 +160,35 @@ class WatchedPods:
 
     async def _pages(self, handler: PodEventHandler) -> ListStart:
         await handler.on_list_begun()
-        page = await self._page("")
+        unread: list[UnreadObject] = []
+
+        async def hand_on(page: Listed[Pod], unread_of_page: Sequence[UnreadObject]) -> str:
+            await handler.on_listed(page.items or ())
+            for pod in unread_of_page:
+                await handler.on_unread(pod.uid, gone=False)
+            unread.extend(unread_of_page)
+            return page.metadata.next
+
+        page, unread_of_page = await self._page("")
         since_us, version = self._clock.now_us(), parse_version(page.metadata.resource_version)
         if not version:
             raise GarbledError("a list without a resourceVersion that is a number")
-        await handler.on_listed(page.items or ())
-        while page.metadata.next:
-            page = await self._page(page.metadata.next)
-            await handler.on_listed(page.items or ())
+        after = await hand_on(page, unread_of_page)
+        while after:
+            after = await hand_on(*await self._page(after))
         # Updated only after the last page: a list that fails must not end the continuity.
         self._listed = version
         before = self._continuity
         if before is None or before.version > version:  # etcd restored from a backup: continuity restarts
             before = self._continuity = Continuity(version, since_us)
         await handler.on_list_complete()
-        return ListStart(str(before.version), is_older=before.version < version)
+        return ListStart(str(before.version), is_older=before.version < version, unread=unread)
 
-    async def _page(self, after: str) -> Listed[Pod]:
+    async def _page(self, after: str) -> tuple[Listed[Pod], tuple[UnreadObject, ...]]:
         more = (("continue", after),) if after else ()
         query = self._pods.build_query(("limit", str(_PAGE)), *more)
         body = await send_request(self._client, "GET", self._pods.path, self._timing.request_seconds, query)
-        return decode_object(body, self._pods.items)
+        return decode_list(body, self._pods.items, self._pods.item)
 
     def _on_reached(self, version: str) -> None:
         before = self._continuity

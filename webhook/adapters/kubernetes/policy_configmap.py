@@ -12,6 +12,7 @@ from kubernetes_asyncio.client import ApiClient
 from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, list_objects
 from webhook.adapters.kubernetes.api.objects import Listed, parse_version
 from webhook.adapters.kubernetes.api.requests import ApiError
+from webhook.adapters.kubernetes.api.unread_objects import UnreadObject
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
 from webhook.adapters.kubernetes.last_good import PLACE as LAST_GOOD_PLACE
 from webhook.adapters.kubernetes.last_good import LastGood
@@ -68,7 +69,7 @@ class ConfigMapPolicy:
         self._failure = Condition(reports.on_trouble, reports.on_over)
         self._signatures = signatures
         self._last_good = LastGood(client, reports, timing, signatures)
-        handler = WatchHandler(self._all, self._one)
+        handler = WatchHandler(self._all, self._one, on_unread=self._refuse)
         self._watch = Watch(client, _POLICY, handler, reports=reports, timing=timing)
         self._taking = asyncio.Lock()
         self._version = 0
@@ -122,7 +123,15 @@ class ConfigMapPolicy:
     async def _all(self, snapshot: ListSnapshot[ConfigMap]) -> None:
         async with self._taking:
             self._version = parse_version(snapshot.version)
-            await self._take(snapshot.items[0] if snapshot.items else None)
+            if snapshot.unread:
+                await self._take(None, f"{_PLACE}: {snapshot.unread[0].reason}")
+            else:
+                await self._take(snapshot.items[0] if snapshot.items else None)
+
+    async def _refuse(self, unread: UnreadObject, deleted: bool) -> None:  # noqa: FBT001  as below
+        async with self._taking:
+            self._version = max(self._version, parse_version(unread.version))
+            await self._take(None, _NONE if deleted else f"{_PLACE}: {unread.reason}")
 
     async def _one(self, changed: ConfigMap, deleted: bool) -> None:  # noqa: FBT001  signature of WatchHandler.on_change
         async with self._taking:
@@ -131,8 +140,9 @@ class ConfigMapPolicy:
                 self._version = version
                 await self._take(None if deleted else changed)
 
-    async def _take(self, found: ConfigMap | None) -> None:
-        document, missing = _read_from(found)
+    async def _take(self, found: ConfigMap | None, obstacle: str = "") -> None:
+        """Take in the document of a ConfigMap. `obstacle`: why the ConfigMap cannot be read."""
+        document, missing = (None, obstacle) if obstacle else _read_from(found)
         if not self._has_good:
             # Load the last good policy first: it stays in force if the current one is invalid.
             last_good = await self._last_good.read()

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Struct, field
 
-from webhook.adapters.kubernetes.api.collection import decode_object
-from webhook.adapters.kubernetes.api.objects import LABELS, ObjectVersion
+from webhook.adapters.kubernetes.api.objects import LABELS, Listed, ObjectVersion
 from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, send_request
+from webhook.adapters.kubernetes.api.unread_objects import decode_list
 from webhook.errors import StatusError, StatusNotInstalledError
 
 _VERSION = "podgate.io/v1alpha1"
@@ -20,10 +20,6 @@ _REQUEST_SECONDS = 5.0
 class _Read(Struct, frozen=True):
     metadata: ObjectVersion
     status: dict[str, Any] = field(default_factory=dict)
-
-
-class _Statuses(Struct, frozen=True):
-    items: list[_Read] | None = None
 
 
 class _StatusKind(NamedTuple):
@@ -58,7 +54,8 @@ class StatusObjects:
                 )
             except RefusedError as error:
                 raise self._convert_absence(error) from error
-            return {found.metadata.name: found.status for found in decode_object(body, _Statuses).items or ()}
+            listed, _ = decode_list(body, Listed[_Read], _Read)  # one that cannot be decoded is written anew
+            return {found.metadata.name: found.status for found in listed.items or ()}
 
     async def write(self, name: str, status: Mapping[str, Any]) -> None:
         async with self._convert_errors(f"write {name}"):

@@ -210,6 +210,7 @@ KUBERNETES_FAILURES = _counter(
 KUBERNETES_CONTACT = _gauge(
     "kubernetes_watch_contact_timestamp_seconds", "resource", "When the API server last sent data."
 )
+OBJECTS_UNREAD = _gauge("objects_unread", "resource", "Objects, or values of a source, that cannot be read now.")
 FILE_RELOADS = _counter("file_reloads_total", "file result", "Loads of watched files, at the start and after changes.")
 FILE_LOADED = _gauge("file_last_reload_timestamp_seconds", "file", "When valid files were last loaded.")
 FILE_GOOD = _gauge(
@@ -269,7 +270,7 @@ FAMILIES = (
     *(POLICY_INFO, POLICY_RELOADS, POLICY_REVIEWS, POLICY_LAST_GOOD, OVERRIDE_UNTIL, OVERRIDES_LAST_GOOD),
     *(ROLLOUT_POLICY, ROLLOUT_PHASE, ROLLOUT_STEP, ROLLOUT_PINNED, ROLLOUT_FOLLOWED),
     *(ROLLOUT_DEGRADED, ROLLOUT_SYMPTOM, ROLLOUT_THRESHOLD, ROLLOUT_CHANGES, SHADOW_REVIEWS, SHADOW_DIFFERENCES),
-    *(KUBERNETES_FAILURES, KUBERNETES_CONTACT),
+    *(KUBERNETES_FAILURES, KUBERNETES_CONTACT, OBJECTS_UNREAD),
     *(EVENTS, REPLICAS, READY, LEADER, BUILD_INFO),
     *(KEY_FETCHES, KEYS_FETCHED, KEYS),
     *(

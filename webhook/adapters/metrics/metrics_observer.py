@@ -24,6 +24,7 @@ from webhook.adapters.metrics.watched_inputs import (
     OverrideGauges,
     ProcessHealth,
     Transitions,
+    WatchHealth,
 )
 from webhook.core.breaker import Transition
 from webhook.core.overrides import Override
@@ -70,13 +71,13 @@ class Metrics(PartialObserver):
         self.health = ProcessHealth({} if ProcessRole.REVIEWS in duties else None)
         self.webhooks, self.rollout = WebhookConfigurationMetrics(), RolloutMetrics(self._decisions.forget_services)
         self.leading = RolloutLeaderMetrics()
-        self._watches = Totals(families.KUBERNETES_FAILURES)
+        self.watches = WatchHealth()
         self._events = Totals(families.EVENTS, *((result,) for result in families.EVENT_RESULTS))
         usage = (self._refused, *self._transitions.totals, self._reloads, self._policy_reviews)
         troubles = (
             *self.files.totals,
             *self.keys.totals,
-            self._watches,
+            *self.watches.totals,
             self._events,
             *self._store.totals,
             *self.ledger.totals,
@@ -92,7 +93,6 @@ class Metrics(PartialObserver):
         self._policy_hash: str | None = None
         self._last_good = False
         self._overrides = OverrideGauges()
-        self._contact_seconds: dict[str, float] = {}
         self._replicas = 1
         self._is_reduced: bool | None = None  # set only in a server
         self._expiry_seconds: Mapping[str, float] = {}
@@ -190,19 +190,6 @@ class Metrics(PartialObserver):
     def count_cached_denial(self, service: str) -> None:
         self._store.count_cached(self._find_label(service))
 
-    def count_kubernetes_failure(self, resource: str, count: int = 1) -> None:
-        """Count a list or a watch that failed."""
-        self._watches.add(resource, count=count)
-
-    def set_kubernetes_contact(self, resource: str, at_seconds: float) -> None:
-        """Set when the API server last sent data for a watch, in seconds since the Unix epoch."""
-        # Replaced, never changed in place: a scrape may be reading it.
-        self._contact_seconds = {**self._contact_seconds, resource: at_seconds}
-
-    def end_kubernetes_contact(self, resource: str) -> None:
-        """End the series of a watch that this process no longer needs."""
-        self._contact_seconds = {name: at for name, at in self._contact_seconds.items() if name != resource}
-
     def count_event(self, result: str) -> None:
         """Count a Kubernetes Event by its result, one of `families.EVENT_RESULTS`."""
         self._events.add(result)
@@ -286,7 +273,7 @@ class Metrics(PartialObserver):
             (families.POLICY_INFO, hashes),
             (families.POLICY_LAST_GOOD, [((), float(self._last_good))]),
             *(*self._overrides.rows(self._find_label), *self.rollout.rows(), *self.leading.rows()),
-            (families.KUBERNETES_CONTACT, [((name,), at) for name, at in self._contact_seconds.items()]),
+            *self.watches.rows(),
             (families.CERTIFICATE_EXPIRY, expiry),
             (families.CREDENTIAL_EXPIRY, self._decisions.credentials()),
             *self.kept_certificates.rows(),

@@ -1,4 +1,4 @@
-"""Metrics of watched inputs: keys, files, overrides and outcomes; and of the process's own health."""
+"""Metrics of watched inputs: resources, keys, files, overrides and outcomes; and of the process's own health."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -10,6 +10,40 @@ from webhook.core.breaker import Transition, TransitionCause
 from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.ports import PartialObserver
+
+
+class WatchHealth:
+    """Failures, contact and unread objects by watched resource, or source of load."""
+
+    def __init__(self) -> None:
+        self._failures = Totals(families.KUBERNETES_FAILURES)
+        self.totals = (self._failures,)
+        self._contact_seconds: dict[str, float] = {}
+        self._unread: dict[str, int] = {}
+
+    def count_failure(self, resource: str, count: int = 1) -> None:
+        """Count a list or a watch that failed."""
+        self._failures.add(resource, count=count)
+
+    def set_contact(self, resource: str, at_seconds: float) -> None:
+        """Set when the API server last sent data for a watch, in seconds since the Unix epoch."""
+        # Replaced, never changed in place: a scrape may be reading it.
+        self._contact_seconds = {**self._contact_seconds, resource: at_seconds}
+
+    def set_unread(self, resource: str, count: int) -> None:
+        """Set how many objects cannot be read."""
+        self._unread = {**self._unread, resource: count}  # replaced, as above
+
+    def end(self, resource: str) -> None:
+        """End the series of a watch that this process no longer needs."""
+        self._contact_seconds = {name: at for name, at in self._contact_seconds.items() if name != resource}
+        self._unread = {name: count for name, count in self._unread.items() if name != resource}
+
+    def rows(self) -> Sequence[tuple[Family, list[Row]]]:
+        return [
+            (families.KUBERNETES_CONTACT, [((name,), at) for name, at in self._contact_seconds.items()]),
+            (families.OBJECTS_UNREAD, [((name,), float(count)) for name, count in self._unread.items()]),
+        ]
 
 
 class FileTotals:

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from webhook.core.kubernetes import pod_requests
+from webhook.core.kubernetes.pod import Amounts
 from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.policy_fields.nodes import Nodes
 from webhook.core.scheduling.measured_load import Decay, NodeLoad
@@ -46,39 +47,51 @@ class MetricsApiLoads:
         self._get = get
         self._decay = Decay(nodes.decay.factor, nodes.decay.every.us / _US)
         self._loads: dict[str, NodeLoad] = {}
+        self.unread: dict[str, str] = {}
 
     async def measure(self, now_seconds: float) -> Mapping[str, NodeLoad]:
         """Return the loads; their times are those of the answer, whenever it is asked for."""
         del now_seconds
         body = await self._get()
         loads: dict[str, NodeLoad] = {}
+        unread: dict[str, str] = {}
         try:
             found = msgspec.json.decode(body, type=_NodeMetricsList).items or []
-            async for items in slices(found, _SLICE):
-                for metrics in (msgspec.json.decode(item, type=_NodeMetrics) for item in items):
-                    load = self._average(metrics)
-                    if load is not None:
-                        loads[metrics.metadata.name] = load
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise LoadSourceError(f"{self.name}: not understood: {error}") from error
-        self._loads = loads
-        if not self._loads:
+        number = 0
+        async for items in slices(found, _SLICE):
+            for item in items:
+                try:
+                    metrics = msgspec.json.decode(item, type=_NodeMetrics)
+                    loads[metrics.metadata.name] = self._average(metrics)
+                except ValueError as error:  # ValidationError is a ValueError
+                    unread[_find_name(item) or f"items[{number}]"] = str(error)
+                number += 1
+        self._loads, self.unread = loads, unread
+        if not loads:
             raise LoadSourceError(f"{self.name}: no node's cpu and memory in its {len(found)} items")
-        return self._loads
+        return loads
 
     async def close(self) -> None:
         """Do nothing: the client is the caller's."""
 
-    def _average(self, found: _NodeMetrics) -> NodeLoad | None:
-        """Return the load of one node, None if its amounts are not valid."""
+    def _average(self, found: _NodeMetrics) -> NodeLoad:
+        """Return the load of one node. ValueError: a value is not valid.
+
+        Metrics adapters convert NaN to a negative amount.
+        """
+        name = found.metadata.name
         try:
-            name, at_seconds = found.metadata.name, parse_microseconds(found.timestamp) / _US
-            cpu = pod_requests.parse_nano(found.usage.cpu) / _MILLI
-            memory = pod_requests.parse_nano(found.usage.memory) / pod_requests.NANO
-        except (ValueError, OverflowError):
-            return None
-        if cpu < 0 or memory < 0:  # metrics adapters convert NaN to a negative amount
-            return None
+            at_seconds = parse_microseconds(found.timestamp) / _US
+        except ValueError as error:
+            raise ValueError(f"timestamp: {pod_requests.shorten(found.timestamp)!r}: {error}") from None
+        usage: Amounts = {"cpu": found.usage.cpu, "memory": found.usage.memory}
+        try:
+            cpu = (pod_requests.read_amount(usage, "cpu") or 0) / _MILLI
+            memory = (pod_requests.read_amount(usage, "memory") or 0) / pod_requests.NANO
+        except OverflowError:
+            raise ValueError(f"usage: {pod_requests.shorten(str(usage))}: too large") from None
         before = self._loads.get(name)
         if before is None or before.cpu_millis is None or before.memory_bytes is None:
             return NodeLoad(self.name, at_seconds, cpu, memory)
@@ -89,3 +102,10 @@ class MetricsApiLoads:
             kept * before.cpu_millis + (1 - kept) * cpu,
             kept * before.memory_bytes + (1 - kept) * memory,
         )
+
+
+def _find_name(item: msgspec.Raw) -> str:
+    """Return the name of an item that cannot be decoded, "" if it has none."""
+    document = msgspec.json.decode(item)
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""

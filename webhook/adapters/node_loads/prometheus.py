@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from webhook.adapters.node_loads.prometheus_api import PrometheusApi
+from webhook.adapters.node_loads.prometheus_api import BadSeries, PrometheusApi, Series
 from webhook.adapters.node_loads.queries import INSTANCE, build_queries
 from webhook.core.policy_fields.nodes import Nodes, PrometheusSource
 from webhook.core.scheduling.measured_load import Decay, NodeLoad, average_with_decay
@@ -11,6 +11,9 @@ from webhook.errors import LoadSourceError
 
 _TIMEOUT_SECONDS = 5.0
 _US = 1_000_000
+_VALUE_CHARACTERS_MAX = 40
+_NEEDED = frozenset({"cpu", "memory", "freshness"})
+"""Signals of which NaN is a fault. A latency or a pressure may be a quotient of nothing by nothing."""
 
 
 class PrometheusLoads:
@@ -23,6 +26,7 @@ class PrometheusLoads:
         self._queries = build_queries(source, self._decay)
         self._window_seconds = nodes.window.us / _US
         self._api = PrometheusApi(name, source)
+        self.unread: dict[str, str] = {}
 
     async def measure(self, now_seconds: float) -> Mapping[str, NodeLoad]:
         """Return the loads of the nodes whose cpu, memory and sample time are known."""
@@ -36,18 +40,12 @@ class PrometheusLoads:
         return loads
 
     async def _loads(self, now_seconds: float) -> Mapping[str, NodeLoad]:
-        queries = self._queries
-        averaged = (queries.cpu, queries.memory)
-        instant = (
-            queries.freshness,
-            queries.latency,
-            queries.cpu_pressure,
-            queries.memory_pressure,
-            queries.io_pressure,
-        )
+        queries, self.unread = self._queries, {}
+        averaged = ("cpu", "memory")
+        instant = ("freshness", "latency", "cpu_pressure", "memory_pressure", "io_pressure")
         cpu, memory, fresh, *others = await asyncio.gather(
-            *(self._averages(query, now_seconds) for query in averaged),
-            *(self._values(query, now_seconds) for query in instant),
+            *(self._averages(signal, getattr(queries, signal), now_seconds) for signal in averaged),
+            *(self._values(signal, getattr(queries, signal), now_seconds) for signal in instant),
         )
         loads = {
             name: NodeLoad(
@@ -66,7 +64,7 @@ class PrometheusLoads:
     async def close(self) -> None:
         await self._api.close()
 
-    async def _averages(self, query: str, now_seconds: float) -> dict[str, float]:
+    async def _averages(self, signal: str, query: str, now_seconds: float) -> dict[str, float]:
         step_seconds = self._decay.every_seconds
         parameters = {
             "query": query,
@@ -77,21 +75,30 @@ class PrometheusLoads:
         found: dict[str, float] = {}
         async for series in self._api.ask("query_range", **parameters):
             for node_series in series:
-                average = average_with_decay(_parse_samples(node_series.values), now_seconds, self._decay)
-                _keep_largest(found, self._find_node(node_series.metric), average)
+                self._take(found, node_series, signal, now_seconds)
         return found
 
-    async def _values(self, query: str, now_seconds: float) -> dict[str, float]:
+    async def _values(self, signal: str, query: str, now_seconds: float) -> dict[str, float]:
         """Return the values of an instant query; those that are no measurement are left out."""
         found: dict[str, float] = {}
         if not query:
             return found
         async for series in self._api.ask("query", query=query, time=f"{now_seconds:.3f}"):
             for node_series in series:
-                samples = _parse_samples([] if node_series.value is None else [node_series.value])
-                value = average_with_decay(samples, now_seconds, self._decay)
-                _keep_largest(found, self._find_node(node_series.metric), value)
+                self._take(found, node_series, signal, now_seconds)
         return found
+
+    def _take(self, found: dict[str, float], series: Series | BadSeries, signal: str, now_seconds: float) -> None:
+        """Add the average of a series' samples; one without any measurement loses its node's value alone."""
+        node = self._find_node(series.metric)
+        if isinstance(series, BadSeries):
+            self.unread[f"{node or 'a series'} {signal}"] = series.reason
+            return
+        pairs = series.values if series.value is None else [series.value]
+        value = average_with_decay(_parse_samples(pairs), now_seconds, self._decay)
+        _keep_largest(found, node, value)
+        if value is None and pairs and signal in _NEEDED:
+            self.unread[f"{node} {signal}"] = f"{pairs[-1][1][:_VALUE_CHARACTERS_MAX]!r}: not a number of 0 or more"
 
     def _find_node(self, metric: Mapping[str, str]) -> str:
         """Return the name of a series' node: its label, else its instance without the port."""

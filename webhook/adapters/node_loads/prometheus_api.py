@@ -33,6 +33,17 @@ class Series(Struct):
     values: list[tuple[float, str]] = []
 
 
+class _Labelled(Struct):
+    metric: dict[str, Any]
+
+
+class BadSeries(Struct):
+    """A series that cannot be decoded: its labels as far as they can be read, and the reason."""
+
+    metric: dict[str, str]
+    reason: str
+
+
 class _Data(Struct):
     result: list[msgspec.Raw] = []
 
@@ -58,7 +69,7 @@ class PrometheusApi:
         if session is not None:
             await session.close()
 
-    async def ask(self, path: str, **parameters: str) -> AsyncIterator[list[Series]]:
+    async def ask(self, path: str, **parameters: str) -> AsyncIterator[list[Series | BadSeries]]:
         """Yield the series of an answer, a few at a time. LoadSourceError without an answer."""
         session = self._session = self._session or self._open_session()
         url = f"{self._source.url.rstrip('/')}/api/v1/{path}"
@@ -75,7 +86,7 @@ class PrometheusApi:
             if answer.status != "success" or status != HTTPStatus.OK:
                 raise LoadSourceError(f"{self._name}: {url}: {answer.error[:_ERROR_SHOWN] or f'HTTP {status}'}")
             async for series in slices(answer.data.result, _SLICE):
-                yield [self._read(raw, status, Series) for raw in series]
+                yield [self._read_series(raw, status) for raw in series]
 
     async def _body(self, response: aiohttp.ClientResponse) -> bytes:
         body = bytearray()
@@ -91,6 +102,13 @@ class PrometheusApi:
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             shown = f"HTTP {status}, and not an answer of Prometheus: {error}"
             raise LoadSourceError(f"{self._name}: {self._source.url}: {shown}") from error
+
+    def _read_series(self, raw: msgspec.Raw, status: int) -> Series | BadSeries:
+        try:
+            return msgspec.json.decode(raw, type=Series)
+        except msgspec.ValidationError as error:
+            labels = self._read(raw, status, _Labelled).metric  # without labels it belongs to no node
+            return BadSeries({key: text for key, text in labels.items() if isinstance(text, str)}, str(error))
 
     def _headers(self) -> dict[str, str]:
         if self._source.token_file is None:

@@ -28,7 +28,7 @@ from webhook.server.call_endpoint import CallEndpoint, CallLimits
 from webhook.server.connection_table import ConnectionGuard, ConnectionLimits, ConnectionTable
 from webhook.server.plain.extender_pages import NODES, SCHEDULING, build_node_page, build_scheduling_page
 from webhook.server.plain.health import build_plain_handler
-from webhook.server.plain.local_pages import build_local_handler
+from webhook.server.plain.local_pages import Page, build_local_handler
 from webhook.server.routes import build_extender_routes
 from webhook.server.server import Server, ServerTimeouts
 from webhook.settings import ExtenderSettings, ListenAddress
@@ -93,10 +93,8 @@ class ExtenderProcess:
             {CONTENT_TYPE: SingleFlight(self._render_metrics).get},
             SingleFlight(self._render_status).get,
         )
-        pages = {NODES: build_node_page(self._extender, time.time), SCHEDULING: build_scheduling_page(reports.records)}
-        self.server = Server(
-            endpoint, self._guard, plain, build_local_handler(pages.get), telemetry.observer, _TIMEOUTS
-        )
+        pages = build_local_handler(self._build_pages(reports).get)
+        self.server = Server(endpoint, self._guard, plain, pages, telemetry.observer, _TIMEOUTS)
         self._loops = (
             *sources.loops,
             *self._tls.loops,
@@ -140,6 +138,10 @@ class ExtenderProcess:
         await asyncio.to_thread(self._telemetry.close)
         self._logs.write_event("info", "stopped")
         self._logs.close()
+
+    def _build_pages(self, reports: SchedulingReports) -> dict[str, Page]:
+        nodes = build_node_page(self._extender, time.time, self._telemetry.resources.list_unread)
+        return {NODES: nodes, SCHEDULING: build_scheduling_page(reports.records)}
 
     def _build_guard(self) -> ConnectionGuard:
         tls = self._tls.files

@@ -1,8 +1,9 @@
 """Reports of the extender: its calls as records, metrics and spans; sources of load that do not answer as log lines."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from webhook.app.telemetry import Telemetry
+from webhook.app.telemetry.watched_resources import OnUnread
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.scheduling.extender_api import CallResult
 from webhook.core.scheduling.node_selection import ServiceRules
@@ -20,6 +21,8 @@ class SchedulingReports:
         self._said = telemetry.logs.write_event
         self._now_seconds = now_seconds
         self.records = SchedulingRecords(self._metrics.count_evicted_record)
+        self._build_unread_report = telemetry.resources.build_unread_report
+        self._on_unread: dict[str, OnUnread] = {}
         self._traced = None if telemetry.traces is None else telemetry.traces.scheduling()
 
     def on_filtered(self, pod: Pod, service: ServiceRules, attempt: FilterAttempt) -> None:
@@ -69,4 +72,9 @@ class SchedulingReports:
         def on_over(reason: str) -> None:
             self._said("info", "a source of load answers again", reason=reason)
 
-        return LoadReports(on_measured, self._metrics.count_source_failure, on_trouble, on_over)
+        def on_unread(source: str, reasons: Mapping[str, str]) -> None:
+            if source not in self._on_unread:
+                self._on_unread[source] = self._build_unread_report(source)
+            self._on_unread[source](reasons)
+
+        return LoadReports(on_measured, self._metrics.count_source_failure, on_unread, on_trouble, on_over)

@@ -7,13 +7,14 @@ from webhook.adapters.logs import Logs
 from webhook.adapters.metrics import Metrics
 from webhook.adapters.recorder import Recorder
 from webhook.app.telemetry.traces import find_role, open_process_traces
+from webhook.app.telemetry.watched_resources import WatchedResources
 from webhook.authentication.jwks_refresher import RefreshReports
 from webhook.authentication.reasons import REASONS
 from webhook.controller import ControllerReports
 from webhook.controller.release.queue_reader import QueueReader
 from webhook.core.policy_fields import OutcomeSource
 from webhook.core.quota import UnseenPod
-from webhook.core.reporting.status import ReplicaAssignment, WatchStatus, WebhooksStatus
+from webhook.core.reporting.status import ReplicaAssignment, WebhooksStatus
 from webhook.errors import StoreFailure
 from webhook.fallback import FallbackReports
 from webhook.observers import TurnObservers
@@ -37,7 +38,9 @@ class Telemetry:
         self.pod_observers = () if self.traces is None else (self.traces.starts(),)
         if serving and self.traces is not None:
             self.metrics.watch_trace_parents(self.traces.count_sampled_parents)
-        self.watches: dict[str, WatchStatus] = {}
+        self.resources = WatchedResources(self.metrics, self.logs)
+        self.watches = self.resources.statuses
+        self.build_watch_reports, self.forget_watch = self.resources.build_reports, self.resources.forget
         self.files: dict[str, str] = {}
         """The current error of each watched file by name, "" where its content is in use."""
         self.store_trouble = ""
@@ -93,41 +96,6 @@ class Telemetry:
             is_start = False
 
         return read
-
-    def build_watch_reports(self, resource: str) -> WatchReports:
-        """Return the callbacks for the watch on one resource."""
-        contact_us: int | None = None
-        troubles: list[str] = []
-        self.metrics.count_kubernetes_failure(resource, 0)  # starts at 0, so that the first failure is an increase
-
-        def show() -> None:
-            self.watches[resource] = WatchStatus(contact_us, "; ".join(troubles))
-
-        def on_contact() -> None:
-            nonlocal contact_us
-            now_seconds = time.time()
-            contact_us = int(now_seconds * 1_000_000)
-            self.metrics.set_kubernetes_contact(resource, now_seconds)
-            show()
-
-        def on_trouble(reason: str) -> None:
-            troubles.append(reason)
-            self.metrics.count_kubernetes_failure(resource)
-            self.logs.write_event("warning", "watch failed, using cached objects", resource=resource, reason=reason)
-            show()
-
-        def on_over(reason: str) -> None:
-            troubles.remove(reason)
-            self.logs.write_event("info", "watch recovered", resource=resource, reason=reason)
-            show()
-
-        show()
-        return WatchReports(on_contact, on_trouble, on_over)
-
-    def forget_watch(self, resource: str) -> None:
-        """Forget a watch that this process no longer needs: without contact it would look broken."""
-        self.watches.pop(resource, None)
-        self.metrics.end_kubernetes_contact(resource)
 
     def build_fetch_reports(self, source: str) -> RefreshReports:
         """Return the callbacks for key fetches from one source."""

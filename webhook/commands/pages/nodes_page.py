@@ -20,11 +20,18 @@ def format_nodes(document: NodeDocument, *, is_wide: bool) -> Iterable[str]:
     document = escape_document(document)
     if not document.nodes:
         yield "no node is known"
+        yield from _format_unread(document)
         return
     headings = (*_HEADINGS, *(_WIDE_HEADINGS if is_wide else ()), _LAST_HEADING)
     yield from format_table([headings, *(_format_cells(node, is_wide=is_wide) for node in document.nodes)])
     if len(document.nodes) > 1 and document.count > len(document.nodes):
         yield f"the hottest {len(document.nodes)} of {document.count}"
+    yield from _format_unread(document)
+
+
+def _format_unread(document: NodeDocument) -> Iterable[str]:
+    for text in document.unread:
+        yield click.style(f"cannot be read: {text}", fg="red")
 
 
 def _format_cells(node: ShownNode, *, is_wide: bool) -> tuple[str, ...]:

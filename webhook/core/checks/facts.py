@@ -113,6 +113,8 @@ class ClusterFacts:
     """CAs of the extender in the scheduler's Secret."""
     extenders: Mapping[str, Sequence[ShownNode]] = field(default_factory=dict)
     """Nodes as each extender knows them, by its name; read if the policy needs an extender."""
+    extender_unread: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By extender, the objects and values that it cannot read."""
     trust: Sequence[TrustFact] = ()
     processes: Mapping[str, Json] = field(default_factory=dict)
     """Status of each server and controller in the cluster, by the name of its Pod."""

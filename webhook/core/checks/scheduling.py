@@ -76,6 +76,14 @@ def loads_unknown(facts: ClusterFacts) -> Iterator[Observation]:
             yield Observation(name, "nodes[].load", value, remedy)
 
 
+@SECTION.check("report-unread", "it can read all objects and values", "extenders", severity=Severity.WARNING)
+def report_unread(facts: ClusterFacts) -> Iterator[Observation]:
+    for name, unread in facts.extender_unread.items():
+        for text in unread:
+            remedy = "correct the object, or what writes it: until then its former data stays in use, if there was any"
+            yield Observation(name, "unread", text, remedy)
+
+
 @SECTION.check(
     "wake-missing",
     "the StorageClass by which it wakes kube-scheduler exists",

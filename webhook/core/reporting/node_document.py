@@ -32,7 +32,8 @@ class ShownNode(Struct, frozen=True, rename="camel"):
 
 
 class NodeDocument(Struct, frozen=True):
-    """Nodes, and how many there are in all."""
+    """Nodes, how many there are in all, and the objects and values that cannot be read, each with the reason."""
 
     nodes: tuple[ShownNode, ...]
     count: int = 0
+    unread: tuple[str, ...] = ()

@@ -22,6 +22,13 @@ class _Resource(Struct, frozen=True):
     name: str = ""
     available: str | int = "0"
 
+    def __post_init__(self) -> None:
+        """ValueError: the amount is no quantity."""
+        try:
+            pod_requests.parse_nano(str(self.available))
+        except ValueError as error:
+            raise ValueError(f"available: {pod_requests.shorten(str(self.available))!r}: {error}") from None
+
 
 class _Zone(Struct, frozen=True):
     name: str = ""
@@ -42,10 +49,7 @@ class TopologyReport(Struct, frozen=True):
     policies: tuple[str, ...] | None = field(default=None, name="topologyPolicies")
 
     def read_bound_zones(self) -> NumaZones | None:
-        """Return the zones, None unless the Topology Manager admits only Pods that fit into single zones.
-
-        ValueError: an amount is no quantity.
-        """
+        """Return the zones, None unless the Topology Manager admits only Pods that fit into single zones."""
         attributes = {attribute.name: attribute.value for attribute in self.attributes or ()}
         if _POLICY in attributes:
             is_single, is_by_pod = attributes[_POLICY] == _SINGLE, attributes.get(_SCOPE) == _BY_POD

@@ -60,12 +60,16 @@ class _PodList(Struct, frozen=True):
     items: tuple[Pod, ...]
 
 
+class _Named(Struct, frozen=True):
+    metadata: _Metadata
+
+
 class _Topology(TopologyReport, frozen=True, kw_only=True):
     metadata: _Metadata
 
 
 class _TopologyList(Struct, frozen=True):
-    items: tuple[_Topology, ...]
+    items: tuple[dict[str, Any], ...]
 
 
 def read_nodes(path: Path) -> list[SimulatedNode]:
@@ -103,14 +107,11 @@ def add_zones(nodes: Sequence[SimulatedNode], path: Path) -> list[SimulatedNode]
     """Return the nodes with the NUMA zones in a file of their NodeResourceTopologies. UserError: it cannot be read."""
     command = "kubectl get noderesourcetopologies -o json"
     document = _read_document(path, f"give what this prints: {command}")
-    reports: tuple[_Topology, ...] = _convert(document, _TopologyList, path, command).items
-    zones = {}
-    for report in reports:
-        try:
-            zones[report.metadata.name] = report.read_bound_zones()
-        except ValueError as error:
-            where = f"{path}: NodeResourceTopology {report.metadata.name}: zones[].resources[].available"
-            raise UserError(f"{where}: {error}") from None
+    zones: dict[str, NumaZones | None] = {}
+    for item in _convert(document, _TopologyList, path, command).items:
+        name = _convert(item, _Named, path, command).metadata.name
+        report: _Topology = _convert(item, _Topology, path, command, f"NodeResourceTopology {name}: ")
+        zones[name] = report.read_bound_zones()
     if not zones.keys() & {simulated.node.name for simulated in nodes}:
         raise UserError(f"{path}: none of its {len(zones)} nodes is one of --nodes", "give files of the same cluster")
     return [replace(simulated, zones=zones.get(simulated.node.name)) for simulated in nodes]
@@ -162,8 +163,8 @@ def _read_document(path: Path, remedy: str) -> Mapping[str, Any]:
     return found[0]
 
 
-def _convert(found: object, kind: Any, path: Path, command: str) -> Any:
+def _convert(found: object, kind: Any, path: Path, command: str, of: str = "") -> Any:
     try:
         return msgspec.convert(found, kind)
     except msgspec.ValidationError as error:
-        raise UserError(f"{path}: {error}", f"give what this prints: {command}") from None
+        raise UserError(f"{path}: {of}{error}", f"give what this prints: {command}") from None

@@ -1,9 +1,10 @@
 """Pages of the extender's decision port: the load of each node, and the scheduling records of Pods."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 
 import msgspec
+from msgspec.structs import replace
 
 from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec
 from webhook.core.kubernetes.pod_requests import NANO
@@ -45,13 +46,18 @@ _ANY_POD = Pod(PodMetadata(), PodSpec())
 """Its QoS class is BestEffort: no zone of a node refuses it."""
 
 
-def build_node_page(extender: Extender, now_seconds: Callable[[], float]) -> Page:
-    """Return the page. With `name` it shows one node, with `limit` the hottest ones, the hottest first."""
+def build_node_page(
+    extender: Extender, now_seconds: Callable[[], float], list_unread: Callable[[], Sequence[str]] = tuple
+) -> Page:
+    """Return the page. With `name` it shows one node, with `limit` the hottest ones, the hottest first.
+
+    `list_unread` returns the objects and values that cannot be read.
+    """
 
     async def show(parameters: Mapping[str, str]) -> HttpResponse:
         check_parameters(parameters, ("name", "limit"))
         document = _build_document(extender, _select_rows(extender.table.rows, parameters), now_seconds())
-        return build_json_response(msgspec.json.encode(document))
+        return build_json_response(msgspec.json.encode(replace(document, unread=tuple(list_unread()))))
 
     return show
 

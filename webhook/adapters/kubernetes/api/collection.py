@@ -9,6 +9,7 @@ from kubernetes_asyncio.client import ApiClient
 
 from webhook.adapters.kubernetes.api.objects import AnObject, Listed
 from webhook.adapters.kubernetes.api.requests import GarbledError, send_request
+from webhook.adapters.kubernetes.api.unread_objects import UnreadObject, decode_list
 
 _T = TypeVar("_T")
 
@@ -36,21 +37,32 @@ class Collection(Generic[AnObject]):
 
 @dataclass(frozen=True, slots=True)
 class ListSnapshot(Generic[AnObject]):
-    """All objects as of `version`."""
+    """All objects as of `version`; those of `unread` exist, and cannot be decoded."""
 
     items: Sequence[AnObject]
     version: str
+    unread: Sequence[UnreadObject] = ()
 
 
 async def list_objects(
     client: ApiClient, collection: Collection[AnObject], timeout_seconds: float
 ) -> ListSnapshot[AnObject]:
-    """List with a consistent read, bypassing the API server's watch cache."""
+    """List with a consistent read, bypassing the API server's watch cache. GarbledError also for one bad object."""
+    found = await list_readable(client, collection, timeout_seconds)
+    for unread in found.unread:
+        raise GarbledError(f"{unread.name} is not understood: {unread.reason}")
+    return found
+
+
+async def list_readable(
+    client: ApiClient, collection: Collection[AnObject], timeout_seconds: float
+) -> ListSnapshot[AnObject]:
+    """List as `list_objects` does, without the objects that cannot be decoded."""
     body = await send_request(client, "GET", collection.path, timeout_seconds, collection.build_query())
-    found = decode_object(body, collection.items)
+    found, unread = decode_list(body, collection.items, collection.item)
     if not found.metadata.resource_version:
         raise GarbledError("a list without a resourceVersion")
-    return ListSnapshot(found.items or (), found.metadata.resource_version)
+    return ListSnapshot(found.items or (), found.metadata.resource_version, unread)
 
 
 def decode_object(text: bytes | msgspec.Raw, kind: type[_T]) -> _T:

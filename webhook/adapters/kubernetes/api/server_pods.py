@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from kubernetes_asyncio.client import ApiClient
-from msgspec import Struct
 
-from webhook.adapters.kubernetes.api.collection import decode_object
+from webhook.adapters.kubernetes.api.objects import Listed
 from webhook.adapters.kubernetes.api.port_forward import get_forwarded
 from webhook.adapters.kubernetes.api.requests import NOT_FOUND, ApiError, send_request
+from webhook.adapters.kubernetes.api.unread_objects import decode_list
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.kubernetes.pod import Pod
 from webhook.errors import NoSuchPageError, UserError
@@ -16,10 +16,6 @@ from webhook.support.input_files import INPUT_BYTES_MAX
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _SECONDS = 10.0
 _OK, _BAD_REQUEST = 200, 400
-
-
-class _Pods(Struct, frozen=True):
-    items: tuple[Pod, ...] | None = None
 
 
 class PodPorts:
@@ -34,7 +30,8 @@ class PodPorts:
     async def list_ready(self) -> Sequence[str]:
         """Return the names of the ready Pods; UserError if they cannot be listed."""
         try:
-            found = decode_object(await send_request(self._client, "GET", _PODS, _SECONDS, (self._selector,)), _Pods)
+            body = await send_request(self._client, "GET", _PODS, _SECONDS, (self._selector,))
+            found, _ = decode_list(body, Listed[Pod], Pod)  # one that cannot be decoded counts as not ready
         except ApiError as error:
             raise UserError(f"{self.where}: {error.describe(f'list pods in {NAMESPACE}')}") from None
         return [pod.metadata.name for pod in found.items or () if _is_ready(pod)]

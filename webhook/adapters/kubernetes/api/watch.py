@@ -5,18 +5,20 @@ server cache must not be mistaken for the current state. A watch resumes from it
 does not put that version in doubt: the connection was refused, or it broke after at least one event. A watch that was
 rejected, sent an invalid response, or opened and ended without even a bookmark is followed by a list. So a version that
 the API server no longer has (410), does not have yet, or never will have again (etcd restored from a backup), and a
-missing permission to watch, cost one list each time and nothing else.
+missing permission to watch, cost one list each time and nothing else. An object that cannot be decoded is reported by
+its name, and loses its own data alone: the list and the watch go on.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Generic
 
 from kubernetes_asyncio.client import ApiClient
+from msgspec import Raw
 
-from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, decode_object, list_objects
+from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, decode_object, list_readable
 from webhook.adapters.kubernetes.api.objects import AnObject, ApiStatus, Bookmark, WatchEvent
 from webhook.adapters.kubernetes.api.requests import (
     GONE,
@@ -30,6 +32,7 @@ from webhook.adapters.kubernetes.api.requests import (
     open_request,
 )
 from webhook.adapters.kubernetes.api.timing import ApiTiming
+from webhook.adapters.kubernetes.api.unread_objects import UnreadObject, UnreadObjects, decode_item
 from webhook.ports import WatchReports
 from webhook.support.condition import Condition
 
@@ -40,18 +43,24 @@ _LINE_BYTES_MAX = 20 << 20
 _CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 
+async def _keep_former(_: UnreadObject, __: bool) -> None:  # noqa: FBT001  signature of WatchHandler.on_unread
+    """Do nothing: what was known of the object stays, if anything was."""
+
+
 @dataclass(frozen=True, slots=True)
 class WatchHandler(Generic[AnObject]):
     """Callbacks that receive lists and changes."""
 
     on_list: Callable[[ListSnapshot[AnObject]], Awaitable[None]]
-    """Receives a complete list: objects that are not in it are gone."""
+    """Receives a complete list: objects that are not in it are gone, but for those that are `unread`."""
     on_change: Callable[[AnObject, bool], Awaitable[None]]
     """Receives one changed object and whether it was deleted."""
     on_reached: Callable[[str], None] = lambda _: None
     """Receives each version up to which no change has been missed."""
     on_lost: Callable[[], None] = lambda: None
     """Called when changes may have been missed; a list follows."""
+    on_unread: Callable[[UnreadObject, bool], Awaitable[None]] = _keep_former
+    """Receives a changed object that cannot be decoded, and whether it was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,8 @@ class ListStart:
 
     version: str
     is_older: bool = False
+    unread: Sequence[UnreadObject] = ()
+    """Objects that were left out of the list."""
 
 
 class Watch(Generic[AnObject]):
@@ -85,6 +96,7 @@ class Watch(Generic[AnObject]):
         self._backoff = timing.make_backoff()
         self._list_failure = Condition(reports.on_trouble, reports.on_over)
         self._watch_failure = Condition(reports.on_trouble, reports.on_over)
+        self._unread = UnreadObjects(reports.on_unread)
         self._version: str | None = None
         """Version to resume from; None if a list is needed."""
 
@@ -116,14 +128,15 @@ class Watch(Generic[AnObject]):
         """List. Return whether the watch resumes from an older version than the list's."""
         begun = await self._lister()
         self._version = begun.version
+        self._unread.replace(begun.unread)
         self._list_failure.leave()
         self._on_contact()
         return begun.is_older
 
     async def _list_at_once(self) -> ListStart:
-        snapshot = await list_objects(self._client, self._collection, self._timing.request_seconds)
+        snapshot = await list_readable(self._client, self._collection, self._timing.request_seconds)
         await self._handler.on_list(snapshot)
-        return ListStart(snapshot.version)
+        return ListStart(snapshot.version, unread=snapshot.unread)
 
     async def _watch(self, *, resumed: bool) -> bool:
         """Watch until it ends. Return whether it succeeded, which resets the backoff, however short the watch was."""
@@ -186,14 +199,26 @@ class Watch(Generic[AnObject]):
             self._version = decode_object(event.object, Bookmark).metadata.resource_version or None
             self._handler.on_reached(self._version or "")
         elif event.type in _CHANGES:
-            changed = decode_object(event.object, self._collection.item)
-            await self._handler.on_change(changed, event.type == "DELETED")
-            self._version = changed.metadata.resource_version or None
+            self._version = await self._apply_change(event.object, gone=event.type == "DELETED") or None
             self._handler.on_reached(self._version or "")
         else:
             raise GarbledError(f"an event of type {event.type!r}")
         self._watch_failure.leave()
         self._on_contact()
+
+    async def _apply_change(self, raw: Raw, *, gone: bool) -> str:
+        """Hand on a changed object; return its version."""
+        changed = decode_item(raw, self._collection.item)
+        if not isinstance(changed, UnreadObject):
+            self._unread.forget(raw)
+            await self._handler.on_change(changed, gone)
+            return changed.metadata.resource_version
+        if gone:
+            self._unread.forget(raw)
+        else:
+            self._unread.put(changed)
+        await self._handler.on_unread(changed, gone)
+        return changed.version
 
 
 class Lines:

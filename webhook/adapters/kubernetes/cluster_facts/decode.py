@@ -1,17 +1,12 @@
 """Decoding of API server objects: only a field of an unexpected type is left out, and reported."""
 
-import re
-from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import msgspec
 
-T = TypeVar("T")
+from webhook.adapters.kubernetes.api.field_faults import EACH, has_child, list_children, parse_path, split_fault
 
-_AT = re.compile(r"^(?P<what>.*) - at `(?P<path>\$[^`]*)`$", re.DOTALL)
-_TOKEN = re.compile(r"\.([^.\[\]]+)|(\[[^\]]*\])")
-_EACH = "[...]"
-"""Any value of an object: msgspec does not say which one."""
+T = TypeVar("T")
 
 
 def decode_fields(body: bytes | msgspec.Raw, kind: type[T]) -> tuple[T, dict[str, str]]:
@@ -53,11 +48,11 @@ def _drop_bad_fields(document: Any, kind: type[T]) -> tuple[T, dict[str, str]]:
         try:
             return msgspec.convert(document, kind), lost
         except msgspec.ValidationError as error:
-            found = _AT.match(str(error))
-            tokens = () if found is None else _parse_path(found["path"])
-            if found is None or not tokens or not _drop(document, tokens):
+            path, what = split_fault(error)
+            tokens = parse_path(path)
+            if not tokens or not _drop(document, tokens):
                 raise
-            lost[found["path"].removeprefix("$.")] = found["what"]
+            lost[path.removeprefix("$.")] = what
 
 
 def _drop(document: Any, tokens: tuple[str | int, ...]) -> bool:
@@ -65,31 +60,13 @@ def _drop(document: Any, tokens: tuple[str | int, ...]) -> bool:
     *parents, last = tokens
     places = [document]
     for token in parents:
-        places = [child for place in places for child in _list_children(place, token)]
+        places = [child for place in places for child in list_children(place, token)]
     is_dropped = False
     for place in places:
-        if last == _EACH and isinstance(place, dict) and place:
+        if last == EACH and isinstance(place, dict) and place:
             place.clear()
             is_dropped = True
-        elif _has(place, last):
+        elif has_child(place, last):
             del place[last]
             is_dropped = True
     return is_dropped
-
-
-def _list_children(place: Any, token: str | int) -> Iterator[Any]:
-    if token == _EACH and isinstance(place, dict):
-        yield from place.values()
-    elif _has(place, token):
-        yield place[token]
-
-
-def _has(place: Any, token: str | int) -> bool:
-    if isinstance(token, int):
-        return isinstance(place, list) and token < len(place)
-    return isinstance(place, dict) and token in place
-
-
-def _parse_path(path: str) -> tuple[str | int, ...]:
-    found = (field or element for field, element in _TOKEN.findall(path))
-    return tuple(int(token[1:-1]) if token[1:-1].isdecimal() and token[0] == "[" else token for token in found)

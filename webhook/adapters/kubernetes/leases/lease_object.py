@@ -114,6 +114,18 @@ def parse_lease(body: bytes | Raw) -> LeaseObject:
     return LeaseObject(decode_object(body, dict), found.metadata.resource_version, found.spec or _Spec())
 
 
+class _Sighted(Struct, frozen=True):
+    metadata: ObjectVersion
+
+
+def parse_sighting(body: Raw) -> LeaseObject:
+    """Return a Lease whose other fields cannot be read; GarbledError if its metadata cannot be, either."""
+    found = decode_object(body, _Sighted).metadata
+    if not found.name or not found.resource_version:
+        raise GarbledError("an object without a name or a resourceVersion")
+    return LeaseObject({**decode_object(body, dict), "spec": None}, found.resource_version, _Spec())
+
+
 async def read(client: ApiClient, timeout_seconds: float, name: str = NAME) -> LeaseObject:
     """Return the Lease, or one of `make_absent` if there is none; ApiError if it cannot be read."""
     try:

@@ -25,12 +25,14 @@ from webhook.adapters.kubernetes.api.requests import (
     RefusedError,
     send_request,
 )
+from webhook.adapters.kubernetes.api.unread_objects import UnreadObject, UnreadObjects
 from webhook.adapters.kubernetes.leases.lease_object import (
     ALL,
     LeaseObject,
     LeaseSighting,
     make_absent,
     parse_lease,
+    parse_sighting,
     write,
 )
 from webhook.core.document.configmap import NAMESPACE
@@ -86,6 +88,7 @@ class ServerLeases:
         self._client = client
         self._on_contact = reports.on_contact
         self._failure = Condition(reports.on_trouble, reports.on_over)
+        self._unread = UnreadObjects(reports.on_unread)
         self._timing = timing
         self._seen: dict[str, LeaseSighting] = {}
         """Other servers' Leases, by name."""
@@ -122,7 +125,17 @@ class ServerLeases:
         found = decode_object(body, _Leases)
         if not found.metadata.resource_version:
             raise GarbledError("a list without a resourceVersion")
-        return {lease.name: lease for lease in map(parse_lease, found.items or ())}
+        leases: dict[str, LeaseObject] = {}
+        unread: list[UnreadObject] = []
+        for item in found.items or ():
+            try:
+                lease = parse_lease(item)
+            except GarbledError as error:
+                lease = parse_sighting(item)  # a server counts as alive while its Lease changes, whatever is in it
+                unread.append(UnreadObject(f"{NAMESPACE}/{lease.name}", "", lease.version, str(error)))
+            leases[lease.name] = lease
+        self._unread.replace(unread)
+        return leases
 
     async def _renew(self, mine: LeaseObject) -> None:
         body = mine.build_held(self._identity, self._timing.duration_seconds)
