@@ -132,7 +132,7 @@ async def test_source_that_hangs_delays_neither_the_next_one_nor_the_rows(monkey
     measured = {"a": load("metricsAPI", 7000)}
     async with refresh_loads(monkeypatch, prometheus=None, metricsAPI=measured) as state:
         await state.wait_for_source("a", "metricsAPI")
-        assert state.find_source("b") == "requests", "per node"
+        assert (state.find_source("b"), state.table.rows["b"].is_silent) == ("requests", True), "per node"
         seen = state.sources["metricsAPI"].readings
         await state.wait_until(lambda: state.sources["metricsAPI"].readings > seen + 3)
         assert state.sources["prometheus"].readings == 1, "a reading under way is not started again"
@@ -152,7 +152,7 @@ async def test_source_that_fails_is_counted_and_the_next_one_takes_over_once_its
         assert state.find_source("a") == "prometheus", "the last load is fresh"
         state.now_seconds = START + 95
         await state.wait_for_source("a", "metricsAPI")
-        assert state.find_source("b") == "requests", "per node"
+        assert (state.find_source("b"), state.table.rows["b"].is_silent) == ("prometheus", True), "per node"
         state.sources["prometheus"].loads = {
             "a": load("prometheus", 7100, START + 96),
             "b": load("prometheus", 7, START + 96),

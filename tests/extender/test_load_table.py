@@ -6,19 +6,20 @@ from math import inf
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_requests import NANO
-from webhook.core.kubernetes.quantity import Number
+from webhook.core.kubernetes.quantity import Duration, Number
 from webhook.core.kubernetes.types import LabelSelector
 from webhook.core.policy_fields.nodes import LoadSource, Nodes, RequestsSource
 from webhook.core.policy_fields.scheduling import Estimate, Hot, Near, Numa, Scheduling, ScoreWeights, WhenUnknown
 from webhook.core.scheduling.assumed_load import NO_LOAD, PodLoad, estimate_load
 from webhook.core.scheduling.extender_api import HostPriority
-from webhook.core.scheduling.hot_node_filters import NodeVerdicts, find_refused, make_filters
+from webhook.core.scheduling.hot_node_filters import NodeFilters, NodeVerdicts, find_refused, make_filters
 from webhook.core.scheduling.measured_load import NodeLoad
 from webhook.core.scheduling.node_table import KnownNode, NodeRow, NodeRows, SchedulableNode
 from webhook.core.scheduling.numa import NumaZones
@@ -27,7 +28,7 @@ from webhook.extender.load_table import LoadTable
 from webhook.extender.near_index import HostedPod, NearIndex
 
 NODES, UIDS, APPS, PLACES = "abcd", "pqrstu", ("web", "redis"), ("", "1", "2")
-STALE_SECONDS = 90.0
+STALE_SECONDS, FORGET_SECONDS = 90.0, 150.0
 ZONE = {"cpu": 64 * NANO, "memory": (256 << 30) * NANO}
 RULES = Scheduling(hot=Hot(cpu=Number(0.5)), numa=Numa.REQUIRED, when_unknown=WhenUnknown.REFUSE)
 NEAR = Near(LabelSelector({"app": "redis"}))
@@ -71,7 +72,10 @@ class LoadTableMachine(RuleBasedStateMachine):
         super().__init__()
         self.now = 1_000_000.0
         self.table = LoadTable(lambda _: Estimate(), lambda: self.now, lambda *_: None)
-        self.table.configure(Nodes((LoadSource(requests=RequestsSource()),)), ["prometheus", "requests"])
+        stanza = Nodes((LoadSource(requests=RequestsSource()),), forget_after=Duration.parse(f"{FORGET_SECONDS:g}s"))
+        self.table.configure(stanza, ["prometheus", "requests"])
+        self.newest = -inf
+        """Time of the newest load of any node, at the last report."""
         self.nodes: dict[str, KnownNode] = {}
         self.pods: dict[str, Pod] = {}
         self.loads: dict[str, NodeLoad] = {}
@@ -136,6 +140,7 @@ class LoadTableMachine(RuleBasedStateMachine):
         assert unknown == (name not in self.nodes)
         if not unknown:
             self.loads[name] = load
+        self.newest = max((known.measured_at_seconds for known in self.loads.values()), default=-inf)
         self.table.settle(self.table.list_nodes())
 
     @rule(name=nodes, is_reported=st.booleans())
@@ -164,12 +169,15 @@ class LoadTableMachine(RuleBasedStateMachine):
         self.table.node_rows = rows
 
     @invariant()
-    def load_is_the_freshest_else_what_pods_request(self) -> None:
+    def load_is_the_freshest_else_the_last_while_others_are_measured_else_what_pods_request(self) -> None:
+        others_are_measured = self.now - self.newest <= STALE_SECONDS
         for name, row in self.table.rows.items():
             load = self.loads.get(name)
-            assert row.node == self.nodes[name].node
-            if load is not None and self.now - load.measured_at_seconds <= STALE_SECONDS:
-                assert row == NodeRow.from_node(row.node, load, row.assumed, row.numa)
+            age = inf if load is None else self.now - load.measured_at_seconds
+            is_silent = others_are_measured and age > STALE_SECONDS
+            assert (row.node, row.is_silent) == (self.nodes[name].node, is_silent)
+            if age <= (FORGET_SECONDS if is_silent else STALE_SECONDS):
+                assert row == NodeRow.from_node(row.node, load, row.assumed, row.numa, is_silent=is_silent)
             else:
                 there = [
                     int(str(find_requests(pod)["cpu"])) for pod in self.pods.values() if pod.spec.node_name == name
@@ -271,3 +279,52 @@ def test_sets_of_near_pods_are_bounded_and_counted_anew() -> None:
         assert near.find_nearness(pod.namespace, "web", NEAR, pods).rate_node(node.node) > 0
         assert near.find_nearness("empty", "web", NEAR, pods).rate_node(node.node) == 0
     assert 0 < len(near) <= 256
+
+
+def test_silent_node_keeps_its_last_load_scores_last_and_is_unknown_once_it_is_forgotten() -> None:
+    now = 1_000_000.0
+    table = LoadTable(lambda _: Estimate(), lambda: now, lambda *_: None)
+    table.configure(Nodes((LoadSource(requests=RequestsSource()),)), ["prometheus", "requests"])
+    table.index.on_nodes_listed([build_known_node(name, {}, f"{name}x") for name in ("hot", "warm", "new")])
+    admits = make_filters(pod_of("x", None, "web", 1, "shop"), Scheduling(hot=Hot(cpu=Number(0.5))))
+    refuses = make_filters(pod_of("x", None, "web", 1, "shop"), RULES)
+
+    def measure(**cpus: float) -> None:
+        table.take_measurements("prometheus", {name: NodeLoad("prometheus", now, cpu) for name, cpu in cpus.items()})
+        table.settle(table.list_nodes())
+
+    def score() -> dict[str, int]:
+        return compute_scores(("hot", "warm", "new"), table.rows, LOAD, WEIGHTS, choose_nearness(None))
+
+    def list_refused(filters: NodeFilters) -> set[str]:
+        return set(find_refused(filters, ("hot", "warm", "new"), table.rows))
+
+    measure(hot=60_000.0, warm=32_000.0)
+    assert score()["new"] == 0, "a node that was never measured does not outscore one that is"
+    before = score()["warm"]
+    for _ in range(60):  # its exporter is dead: 14 of 15 minutes
+        now += 14
+        measure(warm=32_000.0)
+        assert list_refused(admits) == {"hot"}
+        is_fresh = now - 1_000_000.0 <= STALE_SECONDS
+        assert (score()["hot"] > 0, score()["warm"], score()["new"]) == (is_fresh, before, 0)
+    assert table.rows["hot"].load == NodeLoad("prometheus", 1_000_000.0, 60_000.0)
+    assert list_refused(refuses) == {"hot", "new"}
+    assert table.count_nodes_by_source() == {"prometheus": 1, "requests": 0, "unknown": 0, "silent": 2}
+    now += 100
+    measure(warm=32_000.0)
+    assert (list_refused(admits), list_refused(refuses)) == (set(), {"hot", "new"})
+    assert score() == {"hot": 0, "warm": before, "new": 0}
+    now += 100  # the whole source is gone: requests tell, as without it
+    table.settle(table.list_nodes())
+    assert not any(row.is_silent for row in table.rows.values())
+    assert min(score().values()) > before
+
+
+@pytest.mark.parametrize("weight", [Number(-0.5), Number(0.5)])
+def test_silent_node_scores_last_with_any_weights_that_read_load(weight: Number) -> None:
+    node = build_known_node("a", {}, "").node
+    row = NodeRow.from_node(node, NodeLoad("prometheus", 0.0, 1000.0), is_silent=True)
+    assert compute_scores("a", {"a": row}, LOAD, ScoreWeights(cpu=weight), lambda _: 1.0) == {"a": 0}
+    near_only = ScoreWeights(*map(Number, (0, 0, 0, 0.3)))
+    assert compute_scores("a", {"a": row}, LOAD, near_only, lambda _: 1.0) == {"a": 10}

@@ -21,7 +21,7 @@ NODES = {
     "warm-1": {"zone": "a", RACK: "a2"},
     "warm-2": {"zone": "b", RACK: "b1"},
 }
-STALE_SECONDS = 12
+STALE_SECONDS, FORGET_SECONDS = 12, 30
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
 kind: Policy
@@ -30,6 +30,7 @@ nodes:
   window: 4s
   decay: {{every: 2s}}
   staleAfter: {stale}s
+  forgetAfter: {forget}s
   sources: [{{prometheus: {{url: "{url}"}}}}, {{requests: {{}}}}]
 services:
 - name: web
@@ -85,7 +86,7 @@ def scheduler(exporters: NodeExporters) -> Iterator[ExtendedScheduler]:
         jobs = [exporters.job, exporters.cadvisor_job, _kubelets(plane), extenders]
         prometheus = PrometheusServer(plane.processes, jobs)
         prometheus.start()
-        policy = POLICY.format(url=prometheus.url, stale=STALE_SECONDS)
+        policy = POLICY.format(url=prometheus.url, stale=STALE_SECONDS, forget=FORGET_SECONDS)
         with LoadBalancers() as balancers:
             extended = ExtendedScheduler(plane, policy, prometheus, balancers.open(), plain)
             extended.start()

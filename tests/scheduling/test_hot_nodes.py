@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 
+from tests.scheduling.conftest import FORGET_SECONDS
 from tests.scheduling.extender_server import ExtendedScheduler
 from tests.scheduling.node_exporter import NodeExporters
 
@@ -104,16 +105,24 @@ def test_burst_of_sixty_pods_brings_no_node_above_the_threshold_by_more_than_one
     scheduler.delete_all()
 
 
-def test_dead_exporter_makes_no_node_cool_and_the_next_source_is_used_once_its_data_is_stale(
+def test_node_with_a_dead_exporter_gets_no_pod_until_its_load_is_known_again_or_forgotten(
     scheduler: ExtendedScheduler, exporters: NodeExporters
 ) -> None:
     exporters.set("hot", is_dead=True)
     scheduler.create("early", only="hot")
     assert "above the cpu hot threshold" in scheduler.wait_until_refused("early")
     wait = scheduler.plane.wait
-    wait(lambda: scheduler.nodes()["hot"]["load"]["source"] == "requests", "the next source", "extender")
-    assert scheduler.wait_until_bound("early") == "hot", "requests refuse no node"
-    assert scheduler.nodes()["cool"]["load"]["source"] == "prometheus"
+    wait(lambda: scheduler.nodes()["hot"]["isSilent"], "the load to be stale", "extender")
+    assert scheduler.nodes()["hot"]["load"]["source"] == "prometheus", "its last load"
+    for number in range(10):
+        scheduler.create(f"elsewhere-{number}")
+    assert "hot" not in {scheduler.wait_until_bound(f"elsewhere-{number}") for number in range(10)}
+    bound = scheduler.wait_until_bound("early", timeout_seconds=4 * FORGET_SECONDS)
+    assert bound == "hot", "forgotten: whenUnknown is Admit"
+    assert scheduler.nodes()["hot"]["load"]["source"] == "requests"
+    for number in range(5):
+        scheduler.create(f"last-{number}")
+    assert "hot" not in {scheduler.wait_until_bound(f"last-{number}") for number in range(5)}, "it scores last"
     exporters.set("hot", is_dead=False)
     wait(lambda: scheduler.is_hot("hot"), "the load of the hot node", "extender")
     scheduler.delete_all()

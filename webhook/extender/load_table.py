@@ -1,6 +1,7 @@
 """Load table: rows of nodes, prepared from the sources' reports, the assumed load of new Pods, and the Node index."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 
 from msgspec.structs import replace
 
@@ -14,6 +15,7 @@ from webhook.core.scheduling.measured_load import (
     Decay,
     NodeLoad,
     choose_freshest,
+    choose_last_known,
     keep_last_known,
     merge_hotter,
 )
@@ -22,7 +24,7 @@ from webhook.core.scheduling.numa import compute_zone_share
 from webhook.extender.node_index import IndexReports, NodeIndex
 from webhook.extender.numa_index import NumaIndex
 
-UNKNOWN = "unknown"
+UNKNOWN, SILENT = "unknown", "silent"
 _US = 1_000_000
 
 
@@ -42,7 +44,9 @@ class LoadTable:
         self._estimates = estimates
         self._on_bound = on_bound
         self._now_seconds = now_seconds
-        self._stale_after_seconds = 0.0
+        self._stale_after_seconds = self._forget_after_seconds = 0.0
+        self._measured_at_seconds: dict[str, float] = {}
+        """The time of the newest load of any node, by source."""
         self._reports: dict[str, dict[str, NodeLoad]] = {}
         """The newest load of each node by source, in the order of the ladder."""
         self._assumed = AssumedLoad(Decay(1.0, 1.0), 0.0)
@@ -56,6 +60,7 @@ class LoadTable:
         self._reports = {name: self._reports.get(name, {}) for name in sources}
         if nodes is not None:
             self._stale_after_seconds = nodes.stale_after.us / _US
+            self._forget_after_seconds = nodes.forget_after.us / _US
             every_seconds, window_seconds = nodes.decay.every.us / _US, nodes.window.us / _US
             self._assumed.configure(Decay(nodes.decay.factor, every_seconds), window_seconds)
 
@@ -74,7 +79,10 @@ class LoadTable:
             is_ahead = found.measured_at_seconds > now_seconds
             known[name] = replace(found, measured_at_seconds=now_seconds) if is_ahead else found
         if source in self._reports:
-            self._reports[source] = keep_last_known(self._reports[source], known)
+            merged = self._reports[source] = keep_last_known(self._reports[source], known)
+            self._measured_at_seconds[source] = max(
+                (load.measured_at_seconds for load in merged.values()), default=-inf
+            )
         return unknown
 
     @property
@@ -91,10 +99,10 @@ class LoadTable:
             self._renew(node)
 
     def count_nodes_by_source(self) -> dict[str, int]:
-        """Return how many nodes have their load from each source, and of how many it is unknown."""
-        counts = dict.fromkeys((*self._reports, UNKNOWN), 0)
+        """Return how many nodes have their load from each source, and how many are unknown or silent."""
+        counts = dict.fromkeys((*self._reports, UNKNOWN, SILENT), 0)
         for row in self.rows.values():
-            counts[UNKNOWN if row.load is None else row.load.source] += 1
+            counts[SILENT if row.is_silent else UNKNOWN if row.load is None else row.load.source] += 1
         return counts
 
     def count_assumed_pods(self) -> Mapping[str, int]:
@@ -156,11 +164,19 @@ class LoadTable:
             return
         zones = self.numa.find_zones(name)
         load = choose_freshest(self._reports.values(), name, now_seconds, self._stale_after_seconds)
+        is_silent = load is None and self._is_any_measured(now_seconds)
+        if is_silent:
+            load = choose_last_known(self._reports.values(), name, now_seconds - self._forget_after_seconds)
         if load is None:
             assumed = NO_LOAD
             if REQUESTS in self._reports:
                 load = NodeLoad(REQUESTS, now_seconds, *self.index.sum_requests(name))
         row = self.rows.get(name)
         is_same = row is not None and row.node is node and row.load is load and row.numa is zones
-        if row is None or not is_same or row.assumed != assumed:
-            self.node_rows.put(NodeRow.from_node(node, load, assumed, zones))
+        if row is None or not is_same or row.assumed != assumed or row.is_silent != is_silent:
+            self.node_rows.put(NodeRow.from_node(node, load, assumed, zones, is_silent=is_silent))
+
+    def _is_any_measured(self, now_seconds: float) -> bool:
+        """Return whether a source works now: it has fresh data of some node."""
+        newest_seconds = max((self._measured_at_seconds.get(source, -inf) for source in self._reports), default=-inf)
+        return now_seconds - newest_seconds <= self._stale_after_seconds

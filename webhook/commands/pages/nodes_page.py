@@ -42,7 +42,7 @@ def _format_cells(node: ShownNode, *, is_wide: bool) -> tuple[str, ...]:
         _format_share(node.memory_share),
         _format_used(None if load is None else load.cpu_millis, node.allocatable_cpu_millis, 1000, ""),
         _format_used(None if load is None else load.memory_bytes, node.allocatable_memory_bytes, _GIB, "Gi"),
-        "unknown" if load is None else load.source,
+        ("unknown" if load is None else load.source) + (", silent" if node.is_silent else ""),
         "-" if node.age_seconds is None else format_duration(round(node.age_seconds)),
         "-" if not node.assumed_pods else f"{node.assumed_pods} Pod{'' if node.assumed_pods == 1 else 's'}",
     )

@@ -69,7 +69,7 @@ def loads_unknown(facts: ClusterFacts) -> Iterator[Observation]:
     if nodes is None or not any(source.requests is None for source in nodes.sources):
         return
     for name, shown in facts.extenders.items():
-        unknown = [node.name for node in shown if node.load is None or node.load.source == REQUESTS]
+        unknown = [node.name for node in shown if node.load is None or node.load.source == REQUESTS or node.is_silent]
         if 2 * len(unknown) > len(shown):
             value = f"{len(unknown)} of {len(shown)} nodes have no fresh load, such as {unknown[0]}: none is refused"
             remedy = "see why in its log and podgate_extender_source_errors_total, and in podgate nodes"

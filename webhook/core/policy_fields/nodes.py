@@ -72,10 +72,14 @@ class LoadSource(Struct, frozen=True, rename={"metrics_api": "metricsAPI"}):
 
 
 class Nodes(Struct, frozen=True, rename="camel"):
-    """The load of each node is that of the first source whose data is not older than `staleAfter`."""
+    """The load of each node is that of the first source whose data is not older than `staleAfter`.
+
+    A node that is no longer measured while others are keeps its last load until `forgetAfter`.
+    """
 
     sources: Annotated[tuple[LoadSource, ...], NonEmpty]
     refresh: Duration = default_duration("15s")
     window: Duration = default_duration("5m")
     decay: DecayRules = field(default_factory=DecayRules)
     stale_after: Duration = default_duration("90s")
+    forget_after: Duration = default_duration("15m")

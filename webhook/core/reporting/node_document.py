@@ -22,6 +22,8 @@ class ShownNode(Struct, frozen=True, rename="camel"):
     """Pods whose load is not measured yet, or in part."""
     age_seconds: float | None = None
     """Since the load was measured."""
+    is_silent: bool = False
+    """Other nodes are measured now, and this one is not: its last load counts for a while, and it scores last."""
     exceeds: dict[str, str] = {}
     """By service, the first rule that the node breaks, enforced or not. Zones are left out: they depend on the Pod."""
 

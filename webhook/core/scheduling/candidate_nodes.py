@@ -59,4 +59,4 @@ def _add_pods(row: NodeRow, pods: Iterable[_Placement]) -> NodeRow:
         cpu, memory = cpu + load.cpu_millis, memory + load.memory_bytes
         if zones is not None and zoned is not None:
             zones = zones.subtract(zoned)
-    return NodeRow.from_node(row.node, row.load, PodLoad(cpu, memory), zones)
+    return NodeRow.from_node(row.node, row.load, PodLoad(cpu, memory), zones, is_silent=row.is_silent)

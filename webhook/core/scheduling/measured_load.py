@@ -63,8 +63,7 @@ def merge_hotter(load: NodeLoad, other: NodeLoad) -> NodeLoad:
 def keep_last_known(before: Mapping[str, NodeLoad], found: Mapping[str, NodeLoad]) -> dict[str, NodeLoad]:
     """Return what a source found, and for nodes that it no longer measures what it found last.
 
-    A rate falls while its exporter is dead: the last values with a fresh time are better than the newest ones. They
-    grow old, and the next source of the ladder replaces them.
+    A rate falls while its exporter is dead: the last values with a fresh time are better than the newest ones.
     """
     return {**before, **found}
 
@@ -78,3 +77,10 @@ def choose_freshest(
         if load is not None and now_seconds - load.measured_at_seconds <= stale_after_seconds:
             return load
     return None
+
+
+def choose_last_known(ladder: Iterable[Mapping[str, NodeLoad]], node: str, since_seconds: float) -> NodeLoad | None:
+    """Return the newest load of a node that any source has measured since then; None if there is none."""
+    found = [load for loads in ladder if (load := loads.get(node)) is not None]
+    newest = max(found, key=lambda load: load.measured_at_seconds, default=None)
+    return None if newest is None or newest.measured_at_seconds < since_seconds else newest

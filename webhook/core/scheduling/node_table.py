@@ -84,9 +84,10 @@ class Room(NamedTuple):
 
 
 class NodeRow(Struct, frozen=True, gc=False):
-    """A node with its fresh load, and what is assumed of new Pods; `signals` and `room` follow from these.
+    """A node with its load, and what is assumed of new Pods; `signals` and `room` follow from these.
 
-    `load` is None, or of the source `requests`, if nothing fresh was measured.
+    `load` is None, or of the source `requests`, if nothing was measured. `is_silent`: other nodes are measured now, and
+    this one is not. Its last load, if there is one, counts for the filters, and it scores last.
     """
 
     node: SchedulableNode
@@ -96,6 +97,7 @@ class NodeRow(Struct, frozen=True, gc=False):
     """None unless the node's Topology Manager refuses Pods that fit into no single zone."""
     signals: Signals
     room: Room
+    is_silent: bool = False
 
     @classmethod
     def from_node(
@@ -104,10 +106,12 @@ class NodeRow(Struct, frozen=True, gc=False):
         load: NodeLoad | None = None,
         assumed: PodLoad = NO_LOAD,
         numa: NumaZones | None = None,
+        *,
+        is_silent: bool = False,
     ) -> "NodeRow":
         """Return the row of a node, prepared for calls."""
         if load is None:
-            return cls(node, None, assumed, numa, _UNKNOWN, _UNMEASURED_ROOM)
+            return cls(node, None, assumed, numa, _UNKNOWN, _SILENT_ROOM if is_silent else _UNMEASURED_ROOM, is_silent)
         cpu = _compute_used_share(load.cpu_millis, assumed.cpu_millis, node.cpu_millis)
         memory = _compute_used_share(load.memory_bytes, assumed.memory_bytes, node.memory_bytes)
         is_measured = load.source != REQUESTS
@@ -117,7 +121,9 @@ class NodeRow(Struct, frozen=True, gc=False):
             _convert_signal(load.memory_pressure),
             _convert_signal(load.io_pressure),
         )
-        signals = Signals(0.0 if is_measured else 1.0, *hot, *pressures)
+        signals = Signals(0.0 if is_measured and not is_silent else 1.0, *hot, *pressures)
+        if is_silent:
+            return cls(node, load, assumed, numa, signals, _SILENT_ROOM, is_silent)
         seconds = load.latency_seconds
         latency = 0.0 if seconds is None else min(1.0, max(0.0, seconds / _LATENCY_SECONDS_MAX))
         room = Room(
@@ -139,6 +145,7 @@ class NodeRow(Struct, frozen=True, gc=False):
 _NEVER_HOT = -inf, -inf, -inf
 _UNKNOWN = Signals(1.0, *_NEVER_HOT, -inf, -inf, -inf)
 _UNMEASURED_ROOM = Room(_UNMEASURED, 0.0, _UNMEASURED, 0.0, 0.0)
+_SILENT_ROOM = Room(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def _compute_used_share(used: float | None, assumed: float, allocatable: float) -> float | None:

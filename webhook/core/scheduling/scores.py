@@ -55,13 +55,20 @@ class _Scale(NamedTuple):
 def compute_scores(
     asked: Iterable[str], rows: Mapping[str, NodeRow], load: PodLoad, weights: ScoreWeights, near: NearOf
 ) -> dict[str, int]:
-    """Return the scores of nodes, with the Pod's own expected load on each. A node without a row is left out."""
+    """Return the scores of nodes, with the Pod's own expected load on each.
+
+    A node without a row is left out. One that is silent has 0.
+    """
     by_cpu, by_memory, by_latency, by_near, offset = _Scale.from_weights(weights)
+    reads_load = bool(by_cpu or by_memory or by_latency)
     millis, bytes_ = load
     found: dict[str, int] = {}
     for name in asked:
         row = rows.get(name)
         if row is None:
+            continue
+        if reads_load and row.is_silent:  # it must not outscore a measured node, whatever the weights are
+            found[name] = 0
             continue
         cpu, of_milli, memory, of_byte, latency = row.room
         cpu -= millis * of_milli

@@ -98,6 +98,7 @@ def _build_document(extender: Extender, rows: Iterable[NodeRow], now_seconds: fl
                 allocatable_memory_bytes=node.memory_bytes,
                 assumed_pods=counts.get(node.name, 0),
                 age_seconds=None if load is None else round(max(0.0, now_seconds - load.measured_at_seconds), 1),
+                is_silent=row.is_silent,
                 exceeds=refused,
             )
         )
