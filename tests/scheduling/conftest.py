@@ -83,7 +83,8 @@ def scheduler(exporters: NodeExporters) -> Iterator[ExtendedScheduler]:
         plane.create_namespace(NAMESPACE)
         plain = f"127.0.0.1:{find_free_ports(1)[0]}"
         extenders = {"job_name": "podgate-extender", "static_configs": [{"targets": [plain]}]}
-        jobs = [exporters.job, exporters.cadvisor_job, _kubelets(plane), extenders]
+        twice = [exporters.second_job, exporters.second_cadvisor_job]  # the load of a node is not added up
+        jobs = [exporters.job, exporters.cadvisor_job, *twice, _kubelets(plane), extenders]
         prometheus = PrometheusServer(plane.processes, jobs)
         prometheus.start()
         policy = POLICY.format(url=prometheus.url, stale=STALE_SECONDS, forget=FORGET_SECONDS)

@@ -120,10 +120,19 @@ class NodeExporters:
         """A scrape configuration of Prometheus: the label `node` is from the path."""
         return self._job("node-exporter", "")
 
-    def _job(self, name: str, suffix: str) -> dict[str, Any]:
+    @property
+    def second_job(self) -> dict[str, Any]:
+        """A second scrape configuration of the same exporters, as of another team or of a replica."""
+        return self._job("monitoring/node-exporter", "", replica="b")
+
+    @property
+    def second_cadvisor_job(self) -> dict[str, Any]:
+        return self._job("monitoring/cadvisor", "/cadvisor", replica="b")
+
+    def _job(self, name: str, suffix: str, **labels: str) -> dict[str, Any]:
         target = f"127.0.0.1:{self._server.server_port}"
         configs = [
-            {"targets": [target], "labels": {"__metrics_path__": f"/{node}{suffix}", "node": node}}
+            {"targets": [target], "labels": {"__metrics_path__": f"/{node}{suffix}", "node": node, **labels}}
             for node in self.loads
         ]
         return {"job_name": name, "scrape_interval": "1s", "static_configs": configs}

@@ -142,6 +142,12 @@ def test_cadvisor_metrics_are_those_of_whole_nodes_with_their_pressure(
     exporters.set("warm-1", memory_bytes=0.0, stalled=0.0)
 
 
+def test_load_of_a_node_that_two_jobs_scrape_is_not_added_up(scheduler: ExtendedScheduler) -> None:
+    counted = scheduler.prometheus.query('count by (node) (node_memory_MemTotal_bytes{node="warm-1"})')
+    assert [series["value"][1] for series in counted] == ["2"]
+    wait_for_loads(scheduler, Profile.NODE_EXPORTER, lambda found: abs(find_cpu(found, "warm-1") - 4000) < 400)
+
+
 def test_counter_that_starts_again_changes_nothing_and_a_node_that_reports_nan_is_left_out(
     scheduler: ExtendedScheduler, exporters: NodeExporters
 ) -> None:

@@ -1,4 +1,7 @@
-"""PromQL of each profile: one series for each node, with the labels that identify the node."""
+"""PromQL of each profile: one series for each node, with the labels that identify the node.
+
+Several jobs or replicas may scrape one exporter. Only what belongs together is added up, and the larger sum counts.
+"""
 
 from typing import NamedTuple
 
@@ -33,17 +36,17 @@ class SourceQueries(NamedTuple):
 
 _PROFILES = {
     Profile.NODE_EXPORTER: ProfileQueries(
-        'sum by ({by}) (rate(node_cpu_seconds_total{{mode!~"idle|iowait|steal"}}[{range}]))',
+        'max by ({by}) (sum without (cpu, mode) (rate(node_cpu_seconds_total{{mode!~"idle|iowait|steal"}}[{range}])))',
         "max by ({by}) (node_memory_MemTotal_bytes - node_memory_MemAvailable_bytes)",
         "max by ({by}) (timestamp(node_memory_MemAvailable_bytes))",
     ),
     Profile.KUBELET_RESOURCE: ProfileQueries(
-        "sum by ({by}) (rate(node_cpu_usage_seconds_total[{range}]))",
+        "max by ({by}) (rate(node_cpu_usage_seconds_total[{range}]))",
         "max by ({by}) (node_memory_working_set_bytes)",
         "max by ({by}) (timestamp(node_cpu_usage_seconds_total))",
     ),
     Profile.KUBELET_CADVISOR: ProfileQueries(
-        'sum by ({by}) (rate(container_cpu_usage_seconds_total{{id="/"}}[{range}]))',
+        'max by ({by}) (sum without (cpu) (rate(container_cpu_usage_seconds_total{{id="/"}}[{range}])))',
         'max by ({by}) (container_memory_working_set_bytes{{id="/"}})',
         'max by ({by}) (timestamp(container_cpu_usage_seconds_total{{id="/"}}))',
     ),
