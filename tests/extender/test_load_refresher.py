@@ -162,6 +162,13 @@ async def test_source_that_fails_is_counted_and_the_next_one_takes_over_once_its
         assert len(state.troubles) == 1, "told once"
 
 
+async def test_source_whose_samples_are_all_stale_is_in_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with refresh_loads(monkeypatch, prometheus={"a": load("prometheus", 1, START - 91)}) as state:
+        await state.wait_until(lambda: any("staleAfter" in trouble for trouble in state.troubles))
+        state.sources["prometheus"].loads = {"a": load("prometheus", 1)}
+        await state.wait_for_source("a", "prometheus")
+
+
 async def test_names_of_no_node_are_left_out_and_a_source_of_nothing_else_is_in_trouble(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

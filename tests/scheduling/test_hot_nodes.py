@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 
-from tests.scheduling.conftest import FORGET_SECONDS
 from tests.scheduling.extender_server import ExtendedScheduler
 from tests.scheduling.node_exporter import NodeExporters
 
@@ -117,7 +116,7 @@ def test_node_with_a_dead_exporter_gets_no_pod_until_its_load_is_known_again_or_
     for number in range(10):
         scheduler.create(f"elsewhere-{number}")
     assert "hot" not in {scheduler.wait_until_bound(f"elsewhere-{number}") for number in range(10)}
-    bound = scheduler.wait_until_bound("early", timeout_seconds=4 * FORGET_SECONDS)
+    bound = scheduler.wait_until_bound("early")
     assert bound == "hot", "forgotten: whenUnknown is Admit"
     assert scheduler.nodes()["hot"]["load"]["source"] == "requests"
     for number in range(5):

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from tests.scheduling.metrics_api import list_measured_nodes
 from tests.scheduling.node_exporter import NodeExporters
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.node_loads import PrometheusLoads
+from webhook.core.document import DocumentError, Purpose, load
 from webhook.core.kubernetes.quantity import Duration, Number
 from webhook.core.policy_fields.nodes import DecayRules, LoadSource, NodeQueries, Nodes, Profile, PrometheusSource
 from webhook.core.scheduling.measured_load import NodeLoad
+from webhook.errors import LoadSourceError
 
 LADDER = "extender-with-ladder"
 HEATED = "warm-1"
@@ -146,6 +149,42 @@ def test_load_of_a_node_that_two_jobs_scrape_is_not_added_up(scheduler: Extended
     counted = scheduler.prometheus.query('count by (node) (node_memory_MemTotal_bytes{node="warm-1"})')
     assert [series["value"][1] for series in counted] == ["2"]
     wait_for_loads(scheduler, Profile.NODE_EXPORTER, lambda found: abs(find_cpu(found, "warm-1") - 4000) < 400)
+
+
+@pytest.mark.parametrize(
+    ("window", "every", "error"),
+    [
+        ("11000s", "1s", ""),
+        ("11001s", "1s", "exceeded maximum resolution of 11,000 points per timeseries"),
+        ("10m", "1500ms", ""),
+        ("720h", "72h", ""),
+    ],
+)
+def test_windows_are_those_that_prometheus_answers(
+    scheduler: ExtendedScheduler, window: str, every: str, error: str
+) -> None:
+    source = PrometheusSource(url=scheduler.prometheus.url)
+    decay = DecayRules(every=Duration.parse(every))
+    nodes = Nodes((LoadSource(prometheus=source),), window=Duration.parse(window), decay=decay)
+    text = f"apiVersion: podgate.io/v1alpha1\nkind: Policy\nnodes:\n  window: {window}\n  decay: {{every: {every}}}\n"
+    text += f"  refresh: 1s\n  sources: [{{prometheus: {{url: {source.url}}}}}]\n"
+    text += "services: [{name: web, match: {namespaces: [shop]}}]\n"
+
+    async def measure() -> str:
+        loads = PrometheusLoads("prometheus", source, nodes)
+        try:
+            await loads.measure(time.time())
+        except LoadSourceError as failure:
+            return str(failure)
+        finally:
+            await loads.close()
+        return ""
+
+    found = asyncio.run(measure())
+    assert error in found
+    assert bool(found) == bool(error)
+    with pytest.raises(DocumentError) if error else nullcontext():
+        load(text.encode(), Purpose.LINT)
 
 
 def test_counter_that_starts_again_changes_nothing_and_a_node_that_reports_nan_is_left_out(

@@ -129,6 +129,8 @@ class LoadRefresher:
             trouble.enter(
                 f"{name}: none of its {unknown} nodes is one of this cluster's, such as {next(iter(loads))!r}"
             )
+        elif self._table.is_stale(name):
+            trouble.enter(f"{name}: no sample is younger than nodes.staleAfter: raise it, or scrape nodes more often")
         else:
             trouble.leave()
 

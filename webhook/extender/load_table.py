@@ -85,6 +85,11 @@ class LoadTable:
             )
         return unknown
 
+    def is_stale(self, source: str) -> bool:
+        """Return whether no node has fresh data of a source."""
+        age_seconds = self._now_seconds() - self._measured_at_seconds.get(source, -inf)
+        return age_seconds > self._stale_after_seconds
+
     @property
     def rows(self) -> Mapping[str, NodeRow]:
         return self.node_rows.by_name
@@ -164,7 +169,7 @@ class LoadTable:
             return
         zones = self.numa.find_zones(name)
         load = choose_freshest(self._reports.values(), name, now_seconds, self._stale_after_seconds)
-        is_silent = load is None and self._is_any_measured(now_seconds)
+        is_silent = load is None and self._is_any_measured()
         if is_silent:
             load = choose_last_known(self._reports.values(), name, now_seconds - self._forget_after_seconds)
         if load is None:
@@ -176,7 +181,6 @@ class LoadTable:
         if row is None or not is_same or row.assumed != assumed or row.is_silent != is_silent:
             self.node_rows.put(NodeRow.from_node(node, load, assumed, zones, is_silent=is_silent))
 
-    def _is_any_measured(self, now_seconds: float) -> bool:
+    def _is_any_measured(self) -> bool:
         """Return whether a source works now: it has fresh data of some node."""
-        newest_seconds = max((self._measured_at_seconds.get(source, -inf) for source in self._reports), default=-inf)
-        return now_seconds - newest_seconds <= self._stale_after_seconds
+        return not all(self.is_stale(source) for source in self._reports)

@@ -70,7 +70,7 @@ class PrometheusLoads:
             "query": query,
             "start": f"{now_seconds - self._window_seconds:.3f}",
             "end": f"{now_seconds:.3f}",
-            "step": f"{step_seconds:g}",
+            "step": f"{step_seconds:.3f}",
         }
         found: dict[str, float] = {}
         async for series in self._api.ask("query_range", **parameters):

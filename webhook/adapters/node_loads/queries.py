@@ -67,7 +67,7 @@ _PRESSURES = {
 def build_queries(source: PrometheusSource, decay: Decay) -> SourceQueries:
     """Return the queries of a source: its own, else those of its profile. Rates are over two steps of the decay."""
     own = source.queries
-    names = {"by": f"{source.node_label}, {INSTANCE}", "range": f"{2 * decay.every_seconds:g}s"}
+    names = {"by": f"{source.node_label}, {INSTANCE}", "range": f"{round(2000 * decay.every_seconds)}ms"}
     profile = _PROFILES[source.profile]
     cpu, memory, io = _PRESSURES.get(source.profile, ("", "", ""))
     return SourceQueries(

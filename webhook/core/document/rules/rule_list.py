@@ -10,6 +10,7 @@ from webhook.core.document.rules import (
     allowed_fields,
     breaker,
     limits,
+    load_times,
     match,
     node_affinity,
     node_fit,
@@ -50,6 +51,8 @@ _DOCUMENT_RULES: tuple[Rule, ...] = (
     rollout.a_step_has_one_measure,
     rollout.steps_only_grow,
     rollout.alerts_come_later,
+    load_times.loads_stay_fresh,
+    load_times.windows_can_be_queried,
 )
 _SERVICE_RULES: tuple[Rule, ...] = (
     match.a_match_says_where,
@@ -91,6 +94,7 @@ _ADVICE_ON_THE_DOCUMENT: tuple[Rule, ...] = (
     quota.longer_windows_can_bind,
     resources.units_are_meant,
     limits.some_pods_are_admitted,
+    load_times.loads_outlive_scrapes,
     scheduling.prometheus_has_tls,
     scheduling.pressures_are_measured,
     rollout.a_canary_can_be_taken_back,
