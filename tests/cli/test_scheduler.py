@@ -75,6 +75,10 @@ def test_single_replica_elects_no_leader() -> None:
         ("--http-timeout=1d", "--http-timeout '1d': not a Go duration"),
         ("--ca-file=ca.crt", "--ca-file 'ca.crt': not an absolute path: write one such as"),
         ("--kubeconfig=~/.kube/config", "--kubeconfig '~/.kube/config': not an absolute path"),
+        (
+            "--profile=default-scheduler",
+            "--profile 'default-scheduler': the cluster's own kube-scheduler has it, and two would bind the same Pods",
+        ),
         ("--profile=A_b", "--profile 'A_b': not a name of a scheduler: write one such as podgate-scheduler"),
         ("--lease=second", "--lease 'second': not a namespace and a name: write NAMESPACE/NAME"),
         ("--weight=0", "Invalid value for '--weight'"),
@@ -84,6 +88,12 @@ def test_bad_option_is_named_with_a_remedy(option: str, error: str) -> None:
     done = podgate("scheduler", "config", option)
     assert (done.code, done.out) == (2, "")
     assert error in done.error
+
+
+def test_default_scheduler_may_have_the_extender_in_its_own_configuration() -> None:
+    given = ("--profile=default-scheduler", "--lease=kube-system/kube-scheduler", "-o", "json")
+    found = podgate("scheduler", "config", *given).document
+    assert found["profiles"] == [{"schedulerName": "default-scheduler"}]
 
 
 def test_name_given_twice_is_an_error() -> None:

@@ -178,6 +178,32 @@ def test_pods_that_no_zone_holds_fail_by_default_and_wait_with_the_extender(simu
     assert "NodeResourceTopology whole: available: 'x': not a Kubernetes quantity" in error
 
 
+def test_recorded_pods_of_other_schedulers_and_on_nodes_are_not_asked_about(simulate: Simulate, tmp_path: Path) -> None:
+    loads = {"hot": 0.9, "cool": 0.1}
+    nodes = write_document(tmp_path / "nodes.json", {"items": [kubernetes_node(name) for name in loads]})
+    recorded = NodeDocument(tuple(make_shown_node(name, share) for name, share in loads.items()), 2)
+    loads_file = write_document(tmp_path / "loads.json", recorded)
+    specs = {
+        "ours": {"schedulerName": "s", "nodeSelector": {"kubernetes.io/hostname": "hot"}},
+        "default": {"nodeSelector": {"kubernetes.io/hostname": "hot"}},
+        "theirs": {"schedulerName": "other-scheduler", "nodeSelector": {"kubernetes.io/hostname": "hot"}},
+        "static": {"nodeName": "hot"},
+        "elsewhere": {"nodeName": "unknown"},
+    }
+    events = [
+        ASKS | {"pod": {"metadata": {"name": name}, "spec": container(cpu="1") | spec}} for name, spec in specs.items()
+    ]
+    (pods := tmp_path / "events.jsonl").write_text("".join(encode_lines(events)))
+    found = simulate("--nodes", nodes, "--loads", loads_file, "--pods", pods, "-o", "json").document
+    assert {node["name"]: node["pods"] for node in found["default"]["nodes"]} == {"hot": 4, "cool": 0}
+    assert {node["name"]: node["pods"] for node in found["extender"]["nodes"]} == {"hot": 2, "cool": 0}
+    assert (found["pods"], found["extender"]["waiting"]) == (4, 2)
+    assert {gap["field"]: gap["example"] for gap in found["notModelled"]} == {
+        "spec.schedulerName of other schedulers": "shop/theirs",
+        "spec.nodeName of other nodes": "shop/elsewhere",
+    }
+
+
 def test_what_is_not_modelled_is_named_with_its_pods(simulate: Simulate, tmp_path: Path) -> None:
     apart = {"topologyKey": "zone", "labelSelector": {}}
     term = {"preference": {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}, "weight": 1}

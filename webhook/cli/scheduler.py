@@ -15,6 +15,8 @@ from webhook.commands.pages.yaml_text import format_yaml
 from webhook.core.document.formats import fits
 from webhook.core.scheduling.scheduler_configuration import (
     COMMENTS,
+    DEFAULT_LEASE,
+    DEFAULT_SCHEDULER,
     ExtenderAccess,
     SchedulerOptions,
     render_scheduler_configuration,
@@ -119,8 +121,9 @@ def config(  # noqa: PLR0913  one parameter an option
         if path is not None and not PurePosixPath(path).is_absolute():
             raise UserError(f"{flag} {path!r}: not an absolute path", f"write one such as {_FOLDER}/tls.crt")
     extender = ExtenderAccess(url_prefix.rstrip("/"), ca_file, cert_file, key_file, server_name)
+    election = _parse_lease(lease)
     options = SchedulerOptions(
-        _check_names(profiles), _parse_lease(lease), weight, http_timeout, percentage_of_nodes_to_score, kubeconfig
+        _check_names(profiles, election), election, weight, http_timeout, percentage_of_nodes_to_score, kubeconfig
     )
     document = render_scheduler_configuration(extender, options)
     if output == "json":
@@ -136,12 +139,16 @@ def _format_lines(document: dict[str, Any]) -> Iterator[str]:
         yield line if comment is None else f"{line:<42}# {comment}"
 
 
-def _check_names(profiles: tuple[str, ...]) -> tuple[str, ...]:
+def _check_names(profiles: tuple[str, ...], lease: tuple[str, str] | None) -> tuple[str, ...]:
     for name, count in Counter(profiles).items():
         if not fits(name, "dns-subdomain"):
             raise UserError(f"--profile {name!r}: not a name of a scheduler", "write one such as podgate-scheduler")
         if count > 1:
             raise UserError(f"--profile {name!r}: given {count} times", "give each name once")
+        if name == DEFAULT_SCHEDULER and lease != DEFAULT_LEASE:
+            reason = "the cluster's own kube-scheduler has it, and two would bind the same Pods"
+            own = f"for the configuration of that one itself, --lease {'/'.join(DEFAULT_LEASE)}"
+            raise UserError(f"--profile {name!r}: {reason}", f"give another name, or, {own}")
     return profiles
 
 

@@ -27,6 +27,7 @@ from webhook.core.scheduling.scheduling_record import (
 )
 
 NOW = datetime(2026, 11, 24, 4, tzinfo=UTC)
+NOW_US = int(NOW.timestamp()) * 1_000_000
 ORIGIN = LoadOrigin("prometheus", 12.4)
 REASON = "node(s) above the cpu hot threshold 0.8"
 ONE = RuleRefusals("hot_cpu", REASON, 1, 0.8, (RefusedNode("node-3", 0.93, ORIGIN),))
@@ -63,12 +64,18 @@ def test_refusal_has_the_figures_of_its_nodes(refused: RuleRefusals, text: str) 
 def test_extender_is_blamed_only_if_it_left_no_node_and_the_scheduler_says_so() -> None:
     message = f"0/5 nodes are available: 1 {REASON}, 4 node(s) had untolerated taint(s)"
     assert (
-        explain_extender_refusal(record(0, ONE), message)
+        explain_extender_refusal(record(0, ONE), message, NOW_US)
         == f"refused by podgate-extender: {describe_refusals(record(0, ONE))[0]}"
     )
-    assert explain_extender_refusal(record(1, ONE), message) == ""
-    assert explain_extender_refusal(record(0, ONE), "0/5 nodes are available: 5 Insufficient cpu") == ""
-    assert explain_extender_refusal(None, message) == ""
+    assert explain_extender_refusal(record(1, ONE), message, NOW_US) == ""
+    assert explain_extender_refusal(record(0, ONE), "0/5 nodes are available: 5 Insufficient cpu", NOW_US) == ""
+
+
+def test_refusal_of_a_while_ago_is_not_told_as_one_of_now() -> None:
+    message, refusal = f"0/5 nodes are available: 1 {REASON}", describe_refusals(record(0, ONE))[0]
+    found = [explain_extender_refusal(record(0, ONE), message, NOW_US + 1_000_000 * age) for age in (9, 80)]
+    assert found == [f"refused by podgate-extender: {refusal}", f"refused by podgate-extender 80 s ago: {refusal}"]
+    assert explain_extender_refusal(None, message, NOW_US) == ""
 
 
 @pytest.mark.parametrize(

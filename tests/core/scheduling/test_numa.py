@@ -6,7 +6,7 @@ from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec, Re
 from webhook.core.kubernetes.pod_requests import NANO
 from webhook.core.policy_fields.scheduling import Numa, Scheduling
 from webhook.core.scheduling.hot_node_filters import make_filters
-from webhook.core.scheduling.numa import Amounts, NumaDemand, NumaZones, sum_requests
+from webhook.core.scheduling.numa import Amounts, NumaDemand, NumaZones, compute_zone_share, sum_requests
 
 
 def build_guaranteed_pod(*cpus: int, init: tuple[int, ...] = (), sidecars: tuple[int, ...] = ()) -> Pod:
@@ -48,6 +48,50 @@ def test_guaranteed_pods_need_a_zone_each_container_or_the_whole_pod(
     pod: Pod, available: NumaZones, *, expected: bool
 ) -> None:
     assert is_fitting(pod, available) is expected
+
+
+GPU = "nvidia.com/gpu"
+
+
+def build_burstable_pod(*gpus: int, cpu: str = "6") -> Pod:
+    native: dict[str, str | int | float | None] = {"cpu": cpu, "memory": "1Gi", "hugepages-2Mi": "1Gi"}
+    asked = [native | ({GPU: str(count)} if count else {}) for count in gpus]
+    return Pod(PodMetadata(), PodSpec(containers=tuple(Container(resources=Resources(found)) for found in asked)))
+
+
+LIMITED = Pod(PodMetadata(), PodSpec(containers=(Container(resources=Resources(None, {GPU: "2"})),)))
+"""A Pod of class BestEffort."""
+
+
+def zones_of_gpus(*gpus: int, is_by_pod: bool = False) -> NumaZones:
+    return NumaZones(tuple({"cpu": NANO, "hugepages-2Mi": 0, GPU: count * NANO} for count in gpus), is_by_pod)
+
+
+@pytest.mark.parametrize(
+    ("pod", "available", "expected"),
+    [
+        (build_burstable_pod(2), zones_of_gpus(1, 1), False),
+        (build_burstable_pod(2), zones_of_gpus(0, 2), True),
+        (build_burstable_pod(1, 1), zones_of_gpus(1, 1), True),
+        (build_burstable_pod(1, 1), zones_of_gpus(1, 1, is_by_pod=True), False),
+        (build_burstable_pod(0, 2), zones_of_gpus(1, 1), False),
+        (build_burstable_pod(2), zones(8, 8), True),  # no zone names the devices
+        (LIMITED, zones_of_gpus(1, 1), False),
+    ],
+)
+def test_devices_of_pods_of_any_class_come_from_one_zone(pod: Pod, available: NumaZones, *, expected: bool) -> None:
+    filters = make_filters(pod, Scheduling(numa=Numa.REQUIRED))
+    assert filters.numa is not None
+    assert filters.numa.fits(available) is expected
+
+
+def test_only_devices_of_a_burstable_pod_are_taken_of_its_zone() -> None:
+    assert compute_zone_share(build_burstable_pod(1, 0, 2)) == {GPU: 3 * NANO}
+    assert compute_zone_share(build_burstable_pod(0)) is None
+    assert make_filters(build_burstable_pod(0), Scheduling(numa=Numa.REQUIRED)).numa is None
+    guaranteed = compute_zone_share(build_guaranteed_pod(2))
+    assert guaranteed is not None
+    assert set(guaranteed) == {"cpu", "memory"}
 
 
 def test_pods_of_other_classes_and_resources_without_zones_are_not_bound() -> None:

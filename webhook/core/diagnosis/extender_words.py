@@ -13,18 +13,22 @@ from webhook.core.scheduling.scheduling_record import (
 from webhook.core.scheduling.scores import SCORE_MAX
 
 _EXTENDER = "podgate-extender"
+_NOW_SECONDS = 10.0
+"""A younger attempt is as of now; the figures of an older one may be over."""
 _COUNTED = "node(s)"
 """The beginning of each refusal's reason, after the number of nodes."""
 
 
-def explain_extender_refusal(record: SchedulingRecord | None, message: str) -> str:
+def explain_extender_refusal(record: SchedulingRecord | None, message: str, now_us: int) -> str:
     """Return that the extender refused all remaining nodes; "" if it did not. `message` is the scheduler's newest."""
     attempt = None if record is None else record.filter
     if record is None or attempt is None or attempt.passed or not attempt.refused:
         return ""
     if not any(rule.reason in message for rule in attempt.refused):
         return ""  # since then the scheduler found no node that it could ask about
-    return f"refused by {_EXTENDER}: {'; '.join(describe_refusals(record))}"
+    age_seconds = now_us / 1_000_000 - attempt.at.timestamp()
+    when = f" {age_seconds:.0f} s ago" if age_seconds >= _NOW_SECONDS else ""
+    return f"refused by {_EXTENDER}{when}: {'; '.join(describe_refusals(record))}"
 
 
 def describe_attempt(record: SchedulingRecord) -> str:

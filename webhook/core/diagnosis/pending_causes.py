@@ -137,7 +137,9 @@ def _judge_unscheduled(
         message = condition.message or ""
         if pod.status.nominated_node_name:
             return _explain_preemption(pod.status.nominated_node_name)
-        return PodState(Fate.UNSCHEDULABLE, explain_extender_refusal(scheduled, message) or blame(nodes, message))
+        return PodState(
+            Fate.UNSCHEDULABLE, explain_extender_refusal(scheduled, message, now_us) or blame(nodes, message)
+        )
     scheduler = pod.spec.scheduler_name or "default-scheduler"
     if now_us - parse_created_us(pod) < _PATIENCE_US:
         return PodState(Fate.STARTING, f"waits for scheduler {scheduler}")

@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_fields.scheduling import Numa, Scheduling, WhenUnknown
 from webhook.core.scheduling.node_table import NodeRow, NodeRows, Signals
-from webhook.core.scheduling.numa import NumaDemand, is_guaranteed
+from webhook.core.scheduling.numa import NumaDemand
 
 _UNKNOWN = "node(s) had no fresh load"
 
@@ -99,8 +99,8 @@ def make_filters(pod: Pod, rules: Scheduling) -> NodeFilters:
         _make_limit(f"{stanza}_{name}", limit, f"node(s) above the {name} {stanza} threshold {limit:g}")
         for stanza, name, limit in _list_thresholds(rules)
     ]
-    asks_zones = rules.numa is Numa.REQUIRED and is_guaranteed(pod)
-    return NodeFilters(tuple(limits), NumaDemand.from_pod(pod) if asks_zones else None)
+    demand = NumaDemand.from_pod(pod) if rules.numa is Numa.REQUIRED else None
+    return NodeFilters(tuple(limits), demand if demand is not None and demand.total else None)
 
 
 def list_rule_names(rules: Scheduling) -> list[str]:

@@ -1,7 +1,7 @@
 """NUMA: whether a Pod's containers fit into single zones of a node, as its Topology Manager will decide.
 
 Source: NodeResourceTopology of scheduler-plugins (topology.node.k8s.io/v1alpha2), whose filter it follows: only the
-policy single-numa-node refuses Pods, only of the QoS class Guaranteed, by container or by Pod.
+policy single-numa-node refuses Pods, by container or by Pod. Of Pods that are not Guaranteed only devices are bound.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,7 +51,11 @@ def sum_requests(pod: Pod) -> Amounts:
 
 def compute_zone_share(pod: Pod) -> Amounts | None:
     """Return what a Pod takes of its zone, None if it is bound to none."""
-    return sum_requests(pod) if is_guaranteed(pod) else None
+    if is_guaranteed(pod):
+        return sum_requests(pod)
+    if not any(map(_has_devices, _list_containers(pod))):
+        return None
+    return _select_devices(sum_requests(pod)) or None
 
 
 class _ContainerDemand(NamedTuple):
@@ -61,19 +65,23 @@ class _ContainerDemand(NamedTuple):
 
 
 class NumaDemand(Struct, frozen=True):
-    """What a Guaranteed Pod asks of zones: by container in the order of their start, and in all."""
+    """What a Pod asks of zones: by container in the order of their start, and in all; `total` is empty for nothing."""
 
     containers: tuple[_ContainerDemand, ...]
     total: Amounts
 
     @classmethod
     def from_pod(cls, pod: Pod) -> "NumaDemand":
-        starting = (
+        starting = [
             _ContainerDemand(_list_amounts(container), pod_requests.is_sidecar(container))
             for container in pod.spec.init_containers or ()
-        )
-        running = (_ContainerDemand(_list_amounts(container), stays=True) for container in pod.spec.containers or ())
-        return cls((*starting, *running), sum_requests(pod))
+        ]
+        running = [_ContainerDemand(_list_amounts(container), stays=True) for container in pod.spec.containers or ()]
+        containers = (*starting, *running)
+        if is_guaranteed(pod):
+            return cls(containers, sum_requests(pod))
+        bound = (_ContainerDemand(_select_devices(amounts), stays) for amounts, stays in containers)
+        return cls(tuple(demand for demand in bound if demand.amounts), compute_zone_share(pod) or {})
 
     def fits(self, numa: NumaZones) -> bool:
         """Return whether the Pod fits into single zones."""
@@ -128,6 +136,20 @@ def _subtract_amounts(zone: Amounts, amounts: Amounts) -> Amounts:
 
 def _select_resources(amounts: Amounts, resources: set[str]) -> Amounts:
     return {name: amount for name, amount in amounts.items() if name in resources}
+
+
+def _select_devices(amounts: Amounts) -> Amounts:
+    return {name: amount for name, amount in amounts.items() if _is_device(name) and amount}
+
+
+def _is_device(name: str) -> bool:
+    """Return whether a resource is an extended one, whose devices a zone has. Native ones have no domain."""
+    return "/" in name
+
+
+def _has_devices(container: Container) -> bool:
+    resources = container.resources
+    return resources is not None and any(map(_is_device, (*(resources.requests or ()), *(resources.limits or ()))))
 
 
 def _list_amounts(container: Container) -> Amounts:

@@ -6,6 +6,8 @@ Why the extender does not bind: docs/design/no-bind-verb.md.
 from dataclasses import dataclass
 from typing import Any
 
+DEFAULT_SCHEDULER, DEFAULT_LEASE = "default-scheduler", ("kube-system", "kube-scheduler")
+"""Profile and Lease of the cluster's own kube-scheduler."""
 VERBS = ("filter", "prioritize", "preempt")
 COMMENTS = {
     "percentageOfNodesToScore": "up to 1,000 nodes: a sample may hold hot nodes only",

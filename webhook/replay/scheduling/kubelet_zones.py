@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.scheduling.numa import Amounts, NumaDemand, NumaZones, is_guaranteed
+from webhook.core.scheduling.numa import Amounts, NumaDemand, NumaZones
 from webhook.replay.scheduling.nodes import SimulatedNode
 
 
@@ -19,9 +19,10 @@ class KubeletZones:
     def admits(self, pod: Pod, node: str) -> bool:
         """Take a Pod's share of its zones; False if the kubelet refuses it for good: TopologyAffinityError."""
         before = self._zones.get(node)
-        if before is None or not is_guaranteed(pod):
+        demand = NumaDemand.from_pod(pod)
+        if before is None or not demand.total:
             return True
-        after = NumaDemand.from_pod(pod).fill_zones(before)
+        after = demand.fill_zones(before)
         if after is None:
             return False
         self._taken[pod.metadata.uid] = tuple(map(_subtract, before.zones, after.zones))

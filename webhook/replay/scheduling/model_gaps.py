@@ -11,8 +11,9 @@ from webhook.core.placement.node_match import find_required_terms
 from webhook.core.policy.model import Service
 from webhook.core.policy_fields import Mode
 from webhook.core.policy_fields.scheduling import Numa
-from webhook.core.scheduling.numa import is_guaranteed
+from webhook.core.scheduling.numa import compute_zone_share
 from webhook.replay.scheduling.nodes import SimulatedNode
+from webhook.replay.scheduling.pods import ScheduledPod
 
 _MODELLED = frozenset({"cpu", "memory"})
 _PREFER = "PreferNoSchedule"
@@ -34,10 +35,18 @@ class NotModelled(Struct, frozen=True):
 
 
 def list_gaps(
-    policy: CompiledPolicy, nodes: Sequence[SimulatedNode], running: Sequence[Pod], created: Sequence[Pod]
+    policy: CompiledPolicy, nodes: Sequence[SimulatedNode], running: Sequence[Pod], pods: Sequence[ScheduledPod]
 ) -> tuple[NotModelled, ...]:
     """Return what decides about the created Pods. Of running Pods only required anti-affinity keeps others off."""
-    found = [_make_pod_gap(field, (pod for pod in created if has(pod.spec))) for field, has in _FIELDS.items()]
+    known = {simulated.node.name for simulated in nodes}
+    created = [scheduled.pod for scheduled in pods if scheduled.node is None]
+    found = [
+        _make_pod_gap("spec.schedulerName of other schedulers", (found.pod for found in pods if found.is_foreign)),
+        _make_pod_gap(
+            "spec.nodeName of other nodes", (found.pod for found in pods if found.node and found.node not in known)
+        ),
+    ]
+    found += [_make_pod_gap(field, (pod for pod in created if has(pod.spec))) for field, has in _FIELDS.items()]
     anti = [pod for pod in created if _has_anti_affinity(pod.spec)] + [pod for pod in running if _keeps_off(pod.spec)]
     found.append(_make_pod_gap("spec.affinity.podAntiAffinity", anti))
     if any(simulated.taints is None for simulated in nodes):
@@ -46,7 +55,9 @@ def list_gaps(
         found.append(_make_pod_gap("nodeSelector and node affinity on nodes without labels", asking, remedy))
     if all(simulated.zones is None for simulated in nodes):
         zoned = {name for name, service in policy.services.items() if _needs_zones(service)}
-        bound = (pod for pod in created if pod.labels.get(SERVICE_LABEL) in zoned and is_guaranteed(pod))
+        bound = (
+            pod for pod in created if pod.labels.get(SERVICE_LABEL) in zoned and compute_zone_share(pod) is not None
+        )
         remedy = "give --topologies the output of kubectl get noderesourcetopologies -o json"
         found.append(_make_pod_gap("NUMA zones", bound, remedy))
     placed = {name for name, service in policy.services.items() if _chooses_nodes(service)}

@@ -11,6 +11,7 @@ from webhook.core.kubernetes import pod_requests
 from webhook.core.kubernetes.pod import Amounts, Container, Pod, PodMetadata, PodSpec, Resources
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.scheduling.assumed_load import PodLoad
+from webhook.core.scheduling.scheduler_configuration import DEFAULT_SCHEDULER
 from webhook.errors import UserError
 from webhook.replay.events import NamespacesChange, PodAsks, PodDeleted, ReplayEvent, parse
 from webhook.support.input_files import read_bounded_lines
@@ -21,12 +22,18 @@ _RESOURCES = ("cpu", "memory")
 
 
 class ScheduledPod(Struct, frozen=True):
-    """A Pod that is created at a time, in seconds from 0, and what it uses while it is on a node."""
+    """A Pod that is created at a time, in seconds from 0, and what it uses while it is on a node.
+
+    One that names its node is scheduled by nobody. One that `is_foreign` goes where a scheduler without the extender
+    puts it.
+    """
 
     at_seconds: float
     pod: Pod
     usage: PodLoad
     ends_seconds: float | None = None
+    node: str | None = None
+    is_foreign: bool = False
 
 
 def generate_pods(
@@ -85,10 +92,22 @@ class PodRecording:
         elif isinstance(event, PodAsks) and _creates(event):
             pod = self._make_pod(event, uid)
             if self._only is None or pod.labels.get(SERVICE_LABEL) == self._only:
-                self._found[pod.metadata.uid] = ScheduledPod(float(event.at), pod, compute_usage(pod, self._usage))
+                self._found[pod.metadata.uid] = ScheduledPod(
+                    float(event.at),
+                    Pod(pod.metadata, replace(pod.spec, node_name=None)),
+                    compute_usage(pod, self._usage),
+                    node=pod.spec.node_name or None,
+                    is_foreign=not pod.spec.node_name and self._is_foreign(pod),
+                )
+
+    def _is_foreign(self, pod: Pod) -> bool:
+        """Return whether a Pod's scheduler asks no extender: no service names it, and it is not the default one."""
+        named = pod.spec.scheduler_name or DEFAULT_SCHEDULER
+        plans = (service.placement_plan for service in self._policy.services.values())
+        return named not in {DEFAULT_SCHEDULER, *(plan.scheduler_name for plan in plans if plan is not None)}
 
     def _make_pod(self, event: PodAsks, uid: str) -> Pod:
-        """Return the Pod as admission would label it, on no node yet."""
+        """Return the Pod as admission would label it."""
         found = Pod.from_document({"metadata": {}, "spec": {}} | event.pod)
         labels = found.labels
         if SERVICE_LABEL not in labels:
@@ -96,7 +115,7 @@ class PodRecording:
             owner = self._policy.matcher.find_owner(event.namespace, namespace, labels, None)
             labels = labels if owner is None else {**labels, SERVICE_LABEL: owner.name}
         metadata = replace(found.metadata, namespace=event.namespace, uid=event.uid or uid, labels=labels)
-        return Pod(metadata, replace(found.spec, node_name=None))
+        return Pod(metadata, found.spec)
 
 
 def compute_usage(pod: Pod, usage: float) -> PodLoad:

@@ -110,13 +110,13 @@ class SchedulerSimulation:
         if pods and self._extender is not None:
             self._extender.settle(now_seconds)
         for scheduled in pods:
-            node = self._choose_node(scheduled.pod)
+            node = scheduled.node or self._choose_node(scheduled.pod, is_foreign=scheduled.is_foreign)
             if node is None:
                 self._waiting[scheduled.pod.metadata.uid] = scheduled
             else:
                 await self._bind(scheduled, node, now_seconds)
 
-    def _choose_node(self, pod: Pod) -> str | None:
+    def _choose_node(self, pod: Pod, *, is_foreign: bool) -> str | None:
         """Return the best node for a Pod, None if it has to wait."""
         passed: Sequence[str]
         passed, kept_off = self._scheduler.find_feasible(pod)
@@ -125,7 +125,7 @@ class SchedulerSimulation:
             reasons |= kept_off
             return None
         preferred: Mapping[str, int] = {}
-        if self._extender is not None:
+        if self._extender is not None and not is_foreign:
             found = self._extender.filter(pod, passed)
             passed = found.node_names
             if not passed:
@@ -231,13 +231,15 @@ async def compare_schedulers(
     """Return the outcomes, until `after_seconds` after the last Pod was created or has ended."""
     last_seconds = max(max(scheduled.at_seconds, scheduled.ends_seconds or 0.0) for scheduled in pods)
     until_seconds = last_seconds + after_seconds
+    known = {None, *(simulated.node.name for simulated in nodes)}
+    here = [scheduled for scheduled in pods if scheduled.node in known]
 
     async def run(rules: CompiledPolicy | None) -> SchedulerOutcome:
         extender = None if rules is None else ExtenderInVirtualTime(rules, nodes)
-        return await SchedulerSimulation(nodes, running, extender, weight).run(pods, until_seconds)
+        return await SchedulerSimulation(nodes, running, extender, weight).run(here, until_seconds)
 
     return SchedulerComparison(
-        *(len(pods), until_seconds),
+        *(len(here), until_seconds),
         *(await run(None), await run(drop_assumed_load(policy)), await run(policy)),
-        list_gaps(policy, nodes, running, [scheduled.pod for scheduled in pods]),
+        list_gaps(policy, nodes, running, pods),
     )
