@@ -2,10 +2,11 @@
 
 import asyncio
 import json
-from collections import deque
+from collections import Counter, deque
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,9 +38,7 @@ class Scheduler:
         table = self.extender.table
         table.index.on_nodes_listed(KnownNode(SchedulableNode(name, MILLIS, 2.0**40)) for name in self.used)
         table.configure(POLICY.policy.nodes, ["prometheus"])
-        loads = {name: NodeLoad("prometheus", self.now_seconds, used, 0.0) for name, used in self.used.items()}
-        table.take_measurements("prometheus", loads)
-        table.settle(table.list_nodes())
+        self.measure()
         if zone_cores:
             zone = {"cpu": zone_cores * NANO}
             table.numa.on_numa_listed({name: NumaZones((zone,), is_by_pod=False) for name in self.used})
@@ -58,6 +57,13 @@ class Scheduler:
         node = self.pods[name] = candidates[choice % len(candidates)]
         self.unseen.append(build_bound_pod(name, node, millis))
         return node
+
+    def measure(self) -> None:
+        """Let the load of all nodes be measured as it was at first."""
+        table = self.extender.table
+        loads = {name: NodeLoad("prometheus", self.now_seconds, used, 0.0) for name, used in self.used.items()}
+        table.take_measurements("prometheus", loads)
+        table.settle(table.list_nodes())
 
     def watch(self, count: int) -> None:
         for _ in range(min(count, len(self.unseen))):
@@ -128,3 +134,75 @@ def test_pod_that_passes_on_some_nodes_wakes_no_scheduler() -> None:
     scheduler = Scheduler([60_000.0, 10_000.0])
     scheduler.schedule("placed", 0, 500)
     assert not scheduler.extender.refused.list_kinds()
+
+
+def build_nominated_pod(name: str, node: str, millis: int) -> Pod:
+    document = _document(name, millis)
+    document["status"] = {"phase": "Pending", "nominatedNodeName": node} if node else {"phase": "Pending"}
+    return msgspec.convert(document, Pod)
+
+
+def list_again(scheduler: Scheduler, *pods: Pod) -> None:
+    """List the Pods, as a new replica does."""
+    index = scheduler.extender.table.index
+    asyncio.run(index.on_list_begun())
+    asyncio.run(index.on_listed(pods))
+    asyncio.run(index.on_list_complete())
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_pods_that_wait_for_volumes_count_on_their_nominated_nodes_until_they_are_bound(*, restarts: bool) -> None:
+    """Their volumes take 20 s; the scheduler publishes the node, and goes on with the next Pod."""
+    used = [20_000.0, 40_000.0, 40_000.0]
+    scheduler = Scheduler(used)
+    nominated: dict[str, Pod] = {}
+    for number in range(60):
+        name = f"pod-{number}"
+        node = scheduler.schedule(name, number, 2000)
+        scheduler.unseen.clear()
+        if node is not None:
+            nominated[name] = build_nominated_pod(name, node, 2000)
+            asyncio.run(scheduler.extender.table.index.on_changed(nominated[name], gone=False))
+        scheduler.now_seconds += 0.3
+        if restarts and number == 30:
+            scheduler, seen = Scheduler(used), scheduler
+            scheduler.now_seconds, scheduler.pods = seen.now_seconds, seen.pods
+            scheduler.measure()
+            list_again(scheduler, *nominated.values())
+        scheduler.extender.table.settle(scheduler.used)
+    on_nodes = Counter(pod.status.nominated_node_name for pod in nominated.values())
+    shares = {name: (millis + on_nodes[name] * FACTOR * 2000) / MILLIS for name, millis in scheduler.used.items()}
+    assert max(shares.values()) <= HOT + FACTOR * 2000 / MILLIS, shares
+    assert len(nominated) > 20
+
+
+def test_nomination_that_is_cleared_ends_what_is_assumed() -> None:
+    scheduler = Scheduler([51_000.0, 60_000.0], zone_cores=8)
+    table = scheduler.extender.table
+    assert scheduler.schedule("slow", 0, 4000) == "node-0"
+    asyncio.run(table.index.on_changed(build_nominated_pod("slow", "node-0", 4000), gone=False))
+    for seconds, is_there in ((6, True), (600, True), (20, False)):
+        scheduler.now_seconds += seconds
+        table.settle(scheduler.used)
+        assert table.count_assumed_pods() == ({"node-0": 1} if is_there else {})
+    asyncio.run(table.index.on_changed(build_nominated_pod("other", "node-0", 4000), gone=False))
+    assert table.count_assumed_pods() == {"node-0": 1}
+    asyncio.run(table.index.on_changed(build_nominated_pod("other", "", 4000), gone=False))
+    assert table.count_assumed_pods() == {}
+    for end in (build_nominated_pod("third", "node-0", 4000),):
+        asyncio.run(table.index.on_changed(end, gone=False))
+        asyncio.run(table.index.on_changed(end, gone=True))
+    assert table.count_assumed_pods() == {}
+
+
+def test_load_of_a_pod_settles_from_its_binding_on() -> None:
+    scheduler = Scheduler([10_000.0, 60_000.0])
+    table = scheduler.extender.table
+    asyncio.run(table.index.on_changed(build_nominated_pod("slow", "node-0", 4000), gone=False))
+    scheduler.now_seconds += 300
+    scheduler.measure()
+    assert table.node_rows.by_name["node-0"].assumed.cpu_millis == FACTOR * 4000
+    asyncio.run(table.index.on_changed(build_bound_pod("slow", "node-0", 4000), gone=False))
+    scheduler.now_seconds += 59
+    scheduler.measure()
+    assert table.node_rows.by_name["node-0"].assumed.cpu_millis == FACTOR * 4000

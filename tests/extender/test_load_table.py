@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.pod import Pod, PodStatus
 from webhook.core.kubernetes.pod_requests import NANO
 from webhook.core.kubernetes.quantity import Duration, Number
 from webhook.core.kubernetes.types import LabelSelector
@@ -74,6 +74,7 @@ class LoadTableMachine(RuleBasedStateMachine):
         self.table = LoadTable(lambda _: Estimate(), lambda: self.now, lambda *_: None)
         stanza = Nodes((LoadSource(requests=RequestsSource()),), forget_after=Duration.parse(f"{FORGET_SECONDS:g}s"))
         self.table.configure(stanza, ["prometheus", "requests"])
+        self.nominated: dict[str, str] = {}
         self.newest = -inf
         """Time of the newest load of any node, at the last report."""
         self.nodes: dict[str, KnownNode] = {}
@@ -82,9 +83,10 @@ class LoadTableMachine(RuleBasedStateMachine):
         self.filters = make_filters(pod_of("x", None, "web", 62, "shop"), RULES)
         self.verdicts = NodeVerdicts(self.filters)
         self.scores = NodeScores(LOAD, WEIGHTS), NodeScores(LOAD, WEIGHTS)
-        self.reported: set[str] = set()
-        self.reserved: dict[str, tuple[str, int, float]] = {}
-        """Node, cores, and until when, of Pods that were assigned since the report of their node."""
+        self.reported: dict[str, int] = {}
+        """Nodes with zones, and how many cores each of the two has."""
+        self.reserved: dict[str, tuple[str, int, float, float]] = {}
+        """Node, cores, until when, and since when it runs, of Pods that reports may not contain yet."""
 
     @rule(name=nodes, labels=places, address=st.sampled_from("xy"))
     def put_node(self, name: str, labels: dict[str, str], address: str) -> None:
@@ -113,13 +115,14 @@ class LoadTableMachine(RuleBasedStateMachine):
             metadata = msgspec.structs.replace(before.metadata, labels={"app": app})
             pod = msgspec.structs.replace(before, metadata=metadata)
         else:
-            self.reserve(uid, node, amount, inf)
+            self.reserve(uid, node, amount, self.now + 300, self.now)
         self.pods[uid] = pod
+        self.nominated.pop(uid, None)
         run_at_once(self.table.index.on_changed(pod, gone=False))
 
     @rule(uid=uids, ends=st.booleans())
     def end_pod(self, uid: str, ends: bool) -> None:  # noqa: FBT001  a drawn value
-        if uid in self.pods:
+        if uid in self.pods or self.nominated.pop(uid, ""):
             self.reserved.pop(uid, None)
         before = self.pods.pop(uid, None) or pod_of(uid, None, "web", 1, "shop")
         status = msgspec.structs.replace(before.status, phase="Succeeded")
@@ -130,7 +133,21 @@ class LoadTableMachine(RuleBasedStateMachine):
         if uid not in self.pods:
             pod = pod_of(uid, None, "web", amount, "shop")
             self.table.assign(pod, estimate_load(pod, Estimate()), 60.0, node)
-            self.reserve(uid, node, amount, self.now + 5)
+            self.reserve(uid, node, amount, self.now + 5, inf)
+
+    @rule(uid=uids, node=nodes, amount=amounts, is_cleared=st.booleans())
+    def nominate_pod(self, uid: str, node: str, amount: int, is_cleared: bool) -> None:  # noqa: FBT001  a drawn value
+        if uid in self.pods:
+            return
+        pod = pod_of(uid, None, "web", amount, "shop", phase="Pending")
+        if not is_cleared:
+            pod = msgspec.structs.replace(pod, status=PodStatus("Pending", nominated_node_name=node))
+        run_at_once(self.table.index.on_changed(pod, gone=False))
+        before, self.nominated[uid] = self.nominated.get(uid), "" if is_cleared else node
+        if is_cleared and before:
+            self.reserved.pop(uid, None)
+        elif not is_cleared and before != node:
+            self.reserve(uid, node, amount, self.now + 615, inf)
 
     @rule(name=nodes, cpu=st.floats(0, 64000), seconds=st.sampled_from([0.0, 60.0]))
     def measure_load(self, name: str, cpu: float, seconds: float) -> None:
@@ -143,16 +160,20 @@ class LoadTableMachine(RuleBasedStateMachine):
         self.newest = max((known.measured_at_seconds for known in self.loads.values()), default=-inf)
         self.table.settle(self.table.list_nodes())
 
-    @rule(name=nodes, is_reported=st.booleans())
-    def report_zones(self, name: str, is_reported: bool) -> None:  # noqa: FBT001  a drawn value
-        self.reserved = {uid: taken for uid, taken in self.reserved.items() if taken[0] != name}
-        self.reported = self.reported | {name} if is_reported else self.reported - {name}
-        self.table.numa.on_numa_changed(name, NumaZones((ZONE, ZONE), is_by_pod=False) if is_reported else None)
+    @rule(name=nodes, cores=st.sampled_from([0, 32, 64]))
+    def report_zones(self, name: str, cores: int) -> None:
+        before = self.reported.pop(name, None)
+        zone = {"cpu": cores * NANO, "memory": ZONE["memory"]}
+        self.table.numa.on_numa_changed(name, NumaZones((zone, zone), is_by_pod=False) if cores else None)
+        if not cores:
+            return
+        self.reported[name] = cores
+        oldest = self.now - (60 if before in (None, cores) else 10)
+        contained = {uid for uid, taken in self.reserved.items() if taken[0] == name and taken[3] <= oldest}
+        self.reserved = {uid: taken for uid, taken in self.reserved.items() if uid not in contained}
 
-    def reserve(self, uid: str, node: str, cores: int, until: float) -> None:
-        self.reserved.pop(uid, None)
-        if node in self.reported:
-            self.reserved[uid] = node, cores, until
+    def reserve(self, uid: str, node: str, cores: int, until: float, started: float) -> None:
+        self.reserved[uid] = node, cores, until, started
 
     @rule(seconds=st.sampled_from([1.0, 4.0, 40.0, 100.0]))
     def pass_time(self, seconds: float) -> None:
@@ -188,9 +209,11 @@ class LoadTableMachine(RuleBasedStateMachine):
     @invariant()
     def zones_are_those_reported_less_the_pods_since_then(self) -> None:
         for name, row in self.table.rows.items():
-            taken = sum(cores for node, cores, until in self.reserved.values() if node == name and self.now <= until)
+            there = [taken for taken in self.reserved.values() if taken[0] == name and self.now <= taken[2]]
             left = None if row.numa is None else [zone["cpu"] for zone in row.numa.zones]
-            assert left == ([max(0, 64 - taken) * NANO] * 2 if name in self.reported else None)
+            cores = self.reported.get(name)
+            expected = None if cores is None else [max(0, cores - sum(taken[1] for taken in there)) * NANO] * 2
+            assert left == expected
 
     @invariant()
     def verdicts_that_were_kept_are_those_found_anew(self) -> None:

@@ -3,14 +3,14 @@
 from typing import Any
 
 
-def topology(node: str, *cpus: str, scope: str = "container") -> dict[str, Any]:
+def topology(node: str, *cpus: str, scope: str = "container", memory: str = "64Gi") -> dict[str, Any]:
     zones = [
         {
             "name": f"node-{number}",
             "type": "Node",
             "resources": [
                 {"name": name, "capacity": cpu, "allocatable": cpu, "available": amount}
-                for name, cpu, amount in (("cpu", cpu, cpu), ("memory", "64Gi", "64Gi"))
+                for name, cpu, amount in (("cpu", cpu, cpu), ("memory", memory, memory))
             ],
         }
         for number, cpu in enumerate(cpus)

@@ -1,5 +1,6 @@
 """Calls of the extender on a real kube-scheduler: who may call, preemption, and NUMA zones."""
 
+from itertools import count
 from typing import Any
 
 from certs.authority import Authority
@@ -34,6 +35,17 @@ def test_nobody_is_evicted_for_a_pod_that_the_extender_would_refuse_afterwards(s
     assert victim is not None
     assert "deletionTimestamp" not in victim["metadata"]
     scheduler.delete_all()
+
+
+def report_until_contained(scheduler: ExtendedScheduler, node: str, *cpus: str, scope: str = "container") -> None:
+    """Report zones again and again, each time others, until the extender takes a report to contain the Pods there."""
+    numbers = count(32)
+
+    def is_contained() -> bool:
+        scheduler.plane.apply(topology(node, *cpus, scope=scope, memory=f"{next(numbers)}Gi"))
+        return bool(scheduler.nodes()[node]["numaCpuMillis"] == [1000 * int(cpu) for cpu in cpus])
+
+    scheduler.plane.wait(is_contained, f"the report of {node}", "extender")
 
 
 def test_guaranteed_pod_goes_where_one_numa_zone_holds_it_and_the_next_one_waits(scheduler: ExtendedScheduler) -> None:
@@ -77,8 +89,11 @@ def test_guaranteed_pod_goes_where_one_numa_zone_holds_it_and_the_next_one_waits
     halves = [{"name": name, "image": "i", "resources": {"requests": half, "limits": half}} for name in "ab"]
     place("halves", halves)
     assert scheduler.wait_until_bound("halves") == "warm-1", "one container in each of its zones"
-    plane.apply(topology("warm-1", "4", "4", scope="pod"))
-    plane.wait(lambda: scheduler.nodes()["warm-1"]["numaCpuMillis"] == [4000] * 2, "the next report", "extender")
+    plane.apply(topology("warm-1", "4", "4"))  # it repeats what was reported before
+    place("third", halves)
+    assert "4 node(s) had no single NUMA zone" in scheduler.wait_until_refused("third")
+    plane.delete("/api/v1/namespaces/shop/pods/third?gracePeriodSeconds=0")
+    report_until_contained(scheduler, "warm-1", "4", "4", scope="pod")
     place("halves-together", halves)
     assert "4 node(s) had no single NUMA zone" in scheduler.wait_until_refused("halves-together")
     plane.delete("/api/v1/namespaces/shop/pods/halves-together?gracePeriodSeconds=0")
@@ -90,7 +105,7 @@ def test_guaranteed_pod_goes_where_one_numa_zone_holds_it_and_the_next_one_waits
         "noderesourcetopologies cool: zones[1].resources[1]: available: '-1Gi': a quantity must not be negative"
     )
     assert scheduler.nodes()["cool"]["numaCpuMillis"] == [1000] * 2, "its former report stays in use"
-    plane.apply(topology("warm-2", "2", "8"))  # the next report, after the first Pod was bound
+    report_until_contained(scheduler, "warm-2", "2", "8")  # the next report, after the first Pod was bound
     assert scheduler.wait_until_bound("second") == "warm-2"
     plane.apply(topology("cool", "1", "1"))
     plane.wait(lambda: not scheduler.list_unread(), "the good report", "extender")

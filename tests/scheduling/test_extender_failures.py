@@ -15,6 +15,7 @@ import pytest
 from tests.cluster.kwok import is_usable
 from tests.scheduling.extender_server import EXTENDER, OTHER, SCHEDULER, SECOND, ExtendedScheduler
 from tests.scheduling.node_exporter import NodeExporters
+from webhook.core.scheduling.assumed_load import CONFIRMED_SECONDS
 
 pytestmark = pytest.mark.usefixtures("other")
 
@@ -262,3 +263,70 @@ def break_part(scheduler: ExtendedScheduler, part: str, replica: str) -> Iterato
                 yield
             finally:
                 os.kill(plane.processes.pid(replica), signal.SIGCONT)
+
+
+def test_pod_that_waits_for_its_volume_counts_on_its_node_in_all_replicas_until_it_is_bound(
+    scheduler: ExtendedScheduler,
+) -> None:
+    plane, claims = scheduler.plane, "/api/v1/namespaces/shop/persistentvolumeclaims"
+    plane.apply(
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": "slow"},
+            "provisioner": "tests.podgate.io/slow",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        }
+    )
+    size = {"storage": "1Gi"}
+    claim = {"accessModes": ["ReadWriteOnce"], "storageClassName": "slow", "resources": {"requests": size}}
+    plane.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "slow", "namespace": "shop"},
+            "spec": claim,
+        }
+    )
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "slow"}}]
+    containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "20"}}}]
+    scheduler.create("slow", "steady", containers=containers, volumes=volumes)
+
+    def find_nominated() -> str:
+        pod = plane.api.get("/api/v1/namespaces/shop/pods/slow") or {}
+        return str(pod["status"].get("nominatedNodeName", ""))
+
+    def list_assumed(replica: str) -> list[str]:
+        return [name for name, node in scheduler.nodes(replica).items() if node["assumedCpuMillis"] >= 0.85 * 20_000]
+
+    node = plane.wait(find_nominated, "the node to be published", SECOND)
+    nominated_seconds = time.monotonic()
+    scheduler.stop_extender(OTHER, kill=True)
+    scheduler.start_extender(OTHER)  # it was never asked, and learns it from its list
+    while time.monotonic() < nominated_seconds + 2 * CONFIRMED_SECONDS:
+        for replica in (EXTENDER, OTHER):
+            assert list_assumed(replica) == [node]
+        time.sleep(0.5)
+    assert scheduler.find_node("slow") == ""
+    uid = (plane.api.get(f"{claims}/slow") or {})["metadata"]["uid"]
+    reference = {"kind": "PersistentVolumeClaim", "namespace": "shop", "name": "slow", "uid": uid}
+    volume = {"capacity": size, "accessModes": ["ReadWriteOnce"], "storageClassName": "slow", "claimRef": reference}
+    plane.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": "slow"},
+            "spec": volume | {"hostPath": {"path": "/x"}, "persistentVolumeReclaimPolicy": "Retain"},
+        }
+    )
+    completed = {
+        "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+        "spec": {"volumeName": "slow"},
+    }
+    plane.api.request("PATCH", f"{claims}/slow", completed, "application/merge-patch+json")  # as the binder does
+    assert scheduler.wait_until_bound("slow") == node
+    for replica in (EXTENDER, OTHER):
+        plane.wait(lambda replica=replica: list_assumed(replica) == [node], "the Pod", replica)  # type: ignore[misc]
+    scheduler.delete_all()
+    plane.delete(f"{claims}/slow")
+    plane.delete("/api/v1/persistentvolumes/slow")

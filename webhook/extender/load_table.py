@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_fields.nodes import Nodes
 from webhook.core.policy_fields.scheduling import Estimate
-from webhook.core.scheduling.assumed_load import NO_LOAD, AssumedLoad, PodLoad, estimate_load
+from webhook.core.scheduling.assumed_load import NO_LOAD, NOMINATED_SECONDS, AssumedLoad, PodLoad, estimate_load
 from webhook.core.scheduling.candidate_nodes import CandidateNodes
 from webhook.core.scheduling.measured_load import (
     REQUESTS,
@@ -51,7 +51,12 @@ class LoadTable:
         """The newest load of each node by source, in the order of the ladder."""
         self._assumed = AssumedLoad(Decay(1.0, 1.0), 0.0)
         self._candidates = CandidateNodes()
-        self.index = NodeIndex(IndexReports(self._renew, self._on_hosted, self._on_gone), now_seconds)
+        self.index = NodeIndex(
+            IndexReports(
+                self._renew, self._on_nominated, self._withdraw, self._on_hosted, self._on_started, self._on_gone
+            ),
+            now_seconds,
+        )
         self.numa = NumaIndex(now_seconds, self._renew)
         self.node_rows = NodeRows()
 
@@ -133,12 +138,23 @@ class LoadTable:
 
     def withdraw(self, pod: Pod) -> None:
         """Drop the assumed node of a Pod: the scheduler places it again."""
-        uid = pod.metadata.uid
+        self._withdraw(pod.metadata.uid)
+
+    def _withdraw(self, uid: str) -> None:
         self._candidates.remove(uid)
         self.numa.withdraw(uid)
         node = self._assumed.withdraw(uid)
         if node is not None:
             self._renew(node)
+
+    def _on_nominated(self, uid: str, pod: Pod, node: str) -> None:
+        """Count a Pod on the node that the scheduler has chosen until it is bound: it may wait for volumes."""
+        estimate = self._estimates(pod)
+        load, settle_seconds = estimate_load(pod, estimate), estimate.settle.us / _US
+        self._candidates.remove(uid)
+        before = self._assumed.assign(uid, node, load, self._now_seconds(), settle_seconds, NOMINATED_SECONDS)
+        self.numa.nominate(uid, pod, node)
+        self._renew_both(before, node)
 
     def _on_hosted(self, uid: str, pod: Pod, since_seconds: float) -> None:
         estimate, node = self._estimates(pod), pod.spec.node_name or ""
@@ -148,6 +164,9 @@ class LoadTable:
         self.numa.confirm(uid, pod, node, since_seconds)
         self._renew_both(before, node)
         self._on_bound(uid, node, since_seconds)
+
+    def _on_started(self, uid: str) -> None:
+        self.numa.start(uid)
 
     def _on_gone(self, uid: str, node: str) -> None:
         self._assumed.remove(uid)

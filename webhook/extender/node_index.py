@@ -24,8 +24,14 @@ class IndexReports(NamedTuple):
 
     on_node: Callable[[str], None]
     """With the name of a Node that was added, changed or removed."""
+    on_nominated: Callable[[str, Pod, str], None]
+    """With the uid of a Pod that the scheduler will bind to a node, the Pod, and the node."""
+    on_unnominated: Callable[[str], None]
+    """With the uid of a Pod that is not bound to the node after all."""
     on_hosted: Callable[[str, Pod, float], None]
     """With the uid of a Pod that is on a node, the Pod, and since when, in seconds since the Unix epoch."""
+    on_started: Callable[[str], None]
+    """With the uid of a Pod on a node that is no longer Pending."""
     on_gone: Callable[[str, str], None]
     """With the uid of a Pod, and the node that it is no longer on."""
 
@@ -41,6 +47,10 @@ class NodeIndex:
         """Nodes by address; None after a change, until the next lookup."""
         self._pods: dict[str, HostedPod] = {}
         self._requested: dict[str, tuple[int, int]] = {}
+        self._nominated: dict[str, str] = {}
+        """Nodes of Pods that the scheduler will bind, by uid."""
+        self._pending: set[str] = set()
+        """Pods on nodes that are not started yet."""
         self._near = NearIndex(self._nodes)
         self._listed: set[str] = set()
         self._has_nodes = self._has_pods = False
@@ -116,7 +126,7 @@ class NodeIndex:
             self._take(pod)
 
     async def on_list_complete(self) -> None:
-        for uid in self._pods.keys() - self._listed:
+        for uid in (self._pods.keys() | self._nominated.keys()) - self._listed:
             self._drop(uid)
         self._listed = set()
         self._has_pods = True
@@ -138,12 +148,19 @@ class NodeIndex:
 
     def _take(self, pod: Pod) -> None:
         uid, node = pod.metadata.uid, pod.spec.node_name
-        if not node or pod.status.phase in _ENDED:
+        if pod.status.phase in _ENDED:
             self._drop(uid)
             return
+        if not node:
+            self._note_nomination(uid, pod)
+            return
+        self._nominated.pop(uid, None)
         self._listed.add(uid)
         known = self._pods.get(uid)
         if known is not None:
+            if uid in self._pending and not pod.is_pending:
+                self._pending.discard(uid)
+                self._reports.on_started(uid)
             if known.labels != pod.labels:
                 self._near.remove_pod(known)
                 self._pods[uid] = relabelled = replace(known, labels=pod.labels)
@@ -151,11 +168,28 @@ class NodeIndex:
             return
         requested = [pod_requests.compute_total(pod, "requests", name) for name in ("cpu", "memory")]
         self._pods[uid] = hosted = HostedPod(node, pod.metadata.namespace, pod.labels, *requested)
+        if pod.is_pending:
+            self._pending.add(uid)
         self._near.add_pod(hosted)
         self._add_requests(hosted, 1)
         self._reports.on_hosted(uid, pod, _parse_scheduled_seconds(pod) or self._now_seconds())
 
+    def _note_nomination(self, uid: str, pod: Pod) -> None:
+        """Take in the node that the scheduler publishes before it binds a Pod, and that it clears on a failure."""
+        node, before = pod.status.nominated_node_name or None, self._nominated.get(uid)
+        if node is not None:
+            self._listed.add(uid)
+            self._nominated[uid] = node
+            if node != before:
+                self._reports.on_nominated(uid, pod, node)
+        elif before is not None:
+            del self._nominated[uid]
+            self._reports.on_unnominated(uid)
+
     def _drop(self, uid: str) -> None:
+        self._pending.discard(uid)
+        if self._nominated.pop(uid, None) is not None:
+            self._reports.on_unnominated(uid)
         known = self._pods.pop(uid, None)
         if known is not None:
             self._near.remove_pod(known)

@@ -105,6 +105,7 @@ class ContainerStatus(Struct, frozen=True, gc=False, rename="camel"):
 class PodStatus(Struct, frozen=True, gc=False, rename="camel"):
     phase: str = ""
     reason: str | None = None
+    nominated_node_name: str | None = None
     conditions: tuple[PodCondition, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
@@ -127,6 +128,11 @@ class Pod(Struct, frozen=True, gc=False):
     @property
     def annotations(self) -> dict[str, str]:
         return self.metadata.annotations or {}
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether none of its containers has been started."""
+        return self.status.phase in {"", "Pending"}
 
     @property
     def shown_name(self) -> str:

@@ -45,23 +45,26 @@ def _find_larger(pod: Pod, resource: str) -> int:
 
 CONFIRMED_SECONDS = 5.0
 """A Pod whose assignment the watch does not confirm within this time was not assigned."""
+NOMINATED_SECONDS = 615.0
+"""How long the scheduler may wait for the volumes of a nominated Pod: bindTimeoutSeconds, and a little more."""
 
 
 class Assignment(Struct, gc=False):
-    """A Pod on a node. `is_tentative`: the node was scored best, and the watch has not confirmed the Pod there."""
+    """A Pod on a node. `is_tentative`: the watch has not confirmed the Pod there; it ends after `kept_seconds` then."""
 
     node: str
     load: PodLoad
     since_seconds: float
     settle_seconds: float
     is_tentative: bool
+    kept_seconds: float = CONFIRMED_SECONDS
 
 
 class AssumedLoad:
     """Assignments of the last minutes by node and Pod uid, and the sum of their load by node.
 
-    A Pod's whole expected load counts until `settle`. Then its share fades with the decay of the nodes' average, which
-    takes in what is no longer assumed.
+    A Pod's whole expected load counts until it was bound, and for `settle` from then on. Then its share fades with the
+    decay of the nodes' average, which takes in what is no longer assumed.
     """
 
     def __init__(self, decay: Decay, window_seconds: float) -> None:
@@ -97,25 +100,35 @@ class AssumedLoad:
         for uid, pod in pods.items():
             age_seconds = now_seconds - pod.since_seconds
             faded_seconds = age_seconds - pod.settle_seconds
-            if age_seconds > CONFIRMED_SECONDS if pod.is_tentative else faded_seconds > self._window_seconds:
+            if age_seconds > pod.kept_seconds if pod.is_tentative else faded_seconds > self._window_seconds:
                 over.append(uid)
                 continue
-            share = self._decay.compute_weight(faded_seconds) if faded_seconds > 0 else 1.0
+            fades = faded_seconds > 0 and not pod.is_tentative
+            share = self._decay.compute_weight(faded_seconds) if fades else 1.0
             cpu_millis += share * pod.load.cpu_millis
             memory_bytes += share * pod.load.memory_bytes
         for uid in over:
             self.remove(uid)
         return PodLoad(cpu_millis, memory_bytes)
 
-    def assign(self, uid: str, node: str, load: PodLoad, now_seconds: float, settle_seconds: float) -> str | None:
-        """Assume that a Pod goes to the node that was scored best. A confirmed assignment stays as it is.
+    def assign(
+        self,
+        uid: str,
+        node: str,
+        load: PodLoad,
+        now_seconds: float,
+        settle_seconds: float,
+        kept_seconds: float = CONFIRMED_SECONDS,
+    ) -> str | None:
+        """Assume that a Pod goes to the node that was scored best, or was nominated. A confirmed assignment stays.
 
         Return the node that it was assigned to before, if that was another one.
         """
         known = self._find_assignment(uid)
         if known is not None and not known.is_tentative:
             return None
-        return self._put(uid, Assignment(node, load, now_seconds, settle_seconds, is_tentative=True))
+        tentative = Assignment(node, load, now_seconds, settle_seconds, is_tentative=True, kept_seconds=kept_seconds)
+        return self._put(uid, tentative)
 
     def confirm(self, uid: str, node: str, load: PodLoad, since_seconds: float, settle_seconds: float) -> str | None:
         """Record what the watch shows: a Pod is on this node since then. It may replace an assumption.
@@ -124,7 +137,9 @@ class AssumedLoad:
         """
         known = self._find_assignment(uid)
         if known is not None and known.node == node:
-            known.is_tentative = False
+            if known.is_tentative:
+                known.is_tentative = False
+                known.since_seconds = max(known.since_seconds, since_seconds)  # volumes may have taken long
             return None
         return self._put(uid, Assignment(node, load, since_seconds, settle_seconds, is_tentative=False))
 

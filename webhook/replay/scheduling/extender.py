@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.pod import Pod, PodStatus
 from webhook.core.kubernetes.quantity import Number
 from webhook.core.scheduling.extender_api import ExtenderArgs, FilterResult, HostPriority
 from webhook.core.scheduling.measured_load import Decay
@@ -19,6 +19,7 @@ from webhook.replay.scheduling.nodes import SimulatedNode
 
 _US = 1_000_000
 _LONG_AGO_SECONDS = 1e6
+_RUNNING = "Running"
 """Before every window: the load of Pods that started then is measured."""
 _SCORES = msgspec.json.Decoder(list[HostPriority])
 _FILTERED = msgspec.json.Decoder(FilterResult)
@@ -54,7 +55,7 @@ class ExtenderInVirtualTime:
         index = self._table.index
         index.on_nodes_listed([KnownNode(simulated.node) for simulated in self._nodes])
         self._now_seconds = -_LONG_AGO_SECONDS
-        await index.on_listed([Pod(pod.metadata, pod.spec) for pod in running])
+        await index.on_listed([Pod(pod.metadata, pod.spec, PodStatus(_RUNNING)) for pod in running])
         await index.on_list_complete()
         self._now_seconds = 0.0
         self._table.numa.on_numa_listed(
@@ -98,7 +99,8 @@ class ExtenderInVirtualTime:
 
     async def show_pod(self, pod: Pod, node: str, *, gone: bool = False) -> None:
         """Show it a Pod on a node, or that the Pod is gone."""
-        await self._table.index.on_changed(Pod(pod.metadata, replace(pod.spec, node_name=node)), gone=gone)
+        shown = Pod(pod.metadata, replace(pod.spec, node_name=node), PodStatus(_RUNNING))
+        await self._table.index.on_changed(shown, gone=gone)
 
 
 def _encode_request(pod: Pod, nodes: Sequence[str]) -> bytes:
