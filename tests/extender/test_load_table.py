@@ -168,7 +168,7 @@ class LoadTableMachine(RuleBasedStateMachine):
         if not cores:
             return
         self.reported[name] = cores
-        oldest = self.now - (60 if before in (None, cores) else 10)
+        oldest = self.now - (60 if before == cores else 10)
         contained = {uid for uid, taken in self.reserved.items() if taken[0] == name and taken[3] <= oldest}
         self.reserved = {uid: taken for uid, taken in self.reserved.items() if uid not in contained}
 

@@ -1,9 +1,9 @@
 """Extender Pods through a real API server's port-forward: two replicas, one of them, and none without the right."""
 
-from collections.abc import re
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
-import Iterator
 import pytest
 
 from tests.cli.command_runner import Done, podgate

@@ -58,16 +58,25 @@ class NumaIndex:
         for node in self._reported.keys() - zones.keys() - unread:
             self.on_numa_changed(node, None)
         for node, found in zones.items():
-            if self._reported.get(node) != found:  # a list shows former reports again
+            if node not in self._reported:
+                self._put(node, found, _REPEATED_SECONDS)  # nobody knows how old it is
+            elif self._reported[node] != found:  # a list shows former reports again
                 self.on_numa_changed(node, found)
 
     def on_numa_changed(self, node: str, zones: NumaZones | None) -> None:
-        self._left.pop(node, None)
-        before = self._reported.pop(node, None)
         if zones is not None:
-            self._reported[node] = zones
-            is_changed = before is not None and before != zones
-            self._release_contained(node, _CHANGED_SECONDS if is_changed else _REPEATED_SECONDS)
+            is_repeated = self._reported.get(node) == zones
+            self._put(node, zones, _REPEATED_SECONDS if is_repeated else _CHANGED_SECONDS)
+            return
+        self._reported.pop(node, None)
+        self._left.pop(node, None)
+        self._on_changed(node)
+
+    def _put(self, node: str, zones: NumaZones, running_seconds: float) -> None:
+        """Set the report of a node; it contains the Pods there that have run for so long."""
+        self._reported[node] = zones
+        self._left.pop(node, None)
+        self._release_contained(node, running_seconds)
         self._on_changed(node)
 
     def _release_contained(self, node: str, running_seconds: float) -> None:
