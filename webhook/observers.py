@@ -78,6 +78,10 @@ class Observers:
         for observer in self._list_observers():
             observer.on_policy_failed(errors)
 
+    def on_policy_parts_checked(self, problems: Mapping[str, Sequence[str]]) -> None:
+        for observer in self._list_observers():
+            observer.on_policy_parts_checked(problems)
+
     def on_rollout_changed(self, former: RolloutView, now: RolloutView) -> None:
         for observer in tuple(self._list_observers()):  # one of them may let another join or leave
             observer.on_rollout_changed(former, now)

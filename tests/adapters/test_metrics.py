@@ -111,6 +111,7 @@ def record_rollout(metrics: Metrics) -> None:
     shadow.differences["web", "placement"] = 3
     state = RolloutState("a" * 16, governed=True, phase=Phase.SHADOW, candidate="b" * 16)
     metrics.rollout.watch_shadow(lambda: shadow)
+    metrics.rollout.on_policy_parts_checked({"team-a": ["4:1: services: missing"]})
     metrics.rollout.on_rollout_changed(RolloutView(), RolloutView("a" * 16, "b" * 16, state))
 
 

@@ -1,6 +1,7 @@
 """Immediate policy checks, in the test's own process."""
 
 from webhook.core.document import LoadResult, Purpose, load
+from webhook.core.document.assembly import Assembly, AssemblyRequest
 from webhook.core.policy_changes.policy_review import DocumentReview, PolicyReview, review_policy
 
 
@@ -9,6 +10,9 @@ class ImmediateCheck:
 
     async def load(self, raw: bytes, purpose: Purpose) -> LoadResult:
         return load(raw, purpose)
+
+    async def assemble(self, asked: AssemblyRequest) -> Assembly:
+        return asked.assemble()
 
     async def review(self, request: DocumentReview) -> PolicyReview:
         return review_policy(request)

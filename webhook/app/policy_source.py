@@ -14,6 +14,7 @@ from webhook.app.telemetry import Telemetry
 from webhook.core.document import Purpose, configmap
 from webhook.policy_in_force.active_overrides import ActiveOverrides
 from webhook.policy_in_force.active_policy import ActivePolicy
+from webhook.policy_in_force.parts_assembler import PartsAssembler
 from webhook.policy_in_force.policy_receiver import PolicyReceiver
 from webhook.policy_in_force.policy_signatures import PolicySignatures
 from webhook.policy_in_force.policy_webhook import PolicyWebhook
@@ -89,20 +90,29 @@ def follow_policy(
     revisions = kubernetes.ControllerRevisions(client, signatures=signatures)
     current = PolicyReceiver(telemetry.observer, clock, PolicyProcess(), purpose, active, revisions)
     reports = telemetry.build_watch_reports("configmaps")
+    assembler = PartsAssembler(current, PolicyProcess(), telemetry.observer, purpose, is_signed=signatures.is_required)
     source = kubernetes.ConfigMapPolicy(
-        client, current, reports=reports, keeps_last_good=keeps_last_good, signatures=signatures
+        client,
+        assembler,
+        reports=reports,
+        keeps_last_good=keeps_last_good,
+        signatures=signatures,
+        last_good_receiver=current,
     )
+    assembler.read_former, current.assembler = source.read_last_good, assembler
+    parts = kubernetes.ConfigMapParts(client, assembler, reports=telemetry.build_watch_reports("parts"))
     rollout, reports = current.rollout, telemetry.build_watch_reports("rollout")
     rollout.read_last_good, rollout.keep_last_good = source.read_last_good, source.keep_last_good
     state = kubernetes.ConfigMapRolloutState(client, rollout, reports=reports)
 
     async def refresh() -> None:
-        """Read both: another process may have followed a change of either."""
+        """Read all: another process may have followed a change of any."""
         await asyncio.gather(state.refresh(), source.refresh())
+        await parts.refresh()
 
     current.refresh_source = refresh
     name = f"configmap {configmap.NAMESPACE}/{configmap.NAME}"
-    loops = source.run, state.run, rollout.run, *overrides.loops
+    loops = source.run, parts.run, state.run, rollout.run, *overrides.loops
     return FollowedPolicy(name, current, overrides, signatures, loops)
 
 
@@ -116,6 +126,7 @@ def build_policy_webhook(
     return PolicyWebhook(
         *(observer, PolicyProcess(), policies.get_loaded, WallClock(), purpose),
         signatures=PolicySignatures(settings.policy_keys),
+        assembler=policies.assembler,
     )
 
 

@@ -59,11 +59,10 @@ class ServerProcess:
     """The process of one server with all its parts; UserError for an invalid file."""
 
     def __init__(self, settings: Settings, telemetry: Telemetry, clock: Clock, sources: Sources) -> None:
-        self._settings = settings
+        self._settings, self._sources = settings, sources
         self._clock = clock
         self._telemetry = telemetry
         self._logs = telemetry.logs
-        self._sources = sources
         observer = telemetry.observer
         self._tls = open_tls(settings, telemetry)
         self._store = open_store(settings, telemetry, clock, sources.servers)

@@ -11,6 +11,7 @@ from webhook.core.policy.model import LoadedPolicy
 from webhook.errors import CheckFailedError
 from webhook.policy_in_force.active_overrides import NoOverrides
 from webhook.policy_in_force.active_policy import ActivePolicy
+from webhook.policy_in_force.parts_assembler import PartsAssembler
 from webhook.policy_in_force.rollout_follower import PolicyDocument, RolloutFollower
 from webhook.ports import Clock, Observer, PolicyCheck, PolicyRevisions
 
@@ -51,6 +52,8 @@ class PolicyReceiver:
         """Returns the policy in force under the active overrides."""
         self.find_by_hash: Callable[[str], CompiledPolicy | None] = self.active.find_by_hash
         """Returns a policy of the last 60 s, or the candidate of a canary."""
+        self.assembler: PartsAssembler | None = None
+        """Assembles the documents that this receives from a root and parts; None where there are no parts."""
         self._observer = observer
         self._check = check
         self._purpose = purpose
@@ -67,11 +70,12 @@ class PolicyReceiver:
         return self.active.get_loaded()
 
     def list_errors(self) -> tuple[str, ...]:
-        """Return the problems of the newest document; empty if it is valid."""
-        return self._last.errors if self._last is not None else ()
+        """Return the problems of the newest document, and of parts that it is assembled without; empty for none."""
+        errors = self._last.errors if self._last is not None else ()
+        return errors if self.assembler is None else (*errors, *self.assembler.list_errors())
 
     def list_problems(self) -> tuple[str, ...]:
-        """Return why the newest document, or what the rollout's state asks for, is not in force; empty for none."""
+        """Return why the newest document, a part of it, or what the rollout asks for is not in force."""
         problem = self.rollout.view.problem
         return (*self.list_errors(), *([problem] if problem else []))
 

@@ -3,12 +3,15 @@
 import asyncio
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from webhook.core.document import Purpose
 from webhook.core.document.configmap import SIGNATURE_KEY, NoDocumentError, read_document
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.policy_changes.overrides_review import review_overrides
 from webhook.core.policy_changes.policy_review import DocumentReview, PolicyReview, decode_review, refuse_policy
 from webhook.errors import SignatureError
+from webhook.policy_in_force.parts_assembler import PartsAssembler
 from webhook.ports import Clock, DocumentSignatures, Observer, PolicyCheck
 
 
@@ -27,13 +30,16 @@ class PolicyWebhook:
         purpose: Purpose = Purpose.SERVE,
         *,
         signatures: DocumentSignatures | None = None,
+        assembler: PartsAssembler | None = None,
     ) -> None:
+        """Create it. `assembler` has the root and the parts with which a document is checked."""
         self._signatures = signatures
         self._observer = observer
         self._check = check
         self._policy = policy
         self._clock = clock
         self._purpose = purpose
+        self._assembler = assembler
 
     async def review(self, body: bytes) -> bytes:
         """Return the response to one AdmissionReview.
@@ -50,7 +56,11 @@ class PolicyWebhook:
         if not asked.is_of_overrides:
             # In a thread: a long document would delay reviews.
             obstacle = await asyncio.to_thread(self._find_obstacle, asked)
-            return refuse_policy(asked, (obstacle,)) if obstacle else await self._check.review(asked)
+            if obstacle:
+                return refuse_policy(asked, (obstacle,))
+            parts = self._assembler
+            whole = asked if parts is None else replace(asked, root=parts.root, parts=parts.parts)
+            return await self._check.review(whole)
         loaded = self._policy()
         policy = None if loaded is None else loaded.policy
         # In a thread: a long document would delay reviews.

@@ -54,6 +54,10 @@ class Observer(Protocol):
 
     def on_policy_failed(self, errors: Sequence[str]) -> None: ...
 
+    def on_policy_parts_checked(self, problems: Mapping[str, Sequence[str]]) -> None:
+        """Report the parts of the policy whose newest text is not used, with their problems, when they change."""
+        ...
+
     def on_rollout_changed(self, former: RolloutView, now: RolloutView) -> None:
         """Report what this process has in force of a rollout, and why, when either changes."""
         ...
@@ -111,6 +115,9 @@ class PartialObserver:
 
     def on_policy_failed(self, errors: Sequence[str]) -> None:
         """Ignore a rejected policy."""
+
+    def on_policy_parts_checked(self, problems: Mapping[str, Sequence[str]]) -> None:
+        """Ignore problems of parts of the policy."""
 
     def on_rollout_changed(self, former: RolloutView, now: RolloutView) -> None:
         """Ignore a change of the rollout."""

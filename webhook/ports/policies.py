@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import LoadResult, Purpose
+from webhook.core.document.assembly import Assembly, AssemblyRequest
 from webhook.core.overrides import LiveOverrides
 from webhook.core.policy_changes.policy_review import DocumentReview, PolicyReview
 from webhook.core.webhook_configurations import ConfigurationName, OutdatedConfiguration
@@ -83,6 +84,10 @@ class PolicyCheck(Protocol):
 
     async def load(self, raw: bytes, purpose: Purpose) -> LoadResult:
         """Return or raise as `webhook.core.document.load` does; DocumentError for an invalid document."""
+        ...
+
+    async def assemble(self, asked: AssemblyRequest) -> Assembly:
+        """Return the result of `webhook.core.document.assembly.assemble`."""
         ...
 
     async def review(self, asked: DocumentReview) -> PolicyReview:

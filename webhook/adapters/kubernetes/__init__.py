@@ -19,6 +19,7 @@ from webhook.adapters.kubernetes.plain_ports import ClusterPlainPort, LeaderPlai
 from webhook.adapters.kubernetes.pod_gates import PodGates, open_gates
 from webhook.adapters.kubernetes.pods import WatchedPods, make_annotations, parse_continuity
 from webhook.adapters.kubernetes.policy_configmap import ConfigMapPolicy
+from webhook.adapters.kubernetes.policy_parts import ConfigMapParts
 from webhook.adapters.kubernetes.policy_revisions import ControllerRevisions
 from webhook.adapters.kubernetes.rollout_state import ConfigMapRolloutState, ConfigMapRolloutStateStore
 from webhook.adapters.kubernetes.self_subject_review import OwnUser
@@ -35,6 +36,7 @@ __all__ = [
     "ClusterPlainPort",
     "ConfigMapOverrides",
     "ConfigMapOverridesStore",
+    "ConfigMapParts",
     "ConfigMapPolicy",
     "ConfigMapRolloutState",
     "ConfigMapRolloutStateStore",

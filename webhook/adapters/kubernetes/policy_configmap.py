@@ -54,13 +54,16 @@ class ConfigMapPolicy:
         timing: ApiTiming = ApiTiming(),  # noqa: B008  frozen
         keeps_last_good: bool = True,
         signatures: DocumentSignatures | None = None,
+        last_good_receiver: DocumentReceiver | None = None,
     ) -> None:
         """Create the watch; `keeps_last_good` requires permission to write the last good ConfigMap.
 
-        Without `signatures` every document is passed on.
+        Without `signatures` every document is passed on. `last_good_receiver`: receiver of the last good document,
+        which is assembled already; else `receiver`.
         """
         self._client = client
         self._receiver = receiver
+        self._last_good_receiver = last_good_receiver or receiver
         self._has_good = False
         """Whether any document has been valid."""
         self._keeps_last_good = keeps_last_good
@@ -147,12 +150,12 @@ class ConfigMapPolicy:
             # Load the last good policy first: it stays in force if the current one is invalid.
             last_good = await self._last_good.read()
             if last_good is not None and last_good != document:
-                await self._pass_on(last_good, f"{LAST_GOOD_PLACE}: {KEY}")
+                self._has_good |= await self._last_good_receiver.on_document(last_good, f"{LAST_GOOD_PLACE}: {KEY}")
         obstacle = missing or await self._verify(document, found)
         if document is None or obstacle:
             await self._receiver.on_unreadable([obstacle])
         else:
-            await self._pass_on(document, f"{_PLACE}: {KEY}")
+            self._has_good |= await self._receiver.on_document(document, f"{_PLACE}: {KEY}")
 
     async def _verify(self, document: bytes | None, found: ConfigMap | None) -> str:
         """Return why a document is not accepted, "" if it is."""
@@ -164,9 +167,6 @@ class ConfigMapPolicy:
         except SignatureError as error:
             return str(error)
         return ""
-
-    async def _pass_on(self, document: bytes, place: str) -> None:
-        self._has_good |= await self._receiver.on_document(document, place)
 
 
 def _read_from(found: ConfigMap | None) -> tuple[bytes | None, str]:

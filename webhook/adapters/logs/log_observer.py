@@ -100,6 +100,13 @@ class Logs:
         shown = [clip(error) for error in errors[:_ERRORS_MAX]]
         self._lines.write("error", "policy rejected", errors=shown, count=len(errors))
 
+    def on_policy_parts_checked(self, problems: Mapping[str, Sequence[str]]) -> None:
+        if not problems:
+            self._lines.write("info", "all parts of the policy are valid")
+        for part, errors in problems.items():
+            shown = [clip(error) for error in errors[:_ERRORS_MAX]]
+            self._lines.write("error", "part of the policy rejected", part=part, errors=shown, count=len(errors))
+
     def on_rollout_changed(self, former: RolloutView, now: RolloutView) -> None:
         if now.problem and now.problem != former.problem:
             message = "rollout not followed, the policy in force stays"

@@ -195,6 +195,7 @@ SHADOW_REVIEWS = _counter("shadow_reviews_total", "result", "New Pods in the sam
 SHADOW_DIFFERENCES = _counter(
     "shadow_differences_total", "service difference", "New Pods that the candidate would treat otherwise."
 )
+POLICY_PART_REFUSED = _gauge("policy_part_refused", "part", "1 for each part whose newest text is not in force.")
 
 OVERRIDE_UNTIL = _gauge("override_until_timestamp_seconds", "service", "When the service's last live override ends.")
 OVERRIDES_LAST_GOOD = _gauge(
@@ -270,7 +271,7 @@ FAMILIES = (
     *(POLICY_INFO, POLICY_RELOADS, POLICY_REVIEWS, POLICY_LAST_GOOD, OVERRIDE_UNTIL, OVERRIDES_LAST_GOOD),
     *(ROLLOUT_POLICY, ROLLOUT_PHASE, ROLLOUT_STEP, ROLLOUT_PINNED, ROLLOUT_FOLLOWED),
     *(ROLLOUT_DEGRADED, ROLLOUT_SYMPTOM, ROLLOUT_THRESHOLD, ROLLOUT_CHANGES, SHADOW_REVIEWS, SHADOW_DIFFERENCES),
-    *(KUBERNETES_FAILURES, KUBERNETES_CONTACT, OBJECTS_UNREAD),
+    *(KUBERNETES_FAILURES, KUBERNETES_CONTACT, OBJECTS_UNREAD, POLICY_PART_REFUSED),
     *(EVENTS, REPLICAS, READY, LEADER, BUILD_INFO),
     *(KEY_FETCHES, KEYS_FETCHED, KEYS),
     *(

@@ -1,6 +1,6 @@
-"""Metrics of the policy's rollout as this process follows it, and of its shadow."""
+"""Metrics of the policy's rollout as this process follows it, of its shadow, and of the policy's parts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import Row
@@ -20,11 +20,15 @@ class RolloutMetrics(PartialObserver):
         self.added = self._view.added
         """Services that have series although the policy in force lacks them."""
         self._shadow: Callable[[], ShadowTotals] | None = None
+        self._refused_parts: tuple[str, ...] = ()
 
     def on_rollout_changed(self, former: RolloutView, now: RolloutView) -> None:  # noqa: ARG002  the log reports the change
         if now.added != self.added:
             self._forget_services()
         self._view, self.added = now, now.added
+
+    def on_policy_parts_checked(self, problems: Mapping[str, Sequence[str]]) -> None:
+        self._refused_parts = tuple(problems)
 
     def watch_shadow(self, totals: Callable[[], ShadowTotals]) -> None:
         """Export the totals of a server's shadow."""
@@ -36,6 +40,7 @@ class RolloutMetrics(PartialObserver):
         phases = Phase if state is not None else ()
         shadow = self._shadow() if self._shadow is not None and view.is_followed else None
         return [
+            (families.POLICY_PART_REFUSED, [((part,), 1.0) for part in self._refused_parts]),
             (families.ROLLOUT_POLICY, [((name, role), 1.0) for name, role in roles if name]),
             (
                 families.ROLLOUT_PHASE,

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 
 from webhook.core.document import Problem, Purpose
+from webhook.core.document.assembly import AssemblyRequest
 from webhook.core.document.yaml.problems import DOCUMENT
 from webhook.core.policy_changes.policy_process_codec import CheckResult, check_policy, decode, encode
 from webhook.core.policy_changes.policy_review import DocumentReview, review_policy
@@ -42,7 +43,16 @@ def review_document(given: bytes) -> bytes:
     return encode(review_policy(decode(given, DocumentReview)))
 
 
-_TASKS: dict[str, Callable[..., bytes]] = {"load": load_document, "review": review_document}
+def assemble_document(given: bytes) -> bytes:
+    """Assemble a document from its root and parts; return the encoded result."""
+    return encode(decode(given, AssemblyRequest).assemble())
+
+
+_TASKS: dict[str, Callable[..., bytes]] = {
+    "load": load_document,
+    "review": review_document,
+    "assemble": assemble_document,
+}
 
 
 def main(task: str, *more: str) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 import webhook
 from webhook.core.document import LoadResult, Purpose
+from webhook.core.document.assembly import Assembly, AssemblyRequest
 from webhook.core.policy_changes.policy_process_codec import CheckResult, decode, decode_service, encode
 from webhook.core.policy_changes.policy_review import DocumentReview, PolicyReview
 from webhook.errors import CheckFailedError
@@ -47,6 +48,11 @@ class PolicyProcess:
                 if len(services) % _SERVICES_PER_TURN_MAX == 0:
                     await asyncio.sleep(0)
         return outcome.build_result(services)
+
+    async def assemble(self, asked: AssemblyRequest) -> Assembly:
+        answer = await self._answer(encode(asked), "assemble")
+        with _sense():
+            return decode(answer, Assembly)
 
     async def review(self, asked: DocumentReview) -> PolicyReview:
         answer = await self._answer(encode(asked), "review")

@@ -2,7 +2,7 @@
 
 A running call is never cancelled: its answer would be taken for that of the next call on the connection. An operation
 fails at its deadline, and until the late call has ended every other one fails at once. A late result goes to `on_late`,
-and what it has charged to the error that the operation failed with: Redis has carried it out.
+and its charge to the error of the operation: Redis has carried it out.
 
 A failed call takes the lane down: operations fail without touching the network, and one probe at a time is sent, with
 exponential delays. A successful probe opens the lane; only a successful call resets the delays and ends the reported
@@ -24,11 +24,9 @@ from webhook.support.backoff import Backoff
 from webhook.support.condition import Condition
 
 # Redis serves no other client while a script runs, and admissions should not wait for operations that are not urgent.
-_URGENT_MAX = 256
-_PATIENT_MAX = 64
+_URGENT_MAX, _PATIENT_MAX = 256, 64
 _PATIENT_SECONDS = 2.0
-_FIRST_PAUSE_SECONDS = 0.05
-_PAUSE_SECONDS_MAX = 1.0
+_FIRST_PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.05, 1.0
 _CLOCK_SECONDS = 0.001
 """The resolution of the loop's clock, by which an alarm may be too early."""
 _REPEAT_SECONDS = 10.0
@@ -218,7 +216,7 @@ class Lane:
             return
         try:
             self._settle(batch, results)
-        except Exception as error:  # noqa: BLE001  as above: a result that cannot be read
+        except Exception as error:  # noqa: BLE001  as above, such as a result that cannot be read
             self._fail(StoreFailure(repr(error), StoreFault.SCRIPT), batch)
 
     def _settle(self, batch: Sequence[_Waiting], results: Sequence[Any]) -> None:

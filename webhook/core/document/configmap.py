@@ -17,6 +17,10 @@ ROLLOUT_STATE_KEY = "state.json"
 """State of the policy's rollout, written by the leader and by commands."""
 REVISION_PREFIX = "podgate-policy-"
 """A ControllerRevision of this name and a policy's hash holds the document of the policy."""
+PART_PREFIX = "podgate-part-"
+"""A ConfigMap of this name and a part's name holds the part."""
+PART_LABEL = "podgate.io/policy-part"
+"""Label of the ConfigMap of a part, whose value is the part's name."""
 INSTALLATION = "podgate-installation"
 """Record of `podgate install`; absent in other installations."""
 
@@ -25,6 +29,7 @@ class ConfigMapMetadata(Struct, frozen=True, rename="camel"):
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
+    labels: Mapping[str, str] | None = None
 
 
 class ConfigMap(Struct, frozen=True, rename="camel"):
@@ -57,3 +62,14 @@ def read_document(config_map: ConfigMap, key: str = KEY) -> bytes:
         raise NoDocumentError(f"{place}: binaryData[{key!r}]: it is UTF-8 text, under data: {remedy}")
     found = ", ".join(sorted({*(config_map.data or {}), *(config_map.binary_data or {})})) or "nothing"
     raise NoDocumentError(f"{place}: data[{key!r}] is missing, there is {found}: {remedy}")
+
+
+def check_label(part: ConfigMap) -> None:
+    """Check that name and label of a part's ConfigMap agree. NoDocumentError: they do not."""
+    name, labelled = part.metadata.name, (part.metadata.labels or {}).get(PART_LABEL, "")
+    if name != f"{PART_PREFIX}{labelled}":
+        own = name.removeprefix(PART_PREFIX)
+        remedy = f"label it {PART_LABEL}={own}" if own != name else f"name it {PART_PREFIX}{labelled}"
+        raise NoDocumentError(
+            f"{part.place}: metadata.labels[{PART_LABEL!r}]: {labelled or '(absent)'}: its name is another: {remedy}"
+        )

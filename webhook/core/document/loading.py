@@ -1,6 +1,6 @@
 """Loading of a policy document: parse, merge defaults, check schema and rules, prove. Reports all problems at once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -49,7 +49,11 @@ def load_again(raw: bytes) -> LoadedPolicy:
 
 def load_effective(raw: bytes, purpose: Purpose | None) -> EffectiveDocument:
     """Return the merged document after its proof. Without a purpose, unsupported stanzas are accepted."""
-    effective = load_unproved(raw, purpose)
+    return add_proof(load_unproved(raw, purpose))
+
+
+def add_proof(effective: EffectiveDocument) -> EffectiveDocument:
+    """Return a document after its proof. DocumentError: the proof found flaws."""
     proof = prove(effective.policy)
     if proof.flaws:
         raise DocumentError(_list_flaws(proof, effective.document))
@@ -78,16 +82,26 @@ def _check(raw: bytes, purpose: Purpose | None, atomic: frozenset[str]) -> Effec
         remedy = "write apiVersion, kind and services"
         raise DocumentError([Problem(1, 1, DOCUMENT, "(empty)", "there is no document", remedy)])
     _refuse_other_kinds(reading.root)
-    document = merge_defaults(reading.root, atomic)
+    try:
+        return check_tree(reading.root, purpose, atomic, reading.problems)
+    except DocumentError as error:
+        raise DocumentError(_find_template_problem(raw) or error.problems) from None
+
+
+def check_tree(
+    tree: Node, purpose: Purpose | None, atomic: frozenset[str] = ATOMIC, problems: Iterable[Problem] = ()
+) -> EffectiveDocument:
+    """Return the merged document of a tree, without the proof. DocumentError: all problems, with those of its text."""
+    document = merge_defaults(tree, atomic)
     found = list(find_schema_problems(document))
-    problems = [*reading.problems, *(mistake.problem for mistake in found)]
+    errors = [*problems, *(mistake.problem for mistake in found)]
     root = DocumentPart(document, (), InvalidPaths(path for mistake in found for path in mistake.wrong))
-    problems += rules.find_errors(root)
+    errors += rules.find_errors(root)
     if purpose is not None:
-        problems += feature_gates.check_support(root, purpose)
-    if problems:
-        raise DocumentError(_find_template_problem(raw) or problems)
-    advice = (*rules.find_advice(root), *advise_on_merge(reading.root))
+        errors += feature_gates.check_support(root, purpose)
+    if errors:
+        raise DocumentError(errors)
+    advice = (*rules.find_advice(root), *advise_on_merge(tree))
     return EffectiveDocument(document, _convert_policy(document), sort_problems(advice))
 
 

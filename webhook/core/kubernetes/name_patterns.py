@@ -13,6 +13,17 @@ def matches_any(patterns: Iterable[str], text: str) -> bool:
     return any(matches_pattern(pattern, text) for pattern in patterns)
 
 
+def is_within(pattern: str, outer: str) -> bool:
+    """Return whether every name that matches `pattern` matches `outer`, each with at most one `*`, at an end."""
+    if "*" not in pattern:
+        return matches_pattern(outer, pattern)
+    if outer == "*":
+        return True
+    if pattern.endswith("*") and outer.endswith("*"):
+        return pattern[:-1].startswith(outer[:-1])
+    return pattern.startswith("*") and outer.startswith("*") and pattern[1:].endswith(outer[1:])
+
+
 def meet(one: str, other: str) -> bool:
     """Return whether some name matches both patterns, each with at most one `*`, at an end."""
     if "*" not in one or "*" not in other:

@@ -187,6 +187,18 @@ class Service(Struct, frozen=True, dict=True, rename="camel"):
         return self.pool or self.name
 
 
+class PolicyPart(Struct, frozen=True):
+    """A part of the policy in a ConfigMap of its own. `pools`: those of the root that its services may join."""
+
+    name: Annotated[str, format_of("dns-label")]
+    namespaces: Annotated[
+        tuple[Annotated[str, format_of("namespace-pattern")], ...],
+        Meta(extra_json_schema={"minItems": 1}),
+        describe("The namespaces that its services may name, exact or with one * at the end or the beginning."),
+    ]
+    pools: tuple[Annotated[str, format_of("dns-label")], ...] = ()
+
+
 class Policy(Struct, frozen=True, rename="camel"):
     """One whole document, with `defaults` merged into every service. The first matching service owns a Pod."""
 
@@ -200,6 +212,7 @@ class Policy(Struct, frozen=True, rename="camel"):
     breaker_guard: BreakerGuard | None = None
     nodes: Nodes | None = None
     rollout: Rollout | None = None
+    parts: Annotated[tuple[PolicyPart, ...], Meta(extra_json_schema={"maxItems": 200})] = ()
 
 
 class QueuePause(Struct, frozen=True):

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from webhook.core.document import DocumentError, LoadResult, Problem, Purpose, load
+from webhook.core.document.assembly import Assembly, AssemblyRequest
 from webhook.core.kubernetes.quantity import convert_amount
 from webhook.core.policy.model import LoadedPolicy, Policy, Service
 from webhook.core.policy_changes.policy_review import DocumentReview, PolicyReview
@@ -54,7 +55,7 @@ def check_policy(raw: bytes, purpose: Purpose) -> CheckResult:
         return CheckResult(problems=error.problems)
 
 
-def encode(value: CheckResult | DocumentReview | PolicyReview) -> bytes:
+def encode(value: CheckResult | DocumentReview | PolicyReview | AssemblyRequest | Assembly) -> bytes:
     return _encoder.encode(value)
 
 

@@ -1,12 +1,23 @@
 """Admission of the policy document: the review of its ConfigMap, whose response has all errors at once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 from msgspec import Struct
 
 from webhook.core.document import DocumentError, Purpose, load
-from webhook.core.document.configmap import KEY, NAME, NAMESPACE, OVERRIDES, ConfigMap, NoDocumentError, read_document
+from webhook.core.document.assembly import assemble
+from webhook.core.document.configmap import (
+    KEY,
+    NAME,
+    NAMESPACE,
+    OVERRIDES,
+    PART_PREFIX,
+    ConfigMap,
+    NoDocumentError,
+    check_label,
+    read_document,
+)
 from webhook.core.document.loading import load_unproved
 from webhook.core.kubernetes.admission_request import (
     ALLOWED,
@@ -48,6 +59,11 @@ class DocumentReview(Struct, frozen=True):
     purpose: Purpose = Purpose.SERVE
     """The kind of server that will use it."""
     is_of_overrides: bool = False
+    part: str = ""
+    """The name of the part that the document is, "" for the root."""
+    root: bytes = b""
+    parts: Mapping[str, bytes] = {}
+    """The newest texts of the root and of all parts, with which the document is checked."""
 
 
 def judge(body: bytes, purpose: Purpose = Purpose.SERVE) -> PolicyReview:
@@ -67,7 +83,7 @@ def decode_review(body: bytes, purpose: Purpose = Purpose.SERVE) -> DocumentRevi
     is_ours = request.resource.resource == "configmaps" and request.namespace == NAMESPACE
     if (
         not is_ours
-        or request.name not in {NAME, OVERRIDES}
+        or not (request.name in {NAME, OVERRIDES} or request.name.startswith(PART_PREFIX))
         or request.sub_resource
         or request.operation not in {"CREATE", "UPDATE"}
     ):
@@ -78,13 +94,17 @@ def decode_review(body: bytes, purpose: Purpose = Purpose.SERVE) -> DocumentRevi
     old = decode_object(request.old_object, _config_map, "oldObject")
     if old is not None and (old.data, old.binary_data) == (new.data, new.binary_data):
         return PolicyReview(respond(request.uid, ALLOWED), user, judged=False)
-    return DocumentReview(request.uid, user, new, old, purpose, request.name == OVERRIDES)
+    part = request.name.removeprefix(PART_PREFIX) if request.name.startswith(PART_PREFIX) else ""
+    return DocumentReview(request.uid, user, new, old, purpose, request.name == OVERRIDES, part)
 
 
 def review_policy(asked: DocumentReview) -> PolicyReview:
     """Review the document itself, which takes time in proportion to its size."""
+    if asked.part:
+        return _review_part(asked)
     try:
-        loaded = load(read_document(asked.new), asked.purpose)
+        raw = read_document(asked.new)
+        loaded = load(assemble(raw, asked.parts, asked.purpose).document if asked.parts else raw, asked.purpose)
     except NoDocumentError as error:
         errors: tuple[str, ...] = (str(error),)
     except DocumentError as error:
@@ -100,9 +120,23 @@ def review_policy(asked: DocumentReview) -> PolicyReview:
     return refuse_policy(asked, errors)
 
 
-def refuse_policy(asked: DocumentReview, errors: tuple[str, ...]) -> PolicyReview:
-    """Return the response that refuses a policy for these errors."""
-    status = ResponseStatus(400, "BadRequest", _format_message(errors))
+def _review_part(asked: DocumentReview) -> PolicyReview:
+    """Review a part with the root and the other parts."""
+    name = f"part {asked.part}"
+    try:
+        check_label(asked.new)
+        raw = read_document(asked.new)
+    except NoDocumentError as error:
+        return refuse_policy(asked, (str(error),), name)
+    found = assemble(asked.root, {**asked.parts, asked.part: raw}, asked.purpose).problems.get(asked.part, ())
+    if found:
+        return refuse_policy(asked, tuple(f"{KEY}:{problem}" for problem in found), name)
+    return PolicyReview(respond(asked.uid, ALLOWED), asked.user, judged=True, document=name)
+
+
+def refuse_policy(asked: DocumentReview, errors: tuple[str, ...], document: str = "policy") -> PolicyReview:
+    """Return the response that refuses a document for these errors."""
+    status = ResponseStatus(400, "BadRequest", _format_message(errors, document))
     return PolicyReview(respond(asked.uid, status, has_lines=True), asked.user, judged=True, errors=errors)
 
 
@@ -135,9 +169,9 @@ def _warn_of_counters(before: Policy | None, policy: Policy) -> Iterator[str]:
         yield f"and {len(lines) - _FRESH_MAX} more limits start empty"
 
 
-def _format_message(errors: tuple[str, ...]) -> str:
+def _format_message(errors: tuple[str, ...], document: str) -> str:
     noun = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
-    head = f"PolicyInvalid: the policy has {noun}, the one in force stays:"
+    head = f"PolicyInvalid: the {document} has {noun}, the one in force stays:"
     return "\n".join([head, *shorten(errors, "see podgate policy lint")])
 
 

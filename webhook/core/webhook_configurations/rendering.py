@@ -31,7 +31,9 @@ def render_configurations(
     return (
         _render_configuration("Mutating", "podgate", mutating, annotations),
         _render_configuration("Validating", "podgate", [*validating, *_render_warning(policy, client)], annotations),
-        _render_configuration("Validating", "podgate-policy", [_render_policy_webhook(client)], {}),
+        _render_configuration(
+            "Validating", "podgate-policy", [_render_policy_webhook(client, has_parts=bool(policy.parts))], {}
+        ),
     )
 
 
@@ -86,14 +88,17 @@ def _render_warning(policy: Policy, client: ClientConfig) -> Iterator[Json]:
         }
 
 
-def _render_policy_webhook(client: ClientConfig) -> Json:
-    """Return the webhook that validates policy and overrides when they are applied.
+def _render_policy_webhook(client: ClientConfig, *, has_parts: bool) -> Json:
+    """Return the webhook that validates policy, its parts and overrides when they are applied.
 
     It fails open: otherwise the first policy, or an override while no server is up, could not be stored.
     """
     here = {"key": METADATA_NAME, "operator": "In", "values": [configmap.NAMESPACE]}
     names = f"['{configmap.NAME}', '{configmap.OVERRIDES}']"
-    only = {"name": "podgate-policy", "expression": f"object.metadata.name in {names}"}
+    expression = f"object.metadata.name in {names}"
+    if has_parts:
+        expression += f" || object.metadata.name.startsWith('{configmap.PART_PREFIX}')"
+    only = {"name": "podgate-policy", "expression": expression}
     return {
         **_render_webhook("policy.podgate.io", client, "validate-policy"),
         "rules": [_render_rule(["configmaps"], ["CREATE", "UPDATE"])],

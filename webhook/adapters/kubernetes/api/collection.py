@@ -29,10 +29,13 @@ class Collection(Generic[AnObject]):
     """Name of the only object to select; works with a role restricted by resourceNames."""
     fields: str = ""
     """Field selector; ignored if `object_name` is set."""
+    labels: str = ""
+    """Label selector."""
 
     def build_query(self, *more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
         selector = f"metadata.name={self.object_name}" if self.object_name else self.fields
-        return (("fieldSelector", selector), *more) if selector else more
+        selectors = (("fieldSelector", selector), ("labelSelector", self.labels))
+        return (*(entry for entry in selectors if entry[1]), *more)
 
 
 @dataclass(frozen=True, slots=True)

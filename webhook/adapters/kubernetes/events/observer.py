@@ -13,7 +13,7 @@ from webhook.adapters.kubernetes.events.event_object import EventType, Happening
 from webhook.adapters.kubernetes.events.event_sender import EventSender
 from webhook.core.admission.decision import Half
 from webhook.core.breaker import State, Transition
-from webhook.core.document.configmap import NAME, NAMESPACE, OVERRIDES
+from webhook.core.document.configmap import NAME, NAMESPACE, OVERRIDES, PART_PREFIX
 from webhook.core.kubernetes.controllers import find_owning_controller
 from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
@@ -119,6 +119,15 @@ class Events:
     def on_policy_failed(self, errors: Sequence[str]) -> None:
         stays = f"policy {self._in_force} stays in force" if self._in_force else "there is no good policy"
         self._post(_POLICY, EventType.WARNING, "PolicyRefused", f"{stays}: {_join_errors(errors)}", "\n".join(errors))
+
+    def on_policy_parts_checked(self, problems: Mapping[str, Sequence[str]]) -> None:
+        for part, errors in problems.items() if _POLICY in self._documents else ():
+            about = Regarding("v1", "ConfigMap", NAMESPACE, f"{PART_PREFIX}{part}")
+            note = f"the former services of part {part} stay: {_join_errors(errors)}"
+            text = "\n".join(errors)
+            self._sender.offer(
+                Happening(about, EventType.WARNING, "PolicyPartRefused", "Load", note, text, self._clock_ns())
+            )
 
     def on_rollout_changed(self, former: RolloutView, now: RolloutView) -> None:
         """Do nothing: `on_rollout_advanced` reports the rollout, once for all processes."""

@@ -14,6 +14,7 @@ from webhook.core.document.rules import (
     match,
     node_affinity,
     node_fit,
+    parts,
     pod_affinity,
     pod_metadata,
     pod_rules,
@@ -53,6 +54,8 @@ _DOCUMENT_RULES: tuple[Rule, ...] = (
     rollout.alerts_come_later,
     load_times.loads_stay_fresh,
     load_times.windows_can_be_queried,
+    parts.parts_are_told_apart,
+    parts.pools_of_parts_exist,
 )
 _SERVICE_RULES: tuple[Rule, ...] = (
     match.a_match_says_where,

@@ -10,12 +10,14 @@ from webhook.core.kubernetes.label_constraints import list_covering_patterns
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES, DEFAULT_SLA_CLASSES
 from webhook.core.policy_fields import QosClass
 
-_NAMED = ("services", "pools", "slaClasses")
+_NAMED = ("services", "pools", "slaClasses", "parts")
 _ALLOWED = ("tolerations", "nodeSelectorKeys", "priorityClassNames", "schedulerNames", "runtimeClassNames")
 _SETS = (
     ("exemptions", "namespaces"),
     ("exemptions", "usernames"),
     ("exemptions", "runtimeClasses"),
+    ("parts", "*", "namespaces"),
+    ("parts", "*", "pools"),
     ("services", "*", "match", "namespaces"),
     ("services", "*", "match", "ownerKinds"),
     ("services", "*", "placement", "topology", "*", "in"),
@@ -30,7 +32,7 @@ _SETS = (
 
 
 def names_are_unique(document: DocumentPart) -> Iterator[Problem]:
-    """`services[].name`, `pools[].name`, `slaClasses[].name`: unique in their list. Refuse a repeated name."""
+    """`name` of `services[]`, `pools[]`, `slaClasses[]`, `parts[]`: unique in its list. Refuse a repeated name."""
     for collection in _NAMED:
         first: dict[str, DocumentPart] = {}
         for name in document.select(collection, "*", "name"):
