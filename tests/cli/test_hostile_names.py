@@ -133,6 +133,7 @@ PARTS: dict[Page, str] = {
     explain_view.describe_dependences: "format_review prints them as comments",
     status_page.format_webhooks: "a part of two pages, which have cleaned their document",
     status_page.format_queues: "as above",
+    status_page.format_rollout: "as above",
     status_page.build_limit_rows: "as above, and of `quota show`, which has too",
     status_page.format_override: "as above",
     pod_report_page.format_limit: "a part of the page of a report",
