@@ -187,7 +187,7 @@ def test_a_policy_that_hurts_is_taken_back_by_itself(leading: Leading) -> None:
     assert leading.read_version() == version
     note = leading.find_event("PolicyRolledBack", BAD_HASH)
     assert rejection.figures in note
-    assert "4 of 44" in leading.plane.kubectl("get", "policyrollouts", "podgate", "-o", "json").stdout
+    assert "4 of 44" in leading.plane.kubectl("get", "policyrollouts", "podgate-policy", "-o", "json").stdout
     _check_not_tried_again(leading)
 
 

@@ -11,7 +11,7 @@ from webhook.core.policy_fields.rollout import Rollout
 from webhook.core.rollout.changes import describe_step
 from webhook.core.rollout.state import Intervention, Phase, Rejection, RolloutState
 
-ROLLOUT_NAME = "podgate"
+ROLLOUT_NAME = "podgate-policy"
 """Name of the one PolicyRollout."""
 _REJECTED_MAX = 10
 
