@@ -68,12 +68,12 @@ class Interceptor:
         *,
         queue: PodQueue | None = None,
         is_releaser: Callable[[str], bool] = PODGATE_USERS.__contains__,
-        check: Callable[[Evaluation], None] = stages.check,
+        check: Callable[[Evaluation], None] | None = None,
     ) -> None:
         """Create it. `on_uncounted` receives the charge of each Pod admitted although the store gave no answer.
 
         `queue` is necessary for policies under which Pods wait; `is_releaser` names the users that release them.
-        `check` is `check_recorded` where Pods may come from records.
+        `check` replaces that of the core: `check_recorded` where Pods may come from records.
         """
         self._choice = PolicyChoice(policies, namespaces)
         self._find_policy = self._choice.find
@@ -98,7 +98,7 @@ class Interceptor:
                 ("exempt", exempt),
                 ("own", partial(self._find_owner, ownership.find_owner)),
                 ("breaker", self._check_breaker),
-                ("check", partial(self._run, check)),
+                ("check", partial(self._run, check or stages.check)),
                 *(() if queue is None else (("queue", partial(self._enqueue, queue)),)),
                 ("charge", self._charge),
             ),
