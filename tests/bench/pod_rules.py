@@ -46,7 +46,7 @@ NEAR_THE_LIMIT = (
 _READER = ViewReader(frozenset((message, field) for message, fields in MESSAGES.items() for field in fields))
 
 
-def usual_pod() -> bytes:
+def make_usual_pod() -> bytes:
     """Return a Pod with two containers, as most are."""
     resources = {"requests": {"cpu": "250m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}
     secret = {"secretKeyRef": {"name": "payment-api", "key": "password"}}
@@ -72,7 +72,7 @@ def usual_pod() -> bytes:
     )
 
 
-def largest_pod() -> bytes:
+def make_largest_pod() -> bytes:
     """Return a Pod with as many entries as rules judge, each as long as Kubernetes accepts."""
     names = [f"entry-{number:02}-{'x' * 50}" for number in range(ENTRIES_MAX)]
     resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
@@ -114,10 +114,10 @@ def read_whole(pod: bytes, subject: RuleSubject) -> PodFields:
 def measure(rounds: int) -> list[str]:
     """Return a line for ten rules, and one for each expression near the limit; in microseconds of CPU, medians."""
     rules = [Rule(f"r{number}", text) for number, text in enumerate(TEN)]
-    plan, pod = RulePlan.of(rules, ignores_errors=False), usual_pod()
+    plan, pod = RulePlan.compile(rules, ignores_errors=False), make_usual_pod()
     judged = _took(lambda: plan.judge(pod, SUBJECT), rounds)
     lines = [f"{'ten rules, with the view of the Pod':60} {judged:>9.1f} us"]
-    subject, largest = SUBJECT._replace(user="u" * 1024), largest_pod()
+    subject, largest = SUBJECT._replace(user="u" * 1024), make_largest_pod()
     viewed = _took(lambda: load_environment().activate(read_whole(largest, subject).values, subject), rounds)
     lines.append(f"{'the view of the largest Pod':60} {viewed:>9.1f} us")
     found = read_whole(largest, subject)

@@ -14,8 +14,8 @@ from tests.compose import sources
 from tests.image.conftest import EPOCH
 from tests.image.engine import Container, Engine, Image
 
-_ADDED_MB_MAX = 170
-"""Of Podgate, its dependencies and their bytecode, uncompressed and without the base."""
+_ADDED_MB_MAX = 225
+"""Of Podgate, its dependencies and their bytecode, without the base; 52 MB is the library of CEL."""
 _COMPILERS = {"cc", "gcc", "g++", "c++", "cpp", "clang", "tcc", "as", "ld", "make", "cargo", "rustc", "go", "javac"}
 _INSTALLERS = {"pip", "pip3", "wheel", "easy_install", "ensurepip", "setuptools", "pkg_resources", "python-wheels"}
 

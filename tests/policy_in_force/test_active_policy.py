@@ -436,7 +436,7 @@ def test_garbage_collection_is_off_while_a_policy_is_built_and_its_objects_are_f
 async def test_rules_are_compiled_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first ones of a process import the library, for which no review waits."""
     threads: list[threading.Thread] = []
-    compile_rules = RulePlan.of
+    compile_rules = RulePlan.compile
 
     def record_thread(*arguments: Any, **keywords: Any) -> RulePlan:
         threads.append(threading.current_thread())
@@ -445,7 +445,7 @@ async def test_rules_are_compiled_beside_the_event_loop(monkeypatch: pytest.Monk
     rule = "{name: r, require: 'pod.name != \"\"'}"
     services = "".join(f"- {{name: s{n}, match: {{namespaces: [n{n}]}}, rules: [{rule}]}}\n" for n in range(3))
     loaded = load_again(f"apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n{services}".encode())
-    monkeypatch.setattr(RulePlan, "of", record_thread)
+    monkeypatch.setattr(RulePlan, "compile", record_thread)
     active = ActivePolicy(NoOverrides(), VirtualClock())
     await active.swap(loaded)
     found = active.get_current()

@@ -13,7 +13,7 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.pod_rules import ExpressionError, RuleSubject, compile_expression
 from webhook.core.pod_rules.environment import EvaluationError, load_environment
 from webhook.core.pod_rules.fields import MESSAGES, PACKAGE, list_unrecorded
-from webhook.core.pod_rules.messages import build_messages, message_class
+from webhook.core.pod_rules.messages import build_messages, find_message_class
 from webhook.core.pod_rules.view import ViewReader
 from webhook.core.proof.corpus import CORPUS, Sample
 from webhook.core.reporting.pod_record import record_pod
@@ -233,7 +233,7 @@ def test_rules_read_of_a_recorded_pod_what_they_read_of_the_pod(sample: Sample) 
     recorded_fields = frozenset(field for field in every_field if not list_unrecorded(frozenset({field})))
     reader = ViewReader(recorded_fields)
     found = [reader.read(raw, SUBJECT).values for raw in (sample.raw, msgspec.json.encode(recorded))]
-    kind = message_class(build_messages(PACKAGE, MESSAGES), f"{PACKAGE}.Pod")
+    kind = find_message_class(build_messages(PACKAGE, MESSAGES), f"{PACKAGE}.Pod")
     assert kind(**found[0]) == kind(**found[1])
 
 

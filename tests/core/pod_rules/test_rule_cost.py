@@ -5,7 +5,7 @@ What a count costs in time is measured by `tests/bench/pod_rules.py`.
 
 import pytest
 
-from tests.bench.pod_rules import NEAR_THE_LIMIT, SUBJECT, largest_pod, read_whole
+from tests.bench.pod_rules import NEAR_THE_LIMIT, SUBJECT, make_largest_pod, read_whole
 from webhook.core.pod_rules import COST_MAX, ExpressionError, compile_expression
 from webhook.core.pod_rules.environment import load_environment
 from webhook.core.pod_rules.patterns import count_atoms
@@ -120,7 +120,7 @@ def test_accepted_expression_ends_below_the_librarys_limit_of_iterations(express
     """Otherwise the rule would fail for large Pods, which is not what its cost says."""
     compiled = compile_expression(expression, "bool")
     assert compiled.cost <= COST_MAX
-    found = read_whole(largest_pod(), SUBJECT)
+    found = read_whole(make_largest_pod(), SUBJECT)
     assert found.excess == {}
     compiled.expression.evaluate(load_environment().activate(found.values, SUBJECT))
 

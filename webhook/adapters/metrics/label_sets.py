@@ -186,11 +186,11 @@ def _list_review_series(service: Service) -> Series:
             yield from ((families.WORKLOAD_WARNINGS, (name, code)) for code in codes)
         if mode is Mode.WARN and concern in _TEMPLATE_CONCERNS:
             yield families.WORKLOAD_WARNINGS, (name, Code.WOULD_REWRITE)
-    yield from _rules(service)
+    yield from _list_rule_series(service)
     yield from ((families.WORKLOADS, (name, operation, Verdict.ADMIT)) for operation in ("CREATE", "UPDATE"))
 
 
-def _rules(service: Service) -> Series:
+def _list_rule_series(service: Service) -> Series:
     """Yield the series of the service's own rules."""
     modes = dict.fromkeys(rule.mode for rule in service.rules if rule.mode is not Mode.DISABLED)
     for mode in modes:

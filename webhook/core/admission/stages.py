@@ -36,10 +36,14 @@ class Rewrite(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """The findings about a new Pod, and what Enforce would only write into it."""
+    """The findings about a new Pod, and what Enforce would only write into it.
+
+    `is_ruled`: the service has rules of its own, whose results are not shared: they read more of the Pod.
+    """
 
     findings: tuple[Finding, ...]
     would_write: tuple[WouldWrite, ...]
+    is_ruled: bool = False
 
 
 _FULFILLED = StageNote("check", "fulfilled")
@@ -121,10 +125,11 @@ def check(evaluation: Evaluation) -> None:
         return
     try:
         if is_new or old is None:
-            findings = record_check(evaluation, get_or_compute(evaluation, _run_check, evaluation.hash_known))
+            found = get_or_compute(evaluation, _run_check, evaluation.hash_known)
+            findings = record_check(evaluation, found)
             if evaluation.pod.spec.scheduling_gates:
                 findings += queueing.check_gate(evaluation)
-            if evaluation.owner.rules:
+            if found.is_ruled:
                 findings += rule_check.check_rules(evaluation)
         else:
             findings = _check_update(evaluation, old)
@@ -161,7 +166,7 @@ def check_new(pod: Pod, service: Service, *, hash_known: bool) -> Check:
     """Check a new Pod. ValueError: an unreadable quantity."""
     preview = enforcement_preview.preview_enforcement(pod, service)
     findings = validation.check(preview.pod, service, hash_known=hash_known, stored=pod)
-    return Check(findings, preview.select_writes(findings))
+    return Check(findings, preview.select_writes(findings), is_ruled=bool(service.rules))
 
 
 def record_check(evaluation: Evaluation, found: Check) -> tuple[Finding, ...]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from webhook.core.pod_rules.conversion import compute_quantity
 from webhook.core.pod_rules.fields import MESSAGES, PACKAGE
-from webhook.core.pod_rules.messages import build_messages, message_class
+from webhook.core.pod_rules.messages import build_messages, find_message_class
 from webhook.core.pod_rules.view import RuleSubject
 
 _ERROR = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
@@ -69,8 +69,8 @@ class Environment:
         except ImportError as error:
             raise LibraryMissingError(str(error)) from None
         kind = cel.Type(f"{PACKAGE}.Quantity")
-        self._pod_class = message_class(pool, f"{PACKAGE}.Pod")
-        self._quantity_class = message_class(pool, f"{PACKAGE}.Quantity")
+        self._pod_class = find_message_class(pool, f"{PACKAGE}.Pod")
+        self._quantity_class = find_message_class(pool, f"{PACKAGE}.Quantity")
         self._result_types = {"bool": cel.Type.BOOL, "string": cel.Type.STRING}
         overload = cel.Overload(
             "quantity(string)",

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from webhook.core.pod_rules.fields import MESSAGES, PACKAGE, Field, Fields
-from webhook.core.pod_rules.messages import build_messages, message_class
+from webhook.core.pod_rules.messages import build_messages, find_message_class
 
 _AST: dict[str, Fields] = {
     "Any": {"value": (2, "bytes")},
@@ -80,7 +80,7 @@ class ExpressionTree:
 @cache
 def _load_classes() -> tuple[Any, Any]:
     pool = build_messages("ast", _AST)
-    return message_class(pool, "ast.Any"), message_class(pool, "ast.CheckedExpr")
+    return find_message_class(pool, "ast.Any"), find_message_class(pool, "ast.CheckedExpr")
 
 
 def list_operands(expr: Any) -> list[Any]:

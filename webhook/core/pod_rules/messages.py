@@ -24,7 +24,7 @@ def build_messages(package: str, table: Mapping[str, Fields]) -> Any:
     return pool
 
 
-def message_class(pool: Any, name: str) -> Any:
+def find_message_class(pool: Any, name: str) -> Any:
     """Return the class of a message of a pool."""
     from google.protobuf import message_factory  # noqa: PLC0415  comes with the optional library
 

@@ -85,7 +85,7 @@ class RulePlan(NamedTuple):
     reader: ViewReader | None = None
 
     @classmethod
-    def of(cls, rules: Sequence[Rule], *, ignores_errors: bool) -> "RulePlan":
+    def compile(cls, rules: Sequence[Rule], *, ignores_errors: bool) -> "RulePlan":
         """Compile rules that have been checked. `ignores_errors`: what holds for a rule without onError."""
         compiled = tuple(
             compile_rule(rule, ignores_errors=ignores_errors) for rule in rules if rule.mode is not Mode.DISABLED

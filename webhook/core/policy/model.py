@@ -162,7 +162,7 @@ class Service(Struct, frozen=True, dict=True, rename="camel"):
     @cached_property
     def rule_plan(self) -> RulePlan:
         """Its rules, compiled."""
-        return RulePlan.of(self.rules, ignores_errors=self.failure_mode is FailureMode.OPEN)
+        return RulePlan.compile(self.rules, ignores_errors=self.failure_mode is FailureMode.OPEN)
 
     @cached_property
     def namespace_keys(self) -> tuple[str, ...]:

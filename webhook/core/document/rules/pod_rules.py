@@ -76,7 +76,7 @@ def rules_can_judge(service: DocumentPart) -> Iterator[Problem]:
         rule = part.read(Rule)
         if rule.mode is Mode.DISABLED:
             continue
-        plan = RulePlan.of((rule,), ignores_errors=False)
+        plan = RulePlan.compile((rule,), ignores_errors=False)
         subject = RuleSubject("sample", "sample", "sample")
         judged = (
             (sample, outcome)
