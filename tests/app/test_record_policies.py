@@ -4,7 +4,7 @@ import pytest
 
 from webhook.commands.clients.record_sources import RecordSource, ServerRecords
 from webhook.core.document import Purpose, load
-from webhook.core.document.configmap import KEY, LAST_GOOD, NAME, ConfigMap
+from webhook.core.document.configmap import KEY, LAST_GOOD, NAME, ROLLOUT_STATE, ROLLOUT_STATE_KEY, ConfigMap
 from webhook.errors import NoSuchPageError, UserError
 from webhook.operations.record_policies import RecordPolicies
 
@@ -21,8 +21,9 @@ class Reader:
         self._documents = documents
 
     async def policy(self, name: str = NAME) -> ConfigMap | None:
-        found = self._documents.get({NAME: "policy", LAST_GOOD: "last_good"}[name])
-        return None if found is None else ConfigMap(data={KEY: found})
+        found = self._documents.get({NAME: "policy", LAST_GOOD: "last_good", ROLLOUT_STATE: "state"}[name])
+        key = ROLLOUT_STATE_KEY if name == ROLLOUT_STATE else KEY
+        return None if found is None else ConfigMap(data={key: found})
 
 
 def source(error: UserError | None) -> ServerRecords:
@@ -70,3 +71,18 @@ async def test_the_last_good_policy_is_in_force_while_the_other_is_not_valid() -
     assert found is not None
     assert found.hash == HASH
     assert "services[0].name" in reasons["policy"]
+
+
+async def test_the_policy_that_a_rollout_keeps_in_force_is_not_the_wished_one() -> None:
+    pinned = f'{{"stable": "{HASH}", "pinned": {{"reason": "INC-1"}}}}'
+    reasons: dict[str, str] = {}
+    policies = RecordPolicies(None, reasons)
+    reader = Reader(policy=NOW, last_good=FORMER, state=pinned)
+    found = await policies.find_in_force(reader)  # type: ignore[arg-type]  # as above
+    assert (found is not None and found.hash, reasons) == (HASH, {})
+    other = RecordPolicies(None, reasons)
+    assert await other.find_in_force(Reader(policy=NOW, last_good=NOW, state=pinned)) is None  # type: ignore[arg-type]
+    assert f"{HASH} is in force" in reasons["policy"]
+    bad = RecordPolicies(None, reasons := {})
+    assert await bad.find_in_force(Reader(policy=NOW, state="{}")) is not None  # type: ignore[arg-type]  # as above
+    assert "stable" in reasons[f"configmap {ROLLOUT_STATE}"]

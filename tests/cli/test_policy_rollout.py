@@ -9,12 +9,12 @@ from tests.cli.command_runner import podgate, policy_text
 from webhook.commands.pages.rollout_page import format_change, format_history, format_plan, format_rollout
 from webhook.core.kubernetes.quantity import Duration
 from webhook.core.kubernetes.timestamps import parse_microseconds
-from webhook.core.policy_fields.rollout import Canary, CanaryStep, Rollout, ShadowRules
+from webhook.core.policy_fields.rollout import Canary, CanaryStep, RollbackRules, Rollout, ShadowRules
+from webhook.core.reporting.candidate_document import RolloutDocument, ShadowEntry, ShadowReport
 from webhook.core.reporting.rollout_reports import (
     ChangeDocument,
     Follower,
     HistorySource,
-    RolloutDocument,
     list_history,
 )
 from webhook.core.rollout.plan import PlannedWorkload, plan_steps
@@ -119,17 +119,27 @@ def test_the_rollout_says_what_it_waits_for() -> None:
     last = "  next step: not before 2026-12-01T04:05:00Z"
     assert show(canary, B, both) == [*lines, f"  canary step 1 of 1, since {T0}", last]
     assert show(canary, B, both, None) == [*lines, f"  canary step 1, since {T0}"]
+    stanza = replace(STANZA, rollback=RollbackRules())
     above = replace(canary, above_since={"pending": T0}, waits_for="19 Pods, 20 needed")
-    assert show(above, C, both) == [
+    assert show(above, C, both, stanza) == [
         *lines,
         f"  canary step 1 of 1, since {T0}, waits: 19 Pods, 20 needed",
         last,
-        f"  pending is above its threshold since {T0}",
+        f"  taken back when pending > 8 % for 3m: above since {T0}",
+        "  taken back when denied > 5 % for 3m",
+        "  taken back when startErrors > 10 % for 5m",
         f"wished: {C}: comes after the candidate",
     ]
     paused = replace(canary, paused=Intervention("INC-1"))
     assert show(paused, B, both) == [*lines, f"  canary step 1 of 1, since {T0}, paused: INC-1"]
     shadow = replace(canary, phase=Phase.SHADOW)
+    report = ShadowReport(100, (ShadowEntry("web", "denied", 3), ShadowEntry("", "admitted", 1)), 2, "HTTP 503")
+    found = replace(RolloutDocument.build(B, both, shadow, STANZA), shadow=report)
+    assert list(format_rollout(found))[4:] == [
+        "  shadow: 100 Pods judged by 2 servers; HTTP 503",
+        "    web: 3 Pods differ: denied",
+        "    no service: 1 Pods differ: admitted",
+    ]
     assert show(shadow, B, both)[2:] == [f"  shadow, since {T0}", "  next step: not before 2026-12-01T04:10:00Z"]
 
 

@@ -8,8 +8,8 @@ from msgspec import Struct
 from webhook.commands.policy_argument import load_policy
 from webhook.core.document import Purpose
 from webhook.core.policy.model import LoadedPolicy
+from webhook.operations.named_policies import load_named_policy
 from webhook.operations.recorded_events import RequestSource, make_replay, read_namespace_labels, read_recorded
-from webhook.operations.stored_policies import load_named_policy
 from webhook.replay.impact import Impact, ImpactReport
 
 

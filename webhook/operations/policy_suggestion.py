@@ -21,6 +21,7 @@ from webhook.core.suggestion.limits import (
 from webhook.core.suggestion.seen_time import SeenTime
 from webhook.core.suggestion.suggestion import SuggestedPool, SuggestedService, Suggestion
 from webhook.errors import NoSuchServiceError, UserError
+from webhook.operations.named_policies import load_named_policy
 from webhook.operations.prometheus_history import DEFAULT_SINCE, PrometheusHistory, read_history
 from webhook.operations.recorded_events import (
     RecordedEvents,
@@ -30,7 +31,6 @@ from webhook.operations.recorded_events import (
     read_recorded,
 )
 from webhook.operations.service_pods import observe_pods
-from webhook.operations.stored_policies import load_named_policy
 from webhook.replay.limit_prover import LimitProver, ObservedReplay
 from webhook.replay.observed_requests import ObservedService, ObservedUses
 

@@ -8,8 +8,16 @@ from webhook.commands.clients.record_sources import RecordSource
 from webhook.commands.policy_argument import load_policy
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import DocumentError, Purpose
-from webhook.core.document.configmap import LAST_GOOD, NAME, NoDocumentError, read_document
+from webhook.core.document.configmap import (
+    LAST_GOOD,
+    NAME,
+    ROLLOUT_STATE,
+    ROLLOUT_STATE_KEY,
+    NoDocumentError,
+    read_document,
+)
 from webhook.core.document.loading import load_again
+from webhook.core.rollout.state import RolloutState, StateError, decide_in_force, decode_state
 from webhook.errors import UserError
 
 if TYPE_CHECKING:
@@ -31,13 +39,29 @@ class RecordPolicies:
     async def find_in_force(self, reader: "PodReader") -> CompiledPolicy | None:
         """Return the given policy, or the cluster's; None if it cannot be read.
 
-        Servers use the last good policy while the one in the ConfigMap is not valid.
+        Servers use the last good policy while the one in the ConfigMap is not valid, or the rollout holds it back.
         """
         if self.given is None:
-            self._in_force = await self._read_stored(reader, NAME)
-            if "policy" in self._unread:
-                self._in_force = await self._read_stored(reader, LAST_GOOD)
+            wished = await self._read_stored(reader, NAME)
+            state = await self._read_state(reader)
+            wished_hash = "" if wished is None else wished.hash
+            in_force = decide_in_force(wished_hash, state).stable
+            is_wished = "policy" not in self._unread and wished_hash == in_force
+            self._in_force = wished if is_wished else await self._read_stored(reader, LAST_GOOD)
+            if state is not None and self._in_force is not None and self._in_force.hash != in_force:
+                self._unread["policy"] = f"{in_force} is in force, and is not the last good one: it is not shown"
+                self._in_force = None
         return self._in_force
+
+    async def _read_state(self, reader: "PodReader") -> RolloutState | None:
+        """Return the rollout's state; None without one."""
+        found = await reader.policy(ROLLOUT_STATE)
+        text = (found.data or {}).get(ROLLOUT_STATE_KEY) if found is not None else None
+        try:
+            return None if text is None else decode_state(text)
+        except StateError as error:
+            self._unread[f"configmap {ROLLOUT_STATE}"] = str(error)
+            return None
 
     async def read(self, hashes: Iterable[str], source: RecordSource | None, reader: "PodReader | None") -> None:
         """Read the first few of these policies that are not known yet: of servers, else the last good one."""

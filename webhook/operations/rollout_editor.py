@@ -9,7 +9,8 @@ from webhook.core.rollout import commands
 from webhook.core.rollout.commands import RefusedCommandError
 from webhook.core.rollout.state import Intervention, RolloutState, decide_in_force
 from webhook.errors import UserError
-from webhook.operations.stored_policies import RolloutFacts, StoredPolicies, convert_rollout_errors
+from webhook.operations.rollout_facts import RolloutFacts
+from webhook.operations.stored_policies import StoredPolicies, convert_rollout_errors
 
 _TRIES = 10
 

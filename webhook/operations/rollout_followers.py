@@ -1,11 +1,13 @@
 """Servers that follow the rollout's state: each is asked which policy it has in force."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from webhook.commands.clients.status_client import parse_status
+from webhook.core.reporting.candidate_document import ShadowEntry, ShadowReport
 from webhook.core.reporting.rollout_reports import Follower, Followers
 from webhook.errors import UserError
 from webhook.operations.server_discovery import build_server
@@ -33,6 +35,25 @@ async def await_followers(
             if not found.find_behind(policy_hash) or asyncio.get_running_loop().time() >= end_seconds:
                 return found
             await asyncio.sleep(_POLL_SECONDS)
+
+
+async def read_shadow(kubeconfig: Kubeconfig, urls: Sequence[str]) -> ShadowReport:
+    """Return what the servers' shadows have found, summed. `urls` as for `await_followers`."""
+    judged, pods, servers = 0, Counter[tuple[str, str]](), 0
+    async with _open_servers(kubeconfig, urls) as (found, obstacle):
+        unseen = [obstacle] if obstacle else []
+        for name, read in found.items():
+            try:
+                shadow = (parse_status(await read(), name).get("rollout") or {}).get("shadow")
+            except UserError as error:
+                unseen.append(str(error))
+                continue
+            servers += 1
+            judged += (shadow or {}).get("judged", 0)
+            for entry in (shadow or {}).get("differences", ()):
+                pods[entry["service"] or "", entry["difference"]] += entry["pods"]
+    entries = tuple(ShadowEntry(*key, count) for key, count in sorted(pods.items()))
+    return ShadowReport(judged, entries, servers, "; ".join(unseen))
 
 
 async def _ask(name: str, read: ReadStatus) -> Follower:

@@ -42,6 +42,14 @@ def server_options(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+servers_option = click.option(
+    "--server",
+    "servers",
+    metavar="URL",
+    multiple=True,
+    help="Plain port (--plain-listen) of a server to ask; repeatable.  [default: found by the kubeconfig]",
+)
+
 watch_option = click.option("-w", "--watch", is_flag=True, help="Show it again every 2 s, until interrupted.")
 
 

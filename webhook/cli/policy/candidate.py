@@ -7,13 +7,17 @@ from itertools import chain
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.cli.options.command_group import format_document, report_option
+from webhook.cli.options.server_options import servers_option
 from webhook.commands.pages.rollout_page import format_plan, format_rollout
 from webhook.core.plain_text import escape_line
-from webhook.core.reporting.rollout_reports import RolloutDocument
+from webhook.core.reporting.candidate_document import RolloutDocument
+from webhook.core.rollout.state import Phase
 from webhook.errors import UserError
+from webhook.operations.rollout_followers import read_shadow
 from webhook.operations.rollout_plan import plan_rollout
 from webhook.operations.stored_policies import open_policies
 from webhook.support.kubeconfig import Kubeconfig
@@ -21,22 +25,24 @@ from webhook.support.kubeconfig import Kubeconfig
 
 @click.command()
 @click.argument("file", metavar="[FILE]", required=False)
+@servers_option
 @kubeconfig_options()
 @report_option()
-def candidate(file: str | None, kubeconfig: Kubeconfig, output: str) -> None:
+def candidate(*, file: str | None, servers: tuple[str, ...], kubeconfig: Kubeconfig, output: str) -> None:
     """Show the rollout: its phase, since when, and what it waits for. With FILE, what a rollout of FILE would do.
 
     \b
     podgate policy candidate
     podgate policy candidate policy.yaml
 
-    With FILE nothing is applied: printed are the steps under the rollout in force, the workloads that each would reach
-    in the cluster, and the difference to the policy in force.
+    In shadow the differences that servers have counted are summed. With FILE nothing is applied: printed are the steps
+    under the rollout in force, the workloads that each would reach in the cluster, and the difference to the policy in
+    force.
 
     Exit code: 0 success, 2 FILE has mistakes, or no cluster.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
     if file is None:
-        shown = asyncio.run(_read_rollout(kubeconfig))
+        shown = asyncio.run(_read_rollout(kubeconfig, servers))
         text = format_document(msgspec.to_builtins(shown), output)
         lines: Iterable[str] = format_rollout(shown)
     else:
@@ -49,7 +55,7 @@ def candidate(file: str | None, kubeconfig: Kubeconfig, output: str) -> None:
         click.echo(escape_line(line) if text is None else line)
 
 
-async def _read_rollout(kubeconfig: Kubeconfig) -> RolloutDocument:
+async def _read_rollout(kubeconfig: Kubeconfig, servers: tuple[str, ...]) -> RolloutDocument:
     async with open_policies(kubeconfig) as policies:
         facts = await policies.read_facts()
         state, in_force = facts.require_state(), facts.in_force
@@ -58,4 +64,5 @@ async def _read_rollout(kubeconfig: Kubeconfig) -> RolloutDocument:
         except UserError as error:
             click.echo(escape_line(f"warning: the steps of the rollout are not known: {error}"), err=True)
             stanza = None
-    return RolloutDocument.build(facts.wished.hash, in_force, state, stanza)
+    shown = RolloutDocument.build(facts.wished.hash, in_force, state, stanza)
+    return replace(shown, shadow=await read_shadow(kubeconfig, servers)) if state.phase is Phase.SHADOW else shown

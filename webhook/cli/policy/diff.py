@@ -13,7 +13,8 @@ from webhook.core.document.defaults import ATOMIC, ATOMIC_IN_0_1
 from webhook.core.plain_text import escape_line
 from webhook.core.policy_changes.differences import compare
 from webhook.errors import UserError
-from webhook.operations.stored_policies import LIVE, WISHED, read_policies
+from webhook.operations.named_policies import read_policies
+from webhook.operations.rollout_facts import LIVE, WISHED
 from webhook.support.kubeconfig import Kubeconfig
 
 DIFFERENT = 1

@@ -17,7 +17,8 @@ from webhook.core.plain_text import escape_line
 from webhook.core.reporting.rollout_reports import HistorySource, RevisionEntry, list_history
 from webhook.core.rollout.progress import RolloutProgress, RolloutVerdict, judge
 from webhook.errors import UserError
-from webhook.operations.stored_policies import RolloutFacts, StoredPolicies, open_policies
+from webhook.operations.rollout_facts import RolloutFacts
+from webhook.operations.stored_policies import StoredPolicies, open_policies
 from webhook.support.kubeconfig import Kubeconfig
 
 _TAKEN_BACK, _TIMEOUT = 3, 4

@@ -13,6 +13,7 @@ import msgspec
 from webhook.cli.options import durations
 from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.cli.options.command_group import format_document, report_option
+from webhook.cli.options.server_options import servers_option
 from webhook.commands.pages.rollout_page import format_change
 from webhook.core.kubernetes.timestamps import format_rfc3339
 from webhook.core.plain_text import escape_line
@@ -41,14 +42,7 @@ class Terms(NamedTuple):
 
 def _term_options(command: Callable[..., None]) -> Callable[..., None]:
     @click.option("--dry-run", is_flag=True, help="Check and print what would be written, and write nothing.")
-    @click.option(
-        "--server",
-        "servers",
-        metavar="URL",
-        multiple=True,
-        help="Plain port (--plain-listen) of a server that should follow; repeatable.  [default: found by the"
-        " kubeconfig]",
-    )
+    @servers_option
     @click.option("--wait", default="5s", show_default=True, help="Wait so long for the servers to follow.")
     @kubeconfig_options()
     @report_option()

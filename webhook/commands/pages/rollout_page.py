@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from webhook.commands.pages.table import format_table
 from webhook.core.plain_text import escape_document
-from webhook.core.reporting.rollout_reports import ChangeDocument, Follower, RevisionEntry, RolloutDocument
+from webhook.core.reporting.candidate_document import RolloutDocument, ShadowReport
+from webhook.core.reporting.rollout_reports import ChangeDocument, Follower, RevisionEntry
 from webhook.core.rollout.commands import describe_intervention, describe_rejection
 from webhook.core.rollout.plan import PlannedStep
 from webhook.core.rollout.progress import describe_phase
@@ -75,7 +76,18 @@ def _list_progress(document: RolloutDocument) -> Iterator[str]:
         yield describe_phase(state, document.steps)
     if document.next_at:
         yield f"next step: not before {document.next_at}"
-    yield from (f"{symptom} is above its threshold since {at}" for symptom, at in state.above_since.items())
+    for symptom in document.symptoms:
+        above = f": above since {symptom.above_since}" if symptom.above_since else ""
+        yield f"taken back when {symptom.name} > {symptom.threshold_percent} % for {symptom.duration}{above}"
+    if document.shadow is not None:
+        yield from _list_differences(document.shadow)
+
+
+def _list_differences(shadow: ShadowReport) -> Iterator[str]:
+    of = f"{shadow.servers} server{'' if shadow.servers == 1 else 's'}"
+    yield f"shadow: {shadow.judged} Pods judged by {of}{f'; {shadow.unseen}' if shadow.unseen else ''}"
+    for entry in shadow.differences:
+        yield f"  {entry.service or 'no service'}: {entry.pods} Pods differ: {entry.difference}"
 
 
 def _explain_delay(document: RolloutDocument) -> str:

@@ -2,10 +2,8 @@
 
 from msgspec import Struct
 
-from webhook.core.kubernetes.timestamps import format_rfc3339, parse_microseconds
-from webhook.core.policy_fields.rollout import Rollout
 from webhook.core.rollout.commands import describe_intervention, describe_rejection
-from webhook.core.rollout.state import InForce, Phase, Rejection, RolloutState
+from webhook.core.rollout.state import InForce, RolloutState
 
 IN_FORCE, CANDIDATE, WISHED, TAKEN_BACK = "in force", "candidate", "wished", "taken back"
 
@@ -87,46 +85,3 @@ def _build_entry(source: HistorySource, number: int, policy_hash: str, created_a
     if state is not None and state.pinned is not None and policy_hash == source.in_force.stable:
         reason = f"pinned: {describe_intervention(state.pinned)}"
     return RevisionEntry(number, policy_hash, created_at, tuple(role for role, has in has_role.items() if has), reason)
-
-
-class RolloutDocument(Struct, frozen=True, rename="camel"):
-    """The rollout at one moment. `steps`: of the canary, 0 without one; `next_at`: when the phase ends at the earliest.
-
-    `rejection`: why the wished policy is not tried.
-    """
-
-    in_force: str
-    candidate: str
-    wished: str
-    phase: str
-    steps: int
-    next_at: str
-    state: RolloutState
-    rejection: Rejection | None = None
-
-    @classmethod
-    def build(cls, wished: str, in_force: InForce, state: RolloutState, stanza: Rollout | None) -> "RolloutDocument":
-        """`stanza`: the rollout of the policy in force, which governs the candidate."""
-        canary = None if stanza is None else stanza.canary
-        return cls(
-            in_force=in_force.stable,
-            candidate=in_force.candidate,
-            wished=wished,
-            phase=state.phase.value,
-            steps=0 if canary is None else len(canary.steps),
-            next_at=_find_end(state, stanza),
-            state=state,
-            rejection=state.find_rejection(wished) if wished != in_force.stable else None,
-        )
-
-
-def _find_end(state: RolloutState, stanza: Rollout | None) -> str:
-    """Return when the phase or step ends at the earliest, "" if that is not known, or it does not end by itself."""
-    duration = None
-    if stanza is not None and state.phase is Phase.SHADOW and stanza.shadow is not None:
-        duration = stanza.shadow.duration
-    elif stanza is not None and stanza.canary is not None and state.phase is Phase.CANARY:
-        duration = stanza.canary.steps[state.step].duration if state.step < len(stanza.canary.steps) else None
-    if duration is None or state.paused is not None or not state.since:
-        return ""
-    return format_rfc3339(parse_microseconds(state.since) + duration.us)
