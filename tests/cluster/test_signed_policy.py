@@ -84,6 +84,10 @@ def find_hash(server: Server) -> str | None:
     return found
 
 
+def find_problem(server: Server) -> str:
+    return str((server.status()["rollout"] or {}).get("problem"))
+
+
 def wait_for_hash(installation: Installation, server: Server, text: str) -> None:
     wanted = compute_text_hash(text)
     installation.plane.wait(lambda: find_hash(server) == wanted, f"policy {wanted} to be in force", server.name)
@@ -160,7 +164,10 @@ def test_a_revision_is_verified_again_and_signed_when_its_document_is(installati
     asyncio.run(run())
     apply(installation, FIRST, sign(FIRST))
     server = installation.start_server("--drain", "0s", "--policy-keys", str(keys))
-    wait_for_error(installation, server, f"controllerrevision {NAMESPACE}/podgate-policy-{compute_hash(second)}")
+    unsigned = f"controllerrevision {NAMESPACE}/podgate-policy-{compute_hash(second)}: data['policy.sig'] is missing"
+    installation.plane.wait(
+        lambda: unsigned in find_problem(server), "the unsigned revision to be refused", server.name
+    )
     assert find_hash(server) != compute_hash(second), "whoever may write revisions cannot put one into force"
 
 
