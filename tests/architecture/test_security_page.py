@@ -9,6 +9,7 @@ THREATS = [
     "Costly input",
     "Misconfiguration",
     "Deleted configuration",
+    "Forged policy",
     "Stolen credentials",
     "Sniffing",
     "Man in the middle",
