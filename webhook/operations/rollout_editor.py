@@ -7,7 +7,7 @@ from msgspec import Struct
 from webhook.core.policy_fields.rollout import Rollout
 from webhook.core.rollout import commands
 from webhook.core.rollout.commands import RefusedCommandError
-from webhook.core.rollout.state import Intervention, RolloutState, decide_in_force
+from webhook.core.rollout.state import Intervention, RolloutState
 from webhook.errors import UserError
 from webhook.operations.rollout_facts import RolloutFacts
 from webhook.operations.stored_policies import StoredPolicies, convert_rollout_errors
@@ -20,10 +20,6 @@ class StateChange(Struct, frozen=True):
 
     facts: RolloutFacts
     state: RolloutState
-
-    @property
-    def in_force(self) -> str:
-        return decide_in_force(self.facts.wished.hash, self.state).stable
 
 
 class RolloutEditor:
