@@ -136,7 +136,6 @@ PARTS: dict[Page, str] = {
     status_page.format_rollout: "as above",
     status_page.build_limit_rows: "as above, and of `quota show`, which has too",
     status_page.format_override: "as above",
-    status_page.format_rollout: "as above",
     pod_report_page.format_limit: "a part of the page of a report",
     table.format_table: "a layout, of cells that its page has cleaned",
     table.format_duration: "a number",
