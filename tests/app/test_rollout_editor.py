@@ -113,5 +113,5 @@ async def test_a_target_that_is_not_kept_is_refused() -> None:
     editor, revisions = await open_editor(states)
     await revisions.delete(A)
     for name in ("9", A, "candidate"):
-        with pytest.raises(UserError, match="no such revision|there is none now"):
+        with pytest.raises(UserError, match=r"no such revision|there is none now"):
             await editor.roll_back(name, "INC-1")
