@@ -17,7 +17,7 @@ from tests.cluster.processes import find_free_ports
 from tests.harness.canned_http import serve_answers
 from tests.redis_servers import RedisServer
 from webhook.core.admission.mutation import QUEUE_GATE
-from webhook.core.document.configmap import KEY, NAME
+from webhook.core.document.configmap import KEY, NAME, ROLLOUT_STATE
 from webhook.core.installation.probe import PROBE
 from webhook.core.installation.record import RECORD
 
@@ -320,7 +320,14 @@ def test_unreachable_cluster_is_named(cluster: Cluster) -> None:
 
 
 def test_policy_can_be_kept(cluster: Cluster) -> None:
+    """Documents that the leader has kept are removed, and the state of the rollout."""
     podgate("install", "--kubeconfig", cluster.plane.kubeconfig, "--wait", "1s")
+    metadata = {"name": "podgate-policy-0123456789abcdef", "namespace": NAMESPACE}
+    cluster.plane.apply(
+        {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": metadata, "data": {}, "revision": 1}
+    )
+    state = {"name": ROLLOUT_STATE, "namespace": NAMESPACE}
+    cluster.plane.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": state})
     done = cluster.uninstall("--keep-policy")
     assert done.code == 0, done.err
 

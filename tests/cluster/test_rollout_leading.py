@@ -120,9 +120,9 @@ class Leading:
         return found
 
     def create(self, namespace: str, pods: int, first: int) -> None:
-        """Create Pods, `first` of them of the first service."""
+        """Create Pods; the last `first` of them, so that their share only grows, are of the first service."""
         for number in range(pods):
-            service = "s0" if number < first else f"s{number % (SERVICES - 1) + 1}"
+            service = "s0" if number >= pods - first else f"s{number % (SERVICES - 1) + 1}"
             status, pod = self.installation.create_pod(
                 namespace, f"pod-{next(self._numbers)}", labels={"service": service}
             )

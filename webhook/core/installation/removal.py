@@ -21,7 +21,7 @@ _RBAC = "rbac.authorization.k8s.io/v1"
 IN_NAMESPACE = tuple(
     ObjectReference(version, kind, "", configmap.NAMESPACE)
     for version, kinds in (
-        ("apps/v1", ("Deployment", "StatefulSet", "DaemonSet")),
+        ("apps/v1", ("Deployment", "StatefulSet", "DaemonSet", "ControllerRevision")),
         ("v1", ("Service", "ConfigMap", "Secret", "ServiceAccount", "PersistentVolumeClaim", "ResourceQuota")),
         ("coordination.k8s.io/v1", ("Lease",)),
         ("networking.k8s.io/v1", ("NetworkPolicy",)),
