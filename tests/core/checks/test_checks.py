@@ -153,6 +153,23 @@ def test_policy_that_the_server_does_not_apply_is_found() -> None:
     assert list_found_values("policy-not-in-force", replace(facts, status=applied)) == []
 
 
+def test_a_rollout_explains_why_the_live_policy_is_not_in_force() -> None:
+    facts = replace(FACTS, policy_map=policy_map(WEB))
+    waiting = replace(facts, status={**FACTS.status, "rollout": {"candidate": "b" * 16, "waitsFor": None}})
+    assert list_found_values("policy-not-in-force", waiting) == []
+    held = replace(facts, status={**FACTS.status, "rollout": {"candidate": None, "waitsFor": "pinned: ..."}})
+    [found] = run_check(CHECKS["policy-not-in-force"], held).findings
+    assert found.remedy == "its rollout is held: pinned: ..."
+
+
+def test_webhooks_of_a_rollout_are_those_of_both_policies() -> None:
+    live = {"webhooks": [], "metadata": {"name": "podgate"}}
+    facts = replace(FACTS, policy_map=policy_map(WEB), mutating=[live], validating=[live])
+    assert list_found_values("webhooks-stale", facts)
+    waiting = replace(facts, status={**FACTS.status, "rollout": {"candidate": "b" * 16}})
+    assert list_found_values("webhooks-stale", waiting) == []
+
+
 def test_comparison_of_webhooks_that_fails_is_found() -> None:
     status = {**FACTS.status, "webhooks": {"comparedAt": None, "outdated": [], "error": "HTTP 403"}}
     assert list_found_values("webhooks-not-compared", replace(FACTS, status=status)) == ["HTTP 403"]

@@ -149,6 +149,11 @@ class ClusterFacts:
         return self._read_policy[0]
 
     @property
+    def rollout(self) -> Json:
+        """The policy's rollout as the server follows it; empty without one."""
+        return self.status.get("rollout") or {}
+
+    @property
     def scheduling_services(self) -> tuple[str, ...]:
         """The services that need a scheduler extender."""
         services = () if self.policy is None else self.policy.policy.services

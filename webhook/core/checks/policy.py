@@ -34,9 +34,13 @@ def policy_invalid(facts: ClusterFacts) -> Iterator[Observation]:
 
 @SECTION.check("policy-not-in-force", "the server applies it", "policy", "status")
 def policy_not_in_force(facts: ClusterFacts) -> Iterator[Observation]:
+    if facts.rollout.get("candidate"):
+        return  # the live policy is the candidate of a rollout, and comes into force in steps
     if facts.policy is not None and facts.status["policy"]["hash"] != facts.policy.hash:
         value = f"{facts.status['policy']['hash'] or 'none'}, the live policy is {facts.policy.hash}"
         remedy = "see watches and policy errors in podgate status; a server with --policy FILE reads no ConfigMap"
+        if waits_for := facts.rollout.get("waitsFor"):
+            remedy = f"its rollout is held: {waits_for}"
         yield Observation(facts.server, "status.policy.hash", value, remedy)
 
 
