@@ -123,3 +123,24 @@ async def test_decision_without_a_lasting_override_of_its_service_records_none()
     gate = Gate(apply_overrides(policy_of(UNDER_OVERRIDES), entries), observers=[recorder])
     await gate.validate(object=gate.build_owned_pod("u1"))
     assert [record.override_entries for record in recorder.records] == [()]
+
+
+RULED = """
+- name: web
+  match: {namespaces: [shop]}
+  rules:
+  - {name: few, require: 'size(pod.containers) < 2', mode: Warn}
+  - {name: pinned, require: 'pod.containers.all(c, !c.image.endsWith(":latest"))', mode: Enforce}
+"""
+
+
+async def test_finding_of_a_rule_that_reads_more_than_the_record_is_the_recorded_one() -> None:
+    base, recorder = policy_of(RULED), Recorder()
+    gate = Gate(base, observers=[recorder])
+    containers = [{"name": name, "image": "nginx:latest"} for name in ("a", "b")]
+    decided = await gate.validate(object=gate.build_owned_pod("u1", containers=containers))
+    [record] = recorder.records
+    again = recompute(record, CompiledPolicy(base))
+    assert not again.allowed
+    assert (again.verdict, again.findings, again.status) == (decided.verdict, decided.findings, decided.status)
+    assert "rule pinned: not judged: records do not keep containers.image" in [step.found for step in again.steps]
