@@ -17,6 +17,7 @@ from webhook.core.pod_rules import (
 from webhook.core.policy_fields import RULE_BYTES_MAX, Mode, Rule
 from webhook.core.proof.corpus import CORPUS
 
+_SUBJECT = RuleSubject("sample", "sample", "sample")
 _EXTRA = "pip install 'podgate[cel]'"
 
 
@@ -72,20 +73,14 @@ def _report(part: DocumentPart, error: ExpressionError) -> Problem:
 
 def rules_can_judge(service: DocumentPart) -> Iterator[Problem]:
     """`rules[]`: warn about a rule that cannot judge some Pod of the corpus, as of an absent label."""
-    for part in service.select("rules", "*"):
-        rule = part.read(Rule)
-        if rule.mode is Mode.DISABLED:
-            continue
-        plan = RulePlan.compile((rule,), ignores_errors=False)
-        subject = RuleSubject("sample", "sample", "sample")
-        judged = (
-            (sample, outcome)
-            for sample in CORPUS
-            for outcome in plan.judge(sample.raw, subject)
-            if outcome.result is RuleResult.FAILED
-        )
-        sample, found = next(judged, (None, None))
-        if sample is not None and found is not None:
-            reason = f"cannot judge {sample.name}: {found.text.partition(': ')[2]}"
-            remedy = 'ask first, as in pod.labels[?"tier"].orValue("") or has(pod.priority)'
-            yield part.report_field(reason, remedy)
+    rules = [
+        (part, rule) for part in service.select("rules", "*") if (rule := part.read(Rule)).mode is not Mode.DISABLED
+    ]
+    plan = RulePlan.compile([rule for _, rule in rules], ignores_errors=False)
+    failed: dict[int, str] = {}
+    for sample in CORPUS if rules else ():
+        for number, outcome in enumerate(plan.judge(sample.raw, _SUBJECT)):
+            if outcome.result is RuleResult.FAILED:
+                failed.setdefault(number, f"cannot judge {sample.name}: {outcome.text.partition(': ')[2]}")
+    remedy = 'ask first, as in pod.labels[?"tier"].orValue("") or has(pod.priority)'
+    yield from (rules[number][0].report_field(reason, remedy) for number, reason in failed.items())
