@@ -71,7 +71,10 @@ def test_single_replica_elects_no_leader() -> None:
             "--url-prefix 'https://h/filter': the extender answers at no path /filter: write",
         ),
         ("--server-name=", "--server-name '': not a DNS name: write a DNS name of the extender's certificate"),
-        ("--http-timeout=1h", "--http-timeout '1h': above 30s: while the extender hangs, each Pod waits twice as long"),
+        (
+            "--http-timeout=1h",
+            "--http-timeout '1h': above 30s: while the extender hangs, each Pod holds all others up twice as long",
+        ),
         ("--http-timeout=1d", "--http-timeout '1d': not a Go duration"),
         ("--ca-file=ca.crt", "--ca-file 'ca.crt': not an absolute path: write one such as"),
         ("--kubeconfig=~/.kube/config", "--kubeconfig '~/.kube/config': not an absolute path"),

@@ -202,6 +202,11 @@ class ExtendedScheduler:
         node: str = self.plane.wait(lambda: self.find_node(name), f"{name} to be bound")
         return node
 
+    def is_refused(self, name: str) -> bool:
+        """Whether kube-scheduler has said that a Pod is unschedulable."""
+        conditions = (self.plane.api.get(f"{_PODS}/{name}") or {"status": {}})["status"].get("conditions", [])
+        return any(condition.get("reason") == "Unschedulable" for condition in conditions)
+
     def wait_until_refused(self, name: str) -> str:
         """Wait until a Pod is unschedulable, and return the scheduler's message."""
 

@@ -22,6 +22,8 @@ pytestmark = pytest.mark.usefixtures("other")
 _MILLIS = 850.0
 """Expected of a Pod that asks for one cpu."""
 _SKIPPED = "Skipping extender"
+_IDLE_CONNECTIONS_MAX = 2
+"""DefaultMaxIdleConnsPerHost of Go."""
 ROUNDS = 40 if os.environ.get("PODGATE_TEST_SCHEDULING") == "soak" else 2
 
 
@@ -79,6 +81,29 @@ def test_pods_are_scheduled_while_the_extender_hangs_and_it_is_asked_again_after
     scheduler.plane.wait(lambda: scheduler.is_hot("hot"), "the load of the hot node", EXTENDER)
     scheduler.create("closed", only="hot")
     assert "above the cpu hot threshold" in scheduler.wait_until_refused("closed")
+    scheduler.delete_all()
+
+
+def test_second_replica_alone_is_asked_once_the_service_leaves_out_one_that_hangs(
+    scheduler: ExtendedScheduler,
+) -> None:
+    wait, balancer = scheduler.plane.wait, scheduler.balancer
+    pid = scheduler.plane.processes.pid(EXTENDER)
+    names = [f"left-out-{number}" for number in range(10)]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait(lambda: len(balancer.ready) == 1, "the Service to leave the replica out", OTHER)
+        for name in names:
+            scheduler.create(name, only="hot")
+        unanswered: set[str] = set()
+        for name in names:
+            if wait(lambda name=name: scheduler.find_node(name) or scheduler.is_refused(name), name, SECOND) == "hot":  # type: ignore[misc]
+                unanswered.add(name)
+        assert unanswered == find_unanswered(scheduler, names)
+        assert len(unanswered) <= _IDLE_CONNECTIONS_MAX, "each connection to it ends with its next call"
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    wait(lambda: len(balancer.ready) == 2, "both replicas", EXTENDER)
     scheduler.delete_all()
 
 

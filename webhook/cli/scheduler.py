@@ -114,7 +114,7 @@ def config(  # noqa: PLR0913  one parameter an option
         remedy = "write a DNS name of the extender's certificate, such as podgate-extender.podgate-system.svc"
         raise UserError(f"--server-name {server_name!r}: not a DNS name", remedy)
     if durations.parse_seconds("--http-timeout", http_timeout) > _TIMEOUT_SECONDS_MAX:
-        reason = f"above {_TIMEOUT_SECONDS_MAX}s: while the extender hangs, each Pod waits twice as long"
+        reason = f"above {_TIMEOUT_SECONDS_MAX}s: while the extender hangs, each Pod holds all others up twice as long"
         raise UserError(f"--http-timeout {http_timeout!r}: {reason}", "write for example 1s")
     files = {"--ca-file": ca_file, "--cert-file": cert_file, "--key-file": key_file, "--kubeconfig": kubeconfig}
     for flag, path in files.items():

@@ -153,7 +153,7 @@ extenders:
   enableHTTPS: true
   nodeCacheCapable: true                  # otherwise each call sends whole nodes, and is refused
   ignorable: true                         # without an answer the Pod is scheduled by the scheduler's own rules
-  httpTimeout: 1s                         # a Pod waits at most twice as long
+  httpTimeout: 1s                         # while a replica hangs, each Pod holds all up twice as long
   tlsConfig:
     caFile: /etc/podgate/scheduler/ca.crt
     certFile: /etc/podgate/scheduler/tls.crt

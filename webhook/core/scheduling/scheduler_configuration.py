@@ -15,7 +15,7 @@ COMMENTS = {
     "weight": "score x weight x 10 is added to the scores of the scheduler's plugins",
     "nodeCacheCapable": "otherwise each call sends whole nodes, and is refused",
     "ignorable": "without an answer the Pod is scheduled by the scheduler's own rules",
-    "httpTimeout": "a Pod waits at most twice as long",
+    "httpTimeout": "while a replica hangs, each Pod holds all up twice as long",
 }
 """Why a field has its value, by its name."""
 
