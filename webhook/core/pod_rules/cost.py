@@ -8,7 +8,7 @@ Why a count: docs/design/rule-cost.md.
 from collections.abc import Iterable
 from typing import Any
 
-from webhook.core.pod_rules.environment import ExpressionError
+from webhook.core.pod_rules.environment import ExpressionError, load_environment
 from webhook.core.pod_rules.expression_tree import ExpressionTree, list_operands, walk
 from webhook.core.pod_rules.fields import CONTAINERS, ENTRIES_MAX, NESTED_MAX, PACKAGE
 from webhook.core.pod_rules.patterns import count_atoms
@@ -117,7 +117,11 @@ class _Estimate:
         text = pattern.constant.string
         if "(?" in text or "\\p" in text or "\\P" in text or not text.isascii():
             raise self._refuse(pattern, "the pattern has flags or classes of Unicode", "write classes such as [a-z]")
-        return _COSTS["matches"] + _COST_OF_ATOM * count_atoms(text)
+        cost = _COSTS["matches"] + _COST_OF_ATOM * count_atoms(text)
+        error = load_environment().find_pattern_error(text) if cost <= COST_MAX else ""
+        if error:
+            raise self._refuse(pattern, error, "correct the regular expression, in the syntax of RE2")
+        return cost
 
     def _entries(self, expr: Any) -> int:
         """Return how many entries a list or map has at most."""

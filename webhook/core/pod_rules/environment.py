@@ -5,7 +5,7 @@ It is imported when the first policy with rules is loaded. The library is a pure
 
 import re
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from webhook.core.pod_rules.conversion import compute_quantity
@@ -100,6 +100,19 @@ class Environment:
             given = expression.return_type().name().lower()
             raise ExpressionError(f"its type is {given}, not {result}", f"write an expression of type {result}")
         return Expression(expression, self._result_types[result], expression.serialize())
+
+    def find_pattern_error(self, pattern: str) -> str:
+        """Return why a text is no regular expression, "" if it is one."""
+        activation = self.activate({}, RuleSubject("", pattern, ""))
+        try:
+            self._matching.evaluate(activation)
+        except EvaluationError as error:
+            return str(error)
+        return ""
+
+    @cached_property
+    def _matching(self) -> Expression:
+        return self.compile("user.matches(service)", "bool")
 
     def activate(self, values: Mapping[str, Any], subject: RuleSubject) -> Any:
         """Return the values that expressions are evaluated with."""
