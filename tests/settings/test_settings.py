@@ -319,3 +319,10 @@ def test_issued_token_lifetime_has_a_minimum_and_a_maximum(flags: dict[str, str 
         "servers elsewhere may accept it"
     )
     assert parse({**flags, "token_issuer": None, "token_lifetime_seconds": "30s"}, {}), "no token is issued"
+
+
+def test_a_file_without_good_policy_keys_is_a_mistake(flags: dict[str, str | None], tmp_path: Path) -> None:
+    (tmp_path / "keys.pem").write_text("no key")
+    (mistake,) = list_mistakes({**flags, "policy_keys": str(tmp_path / "keys.pem")})
+    assert mistake.startswith("--policy-keys: '")
+    assert ": its content: no key in it: write a PEM block BEGIN PUBLIC KEY" in mistake

@@ -25,7 +25,7 @@ class ProcessSettings:
         read.path, "the policy document, watched; without it ConfigMap podgate-system/podgate-policy", optional=True
     )
     policy_keys: Path | None = setting(
-        read.file,
+        read.public_keys,
         "public keys (Ed25519, PEM); a policy without a signature by one of them is refused",
         optional=True,
     )

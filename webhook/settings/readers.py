@@ -8,6 +8,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from webhook.authentication.jwt import LEEWAY_SECONDS_MAX, Binding
 from webhook.core.kubernetes.quantity import Duration
+from webhook.errors import UserError
+from webhook.policy_in_force.policy_signatures import parse_public_keys
 from webhook.ports.store_url import MEMORY, StoreUrl
 from webhook.ports.traces import TraceParent
 from webhook.support.kubeconfig import Kubeconfig
@@ -92,6 +94,18 @@ def _is_file(path: Path) -> bool:
         return path.is_file()
     except (OSError, ValueError):  # not a path, such as the text of a key, which the error would quote
         return False
+
+
+def public_keys(text: str) -> Path:
+    """Read a file of public keys; its content is checked too."""
+    found = file(text)
+    try:
+        parse_public_keys(found.read_bytes(), "its content")
+    except UserError as error:
+        raise ValueError(f"{error}: {error.remedy}") from None
+    except OSError as error:
+        raise ValueError(f"cannot read it: {error.strerror or error}") from None
+    return found
 
 
 def kubeconfig(text: str) -> Kubeconfig:
