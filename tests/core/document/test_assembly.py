@@ -1,11 +1,14 @@
 """The policy assembled from its root and the parts of teams."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.core.document.assembled_parts import ROOT, SERVICE, part, read_names
 from webhook.core.document import Purpose, load
 from webhook.core.document.assembly import assemble
 
+ROOT_FOLDER = Path(__file__).parents[3]
 A, B = part("a-web", "a-prod"), part("b-api", "b")
 
 
@@ -97,3 +100,16 @@ def test_numbers_and_texts_mean_the_same() -> None:
     assert service.quota is not None
     hard = service.quota.windows[0].hard
     assert [str(hard[name]) for name in ("cpu", "memory", "pods")] == ["0.1", "1000.0", "07"]
+
+
+EXAMPLES = ROOT_FOLDER / "docs" / "examples" / "parts"
+
+
+def test_the_example_of_the_page_is_valid_and_printed_there() -> None:
+    page = (ROOT_FOLDER / "docs" / "parts.md").read_text()
+    root, shop, vision = ((EXAMPLES / f"{name}.yaml").read_text() for name in ("policy", "shop", "vision"))
+    assert root in page
+    assert shop in page
+    document, problems = assemble_parts(root, shop=shop, vision=vision)
+    assert problems == {}
+    assert read_names(document) == ["platform", "shop-checkout", "shop", "vision-training"]

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.core.document.assembled_parts import ROOT, part
 from tests.core.document.documents import HEAD, SERVICE, build_document
 from webhook.cli import root
 from webhook.errors import UserError
@@ -88,3 +89,19 @@ def test_render_of_a_bad_policy_reports_its_problems() -> None:
     result = run("render", "--policy", "-", text=BAD)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("error: -:6:13: ")
+
+
+def test_lint_checks_parts_with_their_root(tmp_path: Path) -> None:
+    root, good, bad = (tmp_path / name for name in ("policy.yaml", "a.yaml", "b.yaml"))
+    root.write_text(ROOT)
+    good.write_text(part("a-web", "a-prod"))
+    bad.write_text(part("b-web", "a-prod"))
+    result = run("lint", str(root), "--part", f"a={good}", "--part", f"b={bad}")
+    (line,) = result.stdout.splitlines()
+    assert result.exit_code == 1
+    assert line.startswith(f"{bad}:4:")
+    assert "outside the namespaces of part b" in line
+    assert run("lint", str(root), "--part", f"a={good}").exit_code == 0
+    result = run("lint", str(root), "--part", "a")
+    assert isinstance(result.exception, UserError)
+    assert "write NAME=FILE, such as team-a=team-a.yaml" in str(result.exception.remedy)

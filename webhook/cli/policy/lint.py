@@ -9,6 +9,7 @@ import click
 from webhook.cli.options.command_group import format_document, report_option
 from webhook.commands.policy_argument import read_document
 from webhook.core.document import DocumentError, Problem, Purpose, load
+from webhook.core.document.assembly import assemble
 from webhook.core.document.yaml.problems import DOCUMENT
 from webhook.core.plain_text import escape_line
 from webhook.errors import SignatureError, UserError
@@ -24,9 +25,12 @@ from webhook.support.input_files import read_content
     type=click.Path(path_type=Path),
     help="Public keys of the servers' --policy-keys: FILE.sig must be a signature of FILE by one of them.",
 )
+@click.option(
+    "--part", "parts", metavar="NAME=FILE", multiple=True, help="A part that the policy declares; may be repeated."
+)
 @report_option()
-def lint(path: str, keys: Path | None, output: str) -> None:
-    """Print all mistakes in the policy FILE ("-": standard input).
+def lint(path: str, keys: Path | None, parts: tuple[str, ...], output: str) -> None:
+    """Print all mistakes in the policy FILE ("-": standard input), and in its parts.
 
     One line per mistake, `FILE:line:column: path: value: reason: remedy`, on standard output; warnings on standard
     error.
@@ -35,23 +39,37 @@ def lint(path: str, keys: Path | None, output: str) -> None:
     raw = read_document(path)
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    files = dict(map(_parse_part, parts))
+    assembled = assemble(raw, {name: read_document(file) for name, file in files.items()}, Purpose.LINT)
     try:
-        warnings = load(raw, Purpose.LINT).warnings
+        warnings = load(assembled.document, Purpose.LINT).warnings
     except DocumentError as error:
         problems = error.problems
+    of_parts = [(files[name], problem) for name, found in assembled.problems.items() for problem in found]
     if keys is not None:
         problems += _check_signature(path, raw, PolicySignatures(keys))
-    found = {"errors": [asdict(problem) for problem in problems], "warnings": [asdict(w) for w in warnings]}
+    errors = [*((path, problem) for problem in problems), *of_parts]
+    found = {
+        "errors": [asdict(problem) | ({"file": file} if file != path else {}) for file, problem in errors],
+        "warnings": [asdict(w) for w in warnings],
+    }
     text = format_document(found, output, indent=None)
     if text is not None:
         click.echo(text)
     else:
-        for problem in problems:
-            click.echo(escape_line(f"{path}:{problem}"))
+        for file, problem in errors:
+            click.echo(escape_line(f"{file}:{problem}"))
         for warning in warnings:
             click.echo(escape_line(f"warning: {path}:{warning}"), err=True)
-        click.echo(_format_summary(path, len(problems), len(warnings)), err=True)
-    sys.exit(1 if problems else 0)
+        click.echo(_format_summary(path, len(errors), len(warnings)), err=True)
+    sys.exit(1 if errors else 0)
+
+
+def _parse_part(text: str) -> tuple[str, str]:
+    name, separator, file = text.partition("=")
+    if not (name and separator and file):
+        raise UserError(f"--part {text}: neither a name nor a file", "write NAME=FILE, such as team-a=team-a.yaml")
+    return name, file
 
 
 def _check_signature(path: str, raw: bytes, signatures: PolicySignatures) -> tuple[Problem, ...]:

@@ -181,7 +181,7 @@ def _check_bounds(part: _Declared, services: Node, others: frozenset[str]) -> It
                 yield name.build_problem("a service of the root document has this name", "choose another name")
         if pool is not None and pool.value not in part.pools:
             known = f"use {join_words(part.pools)}" if part.pools else "remove it"
-            yield pool.build_problem(f"part {part.name} may not join this pool", f"{known}, or add it to the root")
+            yield pool.build_problem(f"part {part.name} may not join this pool", f"{known}, or let the root allow it")
         if match is not None and isinstance(match.value, dict):
             yield from _check_match(part, match, match.value)
 
