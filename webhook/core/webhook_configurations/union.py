@@ -33,7 +33,10 @@ def unite_policies(stable: Policy, candidate: Policy) -> Policy:
     changed = [service for service in candidate.services if former.get(service.name) != service]
     unmatched = stable.unmatched if candidate.unmatched is Unmatched.ADMIT else candidate.unmatched
     exemptions = _intersect_exemptions(stable.exemptions, candidate.exemptions)
-    return replace(stable, services=(*stable.services, *changed), unmatched=unmatched, exemptions=exemptions)
+    parts = stable.parts or candidate.parts
+    return replace(
+        stable, services=(*stable.services, *changed), unmatched=unmatched, exemptions=exemptions, parts=parts
+    )
 
 
 def _intersect_exemptions(one: Exemptions, other: Exemptions) -> Exemptions:
