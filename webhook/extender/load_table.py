@@ -65,7 +65,7 @@ class LoadTable:
         self._reports = {name: self._reports.get(name, {}) for name in sources}
         if nodes is not None:
             self._stale_after_seconds = nodes.stale_after.us / _US
-            self._forget_after_seconds = nodes.forget_after.us / _US
+            self._forget_after_seconds = max(nodes.forget_after.us, nodes.stale_after.us) / _US
             every_seconds, window_seconds = nodes.decay.every.us / _US, nodes.window.us / _US
             self._assumed.configure(Decay(nodes.decay.factor, every_seconds), window_seconds)
 

@@ -24,10 +24,8 @@ def loads_stay_fresh(document: DocumentPart) -> Iterator[Problem]:
     if written is not None and stale_us <= refresh_us:
         remedy = "write a staleAfter of refresh and the scrape interval together, or more"
         yield written.report("no load is fresh until the next reading: refresh must be shorter than staleAfter", remedy)
-    if _read_us(forget, _DEFAULTS.forget_after) < stale_us:
-        part = forget or stale
-        if part is not None:
-            yield part.report("a load is forgotten while it is fresh", "write a longer forgetAfter than staleAfter")
+    if forget is not None and _read_us(forget, _DEFAULTS.forget_after) < stale_us:
+        yield forget.report("a load is forgotten while it is fresh", "write a longer forgetAfter than staleAfter")
 
 
 def windows_can_be_queried(document: DocumentPart) -> Iterator[Problem]:
