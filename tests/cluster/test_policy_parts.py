@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from tests.cli.command_runner import podgate
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
@@ -97,6 +98,10 @@ def test_each_team_writes_its_part_and_a_bad_one_blocks_nobody(plane: ControlPla
             assert any("outside the namespaces of part a" in error for error in server.status()["policy"]["errors"])
             assert server.total("podgate_policy_part_refused") == 1
             assert '"part of the policy rejected"' in installation.log(server)
+
+            # Commands see the document that servers assemble.
+            rendered = podgate("policy", "diff", "wished", "live", "--kubeconfig", str(plane.kubeconfig))
+            assert (rendered.code, rendered.out) == (0, ""), rendered
 
             assert write_as(plane, "ann", part("a", "three"))[0] == 200
             wait_for_tier(installation, "parts-a", "three")

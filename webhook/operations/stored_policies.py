@@ -17,6 +17,8 @@ from webhook.policy_in_force.policy_signatures import PolicySignatures
 from webhook.ports import PolicyRevisions, RolloutStateStore
 from webhook.support.kubeconfig import Kubeconfig
 
+_PARTS_SECONDS = 5.0
+
 
 class StoredPolicies:
     """Reads the rollout and the documents of policies. UserError names what cannot be read, and the right to it."""
@@ -124,6 +126,12 @@ async def open_policies(kubeconfig: Kubeconfig, *, dry_run: bool = False) -> Asy
         if found is None:
             return None
         config_map = msgspec.convert(found, ConfigMap)
+        if name == NAME:
+            try:
+                config_map = await kubernetes.read_whole(client, config_map, _PARTS_SECONDS)
+            except kubernetes.ApiError as error:
+                right = f"list configmaps in {NAMESPACE}"
+                raise UserError(f"cannot read the parts of the policy: {error.describe(right)}") from None
         with suppress(NoDocumentError):  # without keys: only so that a revision has the signature too
             signatures.verify(read_document(config_map), config_map.read_signature(), name)
         return config_map

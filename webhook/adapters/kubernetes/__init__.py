@@ -2,6 +2,7 @@
 
 import webhook.adapters.kubernetes.library  # noqa: F401  first: it bounds what the others import
 from webhook.adapters.kubernetes.api.client import connect
+from webhook.adapters.kubernetes.api.requests import ApiError
 from webhook.adapters.kubernetes.api.server_pods import ClusterDecisionPort, PodPorts
 from webhook.adapters.kubernetes.api.timing import ApiTiming
 from webhook.adapters.kubernetes.cluster_keys import ClusterKeys
@@ -19,7 +20,7 @@ from webhook.adapters.kubernetes.plain_ports import ClusterPlainPort, LeaderPlai
 from webhook.adapters.kubernetes.pod_gates import PodGates, open_gates
 from webhook.adapters.kubernetes.pods import WatchedPods, make_annotations, parse_continuity
 from webhook.adapters.kubernetes.policy_configmap import ConfigMapPolicy
-from webhook.adapters.kubernetes.policy_parts import ConfigMapParts
+from webhook.adapters.kubernetes.policy_parts import ConfigMapParts, read_whole
 from webhook.adapters.kubernetes.policy_revisions import ControllerRevisions
 from webhook.adapters.kubernetes.rollout_state import ConfigMapRolloutState, ConfigMapRolloutStateStore
 from webhook.adapters.kubernetes.self_subject_review import OwnUser
@@ -28,6 +29,7 @@ from webhook.adapters.kubernetes.webhook_configurations import WebhookConfigurat
 
 __all__ = [
     "PLACE_TIMING",
+    "ApiError",
     "ApiTiming",
     "ClusterCredentials",
     "ClusterDecisionPort",
@@ -67,4 +69,5 @@ __all__ = [
     "make_annotations",
     "open_gates",
     "parse_continuity",
+    "read_whole",
 ]

@@ -5,19 +5,23 @@ from collections.abc import Awaitable, Mapping
 from typing import Protocol
 
 from kubernetes_asyncio.client import ApiClient
+from msgspec.structs import replace
 
-from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, list_objects
+from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, decode_object, list_objects
 from webhook.adapters.kubernetes.api.objects import Listed, parse_version
-from webhook.adapters.kubernetes.api.requests import ApiError
+from webhook.adapters.kubernetes.api.requests import ApiError, send_request
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
+from webhook.core.document import Purpose
+from webhook.core.document.assembly import assemble, declares_parts
 from webhook.core.document.configmap import (
+    KEY,
+    LAST_GOOD,
     NAMESPACE,
     PART_LABEL,
-    PART_PREFIX,
     ConfigMap,
     NoDocumentError,
-    check_label,
     read_document,
+    read_parts,
 )
 from webhook.ports import WatchReports
 
@@ -104,14 +108,29 @@ class ConfigMapParts:
         await self._pass_on()
 
     async def _pass_on(self) -> None:
-        texts: dict[str, bytes] = {}
-        unread: dict[str, str] = {}
-        for config_map in self._found.values():
-            # The name decides, and not the label: whoever may write one ConfigMap could name another part.
-            part = config_map.metadata.name.removeprefix(PART_PREFIX)
-            try:
-                check_label(config_map)
-                texts[part] = read_document(config_map)
-            except NoDocumentError as error:
-                texts[part], unread[part] = b"", str(error)
-        await self._receiver.on_parts(texts, unread)
+        await self._receiver.on_parts(*read_parts(self._found.values()))
+
+
+async def read_whole(client: ApiClient, root: ConfigMap, timeout_seconds: float) -> ConfigMap:
+    """Return the ConfigMap of the policy with the document that servers assemble, as it is without parts. ApiError."""
+    try:
+        raw = read_document(root)
+    except NoDocumentError:
+        return root
+    if not await asyncio.to_thread(declares_parts, raw):
+        return root
+    former, snapshot = await asyncio.gather(
+        _read_former(client, timeout_seconds), list_objects(client, _PARTS, timeout_seconds)
+    )
+    texts, _ = read_parts(snapshot.items)
+    done = await asyncio.to_thread(assemble, raw, texts, Purpose.SERVE, former)
+    return replace(root, data={**(root.data or {}), KEY: done.document.decode()})
+
+
+async def _read_former(client: ApiClient, timeout_seconds: float) -> bytes:
+    """Return the last good document, from which the services of bad parts are taken; b"" without one."""
+    try:
+        body = await send_request(client, "GET", f"{_PARTS.path}/{LAST_GOOD}", timeout_seconds)
+        return read_document(decode_object(body, ConfigMap))
+    except (ApiError, NoDocumentError):
+        return b""

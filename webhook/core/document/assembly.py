@@ -32,6 +32,15 @@ class Assembly(Struct, frozen=True):
     problems: Mapping[str, tuple[Problem, ...]] = {}
 
 
+def declares_parts(root: bytes) -> bool:
+    """Return whether a root document declares parts."""
+    try:
+        tree = read_yaml(root).root
+    except DocumentError:
+        return False
+    return isinstance(tree.value, dict) and bool(_read_declared(tree.value.get("parts")))
+
+
 class AssemblyRequest(Struct, frozen=True):
     """What to assemble: see `assemble`."""
 

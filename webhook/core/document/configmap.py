@@ -1,6 +1,6 @@
 """ConfigMaps with Podgate's documents: their names, and how a document is read from one."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -73,3 +73,20 @@ def check_label(part: ConfigMap) -> None:
         raise NoDocumentError(
             f"{part.place}: metadata.labels[{PART_LABEL!r}]: {labelled or '(absent)'}: its name is another: {remedy}"
         )
+
+
+def read_parts(config_maps: Iterable[ConfigMap]) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Return the texts of parts by name, b"" for one without a text, and the reasons for these.
+
+    The name of a ConfigMap decides, and not its label: whoever may write one ConfigMap could name another part.
+    """
+    texts: dict[str, bytes] = {}
+    unread: dict[str, str] = {}
+    for config_map in config_maps:
+        part = config_map.metadata.name.removeprefix(PART_PREFIX)
+        try:
+            check_label(config_map)
+            texts[part] = read_document(config_map)
+        except NoDocumentError as error:
+            texts[part], unread[part] = b"", str(error)
+    return texts, unread

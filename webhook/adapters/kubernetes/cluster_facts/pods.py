@@ -10,6 +10,7 @@ from kubernetes_asyncio.client import ApiClient
 from webhook.adapters.kubernetes.api.requests import ApiError, send_request
 from webhook.adapters.kubernetes.cluster_facts.decode import decode_fields, decode_items
 from webhook.adapters.kubernetes.cluster_facts.reading import SECONDS, Reading, describe_right
+from webhook.adapters.kubernetes.policy_parts import read_whole
 from webhook.core.diagnosis.objects import (
     ReportedEvent,
     ReportedMaker,
@@ -93,7 +94,13 @@ class PodReader:
     async def policy(self, name: str = NAME) -> ConfigMap | None:
         """Return the ConfigMap of the policy in force, or another one with a policy."""
         path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}"
-        return await self._get(path, ConfigMap, f"configmap {name} in {NAMESPACE}")
+        found = await self._get(path, ConfigMap, f"configmap {name} in {NAMESPACE}")
+        if found is None or name != NAME:
+            return found
+        try:
+            return await read_whole(self._client, found, SECONDS)
+        except ApiError:
+            return found  # the rights to its parts are missing: the servers' documents are asked first
 
     async def controllers(
         self, kind: WorkloadKind, name: str

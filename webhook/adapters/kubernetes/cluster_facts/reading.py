@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from webhook.adapters.kubernetes.api.requests import ApiError, request_dated, send_request
 from webhook.adapters.kubernetes.cluster_facts.decode import decode_fields, decode_items
+from webhook.adapters.kubernetes.policy_parts import read_whole
 from webhook.core.checks.objects import (
     BudgetObject,
     ClusterObject,
@@ -151,7 +152,8 @@ async def _read_map(client: ApiClient, reading: Reading, fact: str, name: str) -
     path = f"/api/v1/{_IN}/configmaps/{name}"
     try:
         body = await send_request(client, "GET", path, SECONDS)
-        reading.values[fact], lost = decode_fields(body, ConfigMap)
+        found, lost = decode_fields(body, ConfigMap)
+        reading.values[fact] = await read_whole(client, found, SECONDS) if name == NAME else found
         reading.note_doubt(fact, lost)
     except ApiError as error:
         if error.is_absent:
