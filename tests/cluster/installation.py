@@ -36,6 +36,7 @@ HALVES = ("mutating", "validating")
 POLICY, LAST_GOOD, KEY = configmap.NAME, configmap.LAST_GOOD, configmap.KEY
 OVERRIDES = configmap.OVERRIDES
 _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+_REVISIONS = f"/apis/apps/v1/namespaces/{NAMESPACE}/controllerrevisions"
 _CALLED_FOR = {"podgate.io/service": "asked"}
 """Labels of a Pod for which no mutating call is left out, whether a service owns it or not."""
 _numbers = itertools.count(1)
@@ -233,6 +234,7 @@ def install_podgate(  # noqa: PLR0913  the parts of an installation
             installation.stop_controller(server_or_controller)
         plane.delete(*(f"{_CONFIG_MAPS}/{name}" for name in (POLICY, LAST_GOOD, OVERRIDES, configmap.ROLLOUT_STATE)))
         plane.delete(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}")
+        plane.delete(_REVISIONS)
         # Each test has its own namespaces, which stay.
         for namespace in namespaces:
             plane.empty_namespace(namespace)

@@ -17,7 +17,8 @@ from tests.harness.fork_server import ForkedProcess, fork_server
 from tests.timeouts import HANG_SECONDS
 
 _REAPER = Path(__file__).with_name("reaper.py")
-_reserved: deque[socket.socket] = deque(maxlen=100)
+_RESERVED_MAX = 100
+_reserved: deque[socket.socket] = deque()
 """What reserves the latest ports of this process; the end of a socket ends its reservation."""
 
 
@@ -39,6 +40,8 @@ def find_free_ports(count: int, among: Sequence[int] = range(10_000, 12_000)) ->
             with contextlib.suppress(OSError):
                 probe.bind(("127.0.0.1", port))
                 _reserved.append(reserve_port(port))
+                if len(_reserved) > _RESERVED_MAX:
+                    _reserved.popleft().close()
                 ports.append(port)
         return ports
 

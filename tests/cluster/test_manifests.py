@@ -236,11 +236,7 @@ ROLLOUT_DENIED = [
     *((verb, "controllerrevisions.apps", "default") for verb in ("get", "list", "create", "delete")),
 ]
 CAN = [
-    *(
-        (verb, f"configmaps/podgate-{name}", NAMESPACE)
-        for name in ("policy", "overrides", "policy-state")
-        for verb in ("list", "watch")
-    ),
+    *((verb, "configmaps", NAMESPACE) for verb in ("list", "watch")),
     *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("get", "update")),
     *ROLLOUT_RIGHTS,
     *((verb, f"{LEASES}/podgate-leader", NAMESPACE) for verb in ("get", "update")),
@@ -261,7 +257,7 @@ CANNOT = [
     *((verb, "configmaps/podgate-overrides", NAMESPACE) for verb in ("get", "update", "patch", "delete")),
     *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("delete", "deletecollection")),
     *ROLLOUT_DENIED,
-    *((verb, "configmaps", NAMESPACE) for verb in ("get", "list", "watch", "update")),
+    *((verb, "configmaps", NAMESPACE) for verb in ("get", "update")),
     *((verb, "configmaps/podgate-policy", "default") for verb in ("get", "create")),
     *((verb, f"{LEASES}/podgate-leader", NAMESPACE) for verb in ("patch", "deletecollection")),
     *((verb, LEASES, NAMESPACE) for verb in ("get", "watch")),
@@ -278,11 +274,7 @@ CANNOT = [
 
 
 CONTROLLER_CAN = [
-    *(
-        (verb, f"configmaps/podgate-{name}", NAMESPACE)
-        for name in ("policy", "overrides", "policy-state")
-        for verb in ("list", "watch")
-    ),
+    *((verb, "configmaps", NAMESPACE) for verb in ("list", "watch")),
     ("get", "configmaps/podgate-policy-last-good", NAMESPACE),
     *ROLLOUT_RIGHTS,
     *((verb, f"{LEASES}/podgate-leader", NAMESPACE) for verb in ("get", "update")),
@@ -301,7 +293,7 @@ CONTROLLER_CANNOT = [
     *((verb, "configmaps/podgate-policy", NAMESPACE) for verb in ("get", "update", "patch", "delete")),
     *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("update", "delete")),
     *ROLLOUT_DENIED,
-    *((verb, "configmaps", NAMESPACE) for verb in ("get", "list", "watch", "update")),
+    *((verb, "configmaps", NAMESPACE) for verb in ("get", "update")),
     *((verb, f"{LEASES}/podgate-leader", NAMESPACE) for verb in ("patch", "delete", "deletecollection")),
     *((verb, LEASES, NAMESPACE) for verb in ("get", "list", "watch", "update", "delete")),
     *((verb, "secrets", NAMESPACE) for verb in ("get", "list", "create")),
@@ -315,11 +307,7 @@ CONTROLLER_CANNOT = [
 
 
 EXTENDER_CAN = [
-    *(
-        (verb, f"configmaps/podgate-{name}", NAMESPACE)
-        for name in ("policy", "overrides", "policy-state")
-        for verb in ("list", "watch")
-    ),
+    *((verb, "configmaps", NAMESPACE) for verb in ("list", "watch")),
     ("get", "configmaps/podgate-policy-last-good", NAMESPACE),
     ("get", "controllerrevisions.apps", NAMESPACE),
     *((verb, resource, "") for resource in ("nodes", "pods") for verb in ("list", "watch")),
@@ -330,7 +318,7 @@ EXTENDER_CAN = [
 EXTENDER_CANNOT = [
     *((verb, "configmaps/podgate-policy-state", NAMESPACE) for verb in ("update", "patch", "delete")),
     *((verb, "controllerrevisions.apps", NAMESPACE) for verb in ("list", "create", "update", "patch", "delete")),
-    *((verb, "configmaps", NAMESPACE) for verb in ("get", "list", "create", "update")),
+    *((verb, "configmaps", NAMESPACE) for verb in ("get", "create", "update")),
     *((verb, "secrets", NAMESPACE) for verb in ("get", "list")),
     *((verb, "nodes", "") for verb in ("get", "update", "patch", "delete")),
     *((verb, "pods", "") for verb in ("get", "create", "update", "patch", "delete")),

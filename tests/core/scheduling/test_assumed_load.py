@@ -48,7 +48,8 @@ class AssumedLoadMachine(RuleBasedStateMachine):
         self.assumed.confirm(uid, node, load, self.model.now, SETTLE)
         known = self.model.pods.get(uid)
         if known is not None and known.node == node:
-            known.tentative = False
+            if known.tentative:
+                known.tentative, known.since = False, self.model.now
         else:
             self.model.pods[uid] = Expected(node, load, self.model.now, tentative=False)
 
