@@ -18,7 +18,7 @@ WORKING, EMPTY, NIGHTLY = "suggest-shop", "suggest-empty", "suggest-nightly"
 JUDGED, IDLE = "suggest-judged", "suggest-idle"
 LIVE = (
     "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n"
-    "- {name: web, match: {namespaces: [suggest-judged]}, quota: {windows: [{window: 1s, hard: {pods: 500}}]}}\n"
+    "- {name: judged, match: {namespaces: [suggest-judged]}, quota: {windows: [{window: 1s, hard: {pods: 500}}]}}\n"
     "- {name: none, match: {namespaces: [suggest-idle]}}\n"
 )
 PODS = 6
@@ -99,9 +99,9 @@ def test_numbers_come_from_the_decisions_of_the_live_policy(installation: Instal
     server = f"http://{installation.servers[0].decisions}"
     done = podgate("policy", "suggest", "--kubeconfig", installation.plane.kubeconfig, "--server", server)
     assert done.code == 0, done.err
-    [web] = yaml.safe_load(done.out)["services"]
-    assert web["match"] == {"namespaces": [JUDGED]}
-    [window] = web["quota"]["windows"]
+    [judged] = yaml.safe_load(done.out)["services"]
+    assert judged["match"] == {"namespaces": [JUDGED]}
+    [window] = judged["quota"]["windows"]
     assert window["window"] == "1s"
     assert 2 <= window["hard"]["pods"] <= 8
     assert "  # proof: 6 past Pods replayed: 0 denied" in done.out.splitlines()

@@ -57,7 +57,7 @@ def test_pods_of_daemon_sets_and_ended_ones_are_no_live_ones() -> None:
     assert seen.suggest("shop", 25).live == 0
     seen.add_pod(pod(resources={"requests": {"cpu": "2"}}))
     limits = {(limit.window, limit.resource): limit.hard for limit in seen.suggest("shop", 25).limits}
-    assert limits == {("1m", "pods"): 3, ("1h", "pods"): 3, ("standing", "pods"): 2, ("standing", "requests.cpu"): 2500}
+    assert limits == {("1m", "pods"): 3, ("1h", "pods"): 5, ("standing", "pods"): 2, ("standing", "requests.cpu"): 2500}
 
 
 @pytest.mark.parametrize("name", ["kube-system", "kube-public", "podgate-system", "kube-node-lease"])

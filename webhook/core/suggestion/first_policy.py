@@ -89,9 +89,11 @@ class SeenNamespace:
         created = UseHistory()
         for at_us, workload in sorted(self._created):
             created.add(at_us, workload, {"pods": 1})
+        least = max(1, self._wanted, self._live["pods"])
         for window, (seconds, times) in _WINDOWS.items():
             use = created.measure(seconds, "pods")
-            largest = max(1, times * max(self._wanted, self._live["pods"]), use.largest if use is not None else 0)
+            largest = max(times * least, use.largest if use is not None else 0)
+            least = max(least, largest)  # a longer window with the limit of a shorter one would make that useless
             yield LimitSuggestion(window, "pods", add_headroom(largest, headroom_percent, "pods"), use=use)
         for resource in _COUNTED:
             largest = max(self._live[resource], self._wanted if resource == "pods" else 0)
