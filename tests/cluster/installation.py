@@ -197,6 +197,13 @@ class Installation:
         query = "?dryRun=All" if dry_run else ""
         return self.plane.api.request("POST", f"/api/v1/namespaces/{namespace}/pods{query}", pod)
 
+    def find_tier(self, namespace: str) -> str | None:
+        """Return the node selector `tier` of a new Pod; None if Podgate was not called for it, or wrote none."""
+        status, pod = self.create_pod(namespace, dry_run=True)
+        assert status == 201, pod
+        found: str | None = pod["spec"].get("nodeSelector", {}).get("tier")
+        return found
+
     def pods(self, namespace: str) -> list[dict[str, Any]]:
         pod_list = self.plane.api.get(f"/api/v1/namespaces/{namespace}/pods")
         return list(pod_list["items"])

@@ -6,7 +6,7 @@ from typing import Any
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import WEBHOOKS_RBAC, Installation, install_podgate
+from tests.cluster.installation import WEBHOOKS_RBAC, install_podgate
 from tests.cluster.server import SHORT_INTERVALS
 from tests.redis_servers import RedisServer
 from webhook.adapters.kubernetes.webhook_configurations import FIELD_MANAGER
@@ -25,14 +25,6 @@ def policy_of(*namespaces: str) -> str:
     return f"apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n{services}"
 
 
-def tier(installation: Installation, namespace: str) -> str | None:
-    """Return the node selector `tier` of a new Pod; None if Podgate was not called for it."""
-    status, pod = installation.create_pod(namespace, dry_run=True)
-    assert status == 201, pod
-    found: str | None = pod["spec"].get("nodeSelector", {}).get("tier")
-    return found
-
-
 def clients(configuration: dict[str, Any]) -> set[str]:
     return {json.dumps(webhook["clientConfig"], sort_keys=True) for webhook in configuration["webhooks"]}
 
@@ -44,12 +36,14 @@ def test_a_new_service_is_judged_without_rendering_anything(plane: ControlPlane,
         installation.program = SHORT_INTERVALS
         server = installation.start_server("--drain", "0s", "--webhook-configurations", "keep")
         installation.wait_for_calls()
-        assert tier(installation, "follow-a") == "follow-a"
-        assert tier(installation, "follow-b") is None
+        assert installation.find_tier("follow-a") == "follow-a"
+        assert installation.find_tier("follow-b") is None
         before = plane.api.get(_MUTATING)
         installation.change_policy(policy_of(*second))
-        plane.wait(lambda: tier(installation, "follow-b") == "follow-b", "the new service to be judged", server.name)
-        assert tier(installation, "follow-a") == "follow-a"
+        plane.wait(
+            lambda: installation.find_tier("follow-b") == "follow-b", "the new service to be judged", server.name
+        )
+        assert installation.find_tier("follow-a") == "follow-a"
         after = plane.api.get(_MUTATING)
         assert clients(after) == clients(before)
         assert {webhook["timeoutSeconds"] for webhook in after["webhooks"]} == {30}, "an operator's timeout is kept"

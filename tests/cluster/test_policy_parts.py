@@ -31,17 +31,9 @@ def part(name: str, tier: str, namespace: str = "") -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: text}}
 
 
-def tier(installation: Installation, namespace: str) -> str | None:
-    """Return the node selector `tier` of a new Pod; None if no service owns it."""
-    status, pod = installation.create_pod(namespace, dry_run=True)
-    assert status == 201, pod
-    found: str | None = pod["spec"].get("nodeSelector", {}).get("tier")
-    return found
-
-
 def wait_for_tier(installation: Installation, namespace: str, expected: str | None) -> None:
     servers = [server.name for server in installation.servers]
-    installation.plane.wait(lambda: tier(installation, namespace) == expected, f"tier {expected}", *servers)
+    installation.plane.wait(lambda: installation.find_tier(namespace) == expected, f"tier {expected}", *servers)
 
 
 def let_write(plane: ControlPlane, user: str, name: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, install_podgate
+from tests.cluster.installation import install_podgate
 from tests.cluster.server import SHORT_INTERVALS
 
 A, B = "union-a", "union-b"
@@ -23,14 +23,6 @@ def write_policy(tier: str, *namespaces: str) -> str:
     return f"{json.dumps(document)}\n"
 
 
-def tier(installation: Installation, namespace: str) -> str | None:
-    """Return the node selector `tier` of a new Pod; None if Podgate was not called for it."""
-    status, pod = installation.create_pod(namespace, dry_run=True)
-    assert status == 201, pod
-    found: str | None = pod["spec"].get("nodeSelector", {}).get("tier")
-    return found
-
-
 def read_conditions(plane: ControlPlane) -> Any:
     return [webhook.get("matchConditions") for webhook in plane.api.get(_MUTATING)["webhooks"]]
 
@@ -42,11 +34,11 @@ def test_a_namespace_that_only_the_candidate_matches_is_called_for(plane: Contro
         server = installation.start_server("--drain", "0s", "--webhook-configurations", "keep")
         installation.wait_for_calls()
         plane.wait(lambda: server.status()["rollout"] is not None, "the first state", server.name)
-        assert (tier(installation, A), tier(installation, B)) == ("old", None)
+        assert (installation.find_tier(A), installation.find_tier(B)) == ("old", None)
         installation.apply_policy(write_policy("new", A, B))
-        plane.wait(lambda: tier(installation, B) == "new", "the candidate in its namespace", server.name)
+        plane.wait(lambda: installation.find_tier(B) == "new", "the candidate in its namespace", server.name)
         assert server.status()["rollout"]["phase"] in {"Canary", "Stable"}
-        plane.wait(lambda: tier(installation, A) == "new", "the promotion", server.name)
+        plane.wait(lambda: installation.find_tier(A) == "new", "the promotion", server.name)
         assert server.status()["rollout"]["phase"] == "Stable"
         installation.configure(write_policy("new", A, B))
         rendered = read_conditions(plane)
