@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from webhook.core.admission.validation import find_own_mode
 from webhook.core.findings import Code
 from webhook.core.overrides import apply_overrides, list_remarks
 from webhook.core.overrides.editing import parse_entry
+from webhook.core.pod_rules.fields import MESSAGES
 from webhook.core.policy_changes.differences import compare
 from webhook.core.policy_fields import Mode
 from webhook.core.webhook_configurations.conditions import render_updates
@@ -208,6 +210,11 @@ async def test_every_series_of_a_rule_starts_at_zero(mode: str) -> None:
         assert ("podgate_findings_total", ("web", found.code, found.mode)) in series
     if decision.allowed:
         assert ("podgate_would_deny_total", ("web", "rules")) in series
+
+
+def test_page_that_an_error_names_lists_the_fields_of_a_pod() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "rules.md").read_text()
+    assert [field for message in ("Pod", "Container") for field in MESSAGES[message] if field not in page] == []
 
 
 def test_policy_without_rules_never_loads_the_library() -> None:

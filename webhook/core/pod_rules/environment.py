@@ -136,7 +136,7 @@ def _read_error(text: str) -> ExpressionError:
         return ExpressionError(_shorten(text), "write a shorter or flatter expression")
     line, column, reason = max(0, int(found[1])), max(0, int(found[2])), _shorten(found[3])
     if "undefined field" in reason:
-        return ExpressionError(reason, "docs/policy.md lists the fields of a Pod", line, column)
+        return ExpressionError(reason, "docs/rules.md lists the fields of a Pod", line, column)
     if reason == "reserved identifier: namespace":
         return ExpressionError(reason, "write pod.namespace", line, column)
     if "undeclared reference" in reason:
