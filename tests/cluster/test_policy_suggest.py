@@ -14,7 +14,7 @@ from tests.cluster.installation import Installation, install_podgate
 from tests.cluster.workloads import workload
 from webhook.core.document.configmap import NAME
 
-WORKING, EMPTY, NIGHTLY = "suggest-shop", "suggest-empty", "suggest-nightly"
+WORKING, EMPTY, NIGHTLY = "suggest-shop", "0-suggest-empty", "suggest-nightly"
 JUDGED, IDLE = "suggest-judged", "suggest-idle"
 LIVE = (
     "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n"

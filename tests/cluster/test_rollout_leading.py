@@ -19,6 +19,7 @@ from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controller_fixture import ControllerFixture, controller_fixture
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
+from tests.cluster.server import Server
 from tests.harness.policy_revisions import hash_of
 from webhook.core.document.configmap import NAME, ROLLOUT_STATE, ROLLOUT_STATE_KEY
 from webhook.core.rollout.state import Phase, RolloutState, decode_state, encode_state
@@ -107,6 +108,10 @@ class Leading:
 
         processes = [process.name for process in self.running.controllers]
         found: RolloutState = self.plane.wait(has_fields, what, *processes, timeout_seconds=seconds)
+        if fields.get("candidate"):
+            servers = self.installation.servers
+            names = [server.name for server in servers]
+            self.plane.wait(lambda: all(is_followed(server, found) for server in servers), f"servers: {what}", *names)
         return found
 
     def wait_for_symptoms(self) -> Mapping[str, str]:
@@ -143,6 +148,12 @@ class Leading:
             return next((note for note in notes if policy_hash in note), None)
 
         return str(self.plane.wait(find, f"the Event {reason}"))
+
+
+def is_followed(server: Server, state: RolloutState) -> bool:
+    """Return whether a server follows a candidate as a state says, or has gone on from there."""
+    shown = server.status()["rollout"] or {}
+    return bool(shown.get("candidate") == state.candidate and (shown.get("step") or 0) >= state.step)
 
 
 @contextmanager
