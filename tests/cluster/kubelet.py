@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,8 @@ class Mount:
     def _run(self) -> None:
         while not self._is_closed.wait(self._every_seconds):
             with contextlib.suppress(OSError):  # during an outage of the API server the files stay
-                document = self._cluster.api.get(self._path)
-                if document is not None:
+                status, document = self._cluster.api.request("GET", self._path)
+                if status == HTTPStatus.OK:  # not that there is none, or that the API server is shutting down
                     mount(document, self.folder)
 
 

@@ -1,5 +1,6 @@
 """Background processes, each with a log, in one process group, and a reaper that outlives the test process."""
 
+import atexit
 import contextlib
 import os
 import secrets
@@ -20,6 +21,12 @@ _REAPER = Path(__file__).with_name("reaper.py")
 _RESERVED_MAX = 100
 _reserved: deque[socket.socket] = deque()
 """What reserves the latest ports of this process; the end of a socket ends its reservation."""
+
+
+@atexit.register
+def _end_reservations() -> None:
+    while _reserved:
+        _reserved.pop().close()
 
 
 class ComponentError(AssertionError):
