@@ -8,7 +8,14 @@ from msgspec.structs import replace
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_fields.nodes import Nodes
 from webhook.core.policy_fields.scheduling import Estimate
-from webhook.core.scheduling.assumed_load import NO_LOAD, NOMINATED_SECONDS, AssumedLoad, PodLoad, estimate_load
+from webhook.core.scheduling.assumed_load import (
+    CONFIRMED_SECONDS,
+    NO_LOAD,
+    NOMINATED_SECONDS,
+    AssumedLoad,
+    PodLoad,
+    estimate_load,
+)
 from webhook.core.scheduling.candidate_nodes import CandidateNodes
 from webhook.core.scheduling.measured_load import (
     REQUESTS,
@@ -21,6 +28,7 @@ from webhook.core.scheduling.measured_load import (
 )
 from webhook.core.scheduling.node_table import NodeRow, NodeRows
 from webhook.core.scheduling.numa import compute_zone_share
+from webhook.core.scheduling.victim_load import VictimLoad
 from webhook.extender.node_index import IndexReports, NodeIndex
 from webhook.extender.numa_index import NumaIndex
 
@@ -36,10 +44,12 @@ class LoadTable:
         estimates: Callable[[Pod], Estimate],
         now_seconds: Callable[[], float],
         on_bound: Callable[[str, str, float], None],
+        is_decided: Callable[[Pod], bool] = lambda _: True,
     ) -> None:
         """Create it. `estimates` returns the rules by which the load of a Pod is expected.
 
         `on_bound` is called with the uid of a Pod that the watch shows on a node, the node, and since when.
+        `is_decided` says whether rules decide on a Pod.
         """
         self._estimates = estimates
         self._on_bound = on_bound
@@ -50,13 +60,20 @@ class LoadTable:
         self._reports: dict[str, dict[str, NodeLoad]] = {}
         """The newest load of each node by source, in the order of the ladder."""
         self._assumed = AssumedLoad(Decay(1.0, 1.0), 0.0)
+        self._victims = VictimLoad(Decay(1.0, 1.0), 0.0)
         self._candidates = CandidateNodes()
-        self.index = NodeIndex(
-            IndexReports(
-                self._renew, self._on_nominated, self._withdraw, self._on_hosted, self._on_started, self._on_gone
-            ),
-            now_seconds,
+        reports = IndexReports(
+            on_node=self._renew,
+            on_nominated=self._on_nominated,
+            on_unnominated=self._withdraw,
+            on_hosted=self._on_hosted,
+            on_listed=self._on_listed,
+            on_list_complete=self._on_list_complete,
+            on_started=self._on_started,
+            on_evicted=self._victims.note_eviction,
+            on_gone=self._on_gone,
         )
+        self.index = NodeIndex(reports, now_seconds, is_decided)
         self.numa = NumaIndex(now_seconds, self._renew)
         self.node_rows = NodeRows()
 
@@ -67,7 +84,8 @@ class LoadTable:
             self._stale_after_seconds = nodes.stale_after.us / _US
             self._forget_after_seconds = max(nodes.forget_after.us, nodes.stale_after.us) / _US
             every_seconds, window_seconds = nodes.decay.every.us / _US, nodes.window.us / _US
-            self._assumed.configure(Decay(nodes.decay.factor, every_seconds), window_seconds)
+            for loads in (self._assumed, self._victims):
+                loads.configure(Decay(nodes.decay.factor, every_seconds), window_seconds)
 
     def take_measurements(self, source: str, loads: Mapping[str, NodeLoad]) -> int:
         """Enter what a source measured; return how many of its names belong to no Node. `settle` must follow."""
@@ -119,9 +137,39 @@ class LoadTable:
         """Return how many Pods of each node have an assumed load, in part or whole; nodes without are left out."""
         return self._assumed.count_pods()
 
-    def compute_candidate_rows(self) -> Mapping[str, NodeRow]:
+    def compute_candidate_rows(self, rows: Mapping[str, NodeRow] | None = None) -> Mapping[str, NodeRow]:
         """Return the rows of nodes on which Pods may be that were assigned to others, as if these Pods were there."""
-        return self._candidates.compute_rows(self.rows, self._now_seconds()) if self._candidates else {}
+        known = self.rows if rows is None else rows
+        return self._candidates.compute_rows(known, self._now_seconds()) if self._candidates else {}
+
+    def compute_freed_rows(self, victims: Mapping[str, Iterable[str]], growth: float = 1.0) -> dict[str, NodeRow]:
+        """Return rows without the Pods that were evicted, that are being evicted, and these, by node.
+
+        The load that is left is multiplied by `growth`.
+        """
+        known = {node: row for node in victims if (row := self.rows.get(node)) is not None}
+        return {node: self._free_row(row, victims[node], growth) for node, row in known.items()}
+
+    def _free_row(self, row: NodeRow, victims: Iterable[str], growth: float) -> NodeRow:
+        node, load, now_seconds = row.node.name, row.load, self._now_seconds()
+        assumed = {
+            uid: self._assumed.find_load(uid, node, now_seconds)
+            for uid in {*victims, *self._victims.list_leaving(node)}
+        }
+        zones = self.numa.find_zones_without(node, assumed)
+        if load is None or load.source == REQUESTS:
+            return NodeRow.from_node(row.node, load, row.assumed, zones, is_silent=row.is_silent)
+        cpu, memory = self._victims.compute_load(node, load, assumed)
+        freed = replace(
+            load,
+            cpu_millis=None if load.cpu_millis is None else growth * max(0.0, load.cpu_millis - cpu),
+            memory_bytes=None if load.memory_bytes is None else growth * max(0.0, load.memory_bytes - memory),
+        )
+        rest = PodLoad(
+            max(0.0, row.assumed.cpu_millis - sum(pod.cpu_millis for pod in assumed.values())),
+            max(0.0, row.assumed.memory_bytes - sum(pod.memory_bytes for pod in assumed.values())),
+        )
+        return NodeRow.from_node(row.node, freed, rest, zones, is_silent=row.is_silent)
 
     def assign(self, pod: Pod, load: PodLoad, settle_seconds: float, node: str, others: Sequence[str] = ()) -> None:
         """Assume that a Pod and its load go to a node, until the watch shows where it is.
@@ -129,9 +177,12 @@ class LoadTable:
         `others` are its next best nodes.
         """
         uid, now_seconds, zoned = pod.metadata.uid, self._now_seconds(), compute_zone_share(pod)
-        before = self._assumed.assign(uid, node, load, now_seconds, settle_seconds)
+        # It is tried again, and the scheduler publishes a node only once.
+        is_published = self.index.nominated.find_node(uid) == node
+        kept_seconds = NOMINATED_SECONDS if is_published else CONFIRMED_SECONDS
+        before = self._assumed.assign(uid, node, load, now_seconds, settle_seconds, kept_seconds)
         if zoned is not None:
-            self.numa.assign(uid, zoned, node)
+            self.numa.assign(uid, zoned, node, kept_seconds)
         if others:
             self._candidates.add(uid, others, load, zoned, now_seconds)
         self._renew_both(before, node)
@@ -160,17 +211,28 @@ class LoadTable:
         estimate, node = self._estimates(pod), pod.spec.node_name or ""
         settle_seconds = estimate.settle.us / _US
         self._candidates.remove(uid)
-        before = self._assumed.confirm(uid, node, estimate_load(pod, estimate), since_seconds, settle_seconds)
+        load = estimate_load(pod, estimate)
+        before = self._assumed.confirm(uid, node, load, since_seconds, settle_seconds)
+        self._victims.add(uid, node, load)
         self.numa.confirm(uid, pod, node, since_seconds)
         self._renew_both(before, node)
         self._on_bound(uid, node, since_seconds)
+
+    def _on_listed(self, uid: str, pod: Pod, since_seconds: float) -> None:
+        self.numa.count(uid, pod, pod.spec.node_name or "", since_seconds)
+
+    def _on_list_complete(self) -> None:
+        self.numa.compare_reports()
 
     def _on_started(self, uid: str) -> None:
         self.numa.start(uid)
 
     def _on_gone(self, uid: str, node: str) -> None:
+        row, now_seconds = self.rows.get(node), self._now_seconds()
+        measured = None if row is None or row.load is None or row.load.source == REQUESTS else row.load
+        self._victims.remove(uid, node, measured, self._assumed.find_load(uid, node, now_seconds), now_seconds)
         self._assumed.remove(uid)
-        self.numa.release(uid)
+        self.numa.drop(uid, node)
         self._renew(node)
 
     def _renew_both(self, before: str | None, node: str) -> None:

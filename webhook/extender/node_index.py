@@ -13,9 +13,10 @@ from webhook.core.policy_fields.scheduling import Near
 from webhook.core.scheduling.node_table import KnownNode, SchedulableNode
 from webhook.core.scheduling.topology import Nearness
 from webhook.extender.near_index import HostedPod, NearIndex
+from webhook.extender.nominated_nodes import SCHEDULED, NominatedNodes
 
 _ENDED = frozenset({"Succeeded", "Failed"})
-_SCHEDULED = "PodScheduled"
+_DISRUPTED, _PREEMPTED = "DisruptionTarget", "PreemptionByScheduler"
 _MILLI = pod_requests.NANO // 1000
 
 
@@ -30,8 +31,14 @@ class IndexReports(NamedTuple):
     """With the uid of a Pod that is not bound to the node after all."""
     on_hosted: Callable[[str, Pod, float], None]
     """With the uid of a Pod that is on a node, the Pod, and since when, in seconds since the Unix epoch."""
+    on_listed: Callable[[str, Pod, float], None]
+    """The same, for a Pod that was known and is listed again."""
+    on_list_complete: Callable[[], None]
+    """After each whole list of Pods."""
     on_started: Callable[[str], None]
     """With the uid of a Pod on a node that is no longer Pending."""
+    on_evicted: Callable[[str, str], None]
+    """With the uid of a Pod that the scheduler evicts for another one, and its node; maybe repeatedly."""
     on_gone: Callable[[str, str], None]
     """With the uid of a Pod, and the node that it is no longer on."""
 
@@ -39,7 +46,10 @@ class IndexReports(NamedTuple):
 class NodeIndex:
     """Receives the events of both watches; `is_complete` once each has listed all."""
 
-    def __init__(self, reports: IndexReports, now_seconds: Callable[[], float]) -> None:
+    def __init__(
+        self, reports: IndexReports, now_seconds: Callable[[], float], is_decided: Callable[[Pod], bool]
+    ) -> None:
+        """Create it. `is_decided` says whether rules decide on a Pod."""
         self._reports = reports
         self._now_seconds = now_seconds
         self._nodes: dict[str, KnownNode] = {}
@@ -47,8 +57,7 @@ class NodeIndex:
         """Nodes by address; None after a change, until the next lookup."""
         self._pods: dict[str, HostedPod] = {}
         self._requested: dict[str, tuple[int, int]] = {}
-        self._nominated: dict[str, str] = {}
-        """Nodes of Pods that the scheduler will bind, by uid."""
+        self.nominated = NominatedNodes(reports.on_nominated, reports.on_unnominated, is_decided)
         self._pending: set[str] = set()
         """Pods on nodes that are not started yet."""
         self._near = NearIndex(self._nodes)
@@ -58,6 +67,11 @@ class NodeIndex:
     @property
     def is_complete(self) -> bool:
         return self._has_nodes and self._has_pods
+
+    @property
+    def has_pods(self) -> bool:
+        """Whether a Pod is known."""
+        return bool(self._pods)
 
     def list_names(self) -> KeysView[str]:
         """Return the names of all Nodes."""
@@ -122,17 +136,23 @@ class NodeIndex:
 
     async def on_listed(self, pods: Sequence[Pod]) -> None:
         for pod in pods:
-            self._listed.add(pod.metadata.uid)
+            uid = pod.metadata.uid
+            self._listed.add(uid)
+            is_known = uid in self._pods
             self._take(pod)
+            if is_known and uid in self._pods:
+                self._reports.on_listed(uid, pod, _parse_scheduled_seconds(pod) or self._now_seconds())
 
     async def on_list_complete(self) -> None:
-        for uid in (self._pods.keys() | self._nominated.keys()) - self._listed:
+        for uid in (self._pods.keys() | self.nominated.list_uids()) - self._listed:
             self._drop(uid)
         self._listed = set()
         self._has_pods = True
+        self._reports.on_list_complete()
 
     async def on_changed(self, pod: Pod, *, gone: bool) -> None:
         if gone:
+            self._note_eviction(pod)
             self._drop(pod.metadata.uid)
         else:
             self._take(pod)
@@ -149,13 +169,13 @@ class NodeIndex:
     def _take(self, pod: Pod) -> None:
         uid, node = pod.metadata.uid, pod.spec.node_name
         if pod.status.phase in _ENDED:
+            self._note_eviction(pod)
             self._drop(uid)
             return
         if not node:
-            self._note_nomination(uid, pod)
+            self.nominated.show(uid, pod)
             return
-        self._nominated.pop(uid, None)
-        self._listed.add(uid)
+        self.nominated.bind(uid)
         known = self._pods.get(uid)
         if known is not None:
             if uid in self._pending and not pod.is_pending:
@@ -165,6 +185,8 @@ class NodeIndex:
                 self._near.remove_pod(known)
                 self._pods[uid] = relabelled = replace(known, labels=pod.labels)
                 self._near.add_pod(relabelled)
+            if pod.metadata.deletion_timestamp is not None:
+                self._note_eviction(pod)
             return
         requested = [pod_requests.compute_total(pod, "requests", name) for name in ("cpu", "memory")]
         self._pods[uid] = hosted = HostedPod(node, pod.metadata.namespace, pod.labels, *requested)
@@ -173,23 +195,18 @@ class NodeIndex:
         self._near.add_pod(hosted)
         self._add_requests(hosted, 1)
         self._reports.on_hosted(uid, pod, _parse_scheduled_seconds(pod) or self._now_seconds())
+        if pod.metadata.deletion_timestamp is not None:
+            self._note_eviction(pod)
 
-    def _note_nomination(self, uid: str, pod: Pod) -> None:
-        """Take in the node that the scheduler publishes before it binds a Pod, and that it clears on a failure."""
-        node, before = pod.status.nominated_node_name or None, self._nominated.get(uid)
-        if node is not None:
-            self._listed.add(uid)
-            self._nominated[uid] = node
-            if node != before:
-                self._reports.on_nominated(uid, pod, node)
-        elif before is not None:
-            del self._nominated[uid]
-            self._reports.on_unnominated(uid)
+    def _note_eviction(self, pod: Pod) -> None:
+        """Report a known Pod that the scheduler says to evict. The condition alone is not enough while it is there."""
+        known = self._pods.get(pod.metadata.uid)
+        if known is not None and _is_evicted(pod):
+            self._reports.on_evicted(pod.metadata.uid, known.node)
 
     def _drop(self, uid: str) -> None:
         self._pending.discard(uid)
-        if self._nominated.pop(uid, None) is not None:
-            self._reports.on_unnominated(uid)
+        self.nominated.drop(uid)
         known = self._pods.pop(uid, None)
         if known is not None:
             self._near.remove_pod(known)
@@ -204,10 +221,17 @@ class NodeIndex:
             self._requested[pod.node] = sums
 
 
+def _is_evicted(pod: Pod) -> bool:
+    return any(
+        condition.type == _DISRUPTED and condition.status == "True" and condition.reason == _PREEMPTED
+        for condition in pod.status.conditions or ()
+    )
+
+
 def _parse_scheduled_seconds(pod: Pod) -> float | None:
     """Return when a Pod was assigned to its node, None if its status does not say that, or not as a time."""
     for condition in pod.status.conditions or ():
-        if condition.type == _SCHEDULED and condition.status == "True" and condition.last_transition_time:
+        if condition.type == SCHEDULED and condition.status == "True" and condition.last_transition_time:
             try:
                 return parse_microseconds(condition.last_transition_time) / 1_000_000
             except ValueError:

@@ -1,12 +1,14 @@
 """PrometheusLoads: the load of nodes from the HTTP API of a Prometheus."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+
+from msgspec.structs import replace
 
 from webhook.adapters.node_loads.prometheus_api import BadSeries, PrometheusApi, Series
 from webhook.adapters.node_loads.queries import INSTANCE, build_queries
 from webhook.core.policy_fields.nodes import Nodes, PrometheusSource
-from webhook.core.scheduling.measured_load import Decay, NodeLoad, average_with_decay
+from webhook.core.scheduling.measured_load import Decay, NodeLoad, average_with_decay, compute_deviation
 from webhook.errors import LoadSourceError
 
 _TIMEOUT_SECONDS = 5.0
@@ -19,8 +21,13 @@ _NEEDED = frozenset({"cpu", "memory", "freshness"})
 class PrometheusLoads:
     """A `ports.NodeLoads`. Averages are computed from the samples of the last window, so a restart forgets nothing."""
 
-    def __init__(self, name: str, source: PrometheusSource, nodes: Nodes) -> None:
+    def __init__(
+        self, name: str, source: PrometheusSource, nodes: Nodes, needs_deviation: Callable[[], bool] = lambda: False
+    ) -> None:
         self.name = name
+        self._needs_deviation = needs_deviation
+        self._deviations: dict[str, dict[str, float]] = {}
+        """By signal and node, of the reading under way; empty if nobody needs them."""
         self._source = source
         self._decay = Decay(nodes.decay.factor, nodes.decay.every.us / _US)
         self._queries = build_queries(source, self._decay)
@@ -43,6 +50,7 @@ class PrometheusLoads:
         queries, self.unread = self._queries, {}
         averaged = ("cpu", "memory")
         instant = ("freshness", "latency", "cpu_pressure", "memory_pressure", "io_pressure")
+        spread = self._deviations = {"cpu": {}, "memory": {}} if self._needs_deviation() else {}
         cpu, memory, fresh, *others = await asyncio.gather(
             *(self._averages(signal, getattr(queries, signal), now_seconds) for signal in averaged),
             *(self._values(signal, getattr(queries, signal), now_seconds) for signal in instant),
@@ -53,6 +61,9 @@ class PrometheusLoads:
             )
             for name in fresh.keys() & cpu.keys() & memory.keys()
         }
+        for name in loads if spread else ():
+            millis, bytes_ = 1000 * spread["cpu"][name], spread["memory"][name]
+            loads[name] = replace(loads[name], cpu_deviation_millis=millis, memory_deviation_bytes=bytes_)
         if not loads:
             counts = f"cpu of {len(cpu)} nodes, memory of {len(memory)}, sample times of {len(fresh)}"
             raise LoadSourceError(
@@ -95,8 +106,11 @@ class PrometheusLoads:
             self.unread[f"{node or 'a series'} {signal}"] = series.reason
             return
         pairs = series.values if series.value is None else [series.value]
-        value = average_with_decay(_parse_samples(pairs), now_seconds, self._decay)
+        samples = _parse_samples(pairs)
+        value = average_with_decay(samples, now_seconds, self._decay)
         _keep_largest(found, node, value)
+        if signal in self._deviations and value is not None:
+            _keep_largest(self._deviations[signal], node, compute_deviation(samples, value, now_seconds, self._decay))
         if value is None and pairs and signal in _NEEDED:
             self.unread[f"{node} {signal}"] = f"{pairs[-1][1][:_VALUE_CHARACTERS_MAX]!r}: not a number of 0 or more"
 

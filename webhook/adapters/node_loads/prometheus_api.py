@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from pathlib import Path
@@ -21,6 +22,7 @@ _BODY_BYTES_MAX = 16 << 20
 """Several times the answer about the nodes of a large cluster."""
 _CHUNK_BYTES = 64 << 10
 _ERROR_SHOWN = 200
+_REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _SLICE = 50
 """Series that are decoded in one turn of the event loop. More would delay calls."""
 
@@ -55,7 +57,7 @@ class _Answer(Struct):
 
 
 class PrometheusApi:
-    """Client of one server, with its CA and token from files. Its caller bounds the time."""
+    """Client of one server, with its CA and credentials from files. Its caller bounds the time."""
 
     def __init__(self, name: str, source: PrometheusSource) -> None:
         self._name = name
@@ -81,6 +83,8 @@ class PrometheusApi:
             if isinstance(error, aiohttp.ClientSSLError) and self._session is session:
                 await self.close()  # the next call reads caFile anew; a query that fails later leaves its session alone
             raise LoadSourceError(f"{self._name}: {url}: {str(error) or type(error).__name__}") from error
+        if status in _REFUSED:
+            raise LoadSourceError(f"{self._name}: {url}: HTTP {status}: it wants another token, or user and password")
         async with self._decoding:
             answer = self._read(body, status, _Answer)
             if answer.status != "success" or status != HTTPStatus.OK:
@@ -111,15 +115,25 @@ class PrometheusApi:
             return BadSeries({key: text for key, text in labels.items() if isinstance(text, str)}, str(error))
 
     def _headers(self) -> dict[str, str]:
-        if self._source.token_file is None:
+        source = self._source
+        if source.token_file is not None:
+            return {"Authorization": f"Bearer {self._read_line('tokenFile', source.token_file, 'ascii')}"}
+        if source.basic_auth is None:
             return {}
+        name = self._read_line("basicAuth.usernameFile", source.basic_auth.username_file)
+        if ":" in name:
+            raise LoadSourceError(f"{self._name}: basicAuth.usernameFile: a user's name has no colon")
+        password = self._read_line("basicAuth.passwordFile", source.basic_auth.password_file)
+        return {"Authorization": f"Basic {b64encode(f'{name}:{password}'.encode()).decode()}"}
+
+    def _read_line(self, field: str, path: str, encoding: str = "utf-8") -> str:
         try:
-            token = Path(self._source.token_file).read_text(encoding="ascii").strip()
+            text = Path(path).read_text(encoding=encoding).strip()
         except (OSError, ValueError) as error:
-            raise LoadSourceError(f"{self._name}: tokenFile: {self._source.token_file}: {error}") from error
-        if not token.isprintable():
-            raise LoadSourceError(f"{self._name}: tokenFile: {self._source.token_file}: more than one line")
-        return {"Authorization": f"Bearer {token}"}
+            raise LoadSourceError(f"{self._name}: {field}: {path}: {error}") from error
+        if not text.isprintable():
+            raise LoadSourceError(f"{self._name}: {field}: {path}: more than one line")
+        return text
 
     def _open_session(self) -> aiohttp.ClientSession:
         context: Any = True

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,9 @@ from webhook.core.document import Purpose
 from webhook.core.policy_fields.nodes import LoadSource, Nodes
 from webhook.extender.extender import Extender
 from webhook.extender.load_refresher import LoadRefresher
+from webhook.extender.unschedulable_pod_events import UnschedulablePodEvents
 from webhook.extender.wake_loop import WakeLoop
+from webhook.ports import PodEventHandler
 from webhook.ports.scheduling import NodeLoads
 from webhook.server.call_endpoint import CallEndpoint, CallLimits
 from webhook.server.connection_table import ConnectionGuard, ConnectionLimits, ConnectionTable
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
 
 VERSION = version("podgate")
 _BODY_SECONDS = 5.0
-_NUMA_SECONDS = 1.0
+_NEEDED_SECONDS = 1.0
 _TIMEOUTS = ServerTimeouts(keep_alive_seconds=120.0, drain_seconds=5.0, grace_seconds=2.0, accept_seconds=2.0)
 """The scheduler has few connections, or none: until the Service leaves this replica out, new ones are sent to it."""
 
@@ -63,23 +66,19 @@ class ExtenderProcess:
         policy, reports = sources.policies.get_current, SchedulingReports(telemetry, time.time)
         self._extender = Extender(policy, reports, time.time)
         table = self._extender.table
-        telemetry.metrics.scheduling.begin(table.count_nodes_by_source, self._extender.list_services)
+        waiting = self._extender.waiting
+        telemetry.metrics.scheduling.begin(table.count_nodes_by_source, self._extender.list_services, waiting.__len__)
         refresher = self._refresher = LoadRefresher(
             table, policy, self._open_source, time.time, reports.build_refresh_reports()
         )
         wake = WakeLoop(
-            self._extender.refused,
-            table,
+            self._extender,
             kubernetes.StorageClassWake(client),
-            telemetry.metrics.scheduling,
-            reports.build_wake_condition(),
+            kubernetes.WakeConfigMap(client),
+            lambda: not self._list_unready(),
+            reports.build_wake_reports(),
         )
-        nodes = kubernetes.WatchedNodes(client, table.index, reports=telemetry.build_watch_reports("nodes"))
-        pods = kubernetes.WatchedPods(
-            client, SystemClock(), reports=telemetry.build_watch_reports("pods"), with_system=True
-        )
-        reported = telemetry.build_watch_reports("noderesourcetopologies")
-        self._numa = kubernetes.WatchedNumaTopologies(client, table.numa, reports=reported)
+        watches = self._open_watches(UnschedulablePodEvents(table.index, waiting, wake.on_answered))
         self._guard = self._build_guard()
         endpoint = CallEndpoint(
             build_extender_routes(self._extender, reports.on_call_ended),
@@ -98,11 +97,9 @@ class ExtenderProcess:
         self._loops = (
             *sources.loops,
             *self._tls.loops,
-            nodes.run,
-            lambda: pods.run(table.index),
+            *watches,
             refresher.run,
             wake.run,
-            self._follow_numa,
         )
         self._readiness = ReadinessLog(self._list_unready, self._logs)
         self._tasks: list[asyncio.Task[None]] = []
@@ -148,20 +145,38 @@ class ExtenderProcess:
         limits = ConnectionLimits(self._settings.max_connections, silence_seconds=_TIMEOUTS.keep_alive_seconds)
         return ConnectionGuard(ConnectionTable(limits, lambda: tls.context), PeerRecheck(lambda: tls.value.trust))
 
+    def _open_watches(self, pod_events: PodEventHandler) -> tuple[Callable[[], Awaitable[None]], ...]:
+        """Return the loops that follow objects of the cluster."""
+        from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
+
+        client, table, build_reports = self._client, self._extender.table, self._telemetry.build_watch_reports
+        pods = kubernetes.WatchedPods(client, SystemClock(), reports=build_reports("pods"), with_system=True)
+        nodes = kubernetes.WatchedNodes(client, table.index, reports=build_reports("nodes"))
+        numa = kubernetes.WatchedNumaTopologies(client, table.numa, reports=build_reports("noderesourcetopologies"))
+        nominated = table.index.nominated
+        claims = kubernetes.WatchedClaims(client, nominated, reports=build_reports("persistentvolumeclaims"))
+
+        async def follow_numa() -> None:
+            table.numa.counts_pods = True
+            if table.index.has_pods:
+                pods.list_again()
+            await numa.run()
+
+        # Many clusters have no topologies, and claims of other Pods only.
+        return (
+            nodes.run,
+            lambda: pods.run(pod_events),
+            lambda: _run_once_needed(follow_numa, lambda: self._extender.needs_numa),
+            lambda: _run_once_needed(claims.run, lambda: nominated.needs_claims),
+        )
+
     def _open_source(self, name: str, source: LoadSource, nodes: Nodes) -> NodeLoads | None:
         if source.requests is not None:
             return None
         self._telemetry.metrics.scheduling.open_source(name)
         if source.prometheus is not None:
-            return PrometheusLoads(name, source.prometheus, nodes)
+            return PrometheusLoads(name, source.prometheus, nodes, lambda: self._extender.needs_deviation)
         return MetricsApiLoads(name, self._node_metrics.list_metrics, nodes)
-
-    async def _follow_numa(self) -> None:
-        """Watch NUMA zones once a policy asks for them: many clusters have no such objects."""
-        while True:
-            if self._extender.needs_numa:
-                await self._numa.run()
-            await asyncio.sleep(_NUMA_SECONDS)
 
     def _list_unready(self) -> list[str]:
         """Return the reasons why calls cannot be answered. A source of load that failed is none."""
@@ -191,6 +206,13 @@ class ExtenderProcess:
                 "notReady": self._list_unready(),
             }
         )
+
+
+async def _run_once_needed(loop: Callable[[], Awaitable[None]], is_needed: Callable[[], bool]) -> None:
+    """Run a loop from the moment on at which it is needed."""
+    while not is_needed():  # noqa: ASYNC110  there is no event
+        await asyncio.sleep(_NEEDED_SECONDS)
+    await loop()
 
 
 def run(settings: ExtenderSettings) -> None:

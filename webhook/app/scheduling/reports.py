@@ -10,6 +10,7 @@ from webhook.core.scheduling.node_selection import ServiceRules
 from webhook.core.scheduling.scheduling_record import FilterAttempt, PreemptAttempt, ScoreAttempt
 from webhook.extender.load_refresher import LoadReports
 from webhook.extender.scheduling_records import SchedulingRecords
+from webhook.extender.wake_loop import SchedulerWakeReports
 from webhook.support.condition import Condition
 
 
@@ -52,13 +53,23 @@ class SchedulingReports:
     def on_bound(self, uid: str, node: str, at_seconds: float) -> None:
         self.records.on_bound(uid, node, at_seconds)
 
-    def build_wake_condition(self) -> Condition[str]:
-        """Return the condition that kube-scheduler cannot be woken."""
+    def build_wake_reports(self) -> SchedulerWakeReports:
+        """Return the callbacks of the wake loop."""
 
         def on_trouble(reason: str) -> None:
             self._said("warning", "kube-scheduler is not woken, refused Pods wait up to five minutes", reason=reason)
 
-        return Condition(on_trouble, lambda _: self._said("info", "kube-scheduler is woken again"))
+        def on_alone(reason: str) -> None:
+            self._said("info", "waiting Pods are woken all at once, not one by one", reason=reason)
+
+        metrics = self._metrics
+        return SchedulerWakeReports(
+            metrics.on_woken,
+            metrics.on_wake_failed,
+            metrics.count_unanswered_wakes,
+            Condition(on_trouble, lambda _: self._said("info", "kube-scheduler is woken again")),
+            Condition(on_alone, lambda _: self._said("info", "waiting Pods are woken one by one again")),
+        )
 
     def build_refresh_reports(self) -> LoadReports:
         """Return the callbacks of the refresher."""

@@ -6,10 +6,12 @@ Why: docs/design/assumed-load.md.
 from collections.abc import KeysView, Mapping
 from typing import NamedTuple
 
+import msgspec
 from msgspec import Struct
 
 from webhook.core.kubernetes import pod_requests
 from webhook.core.kubernetes.pod import Pod
+from webhook.core.lru_cache import LruCache
 from webhook.core.policy_fields.scheduling import Estimate
 from webhook.core.scheduling.measured_load import Decay
 
@@ -17,6 +19,7 @@ _MILLI = pod_requests.NANO // 1000
 _CPU_MILLIS = 250.0
 _MEMORY_BYTES = 200.0 * (1 << 20)
 """Expected of a Pod without requests and limits."""
+_ESTIMATES_MAX = 256
 
 
 class PodLoad(NamedTuple):
@@ -28,18 +31,54 @@ NO_LOAD = PodLoad(0.0, 0.0)
 
 
 def estimate_load(pod: Pod, estimate: Estimate) -> PodLoad:
-    """Return the load expected of a Pod: a factor of the larger of request and limit, a default without either."""
-    cpu, memory = _find_larger(pod, "cpu") / _MILLI, _find_larger(pod, "memory") / pod_requests.NANO
+    """Return the load expected of a Pod: a factor of the larger of request and limit, a default without either.
+
+    It is never more than the limit, if all containers have one.
+    """
+    cpu, memory = _estimate_amount(pod, "cpu", estimate.cpu), _estimate_amount(pod, "memory", estimate.memory)
     return PodLoad(
-        cpu * estimate.cpu if cpu else _CPU_MILLIS,
-        memory * estimate.memory if memory else _MEMORY_BYTES,
+        _CPU_MILLIS if cpu is None else cpu / _MILLI, _MEMORY_BYTES if memory is None else memory / pod_requests.NANO
     )
 
 
-def _find_larger(pod: Pod, resource: str) -> int:
-    """Return the larger of a Pod's request and limit. The API server has checked that they are quantities."""
-    return max(
-        pod_requests.compute_total(pod, "requests", resource), pod_requests.compute_total(pod, "limits", resource)
+class LoadEstimates:
+    """Expected loads of Pods. Those of one template ask for the same, and so does each Pod in its second call."""
+
+    def __init__(self) -> None:
+        self._known: LruCache[tuple[bytes, float, float], PodLoad] = LruCache(_ESTIMATES_MAX)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def find_load(self, pod: Pod, estimate: Estimate) -> PodLoad:
+        """Return what `estimate_load` does."""
+        spec = pod.spec
+        asked = msgspec.json.encode((spec.containers, spec.init_containers, spec.resources, spec.overhead))
+        kind = asked, estimate.cpu, estimate.memory
+        found = self._known.get(kind)
+        if found is None:
+            found = estimate_load(pod, estimate)
+            self._known.keep(kind, found)
+        return found
+
+
+def _estimate_amount(pod: Pod, resource: str, factor: float) -> float | None:
+    """Return the amount expected of one resource, None if the Pod names none. The API server has checked quantities."""
+    limit = pod_requests.compute_total(pod, "limits", resource)
+    larger = max(pod_requests.compute_total(pod, "requests", resource), limit)
+    if not larger:
+        return None
+    return limit if factor > 1 and factor * larger > limit and _is_limited(pod, resource) else factor * larger
+
+
+def _is_limited(pod: Pod, resource: str) -> bool:
+    """Return whether a Pod cannot use more than its limit of a resource."""
+    spec = pod.spec
+    if spec.resources is not None and resource in (spec.resources.limits or ()):
+        return True
+    containers = (*(spec.init_containers or ()), *(spec.containers or ()))
+    return all(
+        container.resources is not None and resource in (container.resources.limits or ()) for container in containers
     )
 
 
@@ -98,18 +137,23 @@ class AssumedLoad:
         over: list[str] = []
         cpu_millis = memory_bytes = 0.0
         for uid, pod in pods.items():
-            age_seconds = now_seconds - pod.since_seconds
-            faded_seconds = age_seconds - pod.settle_seconds
-            if age_seconds > pod.kept_seconds if pod.is_tentative else faded_seconds > self._window_seconds:
+            share = self._compute_share(pod, now_seconds)
+            if share is None:
                 over.append(uid)
                 continue
-            fades = faded_seconds > 0 and not pod.is_tentative
-            share = self._decay.compute_weight(faded_seconds) if fades else 1.0
             cpu_millis += share * pod.load.cpu_millis
             memory_bytes += share * pod.load.memory_bytes
         for uid in over:
             self.remove(uid)
         return PodLoad(cpu_millis, memory_bytes)
+
+    def find_load(self, uid: str, node: str, now_seconds: float) -> PodLoad:
+        """Return what is assumed of one Pod on a node as of now."""
+        pod = self._pods.get(node, {}).get(uid)
+        share = None if pod is None else self._compute_share(pod, now_seconds)
+        if pod is None or share is None:
+            return NO_LOAD
+        return PodLoad(share * pod.load.cpu_millis, share * pod.load.memory_bytes)
 
     def assign(
         self,
@@ -157,6 +201,15 @@ class AssumedLoad:
             if not pods:
                 del self._pods[node]
         return node
+
+    def _compute_share(self, pod: Assignment, now_seconds: float) -> float | None:
+        """Return which share of a Pod's load is assumed; None if it is measured by now, or was not confirmed."""
+        age_seconds = now_seconds - pod.since_seconds
+        faded_seconds = age_seconds - pod.settle_seconds
+        if age_seconds > pod.kept_seconds if pod.is_tentative else faded_seconds > self._window_seconds:
+            return None
+        fades = faded_seconds > 0 and not pod.is_tentative
+        return self._decay.compute_weight(faded_seconds) if fades else 1.0
 
     def _find_assignment(self, uid: str) -> Assignment | None:
         node = self._node_of.get(uid)

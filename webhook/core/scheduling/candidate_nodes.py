@@ -24,8 +24,8 @@ class _Placement(NamedTuple):
 class CandidateNodes:
     """The candidates of the Pods that were scored last.
 
-    The next Pod may be scheduled before the watch shows the last one. To pass no threshold by more than one Pod, a
-    node is then judged as if each Pod that may be on it were there.
+    The next Pod may be scheduled before the watch shows the last one. To pass no threshold, a node is then judged as if
+    each Pod that may be on it were there.
     """
 
     def __init__(self) -> None:

@@ -52,11 +52,20 @@ class HostPriority(Struct, frozen=True, gc=False, rename="pascal"):
     score: int
 
 
+class _MetaPod(Struct, frozen=True, gc=False):
+    uid: str = msgspec.field(name="UID", default="")
+
+
 class MetaVictims(Struct, frozen=True):
     """Pods that preemption would evict from one node, as they came: only whole entries are dropped."""
 
     pods: msgspec.Raw = msgspec.field(name="Pods", default=msgspec.Raw(b"null"))
     violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+    def list_uids(self) -> tuple[str, ...]:
+        """Return the uids of the Pods. BadExtenderRequestError: they are no list of Pods."""
+        pods = [] if bytes(self.pods) == b"null" else decode(self.pods, list[_MetaPod])
+        return tuple([pod.uid for pod in pods])
 
 
 class PreemptionArgs(Struct, frozen=True):
@@ -70,7 +79,7 @@ class PreemptionResult(Struct, frozen=True):
     victims: dict[str, MetaVictims] = msgspec.field(name="NodeNameToMetaVictims")
 
 
-def decode(body: bytes, kind: type[_T]) -> _T:
+def decode(body: bytes | msgspec.Raw, kind: type[_T]) -> _T:
     """Return a request. BadExtenderRequestError: it is not understood."""
     try:
         return msgspec.json.decode(body, type=kind)

@@ -12,11 +12,14 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.policy_fields.scheduling import Numa, Scheduling, WhenUnknown
-from webhook.core.scheduling.node_table import NodeRow, NodeRows, Signals
+from webhook.core.kubernetes.quantity import Number
+from webhook.core.policy_fields.scheduling import Hot, Numa, Scheduling, WhenUnknown
+from webhook.core.scheduling.assumed_load import NO_LOAD, PodLoad, estimate_load
+from webhook.core.scheduling.node_table import NodeRow, Signals
 from webhook.core.scheduling.numa import NumaDemand
 
 _UNKNOWN = "node(s) had no fresh load"
+OF_MILLI, OF_BYTE = map(Signals._fields.index, ("of_milli", "of_byte"))
 
 
 class NodeRefusal(NamedTuple):
@@ -24,66 +27,62 @@ class NodeRefusal(NamedTuple):
 
     rule: str
     reason: str
+    is_permanent: bool = False
+    """The node as it is could never take the Pod: waiting does not help."""
 
 
 NUMA_RULE = "numa"
 _NO_ZONE = NodeRefusal(NUMA_RULE, "node(s) had no single NUMA zone with the requested cpu and memory")
+_SMALL_ZONES = NodeRefusal(
+    NUMA_RULE, "node(s) had only NUMA zones too small for the requested cpu and memory", is_permanent=True
+)
 
 
 class _Limit(NamedTuple):
-    """The highest value of a signal with which a node passes. `signal` is its index in `Signals`."""
+    """The highest value of a signal with which a node passes, and the load of the Pod that is added to it."""
 
-    signal: int
     highest: float
     refused: NodeRefusal
+    demand: PodLoad = NO_LOAD
+    refused_with_pod: NodeRefusal | None = None
+
+    def compute_demand(self, signals: Signals) -> float:
+        """Return what the Pod adds to the signal: at most half of the limit, so that an idle node takes any Pod."""
+        cpu, memory = self.demand
+        return min(self.highest / 2, cpu * signals.of_milli + memory * signals.of_byte)
 
 
 class NodeFilters(Struct, frozen=True):
     """The filters of one Pod."""
 
-    limits: tuple[_Limit, ...] = ()
+    limits: tuple[tuple[int, float, _Limit], ...] = ()
+    """Index in `Signals`, the value up to which any Pod passes, and what decides above it."""
     numa: NumaDemand | None = None
 
     def find_refusal(self, row: NodeRow) -> NodeRefusal | None:
         """Return why a node is refused, by the first filter that refuses it; None if it passes."""
         signals = row.signals
-        for signal, highest, refused in self.limits:
-            if signals[signal] > highest:
-                return refused
+        for signal, free, limit in self.limits:
+            if signals[signal] > free:
+                highest, refused, (millis, bytes_), refused_with_pod = limit
+                if signals[signal] > highest:
+                    return self._find_permanent(row) or refused
+                if signals[signal] + millis * signals[OF_MILLI] + bytes_ * signals[OF_BYTE] > highest:
+                    return self._find_permanent(row) or refused_with_pod
         if self.numa is not None and row.numa is not None and not self.numa.fits(row.numa):
-            return _NO_ZONE
+            return self._find_permanent(row) or _NO_ZONE
         return None
 
+    def _find_permanent(self, row: NodeRow) -> NodeRefusal | None:
+        """Return why a node that is refused now will be refused for good; None if it may pass later."""
+        if self.numa is not None and row.numa is not None and self.numa.is_too_large(row.numa):
+            return _SMALL_ZONES
+        return None
 
-class NodeVerdicts:
-    """The nodes that the filters of one kind of Pod refuse. Only rows that have changed are judged again."""
-
-    def __init__(self, filters: NodeFilters) -> None:
-        self.filters = filters
-        self._refused: dict[str, NodeRefusal] = {}
-        self._version = -1
-
-    def __len__(self) -> int:
-        return len(self._refused)
-
-    def update(self, rows: NodeRows) -> None:
-        """Judge the rows that have changed since the last call."""
-        changed, by_name = rows.changes.list_since(self._version), rows.by_name
-        if changed is None:
-            self._refused, changed = {}, by_name.keys()
-        self._version = rows.changes.version
-        for name in changed:
-            row = by_name.get(name)
-            refusal = None if row is None else self.filters.find_refusal(row)
-            if refusal is not None:
-                self._refused[name] = refusal
-            else:
-                self._refused.pop(name, None)
-
-    def select_refused(self, asked: Iterable[str]) -> dict[str, NodeRefusal]:
-        """Return the nodes that are refused. A node without a row passes: the scheduler learned of it first."""
-        refused = self._refused
-        return {name: refused[name] for name in filter(refused.__contains__, asked)} if refused else {}
+    def find_demand(self, refusal: NodeRefusal, row: NodeRow) -> float | None:
+        """Return what the Pod adds to the signal of a node that is refused for the Pod's own load; else None."""
+        decided = (limit for *_, limit in self.limits if limit.refused_with_pod == refusal)
+        return next((limit.compute_demand(row.signals) for limit in decided), None)
 
 
 def find_refused(filters: NodeFilters, asked: Iterable[str], rows: Mapping[str, NodeRow]) -> dict[str, NodeRefusal]:
@@ -92,15 +91,40 @@ def find_refused(filters: NodeFilters, asked: Iterable[str], rows: Mapping[str, 
     return {name: refusal for name, row in known if (refusal := filters.find_refusal(row)) is not None}
 
 
-def make_filters(pod: Pod, rules: Scheduling) -> NodeFilters:
-    """Return the filters of a Pod by its service's rules, the cheapest first."""
+def make_filters(pod: Pod, rules: Scheduling, load: PodLoad | None = None) -> NodeFilters:
+    """Return the filters of a Pod by its service's rules, the cheapest first. `load` is its own, if that is known."""
     limits = [_make_limit("unknown", 0.0, _UNKNOWN)] if rules.when_unknown is WhenUnknown.REFUSE else []
-    limits += [
-        _make_limit(f"{stanza}_{name}", limit, f"node(s) above the {name} {stanza} threshold {limit:g}")
-        for stanza, name, limit in _list_thresholds(rules)
-    ]
+    known = estimate_load(pod, rules.estimate) if load is None else load
+    own = _select_demands(rules.hot, known)
+    for stanza, name, limit in _list_thresholds(rules):
+        what = f"above the {name} {stanza} threshold {limit:g}"
+        limits.append(_make_limit(f"{stanza}_{name}", limit, f"node(s) {what}"))
+        if stanza == "hot" and own:
+            with_pod = NodeRefusal(f"{stanza}_{name}", f"node(s) would be {what} with this Pod")
+            signal, _, decides = limits[-1]
+            limits[-1] = signal, limit / 2, decides._replace(demand=own[name], refused_with_pod=with_pod)
     demand = NumaDemand.from_pod(pod) if rules.numa is Numa.REQUIRED else None
     return NodeFilters(tuple(limits), demand if demand is not None and demand.total else None)
+
+
+def select_counted_load(rules: Scheduling, load: PodLoad) -> PodLoad:
+    """Return what of a Pod's load its filters depend on."""
+    hot = rules.hot
+    if not hot.own_demand:
+        return NO_LOAD
+    counts_all = hot.combined is not None
+    return PodLoad(
+        load.cpu_millis if counts_all or hot.cpu is not None else 0.0,
+        load.memory_bytes if counts_all or hot.memory is not None else 0.0,
+    )
+
+
+def _select_demands(hot: Hot, load: PodLoad) -> dict[str, PodLoad]:
+    """Return what counts of a Pod's load by threshold; nothing without `ownDemand`."""
+    if not hot.own_demand:
+        return {}
+    cpu, memory = load
+    return {"cpu": PodLoad(cpu, 0.0), "memory": PodLoad(0.0, memory), "combined": load}
 
 
 def list_rule_names(rules: Scheduling) -> list[str]:
@@ -129,9 +153,9 @@ def _list_thresholds(rules: Scheduling) -> Iterator[tuple[str, str, float]]:
     """Yield stanza, field and limit of each threshold that is written."""
     for stanza, written in (("hot", rules.hot), ("pressure", rules.pressure)):
         for name, limit in asdict(written).items():
-            if limit is not None:
+            if isinstance(limit, Number):
                 yield stanza, name, limit
 
 
-def _make_limit(rule: str, highest: float, reason: str) -> _Limit:
-    return _Limit(Signals._fields.index(rule), highest, NodeRefusal(rule, reason))
+def _make_limit(rule: str, highest: float, reason: str) -> tuple[int, float, _Limit]:
+    return Signals._fields.index(rule), highest, _Limit(highest, NodeRefusal(rule, reason))

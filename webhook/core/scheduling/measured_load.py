@@ -1,7 +1,7 @@
 """Measured load of a node: values with their source and time, averaged with decay, and chosen by freshness."""
 
 from collections.abc import Iterable, Mapping
-from math import isfinite
+from math import isfinite, sqrt
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -32,6 +32,9 @@ class NodeLoad(Struct, frozen=True, gc=False):
     cpu_pressure: float | None = None
     memory_pressure: float | None = None
     io_pressure: float | None = None
+    cpu_deviation_millis: float | None = None
+    """Standard deviation of the samples in the window, weighted as their average."""
+    memory_deviation_bytes: float | None = None
 
 
 def average_with_decay(samples: Iterable[tuple[float, float]], now_seconds: float, decay: Decay) -> float | None:
@@ -48,6 +51,15 @@ def average_with_decay(samples: Iterable[tuple[float, float]], now_seconds: floa
         total += weight * value
         weights += weight
     return total / weights if weights else None
+
+
+def compute_deviation(
+    samples: Iterable[tuple[float, float]], average: float, now_seconds: float, decay: Decay
+) -> float:
+    """Return the standard deviation of samples from their average, both weighted by age."""
+    apart = ((at_seconds, value - average) for at_seconds, value in samples if value >= 0)
+    squares = ((at_seconds, distance * distance) for at_seconds, distance in apart)
+    return sqrt(average_with_decay(squares, now_seconds, decay) or 0.0)
 
 
 def merge_hotter(load: NodeLoad, other: NodeLoad) -> NodeLoad:

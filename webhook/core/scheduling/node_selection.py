@@ -5,12 +5,21 @@ from itertools import filterfalse
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_fields import Mode
-from webhook.core.policy_fields.scheduling import Numa, Scheduling
-from webhook.core.scheduling.hot_node_filters import NodeFilters, NodeRefusal, NodeVerdicts, find_refused, make_filters
+from webhook.core.policy_fields.scheduling import Hot, Numa, Pressure, Scheduling, WhenUnknown
+from webhook.core.scheduling.assumed_load import PodLoad
+from webhook.core.scheduling.hot_node_filters import (
+    NodeFilters,
+    NodeRefusal,
+    find_refused,
+    make_filters,
+    select_counted_load,
+)
 from webhook.core.scheduling.node_table import NodeRow
+from webhook.core.scheduling.node_verdicts import NodeVerdicts
 
 
 class ServiceRules(Struct, frozen=True):
@@ -19,6 +28,16 @@ class ServiceRules(Struct, frozen=True):
     service: str
     mode: Mode
     rules: Scheduling
+    is_for_daemons: bool = False
+
+    @classmethod
+    def for_daemons(cls, service: str, mode: Mode, rules: Scheduling) -> "ServiceRules":
+        """Return the rules of a service for Pods of its DaemonSets: refused, such a Pod would be missing on its node.
+
+        A refusal by NUMA zones stays, because the kubelet would fail the Pod for good.
+        """
+        rules = replace(rules, hot=Hot(), pressure=Pressure(), when_unknown=WhenUnknown.ADMIT)
+        return cls(service, mode, rules, is_for_daemons=True)
 
     @property
     def refuses(self) -> bool:
@@ -31,6 +50,9 @@ class ServiceRules(Struct, frozen=True):
 
 
 _NONE: Mapping[str, NodeRow] = {}
+
+PodKind = tuple[str, bytes, PodLoad]
+"""Service, containers if it asks for NUMA zones, and the load that counts: what the filters of a Pod depend on."""
 
 
 class FilteredNodes(Struct, frozen=True):
@@ -48,23 +70,34 @@ def filter_nodes(
     service: ServiceRules,
     verdicts: NodeVerdicts | None = None,
     candidates: Mapping[str, NodeRow] = _NONE,
+    freed: Mapping[str, NodeRow] = _NONE,
 ) -> FilteredNodes:
     """Filter nodes for a Pod. `verdicts` are those of its kind, up to date: rows need not be judged again.
 
-    `candidates` are rows of nodes with Pods that may be there, and count only in this call.
+    `candidates` are rows of nodes with Pods that may be there, `freed` those of nodes without Pods that are evicted for
+    this one. Both count only in this call.
     """
     filters = make_filters(pod, service.rules) if verdicts is None else verdicts.filters
     found = find_refused(filters, asked, rows) if verdicts is None else verdicts.select_refused(asked)
     full = find_refused(filters, candidates.keys() - found.keys(), candidates)
     if full:
         found |= {name: full[name] for name in filter(full.__contains__, asked)}
+    for name in found.keys() & freed.keys():
+        refusal = filters.find_refusal(freed[name])
+        if refusal is None:
+            del found[name]
+        else:
+            found[name] = refusal
     passed = tuple(filterfalse(found.__contains__, asked)) if service.refuses and found else tuple(asked)
     return FilteredNodes(passed, found, filters)
 
 
-def make_pod_kind(pod: Pod, service: ServiceRules) -> bytes:
-    """Return what the filters of a Pod depend on: its service, and if that asks for NUMA zones its containers."""
+def make_pod_kind(pod: Pod, service: ServiceRules, load: PodLoad) -> PodKind:
+    """Return the kind of a Pod with this expected load."""
+    counted = select_counted_load(service.rules, load)
+    kind = f"{service.service} daemon" if service.is_for_daemons else service.service
     if service.rules.numa is not Numa.REQUIRED:
-        return service.service.encode()
+        return kind, b"", counted
     spec = pod.spec
-    return msgspec.json.encode((service.service, spec.init_containers, spec.containers, spec.resources, spec.overhead))
+    asked = msgspec.json.encode((spec.init_containers, spec.containers, spec.resources, spec.overhead))
+    return kind, asked, counted

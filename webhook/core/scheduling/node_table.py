@@ -61,7 +61,7 @@ class KnownNode(Struct, frozen=True):
 
 
 class Signals(NamedTuple):
-    """What filters compare with limits, in the fields' order; -inf for what is not measured."""
+    """What filters compare with limits, -inf for what is not measured; and what the load of one more Pod adds."""
 
     unknown: float
     """1 without fresh measurements, else 0."""
@@ -71,6 +71,9 @@ class Signals(NamedTuple):
     pressure_cpu: float
     pressure_memory: float
     pressure_io: float
+    of_milli: float = 0.0
+    """The share of the allocatable cpu that a millicore takes; 0 of a node that has none."""
+    of_byte: float = 0.0
 
 
 class Room(NamedTuple):
@@ -121,14 +124,13 @@ class NodeRow(Struct, frozen=True, gc=False):
             _convert_signal(load.memory_pressure),
             _convert_signal(load.io_pressure),
         )
-        signals = Signals(0.0 if is_measured and not is_silent else 1.0, *hot, *pressures)
+        units = _compute_unit_share(node.cpu_millis), _compute_unit_share(node.memory_bytes)
+        signals = Signals(0.0 if is_measured and not is_silent else 1.0, *hot, *pressures, *units)
         if is_silent:
             return cls(node, load, assumed, numa, signals, _SILENT_ROOM, is_silent)
         seconds = load.latency_seconds
         latency = 0.0 if seconds is None else min(1.0, max(0.0, seconds / _LATENCY_SECONDS_MAX))
-        room = Room(
-            *_compute_free_share(cpu, node.cpu_millis), *_compute_free_share(memory, node.memory_bytes), latency
-        )
+        room = Room(*_compute_free_share(cpu, units[0]), *_compute_free_share(memory, units[1]), latency)
         return cls(node, load, assumed, numa, signals, room)
 
     def compute_cpu_share(self) -> float | None:
@@ -164,11 +166,13 @@ def _convert_signal(value: float | None) -> float:
     return -inf if value is None else value
 
 
-def _compute_free_share(used: float | None, allocatable: float) -> tuple[float, float]:
+def _compute_unit_share(allocatable: float) -> float:
+    return 1.0 / allocatable if allocatable > 0 else 0.0
+
+
+def _compute_free_share(used: float | None, of_unit: float) -> tuple[float, float]:
     """Return the free share, and the share that one unit more takes of it."""
-    if used is None:
-        return _UNMEASURED, 0.0
-    return 1.0 - used, 1.0 / allocatable if allocatable > 0 else 0.0
+    return (_UNMEASURED, 0.0) if used is None else (1.0 - used, of_unit)
 
 
 class NodeRows:

@@ -13,6 +13,7 @@ from webhook.core.container_resources.qos import find_qos_class
 from webhook.core.kubernetes import pod_requests
 from webhook.core.kubernetes.pod import Container, Pod, Resources
 from webhook.core.policy_fields import QosClass
+from webhook.core.scheduling.pod_fingerprint import PodFingerprint
 
 Amounts = Mapping[str, int]
 """Resource name to amount, in billionths of its unit."""
@@ -24,6 +25,10 @@ class NumaZones(Struct, frozen=True, gc=False):
     zones: tuple[Amounts, ...]
     is_by_pod: bool
     """The Topology Manager's scope is `pod`: all containers go into one zone."""
+    whole: "NumaZones | None" = None
+    """What Pods may take of each zone in all; None if that is not known."""
+    fingerprint: PodFingerprint | None = None
+    """Of the Pods with which a report was made, None if it does not say."""
 
     @property
     def resources(self) -> set[str]:
@@ -35,7 +40,8 @@ class NumaZones(Struct, frozen=True, gc=False):
 
         Until the next report the zone of a new Pod is unknown: it is subtracted from all of them.
         """
-        return NumaZones(tuple([_subtract_amounts(zone, taken) for zone in self.zones]), self.is_by_pod)
+        left = tuple([_subtract_amounts(zone, taken) for zone in self.zones])
+        return NumaZones(left, self.is_by_pod, self.whole)
 
 
 def is_guaranteed(pod: Pod) -> bool:
@@ -90,6 +96,10 @@ class NumaDemand(Struct, frozen=True):
             return True  # the usual case: resources without zones need not be left out
         return self.fill_zones(numa) is not None
 
+    def is_too_large(self, numa: NumaZones) -> bool:
+        """Return whether the Pod would not even fit into the zones if they were free."""
+        return numa.whole is not None and not self.fits(numa.whole)
+
     def find_shortage(self, numa: NumaZones) -> "ZoneShortage | None":
         """Return what no zone holds, None if the Pod fits."""
         found = self._place_containers(numa)
@@ -109,7 +119,7 @@ class NumaDemand(Struct, frozen=True):
                 return ZoneShortage(asked, tuple({name: free.get(name, 0) for name in asked} for free in zones))
             if stays:
                 zones[zone] = _subtract_amounts(zones[zone], asked)
-        return NumaZones(tuple(zones), numa.is_by_pod)
+        return NumaZones(tuple(zones), numa.is_by_pod, numa.whole)
 
 
 class ZoneShortage(NamedTuple):

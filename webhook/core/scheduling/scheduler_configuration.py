@@ -9,7 +9,9 @@ from typing import Any
 DEFAULT_SCHEDULER, DEFAULT_LEASE = "default-scheduler", ("kube-system", "kube-scheduler")
 """Profile and Lease of the cluster's own kube-scheduler."""
 VERBS = ("filter", "prioritize", "preempt")
+BACKOFF_SECONDS_MAX = 2
 COMMENTS = {
+    "podMaxBackoffSeconds": "before Kubernetes 1.33 a Pod that is woken waits so long at most",
     "percentageOfNodesToScore": "up to 1,000 nodes: a sample may hold hot nodes only",
     "preemptVerb": "without it Pods are evicted for one that is refused afterwards",
     "weight": "score x weight x 10 is added to the scores of the scheduler's plugins",
@@ -55,6 +57,7 @@ def render_scheduler_configuration(extender: ExtenderAccess, options: SchedulerO
         "kind": "KubeSchedulerConfiguration",
         **connection,
         "leaderElection": _render_election(options.lease),
+        "podMaxBackoffSeconds": BACKOFF_SECONDS_MAX,
         "percentageOfNodesToScore": options.percentage_of_nodes_to_score,
         "profiles": [{"schedulerName": name} for name in options.profiles],
         "extenders": [

@@ -28,16 +28,18 @@ class ZoneFigures(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class RefusedNode(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """`value` is what exceeded the limit of the rule, None for rules without one."""
+    """`value` is what was compared with the limit of the rule, None for rules without one."""
 
     node: str
     value: float | None
     load: LoadOrigin
     zones: ZoneFigures | None = None
     """Only of the rule `numa`."""
+    demand: float | None = None
+    """What the Pod's own load would add to a value that is within the limit."""
 
 
-class RuleRefusals(Struct, frozen=True, gc=False, rename="camel"):
+class RuleRefusals(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """The nodes that one rule refused: their number, and a few of them. `reason` is its text in the Pod's Event."""
 
     rule: str
@@ -45,6 +47,8 @@ class RuleRefusals(Struct, frozen=True, gc=False, rename="camel"):
     count: int
     limit: float | None
     nodes: tuple[RefusedNode, ...]
+    is_permanent: bool = False
+    """These nodes, as they are, could never take the Pod. `zones` have what is free in them when nothing else runs."""
 
 
 class FilterAttempt(Struct, frozen=True, gc=False, rename="camel"):
@@ -58,7 +62,7 @@ class FilterAttempt(Struct, frozen=True, gc=False, rename="camel"):
     refused: tuple[RuleRefusals, ...] = ()
 
 
-class ScoredNode(Struct, frozen=True, gc=False, rename="camel"):
+class ScoredNode(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """Terms of a node from 0 to 1, and its score from 0 to 10."""
 
     node: str
@@ -68,6 +72,8 @@ class ScoredNode(Struct, frozen=True, gc=False, rename="camel"):
     latency: float
     near: float
     load: LoadOrigin
+    risk: float | None = None
+    """None without a weight."""
 
 
 class ScoreAttempt(Struct, frozen=True, gc=False, rename="camel"):

@@ -1,12 +1,13 @@
-"""Scores: weighted terms of free cpu, free memory, latency and nearness, normalised to what an extender may return."""
+"""Scores: weighted terms of free cpu, free memory, latency, nearness and risk, normalised to an extender's range."""
 
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
+from math import inf, pow  # noqa: A004  of two floats it is a float
 from operator import attrgetter
 from typing import NamedTuple
 
-from webhook.core.policy_fields.scheduling import ScoreWeights
+from webhook.core.policy_fields.scheduling import Risk, ScoreWeights
 from webhook.core.scheduling.assumed_load import PodLoad
 from webhook.core.scheduling.extender_api import HostPriority
 from webhook.core.scheduling.node_table import NodeRow, NodeRows, SchedulableNode
@@ -27,6 +28,8 @@ class ScoreTerms(NamedTuple):
     latency: float
     near: float
     score: int
+    risk: float | None = None
+    """None without a weight."""
 
 
 class _Scale(NamedTuple):
@@ -36,31 +39,62 @@ class _Scale(NamedTuple):
     memory: float
     latency: float
     near: float
+    risk: float
     offset: float
 
     @classmethod
     @lru_cache(maxsize=64)
     def from_weights(cls, weights: ScoreWeights) -> "_Scale":
-        factors = weights.cpu, weights.memory, weights.latency, weights.topology
+        factors = weights.cpu, weights.memory, weights.latency, weights.topology, weights.risk
         lowest = sum(factor for factor in factors if factor < 0)
         highest = sum(factor for factor in factors if factor > 0)
         if highest == lowest:
-            return cls(0.0, 0.0, 0.0, 0.0, 0.0)
-        cpu, memory, latency, topology, offset = (
-            SCORE_MAX * (factor / (highest - lowest)) for factor in (*factors, -lowest)
-        )
-        return cls(cpu, memory, latency, topology, offset)
+            return cls(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        return cls(*(SCORE_MAX * (factor / (highest - lowest)) for factor in (*factors, -lowest)))
+
+
+_RISK = Risk()
+
+
+def compute_risk(average: float, deviation: float, risk: Risk) -> float:
+    """Return the risk of a resource by shares of the allocatable amount: from 0, idle and steady, to 1."""
+    spread = risk.margin * pow(min(1.0, deviation), 1 / risk.sensitivity)
+    return (min(1.0, average) + min(1.0, spread)) / 2
+
+
+def compute_node_risk(row: NodeRow, free_cpu: float, free_memory: float, risk: Risk) -> float:
+    """Return the larger risk of the resources that are measured, with these free shares; 0 if none is.
+
+    A resource that the node lacks has the largest.
+    """
+    load, node = row.load, row.node
+    if load is None:
+        return 0.0
+    found = [0.0]
+    if load.cpu_millis is not None:
+        deviation = (load.cpu_deviation_millis or 0.0) / node.cpu_millis if node.cpu_millis > 0 else inf
+        found.append(compute_risk(1.0 - free_cpu, deviation, risk))
+    if load.memory_bytes is not None:
+        deviation = (load.memory_deviation_bytes or 0.0) / node.memory_bytes if node.memory_bytes > 0 else inf
+        found.append(compute_risk(1.0 - free_memory, deviation, risk))
+    return max(found)
 
 
 def compute_scores(
-    asked: Iterable[str], rows: Mapping[str, NodeRow], load: PodLoad, weights: ScoreWeights, near: NearOf
+    asked: Iterable[str],
+    rows: Mapping[str, NodeRow],
+    load: PodLoad,
+    weights: ScoreWeights,
+    near: NearOf,
+    risk: Risk = _RISK,
 ) -> dict[str, int]:
     """Return the scores of nodes, with the Pod's own expected load on each.
 
     A node without a row is left out. One that is silent has 0.
     """
-    by_cpu, by_memory, by_latency, by_near, offset = _Scale.from_weights(weights)
-    reads_load = bool(by_cpu or by_memory or by_latency)
+    by_cpu, by_memory, by_latency, by_near, by_risk, offset = _Scale.from_weights(weights)
+    reads_load = bool(by_cpu or by_memory or by_latency or by_risk)
+    rates_nearness = near is not _rate_nothing_near
     millis, bytes_ = load
     found: dict[str, int] = {}
     for name in asked:
@@ -77,18 +111,20 @@ def compute_scores(
             cpu = 0.0
         if memory < 0.0:  # noqa: PLR1730  as above
             memory = 0.0
-        found[name] = round(
-            offset + by_cpu * cpu + by_memory * memory + by_latency * latency + by_near * near(row.node)
-        )
+        weighed = by_near * near(row.node) if rates_nearness else 0.0
+        if by_risk:
+            weighed += by_risk * compute_node_risk(row, cpu, memory, risk)
+        found[name] = round(offset + by_cpu * cpu + by_memory * memory + by_latency * latency + weighed)
     return found
 
 
 class NodeScores:
     """The scores of nodes for one kind of Pod. Only those of rows that have changed are computed again."""
 
-    def __init__(self, load: PodLoad, weights: ScoreWeights) -> None:
+    def __init__(self, load: PodLoad, weights: ScoreWeights, risk: Risk = _RISK) -> None:
         self._load = load
         self._weights = weights
+        self._risk = risk
         self._known: dict[str, HostPriority] = {}
         self._version = -1
         self._nearness: Nearness | None = None
@@ -106,8 +142,8 @@ class NodeScores:
         self._near_version = 0 if nearness is None else nearness.changes.version
         for name in changed - rows.by_name.keys():
             self._known.pop(name, None)
-        found = compute_scores(changed, rows.by_name, self._load, self._weights, choose_nearness(nearness))
-        self._known.update({name: HostPriority(name, score) for name, score in found.items()})
+        found = compute_scores(changed, rows.by_name, self._load, self._weights, choose_nearness(nearness), self._risk)
+        self._known.update(zip(found, map(HostPriority, found, found.values()), strict=True))
 
     def _list_changed(self, rows: NodeRows, nearness: Nearness | None) -> AbstractSet[str] | None:
         """Return the nodes to score again; None: all."""
@@ -136,10 +172,11 @@ def choose_best(found: Iterable[HostPriority], count: int) -> list[str]:
     return [priority.host for priority in sorted(found, key=attrgetter("score"), reverse=True)[:count]]
 
 
-def compute_terms(row: NodeRow, load: PodLoad, weights: ScoreWeights, near: NearOf) -> ScoreTerms:
+def compute_terms(row: NodeRow, load: PodLoad, weights: ScoreWeights, near: NearOf, risk: Risk = _RISK) -> ScoreTerms:
     """Return the terms of one node, and the score that `compute_scores` gives it."""
     name, room = row.node.name, row.room
     cpu = max(0.0, room.cpu - load.cpu_millis * room.of_milli)
     memory = max(0.0, room.memory - load.memory_bytes * room.of_byte)
-    [score] = compute_scores((name,), {name: row}, load, weights, near).values()
-    return ScoreTerms(cpu, memory, room.latency, near(row.node), score)
+    [score] = compute_scores((name,), {name: row}, load, weights, near, risk).values()
+    found = compute_node_risk(row, cpu, memory, risk) if weights.risk else None
+    return ScoreTerms(cpu, memory, room.latency, near(row.node), score, found)

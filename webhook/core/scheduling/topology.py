@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from msgspec import Struct, field
 
@@ -10,6 +11,7 @@ from webhook.core.kubernetes import pod_requests
 from webhook.core.policy_fields.scheduling import NEAR_LABELS, Near, NearLevel
 from webhook.core.scheduling.node_table import ChangeLog, SchedulableNode
 from webhook.core.scheduling.numa import NumaZones
+from webhook.core.scheduling.pod_fingerprint import read_fingerprint
 
 _POLICY, _SCOPE = "topologyManagerPolicy", "topologyManagerScope"
 _SINGLE, _BY_POD = "single-numa-node", "pod"
@@ -21,6 +23,7 @@ _NUMBER = re.compile(r"\d+")
 class _Resource(Struct, frozen=True):
     name: str = ""
     available: str | int = "0"
+    allocatable: str | int | None = None
 
     def __post_init__(self) -> None:
         """ValueError: the amount is no quantity."""
@@ -48,8 +51,11 @@ class TopologyReport(Struct, frozen=True):
     attributes: tuple[_Attribute, ...] | None = None
     policies: tuple[str, ...] | None = field(default=None, name="topologyPolicies")
 
-    def read_bound_zones(self) -> NumaZones | None:
-        """Return the zones, None unless the Topology Manager admits only Pods that fit into single zones."""
+    def read_bound_zones(self, annotations: Mapping[str, str] | None = None) -> NumaZones | None:
+        """Return the zones, None unless the Topology Manager admits only Pods that fit into single zones.
+
+        `annotations` are the object's: older exporters write the fingerprint of the Pods there.
+        """
         attributes = {attribute.name: attribute.value for attribute in self.attributes or ()}
         if _POLICY in attributes:
             is_single, is_by_pod = attributes[_POLICY] == _SINGLE, attributes.get(_SCOPE) == _BY_POD
@@ -59,7 +65,11 @@ class TopologyReport(Struct, frozen=True):
         if not is_single:
             return None
         zones = sorted((zone for zone in self.zones or () if zone.type == "Node"), key=_parse_number)
-        return NumaZones(tuple(_parse_amounts(zone) for zone in zones), is_by_pod)
+        texts = tuple(
+            tuple((amount.name, str(amount.allocatable)) for amount in zone.resources or ()) for zone in zones
+        )
+        whole, fingerprint = _parse_whole(texts, is_by_pod), read_fingerprint(attributes, annotations or {})
+        return NumaZones(tuple(_parse_amounts(zone) for zone in zones), is_by_pod, whole, fingerprint)
 
 
 def _parse_number(zone: _Zone) -> tuple[int, str]:
@@ -70,6 +80,19 @@ def _parse_number(zone: _Zone) -> tuple[int, str]:
 
 def _parse_amounts(zone: _Zone) -> dict[str, int]:
     return {resource.name: pod_requests.parse_nano(str(resource.available)) for resource in zone.resources or ()}
+
+
+@lru_cache(maxsize=64)
+def _parse_whole(zones: tuple[tuple[tuple[str, str], ...], ...], is_by_pod: bool) -> NumaZones | None:  # noqa: FBT001  as NumaZones has it
+    """Return zones by their allocatable amounts, None if one has none, or it is no quantity. Most nodes are alike."""
+    if not zones:
+        return None
+    try:
+        return NumaZones(
+            tuple({name: pod_requests.parse_nano(text) for name, text in zone} for zone in zones), is_by_pod
+        )
+    except ValueError:
+        return None
 
 
 class Nearness:

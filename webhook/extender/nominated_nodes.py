@@ -1,0 +1,160 @@
+"""Nominated nodes: those that a scheduler publishes for Pods before it binds them, in the Pods or in their claims.
+
+Why: docs/design/assumed-load.md.
+"""
+
+from collections.abc import Callable, Iterable, KeysView
+from collections.abc import Set as AbstractSet
+
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from webhook.core.kubernetes.pod import Pod, PodCondition
+from webhook.core.scheduling.claims import SelectedClaim, list_claims
+
+SCHEDULED = "PodScheduled"
+
+
+class _WaitingPod(Struct, frozen=True):
+    """A Pod without a node."""
+
+    pod: Pod
+    claims: tuple[str, ...]
+    condition: PodCondition | None
+
+    @property
+    def nominated(self) -> str:
+        return self.pod.status.nominated_node_name or ""
+
+
+class NominatedNodes:
+    """A `ports.ClaimEventHandler`. It keeps the Pods that have a nominated node or name claims, and the awaited claims.
+
+    `status.nominatedNodeName` says where a Pod goes from Kubernetes 1.35 on. Before, only its claims do. A claim tells
+    of the one waiting Pod that names it; of several nobody knows which one was meant.
+    """
+
+    def __init__(
+        self,
+        on_nominated: Callable[[str, Pod, str], None],
+        on_unnominated: Callable[[str], None],
+        is_decided: Callable[[Pod], bool],
+    ) -> None:
+        """Create it. `is_decided` says whether rules decide on a Pod: the claims of others are not read."""
+        self._on_nominated = on_nominated
+        self._on_unnominated = on_unnominated
+        self._is_decided = is_decided
+        self._pods: dict[str, _WaitingPod] = {}
+        self._uids_by_claim: dict[str, set[str]] = {}
+        self.nodes_by_claim: dict[str, str] = {}
+        """Of the awaited claims, whether a known Pod names them or not: the watches are not in step."""
+
+    @property
+    def needs_claims(self) -> bool:
+        """Whether a waiting Pod names claims."""
+        return any(pod.claims and self._is_decided(pod.pod) for pod in self._pods.values())
+
+    def list_uids(self) -> KeysView[str]:
+        return self._pods.keys()
+
+    def find_node(self, uid: str) -> str:
+        """Return the node that a scheduler has published for a Pod, "" without one."""
+        waiting = self._pods.get(uid)
+        return "" if waiting is None else waiting.nominated or self._find_selected(waiting)
+
+    # Events of the watch on Pods.
+
+    def show(self, uid: str, pod: Pod) -> None:
+        """Take in a Pod without a node."""
+        is_gated = bool(pod.spec.scheduling_gates)  # no scheduler has seen it
+        former, claims = self._pods.get(uid), () if is_gated else list_claims(pod)
+        if former is None and not claims and not pod.status.nominated_node_name:
+            return
+        before = "" if former is None else former.nominated
+        self._forget(uid)
+        waiting = self._pods[uid] = _WaitingPod(_strip(pod), claims, _find_condition(pod))
+        for claim in claims:
+            self._uids_by_claim.setdefault(claim, set()).add(uid)
+        if waiting.nominated:
+            if waiting.nominated != before:
+                self._on_nominated(uid, waiting.pod, waiting.nominated)
+        elif before or (former is not None and _has_failed(former, waiting)):
+            self._on_unnominated(uid)
+        elif former is None:
+            self._hold_selected(uid, self._find_selected(waiting))
+
+    def bind(self, uid: str) -> None:
+        """Forget a Pod that has its node now."""
+        self._forget(uid)
+
+    def drop(self, uid: str) -> None:
+        """Forget a Pod that is gone, or has ended."""
+        if uid in self._pods:
+            self._on_unnominated(uid)
+        self._forget(uid)
+
+    # Events of the watch on claims.
+
+    def on_claims_listed(self, claims: Iterable[SelectedClaim], unread: AbstractSet[str] = frozenset()) -> None:
+        former, listed = dict(self.nodes_by_claim), {claim.key: claim.node for claim in claims}
+        for key in former.keys() - unread:
+            del self.nodes_by_claim[key]
+        self.nodes_by_claim.update(listed)
+        for key, node in self.nodes_by_claim.items():
+            if former.get(key) != node:
+                self._hold_claiming(key, node)
+
+    def on_claim_changed(self, claim: SelectedClaim) -> None:
+        before = self.nodes_by_claim.pop(claim.key, "")
+        if claim.is_awaited:
+            self.nodes_by_claim[claim.key] = claim.node
+            if claim.node != before:
+                self._hold_claiming(claim.key, claim.node)
+        elif not claim.is_bound and before:
+            self._release_claiming(claim.key)
+
+    def on_claim_gone(self, key: str) -> None:
+        if self.nodes_by_claim.pop(key, ""):
+            self._release_claiming(key)
+
+    def _hold_claiming(self, claim: str, node: str) -> None:
+        for uid in self._uids_by_claim.get(claim, ()):
+            if not self._pods[uid].nominated:
+                self._hold_selected(uid, node)
+
+    def _release_claiming(self, claim: str) -> None:
+        for uid in self._uids_by_claim.get(claim, ()):
+            if not self._pods[uid].nominated:
+                self._on_unnominated(uid)
+
+    def _find_selected(self, waiting: _WaitingPod) -> str:
+        return next(filter(None, (self.nodes_by_claim.get(claim, "") for claim in waiting.claims)), "")
+
+    def _hold_selected(self, uid: str, node: str) -> None:
+        waiting = self._pods[uid]
+        is_shared = any(len(self._uids_by_claim[claim]) > 1 for claim in waiting.claims)
+        if node and not is_shared and self._is_decided(waiting.pod):
+            self._on_nominated(uid, waiting.pod, node)
+
+    def _forget(self, uid: str) -> None:
+        waiting = self._pods.pop(uid, None)
+        for claim in () if waiting is None else waiting.claims:
+            uids = self._uids_by_claim[claim]
+            uids.discard(uid)
+            if not uids:
+                del self._uids_by_claim[claim]
+
+
+def _strip(pod: Pod) -> Pod:
+    """Return a Pod without what it shares with the whole answer that it came in."""
+    return replace(pod, metadata=replace(pod.metadata, managed_fields=Raw(b"null")))
+
+
+def _find_condition(pod: Pod) -> PodCondition | None:
+    return next((condition for condition in pod.status.conditions or () if condition.type == SCHEDULED), None)
+
+
+def _has_failed(former: _WaitingPod, now: _WaitingPod) -> bool:
+    """Return whether a scheduler has given a Pod up. While it tries again, the condition of the last failure stays."""
+    condition = now.condition
+    return condition is not None and condition.status == "False" and condition != former.condition
