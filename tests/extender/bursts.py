@@ -1,5 +1,8 @@
 """Helpers of the `bursts` tests that other tests use, too."""
 
+from collections.abc import Coroutine
+from typing import Any
+
 from tests.core.reviewing import policy_of
 
 POLICY = policy_of(
@@ -11,3 +14,12 @@ POLICY = policy_of(
 """,
     "nodes: {sources: [{prometheus: {url: 'http://p'}}]}",
 )
+
+
+def run_at_once(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine that never waits."""
+    try:
+        work.send(None)
+    except StopIteration:
+        return
+    raise AssertionError("it waited")

@@ -1,7 +1,6 @@
 """Load table: after any events its rows, sums and nearness are those computed from scratch."""
 
 import asyncio
-from collections.abc import Coroutine
 from math import inf
 from typing import Any
 
@@ -11,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from tests.extender.bursts import run_at_once
 from webhook.core.kubernetes.pod import Pod, PodStatus
 from webhook.core.kubernetes.pod_requests import NANO
 from webhook.core.kubernetes.quantity import Duration, Number
@@ -19,9 +19,10 @@ from webhook.core.policy_fields.nodes import LoadSource, Nodes, RequestsSource
 from webhook.core.policy_fields.scheduling import Estimate, Hot, Near, Numa, Scheduling, ScoreWeights, WhenUnknown
 from webhook.core.scheduling.assumed_load import NO_LOAD, PodLoad, estimate_load
 from webhook.core.scheduling.extender_api import HostPriority
-from webhook.core.scheduling.hot_node_filters import NodeFilters, NodeVerdicts, find_refused, make_filters
+from webhook.core.scheduling.hot_node_filters import NodeFilters, find_refused, make_filters
 from webhook.core.scheduling.measured_load import NodeLoad
 from webhook.core.scheduling.node_table import KnownNode, NodeRow, NodeRows, SchedulableNode
+from webhook.core.scheduling.node_verdicts import NodeVerdicts, ServiceVerdicts
 from webhook.core.scheduling.numa import NumaZones
 from webhook.core.scheduling.scores import NodeScores, choose_nearness, compute_scores
 from webhook.extender.load_table import LoadTable
@@ -31,6 +32,7 @@ NODES, UIDS, APPS, PLACES = "abcd", "pqrstu", ("web", "redis"), ("", "1", "2")
 STALE_SECONDS, FORGET_SECONDS = 90.0, 150.0
 ZONE = {"cpu": 64 * NANO, "memory": (256 << 30) * NANO}
 RULES = Scheduling(hot=Hot(cpu=Number(0.5)), numa=Numa.REQUIRED, when_unknown=WhenUnknown.REFUSE)
+ANY_LOAD = Scheduling(hot=Hot(Number(0.5), Number(0.9), Number(0.7)))
 NEAR = Near(LabelSelector({"app": "redis"}))
 LOAD, WEIGHTS = PodLoad(2000.0, float(4 << 30)), ScoreWeights()
 LEVELS = ("rack", "zone", "region")
@@ -56,15 +58,6 @@ def pod_of(uid: str, node: str | None, app: str, amount: int, namespace: str, *,
     return msgspec.convert(document, Pod)
 
 
-def run_at_once(work: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine that never waits."""
-    try:
-        work.send(None)
-    except StopIteration:
-        return
-    raise AssertionError("it waited")
-
-
 class LoadTableMachine(RuleBasedStateMachine):
     """Random events of Nodes, Pods, reports and assignments."""
 
@@ -82,6 +75,7 @@ class LoadTableMachine(RuleBasedStateMachine):
         self.loads: dict[str, NodeLoad] = {}
         self.filters = make_filters(pod_of("x", None, "web", 62, "shop"), RULES)
         self.verdicts = NodeVerdicts(self.filters)
+        self.of_service = ServiceVerdicts(make_filters(pod_of("x", None, "web", 0, "shop"), ANY_LOAD, NO_LOAD))
         self.scores = NodeScores(LOAD, WEIGHTS), NodeScores(LOAD, WEIGHTS)
         self.reported: dict[str, int] = {}
         """Nodes with zones, and how many cores each of the two has."""
@@ -168,7 +162,9 @@ class LoadTableMachine(RuleBasedStateMachine):
         if not cores:
             return
         self.reported[name] = cores
-        oldest = self.now - (60 if before == cores else 10)
+        if before == cores:
+            return
+        oldest = self.now - 10
         contained = {uid for uid, taken in self.reserved.items() if taken[0] == name and taken[3] <= oldest}
         self.reserved = {uid: taken for uid, taken in self.reserved.items() if uid not in contained}
 
@@ -220,6 +216,14 @@ class LoadTableMachine(RuleBasedStateMachine):
         self.verdicts.update(self.table.node_rows)
         assert self.verdicts.select_refused(NODES) == find_refused(self.filters, NODES, self.table.rows)
         assert len(self.verdicts) <= len(self.nodes), "nothing is kept of nodes that are gone"
+
+    @rule(cores=st.sampled_from([0.5, 8.0, 40.0]), gibibytes=st.sampled_from([0.5, 100.0]))
+    def derive_verdicts_of_another_kind(self, cores: float, gibibytes: float) -> None:
+        pod, load = pod_of("x", None, "web", 1, "shop"), PodLoad(1000.0 * cores, gibibytes * (1 << 30))
+        filters = make_filters(pod, ANY_LOAD, load)
+        derived = self.of_service.derive(filters, self.table.node_rows)
+        derived.update(self.table.node_rows)
+        assert derived.select_refused(NODES) == find_refused(filters, NODES, self.table.rows)
 
     @invariant()
     def scores_that_were_kept_are_those_found_anew(self) -> None:
@@ -322,12 +326,12 @@ def test_silent_node_keeps_its_last_load_scores_last_and_is_unknown_once_it_is_f
     def list_refused(filters: NodeFilters) -> set[str]:
         return set(find_refused(filters, ("hot", "warm", "new"), table.rows))
 
-    measure(hot=60_000.0, warm=32_000.0)
+    measure(hot=60_000.0, warm=30_000.0)
     assert score()["new"] == 0, "a node that was never measured does not outscore one that is"
     before = score()["warm"]
     for _ in range(60):  # its exporter is dead: 14 of 15 minutes
         now += 14
-        measure(warm=32_000.0)
+        measure(warm=30_000.0)
         assert list_refused(admits) == {"hot"}
         is_fresh = now - 1_000_000.0 <= STALE_SECONDS
         assert (score()["hot"] > 0, score()["warm"], score()["new"]) == (is_fresh, before, 0)
@@ -335,7 +339,7 @@ def test_silent_node_keeps_its_last_load_scores_last_and_is_unknown_once_it_is_f
     assert list_refused(refuses) == {"hot", "new"}
     assert table.count_nodes_by_source() == {"prometheus": 1, "requests": 0, "unknown": 0, "silent": 2}
     now += 100
-    measure(warm=32_000.0)
+    measure(warm=30_000.0)
     assert (list_refused(admits), list_refused(refuses)) == (set(), {"hot", "new"})
     assert score() == {"hot": 0, "warm": before, "new": 0}
     now += 100  # the whole source is gone: requests tell, as without it

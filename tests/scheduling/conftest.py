@@ -10,7 +10,16 @@ from tests.cluster.kwok import node
 from tests.cluster.load_balancer import LoadBalancers
 from tests.cluster.processes import find_free_ports
 from tests.monitoring.prometheus_server import PrometheusServer
-from tests.scheduling.extender_server import EXTENDER, NAMESPACE, NUMA_CRD, OTHER, WAKE, ExtendedScheduler
+from tests.scheduling.extender_server import (
+    EXTENDER,
+    NAMESPACE,
+    NUMA_CRD,
+    OTHER,
+    PRIORITY_CLASSES,
+    WAKE,
+    WAKE_REQUESTS,
+    ExtendedScheduler,
+)
 from tests.scheduling.metrics_api import KUBELET_ANNOTATION, kubelet_path, start_metrics_server
 from tests.scheduling.node_exporter import NodeExporters
 
@@ -57,10 +66,11 @@ services:
   placement: {{schedulerName: podgate-scheduler}}
   scheduling: {{pressure: {{memory: 0.1}}}}
 - name: watched
+  slaClass: gold
   match: {{namespaces: [shop], podSelector: {{matchLabels: {{app: watched}}}}}}
   modes: {{scheduling: Audit}}
   placement: {{schedulerName: podgate-scheduler}}
-  scheduling: {{hot: {{cpu: 0.8}}}}
+  scheduling: {{hot: {{cpu: 0.8}}, estimate: {{settle: 1s}}}}
 """
 
 
@@ -77,10 +87,12 @@ def scheduler(exporters: NodeExporters) -> Iterator[ExtendedScheduler]:
     """Start everything, and wait until the load of all nodes is known."""
     without_scheduler = tuple(name for name in COMPONENTS if name != "kube-scheduler")
     with ControlPlane(components=without_scheduler, has_metrics=True) as plane:
-        plane.apply(WAKE, NUMA_CRD)
+        plane.apply(WAKE, NUMA_CRD, *PRIORITY_CLASSES)
         start_metrics_server(plane)
         plane.add_nodes(*(_make_node(name, **labels) for name, labels in NODES.items()))
         plane.create_namespace(NAMESPACE)
+        plane.create_namespace("podgate-system")
+        plane.apply(WAKE_REQUESTS)
         plain = f"127.0.0.1:{find_free_ports(1)[0]}"
         extenders = {"job_name": "podgate-extender", "static_configs": [{"targets": [plain]}]}
         twice = [exporters.second_job, exporters.second_cadvisor_job]  # the load of a node is not added up

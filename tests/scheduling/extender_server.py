@@ -10,11 +10,12 @@ from urllib.request import Request, urlopen
 
 from certs.authority import Authority, list_server_names
 from certs.ca_generations import encode_pem
-from certs.files import write, write_key_pair
+from certs.files import write
 from tests.cli.command_runner import Done, run_installed
 from tests.cluster.binaries import binaries
 from tests.cluster.components import write_json
 from tests.cluster.controlplane import ControlPlane
+from tests.cluster.kubelet import mount_key_pair
 from tests.cluster.load_balancer import LoadBalancer, Target
 from tests.cluster.server import PODGATE
 from tests.monitoring.prometheus_server import PrometheusServer
@@ -29,6 +30,25 @@ WAKE = {
     "kind": "StorageClass",
     "metadata": {"name": "podgate-wake", "annotations": {"podgate.io/woken-at": ""}},
     "provisioner": "kubernetes.io/no-provisioner",
+}
+PRIORITY_CLASSES = tuple(
+    {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+        "preemptionPolicy": policy,
+    }
+    for name, value, policy in (
+        ("low", 1, "PreemptLowerPriority"),
+        ("high", 1000, "PreemptLowerPriority"),
+        ("patient", 1000, "Never"),
+    )
+)
+WAKE_REQUESTS = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "podgate-wake", "namespace": "podgate-system"},
 }
 _GROUP = "topology.node.k8s.io"
 _ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -81,12 +101,12 @@ class ExtendedScheduler:
     def issue_certificate(self, authority: Authority) -> None:
         """Issue the extender's serving certificate; it reads the files within seconds."""
         serving = authority.issue_server("extender", (*list_server_names("localhost"), *list_server_names("127.0.0.1")))
-        write_key_pair(serving, self._folder / "server.crt", self._folder / "server.key", replace=True)
+        mount_key_pair(serving, self._folder / "server")
 
-    def client(self, file: str, name: str, *, authority: Authority | None = None) -> None:
+    def client(self, folder: str, name: str, *, authority: Authority | None = None) -> None:
         """Issue a client certificate of that name, by the extender's first CA or by another one."""
         pair = (authority or self.authority).issue_client(name)
-        write_key_pair(pair, self._folder / f"{file}.crt", self._folder / f"{file}.key", replace=True)
+        mount_key_pair(pair, self._folder / folder)
 
     def start(self) -> None:
         self.start_extender()
@@ -103,8 +123,8 @@ class ExtendedScheduler:
             "plain-listen": known.get("plain", "127.0.0.1:0"),
             "decision-listen": "127.0.0.1:0",
             "client-ca": folder / "clients.crt",
-            "tls-cert": folder / "server.crt",
-            "tls-key": folder / "server.key",
+            "tls-cert": folder / "server" / "tls.crt",
+            "tls-key": folder / "server" / "tls.key",
         }
         self._starts[replica] = self._starts.get(replica, 0) + 1
         given = [f"--{name}={value}" for name, value in flags.items()]
@@ -119,27 +139,30 @@ class ExtendedScheduler:
         ports = [self._addresses[replica] for replica in replicas]
         self.balancer.targets = [Target(found["extender"], f"http://{found['plain']}/readyz") for found in ports]
 
-    def start_scheduler(self, **extender: Any) -> None:
-        """Start the scheduler; the arguments replace fields of its extender's configuration.
+    def start_scheduler(self, *flags: str, backoff_seconds: int | None = None, **extender: Any) -> None:
+        """Start the scheduler; the keyword arguments replace fields of its extender's configuration.
 
-        The rest is what `podgate scheduler config` prints, but that it may work faster.
+        The rest is what `podgate scheduler config` prints, but that it may work faster. `backoff_seconds` is the time
+        after each refusal, instead of one that grows.
         """
         folder = self._folder
         options = {
             "url-prefix": f"https://{self.balancer.address}",
             "ca-file": folder / "ca.crt",
-            "cert-file": folder / "client.crt",
-            "key-file": folder / "client.key",
+            "cert-file": folder / "client" / "tls.crt",
+            "key-file": folder / "client" / "tls.key",
             "kubeconfig": self.plane.write_kubeconfig("system:kube-scheduler"),
             "lease": "",
         }
         given = [f"--{name}={value}" for name, value in options.items()]
         configuration = run_installed("scheduler", "config", *given, "-o", "json").document
         configuration["clientConnection"] |= {"qps": 200, "burst": 400}
-        configuration["podMaxBackoffSeconds"] = 2
+        configuration["podInitialBackoffSeconds"] = backoff_seconds or 1
+        if backoff_seconds is not None:
+            configuration["podMaxBackoffSeconds"] = backoff_seconds
         configuration["extenders"][0] |= extender
         path = write_json(folder / "scheduler.json", configuration)
-        self.plane.processes.start(SECOND, [binaries().kube_scheduler, f"--config={path}", "--secure-port=0"])
+        self.plane.processes.start(SECOND, [binaries().kube_scheduler, f"--config={path}", "--secure-port=0", *flags])
 
     def is_hot(self, name: str, replica: str = EXTENDER) -> bool:
         """Whether the extender knows that a node is above the threshold of the policy."""
@@ -192,10 +215,24 @@ class ExtendedScheduler:
         created: str = self.plane.wait(pod, f"the Pod of {name}", "kube-controller-manager")
         return created
 
+    def patch(self, name: str, patch: dict[str, Any]) -> None:
+        """Merge a patch into a Pod."""
+        code, answer = self.plane.api.request("PATCH", f"{_PODS}/{name}", patch, "application/merge-patch+json")
+        assert code == 200, answer
+
+    def find_pod(self, name: str) -> Any:
+        """Return a Pod, None if there is none."""
+        return self.plane.api.get(f"{_PODS}/{name}")
+
     def find_node(self, name: str) -> str:
         """Return the node of a Pod, "" while it has none."""
         found = self.plane.api.get(f"{_PODS}/{name}") or {}
         return str(found.get("spec", {}).get("nodeName", ""))
+
+    def find_nominated(self, name: str) -> str:
+        """Return the node that the scheduler has published in a Pod, "" without one."""
+        found = self.plane.api.get(f"{_PODS}/{name}") or {}
+        return str(found.get("status", {}).get("nominatedNodeName", ""))
 
     def wait_until_bound(self, name: str) -> str:
         """Wait until a Pod is bound, and return its node."""
@@ -230,7 +267,7 @@ class ExtendedScheduler:
         """Post to a replica with a client certificate, or with none; return the status, 0 for a failed handshake."""
         context = ssl.create_default_context(cafile=self._folder / "ca.crt")
         if client is not None:
-            context.load_cert_chain(self._folder / f"{client}.crt", self._folder / f"{client}.key")
+            context.load_cert_chain(self._folder / client / "tls.crt", self._folder / client / "tls.key")
         request = Request(
             f"https://{self._addresses[replica]['extender']}/{verb}", b"{}", {"Content-Type": "application/json"}
         )

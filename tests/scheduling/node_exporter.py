@@ -1,13 +1,27 @@
 """HTTP server with the metrics of node_exporter for simulated Nodes, whose load a test sets."""
 
 import contextlib
+import re
 import threading
 import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Self
 
 MEMORY_BYTES = 256 << 30
+_CADVISOR = Path(__file__).with_name("kubelet_cadvisor.txt").read_text()
+"""Text of the collector that kubelet 1.36 has (cadvisor 0.56.2), with the kubelet's labels."""
+_SAMPLE = re.compile(r"^(?P<name>\w+)(?P<labels>\{.*\}) \S+ \d+$", re.MULTILINE)
+_CADVISOR_VALUES = {
+    "container_cpu_usage_seconds_total": ("cpu_seconds", 1.0),
+    "container_memory_working_set_bytes": ("memory_bytes", 1.0),
+    "container_pressure_memory_stalled_seconds_total": ("stalled_seconds", 1.0),
+    "container_pressure_io_stalled_seconds_total": ("stalled_seconds", 0.5),
+    "container_pressure_cpu_waiting_seconds_total": ("stalled_seconds", 0.25),
+}
+"""Field of the load, and a factor, so that no two series have one value."""
+_UNREAD, _OF_POD = 1e6, 3.0
 
 
 @dataclass
@@ -88,27 +102,21 @@ class NodeExporters:
             )
 
     def cadvisor_text(self, node: str) -> str:
-        """Return metrics as in a kubelet's `/metrics/cadvisor`: of the whole node, and of one of its Pods."""
+        """Return the kubelet's recorded metrics with other values: of the whole node, and of one of its Pods."""
         with self._lock:
             load = self.loads[node]
             load.advance()
             if load.is_dead:
                 return ""
-            pod = 'id="/kubepods/pod1",namespace="shop",pod="p"'
-            at_millis = int(time.time() * 1000)
-            return "".join(
-                f"# TYPE {name} {kind}\n{name}{{{id_}}} {value} {at_millis}\n{name}{{{pod}}} {value / 2} {at_millis}\n"
-                for name, kind, id_, value in (
-                    ("container_cpu_usage_seconds_total", "counter", 'cpu="total",id="/"', load.cpu_seconds),
-                    ("container_memory_working_set_bytes", "gauge", 'id="/"', load.memory_bytes),
-                    (
-                        "container_pressure_memory_stalled_seconds_total",
-                        "counter",
-                        'id="/"',
-                        load.stalled_seconds,
-                    ),
-                )
-            )
+            values = {name: getattr(load, of) * factor for name, (of, factor) in _CADVISOR_VALUES.items()}
+        at_millis = int(time.time() * 1000)
+
+        def replace(found: re.Match[str]) -> str:
+            name, labels = found["name"], found["labels"]
+            value = values.get(name, _UNREAD) * (1 if 'id="/",' in labels else _OF_POD)
+            return f"{name}{labels} {value} {at_millis}"
+
+        return _SAMPLE.sub(replace, _CADVISOR)
 
     @property
     def cadvisor_job(self) -> dict[str, Any]:

@@ -3,9 +3,12 @@
 from itertools import count
 from typing import Any
 
+import pytest
+
 from certs.authority import Authority
 from tests.scheduling.extender_calls import topology
-from tests.scheduling.extender_server import SCHEDULER, ExtendedScheduler
+from tests.scheduling.extender_server import OTHER, SCHEDULER, SECOND, ExtendedScheduler
+from webhook.core.scheduling.pod_fingerprint import compute_fingerprint, hash_pod
 
 _TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 
@@ -18,23 +21,6 @@ def test_only_the_schedulers_own_certificate_may_call(scheduler: ExtendedSchedul
     assert scheduler.post("filter", "stranger") == 0
     assert scheduler.post("filter", None) == 0
     assert scheduler.post("bind", "client") == 404
-
-
-def test_nobody_is_evicted_for_a_pod_that_the_extender_would_refuse_afterwards(scheduler: ExtendedScheduler) -> None:
-    plane = scheduler.plane
-    for name, value in (("low", 1), ("high", 1000)):
-        plane.apply(
-            {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
-        )
-    whole = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "60"}}}]
-    scheduler.create("victim", "none", containers=whole, priorityClassName="low", only="hot")
-    assert scheduler.wait_until_bound("victim") == "hot"
-    scheduler.create("preemptor", containers=whole, priorityClassName="high", only="hot")
-    assert "Insufficient cpu" in scheduler.wait_until_refused("preemptor")
-    victim = plane.api.get("/api/v1/namespaces/shop/pods/victim")
-    assert victim is not None
-    assert "deletionTimestamp" not in victim["metadata"]
-    scheduler.delete_all()
 
 
 def report_until_contained(scheduler: ExtendedScheduler, node: str, *cpus: str, scope: str = "container") -> None:
@@ -110,3 +96,85 @@ def test_guaranteed_pod_goes_where_one_numa_zone_holds_it_and_the_next_one_waits
     plane.apply(topology("cool", "1", "1"))
     plane.wait(lambda: not scheduler.list_unread(), "the good report", "extender")
     scheduler.delete_all()
+
+
+def test_pod_that_no_zone_could_ever_hold_says_so(scheduler: ExtendedScheduler) -> None:
+    zones = {name: [1000] * 2 for name in ("cool", "hot", "warm-1", "warm-2")}
+    scheduler.plane.apply(*(topology(name, "1", "1") for name in zones))
+
+    def has_zones() -> bool:
+        return {name: found["numaCpuMillis"] for name, found in scheduler.nodes().items()} == zones
+
+    scheduler.plane.wait(has_zones, "the zones", "extender")
+    large = {"cpu": "20", "memory": "1Gi"}
+    containers = [{"name": "c", "image": "i", "resources": {"requests": large, "limits": large}}]
+    scheduler.create("large", "batch", containers=containers)
+    reason = "4 node(s) had only NUMA zones too small for the requested cpu and memory"
+    assert reason in scheduler.wait_until_refused("large")
+    page = " ".join(scheduler.explain("pod", "large").out.split())
+    assert "larger NUMA zones: waiting does not help" in page, page
+    assert "cpu 20, memory 1Gi asked of one zone; zone 0 has cpu 16, memory 64Gi in all;" in page
+    scheduler.delete_all()
+
+
+def hash_pods(scheduler: ExtendedScheduler, node: str) -> list[int]:
+    """Return the hashes of the Pods on a node."""
+    pods = (scheduler.plane.api.get(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}") or {})["items"]
+    return [hash_pod(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods]
+
+
+@pytest.mark.parametrize("is_legacy", [False, True])
+def test_report_that_was_made_with_a_pod_ends_its_reservation_at_once_and_the_next_one_fits(
+    scheduler: ExtendedScheduler, *, is_legacy: bool
+) -> None:
+    plane = scheduler.plane
+    for name in ("cool", "hot", "warm-1"):
+        plane.apply(topology(name, "1", "1"))
+    plane.apply(topology("warm-2", "8", "8"))
+    plane.wait(lambda: scheduler.nodes()["warm-2"]["numaCpuMillis"] == [8000] * 2, "the zones", "extender")
+    amounts = {"cpu": "6", "memory": "1Gi"}
+    guaranteed = [{"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}]
+    for name in ("first", "second"):
+        scheduler.create(name, "batch", containers=guaranteed)
+    first = plane.wait(lambda: next(filter(scheduler.find_node, ("first", "second")), ""), "the first Pod", SECOND)
+    [other] = {"first", "second"} - {first}
+    assert "4 node(s) had no single NUMA zone" in scheduler.wait_until_refused(other)
+    hashes = hash_pods(scheduler, "warm-2")
+    contained = compute_fingerprint(hashes)
+    for fingerprint in (compute_fingerprint([*hashes, 1]), contained):
+        plane.apply(topology("warm-2", "2", "8", fingerprint=fingerprint, is_legacy=is_legacy))
+        zones = [2000, 8000] if fingerprint == contained else [0, 2000]
+        plane.wait(lambda zones=zones: scheduler.nodes()["warm-2"]["numaCpuMillis"] == zones, "the report", "extender")
+    assert scheduler.wait_until_bound(other) == "warm-2"
+    scheduler.delete_all()
+
+
+def test_replica_whose_policy_asks_for_zones_later_recognises_reports_of_pods_that_it_knew_before(
+    scheduler: ExtendedScheduler,
+) -> None:
+    plane, text = scheduler.plane, scheduler.policy.read_text()
+    policy = scheduler.policy.with_name("later.yaml")
+    policy.write_text(text.replace("numa: Required", "hot: {cpu: 0.8}"))
+    scheduler.start_extender(OTHER, policy=policy)
+
+    def find_zones() -> list[int] | None:
+        found: list[int] | None = scheduler.nodes(OTHER)["warm-2"]["numaCpuMillis"]
+        return found
+
+    try:
+        amounts = {"cpu": "2", "memory": "1Gi"}
+        guaranteed = [{"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}]
+        scheduler.create("old", only="warm-2")
+        assert scheduler.wait_until_bound("old") == "warm-2"
+        plane.wait(lambda: scheduler.nodes(OTHER)["warm-2"]["assumedPods"], "the Pod", OTHER)
+        assert find_zones() is None
+        plane.apply(topology("warm-2", "8", "8"))
+        policy.write_text(text)
+        plane.wait(lambda: find_zones() == [8000] * 2, "the zones", OTHER)
+        scheduler.create("new", "batch", containers=guaranteed, only="warm-2")
+        assert scheduler.wait_until_bound("new") == "warm-2"
+        plane.apply(topology("warm-2", "6", "8", fingerprint=compute_fingerprint(hash_pods(scheduler, "warm-2"))))
+        plane.wait(lambda: find_zones() == [6000, 8000], "the report", OTHER)
+    finally:
+        scheduler.stop_extender(OTHER)
+        scheduler.delete_all()

@@ -140,6 +140,8 @@ def test_cadvisor_metrics_are_those_of_whole_nodes_with_their_pressure(
             and abs(find_cpu(found, "warm-1") - 4000) < 400
             and found["warm-1"].memory_bytes == 7e9
             and abs((found["warm-1"].memory_pressure or 0) - 0.2) < 0.02
+            and abs((found["warm-1"].io_pressure or 0) - 0.1) < 0.01
+            and abs((found["warm-1"].cpu_pressure or 0) - 0.05) < 0.005
         ),
     )
     exporters.set("warm-1", memory_bytes=0.0, stalled=0.0)

@@ -60,13 +60,7 @@ class SchedulingCluster:
         client = authority.issue_client("podgate-scheduler")
         for name, pair in (("ca", authority.key_pair), ("server", serving), ("client", client)):
             write_key_pair(pair, self._folder / f"{name}.crt", self._folder / f"{name}.key")
-        rules = {PASS_ALL: "", ALL_RULES: f", {_RULES}"}
-        self._policies = {
-            way: "apiVersion: podgate.io/v1alpha1\nkind: Policy\n"
-            f'nodes: {{refresh: {_REFRESH_SECONDS}s, sources: [{{prometheus: {{url: "{prometheus.url}"}}}}]}}\n'
-            f"services:\n{_CONCERNED}{rules[way]}}}\n"
-            for way in EXTENDERS
-        }
+        self._policies = build_policies(prometheus.url)
         self.addresses: dict[str, ExtenderAddresses] = {}
 
     def start(self) -> None:
@@ -123,6 +117,17 @@ class SchedulingCluster:
         path = write_json(folder / f"{name}.json", document)
         command = [binaries().kube_scheduler, f"--config={path}", "--secure-port=0"]
         self.plane.processes.start(f"{name}-scheduler", command)
+
+
+def build_policies(prometheus_url: str) -> dict[str, str]:
+    """Return the policy of each extender."""
+    rules = {PASS_ALL: "", ALL_RULES: f", {_RULES}"}
+    return {
+        way: "apiVersion: podgate.io/v1alpha1\nkind: Policy\n"
+        f'nodes: {{refresh: {_REFRESH_SECONDS}s, sources: [{{prometheus: {{url: "{prometheus_url}"}}}}]}}\n'
+        f"services:\n{_CONCERNED}{rules[way]}}}\n"
+        for way in EXTENDERS
+    }
 
 
 def profile(way: str) -> str:

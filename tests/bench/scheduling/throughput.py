@@ -27,12 +27,14 @@ from tests.bench.scheduling.cluster import (
     profile,
     run_scheduling_cluster,
 )
+from tests.bench.scheduling.opcodes import measure_opcodes
 from tests.bench.spread import Spread
 
 PODS = 200
 QUIET_SECONDS = 10.0
-SIZES = ((1_000, 100), (5_000, 0))
+SIZES = ((100, 100), (1_000, 100), (5_000, 0))
 """Numbers of nodes, and the percentage of them that is asked, 0 for the scheduler's own choice: 10 of 5,000."""
+_OWN_CHOICE_PERCENT = 10
 _VERBS = ("filter", "prioritize")
 _POLL_SECONDS = 0.02
 
@@ -67,6 +69,7 @@ def measure(
         resident_bytes, _ = memory_bytes(pid)
     rates = {scheduled.way: scheduled.pods_per_second for scheduled in ways}
     own = ways[-1]
+    opcodes = measure_opcodes(nodes, nodes * (percentage or _OWN_CHOICE_PERCENT) // 100)
     figures = {
         "nodes": nodes,
         "percentage": percentage,
@@ -75,6 +78,7 @@ def measure(
         "all_rules_by_passes_all": Spread.from_ratios(rates[ALL_RULES], rates[PASS_ALL]),
         "cpu_ms": Spread.from_values(own.cpu_ms),
         "passes_all_cpu_ms": Spread.from_values(ways[1].cpu_ms),
+        "opcodes": opcodes,
         "quantiles_ms": quantiles,
         "idle_ms": idle_ms,
         "rss_mib": resident_bytes >> 20,
@@ -85,6 +89,7 @@ def measure(
 def _lines(figures: dict[str, Any], rounds: int, pods: int) -> list[str]:
     asked = f"{figures['percentage']} % asked" if figures["percentage"] else "asked by the scheduler's own choice"
     rates = ", ".join(f"{way} {rate:.0f}" for way, rate in figures["pods_per_second"].items())
+    opcodes = figures["opcodes"]
     quantiles = ", ".join(f"{name} {value:.2f}" for name, value in figures["quantiles_ms"].items())
     return [
         f"{figures['nodes']} nodes, {asked}; {rounds} interleaved rounds of {pods} Pods",
@@ -93,6 +98,7 @@ def _lines(figures: dict[str, Any], rounds: int, pods: int) -> list[str]:
         f"  {ALL_RULES} by {PASS_ALL}: {figures['all_rules_by_passes_all']:.2f} (target: at least 0.6)",
         f"  CPU of the extender for each Pod, ms: {figures['cpu_ms']:.2f} (target: at most 3)",
         f"  the same of {PASS_ALL}: {figures['passes_all_cpu_ms']:.2f}",
+        f"  opcodes for each Pod: {ALL_RULES} {opcodes[ALL_RULES]:.0f}, {PASS_ALL} {opcodes[PASS_ALL]:.0f}",
         f"  answer, ms: {quantiles}",
         f"  without calls: CPU {figures['idle_ms']:.1f} ms a second; RSS {figures['rss_mib']} MiB",
     ]

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.scheduling.measured_load import Decay, NodeLoad, average_with_decay, choose_freshest, keep_last_known
+from webhook.core.scheduling.measured_load import (
+    Decay,
+    NodeLoad,
+    average_with_decay,
+    choose_freshest,
+    compute_deviation,
+    keep_last_known,
+)
 
 DECAY = Decay(0.8, 30.0)
 
@@ -29,6 +36,16 @@ def test_average_lies_between_the_samples(pairs: list[tuple[float, float]]) -> N
 def test_values_that_are_no_measurement_are_ignored(value: float) -> None:
     assert average_with_decay([(0, value)], 0, DECAY) is None
     assert average_with_decay([(0, value), (0, 3.0)], 0, DECAY) == 3.0
+
+
+def test_deviation_weighs_samples_as_the_average_does() -> None:
+    samples = [(0, 8.0), (30, 4.0), (60, 2.0)]
+    average = (0.64 * 8 + 0.8 * 4 + 2) / 2.44
+    variance = (0.64 * (8 - average) ** 2 + 0.8 * (4 - average) ** 2 + (2 - average) ** 2) / 2.44
+    assert compute_deviation(samples, average, 60, DECAY) == pytest.approx(variance**0.5)
+    noise = [(0, nan), (60, inf), (60, -9.0), (60, 1e200)]
+    assert compute_deviation([*samples, *noise], average, 60, DECAY) == pytest.approx(variance**0.5)
+    assert compute_deviation([(60, 3.0)], 3.0, 60, DECAY) == compute_deviation([], 3.0, 60, DECAY) == 0.0
 
 
 def load(source: str, at_seconds: float, cpu: float = 1.0) -> NodeLoad:

@@ -1,12 +1,20 @@
 """NUMA zones: the cases of the scheduler-plugins' filter, in containers and in whole Pods."""
 
+import msgspec
 import pytest
 
+from tests.core.scheduling.unschedulable import list_fitting
 from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec, Resources
 from webhook.core.kubernetes.pod_requests import NANO
-from webhook.core.policy_fields.scheduling import Numa, Scheduling
+from webhook.core.kubernetes.quantity import Number
+from webhook.core.policy_fields.scheduling import Hot, Numa, Scheduling
 from webhook.core.scheduling.hot_node_filters import make_filters
+from webhook.core.scheduling.measured_load import NodeLoad
+from webhook.core.scheduling.node_table import NodeRow, SchedulableNode
 from webhook.core.scheduling.numa import Amounts, NumaDemand, NumaZones, compute_zone_share, sum_requests
+from webhook.core.scheduling.topology import TopologyReport
+
+NODE = SchedulableNode("n", 1000.0, 1000.0)
 
 
 def build_guaranteed_pod(*cpus: int, init: tuple[int, ...] = (), sidecars: tuple[int, ...] = ()) -> Pod:
@@ -105,6 +113,68 @@ def test_pods_of_other_classes_and_resources_without_zones_are_not_bound() -> No
     ]
     unnamed: Amounts = {"cpu": 8 * NANO}
     assert is_fitting(build_guaranteed_pod(6), NumaZones((unnamed,), is_by_pod=False)), "no zone names memory"
+
+
+def report_zones(*cpus: tuple[str, object], scope: str = "container") -> NumaZones:
+    """Return zones by what is available in each, and what is allocatable."""
+    report = {
+        "zones": [
+            {
+                "name": f"node-{number}",
+                "type": "Node",
+                "resources": [{"name": "cpu", "available": available, "capacity": "64", "allocatable": allocatable}],
+            }
+            for number, (available, allocatable) in enumerate(cpus)
+        ],
+        "attributes": [
+            {"name": "topologyManagerPolicy", "value": "single-numa-node"},
+            {"name": "topologyManagerScope", "value": scope},
+        ],
+    }
+    found = msgspec.convert(report, TopologyReport).read_bound_zones()
+    assert found is not None
+    return found
+
+
+NEVER, LATER = (
+    f"node(s) had {what} the requested cpu and memory"
+    for what in ("only NUMA zones too small for", "no single NUMA zone with")
+)
+
+
+@pytest.mark.parametrize(
+    ("pod", "found", "reason"),
+    [
+        (build_guaranteed_pod(6), report_zones(("1", "4"), ("1", "4")), NEVER),
+        (build_guaranteed_pod(6), report_zones(("1", "4"), ("1", 8)), LATER),
+        (build_guaranteed_pod(6), report_zones(("1", "4"), ("6", "8")), ""),
+        (build_guaranteed_pod(3, 3), report_zones(("1", "4"), ("1", "4")), LATER),
+        (build_guaranteed_pod(3, 3), report_zones(("1", "4"), ("1", "4"), scope="pod"), NEVER),
+        (build_guaranteed_pod(3, 3, 3), report_zones(("4", "4"), ("4", "4")), NEVER),  # no two in one zone
+        (build_guaranteed_pod(6), report_zones(("1", "4"), ("1", "-4")), LATER),  # not known
+        (build_guaranteed_pod(6), report_zones(("1", "4"), ("1", None)), LATER),
+        (build_guaranteed_pod(6), report_zones(), LATER),
+    ],
+)
+def test_pod_that_would_not_fit_into_free_zones_either_is_refused_for_good(
+    pod: Pod, found: NumaZones, reason: str
+) -> None:
+    filters = make_filters(pod, Scheduling(numa=Numa.REQUIRED, hot=Hot(cpu=Number(0.8))))
+    taken = found.subtract({})
+    cool, hot = (
+        filters.find_refusal(NodeRow.from_node(NODE, NodeLoad("prometheus", 0.0, cpu), numa=taken)) for cpu in (0, 900)
+    )
+    assert ("" if cool is None else cool.reason, cool is not None and cool.is_permanent) == (reason, reason == NEVER)
+    assert hot is not None
+    assert hot.is_permanent == (reason == NEVER), "that it is hot is told only where waiting helps"
+
+
+def test_pod_that_is_refused_for_good_is_not_taken_for_one_that_fits_when_nodes_cool() -> None:
+    rules = Scheduling(numa=Numa.REQUIRED, hot=Hot(cpu=Number(0.8)))
+    zones_now = report_zones(("4", "4"), ("4", "4"))
+    row = NodeRow.from_node(NODE, NodeLoad("prometheus", 0.0, 0.0), numa=zones_now)
+    assert list_fitting(build_guaranteed_pod(6), rules, row) == []
+    assert list_fitting(build_guaranteed_pod(3), rules, row) == ["p"]
 
 
 def test_new_pods_are_subtracted_from_every_zone() -> None:

@@ -8,7 +8,7 @@ from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec, Re
 from webhook.core.kubernetes.pod_requests import NANO
 from webhook.core.kubernetes.quantity import Number
 from webhook.core.policy_fields import Mode
-from webhook.core.policy_fields.scheduling import Hot, Numa, Pressure, Scheduling, WhenUnknown
+from webhook.core.policy_fields.scheduling import Hot, Numa, Pressure, Scheduling, ScoreWeights, WhenUnknown
 from webhook.core.scheduling.assumed_load import PodLoad, estimate_load
 from webhook.core.scheduling.attempts import record_filter, record_score
 from webhook.core.scheduling.extender_api import HostPriority
@@ -99,6 +99,21 @@ def test_node_without_a_zone_has_what_was_asked_and_what_each_zone_has_left() ->
     )
 
 
+def test_node_whose_zones_are_too_small_has_what_they_have_in_all() -> None:
+    whole = NumaZones(({"cpu": 4 * NANO},), is_by_pod=False)
+    amounts = Resources(*2 * ({"cpu": "6", "memory": "1Gi"},))
+    pod = Pod(PodMetadata(uid="u"), PodSpec(containers=(Container("c", amounts),)))
+    rows = {
+        "n": NodeRow.from_node(
+            SchedulableNode("n", SIZE, SIZE), numa=NumaZones(({"cpu": 0},), is_by_pod=False, whole=whole)
+        )
+    }
+    service = ServiceRules("web", Mode.ENFORCE, Scheduling(numa=Numa.REQUIRED))
+    [numa] = record_filter(NOW, 1, filter_nodes(pod, rows, rows, service), rows, service.rules).refused
+    assert (numa.rule, numa.is_permanent) == ("numa", True)
+    assert numa.nodes[0].zones == ZoneFigures({"cpu": "6"}, ({"cpu": "4"},))
+
+
 def test_best_nodes_have_their_terms_and_the_weights() -> None:
     rows = {name: ROWS[name] for name in ("hot", "cool", "full", "cooler")}
     found_scores = compute_scores(rows, rows, estimate_load(POD, RULES.estimate), RULES.score, lambda _: 0.5)
@@ -106,6 +121,10 @@ def test_best_nodes_have_their_terms_and_the_weights() -> None:
     found = record_score(NOW, estimate_load(POD, RULES.estimate), len(rows), best, rows, RULES, lambda _: 0.5)
     assert (found.asked, [score.node for score in found.best]) == (4, ["cooler", "cool", "hot"])
     assert found.weights == {"cpu": 0.4, "memory": 0.3, "latency": -0.2, "topology": 0.3}
+    assert {score.risk for score in found.best} == {None}
+    rules = Scheduling(score=ScoreWeights(risk=Number(-0.3)))
+    risky = record_score(NOW, PodLoad(0, 0), 4, ["hot"], rows, rules, lambda _: 0.5)
+    assert (risky.best[0].risk, risky.weights["risk"]) == (0.5, -0.3), "half of 1.0, and no deviation"
     first = found.best[0]
     assert (first.free_cpu, first.free_memory, first.latency, first.near) == pytest.approx(
         (1.0, 0.75, 0.0, 0.5), abs=0.01
