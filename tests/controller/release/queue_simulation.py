@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from tests.controller.controller_simulation import compile_policy, pod
+from tests.controller.controller_simulation import compile_policy, format_moment, pod
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.memory_store import MemoryStore
+from webhook.controller.release.gated_groups import GroupFacts
 from webhook.controller.release.gated_pods import GatedPod, GatedPods
 from webhook.controller.release.loop import ReleaseLoop, ReleaseReports
 from webhook.core.admission.mutation import QUEUE_GATE
@@ -166,8 +167,12 @@ class QueueSimulation:
             self.troubles.append,
         )
         arguments = (self.observer, self.store, self.index, self.gates, lambda: self.policy, reports)
-        self.loop = ReleaseLoop(*arguments, lambda: self.wanted, rate=self.rate)
+        self.loop = ReleaseLoop(*arguments, lambda: self.wanted, rate=self.rate, groups=self.build_group_facts())
         self.store.on_loss = self.loop.on_lost
+
+    def build_group_facts(self) -> GroupFacts:
+        """Return what the cluster tells of groups: nothing."""
+        return GroupFacts()
 
     def _record_release(self, pod: GatedPod, _: float, latency_seconds: float) -> None:
         self.released.append(pod.waiting.service)
@@ -194,6 +199,8 @@ class QueueSimulation:
         for uid in uids:
             labels = fields.pop("labels", {"app": "web"})
             created = pod(uid, labels=labels, scheduling_gates=(SchedulingGate(QUEUE_GATE),), **fields)  # type: ignore[arg-type]
+            now = format_moment(self.clock.now_us())
+            created = replace(created, metadata=replace(created.metadata, creation_timestamp=now))
             self.gates.pods[uid] = created
             found = self._find_ownership(created, self.policy)
             if found is not None:

@@ -2,14 +2,21 @@
 
 from collections import deque
 from collections.abc import Mapping
+from typing import Protocol
 
+from webhook.controller.release.actions import Released
+from webhook.controller.release.gated_groups import GatedGroup
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.core.breaker import State
-from webhook.core.quota import Acquire, Booking, CounterPlan, DeniedBy, Holder, Receipt
+from webhook.core.quota import Acquire, AcquireGroup, Booking, CounterPlan, DeniedBy, GroupMember, Holder, Receipt
 from webhook.errors import StoreUnavailableError
-from webhook.ports import CounterStore
+from webhook.ports import CounterStore, GroupCharges
 
 _RECENT_US_MAX = 60_000_000
+
+
+class ReleaseStore(CounterStore, GroupCharges, Protocol):
+    """The store of the counters that Pods and groups are charged to."""
 
 
 class RecentCharges:
@@ -52,15 +59,47 @@ _NEVER_US = 60_000_000
 """A limit was lowered below what the Pod needs: it can pass only under another policy."""
 
 
-async def charge(store: CounterStore, plan: CounterPlan, pod: GatedPod) -> Receipt | None:
-    """Charge a Pod if it fits; None if the store gives no answer. Concurrent charges share one call."""
-    waiting = pod.waiting
-    # A refusal is no quota event: no user asked now.
-    asked = Acquire(plan, pod.namespace, waiting.uid, waiting.cost, pod.source, name=pod.name, counts_as_event=False)
+async def charge(store: ReleaseStore, plan: CounterPlan, whole: Released) -> Receipt | None:
+    """Charge a Pod or a group if it fits; None if the store gives no answer. Concurrent charges share one call."""
+    waiting = whole.waiting
     try:
+        if isinstance(whole, GatedGroup):
+            return await store.acquire_group(_build_group_request(plan, whole))
+        # A refusal is no quota event: no user asked now.
+        asked = Acquire(
+            *(plan, whole.namespace, waiting.uid, waiting.cost, whole.source),
+            name=whole.name,
+            team=waiting.scope,
+            counts_as_event=False,
+        )
         return await store.acquire(asked)
     except StoreUnavailableError:
         return None
+
+
+async def renew_charge(
+    store: ReleaseStore, plan: CounterPlan, whole: Released, receipt: Receipt | None
+) -> Receipt | None:
+    """Replace the former charge of a Pod of whose group others run, before others take its room; return the answer."""
+    if receipt is None or not receipt.repeated or isinstance(whole, GatedGroup) or whole.group is None:
+        return receipt
+    try:
+        await store.refund(plan, whole.waiting.uid)
+    except StoreUnavailableError:
+        return None
+    return await charge(store, plan, whole)
+
+
+async def is_charged(store: ReleaseStore, plan: CounterPlan, pod: GatedPod) -> bool:
+    """Return whether a waiting Pod has a charge. StoreUnavailableError: it is not known."""
+    waiting = pod.waiting
+    asked = Acquire(plan, pod.namespace, waiting.uid, waiting.cost, pod.source, peek=True, team=waiting.scope)
+    return (await store.acquire(asked)).repeated
+
+
+def _build_group_request(plan: CounterPlan, group: GatedGroup) -> AcquireGroup:
+    members = tuple(GroupMember(pod.waiting.uid, pod.name, pod.waiting.cost, pod.source) for pod in group.members)
+    return AcquireGroup(plan, group.namespace, members, team=group.waiting.scope)
 
 
 def find_obstacle(receipt: Receipt) -> tuple[int, Holder]:
@@ -69,7 +108,8 @@ def find_obstacle(receipt: Receipt) -> tuple[int, Holder]:
     if receipt.refused is DeniedBy.BREAKER:
         is_open = view is not None and view.state in {State.OPEN, State.FORCED_OPEN}
         return (view.open_until_us if view is not None and is_open else receipt.at_us + RETRY_US), Holder.SERVICE
-    holders = {use.of for use in receipt.over}
+    # Room that a pool keeps for its members cannot be kept for a single Pod: no other member may wait for it.
+    holders = {Holder.SERVICE if use.guarantee is not None else use.of for use in receipt.over}
     by = holders.pop() if len(holders) == 1 else Holder.SERVICE
     if receipt.free_at_us is None:
         return receipt.at_us + _NEVER_US, by

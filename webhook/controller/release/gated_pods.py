@@ -8,10 +8,13 @@ from webhook.core.admission.mutation import has_queue_gate
 from webhook.core.admission.queueing import priority_of
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.controller.waiting_pod import WaitingPod
+from webhook.core.groups.membership import GROUP_ANNOTATION, Membership
 from webhook.core.kubernetes.controllers import find_controller_source
-from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.pod import OwnerReference, Pod
 from webhook.core.pods.ownership import OwnedPod
 from webhook.core.pods.start_outcome import read_created_us
+
+_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
 
 
 class GatedPod(Struct, frozen=True, gc=False):
@@ -26,6 +29,17 @@ class GatedPod(Struct, frozen=True, gc=False):
     """Its controller, as KIND/NAME; "" without one."""
     due_us: int = 0
     """Of a Pod that is being released: since when that was possible."""
+    group: Membership | None = None
+    created_us: int = 0
+    attempt: str = ""
+    """As `read_attempt` returns it."""
+    run: str = ""
+    """As `read_run` returns it."""
+
+    @property
+    def pods(self) -> tuple["GatedPod", ...]:
+        """Return the Pod: what waits alone is a group of one."""
+        return (self,)
 
 
 class GatedPods:
@@ -61,12 +75,20 @@ class GatedPods:
             return
         service, cost = (found.service, found.cost) if found is not None else ("", {})
         plan, namespace = self._compiled.plans.get(service), pod.metadata.namespace
-        scope = plan.scope_of(namespace) if plan is not None else ""
+        scope = plan.scope_of(found) if plan is not None and found is not None else ""
         waiting = WaitingPod(uid, service, read_created_us(pod), cost, scope, priority_of(pod))
         self._gated.add(uid)
         self._left.discard(uid)
         self._new[uid] = GatedPod(
-            waiting, namespace, pod.metadata.name, find_controller_source(pod), _format_owner(pod)
+            waiting,
+            namespace,
+            pod.metadata.name,
+            find_controller_source(pod),
+            _format_owner(pod),
+            group=read_membership(pod),
+            created_us=read_created_us(pod),
+            attempt=read_attempt(pod),
+            run=read_run(pod),
         )
 
     def on_deleted(self, uid: str) -> None:
@@ -94,6 +116,32 @@ class GatedPods:
                 self._new.setdefault(pod.waiting.uid, pod)
 
 
+def read_membership(pod: Pod) -> Membership | None:
+    """Return the membership that Podgate wrote into a waiting Pod; None without one."""
+    text = pod.annotations.get(GROUP_ANNOTATION)
+    return None if text is None else Membership.decode(text)
+
+
+def read_attempt(pod: Pod) -> str:
+    """Return which attempt of its JobSet a Pod is made for; "" without one."""
+    return pod.labels.get(_ATTEMPT, "")
+
+
+def read_run(pod: Pod) -> str:
+    """Return the run of a workload that a Pod is made for: the attempt of its JobSet, or its Job; "" without one.
+
+    Within a run no Pod of a group is made again for one that has succeeded.
+    """
+    if attempt := read_attempt(pod):
+        return attempt
+    owner = _find_controller(pod)
+    return owner.uid if owner is not None and owner.kind == "Job" else ""
+
+
 def _format_owner(pod: Pod) -> str:
-    owner = next((reference for reference in pod.metadata.owner_references or () if reference.controller), None)
+    owner = _find_controller(pod)
     return "" if owner is None else f"{owner.kind}/{owner.name}"
+
+
+def _find_controller(pod: Pod) -> OwnerReference | None:
+    return next((reference for reference in pod.metadata.owner_references or () if reference.controller), None)

@@ -12,17 +12,20 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from webhook.controller.release.charging import RecentCharges
+from webhook.controller.release.actions import ReleaseActions, Released
+from webhook.controller.release.charging import RecentCharges, ReleaseStore
 from webhook.controller.release.failures import ReleaseFailures
+from webhook.controller.release.gated_groups import GroupFacts
 from webhook.controller.release.gated_pods import GatedPod, GatedPods
+from webhook.controller.release.group_release import GroupRelease, find_group_uid
 from webhook.controller.release.queue_reader import QueueReader
-from webhook.controller.release.releaser import PodReleaser, ReleaseActions
+from webhook.controller.release.releaser import PodReleaser
 from webhook.controller.release.removal import GateRemoval, RemovalReports
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.quota import Booking, CounterPlan, QueuePlan
 from webhook.core.reporting.queue_document import QueueDepth
 from webhook.errors import GateError, StoreUnavailableError
-from webhook.ports import CounterStore, GateClient, QueueIndex
+from webhook.ports import GateClient, QueueIndex
 
 _SAVED_US_MAX = 250_000
 """Room is saved up over this time: rounds are not equally long."""
@@ -85,7 +88,7 @@ class ReleaseLoop:
     def __init__(  # noqa: PLR0913  the ports that it connects
         self,
         pods: GatedPods,
-        store: CounterStore,
+        store: ReleaseStore,
         index: QueueIndex,
         gates: GateClient,
         policy: Callable[[], CompiledPolicy | None],
@@ -93,6 +96,7 @@ class ReleaseLoop:
         wanted: Callable[[], Collection[str]] = tuple,
         *,
         rate: int,
+        groups: GroupFacts = GroupFacts(),  # noqa: B008  frozen
     ) -> None:
         """`wanted` returns the uids of Pods that an operator releases past every limit."""
         self._pods = pods
@@ -106,10 +110,13 @@ class ReleaseLoop:
         self._queued: tuple[CounterPlan, ...] = ()
         """Plans of the services that queue."""
         self._releaser = PodReleaser(store, ReleaseActions(self._release, self._expire))
-        removal = RemovalReports(self._on_released, self._releaser.retry, self._releaser.put, reports.on_trouble)
+        self.groups = GroupRelease(self._releaser, store, groups)
+        removal = RemovalReports(
+            *(self._on_released, self._releaser.retry, self.groups.keep_share, self.groups.put, reports.on_trouble)
+        )
         failures = ReleaseFailures()
         self._removal = GateRemoval(store, index, gates, failures, removal)
-        self.queue = QueueReader(self._releaser, store, policy, failures, self._removal.is_charged)
+        self.queue = QueueReader(*(self._releaser, store, policy, failures, self._removal.is_charged, self.groups))
         self._limit = ReleaseRateLimit(rate)
         self._recent = RecentCharges()
         self._retried_us = self._indexed_us = 0
@@ -142,10 +149,13 @@ class ReleaseLoop:
             self._compiled = compiled
             self._queued = tuple(plan for plan in compiled.plans.values() if plan.queue is not None)
             self._releaser.begin(compiled.plans)
+            self.groups.review_all()
         now_us = self._store.now_us()
         try:
             await self._rebook(now_us)
             await self._take_changes(compiled)
+            for plan, pod in await self.groups.update(compiled.plans):
+                await self._removal.start(plan, pod)
             await self._removal.update_index()
             if now_us - self._indexed_us >= _INDEX_SECONDS * 1_000_000:
                 self._indexed_us = now_us
@@ -154,6 +164,7 @@ class ReleaseLoop:
                 # No event announces that live Pods end, grants begin or breakers close.
                 self._retried_us = now_us
                 self._releaser.retry()
+                self.groups.review_all()
                 await self._removal.retry(now_us)
                 for service in self._removal.slow_services:
                     await self._releaser.try_one(service)
@@ -199,7 +210,7 @@ class ReleaseLoop:
         by_service: dict[str, list[str]] = {}
         for uid in left:
             self._removal.remove(uid)
-            if (service := self._releaser.remove(uid)) is not None:
+            if (service := self.groups.remove(uid)) is not None:
                 by_service.setdefault(service, []).append(uid)
         for service, uids in by_service.items():
             if (plan := compiled.plans.get(service)) is not None:
@@ -219,7 +230,7 @@ class ReleaseLoop:
             )
             for pod in pods:
                 since_us = times_us.get(pod.waiting.uid, pod.waiting.since_us)
-                self._releaser.put(replace(pod, waiting=replace(pod.waiting, since_us=since_us)))
+                self.groups.put(replace(pod, waiting=replace(pod.waiting, since_us=since_us)))
 
     async def _find_registration_times(self, plan: CounterPlan, pods: list[GatedPod]) -> Mapping[str, int]:
         """Return when Pods were registered; those that the index has lost are registered at their creation."""
@@ -232,7 +243,7 @@ class ReleaseLoop:
 
     async def _mend_index(self, now_us: int) -> None:
         """Forget Pods that were never created, and register again what the store has lost."""
-        times_us = self._releaser.list_times_us()
+        times_us = self._releaser.pods.list_times_us()
         for plan in self._queued:
             known, waiting = await self._index.list_waiting(plan), times_us.get(plan.service, {})
             old = [uid for uid, at_us in known.items() if now_us - at_us > _UNSEEN_US]
@@ -241,16 +252,20 @@ class ReleaseLoop:
             if lost:
                 await self._index.restore(plan, lost)
 
-    async def _release(self, pod: GatedPod) -> None:
-        self._limit.spend()
-        await self._removal.start(self._find_plan(pod), pod)
+    async def _release(self, whole: Released) -> None:
+        pods = self.groups.take(whole)
+        if group := find_group_uid(whole):
+            self._removal.join(group, (pod.waiting.uid for pod in pods))
+        for pod in pods:
+            self._limit.spend()
+            await self._removal.start(self._find_plan(pod), pod)
 
     def _on_released(self, pod: GatedPod) -> None:
         now_us = self._store.now_us()
         latency_seconds = max(0, now_us - (pod.due_us or now_us)) / 1_000_000
         self._reports.on_released(pod, self._compute_waited_seconds(pod), latency_seconds)
         if (plan := self._find_plan(pod)) is not None:
-            booking = Booking(pod.namespace, pod.waiting.uid, pod.waiting.cost, now_us, pod.name)
+            booking = Booking(pod.namespace, pod.waiting.uid, pod.waiting.cost, now_us, pod.name, pod.waiting.scope)
             self._recent.add(plan, booking, is_owed=now_us < self._releaser.held_until_us)
 
     async def _expire(self, pod: GatedPod) -> None:
@@ -259,6 +274,7 @@ class ReleaseLoop:
         if plan is None or plan.queue is None:
             return  # its service no longer queues
         if not plan.queue.keeps_expired:
+            self.groups.remove(pod.waiting.uid)
             self._limit.spend()
             try:
                 await self._gates.delete(pod.namespace, pod.name, pod.waiting.uid)

@@ -1,8 +1,10 @@
 """Reporter of places: Events on waiting Pods, at first, when the place has halved, and when the cause changes."""
 
 import asyncio
+import re
 
-from webhook.controller.release.queue_reader import PodPlace, QueueReader
+from webhook.controller.release.pod_places import PodPlace
+from webhook.controller.release.queue_reader import QueueReader
 from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.reporting.queue_document import QueueRow, WaitCause, format_duration
 from webhook.ports import PlaceEvents
@@ -12,6 +14,7 @@ _SCAN_SHARE = 0.01
 """Part of the time that scans may take: many Pods are scanned less often."""
 _EVENTS_PER_SCAN_MAX = 40
 """At most 20 a second: each Event is an object that the API server keeps for an hour."""
+_NUMBER = re.compile(r"[0-9][0-9.]*[A-Za-z]*")
 _SETTLED_SECONDS = 2
 """A Pod that is released sooner has no Event."""
 
@@ -22,7 +25,7 @@ class PlaceReporter:
     def __init__(self, queue: QueueReader, events: PlaceEvents) -> None:
         self._queue = queue
         self._events = events
-        self._reported: dict[str, tuple[int, WaitCause]] = {}
+        self._reported: dict[str, tuple[int, str]] = {}
         """Place in the class and cause of the last report on each Pod, by uid."""
 
     async def run(self) -> None:
@@ -36,15 +39,17 @@ class PlaceReporter:
     async def scan(self) -> None:
         """Report what has changed since the last scan."""
         places, stopped, due = self._queue.list_places(), self._queue.find_stopped_services(), list[PodPlace]()
-        reported: dict[str, tuple[int, WaitCause]] = {}
+        reported: dict[str, tuple[int, str]] = {}
         for place in places:
             waiting = place.pod.waiting
-            cause = stopped.get(waiting.service, WaitCause.QUOTA_EXCEEDED)
+            cause: str = stopped.get(waiting.service, WaitCause.QUOTA_EXCEEDED)
+            if lack := self._queue.find_lack(place):
+                cause = _NUMBER.sub("", lack)  # each further member is no other cause
             if self._queue.is_failing(place):
                 cause = WaitCause.RELEASE_FAILS
             uid, now = waiting.uid, (place.class_place, cause)
             last = self._reported.get(uid)
-            if last is not None and last[1] is now[1] and now[0] * 2 > last[0]:
+            if last is not None and last[1] == now[1] and now[0] * 2 > last[0]:
                 reported[uid] = last
             elif self._queue.compute_waited_seconds(place) >= _SETTLED_SECONDS:
                 reported[uid] = now

@@ -2,16 +2,23 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from msgspec import Struct
-
 from webhook.controller.release.failures import ReleaseFailure, ReleaseFailures
 from webhook.controller.release.gated_pods import GatedPod
+from webhook.controller.release.group_release import GroupRelease
+from webhook.controller.release.pod_places import PodPlace, find_class, find_queue, format_name, make_places
 from webhook.controller.release.releaser import PodReleaser
-from webhook.controller.release.waiting_reasons import WaitReason, describe_hold, describe_obstacle, find_stop
+from webhook.controller.release.waiting_reasons import (
+    WaitReason,
+    describe_group,
+    describe_hold,
+    describe_obstacle,
+    find_excess,
+    find_stop,
+)
 from webhook.core.admission.denials import format_utc
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.controller.forecast import ReleaseForecast, RoomSample
@@ -44,17 +51,6 @@ class QueueSelection:
     limit: int = 1_000
 
 
-class PodPlace(Struct, frozen=True, gc=False):
-    """A Pod and its places in its queue and in its class."""
-
-    pod: GatedPod
-    queue: str
-    place: int
-    class_place: int
-    class_waiting: int
-    is_lifted: bool
-
-
 class QueueReader:
     """Reads the queues of a `PodReleaser`, and changes nothing."""
 
@@ -65,6 +61,7 @@ class QueueReader:
         policy: Callable[[], CompiledPolicy | None],
         failures: ReleaseFailures,
         is_charged: Callable[[str], bool],
+        groups: GroupRelease,
     ) -> None:
         """`is_charged`: whether a Pod that was not released keeps its charge. Others pass one that does not."""
         self._releaser = releaser
@@ -72,12 +69,13 @@ class QueueReader:
         self._policy = policy
         self._failures = failures
         self._is_charged = is_charged
+        self._groups = groups
         self._places: list[PodPlace] = []
         self._placed_us: int | None = None
 
     def count_pods(self) -> Mapping[str, int]:
         """Return how many Pods of each service wait, with those that are tried again."""
-        counts = Counter(self._releaser.count_pods())
+        counts = Counter(self._releaser.pods.count_by_service())
         counts.update(pod.waiting.service for pod in self._list_outside())
         return counts
 
@@ -92,11 +90,11 @@ class QueueReader:
             alone = (
                 ([(pod, False)] for pod in charged),
                 self._releaser.list_sequences(now_us),
-                ([(pod, False)] for pod in passed),
+                ([(pod, False)] for pod in (*self._releaser.pods.list_apart(), *passed)),
             )
             for pod, is_lifted in chain.from_iterable(chain(*alone)):
-                queues.setdefault(_find_queue(pod, compiled), []).append((pod, is_lifted))
-            self._places = [place for queue, its in queues.items() for place in _make_places(queue, its, compiled)]
+                queues.setdefault(find_queue(pod, compiled), []).append((pod, is_lifted))
+            self._places = [place for queue, its in queues.items() for place in make_places(queue, its, compiled)]
             self._placed_us = now_us
         return self._places
 
@@ -111,17 +109,19 @@ class QueueReader:
         names.sort(key=lambda name: (classes[compiled.services[name].sla_class], name))
         names += sorted(name for name in failing if name not in plans)
         now_us, oldest_us = self._store.now_us(), dict(self._releaser.find_oldest_us())
+        groups = self._groups.count(plans)
         for pod in self._list_outside():
             service, since_us = pod.waiting.service, pod.waiting.since_us
             oldest_us[service] = min(oldest_us.get(service, since_us), since_us)
         return tuple(
             QueueDepth(
                 name,
-                _find_class(name, compiled),
+                find_class(name, compiled),
                 counts.get(name, 0),
                 max(0, now_us - oldest_us.get(name, now_us)) // 1_000_000,
                 describe_pause(plans[name]) or None if name in plans else None,
                 failing.get(name, ()),
+                groups.get(name),
             )
             for name in names
         )
@@ -141,8 +141,7 @@ class QueueReader:
                 found.setdefault(failure.pod.waiting.service, {}).setdefault(failure.reason, []).append(failure)
         return {
             service: tuple(
-                FailingPods(reason, len(its), f"{_format_name(its[0].pod)}: {its[0].said}")
-                for reason, its in by.items()
+                FailingPods(reason, len(its), f"{format_name(its[0].pod)}: {its[0].said}") for reason, its in by.items()
             )
             for service, by in found.items()
         }
@@ -178,7 +177,7 @@ class QueueReader:
             return []
         forecasts = await self._make_forecasts(places, compiled.plans)
         return [
-            self._make_row(place, compiled, forecasts[place.queue].predict_release_us(place.pod.waiting.uid))
+            self._make_row(place, compiled, forecasts[place.queue].predict_release_us(self._find_last_uid(place.pod)))
             for place in places
         ]
 
@@ -187,11 +186,12 @@ class QueueReader:
         plan = compiled.plans.get(waiting.service)
         cause, why, until_us = self._find_cause(place, plan)
         is_known = expected_us is not None and cause in {WaitCause.QUOTA_EXCEEDED, WaitCause.BEHIND}
+        is_known = is_known and not self._is_too_large(place.pod, plan)
         rules = plan.queue if plan is not None else None
         return QueueRow(
             queue=place.queue,
             place=place.place,
-            sla_class=_find_class(waiting.service, compiled),
+            sla_class=find_class(waiting.service, compiled),
             class_place=place.class_place,
             class_waiting=place.class_waiting,
             service=waiting.service,
@@ -215,7 +215,7 @@ class QueueReader:
         plans = compiled.plans if compiled is not None else {}
         found = {
             service: find_stop(plans[service], self._store)
-            for service in self._releaser.count_pods()
+            for service in self._releaser.pods.count_by_service()
             if service in plans
         }
         return {service: stopped.cause for service, stopped in found.items() if stopped is not None}
@@ -226,8 +226,22 @@ class QueueReader:
         plan = compiled.plans.get(place.pod.waiting.service) if compiled is not None else None
         return self._find_failure(place.pod, plan) is not None
 
+    def find_lack(self, place: PodPlace) -> str:
+        """Return what is missing of the group of a waiting Pod; "" if nothing is."""
+        return self._groups.find_lack(place.pod.waiting.uid)
+
     def compute_waited_seconds(self, place: PodPlace) -> int:
         return max(0, self._store.now_us() - place.pod.waiting.since_us) // 1_000_000
+
+    def _is_too_large(self, pod: GatedPod, plan: CounterPlan | None) -> bool:
+        """Return whether the group of a Pod is larger than a whole limit."""
+        group = self._releaser.pods.find_group(pod)
+        return group is not None and plan is not None and find_excess(plan, group.waiting.cost) is not None
+
+    def _find_last_uid(self, pod: GatedPod) -> str:
+        """Return the uid of the last Pod that is released together with this one."""
+        group = self._releaser.pods.find_group(pod)
+        return (pod if group is None else group.members[-1]).waiting.uid
 
     def _find_cause(self, place: PodPlace, plan: CounterPlan | None) -> WaitReason:
         if (failure := self._find_failure(place.pod, plan)) is not None:
@@ -235,11 +249,15 @@ class QueueReader:
             return WaitReason(WaitCause.RELEASE_FAILS, why)
         if plan is None:
             return WaitReason(WaitCause.BEHIND, "the policy has no such service: it is released at once")
+        if lack := self.find_lack(place):
+            return WaitReason(WaitCause.GROUP_INCOMPLETE, lack)
         if (stopped := find_stop(plan, self._store)) is not None:
             return stopped
         if self._store.now_us() < self._releaser.held_until_us:
             return describe_hold(self._releaser.held_until_us)
-        return describe_obstacle(self._releaser.find_blocking_holder(place.pod), plan.service, place.queue)
+        reason = describe_obstacle(self._releaser.find_blocking_holder(place.pod), plan.service, place.queue)
+        group = self._releaser.pods.find_group(place.pod)
+        return reason if group is None else describe_group(reason, group, plan)
 
     async def _make_forecasts(
         self, places: Sequence[PodPlace], plans: Mapping[str, CounterPlan]
@@ -260,35 +278,13 @@ class QueueReader:
         return found
 
     def _is_passed(self, place: PodPlace) -> bool:
-        return self._failures.get(place.pod.waiting.uid) is not None and place.pod.waiting.uid not in self._releaser
+        """Return whether a Pod takes no room before others: it is tried again, or members of its group are missing."""
+        uid = place.pod.waiting.uid
+        return bool(self.find_lack(place)) or (self._failures.get(uid) is not None and uid not in self._releaser)
 
     async def _ask(self, forecast: ReleaseForecast, sample: RoomSample) -> None:
-        asked = Acquire(sample.plan, sample.namespace, _FORECAST, sample.cost, "", peek=True)
+        asked = Acquire(sample.plan, sample.namespace, _FORECAST, sample.cost, "", peek=True, team=sample.room.scope)
         try:
             forecast.enter_answer(sample, await self._store.acquire(asked))
         except StoreUnavailableError:
             return  # unknown
-
-
-def _find_class(service: str, compiled: CompiledPolicy) -> str:
-    """Return a service's class; "" for one that the policy does not have."""
-    known = compiled.services.get(service)
-    return known.sla_class if known is not None else ""
-
-
-def _find_queue(pod: GatedPod, compiled: CompiledPolicy) -> str:
-    known = compiled.services.get(pod.waiting.service)
-    return pod.waiting.service if known is None else known.pool or known.name
-
-
-def _format_name(pod: GatedPod) -> str:
-    return f"pod {pod.namespace}/{pod.name}"
-
-
-def _make_places(queue: str, sequence: Sequence[tuple[GatedPod, bool]], compiled: CompiledPolicy) -> Iterable[PodPlace]:
-    """Yield the places of one queue's Pods."""
-    classes = [_find_class(pod.waiting.service, compiled) for pod, _ in sequence]
-    totals, before = Counter(classes), Counter[str]()
-    for place, ((pod, is_lifted), sla_class) in enumerate(zip(sequence, classes, strict=True), 1):
-        before[sla_class] += 1
-        yield PodPlace(pod, queue, place, before[sla_class], totals[sla_class], is_lifted)

@@ -1,54 +1,31 @@
 """Pod releaser: charges waiting Pods in the order of their queues as soon as there is room, and releases them."""
 
 import asyncio
-import heapq
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from math import inf
 
 from msgspec.structs import replace
 
-from webhook.controller.release.charging import RETRY_US, charge, find_obstacle
+from webhook.controller.release.actions import DRAINING, ReleaseActions, Released
+from webhook.controller.release.charging import RETRY_US, ReleaseStore, charge, find_obstacle, renew_charge
+from webhook.controller.release.gated_groups import GatedGroup
 from webhook.controller.release.gated_pods import GatedPod
+from webhook.controller.release.queued_pods import QueuedPods
 from webhook.core.controller.lane import UNANSWERED
 from webhook.core.controller.order import ReleaseOrder
 from webhook.core.controller.waiting_pod import Member
-from webhook.core.policy_fields import WhenExpired
-from webhook.core.quota import Booking, CounterPlan, Holder, QueuePlan, Receipt
+from webhook.core.quota import Booking, CounterPlan, Holder, Receipt
 from webhook.errors import StoreUnavailableError
-from webhook.ports import CounterStore
 
 _CHARGES_PER_CALL_MAX = 16
 """Pods that are charged in one call of the store."""
-_DRAINING = QueuePlan(
-    for_quota=False,
-    for_breaker=False,
-    rank=0,
-    max_pods=0,
-    max_wait_us=0,
-    when_expired=WhenExpired.KEEP,
-    ageing_us=600_000_000,
-    lifted_percent=10,
-)
-"""For the Pods of a service that no longer queues."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseActions:
-    """What happens to Pods that leave the queue. They raise nothing: a failed release refunds its charge."""
-
-    release: Callable[[GatedPod], Awaitable[None]]
-    """Remove the gate of a charged Pod."""
-    expire: Callable[[GatedPod], Awaitable[None]]
-    """The Pod has waited for `maxWait`: apply whenExpired. One that is kept waits on, and expires only once."""
 
 
 class PodReleaser:
     """The queues of all services under one policy. `step` does what is due, and returns when to call it again."""
 
-    def __init__(self, store: CounterStore, actions: ReleaseActions) -> None:
+    def __init__(self, store: ReleaseStore, actions: ReleaseActions) -> None:
         self._store = store
         self._actions = actions
         self._plans: Mapping[str, CounterPlan] = {}
@@ -58,75 +35,89 @@ class PodReleaser:
         """For each order, when it last had nothing to release."""
         self._together: dict[str, int] = {}
         """For each order, how many Pods are charged at once: twice as many each time, while all of them fit."""
-        self._pods: dict[str, GatedPod] = {}
-        self._counts: Counter[str] = Counter()
-        self._deadlines: list[tuple[int, str]] = []
+        self.pods = QueuedPods()
         self._unowned: list[str] = []
         """Pods of services that the policy does not have."""
-        self._kept: set[str] = set()
-        """Pods that have waited for `maxWait`, and wait on."""
         self.held_until_us = 0
         """Until then no Pod is charged: the store may lack charges."""
         self._left: float = inf
         """How many further Pods this step may release or expire."""
 
     def __contains__(self, uid: str) -> bool:
-        return uid in self._pods
+        return uid in self.pods
 
     def begin(self, plans: Mapping[str, CounterPlan]) -> None:
         """Start under a policy. Pods without a queue are released as limits allow; those without a service, at once."""
         self._plans = plans
         by_tag: dict[str, list[Member]] = {}
         for plan in plans.values():
-            if plan.queue is not None or self._counts[plan.service]:
-                rules = plan.queue or _DRAINING
+            if plan.queue is not None or self.pods.count(plan.service):
+                rules = plan.queue or DRAINING
                 is_paused = rules.pause is not None
                 member = Member(plan.service, rules.rank, rules.ageing_us, rules.lifted_percent, is_paused)
                 by_tag.setdefault(plan.tag, []).append(member)
         self._orders = {tag: ReleaseOrder(members) for tag, members in by_tag.items()}
         self._idle_us = {tag: self._idle_us.get(tag, self._now_us()) for tag in self._orders}
-        self._deadlines, self._unowned = [], []
-        for pod in self._pods.values():
+        self.pods.clear_deadlines()
+        self._unowned = []
+        for pod in self.pods.list_pods():
             self._enqueue(pod)
+        for uid, group in tuple(self.pods.groups.items()):
+            self.drop_group(uid)
+            self.put_group(group)
 
-    def put(self, pod: GatedPod) -> None:
-        """Add a Pod that waits. If it is known, its cost or its priority may have changed; it keeps its age."""
-        waiting, known = pod.waiting, self._pods.get(pod.waiting.uid)
+    def put(self, pod: GatedPod, *, is_apart: bool = False) -> None:
+        """Add a Pod that waits. If it is known, its cost or its priority may have changed; it keeps its age.
+
+        One that `is_apart` waits for its group: it is not released by itself.
+        """
+        waiting, known = pod.waiting, self.pods.get(pod.waiting.uid)
         if known is not None:
             waiting = replace(waiting, since_us=known.waiting.since_us)
-            if waiting == known.waiting:
+            if waiting == known.waiting and is_apart is self.pods.is_apart(waiting.uid):
                 return
             pod = replace(pod, waiting=waiting)
             self._take_out(waiting.uid)
-        is_first = not self._counts[waiting.service]
-        self._pods[waiting.uid] = pod
-        self._counts[waiting.service] += 1
+        is_first = not self.pods.count(waiting.service)
+        self.pods.add(pod, is_apart=is_apart)
         plan = self._plans.get(waiting.service)
         if is_first and plan is not None and plan.queue is None:
             self.begin(self._plans)  # its queue is created only now
         else:
             self._enqueue(pod)
 
+    def put_group(self, group: GatedGroup) -> None:
+        """Add a complete group whose members wait apart, or replace it; it keeps its place if nothing has changed."""
+        uid, plan = group.waiting.uid, self._plans.get(group.waiting.service)
+        known = self.pods.groups.get(uid)
+        if plan is None or (known is not None and known.members == group.members):
+            return
+        self.drop_group(uid)
+        self.pods.groups[uid] = group
+        self._orders[plan.tag].add(group.waiting)
+
+    def drop_group(self, uid: str) -> None:
+        """Remove a group that is no longer complete, if it is known. Its members wait on."""
+        group = self.pods.groups.pop(uid, None)
+        if group is not None and (plan := self._plans.get(group.waiting.service)) is not None:
+            self._orders[plan.tag].remove(uid)
+
     def remove(self, uid: str) -> str | None:
         """Remove a Pod that was deleted, or whose gate was removed; return its service, None if it is unknown."""
-        self._kept.discard(uid)
+        self.pods.forget(uid)
         return self._take_out(uid)
 
     def _take_out(self, uid: str) -> str | None:
-        """Remove a Pod that may wait again: one that is kept after `maxWait` expires only once."""
-        pod = self._drop(uid)
+        """Remove a Pod that may wait again."""
+        pod = self.pods.get(uid)
         if pod is None:
             return None
+        if (group := self.pods.find_group(pod)) is not None:
+            self.drop_group(group.waiting.uid)  # it is no longer complete
+        self.pods.drop(uid)
         if (plan := self._plans.get(pod.waiting.service)) is not None:
             self._orders[plan.tag].remove(uid)
         return pod.waiting.service
-
-    def count_pods(self) -> Mapping[str, int]:
-        """Return how many Pods of each service wait."""
-        return {service: count for service, count in self._counts.items() if count}
-
-    def count_waiting(self, service: str) -> int:
-        return self._counts[service]
 
     def find_oldest_us(self) -> Mapping[str, int]:
         """Return since when the oldest Pod of each service waits."""
@@ -135,19 +126,17 @@ class PodReleaser:
     def list_sequences(self, now_us: int) -> Iterator[list[tuple[GatedPod, bool]]]:
         """Yield the Pods of each queue in the order of their release, and whether ageing has lifted them."""
         for order in self._orders.values():
-            yield [(self._pods[queued.pod.uid], queued.is_lifted) for queued in order.compute_sequence(now_us)]
+            sequence = order.compute_sequence(now_us)
+            yield [(pod, queued.is_lifted) for queued in sequence for pod in self.pods.find_whole(queued.pod.uid).pods]
 
     def find_blocking_holder(self, pod: GatedPod) -> str | None:
-        """Return whose limit has no room for a Pod; None if it only waits for others."""
+        """Return whose limit has no room for a Pod or for its group; None if it only waits for others."""
         plan = self._plans.get(pod.waiting.service)
-        return self._orders[plan.tag].find_blocking_holder(pod.waiting.uid) if plan is not None else None
-
-    def list_times_us(self) -> Mapping[str, Mapping[str, int]]:
-        """Return the waiting Pods of each service that has some, and since when each of them waits."""
-        found: dict[str, dict[str, int]] = {}
-        for uid, pod in self._pods.items():
-            found.setdefault(pod.waiting.service, {})[uid] = pod.waiting.since_us
-        return found
+        return (
+            None
+            if plan is None
+            else self._orders[plan.tag].find_blocking_holder((self.pods.find_group(pod) or pod).waiting.uid)
+        )
 
     def retry(self) -> None:
         """Try all Pods again: there may be room before the expected time."""
@@ -159,15 +148,10 @@ class PodReleaser:
         if plan is None:
             self._unowned.append(waiting.uid)
             return
-        self._orders[plan.tag].add(waiting)
+        if not self.pods.is_apart(waiting.uid):
+            self._orders[plan.tag].add(waiting)
         if plan.queue is not None:
-            heapq.heappush(self._deadlines, (waiting.since_us + plan.queue.max_wait_us, waiting.uid))
-
-    def _drop(self, uid: str) -> GatedPod | None:
-        pod = self._pods.pop(uid, None)
-        if pod is not None:
-            self._counts[pod.waiting.service] -= 1
-        return pod
+            self.pods.set_deadline(waiting.uid, waiting.since_us + plan.queue.max_wait_us)
 
     async def step(self, most: int | None = None, held: AbstractSet[str] = frozenset()) -> int | None:
         """Expire and release what is due; return when the next Pod may be due, None if none waits.
@@ -180,7 +164,7 @@ class PodReleaser:
             order.held_services = held
         await self._expire()
         while self._unowned and self._left > 0:
-            if (pod := self._drop(self._unowned.pop())) is not None:
+            if (pod := self.pods.drop(self._unowned.pop())) is not None:
                 self._left -= 1
                 await self._actions.release(pod)
         for tag in (*self._orders,) if self._now_us() >= self.held_until_us else ():
@@ -192,16 +176,28 @@ class PodReleaser:
         if now_us < self.held_until_us:
             return self.held_until_us
         times = [at_us for order in self._orders.values() if (at_us := order.find_next_us(now_us)) is not None]
-        return min([*times, *(at_us for at_us, _ in self._deadlines[:1])], default=None)
+        deadline_us = self.pods.find_deadline_us()
+        return min([*times, *([] if deadline_us is None else [deadline_us])], default=None)
 
     async def release(self, uid: str) -> None:
-        """Charge a waiting Pod past every limit, and release it. StoreUnavailableError: it waits on."""
-        pod = self._pods[uid]
-        waiting, plan = pod.waiting, self._plans.get(pod.waiting.service)
-        if plan is not None:
-            await self._store.book(plan, [Booking(pod.namespace, uid, waiting.cost, self._now_us(), pod.name)])
-            self._take_out(uid)
-            await self._actions.release(pod)
+        """Charge a waiting Pod past every limit, with its group, and release it. StoreUnavailableError: it waits on."""
+        pod = self.pods.get(uid)
+        plan = self._plans.get(pod.waiting.service) if pod is not None else None
+        if pod is None or plan is None:
+            return
+        whole, now_us = self.pods.find_group(pod) or pod, self._now_us()
+        bookings = [
+            Booking(one.namespace, one.waiting.uid, one.waiting.cost, now_us, one.name, one.waiting.scope)
+            for one in whole.pods
+        ]
+        await self._store.book(plan, bookings)
+        self._take_out_whole(whole)
+        await self._actions.release(whole)
+
+    def _take_out_whole(self, whole: Released) -> None:
+        self.drop_group(whole.waiting.uid)
+        for pod in whole.pods:
+            self._take_out(pod.waiting.uid)
 
     async def try_one(self, service: str) -> None:
         """Charge and release the next Pod of one service if it fits, also while the service is held."""
@@ -218,19 +214,13 @@ class PodReleaser:
         return self._store.now_us()
 
     async def _expire(self) -> None:
-        while self._deadlines and self._deadlines[0][0] <= self._now_us() and self._left > 0:
-            _, uid = heapq.heappop(self._deadlines)
-            pod = self._pods.get(uid)
-            if pod is None:
-                continue
+        for pod in self.pods.take_expired(self._now_us()) if self._left > 0 else ():
             if not self._is_kept(pod):
-                self.remove(uid)
+                self.remove(pod.waiting.uid)
                 self._left -= 1
-            elif uid in self._kept:
-                continue
-            else:
-                self._kept.add(uid)
             await self._actions.expire(pod)
+            if self._left <= 0:
+                return
 
     def _is_kept(self, pod: GatedPod) -> bool:
         plan = self._plans.get(pod.waiting.service)
@@ -245,18 +235,21 @@ class PodReleaser:
             if not await self._charge(tag, pods):
                 break
 
-    def _take_next(self, order: ReleaseOrder, most: float) -> list[GatedPod]:
-        """Take the next Pods out of the order, as if each of them fitted."""
-        taken: list[GatedPod] = []
+    def _take_next(self, order: ReleaseOrder, most: float) -> list[Released]:
+        """Take the next Pods and groups out of the order, as if each of them fitted."""
+        taken: list[Released] = []
         while len(taken) < most and (waiting := order.take(self._now_us())) is not None:
-            taken.append(self._pods[waiting.uid])
+            taken.append(self.pods.find_whole(waiting.uid))
         return taken
 
-    async def _charge(self, tag: str, pods: Sequence[GatedPod]) -> bool:
+    async def _charge(self, tag: str, pods: Sequence[Released]) -> bool:
         """Charge Pods in their order and release those that fit, put the others back; False if they must wait."""
         order, idle_us = self._orders[tag], self._idle_us[tag]
-        receipts = await asyncio.gather(*(charge(self._store, self._plans[pod.waiting.service], pod) for pod in pods))
-        fitting, others = list[GatedPod](), list[tuple[GatedPod, Receipt | None]]()
+        plans = [self._plans[pod.waiting.service] for pod in pods]
+        known = await asyncio.gather(*(charge(self._store, plan, pod) for plan, pod in zip(plans, pods, strict=True)))
+        answered = zip(plans, pods, known, strict=True)
+        receipts = [await renew_charge(self._store, plan, pod, receipt) for plan, pod, receipt in answered]
+        fitting, others = list[Released](), list[tuple[Released, Receipt | None]]()
         for pod, receipt in zip(pods, receipts, strict=True):
             uid = pod.waiting.uid
             is_charged = receipt is not None and receipt.refused is None and not receipt.repeated
@@ -266,25 +259,26 @@ class PodReleaser:
             due_us = max(pod.waiting.since_us, idle_us, order.find_due_us(uid))
             fitting.append(replace(pod, due_us=min(due_us, receipt.at_us)))
             order.confirm(uid)
-            self._take_out(uid)
-        answered = [await self._put_back(order, *pair) for pair in reversed(others)]  # as `ReleaseOrder` requires
+            self._take_out_whole(pod)
+        may_go_on = [await self._put_back(order, *pair) for pair in reversed(others)]  # as `ReleaseOrder` requires
         if any(receipt is not None and receipt.repeated for receipt in receipts):
             order.retry()  # refunds may have made room for others that were tried
         grown = min(max(self._together.get(tag, 1), 2 * len(pods)), _CHARGES_PER_CALL_MAX)
         self._together[tag] = 1 if others else grown
-        self._left -= len(fitting)
+        self._left -= sum(len(whole.pods) for whole in fitting)
         for pod in fitting:
             await self._actions.release(pod)
-        return all(answered)
+        return all(may_go_on)
 
-    async def _put_back(self, order: ReleaseOrder, pod: GatedPod, receipt: Receipt | None) -> bool:
-        """Let a Pod wait on that is not released; False if no other one should be tried now."""
+    async def _put_back(self, order: ReleaseOrder, pod: Released, receipt: Receipt | None) -> bool:
+        """Let a Pod or a group wait on that is not released; False if no other one should be tried now."""
         uid = pod.waiting.uid
         is_held = receipt is not None and receipt.at_us < self.held_until_us  # the answer revealed a loss
         try:
             if receipt is not None and receipt.refused is None:
                 # Or a former leader charged it, or its admission: its window may have passed.
-                await self._store.refund(self._plans[pod.waiting.service], uid)
+                for one in pod.pods:
+                    await self._store.refund(self._plans[pod.waiting.service], one.waiting.uid)
         except StoreUnavailableError:  # a later charge is a repeated one, and refunded then
             receipt = None
         if receipt is None or is_held:

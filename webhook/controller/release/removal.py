@@ -5,7 +5,7 @@ A charge is kept until it is known whether the gate is removed, but not for long
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,6 +32,8 @@ class RemovalReports:
     on_released: Callable[[GatedPod], None]
     on_room: Callable[[], None]
     """A charge was refunded."""
+    on_vanished: Callable[[CounterPlan, GatedPod], None]
+    """A member of a group is gone, and is still charged."""
     on_waiting: Callable[[GatedPod], None]
     """A Pod that was set aside waits again."""
     on_trouble: Callable[[str], None]
@@ -43,6 +45,8 @@ class GateRemoval:
 
     - Without an answer the Pod stays charged, and its gate is removed again each second. After 30 s it is refunded.
     - A refusal concerns one Pod: it is refunded, unless an earlier attempt may have removed the gate.
+    - Members of a group are refunded only while the gates of all of them are there: else they stay charged, and their
+      gates are removed again each second.
     - A refunded Pod is set aside: others take their turn. It waits again, as old as it is, after 5 s, then 10 s, at
       most 60 s; at once if it has changed, or if another Pod of its service that was refused is released.
     """
@@ -72,6 +76,12 @@ class GateRemoval:
         """Pods that were deleted, or whose gates were removed, while their removal ran."""
         self._left: dict[str, tuple[CounterPlan, list[str]]] = {}
         """Pods that have left the queue and are still in the index, by service."""
+        self._group_of: dict[str, str] = {}
+        """The groups of members that are released together, by uid."""
+        self._begun: set[str] = set()
+        """Groups of which a gate was removed."""
+        self._refused: set[str] = set()
+        """Members of groups whose last removal was refused: others of their services need not wait for them."""
         self._unanswered = 0
         """Removals in a row that had no answer."""
         self._refusals = Counter[str]()
@@ -93,11 +103,16 @@ class GateRemoval:
 
     @property
     def held_services(self) -> AbstractSet[str]:
-        """Services whose Pods should not be charged now: slow ones, and those with charged Pods that may be gated."""
-        return {pod.waiting.service for _, pod, _ in self._charged.values()} | self.slow_services
+        """Services whose Pods should not be charged now: slow ones, and those with charged Pods without an answer."""
+        silent = (pod for uid, (_, pod, _) in self._charged.items() if uid not in self._refused)
+        return {pod.waiting.service for pod in silent} | self.slow_services
 
     def is_charged(self, uid: str) -> bool:
         return uid in self._charged
+
+    def join(self, group: str, uids: Iterable[str]) -> None:
+        """Note that Pods are released together, before the first of them is started."""
+        self._group_of.update(dict.fromkeys(uids, group))
 
     async def start(self, plan: CounterPlan | None, pod: GatedPod) -> None:
         """Start to remove the gate of a charged Pod; without a plan it is not charged."""
@@ -111,6 +126,10 @@ class GateRemoval:
         if uid not in self:
             self._gone.discard(uid)
             self._newer.pop(uid, None)
+        if uid not in self._charged:
+            self._refused.discard(uid)
+        if uid not in self._charged and (group := self._group_of.pop(uid, None)) not in self._group_of.values():
+            self._begun.discard(group or "")
 
     def cancel(self) -> None:
         for task in self._running.values():
@@ -153,7 +172,9 @@ class GateRemoval:
         for uid, (plan, pod, since_us) in tuple(self._charged.items()):
             if uid in self._running:
                 continue
-            if now_us - since_us < _RESERVED_US:
+            if uid in self._group_of:
+                await self._retry_member(uid, now_us)
+            elif now_us - since_us < _RESERVED_US:
                 await self.start(plan, pod)
             elif uid in self._gone:
                 # An attempt without an answer may have removed the gate: the charge stays.
@@ -162,6 +183,19 @@ class GateRemoval:
             else:
                 await self._refund(plan, pod)
         self._return_to_queue(now_us)
+
+    async def _retry_member(self, uid: str, now_us: int) -> None:
+        """Remove the gate of a member again, or refund its whole group if none of its gates can be removed."""
+        group, (plan, pod, since_us) = self._group_of[uid], self._charged[uid]
+        members = [one for one, its in self._group_of.items() if its == group]
+        # One that is gone may have been released by an attempt without an answer.
+        if now_us - since_us < _RESERVED_US or group in self._begun or not self._gone.isdisjoint(members):
+            await self.start(plan, pod)
+        elif all(one in self._charged and one not in self._running for one in members):
+            for one in members:
+                self._group_of.pop(one)
+                self._refused.discard(one)
+                await self._refund(*self._charged[one][:2])
 
     def _return_to_queue(self, now_us: int) -> None:
         """Let Pods wait again. Every second Pod of a slow service that is tried was not tried before."""
@@ -187,7 +221,10 @@ class GateRemoval:
             is_there = await self._gates.remove(pod.namespace, pod.name, uid)
             self._note_answer(pod)
             if is_there:
+                self._begun.update(filter(None, [self._group_of.get(uid)]))
                 self._reports.on_released(pod)
+            elif plan is not None and uid in self._group_of:
+                self._reports.on_vanished(plan, pod)
             elif plan is not None:
                 await self._store.refund(plan, uid)
                 self._reports.on_room()
@@ -222,8 +259,12 @@ class GateRemoval:
         if plan is None:
             self.set_aside(pod, error)
             return
-        may_be_released = uid in self._charged
+        may_be_released = uid in self._charged or uid in self._group_of
         self._charged.setdefault(uid, (plan, pod, self._store.now_us()))
+        if error.is_refused and uid in self._group_of:
+            self._refused.add(uid)
+        else:
+            self._refused.discard(uid)
         if uid not in self._gone:
             self._failures.note(pod, self._store.now_us(), error)
         if error.is_refused and not may_be_released:

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from webhook.controller.release.gated_groups import GatedGroup, describe_asked
 from webhook.core.admission.denials import format_utc
 from webhook.core.breaker import State
 from webhook.core.controller.lane import UNANSWERED
-from webhook.core.quota import CounterPlan, Holder
+from webhook.core.quota import Cost, CounterPlan, Holder, Limit, WindowPlan
+from webhook.core.quota.pod_cost import format_amount
 from webhook.core.reporting.queue_document import WaitCause, describe_pause
 from webhook.ports import CounterStore
 
@@ -51,3 +53,25 @@ def describe_obstacle(by: str | None, service: str, queue: str) -> WaitReason:
     if by is None:
         return WaitReason(WaitCause.BEHIND, "others are released before it")
     return WaitReason(_CAUSES.get(by, WaitCause.QUOTA_EXCEEDED), _LIMIT_OF[by].format(service=service, queue=queue))
+
+
+def describe_group(reason: WaitReason, group: GatedGroup, plan: CounterPlan) -> WaitReason:
+    """Return the reason for which a complete group waits."""
+    count, name = len(group.members), group.key.name
+    excess = find_excess(plan, group.waiting.cost)
+    if excess is None:
+        amounts = describe_asked(plan, [group.waiting])
+        room = f"all {count} Pods{f', {amounts}' if amounts else ''}"
+        return reason._replace(why=f"its group {name} waits for room for {room}: {reason.why}")
+    window, limit = excess
+    asked, hard = (format_amount(limit.resource, amount) for amount in (group.waiting.cost[limit.counts], limit.hard))
+    why = (
+        f"its group {name} of {count} Pods asks for {limit.resource} {asked}, and {window.name} has {hard} in all: make"
+        " the group smaller, or have an admin raise the limit"
+    )
+    return WaitReason(WaitCause.QUOTA_EXCEEDED, why)
+
+
+def find_excess(plan: CounterPlan, cost: Cost) -> tuple[WindowPlan, Limit] | None:
+    """Return the first limit that is below this cost, which therefore never fits; None if there is none."""
+    return next(((window, limit) for _, window, limit in plan.limits if cost.get(limit.counts, 0) > limit.hard), None)

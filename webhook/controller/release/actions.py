@@ -1,0 +1,33 @@
+"""Release actions: what happens to the Pods that leave a queue, alone or as a group."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from webhook.controller.release.gated_groups import GatedGroup
+from webhook.controller.release.gated_pods import GatedPod
+from webhook.core.policy_fields import WhenExpired
+from webhook.core.quota import QueuePlan
+
+Released = GatedPod | GatedGroup
+"""What is charged and released at once."""
+DRAINING = QueuePlan(
+    for_quota=False,
+    for_breaker=False,
+    rank=0,
+    max_pods=0,
+    max_wait_us=0,
+    when_expired=WhenExpired.KEEP,
+    ageing_us=600_000_000,
+    lifted_percent=10,
+)
+"""For the Pods of a service that no longer queues."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseActions:
+    """What happens to Pods that leave the queue. They raise nothing: a failed release refunds its charge."""
+
+    release: Callable[[Released], Awaitable[None]]
+    """Remove the gate of a charged Pod, or the gates of a charged group."""
+    expire: Callable[[GatedPod], Awaitable[None]]
+    """The Pod has waited for `maxWait`: apply whenExpired. One that is kept waits on, and expires only once."""
