@@ -14,10 +14,12 @@ from webhook.core.placement.all_fields import (
     reduce_managers,
     resolve_namespace_labels,
 )
-from webhook.core.placement.plan import SERVICE_LABEL, PlacementPlan
+from webhook.core.placement.plan import SERVICE_LABEL, VARIANT_LABEL, PlacementPlan
+from webhook.core.placement.variants import merge_variant
 
 __all__ = [
     "SERVICE_LABEL",
+    "VARIANT_LABEL",
     "PlacementPlan",
     "build_operations",
     "compute_annotations",
@@ -28,6 +30,7 @@ __all__ = [
     "find_violations",
     "has_requirements",
     "list_namespace_keys",
+    "merge_variant",
     "reads_field_managers",
     "reduce_managers",
     "resolve_namespace_labels",

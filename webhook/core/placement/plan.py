@@ -40,6 +40,7 @@ from webhook.core.policy_fields import (
 )
 
 SERVICE_LABEL = "podgate.io/service"
+VARIANT_LABEL = "podgate.io/variant"
 DO_NOT_SCHEDULE = "DoNotSchedule"
 """The `whenUnsatisfiable` of required spread constraints; those with ScheduleAnyway are preferences."""
 

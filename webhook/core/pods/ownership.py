@@ -18,6 +18,7 @@ from webhook.core.kubernetes.controllers import find_claimed_owner_kind
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.quota import Cost, CounterPlan, Sighting, pod_cost
+from webhook.core.quota.teams import find_team
 
 FOREVER_US = 2**63 - 1
 NOT_LIVE_US = -1
@@ -39,6 +40,8 @@ class OwnedPod(Struct, frozen=True, gc=False):
     created_at_us: int
     is_sure: bool
     is_labelled: bool
+    team: str = ""
+    """Of its Namespace, where teams count apart."""
 
     def is_live(self, now_us: int) -> bool:
         return now_us <= self.ends_at_us
@@ -51,7 +54,11 @@ class OwnedPod(Struct, frozen=True, gc=False):
         """Return the sighting of the Pod for the store."""
         created_at_us = self.created_at_us if self.is_young(plan, now_us) else 0
         lives = self.is_live(now_us)
-        return Sighting(self.namespace, self.name, uid, self.cost, lives, created_at_us, self.is_sure)
+        return Sighting(
+            *(self.namespace, self.name, uid, self.cost, lives, created_at_us),
+            is_sure=self.is_sure,
+            team=self.team,
+        )
 
 
 def find_ownership(pod: Pod, compiled: CompiledPolicy, namespace_labels: Mapping[str, str]) -> OwnedPod | None:
@@ -76,8 +83,9 @@ def find_ownership(pod: Pod, compiled: CompiledPolicy, namespace_labels: Mapping
         _compute_cost(pod, compiled.counted[service.name]),
         NOT_LIVE_US if is_gated else compute_end_us(pod),
         0 if is_gated else parse_moment_us(pod.metadata.creation_timestamp),
-        is_sure,
-        is_labelled,
+        is_sure=is_sure,
+        is_labelled=is_labelled,
+        team=find_team(service.quota, namespace_labels),
     )
 
 
@@ -91,12 +99,17 @@ def compute_end_us(pod: Pod) -> int:
 
     Source: QuotaV1Pod in pkg/quota/v1/evaluator/core/pods.go of Kubernetes.
     """
-    if pod.status.phase in _ENDED:
+    if has_ended(pod):
         return NOT_LIVE_US
     metadata = pod.metadata
     if metadata.deletion_timestamp is None or metadata.deletion_grace_period_seconds is None:
         return FOREVER_US
     return parse_moment_us(metadata.deletion_timestamp) + metadata.deletion_grace_period_seconds * 1_000_000
+
+
+def has_ended(pod: Pod) -> bool:
+    """Return whether all containers of a Pod have ended for good."""
+    return pod.status.phase in _ENDED
 
 
 def mark_ended(found: OwnedPod) -> OwnedPod:

@@ -22,11 +22,13 @@ class PodTemplate(NamedTuple):
     """The Pod with all its fields."""
     owner: str
     unresolved: UnresolvedLabels
+    spec: Json
+    """The spec of the object that makes the Pods: for a CronJob that of its Jobs."""
 
 
 def simulate_pod(document: Json, source: WorkloadKind, namespace: str, *, is_stored: bool) -> PodTemplate | None:
     """Return the Pod of a workload object, None without a template. msgspec.ValidationError: a wrong type."""
-    template = _find_template(document, source)
+    template = _find_mapping(document, source.template_at, source)
     if template is None:
         return None
     simulated = simulate(source, document, template, namespace, is_stored=is_stored)
@@ -35,12 +37,13 @@ def simulate_pod(document: Json, source: WorkloadKind, namespace: str, *, is_sto
     except msgspec.ValidationError as error:
         at = ".".join(source.template_at)
         raise msgspec.ValidationError(str(error).replace("`$", f"`$.{at}")) from None
-    return PodTemplate(pod, simulated.document, f"{source.shown}/{_format_name(document)}", simulated.unresolved)
+    owner, spec = f"{source.shown}/{_format_name(document)}", _find_mapping(document, source.template_at[:-1], source)
+    return PodTemplate(pod, simulated.document, owner, simulated.unresolved, spec or {})
 
 
-def _find_template(document: Json, source: WorkloadKind) -> Mapping[str, Any] | None:
+def _find_mapping(document: Json, path: tuple[str, ...], source: WorkloadKind) -> Mapping[str, Any] | None:
     found = document
-    for depth, key in enumerate(source.template_at, 1):
+    for depth, key in enumerate(path, 1):
         inner = found.get(key)
         if inner is None:
             return None

@@ -1,0 +1,71 @@
+"""Slot owners: the workloads whose Pods have numbered slots, believed only from Kubernetes' own controllers."""
+
+from msgspec import Struct
+
+from webhook.core.kubernetes.controllers import find_owning_controller
+from webhook.core.kubernetes.pod import OwnerReference, Pod
+from webhook.core.shares.pod_slot import read_number
+from webhook.core.workloads.jobs import COMPLETION_INDEX
+from webhook.core.workloads.workload import GENERATED_FROM_MAX
+
+_SELECTED_BY = {
+    ("ReplicaSet", "apps"): "pod-template-hash",
+    ("StatefulSet", "apps"): "",
+    ("Job", "batch"): "batch.kubernetes.io/controller-uid",
+}
+"""By kind and API group of an owner: the label that its Pods share with no other Pods of their namespace, as a rule."""
+
+
+class SlotOwner(Struct, frozen=True):
+    """The ReplicaSet, StatefulSet or Job of a Pod.
+
+    `selector` is a label and its value that all of its Pods have, and mostly no others; both "" without one.
+    `index`: the Pod's index from 0, None for a Pod that is as good as any other of its owner.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    selector: tuple[str, str] = ("", "")
+    index: int | None = None
+
+
+def find_slot_owner(user: str, pod: Pod, namespace: str) -> SlotOwner | None:
+    """Return the owner of a new Pod that `user` creates; None if its Pods have no slots, or `user` may be a tenant."""
+    reference = find_owning_controller(user, pod)
+    return None if reference is None else _read_owner(reference, pod, namespace)
+
+
+def find_claimed_slot_owner(pod: Pod) -> SlotOwner | None:
+    """Return the owner that an existing Pod names as its controller, which a tenant can write; None without slots."""
+    reference = next((found for found in pod.metadata.owner_references or () if found.controller), None)
+    return None if reference is None else _read_owner(reference, pod, pod.metadata.namespace)
+
+
+def _read_owner(reference: OwnerReference, pod: Pod, namespace: str) -> SlotOwner | None:
+    label = _SELECTED_BY.get((reference.kind, reference.api_version.rpartition("/")[0]))
+    if label is None:
+        return None
+    index = _read_index(reference, pod)
+    if index is None and reference.kind == "StatefulSet":
+        return None
+    selector = (label, pod.labels[label]) if label and label in pod.labels else ("", "")
+    return SlotOwner(reference.kind, namespace, reference.name, reference.uid, selector, index)
+
+
+def _read_index(owner: OwnerReference, pod: Pod) -> int | None:
+    """Return the index that a StatefulSet or an indexed Job has given a Pod, by its name.
+
+    A template may hold labels and annotations of indexes, and so choose a slot. It cannot hold names.
+    """
+    metadata = pod.metadata
+    if owner.kind == "StatefulSet":
+        name, _, ordinal = metadata.name.rpartition("-")
+        return read_number(ordinal) if name == owner.name else None
+    if owner.kind != "Job" or COMPLETION_INDEX not in pod.annotations:
+        return None
+    index = pod.annotations[COMPLETION_INDEX]
+    suffix = f"-{index}-"
+    is_indexed = metadata.generate_name == f"{owner.name[: GENERATED_FROM_MAX - len(suffix)]}{suffix}"
+    return read_number(index) if is_indexed else None

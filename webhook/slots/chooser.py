@@ -1,0 +1,67 @@
+"""SlotChooser: the slot and the variant of a new Pod, by its number and the breakers of variants."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from webhook.core.breaker import State
+from webhook.core.quota import Acquire, CounterPlan
+from webhook.core.shares import PodSlot, SharesPlan, SlotOwner, VariantPlan
+from webhook.errors import StoreUnavailableError
+from webhook.ports import CounterStore, SlotOwners, SlotStore, TakenSlot
+from webhook.slots.slot_numbers import UNREPORTED, SlotAsk, SlotNumbers, SlotReports
+
+
+class SlotChooser:
+    """A `ports.PodSlots`. `owners`, `spare` and `reports` are as of `SlotNumbers`; `counters` have the breakers."""
+
+    def __init__(
+        self,
+        slots: SlotStore,
+        counters: CounterStore,
+        owners: SlotOwners | None = None,
+        *,
+        spare: SlotStore | None = None,
+        reports: SlotReports = UNREPORTED,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._numbers = SlotNumbers(slots, owners, spare, reports, sleep)
+        self._counters = counters
+
+    async def take(
+        self, shares: SharesPlan, plan: CounterPlan, owner: SlotOwner, claim: str, *, is_dry_run: bool
+    ) -> TakenSlot:
+        ask = SlotAsk(plan, owner, claim, is_dry_run)
+        slot, guess = (owner.index + 1, "") if owner.index is not None else await self._numbers.take(ask)
+        obstacles = dict[str, str]()
+        for variant in shares.variants[shares.split.find_variant(slot) :]:
+            obstacle = await self._find_obstacle(variant, ask)
+            if not obstacle:
+                break
+            obstacles[variant.name] = obstacle
+        chosen = shares.choose_variant(slot, lambda variant: variant.name in obstacles)
+        intended = shares.split.names[shares.split.find_variant(slot)]
+        reason = f"slot {slot} of {owner.kind} {owner.name} is {intended}{guess}"
+        if obstacles:
+            reason += f"; {', '.join(obstacles.values())}: the Pod gets {chosen.name}"
+        return TakenSlot(PodSlot(slot, chosen.name, intended, claim, owner.kind), reason)
+
+    async def _find_obstacle(self, variant: VariantPlan, ask: SlotAsk) -> str:
+        """Return why a Pod does not get a variant, "" if it does: in HALF_OPEN, as one of its probes."""
+        counters = variant.counters
+        if counters is None:
+            return ""
+        # Redis knows only an open breaker for sure: one that was tripped may have become HALF_OPEN since.
+        view = self._counters.find_known_breaker(counters) or self._counters.find_last_breaker(counters)
+        if view is None or view.state in {State.CLOSED, State.FORCED_CLOSED}:
+            return ""
+        if view.compute_open_remaining_us(self._counters.now_us()):
+            return f"{variant.name} is {view.state} ({view.reason})"
+        asked = Acquire(counters, ask.owner.namespace, ask.claim, {}, "", peek=ask.is_dry_run, counts_as_event=False)
+        try:
+            receipt = await self._counters.acquire(asked)
+        except StoreUnavailableError:
+            return f"{variant.name} is {view.state}, and the store does not answer"
+        if receipt.refused is None:
+            return ""
+        view = receipt.breaker or view
+        return f"{variant.name} is {view.state} ({view.reason})"

@@ -1,0 +1,201 @@
+"""SlotNumbers: the slot of a Pod without an index, by the store, and by the owner in the cluster when in doubt."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from typing import Any, NamedTuple, TypeVar
+
+from webhook.core.quota import CounterPlan
+from webhook.core.shares import SlotOwner
+from webhook.errors import StoreUnavailableError
+from webhook.ports import HeldSlot, OwnedPods, SlotClaim, SlotOwners, SlotStore
+
+_SETTLED_SECONDS = 1.5
+"""Longer than a Pod takes from its mutating call until a list of the API server shows it."""
+_AGE_US = int(_SETTLED_SECONDS * 1_000_000)
+_ANSWER_SECONDS = 2.7
+"""Less than the timeout of the mutating call."""
+_T = TypeVar("_T")
+
+
+class SlotReports(NamedTuple):
+    """Receivers of what slots cost, by service."""
+
+    on_claimed: Callable[[str], None] = lambda _: None
+    on_listed: Callable[[str, str], None] = lambda _, __: None
+    """The second argument is the reason: `unknown` or `exceeded`."""
+
+
+UNREPORTED = SlotReports()
+
+
+class SlotAsk(NamedTuple):
+    """One Pod that asks for a slot."""
+
+    plan: CounterPlan
+    owner: SlotOwner
+    claim: str
+    is_dry_run: bool
+
+
+class SlotNumbers:
+    """Slots of the Pods of one server, in a store that others share.
+
+    `owners` is None without a cluster: each unknown owner is a new one, and none is exceeded. `spare` is asked while
+    the store does not answer. Its owners are listed again once the store is back.
+    """
+
+    def __init__(
+        self,
+        slots: SlotStore,
+        owners: SlotOwners | None,
+        spare: SlotStore | None,
+        reports: SlotReports,
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._slots = slots
+        self._spare = spare
+        self._stale: dict[str, CounterPlan] = {}
+        """Owners of which the spare store has given slots that the store does not know."""
+        self._owners = owners
+        self._reports = reports
+        self._sleep = sleep
+        self._running: dict[tuple[str, str], asyncio.Future[Any]] = {}
+        """Questions that are being answered, by the owner's uid and their kind."""
+
+    async def take(self, ask: SlotAsk) -> tuple[int, str]:
+        """Return a slot, and why it may be a wrong one, "" if it is not."""
+        found = SlotClaim(0)
+        try:
+            if not ask.is_dry_run:
+                await self._forget_stale(ask.owner.uid)
+            found = await self._claim_in(self._slots, ask)
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                for may_wait in (False, found.slot > 0):  # of an unknown owner, the first list has waited
+                    if self._suffices(found) or ask.is_dry_run:
+                        break
+                    if unread := await self._ask_cluster(ask, found, may_wait=may_wait):
+                        return await self._guess(ask, found, unread)
+                    found = await self._claim_in(self._slots, ask)
+        except StoreUnavailableError as error:
+            return await self._guess_without_store(ask, found, str(error))
+        except TimeoutError:
+            return await self._guess(ask, found, "the API server does not answer in time")
+        if not found.slot:
+            lost = "the store has lost its owner again"
+            return await (self._foresee(ask) if ask.is_dry_run else self._guess_without_store(ask, found, lost))
+        if not ask.is_dry_run:
+            self._reports.on_claimed(ask.plan.service)
+        is_exceeded = not self._suffices(found) and not ask.is_dry_run
+        return found.slot, f" (beyond the {found.replicas} slots of its owner)" if is_exceeded else ""
+
+    async def _foresee(self, ask: SlotAsk) -> tuple[int, str]:
+        """Return the slot that a Pod of an unknown owner would get. A dry run writes nothing."""
+        pods = OwnedPods((), 0) if self._owners is None else await self._owners.list_held(ask.owner)
+        if pods is None:
+            return await self._guess(ask, SlotClaim(0), "the API server does not list the Pods of its owner")
+        taken = {held.slot for held in pods.held}
+        return next(slot for slot in count(1) if slot not in taken), ""
+
+    async def _guess_without_store(self, ask: SlotAsk, found: SlotClaim, why: str) -> tuple[int, str]:
+        """Return a guess; from now on the store does not know all slots of the owner."""
+        if self._spare is not None and not ask.is_dry_run:
+            if not (await self._spare.claim(ask.plan, ask.owner.uid, ask.claim, is_dry_run=True)).slot:
+                held = await self._list_without_store(ask.owner)
+                await self._spare.learn(ask.plan, ask.owner.uid, 0, held, _AGE_US, is_new=True)
+            self._stale[ask.owner.uid] = ask.plan
+        return await self._guess(ask, found, why)
+
+    async def _list_without_store(self, owner: SlotOwner) -> Sequence[HeldSlot]:
+        pods = None
+        if self._owners is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_ANSWER_SECONDS):
+                    pods = await self._share((owner.uid, "spare"), partial(self._owners.list_held, owner))
+        return pods.held if pods is not None else ()
+
+    async def _guess(self, ask: SlotAsk, found: SlotClaim, why: str) -> tuple[int, str]:
+        """Return a slot without the store or the API server: the one that was found, or the next of this server."""
+        if found.slot or self._spare is None:
+            return found.slot or 1, f" (a guess: {why})"
+        found = await self._claim_in(self._spare, ask)
+        if not found.slot and not ask.is_dry_run:
+            await self._spare.learn(ask.plan, ask.owner.uid, 0, (), 0, is_new=True)
+            found = await self._claim_in(self._spare, ask)
+        return found.slot or 1, f" (a guess of this server alone: {why})"
+
+    async def _forget_stale(self, owner: str) -> None:
+        """Let both stores list an owner again, some of whose slots only the spare one has given."""
+        plan = self._stale.pop(owner, None)
+        if plan is None or self._spare is None:
+            return
+        try:
+            await self._slots.forget(plan, owner)
+        except StoreUnavailableError:
+            self._stale[owner] = plan
+            raise
+        await self._spare.forget(plan, owner)
+
+    async def _claim_in(self, store: SlotStore, ask: SlotAsk) -> SlotClaim:
+        return await store.claim(ask.plan, ask.owner.uid, ask.claim, is_dry_run=ask.is_dry_run)
+
+    def _suffices(self, found: SlotClaim) -> bool:
+        return found.slot > 0 and (self._owners is None or found.slot <= found.replicas)
+
+    async def _ask_cluster(self, ask: SlotAsk, found: SlotClaim, *, may_wait: bool) -> str:
+        """Tell the store of an owner that it does not know, or that has more slots taken than it should.
+
+        Return why that was not possible. Pods of an owner that ask at once share one answer.
+        """
+        plan, owner, owners = ask.plan, ask.owner, self._owners
+        if owners is None:
+            await self._slots.learn(plan, owner.uid, 0, (), 0, is_new=True)
+            return ""
+        if found.slot:
+            replicas = await self._share((owner.uid, "read"), partial(owners.read_replicas, owner))
+            if replicas is None:
+                return "the API server does not tell how many Pods its owner has"
+            if found.slot <= replicas:
+                await self._slots.learn(plan, owner.uid, replicas, None, 0)
+                return ""
+            if may_wait:
+                await self._sleep(_SETTLED_SECONDS)
+            await self._slots.free(plan, owner.uid, [HeldSlot(found.slot, ask.claim)])
+        reason = "exceeded" if found.slot else "unknown"
+        return await self._share((owner.uid, reason), partial(self._learn_from_list, owners, ask, reason))
+
+    async def _learn_from_list(self, owners: SlotOwners, ask: SlotAsk, reason: str) -> str:
+        """Learn how many slots an owner has, and which of them its Pods carry; return why that was not possible.
+
+        If the store has lost the owner, it is listed twice: Pods that asked before may not have been created yet.
+        """
+        replicas, pods = await asyncio.gather(owners.read_replicas(ask.owner), self._list_held(owners, ask, reason))
+        if reason == "unknown" and pods is not None and pods.pods:
+            await self._sleep(_SETTLED_SECONDS)
+            pods = await self._list_held(owners, ask, reason)
+        if replicas is None:
+            return "the API server does not tell how many Pods its owner has"
+        if pods is None:
+            return "the API server does not list the Pods of its owner"
+        is_new = reason == "unknown"
+        await self._slots.learn(ask.plan, ask.owner.uid, replicas, pods.held, _AGE_US, is_new=is_new)
+        return ""
+
+    async def _list_held(self, owners: SlotOwners, ask: SlotAsk, reason: str) -> OwnedPods | None:
+        self._reports.on_listed(ask.plan.service, reason)
+        return await owners.list_held(ask.owner)
+
+    async def _share(self, asked: tuple[str, str], ask: Callable[[], Awaitable[_T]]) -> _T:
+        """Return the answer to a question about an owner; who asks while it is being answered gets the same one."""
+        running = self._running.get(asked)
+        if running is None:
+            running = self._running[asked] = asyncio.ensure_future(ask())
+            running.add_done_callback(lambda task: self._end(asked, task))
+        return await asyncio.shield(running)
+
+    def _end(self, asked: tuple[str, str], task: "asyncio.Future[Any]") -> None:
+        del self._running[asked]
+        if not task.cancelled():
+            task.exception()  # everyone who asked may have left
