@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.overrides import Grant, ManualBreakerState, Override, PartialModes, QuotaReset, merge
-from webhook.core.overrides.editing import drop_replaced, drop_service, encode_document, replace_entries
+from webhook.core.overrides.editing import drop_replaced, encode_document, replace_entries
 from webhook.core.overrides.loading import load
 from webhook.core.policy_fields import Mode
 
@@ -59,8 +59,8 @@ def test_newer_breaker_state_and_reset_replace_only_the_former_ones() -> None:
 
 
 def test_clearing_removes_the_entries_of_one_service_only() -> None:
-    assert drop_service([TWICE, OTHER], "a", EARLY_US - 1) == (OTHER,)
-    assert drop_service([TWICE, OTHER], "c", EARLY_US - 1) == (TWICE, OTHER)
+    assert replace_entries([TWICE, OTHER], "a", (), EARLY_US - 1) == (OTHER,)
+    assert replace_entries([TWICE, OTHER], "c", (), EARLY_US - 1) == (TWICE, OTHER)
 
 
 def test_merge_keeps_other_fields_and_takes_the_new_end_and_reason() -> None:

@@ -257,3 +257,34 @@ def test_entries_of_one_service_combine_and_a_forcing_keeps_its_end_and_reason()
     breaker = plan(found, "tripping").breaker
     assert breaker is not None
     assert breaker.forcing == Forcing(State.FORCED_CLOSED, END_US, "INC-1")
+
+
+IN_PAYMENTS = "workload: {namespace: payments, kind: Deployment, name: web}"
+
+
+def test_an_exception_leaves_the_service_as_it_is() -> None:
+    found = entries(f"service: payment-api, {IN_PAYMENTS}, quotaFactor: 3, modes: {{quota: Audit}}")
+    assert apply_overrides(POLICY, found) is POLICY
+
+
+@pytest.mark.parametrize(
+    ("body", "remarks"),
+    [
+        (f"service: payment-api, {IN_PAYMENTS}, quotaFactor: 3", ()),
+        (
+            "service: web, pods: {namespace: shop, selector: {matchLabels: {a: b}}}, modes: {breaker: Audit}",
+            ("the service has no Pods in namespace shop", "modes.breaker: the service has no breaker"),
+        ),
+        (f"service: jobs, {IN_PAYMENTS}, quotaFactor: 3", ("workload.kind: the service has no Pods of a Deployment",)),
+        (f"service: jobs, {IN_PAYMENTS.replace('Deployment', 'CronJob')}, quotaFactor: 3", ()),
+    ],
+)
+def test_an_exception_without_effect_is_remarked(body: str, remarks: tuple[str, ...]) -> None:
+    jobs = load_policy(
+        b"apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n- name: jobs\n"
+        b"  match: {anyNamespace: true, ownerKinds: [Job]}\n  quota: {windows: [{window: 1m, hard: {pods: 5}}]}\n",
+        Purpose.LINT,
+    ).policy
+    [[entry]] = entries(body).values()
+    both = replace(POLICY.policy, services=(*POLICY.policy.services, *jobs.policy.services))
+    assert list_remarks(both, entry) == remarks

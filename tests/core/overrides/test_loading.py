@@ -10,7 +10,9 @@ import pytest
 
 from webhook.core.document import DocumentError
 from webhook.core.kubernetes.quantity import Duration, Quantity
-from webhook.core.overrides import Grant, ManualBreakerState, Override, PartialModes, QuotaReset
+from webhook.core.overrides import Grant, ManualBreakerState, Override, PartialModes, QuotaReset, decode_entries
+from webhook.core.overrides.editing import encode_document
+from webhook.core.overrides.entry import encode_entries
 from webhook.core.overrides.loading import OVERRIDES_BYTES_MAX, OverridesDocument, load
 from webhook.core.policy_fields import Mode
 
@@ -137,3 +139,40 @@ def test_document_holds_at_most_a_thousand_entries() -> None:
     assert len(load(thousand.encode()).entries) == 1000
     [problem] = list_problems((thousand + entry("one-more")).encode())
     assert problem.endswith("longer than 1000: shorten it")
+
+
+EXCEPTION = "workload: {namespace: shop, kind: Deployment, name: web}"
+SELECTED = "pods: {namespace: shop, selector: {matchLabels: {app: web}}}"
+
+
+def write(*bodies: str) -> bytes:
+    tail = "until: 2026-12-01T04:00:00Z, reason: INC-1"
+    return "".join(f"- {{service: a, {body}, {tail}}}\n" for body in bodies).encode()
+
+
+def test_an_exception_keeps_its_target_when_it_is_written_again() -> None:
+    for target in (EXCEPTION, SELECTED):
+        [found] = load(write(f"{target}, quotaFactor: 2")).entries
+        assert load(encode_document([found])).entries == (found,)
+        assert decode_entries(encode_entries([found]).encode()) == (found,)
+    assert str(found).startswith("pods: {namespace: shop, selector: {matchLabels: {app: web}}}, quotaFactor: 2 until ")
+
+
+def test_entries_of_other_targets_do_not_clash_and_of_the_same_target_do() -> None:
+    other = EXCEPTION.replace("name: web", "name: api")
+    apart = write("quotaFactor: 2", *(f"{target}, quotaFactor: 2" for target in (EXCEPTION, other, SELECTED)))
+    assert load(apart).find_clashes(END_US - 1) == ()
+    assert load(write(f"{EXCEPTION}, quotaFactor: 2", f"{EXCEPTION}, modes: {{quota: Audit}}")).find_clashes(0) == ()
+    document = load(write(f"{EXCEPTION}, quotaFactor: 2", f"{EXCEPTION}, quotaFactor: 3"))
+    [clash] = document.find_clashes(END_US - 1)
+    assert str(clash) == (
+        "2:13: [1].service: a: a second live entry for these Pods of a sets quotaFactor, first in line 1:"
+        " keep one of the two, or put both into one"
+    )
+    assert document.find_clashes(END_US) == ()
+
+
+def test_an_entry_with_a_target_of_a_later_version_is_refused_and_never_applied_to_the_whole_service() -> None:
+    """So a server that is older than exceptions refuses a document with one, and keeps the former document."""
+    [problem] = list_problems(write("vip: {namespace: shop}, quotaFactor: 2"))
+    assert "vip: {...}: unknown field" in problem

@@ -8,6 +8,7 @@ from webhook.core.overrides.effects import (
     list_released_uids,
     list_remarks,
     list_window_resets,
+    select_lasting,
 )
 from webhook.core.overrides.entry import (
     Grant,
@@ -39,4 +40,5 @@ __all__ = [
     "list_remarks",
     "list_window_resets",
     "merge",
+    "select_lasting",
 ]

@@ -17,12 +17,8 @@ def replace_entries(
     entries: Iterable[Override], service: str, new: Iterable[Override], now_us: int
 ) -> tuple[Override, ...]:
     """Return the live entries with those of the service replaced by `new`."""
-    return (*drop_service(entries, service, now_us), *new)
-
-
-def drop_service(entries: Iterable[Override], service: str, now_us: int) -> tuple[Override, ...]:
-    """Return the live entries of all other services."""
-    return tuple(entry for entry in entries if entry.until_us > now_us and entry.service != service)
+    others = (entry for entry in entries if entry.is_live(now_us) and entry.service != service)
+    return (*others, *new)
 
 
 def drop_replaced(former: Iterable[Override], new: Override) -> tuple[Override, ...]:

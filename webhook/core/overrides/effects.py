@@ -1,20 +1,22 @@
 """Effects of live overrides on a policy. The policy's hash does not change: overrides are not part of it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from math import floor
 from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import asdict, fields, replace
 
 from webhook.core.breaker import Forcing, State
+from webhook.core.kubernetes.name_patterns import matches_any
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.overrides.entry import ManualBreakerState, Override, PartialModes, QueueState, encode_entries
 from webhook.core.overrides.merging import combine
-from webhook.core.policy.model import LoadedPolicy, Modes, Policy, QueuePause, Service
+from webhook.core.policy.model import LoadedPolicy, Match, Modes, Policy, QueuePause, Service
+from webhook.core.policy.targets import Target, TargetWorkload
 from webhook.core.policy_fields import Mode, Quota, Rule, Window
-from webhook.core.quota import EXACT_AMOUNT_MAX, QueuePlan, canonicalize, is_cpu
+from webhook.core.quota import QueuePlan, canonicalize
+from webhook.core.quota.scaling import build_quantity, convert_to_units
 
 _FORCED = {ManualBreakerState.FORCED_OPEN: State.FORCED_OPEN, ManualBreakerState.FORCED_CLOSED: State.FORCED_CLOSED}
 
@@ -37,16 +39,16 @@ class WindowReset(NamedTuple):
 
 
 def apply_overrides(loaded: LoadedPolicy, entries: Mapping[str, tuple[Override, ...]]) -> LoadedPolicy:
-    """Return the policy with live entries applied; entries may have no effect."""
+    """Return the policy with live entries for whole services applied; entries may have no effect."""
     policy = loaded.policy
+    entries = select_lasting(entries)
     if not any(service.name in entries for service in policy.services):
         return loaded
     services = tuple(
-        _apply_entry(combine(own), service) if (own := entries.get(service.name)) else service
-        for service in policy.services
+        override_service(own, service) if (own := entries.get(service.name)) else service for service in policy.services
     )
     forcings = {
-        service.name: forcing
+        entry.breaker_name: forcing
         for service in policy.services
         for entry in entries.get(service.name, ())
         if (forcing := _build_forcing(entry)) is not None
@@ -58,8 +60,22 @@ def apply_overrides(loaded: LoadedPolicy, entries: Mapping[str, tuple[Override, 
         if entry.queue is QueueState.PAUSED
     }
     names = (service.name for service in policy.services if service.name in entries)
-    encoded = {name: encode_entries(entries[name]) for name in names}
-    return LoadedPolicy(replace(policy, services=services), loaded.hash, forcings, pauses, encoded)
+    encoded = {name: encode_entries([entry for entry in entries[name] if entry.variant is None]) for name in names}
+    return LoadedPolicy(
+        replace(policy, services=services), loaded.hash, forcings, pauses, encoded, schedules=loaded.schedules
+    )
+
+
+def select_lasting(entries: Mapping[str, Sequence[Override]]) -> dict[str, tuple[Override, ...]]:
+    """Return the entries that hold for all Pods of a service, also those of variants: all but the exceptions."""
+    found = {name: tuple(entry for entry in own if entry.target is None) for name, own in entries.items()}
+    return {name: own for name, own in found.items() if own}
+
+
+def override_service(entries: Sequence[Override], service: Service) -> Service:
+    """Return a service with the changes of entries; a later entry wins. What is about a variant changes no service."""
+    own = [entry for entry in entries if entry.variant is None]
+    return _apply_entry(combine(own), service) if own else service
 
 
 def list_window_resets(entries: Iterable[Override], now_us: int) -> tuple[WindowReset, ...]:
@@ -73,9 +89,9 @@ def list_window_resets(entries: Iterable[Override], now_us: int) -> tuple[Window
 
 
 def list_breaker_resets(entries: Iterable[Override], now_us: int) -> dict[str, int]:
-    """Return the due breaker resets by service, as `list_window_resets` does for windows."""
-    wanted = ((entry.service, entry.reset_at_us) for entry in entries)
-    return {service: at_us for service, at_us in wanted if at_us is not None and at_us <= now_us}
+    """Return the due breaker resets by the names of the plans, as `list_window_resets` does for windows."""
+    wanted = ((entry.breaker_name, entry.reset_at_us) for entry in entries)
+    return {name: at_us for name, at_us in wanted if at_us is not None and at_us <= now_us}
 
 
 def list_released_uids(live: LiveOverrides) -> frozenset[str]:
@@ -88,12 +104,9 @@ def list_remarks(policy: Policy, entry: Override) -> tuple[str, ...]:
     service = next((service for service in policy.services if service.name == entry.service), None)
     if service is None:
         return ("no such service in the policy in force",)
+    if entry.variant is not None:
+        return tuple(_find_idle_variant(service, entry.variant))
     return (*_find_idle(service, entry), *_find_idle_queue(policy, service, entry))
-
-
-def convert_to_units(resource: str, quantity: Quantity) -> Fraction:
-    """Return an amount in the counters' unit, exactly: millicores for cpu, else whole units."""
-    return quantity.value * 1000 if is_cpu(resource) else quantity.value
 
 
 def _apply_entry(entry: Override, service: Service) -> Service:
@@ -135,7 +148,7 @@ def _apply_to_window(window: Window, factor: Fraction, granted: Mapping[str, Qua
     """Return the window scaled, with the grant added. Resources without a limit stay unlimited."""
     more = {canonicalize(resource): convert_to_units(resource, quantity) for resource, quantity in granted.items()}
     hard = {
-        resource: _build_quantity(
+        resource: build_quantity(
             resource, convert_to_units(resource, quantity) * factor + more.get(canonicalize(resource), 0)
         )
         for resource, quantity in window.hard.items()
@@ -143,13 +156,8 @@ def _apply_to_window(window: Window, factor: Fraction, granted: Mapping[str, Qua
     return Window(window.window, hard)
 
 
-def _build_quantity(resource: str, units: Fraction) -> Quantity:
-    """Return a countable limit: clamped, and rounded down, so that a factor never grants more than it states."""
-    counted = min(floor(units), EXACT_AMOUNT_MAX)
-    return Quantity.parse(f"{counted}m" if is_cpu(resource) else str(counted))
-
-
 def _find_idle(service: Service, entry: Override) -> Iterator[str]:
+    yield from _find_idle_target(service.match, entry.target)
     windows = () if service.quota is None else service.quota.windows
     by_length = {window.window: window for window in windows}
     if entry.quota_factor is not None and not windows:
@@ -174,6 +182,16 @@ def _find_idle(service: Service, entry: Override) -> Iterator[str]:
     yield from _find_idle_breaker(service, entry)
 
 
+def _find_idle_target(match: Match, target: Target | None) -> Iterator[str]:
+    if target is None:
+        return
+    if match.namespaces and not matches_any(match.namespaces, target.namespace):
+        yield f"the service has no Pods in namespace {target.namespace}"
+    kind = target.kind if isinstance(target, TargetWorkload) else None
+    if kind is not None and match.owner_kinds and not {"Job" if kind == "CronJob" else kind} & {*match.owner_kinds}:
+        yield f"workload.kind: the service has no Pods of a {kind}"
+
+
 def _find_idle_breaker(service: Service, entry: Override) -> Iterator[str]:
     reason = ""
     if service.breaker is None:
@@ -183,6 +201,18 @@ def _find_idle_breaker(service: Service, entry: Override) -> Iterator[str]:
     for name, wanted in (("breaker", entry.breaker), ("resetAt", entry.reset_at)):
         if reason and wanted is not None:
             yield f"{name}: {reason}"
+
+
+def _find_idle_variant(service: Service, variant: str) -> Iterator[str]:
+    placement = service.placement
+    if placement is None or placement.shares is None:
+        yield f"variant: {variant}: the service has no placement.shares"
+    elif service.modes.placement is not Mode.ENFORCE:
+        yield f"variant: {variant}: modes.placement is {service.modes.placement}, and shares act only in Enforce"
+    elif variant not in service.breaker_variants:
+        with_breaker = ", ".join(service.breaker_variants)
+        known = "the last of the list, which nothing replaces" if variant in service.variants else "no such variant"
+        yield f"variant: {variant}: {known}; variants with a breaker: {with_breaker}"
 
 
 def _find_idle_queue(policy: Policy, service: Service, entry: Override) -> Iterator[str]:

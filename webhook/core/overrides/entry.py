@@ -8,9 +8,11 @@ import yaml
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
+from webhook.core.breaker import BreakerOwner
 from webhook.core.kubernetes.quantity import Duration, Quantity, convert_amount
 from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.kubernetes.types import format_of
+from webhook.core.policy.targets import Target, TargetPods, TargetWorkload
 from webhook.core.policy_fields import Choice, Mode
 from webhook.core.policy_fields.quota import WINDOWS_MAX, Hard
 from webhook.core.quota import canonicalize
@@ -79,11 +81,18 @@ class QuotaReset(Struct, frozen=True):
 
 
 class Override(Struct, frozen=True, rename="camel"):
-    """Changes to one service, live until `until`. `quotaFactor` scales only the service's own windows."""
+    """Changes to one service, live until `until`. `quotaFactor` scales only the service's own windows.
+
+    With `workload` or `pods` it is an exception: it changes the service for these Pods only. With `variant` it is about
+    the breaker of this variant of the service's shares.
+    """
 
     service: Annotated[str, format_of("dns-label")]
     until: Moment
     reason: Annotated[str, Meta(extra_json_schema={"format": "reason", "maxLength": REASON_CHARACTERS_MAX})]
+    workload: TargetWorkload | None = None
+    pods: TargetPods | None = None
+    variant: Annotated[str, format_of("dns-label")] | None = None
     quota_factor: Annotated[Quantity, format_of("factor")] | None = None
     modes: PartialModes | None = None
     grant: Annotated[tuple[Grant, ...], Meta(extra_json_schema={"maxItems": WINDOWS_MAX})] = ()
@@ -100,8 +109,28 @@ class Override(Struct, frozen=True, rename="camel"):
         return parse_microseconds(self.until)
 
     @property
+    def target(self) -> Target | None:
+        """The Pods that an exception is about; None for the whole service."""
+        return self.workload or self.pods
+
+    @property
+    def target_key(self) -> str:
+        """The target or the variant as text, equal for equal ones; "" for the whole service."""
+        about = self.target or self.variant
+        return "" if about is None else msgspec.json.encode(about, order="deterministic").decode()
+
+    @property
+    def breaker_name(self) -> str:
+        """The name of the plan of the breaker that `breaker` and `resetAt` are about."""
+        return BreakerOwner(self.service, self.variant or "").name
+
+    def is_live(self, now_us: int) -> bool:
+        """Return whether the entry is in force: the one test of its end, for servers, commands and checks."""
+        return now_us < self.until_us
+
+    @property
     def things(self) -> tuple[str, ...]:
-        """Names of the things that it sets. Live entries of one service must set different things."""
+        """Names of the things that it sets. Live entries of one service and target must set different things."""
         found = ["quotaFactor"] if self.quota_factor is not None else []
         found += [f"modes.{name}" for name, mode in (asdict(self.modes) if self.modes else {}).items() if mode]
         found += [

@@ -11,9 +11,10 @@ from webhook.core.document.yaml.problems import DocumentError, Problem
 from webhook.core.document.yaml.reader import read_yaml
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.overrides import LiveOverrides
-from webhook.core.overrides.effects import convert_to_units
 from webhook.core.overrides.entry import Override
+from webhook.core.overrides.exception_rules import EXCEPTION_RULES, list_refused_fields
 from webhook.core.quota import EXACT_AMOUNT_MAX, canonicalize, is_cpu
+from webhook.core.quota.scaling import convert_to_units
 
 OVERRIDES_BYTES_MAX = 256 << 10
 """More than the longest allowed list needs. It bounds the parsing, which runs between reviews in the same process."""
@@ -33,7 +34,7 @@ class OverridesDocument:
         """Return the live entries by service, in the document's order. The document must have no clashes."""
         found: dict[str, tuple[Override, ...]] = {}
         for entry in self.entries:
-            if entry.until_us > now_us:
+            if entry.is_live(now_us):
                 found[entry.service] = (*found.get(entry.service, ()), entry)
         return found
 
@@ -42,12 +43,14 @@ class OverridesDocument:
         return tuple(self._iterate_clashes(now_us))
 
     def _iterate_clashes(self, now_us: int) -> Iterator[Problem]:
-        first: dict[tuple[str, str], Node] = {}
+        first: dict[tuple[str, str, str], Node] = {}
         for entry, node in zip(self.entries, self._nodes, strict=True):
-            for thing in entry.things if entry.until_us > now_us else ():
-                there = first.setdefault((entry.service, thing), node)
+            for thing in entry.things if entry.is_live(now_us) else ():
+                there = first.setdefault((entry.service, entry.target_key, thing), node)
                 if there is not node:
-                    reason = f"a second live entry for {entry.service} sets {thing}, first in line {there.line}"
+                    whom = entry.service if entry.target is None else f"these Pods of {entry.service}"
+                    whom = whom if entry.variant is None else f"variant {entry.variant} of {entry.service}"
+                    reason = f"a second live entry for {whom} sets {thing}, first in line {there.line}"
                     yield node.child("service").build_problem(reason, "keep one of the two, or put both into one")
 
     def find_misattributed(self, former: Collection[Override], user: str) -> tuple[Problem, ...]:
@@ -60,7 +63,7 @@ class OverridesDocument:
 
     def find_next_end_us(self, now_us: int) -> int | None:
         """Return when the next entry ends; None if none is live."""
-        return min((entry.until_us for entry in self.entries if entry.until_us > now_us), default=None)
+        return min((entry.until_us for entry in self.entries if entry.is_live(now_us)), default=None)
 
 
 def load(raw: bytes) -> OverridesDocument:
@@ -87,7 +90,7 @@ def _check(raw: bytes) -> OverridesDocument:
     problems = [*reading.problems, *(mistake.problem for mistake in found)]
     whole = DocumentPart(root, (), InvalidPaths(path for mistake in found for path in mistake.wrong))
     for entry in whole.items():
-        for rule in (_does_something, _windows_differ, _amounts_are_exact, _pods_differ):
+        for rule in (_does_something, _windows_differ, _amounts_are_exact, _pods_differ, *EXCEPTION_RULES):
             problems += stop_at_invalid(rule(entry))
     if problems:
         raise DocumentError(problems)
@@ -97,7 +100,8 @@ def _check(raw: bytes) -> OverridesDocument:
 def _does_something(entry: DocumentPart) -> Iterator[Problem]:
     parts = [part for key in ACTIONS if (part := entry.get(key)) is not None]
     if all(part.is_empty for part in parts) and isinstance(entry.node.value, dict):
-        yield entry.report_field("does nothing", f"add {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}")
+        possible = [key for key in ACTIONS if key not in list_refused_fields(entry)] or ACTIONS
+        yield entry.report_field("does nothing", f"add {', '.join(possible[:-1])} or {possible[-1]}")
 
 
 def _windows_differ(entry: DocumentPart) -> Iterator[Problem]:
