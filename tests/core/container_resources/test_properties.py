@@ -13,8 +13,9 @@ from tests.core.ranges_model import (
     Box,
     find_owed,
     is_ignored,
+    is_removed,
     list_all_boxes,
-    list_named_resources,
+    list_written_resources,
     parse_amount,
     settle_all,
 )
@@ -86,7 +87,7 @@ def test_api_server_defaults_no_amount_that_a_rule_applies_to(pod: Json, rules: 
     patched_only = rewrite_pod(pod, rules)
     stored = {box.place: box for box in list_all_boxes(api_server.apply_defaults(patched_only))}
     for box in list_all_boxes(patched_only):
-        for name in list_named_resources(rules) if not is_ignored(rules, box.name) else ():
+        for name in list_written_resources(rules, box) if not is_ignored(rules, box.name) else ():
             assert box.limits.get(name) == stored[box.place].limits.get(name), (box.place, name)
             assert box.requests.get(name) == stored[box.place].requests.get(name), (box.place, name)
 
@@ -115,7 +116,8 @@ def test_no_default_changes_an_amount_that_is_known_to_be_written(pod: Json, rul
     before = {box.place: box for box in list_all_boxes(pod)}
     for box in list_all_boxes(rewrite_pod(pod, rules)):
         own = before[box.place]
-        assert {name: box.limits[name] for name in own.limits} == own.limits
+        kept = {name: limit for name, limit in own.limits.items() if not is_removed(rules, name) or name in box.limits}
+        assert {name: box.limits[name] for name in kept} == kept
         written = {name: request for name, request in own.requests.items() if request != own.limits.get(name)}
         assert {name: box.requests[name] for name in written} == written
 

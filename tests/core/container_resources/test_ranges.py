@@ -842,3 +842,27 @@ def test_empty_stanza_has_no_effect() -> None:
     assert build_operations(decode_pod(spec_of()), plan) == []
     assert find_violations(decode_pod(spec_of(build_resources(limits={"cpu": "0"}))), plan) == []
     assert find_qos_change(decode_pod(spec_of()), plan) is None
+
+
+@pytest.mark.parametrize(("word", "code"), [("remove", UNFULFILLED), ("forbid", OUTSIDE)])
+def test_update_that_adds_a_limit_is_a_violation_and_one_that_changes_it_is_not(word: str, code: Code) -> None:
+    plan = plan_of({"container": {word: ["limits.cpu"]}})
+    without, with_one, with_two = (
+        decode_pod(spec_of(build_resources({"cpu": "1"}, {"cpu": limit} if limit else {}))) for limit in ("", "1", "2")
+    )
+    assert [violation.code for violation in find_violations(with_one, plan, without)] == [code]
+    assert find_violations(with_two, plan, with_one) == []
+    assert find_violations(without, plan, with_one) == []
+
+
+def test_removal_makes_a_guaranteed_pod_burstable() -> None:
+    pod = decode_pod(spec_of(build_resources(BOTH, BOTH)))
+    plan = plan_of({"container": {"remove": ["limits.cpu"]}})
+    assert find_qos_change(pod, plan) == ("Guaranteed", "Burstable")
+
+
+def test_sidecars_have_the_amounts_of_containers() -> None:
+    plan = plan_of({"container": {"default": {"cpu": "1"}}, "initContainer": {"default": {"cpu": "4"}}})
+    starting = [{"name": "a"}, {"name": "b", "restartPolicy": "Always"}, {"name": "c", "restartPolicy": None}]
+    after = rewrite_spec({**spec_of(), "initContainers": starting}, plan)
+    assert [container["resources"]["limits"]["cpu"] for container in after["initContainers"]] == ["4", "1", "4"]

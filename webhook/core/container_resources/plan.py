@@ -1,6 +1,6 @@
 """Resource plan: a service's `resources`, precomputed as one rule per resource, by its kind."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -8,7 +8,14 @@ from msgspec.structs import replace
 from webhook.core.kubernetes.name_patterns import split_patterns
 from webhook.core.kubernetes.pod_requests import HUGE_PAGES, parse_nano
 from webhook.core.kubernetes.quantity import Quantity, parse_quantity
-from webhook.core.policy_fields import ContainerRange, PodRange, QosClass, ResourceRules, WhenOutside
+from webhook.core.policy_fields import (
+    ContainerRange,
+    InitContainerRange,
+    PodRange,
+    QosClass,
+    ResourceRules,
+    WhenOutside,
+)
 
 COMPUTE = frozenset({"cpu", "memory", "ephemeral-storage"})
 """Resources without a limit, or with a limit of 0, are unbounded."""
@@ -118,6 +125,9 @@ class PodBounds(NamedTuple):
 class RangePlan(Struct, frozen=True, eq=False):
     """A service's `resources`, precomputed. `names`: all resources that are read from a container.
 
+    `remove`, `forbid`: resources whose limits are taken out, and denied; `no_limits`: both, with the field.
+    `nothing`: the amounts of a container without any. `own_init`: the plan of init containers that are no sidecars, if
+    they have amounts of their own. `judges`: whether anything is written into a container, or checked of one.
     Compared by identity, which makes it a cheap key.
     """
 
@@ -129,6 +139,13 @@ class RangePlan(Struct, frozen=True, eq=False):
     clamps: bool
     qos_classes: tuple[QosClass, ...] | None = None
     own_later: "RangePlan | None" = None
+    remove: tuple[str, ...] = ()
+    forbid: tuple[str, ...] = ()
+    no_limits: tuple[tuple[str, Literal["remove", "forbid"]], ...] = ()
+    nothing: tuple[None, ...] = ()
+    ignores: bool = False
+    judges: bool = False
+    own_init: "RangePlan | None" = None
 
     @property
     def later(self) -> "RangePlan":
@@ -140,29 +157,69 @@ class RangePlan(Struct, frozen=True, eq=False):
         plan = cls._build_plan(rules)
         if not any(rule.ratios.takes_equal for rule in plan.rules):
             return plan
-        later = tuple(replace(rule, ratios=rule.ratios._replace(takes_equal=False)) for rule in plan.rules)
-        return replace(plan, own_later=replace(plan, rules=later))
+        own_init = plan.own_init and replace(plan.own_init, rules=_forget_equal(plan.own_init.rules))
+        return replace(plan, own_later=replace(plan, rules=_forget_equal(plan.rules), own_init=own_init))
 
     @classmethod
     def _build_plan(cls, rules: ResourceRules) -> "RangePlan":
-        of_container = _list_names(rules.container)
-        of_pod = _list_names(rules.pod)
+        remove, forbid = _list_limits(rules.container.remove), _list_limits(rules.container.forbid)
+        of_init = merge_ranges(rules.container, rules.init_container)
+        own_amounts = _list_names(rules.init_container)
+        of_container, of_pod = _list_names(rules.container), _list_names(rules.pod)
+        names = tuple(dict.fromkeys((*of_container, *own_amounts, *remove, *forbid, *of_pod, *DECIDE_QOS)))
         ignored, prefixes = split_patterns(rules.container.ignore)
-        return cls(
+        plan = cls(
             rules=tuple(ResourceRule.from_range(name, rules.container) for name in of_container),
             pod=tuple(_build_pod_bounds(name, rules.pod) for name in of_pod),
-            names=tuple(dict.fromkeys((*of_container, *of_pod, *DECIDE_QOS))),
+            names=names,
             ignored=ignored,
             ignored_prefixes=prefixes,
             clamps=rules.when_outside is WhenOutside.CLAMP,
             qos_classes=rules.pod.qos_classes,
+            remove=remove,
+            forbid=forbid,
+            no_limits=(*((name, "remove") for name in remove), *((name, "forbid") for name in forbid)),
+            nothing=(None,) * len(names),
+            ignores=bool(ignored or prefixes),
+            judges=bool(of_container or own_amounts or remove or forbid),
         )
+        if not own_amounts:
+            return plan
+        init_rules = tuple(ResourceRule.from_range(name, of_init) for name in _list_names(of_init))
+        return replace(plan, own_init=replace(plan, rules=init_rules))
 
 
-def _list_names(bounds: ContainerRange | PodRange) -> tuple[str, ...]:
-    words = (bounds.default_request, bounds.default) if isinstance(bounds, ContainerRange) else ()
-    ratios = (bounds.default_limit_ratio, bounds.default_request_ratio) if isinstance(bounds, ContainerRange) else ()
-    every = (*words, bounds.min, bounds.max, bounds.max_limit_request_ratio, *ratios)
+def _forget_equal(rules: tuple[ResourceRule, ...]) -> tuple[ResourceRule, ...]:
+    """Return the rules by which a request equal to its limit is a written one."""
+    return tuple(replace(rule, ratios=rule.ratios._replace(takes_equal=False)) for rule in rules)
+
+
+def merge_ranges(container: ContainerRange, own: InitContainerRange) -> ContainerRange:
+    """Return the range of init containers: that of containers, with the amounts that init containers have instead."""
+    ratios = {name: ratio for name, ratio in container.default_limit_ratio.items() if name not in own.default}
+    return replace(
+        container,
+        default_request={**container.default_request, **own.default_request},
+        default={**container.default, **own.default},
+        min={**container.min, **own.min},
+        max={**container.max, **own.max},
+        default_limit_ratio=ratios,
+    )
+
+
+def _list_limits(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the resources of `limits.NAME`."""
+    return tuple(dict.fromkeys(name.removeprefix("limits.") for name in names))
+
+
+def _list_names(bounds: ContainerRange | InitContainerRange | PodRange) -> tuple[str, ...]:
+    every = [bounds.min, bounds.max]
+    if not isinstance(bounds, PodRange):
+        every = [bounds.default_request, bounds.default, *every]
+    if not isinstance(bounds, InitContainerRange):
+        every.append(bounds.max_limit_request_ratio)
+    if isinstance(bounds, ContainerRange):
+        every += [bounds.default_limit_ratio, bounds.default_request_ratio]
     return tuple(dict.fromkeys(name for amounts in every for name in amounts))
 
 

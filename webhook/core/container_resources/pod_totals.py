@@ -6,7 +6,7 @@ from webhook.core.container_resources.plan import COMPUTE, Amount, PodBounds, Ra
 from webhook.core.container_resources.ranges import BEYOND_ALL, Word
 from webhook.core.container_resources.ratio_shortfalls import build_ratio_shortfall
 from webhook.core.container_resources.ratios import exceeds
-from webhook.core.container_resources.shortfalls import NO_LIMIT, Shortfall, describe_excess
+from webhook.core.container_resources.shortfalls import NO_LIMIT, Shortfall, describe_excess, find_limit_shortfalls
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_requests import (
@@ -33,16 +33,31 @@ def find_pod_shortfalls(
         limits = 0 if bounds.name in boundless else limits
         if bounds.ratio is not None and not (requests and limits and not exceeds(limits, requests, bounds.ratio)):
             yield build_ratio_shortfall(bounds.name, bounds.ratio, requests, limits)
-    judged = {bounds.name for bounds in plan.pod if bounds.high is not None}
-    for rule in plan.rules:
-        if rule.high is not None and rule.name in boundless - judged:
-            yield from _build_shortfall(rule.name, "max", rule.high, {"limits": BEYOND_ALL})
+    if boundless:
+        judged = {bounds.name for bounds in plan.pod if bounds.high is not None}
+        for rule in plan.rules:
+            if rule.high is not None and rule.name in boundless - judged:
+                yield from _build_shortfall(rule.name, "max", rule.high, {"limits": BEYOND_ALL})
+    for name in plan.forbid:
+        yield from _find_forbidden(pod, name)
+
+
+def _find_forbidden(pod: Pod, name: str) -> Iterator[Shortfall]:
+    """Yield the Pod-level limit that no Pod may have."""
+    limits = pod.spec.resources.limits if pod.spec.resources is not None else None
+    nano = read_amount(limits, name)
+    if nano is not None:
+        yield from find_limit_shortfalls("forbid", name, Amount(nano, format_quantity(name, nano)))
 
 
 def _find_boundless(pod: Pod) -> frozenset[str]:
     """Return the resources that a Pod-level limit of 0 makes unbounded: the containers may have no limit then."""
     limits = pod.spec.resources.limits if pod.spec.resources is not None else None
-    return frozenset(name for name in COMPUTE if read_amount(limits, name) == 0) if limits else frozenset()
+    return (
+        frozenset(name for name in COMPUTE.intersection(limits) if read_amount(limits, name) == 0)
+        if limits
+        else frozenset()
+    )
 
 
 def _compute_total(

@@ -7,7 +7,7 @@ from webhook.core.container_resources.plan import ZERO, Amount, ResourceRule
 from webhook.core.container_resources.ratios import compute_default_limit, compute_request_share, raise_request
 from webhook.core.kubernetes.pod_requests import Side
 
-Word = Literal["min", "max", "default", "maxLimitRequestRatio"]
+Word = Literal["min", "max", "default", "maxLimitRequestRatio", "remove", "forbid"]
 BEYOND_ALL = 1 << 256
 """Stands for "no limit": above every amount that can be written."""
 

@@ -11,16 +11,15 @@ from webhook.core.kubernetes.pod_requests import NANO, Side, format_quantity
 
 
 def find_ratio_shortfalls(
-    rule: ResourceRule, before: RequestAndLimit, wanted: RequestAndLimit, level: PodLevel
+    rule: ResourceRule, most: Amount, before: RequestAndLimit, wanted: RequestAndLimit, level: PodLevel
 ) -> Iterator[Shortfall]:
-    """Yield the shortfall of one resource of one container by `maxLimitRequestRatio`.
+    """Yield the shortfall of one resource of one container by `maxLimitRequestRatio`, which is `most`.
 
     There is none by `defaultRequestRatio`: the final Pod does not show whether the user wrote its requests.
     """
     governed = rule.name in level.governed
     limit, request = before.limits, before.requests or before.limits
-    most = rule.ratios.most
-    if most is None or _is_accepted(most, before, governed=governed):
+    if _is_accepted(most, before, governed=governed):
         return
     is_lost = _is_accepted(most, wanted, governed=governed)
     if limit is None and is_lost:

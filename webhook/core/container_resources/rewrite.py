@@ -2,6 +2,8 @@
 
 from functools import lru_cache
 
+from msgspec import UnsetType
+
 from webhook.core.container_resources.container_plan import ContainerPlan, ResourceChange, plan_containers
 from webhook.core.container_resources.plan import RangePlan
 from webhook.core.container_resources.qos import find_common_class
@@ -18,7 +20,7 @@ def build_operations(pod: Pod, plan: RangePlan) -> list[PatchOperation]:
     Requests that equal the limit are written too, although the API server would default them: the patched Pod is then
     exactly what is stored. ValueError: an unreadable quantity.
     """
-    if not plan.rules:
+    if not plan.judges:
         return []
     found: list[PatchOperation] = []
     for field, index, container, shape in plan_containers(pod, plan):
@@ -29,7 +31,7 @@ def build_operations(pod: Pod, plan: RangePlan) -> list[PatchOperation]:
 
 def find_qos_change(pod: Pod, plan: RangePlan) -> tuple[str, str] | None:
     """Return a Pod's QoS class before and after these operations, None if it does not change."""
-    if not plan.rules or pod.spec.resources is not None:
+    if not plan.judges or pod.spec.resources is not None:
         return None  # Pod-level resources decide the class, and are never rewritten
     classes = {shape.classes for _, _, _, shape in plan_containers(pod, plan)}
     before, after = (find_common_class(of_container[side] for of_container in classes) for side in (0, 1))
@@ -64,5 +66,9 @@ def _build_container_operations(field: str, index: int, shape: ContainerPlan, fo
     return tuple(found)
 
 
-def _build_map(changes: tuple[ResourceChange, ...]) -> dict[str, str]:
+def is_limit_removal(operation: PatchOperation) -> bool:
+    return operation.op == "remove" and "/resources/limits/" in operation.path
+
+
+def _build_map(changes: tuple[ResourceChange, ...]) -> dict[str, str | UnsetType]:
     return {change.name: change.text for change in changes}

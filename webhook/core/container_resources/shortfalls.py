@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from webhook.core.container_resources.plan import Amount, ResourceRule
 from webhook.core.container_resources.ranges import OutOfRange, PodLevel, RequestAndLimit, Word, find_out_of_range
@@ -34,6 +34,16 @@ def find_shortfalls(
     for word, group in groupby(find_out_of_range(rule, before, level), key=lambda amount: amount.word):
         lasting = {amount.side for amount in find_out_of_range(rule, wanted, level) if amount.word == word}
         yield _build_range_shortfall(rule, before, word, tuple(group), lasting)
+
+
+def find_limit_shortfalls(word: Literal["remove", "forbid"], name: str, limit: Amount | None) -> Iterator[Shortfall]:
+    """Yield a limit that the policy takes out (`remove`), or that no Pod may have (`forbid`)."""
+    if limit is None:
+        return
+    code = Code.RESOURCES_UNFULFILLED if word == "remove" else Code.RESOURCES_OUTSIDE
+    excess: tuple[tuple[Side, int], ...] = (("limits", 0),)
+    text = f"limits[{name}] is {shorten(limit.text)!r}, expected none (resources.container.{word})"
+    yield Shortfall(code, name, word, excess, f"{text}: leave it out, also in a LimitRange and in other webhooks")
 
 
 def _find_missing(name: str, before: RequestAndLimit, wanted: RequestAndLimit) -> Iterator[Shortfall]:

@@ -58,7 +58,7 @@ def _check_qos_class(pod: Pod, plan: RangePlan) -> list[Violation]:
 
 def _find_shortfalls(pod: Pod, plan: RangePlan) -> list[_LocatedShortfall]:
     found: list[_LocatedShortfall] = []
-    if not plan.rules and not plan.pod:
+    if not plan.judges and not plan.pod:
         return found
     running: list[Shares] = []
     starting: list[tuple[Shares, bool]] = []
