@@ -1,0 +1,1 @@
+"""Acts of the console, one module each with its `ACT`."""

@@ -1,0 +1,1 @@
+"""Forms that change nothing outside this console, one module each with its `FORMS`."""

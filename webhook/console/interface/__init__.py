@@ -1,0 +1,1 @@
+"""Pages and acts: their declarations, and the documents that they read."""
