@@ -26,7 +26,10 @@ def plain(value: Any) -> Any:
         case Enum():
             return value.value
         case msgspec.Struct():
-            return [plain(field) for field in msgspec.structs.astuple(value)]
+            fields = [plain(field) for field in msgspec.structs.astuple(value)]
+            while fields and fields[-1] is None:  # also those that the earlier commit does not have
+                fields.pop()
+            return fields
         case dict():
             return [[plain(key), plain(value[key])] for key in sorted(value)]
         case set() | frozenset():

@@ -4,8 +4,10 @@ It shares the requests and answers with the engine, and none of its code. An eve
 every window of which n lies less than 65 buckets after m, each 1/64 of the window wide and aligned to the epoch.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from webhook.core.policy_fields import Mode
 from webhook.core.quota import (
@@ -14,6 +16,7 @@ from webhook.core.quota import (
     Cost,
     CounterPlan,
     DeniedBy,
+    GuaranteeUse,
     Holder,
     Limit,
     Receipt,
@@ -86,6 +89,17 @@ def list_limits(plan: CounterPlan, namespace: str) -> Iterator[tuple[Account, Wi
         for window in plan.pool.windows:
             for limit in window.limits:
                 yield ("pool", plan.pool.name, plan.fleet, ""), window, limit
+
+
+def find_resource(place: Place) -> str:
+    """Return the resource of a place; that of a member's own counter is before the member's name."""
+    return place[2].partition(" ")[0]
+
+
+def find_kept(use: Use) -> int:
+    """Return what of a limit is kept from a Pod for others: nothing within the guarantee of its own service."""
+    guarantee = use.guarantee
+    return 0 if guarantee is None or guarantee.used + use.asked <= guarantee.hard else guarantee.kept
 
 
 class ExactLog:
@@ -176,7 +190,7 @@ class ExactLog:
         )
 
     def sum_usage(self, place: Place, now_us: int) -> int:
-        return sum([event.cost[place[2]] for event in self._list_counting(place, now_us)])
+        return sum([event.cost[find_resource(place)] for event in self._list_counting(place, now_us)])
 
     def _list_counting(self, place: Place, now_us: int) -> list[Event]:
         return [
@@ -197,20 +211,56 @@ class ExactLog:
             self._use(request.plan, account_limit, asked.get(account_limit[2].counts, 0), now_us)
             for account_limit in list_limits(request.plan, request.namespace)
         ]
-        over = [use for use in found if use.asked and use.used + use.asked > use.hard]
+        over = [use for use in found if use.asked and use.used + use.asked > use.hard - find_kept(use)]
         return tuple(use.used for use in found), tuple(over)
 
     def _use(self, plan: CounterPlan, account_limit: tuple[Account, WindowPlan, Limit], asked: int, now_us: int) -> Use:
         account, window, limit = account_limit
         place = (account, window.seconds, limit.counts)
-        free_at_us = self._free_at_us(place, limit.hard, asked, now_us)
+        used, found = self.sum_usage(place, now_us), window.find_guarantees(limit)
+        if found is None:
+            guarantee, free_at_us = None, self._free_at_us(place, limit.hard, asked, now_us)
+        else:
+            parties = [(found.counter, found.hard), *found.others]
+            guarantee = self._find_guarantee(place, parties, now_us, ())
+            free_at_us = self._free_at_us_of_member(place, limit.hard, asked, parties, now_us)
         if free_at_us:
             free_at_us -= self.find_time(plan).ahead_us
         holder = Holder(account[0])
         name = account[1] if holder is Holder.POOL else ""
-        return Use(
-            window.name, limit.resource, self.sum_usage(place, now_us), limit.hard, asked, free_at_us, holder, name
-        )
+        use = Use(window.name, limit.resource, used, limit.hard, asked, free_at_us, holder, name)
+        return replace(use, guarantee=guarantee)
+
+    def _find_guarantee(
+        self, place: Place, parties: Sequence[tuple[str, int]], now_us: int, gone: Collection[Event]
+    ) -> GuaranteeUse:
+        """Return the guarantee of the first party, and what the others have left of theirs, without what has gone."""
+        account, seconds, resource = place
+        uses = [
+            sum(
+                event.cost[resource]
+                for event in self._list_counting((account, seconds, counter), now_us)
+                if event not in gone
+            )
+            for counter, _ in parties
+        ]
+        kept = sum(max(hard - used, 0) for used, (_, hard) in list(zip(uses, parties, strict=True))[1:])
+        return GuaranteeUse(parties[0][1], uses[0], kept)
+
+    def _free_at_us_of_member(
+        self, place: Place, hard: int, asked: int, parties: Sequence[tuple[str, int]], now_us: int
+    ) -> int | None:
+        """Let events expire one after another, until it fits in the own guarantee, or beside those of others."""
+        _, seconds, resource = place
+        width_us = seconds * 1_000_000 // 64
+        events = sorted(self._list_counting(place, now_us), key=lambda event: event.at_us)
+        for count in range(len(events) + 1):
+            gone, left = events[:count], sum(event.cost[resource] for event in events[count:])
+            guarantee = self._find_guarantee(place, parties, now_us, gone)
+            is_own = guarantee.used + asked <= guarantee.hard and left + asked <= hard
+            if is_own or left + asked + guarantee.kept <= hard:
+                return (gone[-1].at_us // width_us + 65) * width_us if gone else 0
+        return None
 
     def _free_at_us(self, place: Place, hard: int, asked: int, now_us: int) -> int | None:
         """Let events expire one after another."""
@@ -232,6 +282,12 @@ class ExactLog:
             (account, window.seconds, limit.counts)
             for account, window, limit in list_limits(plan, namespace)
             if cost.get(limit.counts) and is_counted(at_us, window.seconds, now_us)
+        }
+        places |= {
+            (account, window.seconds, found.counter)
+            for account, window, limit in list_limits(plan, namespace)
+            if (found := window.find_guarantees(limit)) is not None and found.counter
+            if (account, window.seconds, limit.counts) in places
         }
         event = Event(at_us, cost, places)
         if places:

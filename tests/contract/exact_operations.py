@@ -35,6 +35,8 @@ _PAUSES_US = (*range(0, 2_000_000, 50_021), 1, 15_624, 15_625, 15_626, 937_500, 
 _BACK_US = (1, 1_000, 1_999_999, 2_000_001, 3 * SECOND_US, 40 * SECOND_US, 400 * SECOND_US)
 _FORWARD_US = (1, 1_000, 500_000, 3 * SECOND_US, 40 * SECOND_US, 400 * SECOND_US)
 
+_CHANGES = ("raise", "lower", "window", "resource", "apart", "mode", "fleet", "guarantee")
+
 ARGUMENTS: Mapping[str, tuple[Sequence[Any], ...]] = {
     # Services, namespaces, fresh uids, costs, whether it only peeks.
     "ask": (SERVICES, NAMESPACES, range(10_000), _COSTS, (False, False, False, True)),
@@ -47,7 +49,11 @@ ARGUMENTS: Mapping[str, tuple[Sequence[Any], ...]] = {
     "book_new": (SERVICES, NAMESPACES, range(10_000), _COSTS, (*_PAUSES_US, -SECOND_US)),
     "both_sides": (SERVICES, NAMESPACES, _COSTS),
     "tick": (),
-    "change": ((*SERVICES, POOL), ("raise", "lower", "window", "resource", "apart", "mode", "fleet"), range(20)),
+    "change": (
+        (*SERVICES, POOL),
+        ("raise", "lower", "window", "resource", "apart", "mode", "fleet", "guarantee"),
+        range(20),
+    ),
     "pause": (_PAUSES_US,),
     "edge": (_SECONDS, (0, 1, 2, 63, 64, 65, 66), range(-1, 2)),
     "step_back": (_BACK_US,),

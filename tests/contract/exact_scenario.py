@@ -13,6 +13,7 @@ from tests.contract.exact_operations import (
     BATCH,
     NAMESPACES,
     POOL,
+    POOLED,
     SECOND_US,
     SERVICES,
     SOLO,
@@ -23,7 +24,7 @@ from tests.contract.exact_operations import (
 )
 from tests.contract.witness import Witness
 from tests.core.plans import plan_of
-from webhook.core.quota import Acquire, Booking, Cost, CounterPlan, PoolPlan, Receipt
+from webhook.core.quota import Acquire, Booking, Cost, CounterPlan, PoolGuarantees, PoolPlan, Receipt, canonicalize
 from webhook.ports import CounterStore
 
 _KEPT_US = 600 * SECOND_US
@@ -55,10 +56,16 @@ class Scenario:
             BATCH: Terms({}),
             POOL: Terms({1: {"pods": 6}, 60: {"pods": 25, "cpu": 2000, "example.com/gpu": 5}}),
         }
+        self._guaranteed: dict[tuple[int, str], dict[str, int]] = {
+            (1, "pods"): {WEB: 2, API: 1},
+            (60, "pods"): {WEB: 8, BATCH: 3},
+            (60, "cpu"): {API: 700},
+        }
+        """Guarantees in the pool, by seconds and resource, and by service."""
         self._fleet = {SOLO: False, POOL: False}
         self._uids: list[str] = []
         self._swept: dict[tuple[str, bool], tuple[TagTime, int]] = {}
-        """The times of each tag when all was swept last."""
+        """The clocks of each tag, and the latest time by which anything was swept."""
         self._plans: dict[str, CounterPlan] = {}
         self._plan_all()
 
@@ -159,10 +166,16 @@ class Scenario:
             self.log.find_time(plan).advance(self.clock.now_us())
             for fleet in (False, True):
                 time = self.log.find_time(replace(plan, fleet=fleet))
-                self._swept[plan.tag, fleet] = time, time.compute_tag_time(self.clock.now_us())
+                _, latest_us = self._swept.get((plan.tag, fleet), (time, 0))
+                self._swept[plan.tag, fleet] = time, max(latest_us, time.compute_tag_time(self.clock.now_us()))
 
     async def _change(self, changed: str, what: str, number: int) -> None:
-        if what == "fleet":
+        if what == "guarantee":
+            keys = sorted(self._guaranteed)
+            parties = self._guaranteed[keys[number % len(keys)]]
+            if parties.pop(changed, None) is None and changed in POOLED:
+                parties[changed] = 1 + number % 5
+        elif what == "fleet":
             tag = SOLO if changed == SOLO else POOL
             self._fleet[tag] = not self._fleet[tag]
         else:
@@ -232,8 +245,18 @@ class Scenario:
         return self._uids[-1 - index % len(self._uids)] if self._uids else f"{self.name}none"
 
     def _plan_all(self) -> None:
-        pool = PoolPlan(f"{POOL}{self.name}", self._terms[POOL].build_plans())
+        guarantees = PoolGuarantees(
+            {
+                (seconds, canonicalize(resource)): tuple(
+                    (f"{service}{self.name}", hard) for service, hard in parties.items()
+                )
+                for (seconds, resource), parties in self._guaranteed.items()
+            }
+        )
+        windows = self._terms[POOL].build_plans()
         for service in SERVICES:
+            of_service = tuple(guarantees.bind(window, f"{service}{self.name}") for window in windows)
+            pool = PoolPlan(f"{POOL}{self.name}", of_service)
             terms, is_solo = self._terms[service], service == SOLO
             self._plans[service] = plan_of(
                 *terms.build_plans(),

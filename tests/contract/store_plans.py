@@ -4,9 +4,9 @@ from msgspec.structs import replace
 
 from tests.contract.counter_store import BREAKER, SECOND_US, HandClock
 from tests.core.plans import plan_of, standing, window
-from webhook.core.breaker import Forcing, State
+from webhook.core.breaker import BreakerPlan, Forcing, State, UnschedulablePlan
 from webhook.core.policy_fields import Mode
-from webhook.core.quota import PoolPlan, StandingPlan
+from webhook.core.quota import PoolGuarantees, PoolPlan, StandingPlan
 
 START_US = HandClock().us + 123_456
 LATE_US = 300_000
@@ -19,12 +19,36 @@ EAGER = replace(
     probe_timeout_us=4 * SECOND_US,
 )
 WITHOUT_OUTCOMES = replace(EAGER, has_outcomes=False, error_rate=None, latency=None)
+VARIANT = BreakerPlan(
+    has_outcomes=True,
+    error_rate=UnschedulablePlan(1, SECOND_US, 1, 1, 300 * SECOND_US),
+    latency=None,
+    quota=None,
+    open_for_us=3 * SECOND_US,
+    probes=1,
+    probe_timeout_us=4 * SECOND_US,
+)
+"""As that of a variant of a placement's shares, whose Pods find no node."""
 FORCINGS = (
     Forcing(State.FORCED_OPEN, START_US + 8 * SECOND_US, "INC-1"),
     Forcing(State.FORCED_CLOSED, START_US + 8 * SECOND_US, "INC-2"),
     Forcing(State.FORCED_OPEN, START_US + 20_000 * SECOND_US, "INC-3"),
 )
 POOL = PoolPlan("shared", (window(1, pods=3), window(64, pods=6, memory=100)))
+GUARANTEES = PoolGuarantees(
+    {
+        (1, "pods"): (("payment-api", 2),),
+        (64, "pods"): (("payment-api", 2), ("web", 1)),
+        (64, "requests.memory"): (("web", 60),),
+    }
+)
+
+
+def guaranteed_pool(service: str) -> PoolPlan:
+    """Return the pool as it is for one of its members, with guarantees."""
+    return PoolPlan(POOL.name, tuple(GUARANTEES.bind(shared, service) for shared in POOL.windows))
+
+
 SMALL = plan_of(window(1, pods=2), window(64, pods=5, cpu=300), breaker=EAGER)
 PLANS = (
     SMALL,
@@ -57,15 +81,28 @@ PLANS = (
     replace(SMALL, breaker=replace(EAGER, open_max=0)),
     replace(SMALL, breaker=replace(EAGER, open_max=1)),
     replace(SMALL, breaker=replace(EAGER, degrades=True)),
+    # Guarantees: of two members, and one without.
+    *(
+        replace(SMALL, service=service, tag="shared", per_namespace=per_namespace, pool=guaranteed_pool(service))
+        for service, per_namespace in (("payment-api", False), ("web", True), ("free", False))
+    ),
+    # Breakers of variants, which limit nothing.
+    *(
+        plan_of(service="batch/spot", tag="variants", breaker=replace(VARIANT, probes=probes, forcing=forcing))
+        for probes, forcing in ((1, None), (2, None), (1, FORCINGS[0]), (1, FORCINGS[1]))
+    ),
 )
 
 LIVE_PLANS = tuple(number for number, plan in enumerate(PLANS) if plan.standing)
 BREAKER_PLANS = tuple(
     number for number, plan in enumerate(PLANS) if plan.breaker is not None and plan.breaker.error_rate is not None
 )
-GUARDED = tuple(
-    replace(plan, breaker=replace(plan.breaker, open_max=1))
-    for plan in PLANS[:1] + tuple(plan for plan in PLANS if plan.tag == "shared" and not plan.standing)
-    if plan.breaker is not None
+GUARDED = (
+    *(
+        replace(plan, breaker=replace(plan.breaker, open_max=1))
+        for plan in PLANS[:1] + tuple(plan for plan in PLANS if plan.tag == "shared" and not plan.standing)
+        if plan.breaker is not None
+    ),
+    plan_of(service="batch/spot", tag="variants", breaker=VARIANT),
 )
-"""Services of which one may be open at a time."""
+"""Services of which one may be open at a time, and a variant, which does not count."""

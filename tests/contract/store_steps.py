@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from tests.contract.counter_store import SECOND_US
 from tests.contract.store_plans import BREAKER_PLANS, GUARDED, LATE_US, LIVE_PLANS, PLANS
 from webhook.core.breaker.outcome_types import Outcomes, Start
-from webhook.core.quota import Acquire, Booking, CounterPlan, Sighting
-from webhook.ports import BreakerLedger, CounterStore, PodLedger
+from webhook.core.quota import Acquire, AcquireGroup, Booking, CounterPlan, GroupMember, Sighting
+from webhook.ports import BreakerLedger, CounterStore, GroupCharges, PodLedger
 
 TEN_MINUTES_US = 600 * SECOND_US
 """How long surge stays open, and how long unconfirmed limits are enforced."""
 
 
-class Store(CounterStore, PodLedger, BreakerLedger, Protocol):
+class Store(CounterStore, GroupCharges, PodLedger, BreakerLedger, Protocol):
     """The interface of both stores."""
 
     async def withdraw(self, request: Acquire, charged_us: int | None) -> bool: ...
@@ -43,7 +43,9 @@ OUTCOMES = st.builds(
     age_us=st.just(0) | AGES_US,
 )
 STARTS = st.builds(Start, uid=UIDS, ok=st.booleans(), latency_us=st.integers(0, 3_000_000), age_us=AGES_US)
+GROUPS = st.lists(st.tuples(UIDS, COSTS), min_size=1, max_size=4, unique_by=lambda member: member[0])
 STEPS = st.one_of(
+    st.tuples(st.just("acquire group"), GROUPS, st.sampled_from("xyz"), SOURCES),
     st.tuples(st.just("acquire"), UIDS, COSTS, st.sampled_from("xyz"), st.booleans(), SOURCES),
     st.tuples(st.just("acquire"), UIDS, COSTS, st.sampled_from("xyz"), st.just(False), SOURCES),  # noqa: FBT003
     st.tuples(st.just("resize"), UIDS, COSTS, COSTS, st.booleans()),
@@ -158,7 +160,13 @@ async def list_live_uids(store: PodLedger, plan: CounterPlan, scope: str) -> set
     return uids
 
 
-async def run_step(  # noqa: PLR0911  one answer for each kind of step
+async def run_step(store: Store, plan: CounterPlan, step: Step, now_us: int) -> Any:
+    if step[0] == "acquire group":
+        return await run_group_step(store, plan, step)
+    return await run_single_step(store, plan, step, now_us)
+
+
+async def run_single_step(  # noqa: PLR0911  one answer for each kind of step
     store: Store, plan: CounterPlan, step: Step, now_us: int
 ) -> Any:
     match step:
@@ -184,6 +192,13 @@ async def run_step(  # noqa: PLR0911  one answer for each kind of step
         case ("started" | "suppress_quota_events" | "by hand", asked):
             return await run_leader_step(store, plan, step[0], asked, now_us)
     return await run_ledger_step(store, plan, step, now_us)
+
+
+async def run_group_step(store: GroupCharges, plan: CounterPlan, step: Step) -> Any:
+    """Charge Pods together."""
+    _, pods, namespace, source = step
+    members = tuple(GroupMember(uid, f"{uid}-pod", cost, source) for uid, cost in pods)
+    return await store.acquire_group(AcquireGroup(plan, namespace, members))
 
 
 async def run_leader_step(store: BreakerLedger, plan: CounterPlan, kind: str, asked: Any, now_us: int) -> Any:

@@ -306,3 +306,21 @@ async def test_memory_store_forgets_many_removed_services_in_parts(clock: HandCl
         await store.tick([])
         held.append(len(store._states))
     assert held == [150, 50, 0, 0]
+
+
+async def test_plans_of_one_service_with_other_limits_share_counters_and_breaker(
+    store: CounterStore, clock: HandClock
+) -> None:
+    """An exception has other limits and modes for a part of the Pods, which are charged to the same windows."""
+    plan = plan_of(window(60, pods=1), breaker=BREAKER, breaker_mode=Mode.ENFORCE)
+    wide = replace(plan, windows=(window(60, pods=3),))
+    passing = replace(plan, quota_mode=Mode.AUDIT, breaker_mode=Mode.AUDIT)
+    assert [(await ask(store, wide, uid)).charged for uid in "abcd"] == [True, True, True, False]
+    assert (await ask(store, plan, "e")).refused is DeniedBy.QUOTA
+    assert (await ask(store, passing, "f")).would_refuse == (DeniedBy.QUOTA,)
+    assert await read_usage(store, plan) == {"": [4]}
+    await trip(store, clock, plan)
+    assert (await ask(store, plan, "g")).refused is DeniedBy.BREAKER
+    passed = await ask(store, passing, "h")
+    assert (passed.refused, passed.would_refuse) == (None, (DeniedBy.BREAKER, DeniedBy.QUOTA))
+    assert await read_state(store, plan) is State.OPEN

@@ -21,7 +21,7 @@ from tests.contract.stores_agree import plan_of_example
 from tests.harness.revisions import check_out
 from tests.redis_servers import RedisServer, names
 from webhook.adapters.memory_store import MemoryStore
-from webhook.core.breaker import BreakerView
+from webhook.core.breaker import BreakerView, UnschedulablePlan
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.quota import CounterPlan
 
@@ -33,8 +33,13 @@ EXAMPLES = 60
 
 Turn = tuple[bool, Step]
 """Whether the earlier store runs a step, and the step."""
-GUARDED = frozenset(number for number, plan in enumerate(PLANS) if plan.breaker and plan.breaker.open_max == 1)
-"""Plans whose breaker opens or not by what a process knows of other breakers."""
+GUARDED = frozenset(
+    number
+    for number, plan in enumerate(PLANS)
+    if (plan.breaker and (plan.breaker.open_max == 1 or isinstance(plan.breaker.error_rate, UnschedulablePlan)))
+    or plan.has_guarantees
+)
+"""Plans whose breaker opens or not by what a process knows of other breakers, and that the earlier commit lacks."""
 
 
 async def run(store: Store, plans: Sequence[CounterPlan], number: int, step: Step, now_us: int) -> Any:
@@ -79,7 +84,7 @@ async def compare_turns(stage: Stage, earlier: EarlierStore, clock: HandClock, f
             case _:
                 steps = [step]
         for asked in steps:
-            if is_earlier:
+            if is_earlier and asked[0] != "acquire group":  # it has no such operation
                 answer = earlier.run(name, number, clock.us, asked)
             else:
                 answer = await run(stage.store, plans, number, asked, clock.us)
@@ -158,6 +163,41 @@ def test_both_commits_agree_on_live_pods(pair: tuple[Stage, EarlierStore], clock
         _compare(stage, earlier, clock, first, [(True, ("mark_complete",)), *turns])
 
     compare()
+
+
+def test_the_earlier_commit_refunds_a_pod_of_a_guarantee_to_the_pool(
+    pair: tuple[Stage, EarlierStore], clock: HandClock
+) -> None:
+    """It leaves the member's own use, which leaves with the window: the limit of the pool holds all the same."""
+    stage, earlier = pair
+    clock.us = START_US
+    name = stage.name()
+    guaranteed = next(plan for plan in PLANS if plan.has_guarantees and plan.service == "payment-api")
+    without = next(
+        number
+        for number, plan in enumerate(PLANS)
+        if plan.pool is not None and plan.service == "payment-api" and not plan.has_guarantees
+    )
+    plan = plan_of_example(guaranteed, name)
+
+    async def read_pool() -> list[tuple[int, int]]:
+        uses = (await stage.store.snapshot(plan)).pool
+        return [(use.used, use.guarantee.used) for use in uses if use.resource == "pods" and use.guarantee is not None]
+
+    def acquire(uid: str) -> Step:
+        return "acquire", uid, {"pods": 1}, "x", False, "controller:a"
+
+    async def run_both() -> None:
+        assert (await run_step(stage.store, plan, acquire("a"), clock.us)).charged
+        assert await read_pool() == [(1, 1), (1, 1)]
+        assert earlier.run(name, without, clock.us, ("refund", "a")) is True
+        assert await read_pool() == [(0, 1), (0, 1)]
+        earlier.run(name, without, clock.us, acquire("b"))
+        assert await read_pool() == [(1, 1), (1, 1)]
+        assert await stage.store.refund(plan, "b")
+        assert await read_pool() == [(0, 1), (0, 1)]
+
+    stage.runner.run(run_both())
 
 
 def _compare(stage: Stage, earlier: EarlierStore, clock: HandClock, first: int, turns: Sequence[Turn]) -> None:

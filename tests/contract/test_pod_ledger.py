@@ -23,6 +23,7 @@ MORE_CPU = {"pods": 1, "requests.cpu": 300}
 PLAN = plan_of(window(3600, pods=9, cpu=900), standing=standing(pods=9, cpu=900))
 PODS = plan_of(standing=standing(1, pods=2))
 BY_NAMESPACE = replace(PODS, per_namespace=True)
+BY_TEAM = replace(PLAN, per_namespace=True, team_key="team")
 MANY = 2500
 """More than one page, and more than one call."""
 
@@ -257,6 +258,24 @@ async def test_refund_frees_the_charged_place_after_a_namespace_change(store: St
     await ask(store, PLAN, "a", CPU)
     assert await store.refund(replace(PLAN, per_namespace=True), "a")
     assert await read_usage(store, PLAN) == {"": [0, 0, 0, 0]}
+
+
+async def test_namespaces_of_a_team_share_its_counters(store: Store) -> None:
+    for uid, namespace, team in (("a", "shop", "red"), ("b", "bank", "red"), ("c", "bank", "(none)")):
+        await ask(store, BY_TEAM, uid, CPU, namespace=namespace, team=team)
+    await mark_complete(store, BY_TEAM)
+    assert await read_usage(store, BY_TEAM) == {"(none)": [1, 100, 1, 100], "red": [2, 200, 2, 200]}
+    assert await store.list_scopes(BY_TEAM) == ["(none)", "red"]
+
+
+async def test_a_namespace_given_to_another_team_keeps_its_charges_and_is_refunded_there(store: Store) -> None:
+    await ask(store, BY_TEAM, "a", CPU, namespace="shop", team="red")
+    await ask(store, BY_TEAM, "b", CPU, namespace="shop", team="red")
+    assert await observe(store, BY_TEAM, "a", CPU, "shop", team="blue") == Seen(changed=True)
+    assert await observe(store, BY_TEAM, "a", {}, "", lives=False, team="red") == Seen(changed=True)
+    assert await read_usage(store, BY_TEAM) == {"blue": [0, 0, 1, 100], "red": [2, 200, 1, 100]}
+    assert await store.refund(BY_TEAM, "b")
+    assert await read_usage(store, BY_TEAM) == {"blue": [0, 0, 1, 100], "red": [1, 100, 0, 0]}
 
 
 async def test_stop_waiting_frees_places_and_no_windows(store: Store) -> None:

@@ -6,11 +6,21 @@ from webhook.core import breaker as machine
 from webhook.core.breaker import BreakerView, State, Transition
 from webhook.core.breaker.outcome_types import Outcomes, Settlement, Start
 from webhook.core.breaker.record import BreakerEnvironment
-from webhook.core.ledger import breaker_operations, operations, store_time
+from webhook.core.ledger import breaker_operations, group_charge, operations, store_time
 from webhook.core.ledger import observed_pods as rolls
 from webhook.core.ledger.breaker_operations import BreakerScript
 from webhook.core.ledger.tag_state import TagState
-from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, Seen, ServiceSnapshot, Sighting, UnseenPod
+from webhook.core.quota import (
+    Acquire,
+    AcquireGroup,
+    Booking,
+    CounterPlan,
+    Receipt,
+    Seen,
+    ServiceSnapshot,
+    Sighting,
+    UnseenPod,
+)
 from webhook.ports import Clock
 
 _TAGS_PER_TICK_MAX = 100
@@ -32,6 +42,9 @@ class MemoryStore:
 
     async def acquire(self, request: Acquire) -> Receipt:
         return operations.acquire(self._find_state(request.plan, keep=not request.peek), request, self._clock.now_us())
+
+    async def acquire_group(self, request: AcquireGroup) -> Receipt:
+        return group_charge.acquire_group(self._find_state(request.plan, keep=True), request, self._clock.now_us())
 
     async def knows(self, request: Acquire) -> bool:
         """Whether a Pod was charged and not refunded."""

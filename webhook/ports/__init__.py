@@ -13,12 +13,15 @@ from webhook.ports.callers import (
     TokenRevocations,
 )
 from webhook.ports.decisions import SharedDecisions, SharedPage, SharedRecord
+from webhook.ports.groups import GroupObjects
 from webhook.ports.observers import Observer, PartialObserver, Review, StoreReports, WatchReports
 from webhook.ports.pods import (
     Continuity,
     ControllerClient,
     CreationFailureHandler,
+    EvictionResult,
     PodEventHandler,
+    PodEvictions,
     PodLookup,
     PodWatch,
 )
@@ -41,7 +44,8 @@ from webhook.ports.rollouts import (
     RolloutStateStore,
     StateReceiver,
 )
-from webhook.ports.stores import BreakerLedger, Clock, CounterStore, PodLedger, SharedStore
+from webhook.ports.slots import HeldSlot, OwnedPods, PodSlots, SlotClaim, SlotOwners, SlotStore, TakenSlot
+from webhook.ports.stores import BreakerLedger, Clock, CounterStore, GroupCharges, PodLedger, SharedStore
 
 __all__ = [
     "KEY_SET_BYTES_MAX",
@@ -56,7 +60,11 @@ __all__ = [
     "CurrentValue",
     "DocumentReceiver",
     "DocumentSignatures",
+    "EvictionResult",
     "GateClient",
+    "GroupCharges",
+    "GroupObjects",
+    "HeldSlot",
     "KeyDocument",
     "KeyPublisher",
     "KeySource",
@@ -64,12 +72,15 @@ __all__ = [
     "Observer",
     "Overrides",
     "OverridesStore",
+    "OwnedPods",
     "PartialObserver",
     "PlaceEvents",
     "PodEventHandler",
+    "PodEvictions",
     "PodLedger",
     "PodLookup",
     "PodQueue",
+    "PodSlots",
     "PodWatch",
     "PolicyCheck",
     "PolicyRevision",
@@ -83,9 +94,13 @@ __all__ = [
     "SharedPage",
     "SharedRecord",
     "SharedStore",
+    "SlotClaim",
+    "SlotOwners",
+    "SlotStore",
     "StateReceiver",
     "StatusClient",
     "StoreReports",
+    "TakenSlot",
     "TokenKey",
     "TokenKeys",
     "TokenRevocations",

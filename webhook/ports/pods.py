@@ -1,6 +1,7 @@
-"""Watch of the cluster's Pods, and the workload controllers whose Pods were denied."""
+"""Watch of the cluster's Pods, their eviction, and the workload controllers whose Pods were denied."""
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Protocol
 
 from msgspec import Struct
@@ -93,4 +94,23 @@ class PodWatch(Protocol):
 
     async def find(self, namespace: str, name: str) -> PodLookup | None:
         """Look up a Pod with a consistent read; None without an answer."""
+        ...
+
+
+class EvictionResult(StrEnum):
+    """What became of the eviction of one Pod."""
+
+    EVICTED = "evicted"
+    GONE = "gone"
+    CHANGED = "changed"
+    """It is not as it was known, or is another Pod of its name: it stays."""
+    BLOCKED = "blocked"
+    """Its PodDisruptionBudget does not allow it now, or the API server is overloaded."""
+
+
+class PodEvictions(Protocol):
+    """Evictions of Pods, which respect disruption budgets, and which Jobs can tell from failures."""
+
+    async def evict(self, namespace: str, name: str, uid: str, version: str) -> EvictionResult:
+        """Evict a Pod as of its resourceVersion, and no other. EvictionError: no answer, or a refusal."""
         ...

@@ -70,7 +70,7 @@ class QueueIndex(Protocol):
 
 
 class PlaceEvents(Protocol):
-    """Events on waiting Pods. They are sent in the background, within a rate."""
+    """Events on Pods that wait, or are evicted. They are sent in the background, within a rate."""
 
     def offer(self, namespace: str, name: str, uid: str, note: str, occasion: str) -> None:
         """Send an Event on a Pod; Events of the same `occasion` are one. It is dropped if too many Events wait."""
@@ -78,6 +78,10 @@ class PlaceEvents(Protocol):
 
     def offer_expired(self, namespace: str, name: str, uid: str, note: str, *, is_kept: bool) -> None:
         """Send an Event on a Pod that has waited for `maxWait`, and was deleted if not `is_kept`; dropped likewise."""
+        ...
+
+    def offer_evicted(self, namespace: str, name: str, uid: str, reason: str, note: str) -> None:
+        """Send an Event on a Pod that was evicted to get another variant; dropped likewise."""
         ...
 
     def drop(self) -> None:

@@ -5,7 +5,17 @@ from typing import Protocol
 
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.breaker.outcome_types import Outcomes, Settlement, Start
-from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, Seen, ServiceSnapshot, Sighting, UnseenPod
+from webhook.core.quota import (
+    Acquire,
+    AcquireGroup,
+    Booking,
+    CounterPlan,
+    Receipt,
+    Seen,
+    ServiceSnapshot,
+    Sighting,
+    UnseenPod,
+)
 
 
 class Clock(Protocol):
@@ -88,6 +98,18 @@ class SharedStore(CounterStore, Protocol):
         """Return how many other replicas have reported, since the first request, that they owe the tag nothing.
 
         `afresh`: this is the first request since this replica last owed anything itself.
+        """
+        ...
+
+
+class GroupCharges(Protocol):
+    """Charges of Pods that are admitted together. Each call is atomic; StoreUnavailableError without an answer."""
+
+    async def acquire_group(self, request: AcquireGroup) -> Receipt:
+        """Check and charge all members, or none: the sum of what they ask for must fit.
+
+        If some are charged already, the answer is a repeated one, and nothing is charged. A refund is of one member, by
+        its uid.
         """
         ...
 

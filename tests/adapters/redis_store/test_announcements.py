@@ -1,7 +1,7 @@
 """Breaker transitions reach all subscribers on real servers, by order and state."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,81 +11,32 @@ import pytest
 from msgspec.structs import replace
 from redis.exceptions import NoPermissionError
 
+from tests.adapters.redis_store.replicas import (
+    CHANNEL,
+    Replica,
+    run_subscribed_replica,
+    wait_until,
+    wait_until_subscribed,
+)
 from tests.contract.counter_store import BREAKER, HandClock
 from tests.core.plans import plan_of
 from tests.redis_servers import RedisCluster, RedisProgram, RedisServer, SentinelGroup
 from tests.redis_servers.access import CLUSTER_PASSWORD, acl_file, user
-from tests.timeouts import HANG_SECONDS
-from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, announcements, open_transport
 from webhook.adapters.redis_store.codec import encode_view
 from webhook.core.breaker import BreakerView, Forcing, State
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy
-from webhook.ports import Clock, StoreReports
+from webhook.ports import StoreReports
 from webhook.ports.store_url import StoreFiles
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 PLAN = plan_of(breaker=BREAKER)
-CHANNEL = "podgate:v1:test:breakers"
 FAR_US = 4_000_000_000_000_000
 """A time after every test."""
 
 FORCED = replace(PLAN, breaker=replace(BREAKER, forcing=Forcing(State.FORCED_OPEN, FAR_US, "INC-1")))
 OPEN = BreakerView(State.OPEN, 5, 1, FAR_US, "errorRate", tripped_at_us=1, tripped_by="errorRate")
-NO_FILES = StoreFiles()
-
-
-class Replica:
-    """A subscribed store, and its reports."""
-
-    def __init__(self, url: str, files: StoreFiles = NO_FILES, clock: Clock | None = None) -> None:
-        self.troubles: list[str] = []
-        self.over: list[str] = []
-        self.store = RedisStore(
-            open_transport(url, files),
-            "test",
-            clock or SystemClock(),
-            StoreReports(int, str, str),
-            deadline_seconds=30,
-            announcement_reports=StoreReports(
-                int, lambda failure: self.troubles.append(str(failure)), lambda failure: self.over.append(str(failure))
-            ),
-        )
-
-    def breaker_state(self, plan: CounterPlan = PLAN) -> State | None:
-        view = self.store.find_last_breaker(plan)
-        return view.state if view is not None else None
-
-
-@asynccontextmanager
-async def run_subscribed_replica(
-    url: str, files: StoreFiles = NO_FILES, clock: Clock | None = None
-) -> AsyncIterator[Replica]:
-    replica = Replica(url, files, clock)
-    following = asyncio.create_task(replica.store.follow())
-    try:
-        yield replica
-    finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
-        await replica.store.close()
-
-
-async def wait_until(holds: Callable[[], bool]) -> None:
-    """Wait for a condition of another process, or of a task without an event."""
-    async with asyncio.timeout(HANG_SECONDS):
-        while not holds():  # noqa: ASYNC110  see above
-            await asyncio.sleep(0.01)
-
-
-async def wait_until_subscribed(*servers: RedisServer, count: int = 1) -> None:
-    """Wait until these servers together have this many subscribers."""
-
-    def is_complete() -> bool:
-        return sum(int(server.cli("PUBSUB", "NUMSUB", CHANNEL)[1]) for server in servers) >= count
-
-    await wait_until(is_complete)
 
 
 def publish(server: RedisServer, view: BreakerView, at_us: int = 1, plan: CounterPlan = PLAN) -> None:
@@ -101,12 +52,12 @@ async def test_breaker_change_is_announced_to_the_other_replicas(redis_server: R
     async with run_subscribed_replica(redis_server.url) as one, run_subscribed_replica(redis_server.url) as other:
         await wait_until_subscribed(redis_server, count=2)
         await force_open(one.store)
-        await wait_until(lambda: other.breaker_state() is State.FORCED_OPEN)
+        await wait_until(lambda: other.breaker_state(PLAN) is State.FORCED_OPEN)
         view = other.store.find_last_breaker(PLAN)
         assert view is not None
         assert (view.state, view.reason, view.open_until_us) == (State.FORCED_OPEN, "INC-1", FAR_US)
         await one.store.apply_override(PLAN)
-        await wait_until(lambda: other.breaker_state() is State.CLOSED)
+        await wait_until(lambda: other.breaker_state(PLAN) is State.CLOSED)
         assert one.troubles == other.troubles == []
 
 
@@ -114,7 +65,7 @@ async def test_manual_state_unknown_to_the_plan_is_read_from_redis(redis_server:
     async with run_subscribed_replica(redis_server.url) as one, run_subscribed_replica(redis_server.url) as other:
         await wait_until_subscribed(redis_server, count=2)
         await force_open(one.store)
-        await wait_until(lambda: other.breaker_state() is State.FORCED_OPEN)
+        await wait_until(lambda: other.breaker_state(PLAN) is State.FORCED_OPEN)
         assert other.store.find_known_breaker(PLAN) is None, "its override has ended, or is not known here yet"
         assert other.store.find_known_breaker(FORCED) is not None
         asked = Acquire(PLAN, "payments", "a", {"pods": 1}, "user:alice")
@@ -144,7 +95,7 @@ async def test_announcement_reaches_a_socket_url_of_the_same_database(
         ):
             await wait_until_subscribed(server, count=2)
             await force_open(other.store)
-            await wait_until(lambda: one.breaker_state() is other.breaker_state() is State.FORCED_OPEN)
+            await wait_until(lambda: one.breaker_state(PLAN) is other.breaker_state(PLAN) is State.FORCED_OPEN)
 
 
 async def test_newest_of_two_views_is_kept_in_any_order(redis_server: RedisServer) -> None:
@@ -193,7 +144,7 @@ async def test_unreadable_announcement_is_reported_once_and_ignored(redis_server
         for _ in range(2):
             redis_server.cli("PUBLISH", CHANNEL, nonsense)
         publish(redis_server, OPEN)
-        await wait_until(lambda: replica.breaker_state() is State.OPEN)
+        await wait_until(lambda: replica.breaker_state(PLAN) is State.OPEN)
         (message,) = replica.troubles
         assert message.startswith("script: an announcement cannot be read: ")
         assert replica.over == [message]
@@ -204,7 +155,7 @@ async def test_announcement_of_a_newer_version_with_more_fields_is_read(redis_se
         await wait_until_subscribed(redis_server)
         more = (PLAN.tag, PLAN.service, 1, [*encode_view(OPEN), "more"])
         redis_server.cli("PUBLISH", CHANNEL, msgspec.msgpack.encode(more))
-        await wait_until(lambda: replica.breaker_state() is State.OPEN)
+        await wait_until(lambda: replica.breaker_state(PLAN) is State.OPEN)
         assert replica.store.find_last_breaker(PLAN) == OPEN
 
 
@@ -220,7 +171,7 @@ async def test_lost_connection_is_reported_once_and_restored(own_redis_server: R
         assert {message.partition(":")[0] for message in replica.troubles} == {"unreachable"}
         assert len(replica.troubles) == 1
         publish(own_redis_server, OPEN)
-        await wait_until(lambda: replica.breaker_state() is State.OPEN)
+        await wait_until(lambda: replica.breaker_state(PLAN) is State.OPEN)
 
 
 async def test_silent_server_is_reported_and_subscribed_again(
@@ -237,7 +188,7 @@ async def test_silent_server_is_reported_and_subscribed_again(
         own_redis_server.resume()
         await wait_until(lambda: len(replica.over) == len(replica.troubles))
         publish(own_redis_server, OPEN)
-        await wait_until(lambda: replica.breaker_state() is State.OPEN)
+        await wait_until(lambda: replica.breaker_state(PLAN) is State.OPEN)
 
 
 async def test_password_file_is_reread_for_each_connection(redis_program: RedisProgram, tmp_path: Path) -> None:
@@ -254,7 +205,7 @@ async def test_password_file_is_reread_for_each_connection(redis_program: RedisP
             password.write_text("second")
             await wait_until_subscribed(server)
             publish(server, OPEN)
-            await wait_until(lambda: replica.breaker_state() is State.OPEN)
+            await wait_until(lambda: replica.breaker_state(PLAN) is State.OPEN)
             await wait_until(lambda: len(replica.over) == len(replica.troubles))
 
 
@@ -268,7 +219,7 @@ async def test_subscription_follows_a_sentinel_failover(redis_program: RedisProg
             await wait_until_subscribed(second)
             await wait_until(lambda: len(replica.over) == len(replica.troubles) > 0)
             publish(second, OPEN)
-            await wait_until(lambda: replica.breaker_state() is State.OPEN)
+            await wait_until(lambda: replica.breaker_state(PLAN) is State.OPEN)
 
 
 async def test_subscription_leaves_a_primary_that_sentinels_no_longer_name(
@@ -297,13 +248,13 @@ async def test_subscription_moves_to_a_live_node_of_a_cluster(redis_program: Red
         async with run_subscribed_replica(cluster.url) as one, run_subscribed_replica(cluster.url) as other:
             await wait_until_subscribed(*cluster.nodes, count=2)
             await force_open(one.store)
-            await wait_until(lambda: one.breaker_state() is other.breaker_state() is State.FORCED_OPEN)
+            await wait_until(lambda: one.breaker_state(PLAN) is other.breaker_state(PLAN) is State.FORCED_OPEN)
             owner = cluster.owner(PLAN.tag)
             gone = next(node for node in cluster.nodes if node is not owner)
             gone.kill()
             await wait_until_subscribed(*(node for node in cluster.nodes if node is not gone), count=2)
             await one.store.apply_override(PLAN)
-            await wait_until(lambda: one.breaker_state() is other.breaker_state() is State.CLOSED)
+            await wait_until(lambda: one.breaker_state(PLAN) is other.breaker_state(PLAN) is State.CLOSED)
 
 
 async def test_documented_cluster_user_can_subscribe_on_every_node(redis_cluster: RedisCluster) -> None:
@@ -312,7 +263,7 @@ async def test_documented_cluster_user_can_subscribe_on_every_node(redis_cluster
         async with run_subscribed_replica(url) as replica:
             await wait_until_subscribed(node)
             await force_open(replica.store)
-            await wait_until(lambda: replica.breaker_state() is State.FORCED_OPEN)
+            await wait_until(lambda: replica.breaker_state(PLAN) is State.FORCED_OPEN)
             await replica.store.apply_override(PLAN)
             assert replica.troubles == []
 
@@ -341,10 +292,10 @@ async def test_forbidden_subscription_is_reported_and_replaced_by_reads(
         await wait_until(lambda: bool(replica.troubles))
         assert replica.troubles[0].startswith("authentication: ")
         await force_open(other.store)
-        await wait_until(lambda: other.breaker_state() is State.FORCED_OPEN)
-        assert replica.breaker_state() is None
+        await wait_until(lambda: other.breaker_state(PLAN) is State.FORCED_OPEN)
+        assert replica.breaker_state(PLAN) is None
         await replica.store.tick([PLAN])
-        assert replica.breaker_state() is State.FORCED_OPEN
+        assert replica.breaker_state(PLAN) is State.FORCED_OPEN
 
 
 @pytest.mark.parametrize("changed", ["-publish", "resetchannels"])
@@ -359,16 +310,16 @@ async def test_forbidden_publication_does_not_stop_counting_and_others_read(
         await wait_until_subscribed(server)
         alone = Replica(url)
         await force_open(alone.store)
-        assert alone.breaker_state() is State.FORCED_OPEN
+        assert alone.breaker_state(PLAN) is State.FORCED_OPEN
         await alone.store.close()
         assert [entry[b"username"] for entry in server.cli("ACL", "LOG")] == [b"podgate"], (
             "the replica tried to publish"
         )
         publish(server, OPEN, plan=mark)
         await wait_until(lambda: other.breaker_state(mark) is State.OPEN)
-        assert other.breaker_state() is None
+        assert other.breaker_state(PLAN) is None
         await other.store.tick([PLAN])
-        assert other.breaker_state() is State.FORCED_OPEN
+        assert other.breaker_state(PLAN) is State.FORCED_OPEN
 
 
 @pytest.mark.parametrize("command", ["PUBLISH", "SUBSCRIBE"])
@@ -393,4 +344,4 @@ async def test_replay_publishes_no_announcement(redis_server: RedisServer) -> No
         await replay.close()
         publish(redis_server, OPEN, plan=replace(PLAN, service="mark"))
         await wait_until(lambda: replica.breaker_state(replace(PLAN, service="mark")) is State.OPEN)
-        assert replica.breaker_state() is None
+        assert replica.breaker_state(PLAN) is None

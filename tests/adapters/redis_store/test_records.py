@@ -18,7 +18,14 @@ from webhook.adapters.redis_store.script_caller import ScriptCaller
 from webhook.adapters.redis_store.store_clock import StoreClock
 from webhook.adapters.redis_store.transport import script
 from webhook.adapters.redis_store.transport.records import PASSED, PLAN_IN_CALL
-from webhook.adapters.redis_store.transport.script import OPERATIONS, QUEUE_ACTIONS, SHARED, TEXT, expand_records
+from webhook.adapters.redis_store.transport.script import (
+    OPERATIONS,
+    QUEUE_ACTIONS,
+    SHARED,
+    SLOT_ACTIONS,
+    TEXT,
+    expand_records,
+)
 from webhook.core.quota import Acquire, DeniedBy
 
 PLAN = plan_of(window(60, pods=9), breaker=BREAKER, standing=standing(pods=9))
@@ -29,7 +36,7 @@ READ_BY_OTHER_VERSIONS = {
     "RETURNED": "at others",
     "RESET": "asked upto",
     "POD": "expires charged_at generation probe refunded service scope fleet cost high windows source settled",
-    "CHARGED_WINDOW": "seconds resources",
+    "CHARGED_WINDOW": "seconds resources counters",
     "BREAKER_RECORD": "state generation since open_until reason successes leases errors latency events failed early "
     "tripped_at tripped_by reset_at excused asked passed alone",
     "RUN": "interval number outcomes amount streak later sources",
@@ -54,9 +61,9 @@ def lua_sources() -> str:
 
 
 def test_every_operation_is_a_function_of_its_name_in_both_languages() -> None:
-    """`acquire` is also that of resizes, a probe is the caller's, and `queue` runs an action."""
+    """`acquire` is also that of resizes, a probe is the caller's, and `queue` and `slots` run an action."""
     assert OPERATIONS.keys() - {"resize", "probe"} <= vars(operations).keys()
-    for name in OPERATIONS.keys() - {"queue"} | QUEUE_ACTIONS.keys():
+    for name in OPERATIONS.keys() - {"queue", "slots"} | QUEUE_ACTIONS.keys() | SLOT_ACTIONS.keys():
         assert f"local function {name}(" in TEXT, name
 
 
@@ -110,7 +117,7 @@ def answer(**values: Any) -> list[Any]:
 
 def test_receipt_is_read_by_the_names_of_its_answer() -> None:
     figures: Mapping[str, Any] = {"at_us": 7, "charged": False, "repeated": False, "used": [9, 8], "born_us": 5}
-    over = [{"number": 1, "used": 9, "asked": 1, "free_at_us": 60, "surge": 0}]
+    over = [{"number": 1, "used": 9, "asked": 1, "free_at_us": 60, "surge": 0, "own_used": 0, "kept": 0}]
     entries = [[entry[name] for name in PASSED["OVER"]] for entry in over]
     result = answer(**figures, refused=2, would=1, over=entries, view=True, moves=False)
     receipt = codec.decode_receipt(PLAN, result, {"pods": 1})

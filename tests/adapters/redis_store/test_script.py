@@ -15,13 +15,13 @@ from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.adapters.redis_store.transport.script import TEXT, Script
 from webhook.core.quota import Acquire, DeniedBy
 from webhook.errors import StoreUnavailableError
-from webhook.ports import StoreReports
+from webhook.ports import SlotClaim, StoreReports
 from webhook.ports.store_url import StoreFiles
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 PLAN = plan_of(window(60, pods=2), breaker=BREAKER)
-MODULES = ("refusals", "waits", "live", "breaker", "operations", "queue")
+MODULES = ("refusals", "waits", "live", "breaker", "operations", "queue", "slots")
 
 
 def remove_modules(*modules: str) -> str:
@@ -58,18 +58,22 @@ async def test_acquire_with_a_closed_breaker_defines_no_module(redis_server: Red
 
 
 async def test_repeated_acquire_defines_only_the_waits(redis_server: RedisServer) -> None:
-    async with open_store_with(
-        redis_server, remove_modules("refusals", "live", "breaker", "operations", "queue")
-    ) as store:
+    async with open_store_with(redis_server, remove_modules(*[name for name in MODULES if name != "waits"])) as store:
         await store.acquire(acquire("a"))
         assert (await store.acquire(acquire("a"))).repeated
 
 
 async def test_registration_of_a_waiting_pod_defines_only_the_queue(redis_server: RedisServer) -> None:
-    async with open_store_with(redis_server, remove_modules(*MODULES[:-1])) as store:
+    async with open_store_with(redis_server, remove_modules(*[name for name in MODULES if name != "queue"])) as store:
         assert not await store.queue.register(PLAN, "a")
         await store.queue.restore(PLAN, {"a": 1})
         assert await store.queue.register(PLAN, "a")
+
+
+async def test_a_claim_of_a_slot_defines_only_the_slots(redis_server: RedisServer) -> None:
+    async with open_store_with(redis_server, remove_modules(*[name for name in MODULES if name != "slots"])) as store:
+        await store.slots.learn(PLAN, "rs", 1, [], 0, is_new=True)
+        assert await store.slots.claim(PLAN, "rs", "a", is_dry_run=False) == SlotClaim(1, 1)
 
 
 async def test_refusal_by_a_limit_defines_only_refusals(redis_server: RedisServer) -> None:

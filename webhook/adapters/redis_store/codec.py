@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from webhook.adapters.redis_store.transport.records import (
     PASSED,
@@ -26,6 +26,7 @@ from webhook.core.quota import (
     Cost,
     CounterPlan,
     DeniedBy,
+    GuaranteeUse,
     Holder,
     Receipt,
     Use,
@@ -135,7 +136,27 @@ def _decode_over(plan: CounterPlan, entry: OverEntry, cost: Cost) -> Use:
     if asked == EXACT_AMOUNT_MAX:  # the script was asked for a clipped amount
         _, _, limit = plan.limits[index]
         asked = cost[limit.counts]
-    return _make_use(plan, index, entry.used, asked, entry.free_at_us, entry.surge)
+    use = _make_use(plan, index, entry.used, asked, entry.free_at_us, entry.surge)
+    return _add_guarantee(plan, index, use, entry.own_used, entry.kept) if plan.has_guarantees else use
+
+
+def _add_guarantee(plan: CounterPlan, index: int, use: Use, own_used: int, kept: int) -> Use:
+    """Return a use of a limit with the plan's guarantee in it, if it has any guarantees."""
+    found = plan.guarantees[index]
+    return use if found is None else replace(use, guarantee=GuaranteeUse(found.hard, own_used, kept))
+
+
+def decode_pool_uses(plan: CounterPlan, figures: Sequence[int], guarantees: Sequence[int]) -> tuple[Use, ...]:
+    """Return every limit of the plan's pool; `guarantees` are the own use and what is kept in each, if in any."""
+    uses = decode_uses(plan, (Holder.POOL,), figures)
+    if not guarantees:
+        return uses
+    numbers = [index for index, (holder, _, _) in enumerate(plan.limits) if holder is Holder.POOL]
+    pairs = zip(*[iter(guarantees)] * 2, strict=True)
+    return tuple(
+        _add_guarantee(plan, index, use, own_used, kept)
+        for index, use, (own_used, kept) in zip(numbers, uses, pairs, strict=True)
+    )
 
 
 def _make_use(plan: CounterPlan, index: int, used: int, asked: int, free_at_us: int, surge: int = 0) -> Use:

@@ -15,6 +15,7 @@ class PlanKeys:
     `home` is the hash with the tag's clock and the pool's ring; without a pool it is the service's own ring. Where
     namespaces are counted separately, `ring` is also the index of those that have counts, and `live` of those that have
     live Pods. `waits` is the tag's: Pods that were admitted and not seen yet. `queue` is the service's gated Pods.
+    `slots` precedes the uid of an owner whose Pods have slots.
     """
 
     home: str
@@ -24,6 +25,7 @@ class PlanKeys:
     waits: str
     live: str
     queue: str
+    slots: str
 
     @classmethod
     def from_plan(cls, cluster: str, plan: CounterPlan, service: str, *, fleet: bool) -> "PlanKeys":
@@ -34,7 +36,8 @@ class PlanKeys:
         home = f"{counted}:pool:{plan.pool.name}" if plan.pool else ring
         own = f"{tag}:{cluster}"
         waits, live = f"{own}:pending:{plan.tag}", f"{counted}:live:{service}"
-        return cls(home, ring, f"{own}:brk:{service}", f"{own}:pod:", waits, live, f"{own}:q:{service}")
+        queue, slots = f"{own}:q:{service}", f"{own}:slots:{service}:"
+        return cls(home, ring, f"{own}:brk:{service}", f"{own}:pod:", waits, live, queue, slots)
 
     def ring_of(self, scope: str) -> str:
         """Return the service's ring, or that of one namespace if each is counted separately."""

@@ -12,13 +12,13 @@ from msgspec import Struct
 from webhook.adapters.redis_store import codec
 from webhook.adapters.redis_store.keys import PlanKeys
 from webhook.adapters.redis_store.plans import PreparedPlan
-from webhook.adapters.redis_store.transport.script import OPERATIONS, QUEUE_ACTIONS
+from webhook.adapters.redis_store.transport.script import OPERATIONS, QUEUE_ACTIONS, SLOT_ACTIONS
 from webhook.core.breaker import BreakerView
 from webhook.core.breaker.outcome_types import Outcomes, Start
-from webhook.core.quota import Acquire, Booking, Sighting
+from webhook.core.quota import Acquire, AcquireGroup, Booking, Sighting
 
-ACQUIRE, QUEUE = "acquire", "queue"
-"""Operations that do not advance a breaker: the first seldom, the second never."""
+ACQUIRE, QUEUE, SLOTS = "acquire", "queue", "slots"
+"""Operations that do not advance a breaker: the first seldom, the others never."""
 _KEY = "_key"
 """End of the names of those values that are keys."""
 
@@ -33,7 +33,7 @@ class ScriptOperation(Struct, frozen=True, gc=False):
 
 
 def acquire(planned: PreparedPlan, request: Acquire) -> ScriptOperation:
-    scope, keys = _find_scope_and_keys(planned, request.namespace, request.uid)
+    scope, keys = _find_scope_and_keys(planned, request)
     place, cost = f"{request.namespace}/{request.name}", codec.encode_cost(request.cost)
     if request.resize_from is not None:
         before, peek = codec.clip_amounts(request.resize_from), request.peek
@@ -45,14 +45,26 @@ def acquire(planned: PreparedPlan, request: Acquire) -> ScriptOperation:
     return ScriptOperation(planned, ACQUIRE, keys, asked if request.counts_as_event else (*asked, True))
 
 
+def acquire_group(planned: PreparedPlan, request: AcquireGroup) -> ScriptOperation:
+    """Charge Pods together. The keys of their records precede the others."""
+    scope, plan = planned.plan.scope_of(request), planned.plan
+    keys = tuple(planned.keys.pod(member.uid) for member in request.members)
+    own_key, live_key = planned.keys.ring_of(scope), planned.keys.live_of(scope) if plan.standing else keys[0]
+    members = [
+        (f"{request.namespace}/{member.name}", codec.encode_cost(member.cost), member.source)
+        for member in request.members
+    ]
+    return ScriptOperation(planned, "acquire_group", (*keys, own_key, live_key), (scope, members))
+
+
 def book(planned: PreparedPlan, booking: Booking) -> ScriptOperation:
-    scope, keys = _find_scope_and_keys(planned, booking.namespace, booking.uid)
+    scope, keys = _find_scope_and_keys(planned, booking)
     place, cost = f"{booking.namespace}/{booking.name}", codec.encode_cost(booking.cost)
     return _make_operation(planned, "book", *keys, scope=scope, place=place, cost_text=cost, at=booking.at_us)
 
 
 def observe(planned: PreparedPlan, seen: Sighting) -> ScriptOperation:
-    scope, keys = _find_scope_and_keys(planned, seen.namespace, seen.uid)
+    scope, keys = _find_scope_and_keys(planned, seen)
     place, cost = f"{seen.namespace}/{seen.name}", codec.encode_cost(seen.cost)
     state = {"created_at": seen.created_at_us, "is_live": seen.lives, "is_sure": seen.is_sure}
     return _make_operation(planned, "observe", *keys, scope=scope, place=place, cost_text=cost, **state)
@@ -80,7 +92,7 @@ def refund(planned: PreparedPlan, charged: PlanKeys, scope: str, uid: str) -> Sc
 
 def withdraw(planned: PreparedPlan, request: Acquire, charged_us: int | None) -> ScriptOperation:
     """Withdraw the charge that an Acquire made at that time; None: at any time."""
-    scope = planned.plan.scope_of(request.namespace)
+    scope = planned.plan.scope_of(request)
     keys = _list_charge_keys(planned.keys, scope, request.uid)
     return _make_operation(planned, "withdraw", **keys, scope=scope, at=False if charged_us is None else charged_us)
 
@@ -175,6 +187,12 @@ def queue(planned: PreparedPlan, action: str, **values: Any) -> ScriptOperation:
     return ScriptOperation(planned, QUEUE, (planned.keys.queue,), (action, *asked))
 
 
+def slots(planned: PreparedPlan, owner: str, action: str, **values: Any) -> ScriptOperation:
+    """Return an action on the slots of an owner."""
+    asked = _sort_values(SLOT_ACTIONS[action], values)
+    return ScriptOperation(planned, SLOTS, (planned.keys.slots + owner,), (action, *asked))
+
+
 def _make_operation(planned: PreparedPlan, name: str, *keys: str, **values: Any) -> ScriptOperation:
     """Return an operation on these keys and on those that `values` names; False is none."""
     fields = OPERATIONS[name]
@@ -204,10 +222,11 @@ def _list_charge_keys(charged: PlanKeys, scope: str, uid: str) -> Mapping[str, s
     }
 
 
-def _find_scope_and_keys(planned: PreparedPlan, namespace: str, uid: str) -> tuple[str, tuple[str, ...]]:
+def _find_scope_and_keys(planned: PreparedPlan, seen: Acquire | Booking | Sighting) -> tuple[str, tuple[str, ...]]:
     """Return a Pod's scope, and its keys: ring, record, live Pods (if these are not limited, the record again)."""
     keys, plan = planned.keys, planned.plan
-    pod = keys.pods + uid
+    pod = keys.pods + seen.uid
     if not plan.per_namespace:
         return "", (keys.ring, pod, keys.live if plan.standing else pod)
-    return namespace, (keys.ring_of(namespace), pod, keys.live_of(namespace) if plan.standing else pod)
+    scope = plan.scope_of(seen)
+    return scope, (keys.ring_of(scope), pod, keys.live_of(scope) if plan.standing else pod)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ from webhook.adapters.redis_store.transport.records import (
 )
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan, LatencyPlan
 from webhook.core.policy_fields import Mode
-from webhook.core.quota import EXACT_AMOUNT_MAX, HOUR_US, CounterPlan, StandingPlan, WindowPlan
+from webhook.core.quota import EXACT_AMOUNT_MAX, HOUR_US, CounterPlan, Holder, StandingPlan, WindowPlan
 
 _DAY_MS = 86_400_000
 
@@ -102,6 +103,7 @@ def encode_plan(plan: CounterPlan, uid_at: int, details_bytes: int) -> bytes:
             latency_interval_us=latency.interval_us if latency else False,
             uid_at=uid_at,
             details_bytes=details_bytes,
+            guarantees=_encode_guarantees(plan) if plan.has_guarantees else False,
         )
     )
 
@@ -140,9 +142,29 @@ def _encode_limits(windows: Sequence[WindowPlan]) -> Raw:
     return codec.encode_list([value for limit in limits for value in limit])
 
 
+def _encode_guarantees(plan: CounterPlan) -> Raw:
+    """Return the guarantees of each limit of the pool, in the order of its limits."""
+    found = [window.find_guarantees(limit) for holder, window, limit in plan.limits if holder is Holder.POOL]
+    return codec.encode_list(
+        [
+            False if limit is None else [limit.counter or False, limit.hard, *chain.from_iterable(limit.others)]
+            for limit in found
+        ]
+    )
+
+
 def _list_charged_windows(windows: Sequence[WindowPlan]) -> list[Any]:
-    """Return the windows that a Pod is charged in, as its record has them: CHARGED_WINDOW of `script.py`."""
-    return [[window.seconds, [limit.counts for limit in window.limits]] for window in windows]
+    """Return the windows that a Pod is charged in, as its record has them: CHARGED_WINDOW of `script.py`.
+
+    The last field is left out in a window without counters of its members.
+    """
+    charged: list[Any] = []
+    for window in windows:
+        guarantees = [window.find_guarantees(limit) for limit in window.limits]
+        counters = ["" if found is None else found.counter for found in guarantees]
+        resources = [limit.counts for limit in window.limits]
+        charged.append([window.seconds, resources, *([counters] if any(counters) else [])])
+    return charged
 
 
 def _list_standing_limits(plan: StandingPlan) -> list[StandingLimit]:
@@ -171,6 +193,7 @@ def _make_rules(plan: BreakerPlan) -> BreakerRules:
 
 def _make_trigger(rule: ErrorRatePlan | LatencyPlan, threshold: int) -> TriggerRule:
     return TriggerRule(
+        cause=rule.cause,
         threshold=threshold,
         interval_us=rule.interval_us,
         consecutive=rule.consecutive,

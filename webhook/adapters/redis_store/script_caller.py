@@ -14,7 +14,7 @@ from webhook.adapters.redis_store import codec
 from webhook.adapters.redis_store.breaker_cache import BreakerCache
 from webhook.adapters.redis_store.keys import probe_key
 from webhook.adapters.redis_store.loss_detector import SettledMark
-from webhook.adapters.redis_store.operations import ACQUIRE, QUEUE, ScriptOperation
+from webhook.adapters.redis_store.operations import ACQUIRE, QUEUE, SLOTS, ScriptOperation
 from webhook.adapters.redis_store.plans import PreparedPlan
 from webhook.adapters.redis_store.store_clock import StoreClock
 from webhook.adapters.redis_store.transport.protocol import Transport
@@ -135,5 +135,5 @@ def _count_services(group: _Group) -> int:
 
     Acquires are left out, so that they need not wait for each other: they seldom evaluate an interval first.
     """
-    named = (operation for operation in group.values() if operation.name not in {ACQUIRE, QUEUE})
+    named = (operation for operation in group.values() if operation.name not in {ACQUIRE, QUEUE, SLOTS})
     return len({operation.planned.plan.service for operation in named})

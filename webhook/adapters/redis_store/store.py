@@ -18,6 +18,7 @@ from webhook.adapters.redis_store.plans import PlanCache, PreparedPlan
 from webhook.adapters.redis_store.pod_ledger import RedisPodLedger
 from webhook.adapters.redis_store.queue_index import RedisQueueIndex
 from webhook.adapters.redis_store.script_caller import ScriptCaller
+from webhook.adapters.redis_store.slots import RedisSlots
 from webhook.adapters.redis_store.store_clock import StoreClock
 from webhook.adapters.redis_store.ticker import RedisTicker
 from webhook.adapters.redis_store.transport.protocol import Transport
@@ -27,6 +28,7 @@ from webhook.core.breaker import BreakerView, Transition
 from webhook.core.breaker.outcome_types import Outcomes, Settlement, Start
 from webhook.core.quota import (
     Acquire,
+    AcquireGroup,
     Booking,
     CounterPlan,
     Holder,
@@ -35,6 +37,7 @@ from webhook.core.quota import (
     ServiceSnapshot,
     Sighting,
     UnseenPod,
+    sum_costs,
 )
 from webhook.core.reporting.status_parts import StoreServer, StoreServers
 from webhook.ports import Clock, StoreReports
@@ -140,6 +143,7 @@ class RedisStore:
         self._lanes = Lanes(transport.lane, caller, deadline_seconds, reports, self._cache.add_late)
         self._pods = RedisPodLedger(self._plans, self._lanes)
         self.queue = RedisQueueIndex(self._plans, self._lanes)
+        self.slots = RedisSlots(self._plans, self._lanes)
         self._learned: _Facts | None = None
         """Facts of the last answer; learned again only when they change."""
         self._breakers = RedisBreakerLedger(self._plans, self._lanes, self._cache, self._clock)
@@ -161,6 +165,14 @@ class RedisStore:
         if facts != self._learned:
             self._learned = facts
             self._learn(facts)
+        return receipt
+
+    async def acquire_group(self, request: AcquireGroup) -> Receipt:
+        planned = self._plans.prepare(request.plan)
+        result = await self._lanes.ask_patiently(operations.acquire_group(planned, request))
+        receipt = codec.decode_receipt(request.plan, result, sum_costs(member.cost for member in request.members))
+        view = None if receipt.repeated else receipt.breaker
+        self._learn((planned, receipt.at_us, view, receipt.charged, result[_BORN]))
         return receipt
 
     async def knows(self, request: Acquire) -> bool:
@@ -186,14 +198,13 @@ class RedisStore:
             scopes = sorted({*counting, *live, *([namespace] if namespace else [])})
         found = SnapshotAnswer(*await self._lanes.ask_patiently(operations.snapshot(planned, scopes)))
         self._breakers.learn(plan, None, found.now_us)
-        own = {
-            scope: codec.decode_uses(plan, _OWN, figures) for scope, figures in zip(scopes, found.figures, strict=True)
-        }
+        by_scope = zip(scopes, found.figures, strict=True)
+        own = {scope: codec.decode_uses(plan, _OWN, figures) for scope, figures in by_scope}
         return ServiceSnapshot(
             at_us=found.now_us,
             uses=own if plan.windows or plan.standing else {},
             breaker=codec.decode_view(found.view),
-            pool=codec.decode_uses(plan, (Holder.POOL,), found.pool),
+            pool=codec.decode_pool_uses(plan, found.pool, found.guarantees),
             is_standing_known=found.is_standing_known,
         )
 
@@ -223,8 +234,6 @@ class RedisStore:
     async def forget(self) -> int:
         """Delete all keys of this cluster, at the end of a replay; return how many there were."""
         return await error_classes.translated(self._transport.forget(all_of(self._cluster)))
-
-    # Delegation to the two ledgers.
 
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
         return await self._pods.refund(plan, uid)

@@ -19,7 +19,7 @@ def charge_pod(
     """Charge a Pod as of a moment, store its uid record, add it to the live Pods, and mark it as not seen yet."""
     charge_seen_pod(state, plan, pod, at_us, now_us, generation=generation, probe=probe)
     if plan.standing is not None:
-        state.live_pods.put(plan, plan.scope_of(pod.namespace), pod.uid, pod.cost, now_us)
+        state.live_pods.put(plan, plan.scope_of(pod), pod.uid, pod.cost, now_us)
     state.live_pods.wait_for(pod.uid, at_us)
 
 
@@ -34,7 +34,7 @@ def charge_seen_pod(
     probe: bool = False,
 ) -> None:
     """Charge a Pod as of a moment, and store its uid record, without live Pods: for a Pod that has been seen."""
-    namespace, high_water, charges, live_set_key = state.parts.get_parts(plan, pod.namespace, pod.cost)
+    namespace, high_water, charges, live_set_key = state.parts.get_parts(plan, pod)
     record = PodRecord(
         plan.service,
         at_us + plan.remember_us,
@@ -58,7 +58,7 @@ def compute_more_standing(
     """Return what a Pod adds to the live amounts: its cost minus what it holds; None without limits on live Pods."""
     if plan.standing is None:
         return None
-    held = state.live_pods.find_held(plan, plan.scope_of(request.namespace), request.uid)
+    held = state.live_pods.find_held(plan, plan.scope_of(request), request.uid)
     return subtract(cost, unless_held if held is None else held)
 
 

@@ -99,7 +99,7 @@ class DenyCache:
 
 
 def _build_key(request: Acquire) -> _Asked:
-    scope = request.plan.scope_of(request.namespace)
+    scope = request.plan.scope_of(request)
     return request.plan.service, scope, tuple(sorted(request.cost.items()))
 
 

@@ -17,7 +17,7 @@ from webhook.core.quota import Cost, CounterPlan, Seen, Sighting, UnseenPod
 
 def observe(state: TagState, plan: CounterPlan, seen: Sighting, reading_us: int) -> Seen:
     """Apply the watch's state of one Pod of the plan's service."""
-    now_us, scope = state.find_clock(plan).now(reading_us), plan.scope_of(seen.namespace)
+    now_us, scope = state.find_clock(plan).now(reading_us), plan.scope_of(seen)
     state.record_time(reading_us)
     record = state.find_pod(seen.uid, now_us)
     stood = _find_held(state, plan, scope, seen.uid)
@@ -61,7 +61,7 @@ def _raise(state: TagState, plan: CounterPlan, seen: Sighting, record: PodRecord
     }
     if not more:
         return False
-    state.charge(plan, charges_of(plan, plan.scope_of(seen.namespace), more), now_us, now_us)
+    state.charge(plan, charges_of(plan, plan.scope_of(seen), more), now_us, now_us)
     high_water = {**before, **{resource: seen.cost[resource] for resource in more}}
     state.remember(seen.uid, replace(record, expires_us=now_us + plan.remember_us, high_water=high_water))
     return True

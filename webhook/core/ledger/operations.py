@@ -44,24 +44,24 @@ def acquire(state: TagState, request: Acquire, reading_us: int) -> Receipt:
 
 
 def _acquire_pod(state: TagState, request: Acquire, now_us: int) -> Receipt:
-    plan, scope = request.plan, request.plan.scope_of(request.namespace)
+    plan, scope = request.plan, request.plan.scope_of(request)
     breaker = BreakerScript(state, plan, now_us)
-    if _is_known(state, request, now_us):
+    if confirms_charge(state, request, now_us):
         used, _ = state.judge(plan, scope, NO_COST, now_us)
         return Receipt(now_us, repeated=True, used=tuple(used), breaker=breaker.view())
 
     refused: DeniedBy | None = None
     would_refuse: tuple[DeniedBy, ...] = ()
     if not breaker.can_admit(request.event_source) and breaker.is_denying():
-        refused, would_refuse = _split_by_mode(DeniedBy.BREAKER, plan.breaker_mode, would_refuse)
+        refused, would_refuse = split_by_mode(DeniedBy.BREAKER, plan.breaker_mode, would_refuse)
     asked = request.cost if refused is None else NO_COST
     standing = None if plan.standing is None else compute_more_standing(state, plan, request, asked)
     used, over = state.judge(plan, scope, asked, now_us, standing)
     if over:
-        refused, would_refuse = _split_by_mode(DeniedBy.QUOTA, plan.quota_mode, would_refuse)
+        refused, would_refuse = split_by_mode(DeniedBy.QUOTA, plan.quota_mode, would_refuse)
 
     if request.peek:
-        return _build_receipt(now_us, used, over, refused, would_refuse, breaker.view())
+        return build_receipt(now_us, used, over, refused, would_refuse, breaker.view())
     if refused is None:
         generation = breaker.record.generation
         probe = breaker.take_probe(request.uid, request.event_source)
@@ -73,14 +73,14 @@ def _acquire_pod(state: TagState, request: Acquire, now_us: int) -> Receipt:
         )  # if only the pool is exceeded, another member may be the cause
     state.move_breaker(plan, breaker.record, now_us)
     charged = refused is None
-    return _build_receipt(
+    return build_receipt(
         now_us, used, over, refused, would_refuse, breaker.view(), breaker.transitions, charged=charged
     )
 
 
 def _resize(state: TagState, request: Acquire, old: Cost, now_us: int) -> Receipt:
     """Charge a running Pod for what it uses above its highest charge. The breaker does not take part."""
-    plan, scope, known = request.plan, request.plan.scope_of(request.namespace), state.find_pod(request.uid, now_us)
+    plan, scope, known = request.plan, request.plan.scope_of(request), state.find_pod(request.uid, now_us)
     before = {**old, **known.high_water} if known is not None else old
     more = {
         resource: amount - before.get(resource, 0)
@@ -92,7 +92,7 @@ def _resize(state: TagState, request: Acquire, old: Cost, now_us: int) -> Receip
     refused: DeniedBy | None = None
     would_refuse: tuple[DeniedBy, ...] = ()
     if over:
-        refused, would_refuse = _split_by_mode(DeniedBy.QUOTA, plan.quota_mode, would_refuse)
+        refused, would_refuse = split_by_mode(DeniedBy.QUOTA, plan.quota_mode, would_refuse)
 
     written = refused is None and not request.peek
     if written:
@@ -112,7 +112,7 @@ def _resize(state: TagState, request: Acquire, old: Cost, now_us: int) -> Receip
         state.live_pods.put(plan, scope, request.uid, request.cost, now_us)
         used, _ = state.judge(plan, scope, NO_COST, now_us)
     view = BreakerScript(state, plan, now_us).view()
-    return _build_receipt(now_us, used, over, refused, would_refuse, view, charged=written and bool(more))
+    return build_receipt(now_us, used, over, refused, would_refuse, view, charged=written and bool(more))
 
 
 def refund(state: TagState, plan: CounterPlan, uid: str, reading_us: int) -> bool:
@@ -134,7 +134,7 @@ def withdraw(state: TagState, request: Acquire, charged_us: int | None, reading_
     plan, uid, clock = request.plan, request.uid, state.find_clock(request.plan)
     now_us = clock.now(reading_us)
     record = state.find_pod(uid, now_us)
-    if record is None or record.live_set_key != build_live_set_key(plan, plan.scope_of(request.namespace)):
+    if record is None or record.live_set_key != build_live_set_key(plan, plan.scope_of(request)):
         return False
     at_us = record.charged_at_us if charged_us is None else charged_us + clock.offset_us
     if not record.charged_at_us == at_us == state.live_pods.find_wait_start(uid):
@@ -186,10 +186,11 @@ def snapshot(state: TagState, plan: CounterPlan, reading_us: int, namespace: str
 
 def knows(state: TagState, request: Acquire, reading_us: int) -> bool:
     """Whether a Pod was charged and not refunded; unless it is a `peek`, that confirms the charge."""
-    return _is_known(state, request, state.find_clock(request.plan).now(reading_us))
+    return confirms_charge(state, request, state.find_clock(request.plan).now(reading_us))
 
 
-def _is_known(state: TagState, request: Acquire, now_us: int) -> bool:
+def confirms_charge(state: TagState, request: Acquire, now_us: int) -> bool:
+    """Return whether a Pod is charged; unless the request is a `peek`, that confirms the charge."""
     known = state.find_pod(request.uid, now_us)
     if known is not None and not request.peek:
         _confirm(state, request.uid, known, now_us)
@@ -212,14 +213,14 @@ def _add_cost(used: list[int], plan: CounterPlan, cost: Cost, standing: Cost | N
     ]
 
 
-def _split_by_mode(
+def split_by_mode(
     guard: DeniedBy, mode: Mode, would_refuse: tuple[DeniedBy, ...]
 ) -> tuple[DeniedBy | None, tuple[DeniedBy, ...]]:
     """Return (refused, would_refuse): a guard that is not enforced denies nothing but is reported."""
     return (guard, would_refuse) if mode is Mode.ENFORCE else (None, (*would_refuse, guard))
 
 
-def _build_receipt(  # noqa: PLR0913  the parts of a receipt
+def build_receipt(  # noqa: PLR0913  the parts of a receipt
     now_us: int,
     used: list[int],
     over: list[Use],
@@ -230,6 +231,7 @@ def _build_receipt(  # noqa: PLR0913  the parts of a receipt
     *,
     charged: bool = False,
 ) -> Receipt:
+    """Return the answer to a request. `over` are the limits that are exceeded."""
     return Receipt(
         now_us,
         refused,

@@ -7,11 +7,12 @@ from msgspec import Struct
 
 from webhook.core.ledger.live_pods import LiveSetKey, build_live_set_key
 from webhook.core.lru_cache import LruCache
-from webhook.core.quota import Account, Cost, CounterPlan
+from webhook.core.quota import Account, Acquire, Booking, Cost, CounterPlan, Sighting
 
 Charge = tuple[Account, int, Cost]
 """An account, the seconds of its window, and the amounts charged to it."""
 
+_SiblingKey = tuple[int, str, str, int]
 _SHARED_MAX = 64
 """Number of controllers whose Pods share parts of their records."""
 
@@ -60,20 +61,20 @@ class PartsCache:
 
     def __init__(self) -> None:
         self._known: LruCache[Hashable, SharedParts] = LruCache(_SHARED_MAX)
-        self._of_siblings: LruCache[tuple[int, str, int], tuple[CounterPlan, Cost, SharedParts]] = LruCache(_SHARED_MAX)
+        self._of_siblings: LruCache[_SiblingKey, tuple[CounterPlan, Cost, SharedParts]] = LruCache(_SHARED_MAX)
 
-    def get_parts(self, plan: CounterPlan, namespace: str, cost: Cost) -> SharedParts:
+    def get_parts(self, plan: CounterPlan, pod: Acquire | Booking | Sighting) -> SharedParts:
         """Return the parts of a record.
 
         Look them up by identity first: Pods of one controller have the same cost object, and comparing costs takes
         longer. An entry keeps plan and cost, so that no other object can have their identities.
         """
-        key = id(plan), namespace, id(cost)
+        key = id(plan), pod.namespace, pod.team, id(pod.cost)
         known = self._of_siblings.peek(key)
         if known is not None:
             return known[2]
-        scope = plan.scope_of(namespace)
-        parts = SharedParts(namespace, cost, charges_of(plan, scope, cost), build_live_set_key(plan, scope))
+        scope, cost = plan.scope_of(pod), pod.cost
+        parts = SharedParts(pod.namespace, cost, charges_of(plan, scope, cost), build_live_set_key(plan, scope))
         parts = self._intern(parts)
         self._of_siblings.keep(key, (plan, cost, parts))
         return parts

@@ -114,10 +114,10 @@ class ReplicaShareLedger:
         """Set the number of replicas that share from now on, and this one's ordinal."""
         self._replicas.change(replicas, ordinal, now_us)
 
-    def record_reply(self, plan: CounterPlan, namespace: str, used: tuple[int, ...], now_us: int) -> None:
+    def record_reply(self, plan: CounterPlan, scope: str, used: tuple[int, ...], now_us: int) -> None:
         """Record the store's reply: the use of each of the plan's `limits`, in their order."""
         replies, reply = self._replies, (plan, now_us, used)
-        replies[plan.tag, plan.service, namespace if plan.per_namespace else ""] = reply
+        replies[plan.tag, plan.service, scope if plan.per_namespace else ""] = reply
         if plan.pool is not None:
             replies[plan.tag, plan.pool.name] = reply
         if len(replies) > REPLIES_MAX:
@@ -161,7 +161,7 @@ class ReplicaShareLedger:
 
     def _list_windows(self, request: Acquire, now_us: int) -> Iterator[_Window]:
         """Yield the windows that are checked, the service's own first."""
-        plan, scope = request.plan, request.plan.scope_of(request.namespace)
+        plan, scope = request.plan, request.plan.scope_of(request)
         yield from self._list_account_windows((plan.tag, plan.service, scope), plan.windows, now_us)
         if plan.pool is not None:
             yield from self._list_account_windows((plan.tag, plan.pool.name), plan.pool.windows, now_us, plan.pool.name)

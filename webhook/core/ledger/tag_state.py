@@ -1,5 +1,6 @@
 """State of one tag: window rings, live Pods, uid records, breakers, one clock. `operations.py` defines the writes."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from webhook.core.breaker import (
@@ -12,6 +13,7 @@ from webhook.core.breaker import (
     find_rest_end_us,
     has_moved,
 )
+from webhook.core.ledger.guaranteed_windows import list_pool_uses
 from webhook.core.ledger.live_pods import LivePods, list_expired
 from webhook.core.ledger.pod_record import Charge, PartsCache, PodRecord
 from webhook.core.ledger.store_time import TagClock
@@ -129,14 +131,22 @@ class TagState:
                     used.append(has)
                     if asked and has + asked > limit.hard:
                         over.append(_build_exceeded_use(account, window, limit, ring, (has, asked, now_us)))
-        if plan.standing is None:
+        if plan.has_sums_only:
             return used, over
+        if plan.has_guarantees:
+            over = [use for use in over if use.of is not Holder.POOL]
+            over += [use for use, is_over in self._list_pool_uses(plan, cost, now_us) if is_over]
+            if plan.standing is None:
+                return used, over
         live, over_live = self.live_pods.judge(plan, scope, cost if standing is None else standing, now_us)
         return [*used, *live], [*over, *over_live]
 
     def list_uses(self, plan: CounterPlan, scope: str, now_us: int, holder: Holder) -> tuple[Use, ...]:
         """Return every limit of a holder, each asked for one unit, to find when any is free."""
-        found = []
+        found: list[Use] = []
+        if holder is Holder.POOL and plan.has_guarantees:
+            units = dict.fromkeys(plan.limited, 1)
+            return tuple(use for use, _ in self._list_pool_uses(plan, units, now_us))
         for account, windows in plan.accounts_of(scope):
             rings = self._rings.get(account, {})
             for window in windows if account[0] is holder else ():
@@ -148,6 +158,13 @@ class TagState:
                     use = _build_exceeded_use(account, window, limit, ring, (used, 1, now_us)) if is_full else None
                     found.append(use or _build_use(account, window, limit, used))
         return tuple(found)
+
+    def _list_pool_uses(self, plan: CounterPlan, cost: Cost, now_us: int) -> Iterator[tuple[Use, bool]]:
+        """Yield the limits of a pool with guarantees, and whether `cost` would exceed each of them."""
+        for account, windows in plan.accounts_of(""):
+            for window in windows if account[0] is Holder.POOL else ():
+                ring = self._rings.get(account, {}).get(window.seconds)
+                yield from list_pool_uses(account, window, ring, cost, now_us)
 
     def charge(self, plan: CounterPlan, charges: tuple[Charge, ...], at_us: int, now_us: int) -> tuple[Charge, ...]:
         """Count `charges` as of a moment, now or before; return those that count.

@@ -4,7 +4,7 @@ A bucket is 1/64 of the window wide, and 65 of them are live, so a charge leaves
 ring holds at least the use of any trailing W, and nothing older than W * 65/64. Why: docs/design/windows.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 BUCKETS_LIVE = 65
 _BEFORE = BUCKETS_LIVE - 1
@@ -93,6 +93,19 @@ class Ring:
             if excess <= 0:
                 return (number + BUCKETS_LIVE) * self._width_us
         raise AssertionError("the buckets do not add up to the sums")
+
+    def find_fit_us(self, now_us: int, fits: Callable[[Mapping[str, int]], bool]) -> int | None:
+        """Return when `fits` first accepts what is left if nothing else is charged: 0 for now, None for never."""
+        oldest, left = self._oldest(now_us), dict(self.used(now_us))
+        if fits(left):
+            return 0
+        for number, amounts in self._buckets.items():
+            if number >= oldest:
+                for resource, amount in amounts.items():
+                    left[resource] -= amount
+                if fits(left):
+                    return (number + BUCKETS_LIVE) * self._width_us
+        return None
 
     def idle(self, now_us: int) -> bool:
         """Whether every bucket has left the window: such a ring may be dropped."""

@@ -1,22 +1,24 @@
 """Quota of a service: counter plans, requests to a store, and its receipts. The `ledger` package counts."""
 
-from webhook.core.quota.amounts import EXACT_AMOUNT_MAX, HOUR_US, Cost, canonicalize, convert_amount, is_cpu
+from webhook.core.quota.amounts import EXACT_AMOUNT_MAX, HOUR_US, Cost, canonicalize, convert_amount, is_cpu, sum_costs
+from webhook.core.quota.guarantees import PoolGuarantees, group_guarantees, list_guaranteed_amounts
 from webhook.core.quota.plans import (
     STANDING,
     Account,
     Accounts,
     CounterPlan,
     Holder,
-    Limit,
     PoolPlan,
-    QueuePlan,
     StandingPlan,
-    WindowPlan,
 )
+from webhook.core.quota.queue_plan import GroupPlan, QueuePlan
 from webhook.core.quota.receipts import (
     Acquire,
+    AcquireGroup,
     Booking,
     DeniedBy,
+    GroupMember,
+    GuaranteeUse,
     Receipt,
     Seen,
     ServiceSnapshot,
@@ -25,6 +27,7 @@ from webhook.core.quota.receipts import (
     Use,
     find_free_at_us,
 )
+from webhook.core.quota.windows import Limit, LimitGuarantees, WindowPlan
 
 __all__ = [
     "EXACT_AMOUNT_MAX",
@@ -33,12 +36,18 @@ __all__ = [
     "Account",
     "Accounts",
     "Acquire",
+    "AcquireGroup",
     "Booking",
     "Cost",
     "CounterPlan",
     "DeniedBy",
+    "GroupMember",
+    "GroupPlan",
+    "GuaranteeUse",
     "Holder",
     "Limit",
+    "LimitGuarantees",
+    "PoolGuarantees",
     "PoolPlan",
     "QueuePlan",
     "Receipt",
@@ -52,5 +61,8 @@ __all__ = [
     "canonicalize",
     "convert_amount",
     "find_free_at_us",
+    "group_guarantees",
     "is_cpu",
+    "list_guaranteed_amounts",
+    "sum_costs",
 ]

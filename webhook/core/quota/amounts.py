@@ -1,6 +1,6 @@
 """Amounts of a Pod's resources, under ResourceQuota's names, in exact integers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from math import ceil
 
@@ -24,6 +24,15 @@ def canonicalize(resource: str) -> str:
 def is_cpu(resource: str) -> bool:
     """Whether amounts are millicores; an extended resource may end in `.cpu` and counts whole units."""
     return canonicalize(resource) in _CPU
+
+
+def sum_costs(costs: Iterable[Cost]) -> Cost:
+    """Return what Pods ask for together."""
+    total: dict[str, int] = {}
+    for cost in costs:
+        for resource, amount in cost.items():
+            total[resource] = total.get(resource, 0) + amount
+    return total
 
 
 def convert_amount(resource: str, value: Fraction) -> int:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from webhook.core.policy.model import Policy, Pool, Service
-from webhook.core.policy_fields import Mode, Per, Scope, Window
-from webhook.core.quota import canonicalize
+from webhook.core.policy_fields import Mode, Per, PerLabel, Scope, Window
+from webhook.core.quota import canonicalize, list_guaranteed_amounts
 
 
 class _Kept(NamedTuple):
@@ -13,7 +13,7 @@ class _Kept(NamedTuple):
 
     tag: str
     fleet: bool
-    per: Per
+    per: str | PerLabel
     windows: Sequence[Window]
     has_breaker: bool
 
@@ -43,6 +43,7 @@ def find_resets(old: Policy, new: Policy) -> Iterator[str]:
             yield from _find_service_resets(
                 _Kept.from_service(former, pools_before), _Kept.from_service(service, pools_after), service
             )
+            yield from _find_guarantee_resets(former, service)
         elif gone and (renamed := gone.get(str(service.match))) is not None:
             yield f"services[{service.name}]: starts empty: no rename of {renamed} carries its counters"
     for pool in new.pools:
@@ -63,11 +64,29 @@ def _find_service_resets(old: _Kept, new: _Kept, service: Service) -> Iterator[s
     elif old.fleet != new.fleet:
         where = "all clusters on this Redis count together" if new.fleet else "this cluster counts for itself"
         yield f"{path}.quota.scope: {'Fleet' if new.fleet else 'Cluster'}: its windows start empty: {where}"
-    elif old.per is not new.per:
-        who = "each namespace" if new.per is Per.NAMESPACE else "the service"
-        yield f"{path}.quota.per: {new.per}: its windows start empty: {who} counts for itself"
+    elif _read_counters(old.per) != _read_counters(new.per):
+        who = "each namespace" if new.per == Per.NAMESPACE else "the service"
+        if isinstance(new.per, PerLabel):
+            who = f"each value of the Namespaces' label {new.per.namespace_label}"
+        shown = new.per if isinstance(new.per, str) else "namespaceLabel"
+        yield f"{path}.quota.per: {shown}: its windows start empty: {who} counts for itself"
     else:
         yield from _find_window_resets(f"{path}.quota", old.windows, new.windows)
+
+
+def _find_guarantee_resets(former: Service, service: Service) -> Iterator[str]:
+    """Yield the windows of a new guarantee: what the service used before counts as use of what all share."""
+    if service.guaranteed is not None and former.tag == service.tag:
+        before = {key for key, _ in list_guaranteed_amounts(former.guaranteed.windows if former.guaranteed else ())}
+        for window in service.guaranteed.windows:
+            if any(key not in before for key, _ in list_guaranteed_amounts((window,))):
+                path = f"services[{service.name}].guaranteed.windows[{window.window}]"
+                yield f"{path}: its own use starts empty: what it has used counts as a use of what all share"
+
+
+def _read_counters(per: str | PerLabel) -> str:
+    """Return what decides the counters of a Pod; the number of values is no part of it."""
+    return f"label {per.namespace_label}" if isinstance(per, PerLabel) else per
 
 
 def _find_pool_resets(old: Pool, new: Pool) -> Iterator[str]:

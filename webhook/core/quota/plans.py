@@ -8,21 +8,21 @@ from math import ceil
 from msgspec import Struct
 
 from webhook.core.breaker import BreakerPlan, Forcing
-from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.policy.model import Pool, QueuePause, Service
+from webhook.core.policy.schedules import ScheduleState
 from webhook.core.policy_fields import (
     Mode,
-    OnOverload,
-    QueueRules,
+    Per,
+    PerLabel,
     Scope,
     StandingQuota,
-    WhenExceeded,
-    WhenExpired,
-    WhenOpen,
     WhenStoreUnavailable,
-    Window,
 )
-from webhook.core.quota.amounts import HOUR_US, Cost, canonicalize, convert_amount
+from webhook.core.quota.amounts import HOUR_US, Cost
+from webhook.core.quota.guarantees import PoolGuarantees
+from webhook.core.quota.queue_plan import QueuePlan
+from webhook.core.quota.teams import ScopedPod
+from webhook.core.quota.windows import Limit, LimitGuarantees, WindowPlan
 
 STANDING = "standing"
 """Stands in place of a window's name for limits on live Pods."""
@@ -36,46 +36,24 @@ class Holder(StrEnum):
     POOL = "pool"
 
 
-class Limit(Struct, frozen=True):
-    """Limit `hard` of one resource in one window; `resource` is the user's name of it, `counts` the canonical one."""
-
-    resource: str
-    counts: str
-    hard: int
-
-    @classmethod
-    def from_quantity(cls, resource: str, quantity: Quantity) -> "Limit":
-        return cls(resource, canonicalize(resource), convert_amount(resource, quantity.value))
-
-
-class WindowPlan(Struct, frozen=True):
-    """One trailing window; a bucket is `seconds` * 15625 microseconds long."""
-
-    name: str
-    seconds: int
-    limits: tuple[Limit, ...]
-
-    @classmethod
-    def from_window(cls, window: Window) -> "WindowPlan":
-        limits = tuple(Limit.from_quantity(resource, hard) for resource, hard in window.hard.items())
-        return cls(window.window.text, window.window.us // 1_000_000, limits)
-
-    def select_amounts(self, cost: Cost) -> Cost:
-        """Return the limited part of a cost, which is what counts."""
-        return {limit.counts: cost[limit.counts] for limit in self.limits if cost.get(limit.counts)}
-
-
 Account = tuple[Holder, str, bool, str]
-"""Owner of counters: the holder and its name, whether fleet-wide, and the namespace ("" where it counts as one)."""
+"""Owner of counters: the holder and its name, whether fleet-wide, and the scope ("" where it counts as one)."""
 
 Accounts = tuple[tuple[Account, tuple[WindowPlan, ...]], ...]
 
 
 class PoolPlan(Struct, frozen=True):
-    """The windows that the members of a pool share."""
+    """The windows that the members of a pool share, as they are for one member."""
 
     name: str
     windows: tuple[WindowPlan, ...]
+
+    @classmethod
+    def from_pool(cls, pool: Pool, service: str, guarantees: PoolGuarantees | None) -> "PoolPlan":
+        windows = tuple(WindowPlan.from_window(window) for window in pool.windows)
+        if guarantees is not None:
+            windows = tuple(guarantees.bind(window, service) for window in windows)
+        return cls(pool.name, windows)
 
 
 class StandingPlan(Struct, frozen=True):
@@ -110,59 +88,6 @@ def _compute_surge(standing: StandingQuota, limit: Limit) -> int:
     return ceil(limit.hard * surge / pods.value)
 
 
-class QueuePlan(Struct, frozen=True):
-    """When Pods of a service wait: for quota, its breaker, or on overload. `rank`: its SLA class, 0 is the highest."""
-
-    for_quota: bool
-    for_breaker: bool
-    rank: int
-    max_pods: int
-    max_wait_us: int
-    when_expired: WhenExpired
-    ageing_us: int
-    lifted_percent: int
-    pause: QueuePause | None = None
-    """Nothing is released, and new Pods wait."""
-    on_overload: bool = False
-    """Pods are gated without asking the store while the server is overloaded."""
-
-    @property
-    def only_on_overload(self) -> bool:
-        """Whether Pods wait on overload only."""
-        return not (self.for_quota or self.for_breaker)
-
-    @property
-    def keeps_expired(self) -> bool:
-        """Whether a Pod that has waited for `max_wait_us` waits on; otherwise it is deleted."""
-        return self.when_expired is WhenExpired.KEEP
-
-    @classmethod
-    def from_service(
-        cls, service: Service, pool: Pool | None, rank: int, pause: QueuePause | None = None
-    ) -> "QueuePlan | None":
-        """Return a service's plan; None if its Pods are denied instead, or if its modes only observe."""
-        quota, breaker, modes = service.quota, service.breaker, service.modes
-        exceeded = {quota.when_exceeded if quota else None, pool.when_exceeded if pool else None}
-        for_quota = modes.quota is Mode.ENFORCE and WhenExceeded.QUEUE in exceeded
-        for_breaker = modes.breaker is Mode.ENFORCE and breaker is not None and breaker.when_open is WhenOpen.QUEUE
-        rules = (quota.queue if quota else None) or QueueRules()
-        on_overload = modes.quota is Mode.ENFORCE and rules.on_overload is OnOverload.GATE
-        if not (for_quota or for_breaker or on_overload):
-            return None
-        return cls(
-            for_quota=for_quota,
-            for_breaker=for_breaker,
-            rank=rank,
-            max_pods=rules.max_pods,
-            max_wait_us=rules.max_wait.us,
-            when_expired=rules.when_expired,
-            ageing_us=rules.ageing.us,
-            lifted_percent=int(rules.lifted_share.removesuffix("%")),
-            pause=pause,
-            on_overload=on_overload,
-        )
-
-
 class CounterPlan(Struct, frozen=True, dict=True):
     """Counters and limits of one service, as a store needs them to check a Pod; built once per policy.
 
@@ -183,6 +108,12 @@ class CounterPlan(Struct, frozen=True, dict=True):
     when_unavailable: WhenStoreUnavailable = WhenStoreUnavailable.LOCAL
     standing: StandingPlan | None = None
     queue: QueuePlan | None = None
+    team_key: str = ""
+    """The label of Namespaces whose values count apart; "" if namespaces do. Read only if `per_namespace`."""
+    schedule: ScheduleState | None = None
+    """What the schedules of its quota say; None without any."""
+    divides: bool = False
+    """Its Pods get slots, and each slot a variant."""
 
     @classmethod
     def from_service(
@@ -194,8 +125,12 @@ class CounterPlan(Struct, frozen=True, dict=True):
         forcing: Forcing | None = None,
         rank: int = 0,
         pause: QueuePause | None = None,
+        guarantees: PoolGuarantees | None = None,
     ) -> "CounterPlan":
-        """Return a service's plan; `open_max` and `forcing` are its breaker's, `rank` and `pause` its queue's."""
+        """Return a service's plan; `open_max` and `forcing` are its breaker's, `rank` and `pause` its queue's.
+
+        `guarantees`: those of all members of its pool.
+        """
         quota = service.quota if service.modes.quota is not Mode.DISABLED else None
         shared = pool if service.modes.quota is not Mode.DISABLED else None
         breaker = service.breaker if service.modes.breaker is not Mode.DISABLED else None
@@ -203,25 +138,35 @@ class CounterPlan(Struct, frozen=True, dict=True):
         return cls(
             service=service.name,
             tag=service.tag,
-            per_namespace=quota is not None and quota.per == "Namespace",
+            per_namespace=quota is not None and quota.per != Per.SERVICE,
+            team_key=quota.per.namespace_label if quota is not None and isinstance(quota.per, PerLabel) else "",
             windows=tuple(WindowPlan.from_window(window) for window in (quota.windows if quota else ())),
             quota_mode=service.modes.quota,
             breaker=BreakerPlan.from_stanza(breaker, open_max, forcing) if breaker else None,
             breaker_mode=service.modes.breaker,
             remember_us=_compute_remember_us(service),
             fleet=scope is Scope.FLEET,
-            pool=PoolPlan(shared.name, tuple(WindowPlan.from_window(window) for window in shared.windows))
-            if shared
-            else None,
+            pool=PoolPlan.from_pool(shared, service.name, guarantees) if shared else None,
             when_unavailable=quota.when_store_unavailable if quota else WhenStoreUnavailable.LOCAL,
             standing=StandingPlan.from_standing(quota.standing) if quota and quota.standing else None,
             queue=QueuePlan.from_service(service, pool, rank, pause),
+            divides=bool(service.variants),
         )
 
     @cached_property
     def key(self) -> tuple[str, str]:
         """Return the tag and the service: a service that moves to another pool starts with empty counters."""
         return self.tag, self.service
+
+    @cached_property
+    def rewrites_alike(self) -> bool:
+        """Whether Pods of one kind are rewritten alike at all times, by whatever slot or breaker."""
+        return not self.divides and not (self.breaker is not None and self.breaker.degrades)
+
+    @cached_property
+    def varies(self) -> bool:
+        """Whether a denial has to say more than figures: its team, or the schedule in force."""
+        return bool(self.team_key) or self.schedule is not None
 
     @property
     def counts_nothing(self) -> bool:
@@ -238,9 +183,11 @@ class CounterPlan(Struct, frozen=True, dict=True):
         """Return how long the index of waiting Pods is kept without being used: longer than a Pod waits."""
         return HOUR_US + (self.queue.max_wait_us if self.queue else 0)
 
-    def scope_of(self, namespace: str) -> str:
-        """Return the scope of a Pod's own windows: its namespace, or "" for the whole service."""
-        return namespace if self.per_namespace else ""
+    def scope_of(self, pod: ScopedPod) -> str:
+        """Return the scope of a Pod's own windows: its namespace, its team, or "" for the whole service."""
+        if not self.per_namespace:
+            return ""
+        return pod.team if self.team_key else pod.namespace
 
     def accounts_of(self, scope: str) -> Accounts:
         """Return the accounts that a Pod is charged to, with their windows: the service's own, and its pool's."""
@@ -254,6 +201,29 @@ class CounterPlan(Struct, frozen=True, dict=True):
         own = (((Holder.SERVICE, self.service, self.fleet, scope), self.windows),) if self.windows else ()
         pooled = (((Holder.POOL, self.pool.name, self.fleet, ""), self.pool.windows),) if self.pool else ()
         return (*own, *pooled)
+
+    @cached_property
+    def has_guarantees(self) -> bool:
+        """Whether a part of the pool is kept for some member."""
+        return any(found is not None for found in self.guarantees)
+
+    @cached_property
+    def guarantees(self) -> tuple[LimitGuarantees | None, ...]:
+        """Return the guarantees of each of the `limits`; None for one without."""
+        return tuple(window.find_guarantees(limit) for _, window, limit in self.limits)
+
+    @cached_property
+    def has_sums_only(self) -> bool:
+        """Whether each limit is judged by the sum in its window alone."""
+        return self.standing is None and not self.has_guarantees
+
+    @cached_property
+    def ceilings(self) -> tuple[tuple[str, int], ...]:
+        """Return the resource of each limit, and the most that a single Pod can ever have of it."""
+        return tuple(
+            (limit.counts, limit.hard if found is None else found.compute_most(limit.hard))
+            for (_, _, limit), found in zip(self.limits, self.guarantees, strict=True)
+        )
 
     @cached_property
     def limited(self) -> tuple[str, ...]:

@@ -22,6 +22,8 @@ class Acquire(Struct, frozen=True, gc=False):
     resize_from: Cost | None = None
     name: str = ""
     """Name of the Pod, to check later whether it was created."""
+    team: str = ""
+    """Of its Namespace, where teams count apart."""
     counts_as_event: bool = True
     """Whether a denial by quota is an event for the breaker. For a waiting Pod it is not: nobody has asked for it."""
 
@@ -34,6 +36,26 @@ class Booking(Struct, frozen=True, gc=False):
     cost: Cost
     at_us: int
     name: str = ""
+    team: str = ""
+
+
+class GroupMember(Struct, frozen=True, gc=False):
+    """A Pod of a group. `source` is as in `Acquire.event_source`."""
+
+    uid: str
+    name: str
+    cost: Cost
+    source: str
+
+
+class AcquireGroup(Struct, frozen=True):
+    """Request to charge Pods of one namespace together: all that are not charged yet, or none."""
+
+    plan: CounterPlan
+    namespace: str
+    members: tuple[GroupMember, ...]
+    team: str = ""
+    """As in `Acquire`."""
 
 
 class Sighting(Struct, frozen=True):
@@ -50,6 +72,7 @@ class Sighting(Struct, frozen=True):
     lives: bool
     created_at_us: int = 0
     is_sure: bool = True
+    team: str = ""
 
 
 class Seen(Struct, frozen=True):
@@ -75,11 +98,23 @@ class UnseenPod(Struct, frozen=True):
     service: str = ""
 
 
+class GuaranteeUse(Struct, frozen=True):
+    """A member's guarantee of `hard` in a limit of its pool, its use in the limit, and what others have left of theirs.
+
+    A member without a guarantee has neither: its use is in the pool's.
+    """
+
+    hard: int
+    used: int
+    kept: int
+
+
 class Use(Struct, frozen=True):
     """Use of one limit after the answer. `name` is the pool's if `of` is a pool.
 
     `free_at_us`: when the asked amount fits; 0 if it fits now (or was charged), None if it never can. Live Pods free
-    room when they end, at an unknown time: 0, too. `surge` is the current room above `hard`.
+    room when they end, at an unknown time: 0, too. `surge` is the current room above `hard`. `guarantee`: in a limit of
+    a pool of which a part is kept for members.
     """
 
     window: str
@@ -91,6 +126,15 @@ class Use(Struct, frozen=True):
     of: Holder = Holder.SERVICE
     name: str = ""
     surge: int = 0
+    guarantee: GuaranteeUse | None = None
+
+    @property
+    def left(self) -> int:
+        """How much more fits now: within the guarantee of a member, or beside those of others."""
+        room = self.hard + self.surge - self.used
+        if self.guarantee is None:
+            return room
+        return max(min(room, self.guarantee.hard - self.guarantee.used), room - self.guarantee.kept)
 
 
 def find_free_at_us(over: Sequence[Use]) -> int | None:
@@ -133,7 +177,7 @@ class Receipt(Struct, frozen=True, gc=False):
 
 
 class ServiceSnapshot(Struct, frozen=True):
-    """Read-only state of a service: `uses` by namespace ("" where it counts as one), and those of its pool.
+    """Read-only state of a service: `uses` by namespace or team ("" where it counts as one), and those of its pool.
 
     `is_standing_known`: the cluster's Pods have been listed, and limits on live Pods are enforced. If not `has_usage`,
     the store gave no answer: only the breaker is present, as last known.

@@ -20,6 +20,7 @@ local function bound_of(plan, own_key, reading, writes, live_key)
     b = {
       home = home, own = own, now = now, windows = plan.windows, pool = pool, own_limits = own_limits,
       limits = own_limits + (pool and #pool / LIMIT_LENGTH or 0), records = {}, live = false,
+      guarantees = plan.guarantees,
     }
     -- Once a second of the tag's clock, not in each call.
     expiring[plan.waits_key] = expiring[plan.waits_key] or floor(home.last / 1000000) < floor(now / 1000000)
@@ -36,7 +37,7 @@ end
 -- Check `cost` against every limit, and `live_cost` against those on live Pods, before any `charge`. Return what each
 -- limit holds, and an OVER for each limit that is exceeded.
 local function judge(b, cost, live_cost)
-  local h, limits, number, over = b.own, b.windows, 0, NOTHING
+  local h, limits, number, over, guarantees = b.own, b.windows, 0, NOTHING, false
   -- Preallocated, every entry is replaced: a table that grows costs more, and so does a table for each limit.
   local used = {unpack(limits, 1, b.own_limits)}
   while limits do
@@ -55,13 +56,26 @@ local function judge(b, cost, live_cost)
       number = number + 1
       local has, asked = sums[resource] or 0, cost[resource] or 0
       used[number] = has
+      local kept = guarantees and guarantees[number - b.own_limits]
+      -- Beyond its own guarantee, a member leaves what others have left of theirs.
+      if kept and asked > kept[GUARANTEE_HARD] - (sums[kept[GUARANTEE_COUNTER]] or 0) then
+        for at = GUARANTEE_LENGTH + 1, #kept, GUARANTEE_LENGTH do
+          hard = hard - max(0, kept[at + GUARANTEE_HARD_OFFSET] - (sums[kept[at]] or 0))
+        end
+      end
       if asked > 0 and asked > hard - has then -- no addition: a double might not hold the sum exactly
-        local free = module('refusals').free_at(h, seconds, resource, hard, asked)
         over = over == NOTHING and {} or over
-        over[#over + 1] = OVER{number = number, used = has, asked = asked, free_at_us = shown(b.home, free), surge = 0}
+        if kept then
+          over[#over + 1] = module('guarantees').over(b, h, seconds, limits, index, number, kept, asked)
+        else
+          local free = module('refusals').free_at(h, seconds, resource, hard, asked)
+          over[#over + 1] = OVER{
+            number = number, used = has, asked = asked, free_at_us = shown(b.home, free), surge = 0, own_used = 0, kept = 0,
+          }
+        end
       end
     end
-    h, limits = b.home, h ~= b.home and b.pool
+    guarantees, h, limits = b.guarantees, b.home, h ~= b.home and b.pool
   end
   if b.live then
     return module('live').judge(b, live_cost, used, over)

@@ -22,7 +22,7 @@ end
 local function charge(plan, b, scope, cost, at, used)
   local own, home, is_now = b.own, b.home, at == b.now
   local any, of_own, is_first = false, false, false
-  local h, limits, number = own, b.windows, 0
+  local h, limits, number, guarantees = own, b.windows, 0, false
   while limits do
     local last, sums, current = false, false, false
     for index = 1, #limits, LIMIT_LENGTH do
@@ -40,9 +40,15 @@ local function charge(plan, b, scope, cost, at, used)
         sums[resource] = (sums[resource] or 0) + amount
         bucket[resource] = (held or 0) + amount
         any, of_own, is_first = true, of_own or h == own, is_first or not held
+        local kept = guarantees and guarantees[number - b.own_limits]
+        local counter = kept and kept[GUARANTEE_COUNTER]
+        if counter then
+          sums[counter] = (sums[counter] or 0) + amount
+          bucket[counter] = (bucket[counter] or 0) + amount
+        end
       end
     end
-    h, limits = home, h ~= home and b.pool
+    guarantees, h, limits = b.guarantees, home, h ~= home and b.pool
   end
   if of_own then
     written(own, plan, b.now)

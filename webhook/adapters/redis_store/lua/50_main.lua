@@ -16,6 +16,7 @@ local function plan_of(at, PLAN_FIELDS)
     is_forced = is_forced, is_guarded = is_guarded, has_quota = has_quota, errors_interval = errors_interval_us,
     latency_interval = latency_interval_us, home = KEYS[home], index = KEYS[ring], breaker_key = KEYS[breaker],
     waits_key = KEYS[waits], live_key = KEYS[live], uid_at = uid_at, is_counted = is_counted,
+    guarantees = guarantees and {cmsgpack.unpack(guarantees)},
     settled = settled, details_at = at, details = false, bound = {}, breaker = false,
   }, at + details_bytes
 end
@@ -144,6 +145,8 @@ local function carry_out(plans, reading, strings, at, next_size, name, number, .
     return acquire(plan, reading, strings, ...)
   elseif name == 'queue' then
     return module('queue').run(reading, ...)
+  elseif name == 'slots' then
+    return module('slots').run(reading, ...)
   elseif plan then
     module('breaker').rules_of(plan)
   end

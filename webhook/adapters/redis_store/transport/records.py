@@ -1,7 +1,6 @@
 """Fields of the records of a call of the Lua script and of its answer, in their order: named here only.
 
-The script's text is rendered from these names, and the codec uses them. A call and its answer belong to one version,
-because each server sends its own script.
+The script's text is rendered from these names. A call and its answer are of one version: each server sends its script.
 """
 
 from collections.abc import Mapping
@@ -33,10 +32,10 @@ class PlanHead(NamedTuple):
     has_quota: bool
     errors_interval_us: int | bool
     latency_interval_us: int | bool
-    uid_at: int
-    """Where the uid begins in the key of a Pod's record."""
+    uid_at: int  # where the uid begins in the key of a Pod's record
     details_bytes: int
     """Length of the details, which follow the plan."""
+    guarantees: Any  # of each limit of the pool the plan's own, then those of others; or false
 
 
 class PlanKeyNames(NamedTuple):
@@ -74,8 +73,9 @@ class QuotaRule(NamedTuple):
 
 
 class TriggerRule(NamedTuple):
-    """When outcomes trip a breaker. `threshold`: errors in percent, or microseconds of mean latency."""
+    """When outcomes trip a breaker, and by which cause. `threshold`: errors in percent, or microseconds of latency."""
 
+    cause: str
     threshold: int
     interval_us: int
     consecutive: int
@@ -110,6 +110,13 @@ class WindowLimit(NamedTuple):
 
     seconds: int
     resource: str
+    hard: int
+
+
+class MemberGuarantee(NamedTuple):
+    """The guarantee of a member in a limit; those of a limit are one flat list."""
+
+    counter: str | bool
     hard: int
 
 
@@ -185,13 +192,15 @@ class TickAnswer(NamedTuple):
 
 
 class SnapshotAnswer(NamedTuple):
-    """Result of `snapshot`: the figures of each scope's limits, those of the pool's, and the breaker."""
+    """Result of `snapshot`: figures of each scope's limits, and of the pool's, and the breaker."""
 
     now_us: int
     figures: list[list[int]]
     pool: list[int]
     view: Any
     is_standing_known: bool
+    guarantees: list[int]
+    """Of each limit of a pool with guarantees two values: own use, and what others have left; else empty."""
 
 
 class ComparisonAnswer(NamedTuple):
@@ -238,6 +247,8 @@ class OverEntry(NamedTuple):
     asked: int
     free_at_us: int
     surge: int
+    own_used: int = 0
+    kept: int = 0  # with guarantees in the limit: the plan's own use, and what others have left of theirs
 
 
 class LimitFigures(NamedTuple):
@@ -265,9 +276,11 @@ PASSED: Mapping[str, Names] = {
     "FORCING": ForcedState._fields,
     "BREAKER_RULES": BreakerRules._fields,
     "LIMIT": WindowLimit._fields,
+    "GUARANTEE": MemberGuarantee._fields,
     "STANDING": StandingLimit._fields,
     "MARK": SettledEntry._fields,
     "OUTCOME": OutcomeEntry._fields,
+    "GROUP_MEMBER": ("place", "cost_text", "source"),
     "ACQUIRE_ANSWER": AcquireAnswer._fields,
     "BREAKER_ANSWER": BreakerAnswer._fields,
     "START_ANSWER": StartAnswer._fields,
@@ -277,6 +290,7 @@ PASSED: Mapping[str, Names] = {
     "CHARGE_ANSWER": ChargeAnswer._fields,
     "PLACE_ANSWER": PlaceAnswer._fields,
     "PAGE_ANSWER": PageAnswer._fields,
+    "SLOT_CLAIM": ("slot", "replicas"),
     "WAITING": WaitingEntry._fields,
     "SEEN": Seen.__struct_fields__,
     "OVER": OverEntry._fields,

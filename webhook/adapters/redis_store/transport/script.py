@@ -34,7 +34,7 @@ SHARED: Mapping[str, Names] = {
         *("expires", "charged_at", "generation", "probe", "refunded", "service", "scope", "fleet", "cost", "high"),
         *("windows", "source", "settled"),
     ),
-    "CHARGED_WINDOW": ("seconds", "resources"),
+    "CHARGED_WINDOW": ("seconds", "resources", "counters"),
     "BREAKER_RECORD": (
         *("state", "generation", "since", "open_until", "reason", "successes", "leases", "errors", "latency", "events"),
         *("failed", "early", "tripped_at", "tripped_by", "reset_at", "excused", "asked", "passed", "alone"),
@@ -76,6 +76,7 @@ OPERATIONS: Mapping[str, Names] = {
         *("own_key", "pod_key", "live_key"),
         *("scope", "place", "cost_text", "source", "peek", "is_no_event"),
     ),
+    "acquire_group": ("own_key", "live_key", "scope", "members"),
     "resize": ("own_key", "pod_key", "live_key", "scope", "place", "cost_text", "peek", "old"),
     "book": ("own_key", "pod_key", "live_key", "scope", "place", "cost_text", "at"),
     "observe": (
@@ -105,8 +106,9 @@ OPERATIONS: Mapping[str, Names] = {
     "apply_override": ("asked",),
     "propose": ("view",),
     "probe": ("probe_key",),
-    # The action follows, and its values.
+    # Of these two, the action follows, and its values.
     "queue": ("queue_key",),
+    "slots": ("slots_key",),
 }
 """The values of each operation, by its name in Lua and in `operations.py`. Those that end in `_key` are the numbers of
 keys. An operation on any number of keys has them before its values."""
@@ -120,6 +122,15 @@ QUEUE_ACTIONS: Mapping[str, Names] = {
     "forget": ("uids",),
 }
 """The values of each action on a queue, by its name in Lua and in `queue_index.py`."""
+
+SLOT_ACTIONS: Mapping[str, Names] = {
+    "claim": ("uid", "is_dry_run", "ttl_ms"),
+    "learn": ("replicas", "held", "age", "is_new", "ttl_ms"),
+    "free": ("held",),
+    "confirm": ("held", "ttl_ms"),
+    "forget_owner": (),
+}
+"""The values of each action on an owner's slots, by its name in Lua and in `slots.py`."""
 
 _Value = str | bool | int | Mapping[str, "_Value"]
 
@@ -175,7 +186,7 @@ _TOKEN = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|[{}(),\[\]]")
 def name_fields() -> Mapping[str, str]:
     """Return the replacements for the names of fields, records and operations, except constructors of records."""
     texts: dict[str, str] = {}
-    named = {name.upper(): fields for name, fields in {**OPERATIONS, **QUEUE_ACTIONS}.items()}
+    named = {name.upper(): fields for name, fields in {**OPERATIONS, **QUEUE_ACTIONS, **SLOT_ACTIONS}.items()}
     for record, fields in {**named, **_RECORDS}.items():
         for number, field in enumerate(fields):
             name = f"{record}_{field.upper()}"
@@ -233,7 +244,7 @@ def _render_modules() -> str:
 
     One function around them all: it alone looks up the outer locals of every module at each call.
     """
-    names = ("refusals", "waits", "live", "breaker", "operations", "queue")
+    names = ("refusals", "waits", "live", "guarantees", "breaker", "operations", "queue", "slots")
     heads = dict.fromkeys(names, "") | {"breaker": render_tables()}
     texts = [
         "\n".join([f"{name} = function()", head, *_read_parts(_FOLDER / name), "end,"]) for name, head in heads.items()

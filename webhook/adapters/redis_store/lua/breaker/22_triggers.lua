@@ -10,16 +10,22 @@ local function span(us)
   return string.format('%.0fus', us)
 end
 
--- Rules by trigger: errors in percent, or microseconds of latency against a mean.
+-- Rules by the cause of their trips: errors in percent, any error, or microseconds of latency against a mean.
 local RULES = {
-  errors = {
+  [BREAKER.CAUSE.ERROR_RATE] = {
     crossed = function(rule, run) return 100 * run[RUN_AMOUNT] >= rule[TRIGGER_THRESHOLD] * run[RUN_OUTCOMES] end,
     reason = function(rule, run)
       local share = string.format('%.0f of %.0f in the last', run[RUN_AMOUNT], run[RUN_OUTCOMES])
       return rule[TRIGGER_REASON_HEAD] .. share
     end,
   },
-  latency = {
+  [BREAKER.CAUSE.UNSCHEDULABLE] = {
+    crossed = function(_, run) return run[RUN_AMOUNT] > 0 end,
+    reason = function(rule, run)
+      return rule[TRIGGER_REASON_HEAD] .. string.format('%.0f Pod%s', run[RUN_AMOUNT], run[RUN_AMOUNT] > 1 and 's' or '')
+    end,
+  },
+  [BREAKER.CAUSE.LATENCY] = {
     crossed = function(rule, run) return run[RUN_AMOUNT] > rule[TRIGGER_THRESHOLD] * run[RUN_OUTCOMES] end,
     reason = function(rule, run)
       local outcomes = run[RUN_OUTCOMES]
@@ -32,11 +38,11 @@ local RULES = {
 -- Pass the boundaries of a run's intervals: return the run that continues (or false), and of a trip its time, reason
 -- and failed sources. A RUN has the number and the outcomes of its current interval, and in `later` a LATER for each
 -- interval that has outcomes already. Sources contributed to the failures; a run's include its streak's.
-local function pass_boundaries(run, rule, judged, by)
+local function pass_boundaries(run, rule, judged)
   if not run or not rule or run[RUN_INTERVAL] ~= rule[TRIGGER_INTERVAL_US] then
     return false
   end
-  local interval = run[RUN_INTERVAL]
+  local interval, by = run[RUN_INTERVAL], RULES[rule[TRIGGER_CAUSE]]
   while judged >= (run[RUN_NUMBER] + 1) * interval do
     local crossed = run[RUN_OUTCOMES] >= rule[TRIGGER_MINIMUM] and by.crossed(rule, run)
     local streak, next_number, sources = crossed and run[RUN_STREAK] + 1 or 0, run[RUN_NUMBER] + 1, run[RUN_SOURCES] or {}

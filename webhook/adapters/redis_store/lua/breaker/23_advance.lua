@@ -28,12 +28,10 @@ local function advance(r, plan, now, moves)
   end
   if r.state == 'CLOSED' and (r.errors or r.latency) then
     local judged = now - late
-    local errors, errors_at, errors_reason, errors_by =
-      pass_boundaries(r.errors, plan.error_rate, judged, RULES.errors)
-    local latency, latency_at, latency_reason, latency_by =
-      pass_boundaries(r.latency, plan.latency, judged, RULES.latency)
+    local errors, errors_at, errors_reason, errors_by = pass_boundaries(r.errors, plan.error_rate, judged)
+    local latency, latency_at, latency_reason, latency_by = pass_boundaries(r.latency, plan.latency, judged)
     if errors_at and (not latency_at or errors_at <= latency_at) then
-      trip(r, plan, BREAKER.CAUSE.ERROR_RATE, errors_at, errors_reason, errors_by, moves)
+      trip(r, plan, plan.error_rate[TRIGGER_CAUSE], errors_at, errors_reason, errors_by, moves)
     elseif latency_at then
       trip(r, plan, BREAKER.CAUSE.LATENCY, latency_at, latency_reason, latency_by, moves)
     elseif errors ~= r.errors or latency ~= r.latency then

@@ -16,7 +16,7 @@ local function judge_live(b, live_cost, used, over)
     if asked > 0 and b.known and asked > hard + room - has then
       over = over == NOTHING and {} or over
       local free_at = asked > hard + surge and NEVER or 0
-      over[#over + 1] = OVER{number = number, used = has, asked = asked, free_at_us = free_at, surge = room}
+      over[#over + 1] = OVER{number = number, used = has, asked = asked, free_at_us = free_at, surge = room, own_used = 0, kept = 0}
     end
   end
   return used, over

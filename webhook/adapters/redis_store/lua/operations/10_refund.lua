@@ -89,12 +89,17 @@ local function refund(plan, reading, strings, REFUND_FIELDS)
       if account == 1 and resets[seconds] and p[POD_CHARGED_AT] <= resets[seconds][RESET_UPTO] then
         w = nil -- reset since the charge
       end
-      for _, resource in ipairs(w and window[CHARGED_WINDOW_RESOURCES] or {}) do
+      local counters = window[CHARGED_WINDOW_COUNTERS] or NOTHING
+      for index, resource in ipairs(w and window[CHARGED_WINDOW_RESOURCES] or {}) do
         local amount = cost_of(p[POD_COST])[resource] or 0
         local bucket = amount > 0 and module('refusals').bucket_at(h, seconds, p[POD_CHARGED_AT], true)
         if bucket and (bucket[resource] or 0) >= amount then -- lost data cannot be refunded
           local sums = w[WINDOW_SUMS]
           bucket[resource], sums[resource] = bucket[resource] - amount, sums[resource] - amount
+          local counter = counters[index]
+          if counter and (bucket[counter] or 0) >= amount then
+            bucket[counter], sums[counter] = bucket[counter] - amount, sums[counter] - amount
+          end
           h.dirty, home.last, home.dirty, given_back = true, now, true, true
         end
       end

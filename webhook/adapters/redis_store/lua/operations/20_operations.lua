@@ -86,13 +86,18 @@ local function suppress_quota_events(plan, reading, strings, SUPPRESS_QUOTA_EVEN
   return {}
 end
 
-local function figures_of(h, home, limits)
+local function figures_of(h, home, limits, guarantees)
   local figures = {}
   for index = 1, #limits, LIMIT_LENGTH do
     local seconds, resource = limits[index + LIMIT_SECONDS_OFFSET], limits[index + LIMIT_RESOURCE_OFFSET]
     local hard, w = limits[index + LIMIT_HARD_OFFSET], h.windows[seconds]
     local used = w and w[WINDOW_SUMS][resource] or 0
-    local free = used + 1 > hard and shown(home, module('refusals').free_at(h, seconds, resource, hard, 1)) or 0
+    local kept, free = guarantees and guarantees[(index - 1) / LIMIT_LENGTH + 1], 0
+    if kept then
+      free = shown(home, module('guarantees').free_at(h, seconds, resource, hard, 1, kept))
+    elseif used + 1 > hard then
+      free = shown(home, module('refusals').free_at(h, seconds, resource, hard, 1))
+    end
     figures[#figures + 1], figures[#figures + 2] = FIGURES_VALUES{used = used, more = free}
   end
   return figures
@@ -122,7 +127,8 @@ local function snapshot(plan, reading, strings, ...)
     view = breaker.seen(r, plan, home, now)
   end
   return SNAPSHOT_ANSWER{
-    now_us = shown(home, now), figures = all, pool = plan.pool and figures_of(home, home, plan.pool) or {}, view = view,
+    now_us = shown(home, now), figures = all, pool = plan.pool and figures_of(home, home, plan.pool, plan.guarantees) or {},
+    view = view, guarantees = plan.guarantees and module('guarantees').uses_of(home, plan.pool, plan.guarantees) or {},
     is_standing_known = plan.standing and module('live').is_known(plan, now) or false,
   }
 end
