@@ -1,4 +1,4 @@
-"""What is in force is what the rollout's state says: at a change, at a restart, and while something is missing."""
+"""The policy in force is that of the rollout's state: at a change, at a restart, and while something is missing."""
 
 import asyncio
 

@@ -12,6 +12,7 @@ from tests.harness.policy_revisions import MemoryRevisions, hash_of
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.memory_rollout_counts import MemoryRolloutCounts
+from webhook.adapters.memory_slots import MemorySlots
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.admission.decision import Half
 from webhook.core.document import Purpose
@@ -25,6 +26,7 @@ from webhook.policy_in_force.candidate_watch import CandidateWatch
 from webhook.policy_in_force.decision_counts import DecisionCounts
 from webhook.policy_in_force.policy_receiver import PolicyReceiver
 from webhook.policy_in_force.shadow import WAITING_MAX, Shadow
+from webhook.slots import SlotChooser
 
 
 def policy(hard: int, more: str = "", sample: str = "100%", name: str = "web") -> bytes:
@@ -68,7 +70,8 @@ class Process:
         self.policies = PolicyReceiver(
             self.observers, FakeClock(), ImmediateCheck(), Purpose.SERVE, active, self.revisions
         )
-        self.interceptor = Interceptor(self.policies, self.store, namespaces, self.observers)
+        slots = SlotChooser(MemorySlots(clock), self.store)
+        self.interceptor = Interceptor(self.policies, self.store, namespaces, self.observers, pod_slots=slots)
 
     async def begin(self, stable: bytes, candidate: bytes, phase: Phase = Phase.SHADOW) -> None:
         for raw in (stable, candidate):
@@ -182,3 +185,33 @@ async def test_updates_dry_runs_and_other_phases_are_not_judged() -> None:
     await process.create()
     await process.work()
     assert process.shadow.totals.judged == 1, "another candidate begins anew"
+
+
+DIVIDED = (
+    "  placement: {shares: {variants: [{name: spot, weight: 1, nodeSelector: {capacity: spot}},"
+    " {name: on-demand, weight: 1, nodeSelector: {capacity: on-demand}}]}}\n"
+)
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-7d4b9c", "uid": "r1", "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("stable", "candidate", "expected"),
+    [
+        (DIVIDED, DIVIDED + "  # the same\n", {}),
+        ("", DIVIDED, {("web", "placement"): 4}),
+        (DIVIDED, DIVIDED.replace("{name: spot, weight: 1", "{name: spot, weight: 3"), {("web", "placement"): 3}),
+    ],
+)
+async def test_pods_of_a_workload_are_judged_by_the_variants_of_their_slots(
+    stable: str, candidate: str, expected: dict[tuple[str, str], int]
+) -> None:
+    process = Process()
+    await process.begin(policy(9, stable), policy(9, candidate))
+    user = {"username": "system:serviceaccount:kube-system:replicaset-controller"}
+    for number in range(4):
+        made = pod()
+        made["metadata"]["ownerReferences"] = [OWNER]
+        review = body(uid=f"review-{number}", object=made, userInfo=user)
+        await process.interceptor.review(Half.MUTATE, review)
+    await process.work()
+    assert process.differences == expected

@@ -44,9 +44,14 @@ def test_the_shipped_policy_changes_nothing(tmp_path: Path) -> None:
     [
         ("test.md", "apiVersion: podgate", ""),
         ("migration.md", "- name: ", ""),
+        ("from-kueue.md", "apiVersion: podgate", ""),
+        ("from-volcano.md", "apiVersion: podgate", ""),
+        ("from-capsule.md", "apiVersion: podgate", ""),
         ("policy.md", "placement:", "  "),
         ("policy.md", "resources:", "  "),
         ("rules.md", "rules:", "  "),
+        ("shares.md", "placement:", "  "),
+        ("shares-migration.md", "- name: ", ""),
     ],
 )
 def test_snippets_of_a_page_are_parts_of_the_examples(page: str, start: str, indent: str) -> None:

@@ -1,7 +1,8 @@
 """Compiled policy: a loaded policy with its matcher, services by name, counted resources and plans."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from typing import Any, ClassVar, NamedTuple, Self
 
 from msgspec.structs import replace
 
@@ -10,9 +11,11 @@ from webhook.core.lru_cache import LruCache, SelfFillingCache
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.matching import Matcher
 from webhook.core.policy.model import LoadedPolicy, Policy, Service
+from webhook.core.policy.targets import ReviewedPod, Target
 from webhook.core.policy_fields import Mode, WhenOpen
-from webhook.core.quota import CounterPlan
+from webhook.core.quota import CounterPlan, group_guarantees
 from webhook.core.quota.pod_cost import list_counted
+from webhook.core.shares import SharesPlan
 
 _POD_RESULTS_MAX = 1024
 """Two entries for each kind of new Pod: as its controller sends it, and as it was rewritten."""
@@ -22,11 +25,29 @@ _NAMESPACE_VALUES_MAX = 256
 
 
 class CompiledService(NamedTuple):
-    """One service of a policy, ready for reviews. `counted`: the resources that its Pods are charged for."""
+    """One service of a policy, ready for reviews. `counted`: the resources that its Pods are charged for.
+
+    `shares`: how its Pods are divided over variants, None if they are not.
+    """
 
     service: Service
     plan: CounterPlan
     counted: tuple[str, ...]
+    shares: SharesPlan | None = None
+
+
+class CompiledException(NamedTuple):
+    """A service as it is for a part of its Pods. `overrides`: the entries that make it so, as a JSON list."""
+
+    target: Target
+    part: CompiledService
+    overrides: str = ""
+
+
+_EXCEPTED_MAX = 256
+"""Policies under exceptions, one entry for each set of exceptions that some Pod has."""
+
+_NO_EXCEPTIONS: Mapping[str, tuple[CompiledException, ...]] = {}
 
 
 class CompiledPolicy:
@@ -34,6 +55,11 @@ class CompiledPolicy:
 
     has_canary: ClassVar[bool] = False
     """Whether a candidate judges a part of the requests: `webhook.core.rollout.canary`."""
+
+    exceptions: Mapping[str, tuple[CompiledException, ...]] = _NO_EXCEPTIONS
+    """By namespace; of two for one Pod and service the first one counts."""
+    is_selective = False
+    """Whether a request is judged by more than its hash: there are exceptions, or a candidate."""
 
     def __init__(self, loaded: LoadedPolicy, parts: Mapping[str, CompiledService] | None = None) -> None:
         """Compile `loaded`. `parts`: its services by name, if they are already compiled."""
@@ -50,7 +76,22 @@ class CompiledPolicy:
         self.services: Mapping[str, Service] = {name: part.service for name, part in parts.items()}
         self.plans: Mapping[str, CounterPlan] = {name: part.plan for name, part in parts.items()}
         self.counted: Mapping[str, tuple[str, ...]] = {name: part.counted for name, part in parts.items()}
+        self.shares: Mapping[str, SharesPlan] = {
+            name: part.shares for name, part in parts.items() if part.shares is not None
+        }
         self.overrides = loaded.overrides
+        self._excepted: LruCache[tuple[int, ...], CompiledPolicy] = LruCache(_EXCEPTED_MAX)
+        """By the identities of the exceptions, which live as long as the policy."""
+
+    def list_breakers(self) -> tuple[CounterPlan, ...]:
+        """Return the plans whose breakers live by time: those of the services, and of the variants of their shares."""
+        of_variants = [
+            variant.counters
+            for plan in self.shares.values()
+            for variant in plan.variants
+            if variant.counters is not None
+        ]
+        return (*self.plans.values(), *of_variants)
 
     def resolve_service(self, service: Service, namespace_labels: Mapping[str, str]) -> Service:
         """Return a service with the Namespace labels that it reads replaced by their values."""
@@ -62,6 +103,42 @@ class CompiledPolicy:
             found = service.resolve_namespace(namespace_labels)
             self._in_namespaces.keep(key, found)
         return found
+
+    def with_exceptions(self, exceptions: Sequence[CompiledException]) -> Self:
+        """Return the policy with exceptions; the policy itself without any."""
+        if not exceptions:
+            return self
+        by_namespace: dict[str, tuple[CompiledException, ...]] = {}
+        for found in exceptions:
+            namespace = found.target.namespace
+            by_namespace[namespace] = (*by_namespace.get(namespace, ()), found)
+        made = copy(self)
+        made.exceptions, made.is_selective = by_namespace, True
+        made._excepted = LruCache(_EXCEPTED_MAX)  # noqa: SLF001  own
+        return made
+
+    def apply_exceptions(self, pod: ReviewedPod) -> "CompiledPolicy":
+        """Return the policy for one Pod, in which the services that have an exception for it are replaced."""
+        found: dict[str, CompiledException] = {}
+        for exception in self.exceptions.get(pod.namespace, ()):
+            name = exception.part.service.name
+            if name not in found and pod.is_in(exception.target):
+                found[name] = exception
+        if not found:
+            return self
+        key = tuple(map(id, found.values()))
+        known = self._excepted.get(key)
+        if known is None:
+            known = self._replace_parts(found)
+            self._excepted.keep(key, known)
+        return known
+
+    def _replace_parts(self, found: Mapping[str, CompiledException]) -> "CompiledPolicy":
+        parts = {**self.parts, **{name: exception.part for name, exception in found.items()}}
+        services = tuple(parts[service.name].service for service in self.policy.services)
+        overrides = {**self.overrides, **{name: exception.overrides for name, exception in found.items()}}
+        policy = replace(self.policy, services=services)
+        return CompiledPolicy(replace(self.loaded, policy=policy, overrides=overrides), parts)
 
     def choose_by_hash(self, policy_hash: str) -> "CompiledPolicy":  # noqa: ARG002  a policy with a canary reads it
         """Return the policy that judges a Pod which carries this hash."""
@@ -86,6 +163,7 @@ def compile_services(loaded: LoadedPolicy, only: Collection[str] | None = None) 
     open_max = compute_breakers_open_max(loaded.policy)
     classes = sorted(loaded.policy.sla_classes, key=lambda sla_class: -sla_class.priority)
     ranks = {sla_class.name: rank for rank, sla_class in enumerate(classes)}
+    guarantees = group_guarantees(loaded.policy.services)
     for service in loaded.policy.services:
         if only is not None and service.name not in only:
             continue
@@ -96,11 +174,17 @@ def compile_services(loaded: LoadedPolicy, only: Collection[str] | None = None) 
             forcing=loaded.forcings.get(service.name),
             rank=ranks[service.sla_class],
             pause=loaded.pauses.get(service.name),
+            guarantees=guarantees.get(service.pool or ""),
         )
+        if (schedule := loaded.schedules.get(service.name)) is not None:
+            plan = replace(plan, schedule=schedule)
         # Computed here and cached on the service, so that no review computes them.
         _ = service.placement_plan, service.degraded_placement_plan, service.range_plan, service.namespace_keys
         _ = service.rule_plan
-        yield CompiledService(service, plan, list_counted(plan))
+        for variant in service.variants.values():
+            _ = variant.placement_plan, variant.degraded_placement_plan
+        shares = SharesPlan.from_service(service, loaded.forcings)
+        yield CompiledService(service, plan, list_counted(plan), shares)
 
 
 def find_changed_services(base: CompiledPolicy, loaded: LoadedPolicy, named: Collection[str]) -> set[str]:

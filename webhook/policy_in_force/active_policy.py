@@ -3,7 +3,8 @@
 It is compiled before the swap, a few services per turn of the event loop, so that reviews come in between; the swap is
 an assignment. Overrides change a few services: only these are recompiled, and the others are shared. They are compiled
 for the overrides now and for those after the next end of an entry, so that an end is an assignment too. No review
-compiles anything: `get_current` and `find_by_hash` only select.
+compiles anything: `get_current` and `find_by_hash` only select. Limits of schedules are prepared in the same way, for
+now and for after their next change, by the store's clock, which all replicas share.
 
 A candidate is compiled with the policy in force, and swapped in with it. For a canary both have the same counters. In
 a shadow the candidate stays as it is, and judges only copies of reviews.
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from webhook.core.compiled_policy import (
+    CompiledException,
     CompiledPolicy,
     CompiledService,
     compile_services,
@@ -21,25 +23,23 @@ from webhook.core.compiled_policy import (
     find_changed_services,
     replace_services,
 )
-from webhook.core.overrides import LiveOverrides, apply_overrides
+from webhook.core.overrides import LiveOverrides, apply_overrides, select_lasting
+from webhook.core.overrides.exceptions import compile_exceptions
 from webhook.core.policy.history import PolicyHistory
 from webhook.core.policy.model import LoadedPolicy
+from webhook.core.policy.schedules import ScheduleState
+from webhook.core.quota.scheduled_limits import apply_schedules, find_next_change_us, has_schedules
 from webhook.core.rollout.canary import BasePolicy, pair
 from webhook.core.rollout.composition import compose
 from webhook.core.rollout.selection import Reach
+from webhook.policy_in_force.policy_states import PolicyState, ScheduledStates
 from webhook.ports import Clock, Overrides
 from webhook.support.process_memory import defer_collection
 
 SERVICES_PER_TURN_MAX = 20
 """Services compiled per turn of the event loop. More would delay reviews."""
 
-
-class _Overridden(NamedTuple):
-    """A policy under overrides; `open_max`: breakerGuard's limit; `changed`: the services that they change."""
-
-    open_max: int | None
-    changed: Mapping[str, CompiledService]
-    compiled: CompiledPolicy
+_CHECK_US = 1_000_000
 
 
 class Candidate(NamedTuple):
@@ -64,7 +64,8 @@ class _PreparedPolicy:
         self.base = base
         self.hash = base.hash
         self.beside = beside
-        self.under: dict[LiveOverrides, _Overridden] = {}
+        self.has_schedules: bool = has_schedules(loaded) or (beside is not None and beside.canary.has_schedules)
+        self.under: dict[LiveOverrides, PolicyState | ScheduledStates] = {}
 
     @property
     def is_as_written(self) -> bool:
@@ -78,6 +79,8 @@ class ActivePolicy:
     def __init__(self, overrides: Overrides, clock: Clock) -> None:
         self._overrides = overrides
         self._clock = clock
+        self.read_time_us: Callable[[], int] = clock.now_us
+        """Returns the time by which schedules change: with a shared store its own, so that replicas agree."""
         self._history: PolicyHistory[_PreparedPolicy] = PolicyHistory()
         self._shadow: _PreparedPolicy | None = None
         # Policies and overrides are prepared one after the other, so that each preparation covers the result of the one
@@ -122,7 +125,8 @@ class ActivePolicy:
                     policy, canary = await _compile_canary(loaded, candidate.loaded, candidate.reach)
                 for prepared in (policy, shadow):
                     if prepared is not None:
-                        await _prepare(prepared, self._overrides.list_prepared())
+                        await self._prepare(prepared, self._overrides.list_prepared())
+                        await self._prepare_schedules(prepared)
             self._history.take(policy, self._clock.now_us(), canary)
             self._shadow = shadow
 
@@ -137,10 +141,54 @@ class ActivePolicy:
     async def prepare(self, coming: Sequence[LiveOverrides]) -> None:
         """Compile the policies in use, in parts, for states of the overrides that are not active yet."""
         async with self._preparing:
-            kept = self._history.list_kept(self._clock.now_us())
-            for policy in kept if self._shadow is None else (*kept, self._shadow):
-                await _prepare(policy, (*self._overrides.list_prepared(), *coming))
+            for policy in self._list_kept():
+                await self._prepare(policy, (*self._overrides.list_prepared(), *coming))
+                await self._prepare_schedules(policy)
                 await asyncio.sleep(0)
+
+    async def run(self) -> None:
+        """Prepare the limits after the next change of a schedule, until cancelled."""
+        while True:
+            await self.look_ahead()
+            ends = [state.until_us for policy in self._list_kept() for state in _list_scheduled(policy)]
+            rest_us = min((end - self.read_time_us() for end in ends if end is not None), default=_CHECK_US)
+            await asyncio.sleep(min(_CHECK_US, max(0, rest_us)) / 1e6)
+
+    async def look_ahead(self) -> None:
+        """Prepare what schedules put in force next, and correct what a wrong clock has put in force."""
+        async with self._preparing:
+            for policy in self._list_kept():
+                await self._prepare_schedules(policy)
+
+    def _list_kept(self) -> tuple[_PreparedPolicy, ...]:
+        kept = self._history.list_kept(self._clock.now_us())
+        return kept if self._shadow is None else (*kept, self._shadow)
+
+    async def _prepare(self, policy: _PreparedPolicy, states: Iterable[LiveOverrides]) -> None:
+        """Compile a policy for each of the states that it is not compiled for, and forget all other states."""
+        wanted = dict.fromkeys(states)
+        if policy.beside is not None:
+            await self._prepare(policy.beside.canary, wanted)
+        policy.under = {live: found for live, found in policy.under.items() if live in wanted}
+        for live in wanted:
+            if live not in policy.under:
+                found = await _compile_overridden(policy, live, self.read_time_us())
+                policy.under[live] = ScheduledStates(found, self.read_time_us) if policy.has_schedules else found
+
+    async def _prepare_schedules(self, policy: _PreparedPolicy) -> None:
+        if policy.beside is not None:
+            await self._prepare_schedules(policy.beside.canary)
+        for live, found in tuple(policy.under.items()):
+            if not isinstance(found, ScheduledStates):
+                continue
+            now_us, _ = self.read_time_us(), found.compiled
+            if not found.current.holds_at(now_us):
+                found.current, found.coming = await _compile_overridden(policy, live, now_us), None
+            until_us = found.current.until_us
+            if until_us is not None and (found.coming is None or found.coming.at_us != until_us):
+                coming = await _compile_overridden(policy, live, until_us)
+                if found.current.until_us == until_us:  # otherwise a change has come meanwhile
+                    found.coming = coming
 
 
 async def _compile_canary(
@@ -170,39 +218,65 @@ async def _compile_rules(loaded: LoadedPolicy) -> None:
             await asyncio.to_thread(getattr, service, "rule_plan")
 
 
-async def _prepare(policy: _PreparedPolicy, states: Iterable[LiveOverrides]) -> None:
-    """Compile a policy for each of the states that it is not compiled for, and forget all other states."""
-    wanted = dict.fromkeys(states)
-    if policy.beside is not None:
-        await _prepare(policy.beside.canary, wanted)
-    policy.under = {live: found for live, found in policy.under.items() if live in wanted}
-    for live in wanted:
-        if live not in policy.under:
-            policy.under[live] = await _compile_overridden(policy, live)
-
-
-async def _compile_overridden(policy: _PreparedPolicy, live: LiveOverrides) -> _Overridden:
-    base = policy.base
-    loaded = apply_overrides(base.loaded, live.entries)
+async def _compile_overridden(policy: _PreparedPolicy, live: LiveOverrides, at_us: int) -> PolicyState:
+    """Return a policy under overrides, with the limits that its schedules put in force at a moment."""
+    base, timed = policy.base, policy.base.loaded
+    if policy.has_schedules:
+        # In a thread: a long policy would delay reviews.
+        timed = await asyncio.to_thread(apply_schedules, base.loaded, at_us)
+    loaded = apply_overrides(timed, live.entries)
     open_max = compute_breakers_open_max(loaded.policy)
-    known = _find_compiled(policy, live, open_max)
-    missing = find_changed_services(base, loaded, live.entries).difference(known)
+    known = _find_compiled(policy, live, open_max, loaded.schedules)
+    missing = find_changed_services(base, loaded, {*select_lasting(live.entries), *loaded.schedules}).difference(known)
     changed = {**known, **await _compile_in_parts(compile_services(loaded, missing))}
     compiled = replace_services(base, loaded, changed)
+    exceptions = await _compile_exceptions(policy, live, open_max, compiled, timed)
+    compiled = compiled.with_exceptions([found for own in exceptions.values() for found in own])
+    until_us = find_next_change_us(loaded.schedules, at_us)
     if policy.beside is not None:
-        compiled = policy.beside.pair(compiled, policy.beside.canary.under[live].compiled)
-    return _Overridden(open_max, changed, compiled)
+        canary = await _compile_overridden(policy.beside.canary, live, at_us)
+        compiled = policy.beside.pair(compiled, canary.compiled)
+        until_us = min((end for end in (until_us, canary.until_us) if end is not None), default=None)
+    return PolicyState(open_max, changed, exceptions, compiled, at_us, until_us)
 
 
-def _find_compiled(policy: _PreparedPolicy, live: LiveOverrides, open_max: int | None) -> dict[str, CompiledService]:
+async def _compile_exceptions(
+    policy: _PreparedPolicy, live: LiveOverrides, open_max: int | None, compiled: CompiledPolicy, timed: LoadedPolicy
+) -> dict[str, list[CompiledException]]:
+    """Return the exceptions by service, as far as possible those that are compiled already for another state."""
+    found: dict[str, list[CompiledException]] = {}
+    schedules = compiled.loaded.schedules
+    for other, states in policy.under.items():
+        for state in states.states if live.entries else ():
+            for name, own in state.exceptions.items():
+                is_same = state.open_max == open_max and other.entries.get(name) == live.entries.get(name)
+                if is_same and all(each.part.plan.schedule == schedules.get(name) for each in own):
+                    found[name] = list(own)
+    missing = {name: own for name, own in live.entries.items() if name not in found}
+    services = {service.name: service for service in timed.policy.services if service.name in missing}
+    for count, exception in enumerate(compile_exceptions(services, compiled, missing), 1):
+        found.setdefault(exception.part.service.name, []).append(exception)
+        if count % SERVICES_PER_TURN_MAX == 0:
+            await asyncio.sleep(0)
+    return found
+
+
+def _find_compiled(
+    policy: _PreparedPolicy, live: LiveOverrides, open_max: int | None, schedules: Mapping[str, ScheduleState]
+) -> dict[str, CompiledService]:
     """Return the changed services that are compiled already for another state, where they are the same."""
     return {
         name: service
         for other, found in policy.under.items()
-        if found.open_max == open_max
-        for name, service in found.changed.items()
-        if other.entries.get(name) == live.entries.get(name)
+        for state in found.states
+        if state.open_max == open_max
+        for name, service in state.changed.items()
+        if other.entries.get(name) == live.entries.get(name) and service.plan.schedule == schedules.get(name)
     }
+
+
+def _list_scheduled(policy: _PreparedPolicy) -> Iterator[PolicyState]:
+    return (found.current for found in policy.under.values() if isinstance(found, ScheduledStates))
 
 
 async def _compile_in_parts(compile_services: Iterator[CompiledService]) -> dict[str, CompiledService]:

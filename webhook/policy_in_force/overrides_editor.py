@@ -7,8 +7,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from webhook.core.document import DocumentError
+from webhook.core.document.loading import load_unproved
 from webhook.core.overrides import Override, combine, list_remarks, merge
-from webhook.core.overrides.editing import drop_replaced, drop_service, parse_entry, replace_entries
+from webhook.core.overrides.editing import drop_replaced, parse_entry, replace_entries
 from webhook.core.overrides.editing import encode_document as document_of
 from webhook.core.overrides.loading import OverridesDocument, load
 from webhook.core.policy.model import Policy
@@ -16,6 +17,7 @@ from webhook.errors import NoSuchServiceError, UserError
 from webhook.ports import OverridesStore
 
 _TRIES = 10
+UNCHECKED = "the service and its fields are not checked"
 
 
 class Combination(Enum):
@@ -28,7 +30,7 @@ class Combination(Enum):
     MERGE_UNTIL = "merge until"
     """Merged with them into one entry that ends when the new one does."""
     REPLACE = "replace"
-    """Replaces them."""
+    """Replaces them. Exceptions of other Pods stay, and for an exception what is for the whole service."""
 
 
 class OverridesEditor:
@@ -50,23 +52,28 @@ class OverridesEditor:
         result: list[Override] = []
 
         def edit(document: OverridesDocument) -> tuple[Override, ...]:
-            entries = _combine(document.list_live(self._now_us()).get(new.service, ()), new, combination)
+            live = document.list_live(self._now_us()).get(new.service, ())
+            others = tuple(entry for entry in live if entry.target_key != new.target_key)
+            same = tuple(entry for entry in live if entry.target_key == new.target_key)
+            entries = (*others, *_combine(same, new, combination))
             result[:] = entries[-1:]
             return replace_entries(document.entries, new.service, entries, self._now_us())
 
         await self._change(edit)
         return result[0]
 
-    async def clear(self, service: str) -> tuple[Override, ...]:
-        """End all entries in force for a service, and return them."""
+    async def clear(self, service: str, target_key: str = "") -> tuple[Override, ...]:
+        """End the entries in force for a service, all or those of one target, and return them."""
         ended: list[Override] = []
 
         def edit(document: OverridesDocument) -> tuple[Override, ...]:
             live = document.list_live(self._now_us())
             if service not in live and self._policy is not None:
                 _check_service(self._policy, service)
-            ended[:] = live.get(service, ())
-            return drop_service(document.entries, service, self._now_us())
+            own = live.get(service, ())
+            kept = tuple(entry for entry in own if target_key and entry.target_key != target_key)
+            ended[:] = [entry for entry in own if entry not in kept]
+            return replace_entries(document.entries, service, kept, self._now_us())
 
         await self._change(edit)
         return tuple(ended)
@@ -98,6 +105,15 @@ class OverridesEditor:
         return document
 
 
+async def read_checking_policy(store: OverridesStore) -> tuple[Policy | None, str]:
+    """Return the policy to check entries against, at the place of the overrides; or None and why there is none."""
+    try:
+        raw = await store.read_policy()
+        return (None, UNCHECKED) if raw is None else (load_unproved(raw, None).policy, "")
+    except (UserError, DocumentError) as error:
+        return None, f"not checked against the policy: {str(error).splitlines()[0]}"
+
+
 def parse_new_entry(plain: dict[str, Any]) -> Override:
     """Parse an entry. Raise UserError with every error."""
     try:
@@ -126,6 +142,8 @@ def _combine(former: tuple[Override, ...], new: Override, combination: Combinati
                 "change it with --merge, replace all overrides with --replace,"
                 f" or end all with podgate override {new.service} --clear"
             )
+            if new.target is not None:
+                remedy = "change it with --merge, replace it with --replace, or end it with these options and --clear"
             raise UserError(f"{new.service} has an override of {', '.join(twice)} already: {entry}", remedy)
     return (*kept, new)
 

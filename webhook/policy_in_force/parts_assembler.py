@@ -13,7 +13,7 @@ from webhook.core.document.configmap import KEY, NAMESPACE, PART_PREFIX
 from webhook.errors import CheckFailedError
 from webhook.ports import DocumentReceiver, Observer, PolicyCheck
 
-_DECLARES_PARTS = re.compile(rb"(?:^|^\{|,)[\"' ]*parts[\"']?\s*:", re.MULTILINE)
+_MAY_DECLARE_PARTS = re.compile(rb"(?:^|^\{|,)[\"' ]*parts[\"']?\s*:", re.MULTILINE)
 """Found in every root that declares parts; a root where it is found may declare none."""
 
 
@@ -39,7 +39,7 @@ class PartsAssembler:
         self.read_former: Callable[[], Awaitable[bytes | None]] = _read_nothing
         """Reads the last good document, for the services of parts that are invalid when the process starts."""
         self.are_wanted = asyncio.Event()
-        """Set while the root may declare parts."""
+        """Set while the root declares parts."""
         self.root = b""
         """The newest text of the root."""
         self._receiver = receiver
@@ -68,13 +68,17 @@ class PartsAssembler:
     async def on_document(self, raw: bytes, place: str) -> bool:
         async with self._assembling:
             self.root, self._place = raw, place
-            if not _DECLARES_PARTS.search(raw):
+            is_whole = await self._is_whole(raw)
+            if is_whole is None:
+                return False
+            if is_whole:
                 self.are_wanted.clear()
                 self._texts, self._unread = None, {}
                 self._report({})
                 return await self._receiver.on_document(raw, place)
             if self._is_signed:
-                return await self._pass_on_signed(raw, place)
+                await self._receiver.on_unreadable([f"{place}: parts: {_UNSIGNED}"])
+                return False
             self.are_wanted.set()
             return await self._assemble()
 
@@ -93,18 +97,17 @@ class PartsAssembler:
         if self._texts is None and self.are_wanted.is_set():
             await self._receiver.on_unreadable([reason])
 
-    async def _pass_on_signed(self, raw: bytes, place: str) -> bool:
-        """Pass on a root without parts."""
+    async def _is_whole(self, raw: bytes) -> bool | None:
+        """Return whether a root declares no parts; None if that is not known, which is reported."""
+        if not _MAY_DECLARE_PARTS.search(raw):
+            return True
         try:
             done = await self._check.assemble(AssemblyRequest(raw, {}, self._purpose))
         except CheckFailedError as error:
-            done, reason = None, f"it is not known whether it has parts: {error}"
-        else:
-            reason = f"parts: {_UNSIGNED}"
-        if done is not None and done.document == raw:
-            return await self._receiver.on_document(raw, place)
-        await self._receiver.on_unreadable([f"{place}: {reason}"])
-        return False
+            reason = f"{self._place}: it is not known whether it has parts: {error}"
+            await self._receiver.on_unreadable([reason])
+            return None
+        return done.document == raw
 
     async def _assemble(self) -> bool:
         """Assemble the document and pass it on, once the parts are read; return whether it is valid."""

@@ -5,6 +5,7 @@ from webhook.core.admission.decision import Half
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.overrides.exceptions import choose_exception
 from webhook.core.rollout.canary import BasePolicy
 from webhook.ports import NamespaceLabels, PolicySource
 
@@ -26,8 +27,8 @@ class PolicyChoice:
         current = self._policies.get_current()
         annotations = None if request.pod is None else request.pod.metadata.annotations
         carried = annotations.get(HASH_ANNOTATION) if annotations else None
-        if current is not None and current.has_canary:
-            return self._find_in_canary(half, request, current, carried)
+        if current is not None and current.is_selective:
+            return self._find_selected(half, request, current, carried)
         if carried is None or request.operation != "CREATE" or request.workload is not None:
             return current, True
         if current is not None and carried == current.hash:
@@ -37,10 +38,17 @@ class PolicyChoice:
             return None
         return self._choose(request, former)
 
+    def _find_selected(
+        self, half: Half, request: Request, current: CompiledPolicy, carried: str | None
+    ) -> tuple[CompiledPolicy | None, bool] | None:
+        """Return what `find` does, while a candidate judges a part of the requests, or exceptions are in force."""
+        found = self._find_in_canary(half, request, current, carried)
+        return found if found is None else _apply_exceptions(request, found)
+
     def _find_in_canary(
         self, half: Half, request: Request, current: CompiledPolicy, carried: str | None
     ) -> tuple[CompiledPolicy | None, bool] | None:
-        """Return what `find` does, while a candidate judges a part of the requests.
+        """Return the policy for a request without its exceptions; without a candidate the one in force judges.
 
         A new Pod is judged by the policy whose hash Podgate has written, else by the one that its key selects; an
         existing Pod by the one that it was admitted under.
@@ -73,4 +81,11 @@ class PolicyChoice:
         await self._policies.refresh()
         annotations = {} if request.pod is None else request.pod.annotations
         chosen = self._policies.find_by_hash(annotations.get(HASH_ANNOTATION, ""))
-        return self._choose(request, chosen)
+        return _apply_exceptions(request, self._choose(request, chosen))
+
+
+def _apply_exceptions(
+    request: Request, found: tuple[CompiledPolicy | None, bool]
+) -> tuple[CompiledPolicy | None, bool]:
+    policy, hash_known = found
+    return (None if policy is None else choose_exception(policy, request)), hash_known

@@ -14,9 +14,11 @@ from webhook.core.admission.pod_results import encode_template_key
 from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.admission_request import BadReviewError
+from webhook.core.overrides.exceptions import choose_exception
 from webhook.core.policy_fields.rollout import read_share
 from webhook.core.rollout.counting import SHADOW_REVIEWS, ShadowTotals, make_shadow_name
 from webhook.core.rollout.shadow import ShadowReview, compare, list_peeks
+from webhook.core.shares import PodSlot
 from webhook.errors import StoreUnavailableError
 from webhook.policy_in_force.active_policy import ActivePolicy
 from webhook.ports import CounterStore, NamespaceLabels, PartialObserver, Review
@@ -44,7 +46,8 @@ class Shadow(PartialObserver):
         self._store = store
         self._namespaces = namespaces
         self._count = count
-        self._waiting: deque[Request] = deque()
+        self._waiting: deque[tuple[Request, PodSlot | None]] = deque()
+        """With the slot that the review has given the Pod."""
         self._has_work = asyncio.Event()
 
     def begin(self) -> None:
@@ -63,7 +66,7 @@ class Shadow(PartialObserver):
         if len(self._waiting) >= WAITING_MAX or request.excess is not None:
             self.totals.left_out += 1
             return
-        self._waiting.append(request)
+        self._waiting.append((request, decision.inputs.slot))
         self._has_work.set()
 
     async def run(self) -> None:
@@ -71,11 +74,11 @@ class Shadow(PartialObserver):
         while True:
             await self._has_work.wait()
             while self._waiting:
-                await self.judge(self._waiting.popleft())
+                await self.judge(*self._waiting.popleft())
                 await asyncio.sleep(0)
             self._has_work.clear()
 
-    async def judge(self, request: Request) -> None:
+    async def judge(self, request: Request, slot: PodSlot | None = None) -> None:
         """Judge one Pod by both policies, and count how they differ."""
         stable, candidate = self._active.get_current(), self._active.get_shadow()
         if stable is None or candidate is None:
@@ -85,7 +88,7 @@ class Shadow(PartialObserver):
             self.totals.left_out += 1
             return
         try:
-            service, differences = await self._compare(request, stable, candidate)
+            service, differences = await self._compare(request, slot, stable, candidate)
         except (BadReviewError, StoreUnavailableError):
             self.totals.left_out += 1
             return
@@ -96,10 +99,12 @@ class Shadow(PartialObserver):
             self._count(candidate.hash, make_shadow_name(service, difference))
 
     async def _compare(
-        self, request: Request, stable: CompiledPolicy, candidate: CompiledPolicy
+        self, request: Request, slot: PodSlot | None, stable: CompiledPolicy, candidate: CompiledPolicy
     ) -> tuple[str, tuple[str, ...]]:
-        labels = self._namespaces.find_labels(request.namespace) or _NO_LABELS
-        before, after = ShadowReview(request, stable, labels), ShadowReview(request, candidate, labels)
+        labels, number = self._namespaces.find_labels(request.namespace) or _NO_LABELS, 1 if slot is None else slot.slot
+        before, after = (
+            ShadowReview(request, choose_exception(policy, request), labels, number) for policy in (stable, candidate)
+        )
         asked = list_peeks(before, after)
         for judged, peek in zip((before, after), asked, strict=False):
             judged.record(await self._store.acquire(peek))

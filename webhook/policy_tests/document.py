@@ -84,6 +84,8 @@ class SequenceStep(Struct, frozen=True, rename="camel"):
     outcomes: StepOutcomes | None = None
     deleted: Name | None = None
     refused: Name | None = None
+    unschedulable: Name | None = None
+    bound: Name | None = None
     status: Name | None = None
     namespace_labels: Labels | None = None
     policy: Name | None = None

@@ -18,7 +18,7 @@ from webhook.policy_tests.comparison import parse_steps
 from webhook.policy_tests.document import PolicyTest
 
 EVENTS = (
-    *("object", "outcome", "outcomes", "deleted", "refused"),
+    *("object", "outcome", "outcomes", "deleted", "refused", "unschedulable", "bound"),
     *("status", "namespaceLabels", "policy", "store"),
 )
 _OF_REVIEWS = frozenset({"decision", "service", "codes", "message", "warnings", "patched", "absent"})

@@ -21,7 +21,7 @@ from webhook.policy_tests.document import PolicyTest, PolicyTestCase, SequenceSt
 from webhook.policy_tests.loading import load_policy_test
 from webhook.policy_tests.step_events import build_step_events
 from webhook.replay.engine import Replay
-from webhook.replay.environment import ReplayEnvironment
+from webhook.replay.environment import ReplayEnvironment, enforce_live_limits
 
 
 class CaseEnvironment(ReplayEnvironment, Protocol):
@@ -104,6 +104,7 @@ class CaseRunner:
         failures = []
         for subject in found:
             environment = self._environments(loaded, known)
+            await enforce_live_limits(environment.find_policy(), environment.store)
             evaluator = Evaluator(environment.interceptor, environment.find_policy)
             judged = await judge(evaluator, subject, Asker(case.user), with_notes=False)
             answer = CaseAnswer(judged.admission)

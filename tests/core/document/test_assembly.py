@@ -52,6 +52,11 @@ BAD = [
     ("a wider pattern", part("a-web", '"*"'), "outside the namespaces of part a"),
     ("any namespace", part("a-web", "a-prod").replace("namespaces: [a-prod]", "anyNamespace: true"), "is bound to"),
     ("a selector alone", A.replace("namespaces: [a-prod]", "namespaceSelector: {matchLabels: {x: y}}"), "is bound to"),
+    (
+        "a guarantee",
+        A.replace("name: a-web", "name: a-web, guaranteed: {windows: [{window: 1m, hard: {pods: 1}}]}"),
+        "services[0].guaranteed: {...}: only the root document gives parts of its pools away",
+    ),
     ("a pool", A.replace("name: a-web", "name: a-web, pool: shared"), "part a may not join this pool"),
     ("an unknown field", A.replace("name: a-web", "name: a-web, quotas: {}"), "4:"),
     ("twice the same name", f"{A}- {SERVICE % ('a-web', 'a-prod')}", "the name is already used in line 4"),

@@ -10,7 +10,8 @@ from webhook.core.document.feature_gates import NOT_EVERYWHERE
 from webhook.core.document.formats.names import OPEN_KUBERNETES_KEYS
 from webhook.core.document.schema import build_merged_schema
 
-PAGE = (Path(__file__).parents[3] / "docs" / "policy.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "policy.md").read_text(encoding="utf-8")
 UNSUPPORTED = PAGE.partition("## What needs a cluster or Redis")[2].partition("\n## ")[0]
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
@@ -22,10 +23,25 @@ def complete_document(example: str) -> str:
     return build_document("".join(f"  {line}\n" for line in example.splitlines()))
 
 
-@pytest.mark.parametrize("example", [found for found in EXAMPLES if not found.startswith("spec:")])
+OTHER_OBJECTS = re.compile(r"spec:|apiVersion: (?!podgate\.io)")
+
+
+@pytest.mark.parametrize("example", [found for found in EXAMPLES if OTHER_OBJECTS.match(found) is None])
 def test_examples_of_the_page_can_be_served_without_warnings(example: str) -> None:
     assert list_problems(complete_document(example), Purpose.SERVE) == []
     assert list_warnings(complete_document(example)) == []
+
+
+@pytest.mark.parametrize("page", ["scheduling", "node-load"])
+def test_examples_of_nodes_can_be_served_without_warnings(page: str) -> None:
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    examples = [found for found in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if found.startswith("nodes:")]
+    assert examples
+    for example in examples:
+        services = "" if "\nservices:" in example else "services: [{name: web, match: {namespaces: [shop]}}]\n"
+        document = f"apiVersion: podgate.io/v1alpha1\nkind: Policy\n{example}{services}"
+        assert list_problems(document, Purpose.SERVE) == []
+        assert list_warnings(document) == []
 
 
 def test_gitops_example_ignores_the_fields_that_a_rewrite_may_change() -> None:

@@ -55,6 +55,7 @@ def test_arbitrary_bytes_raise_only_document_errors(raw: bytes) -> None:
     check_errors(raw)
 
 
+@example(b"\xe2\x80\xa8|\n  apiVersion: podgate.io/v1alpha1")
 @given(RANDOM_YAML)
 def test_arbitrary_yaml_raises_only_document_errors(raw: bytes) -> None:
     check_errors(raw)

@@ -264,3 +264,180 @@ def test_rule_with_a_probable_mistake_has_a_warning(stanza: str, lines: list[str
 @given(resource_rules())
 def test_generated_rules_are_valid(stanza: Json) -> None:
     load_unproved(document({}, resources=stanza), None)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (
+            "limits.memory",
+            (
+                "a container without a limit of memory may take all of its node's: remove it, and raise"
+                " container.default of memory where it is too low"
+            ),
+        ),
+        (
+            "limits.ephemeral-storage",
+            (
+                "a container without a limit of ephemeral-storage may take all of its node's: remove it, and raise"
+                " container.default of ephemeral-storage where it is too low"
+            ),
+        ),
+        ("limits.v.io/gpu", "Kubernetes requires its request and limit to be equal: remove it"),
+        ("limits.hugepages-2Mi", "Kubernetes requires its request and limit to be equal: remove it"),
+        ("requests.cpu", "not a limit, and the scheduler needs requests: write limits.cpu, or remove it"),
+        ("cpu", "not a limit that a container can do without: write limits.cpu"),
+    ],
+)
+@pytest.mark.parametrize("word", ["remove", "forbid"])
+def test_only_a_limit_of_cpu_can_be_taken_out_or_forbidden(word: str, name: str, reason: str) -> None:
+    assert list_stanza_problems(f"{{container: {{{word}: [{name}]}}}}") == [f"container.{word}[0]: {name}: {reason}"]
+    assert list_stanza_problems(f"{{container: {{{word}: [limits.cpu]}}}}") == []
+
+
+@pytest.mark.parametrize("word", ["remove", "forbid"])
+@pytest.mark.parametrize(
+    ("owner", "field", "does"),
+    [
+        ("container", "default", "sets a limit"),
+        ("container", "max", "becomes the limit of a container without one"),
+        ("container", "maxLimitRequestRatio", "requires a limit"),
+        ("container", "defaultLimitRatio", "sets a limit"),
+        ("container", "defaultRequestRatio", "is a share of the limit"),
+        ("initContainer", "default", "sets a limit"),
+        ("initContainer", "max", "becomes the limit of an init container without one"),
+        ("pod", "maxLimitRequestRatio", "requires a limit"),
+    ],
+)
+def test_limit_that_is_taken_out_is_not_set_or_required(word: str, owner: str, field: str, does: str) -> None:
+    value = "0.5" if field == "defaultRequestRatio" else "2"
+    own = {"container": f"{word}: [limits.cpu]"}
+    own[owner] = ", ".join(filter(None, (own.get(owner), f"{field}: {{cpu: {value}}}")))
+    stanza = ", ".join(f"{part}: {{{fields}}}" for part, fields in own.items())
+    reason = f"{does}, and container.{word} in line 6 allows none of cpu: keep one of the two"
+    assert list_stanza_problems(f"{{{stanza}}}") == [f"{owner}.{field}.cpu: {value}: {reason}"]
+
+
+@pytest.mark.parametrize(
+    ("stanza", "lines"),
+    [
+        (
+            "{container: {remove: [limits.cpu], forbid: [limits.cpu]}}",
+            ["container.forbid[0]: limits.cpu: container.remove in line 6 takes it out before: keep one of the two"],
+        ),
+        (
+            "{container: {remove: [limits.cpu, limits.cpu]}}",
+            ["container.remove[1]: limits.cpu: listed twice: remove one of the two"],
+        ),
+        (
+            "{container: {forbid: [limits.cpu]}, pod: {qosClasses: [Guaranteed]}}",
+            [
+                (
+                    "pod.qosClasses: [...]: containers without a limit of cpu are not Guaranteed (container.forbid in"
+                    " line 6): add Burstable, or take limits.cpu out of container.forbid"
+                )
+            ],
+        ),
+    ],
+)
+def test_contradiction_of_limits_is_an_error(stanza: str, lines: list[str]) -> None:
+    assert list_stanza_problems(stanza) == lines
+
+
+@pytest.mark.parametrize(
+    ("stanza", "lines"),
+    [
+        (
+            "{container: {default: {cpu: 1}}, initContainer: {defaultRequest: {cpu: 2}}}",
+            [
+                (
+                    "initContainer.defaultRequest.cpu: 2: above container.default 1 of cpu in line 6: change it, or"
+                    " write initContainer.default of cpu that fits"
+                )
+            ],
+        ),
+        (
+            "{container: {defaultRequest: {cpu: 1}}, initContainer: {default: {cpu: 500m}}}",
+            [
+                (
+                    "initContainer.default.cpu: 500m: below container.defaultRequest 1 of cpu in line 6, which init"
+                    " containers have too: change it, or write initContainer.defaultRequest of cpu that fits"
+                )
+            ],
+        ),
+        (
+            "{container: {default: {v.io/gpu: 2}}, initContainer: {defaultRequest: {v.io/gpu: 1}}}",
+            [
+                (
+                    'initContainer.defaultRequest["v.io/gpu"]: 1: Kubernetes requires request and limit to be equal,'
+                    " and it is below container.default 2 of v.io/gpu in line 6: change it, or write"
+                    " initContainer.default of v.io/gpu that fits"
+                )
+            ],
+        ),
+        (
+            "{initContainer: {default: {v.io/gpu: 1500m}}}",
+            [
+                (
+                    'initContainer.default["v.io/gpu"]: 1500m: an extended resource is a whole number in Kubernetes:'
+                    " write a whole number"
+                )
+            ],
+        ),
+        (
+            "{initContainer: {default: {cpu: 4}}, pod: {max: {cpu: 2}}, container: {default: {cpu: 1}}}",
+            [
+                (
+                    "initContainer.default.cpu: 4: above the Pod's max 2 of cpu in line 6: lower it, or raise the Pod's"
+                    " max"
+                )
+            ],
+        ),
+        (
+            "{initContainer: {max: {memory: 4Gi}}, pod: {max: {memory: 2Gi}}}",
+            [
+                (
+                    "initContainer.max.memory: 4Gi: above the Pod's max 2Gi of memory in line 6: lower it, or raise the"
+                    " Pod's max"
+                )
+            ],
+        ),
+        (
+            (
+                "{container: {defaultRequest: {cpu: 1}, default: {cpu: 2}, maxLimitRequestRatio: {cpu: 2}},"
+                " initContainer: {default: {cpu: 4}}}"
+            ),
+            [
+                (
+                    "initContainer.default.cpu: 4: default divided by defaultRequest is above"
+                    " container.maxLimitRequestRatio 2 of cpu in line 6: bring the two closer together"
+                )
+            ],
+        ),
+    ],
+)
+def test_amounts_of_init_containers_agree_with_those_they_inherit(stanza: str, lines: list[str]) -> None:
+    assert list_stanza_problems(stanza) == lines
+
+
+def test_amount_of_init_containers_without_an_effect_is_a_warning() -> None:
+    assert list_stanza_warnings("{initContainer: {}}") == [
+        "initContainer: {}: has no effect: it has no amount: write one, such as default, or remove it"
+    ]
+    assert list_stanza_warnings("{container: {default: {cpu: 1}}, initContainer: {default: {cpu: 1000m}}}") == [
+        "initContainer.default.cpu: 1000m: has no effect: container.default of cpu in line 6 is the same: remove it"
+    ]
+
+
+@pytest.mark.parametrize(
+    "hard", ["windows: [{window: 1m, hard: {limits.cpu: 5}}]", "standing: {hard: {limits.cpu: 5}}"]
+)
+def test_quota_of_limits_that_are_taken_out_is_a_warning(hard: str) -> None:
+    stanzas = f"  resources: {{container: {{remove: [limits.cpu]}}}}\n  quota: {{{hard}}}\n"
+    [warning] = map(str, load_unproved(build_document(stanzas).encode(), None).warnings)
+    assert warning.endswith(
+        'hard["limits.cpu"]: 5: counts no container: container.remove in line 6 leaves none of these limits:'
+        " write requests.cpu instead"
+    )
+    tried = load_unproved(build_document(f"  modes: {{resources: Warn}}\n{stanzas}").encode(), None)
+    assert list(tried.warnings) == []

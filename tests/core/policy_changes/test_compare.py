@@ -31,6 +31,15 @@ def list_changes(before: str, after: str) -> list[str]:
             [],
         ),
         (
+            "placement: {shares: {variants: [{name: a, weight: 8}, {name: b, weight: 2, nodeSelector: {c: d}}]}}",
+            "placement: {shares: {variants: [{name: a, weight: 7}, {name: b, nodeSelector: {c: e}}]}}",
+            [
+                "placement.shares.variants[a].weight: 8 -> 7 (lowered)",
+                "placement.shares.variants[b].weight: removed: 2",
+                "placement.shares.variants[b].nodeSelector.c: d -> e",
+            ],
+        ),
+        (
             "quota: {windows: [{window: 1m, hard: {pods: 5, cpu: 2}}]}",
             "quota: {windows: [{window: 60s, hard: {pods: 9, cpu: 500m}}]}",
             [
@@ -82,6 +91,16 @@ def test_defaults_count_for_the_services_that_have_them() -> None:
     services = "- {name: a, match: {namespaces: [x]}}\n- {name: b, match: {namespaces: [y]}, failureMode: Open}\n"
     found = compare(policy(services), policy(services, "defaults: {failureMode: Closed}"))
     assert list(found.format_lines()) == ["service a", "  failureMode: Open -> Closed"]
+
+
+def test_own_demand_that_is_switched_off_is_shown_and_written_out_it_changes_nothing() -> None:
+    head = "nodes: {sources: [{metricsAPI: {}}]}"
+    implied, written, off = (
+        policy(f"- {{name: a, match: {{namespaces: [x]}}, scheduling: {{hot: {{cpu: 0.8{more}}}}}}}\n", head)
+        for more in ("", ", ownDemand: true", ", ownDemand: false")
+    )
+    assert not compare(implied, written)
+    assert list(compare(implied, off).format_lines()) == ["service a", "  scheduling.hot.ownDemand: true -> false"]
 
 
 def test_a_policy_is_the_same_as_itself_in_another_notation() -> None:

@@ -52,7 +52,7 @@ def test_round_trip_of_policy_documents_is_lossless(path: Path) -> None:
 
 
 def test_round_trip_of_documented_examples_is_lossless() -> None:
-    examples = re.findall(r"```yaml\n(apiVersion.*?)```", PAGE, re.DOTALL)
+    examples = re.findall(r"```yaml\n(apiVersion: podgate.*?)```", PAGE, re.DOTALL)
     assert examples
     for example in examples:
         policy = load_unproved(example.encode(), None).policy

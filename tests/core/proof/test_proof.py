@@ -298,3 +298,10 @@ def test_update_does_not_prove_the_old_policy_again(monkeypatch: pytest.MonkeyPa
 
 def test_minimum_for_pods_is_no_flaw() -> None:
     assert prove(policy_of("resources: {pod: {min: {cpu: 100m}}}")).flaws == ()
+
+
+def test_the_pods_of_each_variant_are_proved() -> None:
+    variants = f"[{{name: spot, weight: 1, nodeSelector: {{a: b}}}}, {{name: odd, {CONTRADICTORY}}}]"
+    [flaw] = (found := prove(policy_of(f"placement: {{shares: {{variants: {variants}}}}}"))).flaws
+    assert (flaw.service, flaw.stanza, found.sets) == (0, "placement", 3)
+    assert flaw.reason.startswith("variant odd: a plain Pod, which sets none of these fields, cannot satisfy it: ")

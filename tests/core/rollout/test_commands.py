@@ -1,4 +1,4 @@
-"""What each command does to the state, and when it is refused: with which remedy."""
+"""Commands: the change of the state by each, and its refusals with their remedies."""
 
 from collections.abc import Callable
 

@@ -78,3 +78,49 @@ def test_a_service_of_the_candidate_alone_is_counted_and_owned_only_by_the_canar
         assert found.name == owner
     assert base.choose_by_hash(CANDIDATE) is base.canary
     assert base.choose_by_hash(STABLE) is base.choose_by_hash("") is base
+
+
+def write_divided(*variants: str, open_for: str = "10m") -> str:
+    listed = ", ".join(f"{{name: {name}, weight: 1, nodeSelector: {{kind: {name}}}}}" for name in variants)
+    shares = f"{{openFor: {open_for}, variants: [{listed}]}}"
+    return f"- {{name: a, match: {{namespaces: [a]}}, placement: {{shares: {shares}}}}}\n"
+
+
+def build_canary(stable: str, candidate: str) -> BasePolicy:
+    old, new = replace(policy_of(stable), hash=STABLE), replace(policy_of(candidate), hash=CANDIDATE)
+    reach = Reach(CanaryBy.WORKLOAD, percent=50)
+    composed = compose(old, new, reach)
+    return pair(old.policy, new.policy, reach)(CompiledPolicy(composed.base), CompiledPolicy(composed.canary))
+
+
+def test_both_policies_have_the_same_breaker_of_a_variant_and_all_breakers_live() -> None:
+    both = build_canary(
+        write_divided("spot", "arm", "on-demand"), write_divided("spot", "arm", "gpu", "on-demand", open_for="1m")
+    )
+    assert [plan.service for plan in both.list_breakers()] == ["a", "a/spot", "a/arm", "a/gpu"]
+    base, canary = both.shares["a"], both.canary.shares["a"]
+    assert [variant.name for variant in canary.variants] == ["spot", "arm", "gpu", "on-demand"]
+    for name in ("spot", "arm"):
+        mine, other = base.find(name), canary.find(name)
+        assert mine is not None
+        assert other is not None
+        assert mine.counters is other.counters, "the same object"
+    assert both.list_breakers()[-1] in [variant.counters for variant in canary.variants]
+
+
+def test_a_variant_that_is_the_last_of_one_policy_has_the_breaker_of_the_other() -> None:
+    both = build_canary(write_divided("spot", "on-demand"), write_divided("on-demand", "spot"))
+    assert [plan.service for plan in both.list_breakers()] == ["a", "a/spot", "a/on-demand"]
+    assert [variant.counters is None for variant in both.canary.shares["a"].variants] == [False, True]
+
+
+def test_each_policy_divides_as_it_says() -> None:
+    plain = "- {name: a, match: {namespaces: [a]}}\n"
+    for stable, candidate, divides in (
+        (plain, write_divided("spot", "on-demand"), (False, True)),
+        (write_divided("spot", "on-demand"), plain, (True, False)),
+    ):
+        both = build_canary(stable, candidate)
+        assert (both.plans["a"].divides, both.canary.plans["a"].divides) == divides
+        assert ("a" in both.shares, "a" in both.canary.shares) == divides
+        assert [plan.service for plan in both.list_breakers()] == ["a", "a/spot"]

@@ -1,4 +1,4 @@
-"""When each step of a rollout would come, and which workloads it would reach."""
+"""Plan of a rollout: the time of each step, and the workloads that it would reach."""
 
 from webhook.core.kubernetes.quantity import Duration
 from webhook.core.kubernetes.timestamps import parse_microseconds

@@ -1,4 +1,4 @@
-"""What a pipeline that waits for a policy is told."""
+"""Progress of a policy, as a pipeline that waits for it reads it."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""Who is reached by a canary: a fixed part of the keys, which only grows."""
+"""Selection of a canary: a fixed part of the keys, which only grows."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is in force by a state and a wished policy: the same in every process."""
+"""Policies in force by a state and a wished policy: the same in every process."""
 
 import pytest
 

@@ -182,6 +182,7 @@ def _check_bounds(part: _Declared, services: Node, others: frozenset[str]) -> It
     for service in services.value if isinstance(services.value, list) else ():
         fields = service.value if isinstance(service.value, dict) else {}
         name, match, pool = fields.get("name"), fields.get("match"), fields.get("pool")
+        guaranteed = fields.get("guaranteed")
         if name is not None and isinstance(name.value, str):
             if not part.owns(name.value):
                 remedy = f"write {part.name}, or a name that begins with {part.name}-"
@@ -191,6 +192,9 @@ def _check_bounds(part: _Declared, services: Node, others: frozenset[str]) -> It
         if pool is not None and pool.value not in part.pools:
             known = f"use {join_words(part.pools)}" if part.pools else "remove it"
             yield pool.build_problem(f"part {part.name} may not join this pool", f"{known}, or let the root allow it")
+        if guaranteed is not None:
+            reason = "only the root document gives parts of its pools away"
+            yield guaranteed.build_key_problem(reason, "remove it, or let the root have the service")
         if match is not None and isinstance(match.value, dict):
             yield from _check_match(part, match, match.value)
 

@@ -7,7 +7,7 @@ from webhook.core.document.yaml.nodes import DOCUMENT_NODES_MAX, Node
 from webhook.core.document.yaml.problems import DocumentError, Problem
 from webhook.core.quota import canonicalize
 
-NO_DEFAULT = ("name", "match", "pool")
+NO_DEFAULT = ("name", "match", "pool", "guaranteed")
 """Fields that identify a service, which `defaults` cannot set."""
 
 _IDENTITY = frozenset({"name", "match"})

@@ -65,6 +65,11 @@ NOT_EVERYWHERE = (
         _WITH_A_CLUSTER,
         ("`serve` runs without a cluster", "give it --kubeconfig, or remove this"),
     ),
+    Stanza(
+        ("services", "*", "quota", "per", "namespaceLabel"),
+        _WITH_A_CLUSTER,
+        ("`serve` runs without a cluster, whose Namespaces it could watch", "give it --kubeconfig, or write Service"),
+    ),
     _build_fleet_stanza("pools", "*", "scope"),
     _build_fleet_stanza("services", "*", "quota", "scope"),
     Stanza(("pools", "*", "whenExceeded"), _WITH_A_CLUSTER, _NO_QUEUE, "Queue"),

@@ -20,13 +20,17 @@ _REF = "#/$defs/"
 _DURATION_PATTERN = r"^\+?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"
 _DOMAIN_PATTERN = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 _NAME_PATTERN = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+_HUGE_PAGES_PATTERN = r"hugepages-[-A-Za-z0-9_.]*[A-Za-z0-9]"  # as a whole it is such a name
 _COMPUTE_PATTERN = r"(cpu|memory|ephemeral-storage)"
 EDITOR_PATTERNS = {
     **dict.fromkeys(("duration", "interval", "window"), _DURATION_PATTERN),
+    "quota-per": r"^(Service|Namespace)$",
+    "time-of-day": r"^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$",
     "quantity": r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(n|u|m|k|[MGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$",
-    "quota-resource": rf"^(pods|((requests|limits)\.)?{_COMPUTE_PATTERN}|(requests\.)?hugepages-{_NAME_PATTERN}"
+    "quota-resource": rf"^(pods|((requests|limits)\.)?{_COMPUTE_PATTERN}|(requests\.)?{_HUGE_PAGES_PATTERN}"
     rf"|requests\.{_DOMAIN_PATTERN}/{_NAME_PATTERN})$",
-    "container-resource": rf"^({_COMPUTE_PATTERN}|hugepages-{_NAME_PATTERN}|{_DOMAIN_PATTERN}/{_NAME_PATTERN})$",
+    "removable-limit": r"^limits\.cpu$",
+    "container-resource": rf"^({_COMPUTE_PATTERN}|{_HUGE_PAGES_PATTERN}|{_DOMAIN_PATTERN}/{_NAME_PATTERN})$",
 }
 """Patterns by format for editors, which do not know the formats. Each value of a format matches its pattern."""
 

@@ -111,7 +111,12 @@ def _report_out_of_range(found: SchemaViolation) -> Iterator[SchemaProblem]:
 
 
 def _report_empty(found: SchemaViolation) -> Iterator[SchemaProblem]:
-    yield SchemaProblem(found.node.build_problem("empty", "write at least one entry"), found.path)
+    least, present = found.wanted, len(found.node.value) if isinstance(found.node.value, list | dict) else 0
+    reason = f"only {present} of at least {least} entries" if present else "empty"
+    yield SchemaProblem(
+        found.node.build_problem(reason, f"write at least {'one entry' if least == 1 else f'{least} entries'}"),
+        found.path,
+    )
 
 
 def _report_empty_text(found: SchemaViolation) -> Iterator[SchemaProblem]:

@@ -11,6 +11,7 @@ from webhook.core.kubernetes.name_patterns import matches_any
 from webhook.core.kubernetes.selector_match import find_deciding_labels, selects
 from webhook.core.lru_cache import SelfFillingCache
 from webhook.core.policy.model import Match, Policy, Service
+from webhook.core.policy.teams import list_team_keys
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 """Label with the name of the Namespace, which the API server writes into each."""
@@ -51,7 +52,7 @@ class PossibleOwner(NamedTuple):
 class Candidates(Struct, frozen=True, gc=False):
     """The services that may own the Pods of a namespace, by its name, and whether they read its labels.
 
-    `need_labels`: some service selects by them. `read_labels`: some service selects by them or writes them into Pods.
+    `need_labels`: some service selects or counts by them. `read_labels`: or writes them into Pods.
     `is_certain`: the first service owns every new Pod, or there is no service.
     """
 
@@ -64,7 +65,9 @@ class Candidates(Struct, frozen=True, gc=False):
 
 def _find_candidates(policy: Policy, namespace: str) -> Candidates:
     services = tuple(service for service in policy.services if _may_own(service.match, namespace))
-    need_labels = any(service.match.namespace_selector is not None for service in services)
+    need_labels = any(
+        service.match.namespace_selector is not None or list_team_keys(service.quota) for service in services
+    )
     read_labels = need_labels or any(service.namespace_keys for service in services)
     first = services[0] if services else None
     return Candidates(services, need_labels, read_labels, first is None or _owns_all(first.match), first)

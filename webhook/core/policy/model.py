@@ -13,12 +13,15 @@ from msgspec.structs import replace
 from webhook.core.breaker import Forcing
 from webhook.core.container_resources import RangePlan
 from webhook.core.kubernetes.types import LabelSelector, format_of
-from webhook.core.placement import PlacementPlan, list_namespace_keys, resolve_namespace_labels
+from webhook.core.placement import PlacementPlan, list_namespace_keys, merge_variant, resolve_namespace_labels
 from webhook.core.pod_rules import RulePlan
+from webhook.core.policy.schedules import ScheduleState
+from webhook.core.policy.teams import list_team_keys
 from webhook.core.policy_fields import (
     WINDOWS_MAX,
     Breaker,
     Choice,
+    Guaranteed,
     Mode,
     Name,
     Nodes,
@@ -134,6 +137,7 @@ class Service(Struct, frozen=True, dict=True, rename="camel"):
     name: Annotated[str, format_of("dns-label")]
     match: Match
     pool: Annotated[str, format_of("dns-label")] | None = None
+    guaranteed: Guaranteed | None = None
     sla_class: Annotated[str, format_of("dns-label")] = "bronze"
     modes: Modes = Modes()
     failure_mode: FailureMode = FailureMode.OPEN
@@ -155,6 +159,26 @@ class Service(Struct, frozen=True, dict=True, rename="camel"):
         return None if self.placement_plan is None else self.placement_plan.drop_preferences()
 
     @cached_property
+    def variants(self) -> Mapping[str, "Service"]:
+        """The service as it is for the Pods of each variant, by its name; empty unless shares are enforced."""
+        shares = None if self.placement is None else self.placement.shares
+        if self.placement is None or shares is None or self.modes.placement is not Mode.ENFORCE:
+            return {}
+        return {
+            variant.name: replace(self, placement=merge_variant(self.placement, variant)) for variant in shares.variants
+        }
+
+    @cached_property
+    def breaker_variants(self) -> tuple[str, ...]:
+        """The variants that have a breaker: all but the last of the list, which nothing replaces."""
+        return tuple(self.variants)[:-1]
+
+    @cached_property
+    def adapts(self) -> bool:
+        """Whether what it asks of a Pod depends on the Pod's Namespace, or on its variant."""
+        return bool(self.namespace_keys or self.variants)
+
+    @cached_property
     def range_plan(self) -> RangePlan | None:
         """The precomputed ranges of resources."""
         return None if self.resources is None else RangePlan.from_rules(self.resources)
@@ -166,8 +190,8 @@ class Service(Struct, frozen=True, dict=True, rename="camel"):
 
     @cached_property
     def namespace_keys(self) -> tuple[str, ...]:
-        """The labels of a Namespace that the placement reads."""
-        return list_namespace_keys(self.placement)
+        """The labels of a Namespace that the placement reads, and that decide its team."""
+        return (*list_namespace_keys(self.placement), *list_team_keys(self.quota))
 
     @cached_property
     def annotations_read(self) -> tuple[str, ...]:
@@ -226,8 +250,9 @@ class QueuePause(Struct, frozen=True):
 class LoadedPolicy(Struct, frozen=True):
     """A valid policy with its hash: the first 16 hex digits of the SHA-256 of its raw bytes.
 
-    From overrides, by service: `forcings` and `pauses` are manual states of breakers and queues; `overrides` are the
-    live entries that change the service, as a JSON list.
+    From overrides, by service: `forcings` and `pauses` are manual states of breakers (those of variants by the names of
+    their plans) and queues; `overrides` are the live entries that change the service, as a JSON list. `schedules`: what
+    those of a quota say at the moment whose limits the policy has; empty as the document is written.
     """
 
     policy: Policy
@@ -235,3 +260,4 @@ class LoadedPolicy(Struct, frozen=True):
     forcings: Mapping[str, Forcing] = {}
     pauses: Mapping[str, QueuePause] = {}
     overrides: Mapping[str, str] = {}
+    schedules: Mapping[str, ScheduleState] = {}

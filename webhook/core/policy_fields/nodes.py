@@ -44,6 +44,13 @@ class NodeQueries(Struct, frozen=True, rename="camel"):
     io_pressure: PromQl | None = None
 
 
+class BasicAuth(Struct, frozen=True, rename="camel"):
+    """Files with the name and the password of a user, as in a Secret of type kubernetes.io/basic-auth."""
+
+    username_file: Name
+    password_file: Name
+
+
 class PrometheusSource(Struct, frozen=True, rename="camel"):
     """A Prometheus server. The label `nodeLabel` of a sample names the node, or else the label `instance`."""
 
@@ -53,6 +60,7 @@ class PrometheusSource(Struct, frozen=True, rename="camel"):
     queries: NodeQueries = NodeQueries()
     ca_file: Name | None = None
     token_file: Name | None = None
+    basic_auth: BasicAuth | None = None
 
 
 class MetricsApiSource(Struct, frozen=True):

@@ -16,6 +16,7 @@ from webhook.core.kubernetes.types import (
 )
 from webhook.core.policy_fields.field_types import Choice, NonEmpty, describe
 from webhook.core.policy_fields.resources import QosClass
+from webhook.core.policy_fields.shares import Shares
 
 
 class OnConflict(Choice):
@@ -149,3 +150,4 @@ class Placement(Struct, frozen=True, rename="camel"):
     allow_node_name: Annotated[bool, describe("Whether a new Pod may name its node.")] = False
     on_conflict: ConflictRules = ConflictRules()
     if_absent: Annotated[tuple[IfAbsent, ...], describe("Fields to write only into Pods without their own.")] = ()
+    shares: Shares | None = None

@@ -12,6 +12,9 @@ ContainerAmounts = Annotated[
 ]
 
 
+RemovableLimits = tuple[Annotated[str, format_of("removable-limit")], ...]
+
+
 class WhenOutside(Choice):
     """Deny denies a Pod outside the range; Clamp changes its containers to the nearest bound."""
 
@@ -50,6 +53,17 @@ class ContainerRange(Struct, frozen=True, rename="camel"):
         tuple[Annotated[str, format_of("name-pattern")], ...],
         describe("Containers to leave as they are, by name or with one trailing *."),
     ] = ()
+    remove: Annotated[RemovableLimits, describe("Limits to take out of each container: limits.cpu.")] = ()
+    forbid: Annotated[RemovableLimits, describe("Limits that no Pod may have: limits.cpu.")] = ()
+
+
+class InitContainerRange(Struct, frozen=True, rename="camel"):
+    """Amounts of init containers, each instead of the one in `container`; sidecars have those of `container`."""
+
+    default_request: Annotated[ContainerAmounts, describe("Requests of init containers with neither.")] = {}
+    default: Annotated[ContainerAmounts, describe("Limits of init containers without one.")] = {}
+    min: Annotated[ContainerAmounts, describe("The least that a request or limit of one may be.")] = {}
+    max: Annotated[ContainerAmounts, describe("The most that a request or limit of one may be.")] = {}
 
 
 class PodRange(Struct, frozen=True, rename="camel"):
@@ -74,5 +88,6 @@ class ResourceRules(Struct, frozen=True, rename="camel"):
     """Requests and limits, with the field names of a LimitRange."""
 
     container: ContainerRange = ContainerRange()
+    init_container: InitContainerRange = InitContainerRange()
     pod: PodRange = PodRange()
     when_outside: WhenOutside = WhenOutside.DENY

@@ -38,12 +38,16 @@ NEAR_LABELS = {
 """Node labels of the levels. Kubernetes defines none for racks: `near.rackLabel` names another one."""
 
 
-class Hot(Struct, frozen=True):
-    """Shares of the allocatable amount above which a node is refused; `combined` limits the sum of both shares."""
+class Hot(Struct, frozen=True, rename="camel"):
+    """Shares of the allocatable amount above which a node is refused; `combined` limits the sum of both shares.
+
+    With `ownDemand` the Pod's own estimate counts too, up to half of a threshold: a node below that takes any Pod.
+    """
 
     cpu: Ratio | None = None
     memory: Ratio | None = None
     combined: CombinedRatio | None = None
+    own_demand: bool = True
 
 
 class Pressure(Struct, frozen=True):
@@ -55,12 +59,20 @@ class Pressure(Struct, frozen=True):
 
 
 class ScoreWeights(Struct, frozen=True):
-    """Weights of free cpu, free memory, latency and nearness, each from 0 to 1."""
+    """Weights of free cpu, free memory, latency, nearness and risk, each from 0 to 1."""
 
     cpu: ScoreWeight = default_number(0.4)
     memory: ScoreWeight = default_number(0.3)
     latency: ScoreWeight = default_number(-0.2)
     topology: ScoreWeight = default_number(0.3)
+    risk: ScoreWeight = default_number(0)
+
+
+class Risk(Struct, frozen=True):
+    """Risk of a node: half of its used share and of `margin` times its deviation to the power of 1 by `sensitivity`."""
+
+    margin: Annotated[Number, Meta(extra_json_schema={"minimum": 0, "maximum": 10})] = default_number(1)
+    sensitivity: Annotated[Number, Meta(extra_json_schema={"minimum": 0.1, "maximum": 10})] = default_number(1)
 
 
 class Near(Struct, frozen=True, rename="camel"):
@@ -87,6 +99,7 @@ class Scheduling(Struct, frozen=True, rename="camel"):
     pressure: Pressure = Pressure()
     numa: Numa = Numa.IGNORED
     score: ScoreWeights = field(default_factory=ScoreWeights)
+    risk: Risk = field(default_factory=Risk)
     near: Near | None = None
     estimate: Estimate = field(default_factory=Estimate)
     when_unknown: WhenUnknown = WhenUnknown.ADMIT

@@ -13,6 +13,7 @@ from webhook.core.admission.validation import USERS_OWN, check
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.patch import PatchOperation
+from webhook.core.placement import merge_variant
 from webhook.core.policy.model import Modes, Policy, Service
 from webhook.core.proof.corpus import CORPUS, Sample
 
@@ -110,18 +111,41 @@ def prove(policy: Policy) -> Proof:
 
     Rules are tried as if they were enforced, because their mode may change.
     """
-    owners: dict[bytes, list[int]] = {}
+    owners: dict[bytes, list[_Owner]] = {}
     for index, service in enumerate(policy.services):
-        if service.placement is not None or service.resources is not None:
-            owners.setdefault(_encoder.encode((service.placement, service.resources)), []).append(index)
+        for owner in _list_owners(index, service):
+            rules = _encoder.encode((owner.service.placement, owner.service.resources))
+            owners.setdefault(rules, []).append(owner)
     chosen = _choose_sets(list(owners))
     trials = _Trials()
     flaws: list[Flaw] = []
     for rules in chosen:
-        enforced = _enforce(policy.services[owners[rules][0]])
+        enforced = _enforce(owners[rules][0].service)
         for (stanza, _), trouble in trials.find_failures(enforced).items():
-            flaws += [Flaw(index, stanza, trouble.reason, trouble.remedy) for index in owners[rules]]
+            flaws += [
+                Flaw(owner.place, stanza, f"{owner.variant}{trouble.reason}", trouble.remedy) for owner in owners[rules]
+            ]
     return Proof(tuple(flaws), len(chosen), len(owners))
+
+
+class _Owner(NamedTuple):
+    """One set of rules of a service. `variant`: in words, whose Pods they are for; "" for the others."""
+
+    place: int
+    service: Service
+    variant: str = ""
+
+
+def _list_owners(index: int, service: Service) -> Iterable[_Owner]:
+    """Return a service with its rules, and as it is for each of its variants."""
+    placement = service.placement
+    if placement is None or placement.shares is None:
+        return [] if placement is None and service.resources is None else [_Owner(index, service)]
+    found = [_Owner(index, msgspec.structs.replace(service, placement=msgspec.structs.replace(placement, shares=None)))]
+    for variant in placement.shares.variants:
+        merged = msgspec.structs.replace(service, placement=merge_variant(placement, variant))
+        found.append(_Owner(index, merged, f"variant {variant.name}: "))
+    return found
 
 
 def _enforce(service: Service) -> Service:

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Mapping
 
+from msgspec.structs import replace
+
 from webhook.core.admission.review import Request
-from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.compiled_policy import CompiledPolicy, CompiledService
 from webhook.core.policy.model import Policy
 from webhook.core.policy_fields.rollout import CanaryBy
+from webhook.core.quota import CounterPlan
 from webhook.core.rollout.composition import build_service_keys
 from webhook.core.rollout.selection import Reach, build_workload_key, find_service_name
 
@@ -17,25 +20,32 @@ class BasePolicy(CompiledPolicy):
     """The policy that judges what the canary has not reached, with the `canary` that judges the rest.
 
     It knows the services that only the candidate has, since their Pods and breakers count too; its matcher does not.
-    Both have the same plans, as objects too: what a store caches of a plan holds for both.
+    Both have the same plans, as objects too: what a store caches of a plan holds for both. Only where one alone divides
+    Pods is the other's a copy.
     """
 
     has_canary = True
+    is_selective = True
 
     def __init__(
         self, base: CompiledPolicy, canary: CompiledPolicy, reach: Reach, service_keys: Mapping[str, str]
     ) -> None:
         parts = {
-            name: part._replace(plan=base.parts[name].plan, counted=base.parts[name].counted)
-            if name in base.parts
-            else part
+            name: _take_counters(part, base.parts[name]) if name in base.parts else part
             for name, part in canary.parts.items()
         }
         added = {name: part for name, part in parts.items() if name not in base.parts}
         super().__init__(base.loaded, {**base.parts, **added})
         self.canary = CompiledPolicy(canary.loaded, parts)
+        self.exceptions, self.canary.exceptions = base.exceptions, canary.exceptions
         self._reach = reach
         self._service_keys = service_keys
+
+    def list_breakers(self) -> tuple[CounterPlan, ...]:
+        """Return the plans of all breakers, with those of variants that only the candidate has."""
+        own = super().list_breakers()
+        names = {plan.service for plan in own}
+        return (*own, *(plan for plan in self.canary.list_breakers() if plan.service not in names))
 
     def choose_by_hash(self, policy_hash: str) -> CompiledPolicy:
         return self.canary if policy_hash == self.canary.hash else self
@@ -53,6 +63,17 @@ class BasePolicy(CompiledPolicy):
             # Namespaces do not matter: a service that is in many of them moves as a whole.
             is_reached = self._reach.includes(candidate, _NO_SERVICE, self._service_keys.get(owner, _NO_SERVICE))
         return self.canary if is_reached else self
+
+
+def _take_counters(part: CompiledService, base: CompiledService) -> CompiledService:
+    """Return a service of the candidate with the counters and the breakers of the policy in force.
+
+    Whether its Pods are divided is the candidate's own, as all of their placement.
+    """
+    shares = None if part.shares is None else part.shares.adopt_breakers(base.shares)
+    divides = part.plan.divides
+    plan = base.plan if base.plan.divides is divides else replace(base.plan, divides=divides)
+    return part._replace(plan=plan, counted=base.counted, shares=shares)
 
 
 def pair(stable: Policy, candidate: Policy, reach: Reach) -> Callable[[CompiledPolicy, CompiledPolicy], BasePolicy]:

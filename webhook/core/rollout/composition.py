@@ -72,6 +72,7 @@ def _move_counters(service: Service, source: Service) -> Service:
     return replace(
         service,
         pool=source.pool,
+        guaranteed=source.guaranteed,
         sla_class=source.sla_class,
         quota=source.quota,
         breaker=source.breaker,

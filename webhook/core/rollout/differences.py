@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 from webhook.core.admission.decision import Decision, Verdict
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.placement import SERVICE_LABEL
+from webhook.core.shares import CLAIM_ANNOTATION, DELETION_COST, SLOT_ANNOTATION
 
-_OWN_KEYS = frozenset({HASH_ANNOTATION, SERVICE_LABEL})
+_OWN_KEYS = frozenset({HASH_ANNOTATION, SERVICE_LABEL, SLOT_ANNOTATION, CLAIM_ANNOTATION, DELETION_COST})
+"""What Podgate writes besides the placement: a slot says nothing but by its variant."""
 
 
 class Difference(StrEnum):
@@ -80,7 +82,7 @@ def _select_charge(decision: Decision) -> Any:
     counters = {
         (holder, window.seconds, limit.counts): asked.cost.get(limit.counts, 0) for holder, window, limit in plan.limits
     }
-    return plan.key, plan.fleet, pool, plan.scope_of(asked.namespace), counters
+    return plan.key, plan.fleet, pool, plan.scope_of(asked), counters
 
 
 def _list_findings(decision: Decision) -> set[tuple[str, str]]:

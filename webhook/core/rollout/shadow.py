@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from webhook.core.admission import charging, ownership, stages
+from webhook.core.admission import charging, ownership, slots, stages
 from webhook.core.admission.decision import Half, Verdict
 from webhook.core.admission.evaluation import NO_POD, Evaluation, conclude
 from webhook.core.admission.pod_results import get_or_compute
@@ -17,6 +17,7 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.patch import apply
 from webhook.core.quota import Acquire, Receipt
 from webhook.core.rollout.differences import Difference, JudgedPod, find_differences
+from webhook.core.shares import PodSlot
 
 _encode, _decode = msgspec.json.Encoder().encode, msgspec.json.decode
 _decode_pod = msgspec.json.Decoder(Pod).decode
@@ -32,18 +33,22 @@ class _Rewritten(Struct, frozen=True, gc=False):
 class ShadowReview:
     """The review of a new Pod under one policy: rewritten, checked, and charged only if `record` is called."""
 
-    def __init__(self, request: Request, compiled: CompiledPolicy, namespace_labels: Mapping[str, str]) -> None:
-        """Judge a CREATE of a Pod. BadReviewError: the Pod cannot be judged."""
+    def __init__(
+        self, request: Request, compiled: CompiledPolicy, namespace_labels: Mapping[str, str], slot: int = 1
+    ) -> None:
+        """Judge a CREATE of a Pod. `slot`: the one that it has got, if any. BadReviewError: it cannot be judged."""
         mutating = Evaluation(Half.MUTATE, request, compiled, request.pod or NO_POD)
         self._find_owner(mutating, namespace_labels)
+        taken = None
         if mutating.verdict is None:
+            taken = _divide(mutating, slot)
             stages.rewrite(mutating)
             rewritten = get_or_compute(mutating, _apply)
         else:
             rewritten = _Rewritten(mutating.pod, _decode(_encode(mutating.pod)))
         self._document = rewritten.document
         request = replace(request, pod=rewritten.pod)
-        self._evaluation = Evaluation(Half.VALIDATE, request, compiled, rewritten.pod)
+        self._evaluation = Evaluation(Half.VALIDATE, request, compiled, rewritten.pod, slot=taken)
         self._find_owner(self._evaluation, namespace_labels)
         if self._evaluation.verdict is None:
             stages.check(self._evaluation)
@@ -85,6 +90,16 @@ def compare(before: ShadowReview, after: ShadowReview) -> tuple[str, tuple[Diffe
     """Return the service, by the policy in force if it has an owner, and how the decisions differ."""
     former, new = before.conclude(), after.conclude()
     return former.decision.service or new.decision.service or "", tuple(find_differences(former, new))
+
+
+def _divide(evaluation: Evaluation, number: int) -> PodSlot | None:
+    """Let a Pod be rewritten as one of its slot's own variant; None if its service divides no such Pods."""
+    shares = evaluation.compiled.shares.get(evaluation.owner.name)
+    if shares is None or slots.find_dividable(evaluation) is None:
+        return None
+    variant = shares.split.names[shares.split.find_variant(number)]
+    evaluation.service = evaluation.owner.variants[variant]
+    return PodSlot(number, variant, variant)
 
 
 def _apply(evaluation: Evaluation) -> _Rewritten:

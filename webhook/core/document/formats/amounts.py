@@ -4,8 +4,10 @@ import re
 from fractions import Fraction
 
 from webhook.core.document.formats.names import FormatError, require
+from webhook.core.document.yaml.problems import find_close
 from webhook.core.kubernetes.quantity import DaysError, Duration, UnreadableTextError, parse_quantity
 from webhook.core.kubernetes.timestamps import parse_microseconds
+from webhook.core.time_zones import list_zones
 
 _DURATION_US_MAX = 720 * 3_600_000_000  # 30 days, the longest window
 _INTERVAL_US = (100_000, 3_600_000_000)
@@ -14,6 +16,7 @@ _AMOUNT_MAX = 2**63 - 1
 _PERCENT = re.compile(r"(0|[1-9]\d?|100)%")
 _FACTOR = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 _FACTOR_MAX = 1000
+_TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d|24:00", re.ASCII)
 
 
 def parse_duration(text: str, such_as: str = "500ms, 30s, 5m or 24h") -> int:
@@ -78,3 +81,16 @@ def check_factor(value: object) -> None:
         f"not a number above 0 and up to {_FACTOR_MAX}",
         "write one such as 0.5, 1.5 or 3",
     )
+
+
+def check_time_of_day(text: str) -> None:
+    remedy = 'write hours and minutes from "00:00" to "24:00", such as "06:30"'
+    require(_TIME_OF_DAY.fullmatch(text), "not a time of day", remedy)
+
+
+def check_time_zone(text: str) -> None:
+    if text in list_zones():
+        return
+    meant = find_close(text, sorted(list_zones()))
+    remedy = f"did you mean {meant}?" if meant else "write a name of the IANA database, such as Europe/Berlin or UTC"
+    raise FormatError("no such time zone", remedy)

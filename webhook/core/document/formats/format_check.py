@@ -23,9 +23,13 @@ _FORMATS: dict[str, Callable[[str], object]] = {
     "name-pattern": names.check_name_pattern,
     "pod-metadata-key": names.check_pod_metadata_key,
     "percent": amounts.check_percent,
+    "quota-per": names.check_quota_per,
     "quota-resource": names.check_quota_resource,
     "reason": names.check_reason,
+    "time-of-day": amounts.check_time_of_day,
+    "time-zone": amounts.check_time_zone,
     "container-resource": names.check_container_resource,
+    "removable-limit": names.check_removable_limit,
 }
 _NUMBER_FORMATS: dict[str, tuple[tuple[type, ...], Callable[..., object]]] = {
     "factor": ((str, int, float), amounts.check_factor),

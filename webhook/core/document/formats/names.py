@@ -126,7 +126,7 @@ _URL = re.compile(
 
 
 def check_http_url(text: str) -> None:
-    remedy = "write one such as https://prometheus.monitoring.svc:9090, without user and password"
+    remedy = "write one such as https://prometheus.monitoring.svc:9090; user and password are read from files"
     require(_URL.fullmatch(text), "not the URL of an HTTP server", remedy)
 
 
@@ -142,6 +142,12 @@ _QUOTA_RESOURCES = (
 def _is_extended(text: str) -> bool:
     prefix, slash, name = text.rpartition("/")
     return bool(slash) and is_subdomain(prefix) and NAME.fullmatch(name) is not None
+
+
+def check_quota_per(text: str) -> None:
+    meant = find_close(text, ("Service", "Namespace"))
+    remedy = f"did you mean {meant}?" if meant else "use Service, Namespace, or {namespaceLabel: KEY} for teams"
+    require(text in {"Service", "Namespace"}, "not one of its values", remedy)
 
 
 def check_quota_resource(text: str) -> None:
@@ -163,3 +169,18 @@ def check_container_resource(text: str) -> None:
     meant = find_close(text.removeprefix("requests.").removeprefix("limits."), _COMPUTE)
     known = f"use {', '.join(_COMPUTE)}, hugepages-SIZE or DOMAIN/NAME"
     raise FormatError("not a container's resource", f"did you mean {meant}?" if meant else known)
+
+
+def check_removable_limit(text: str) -> None:
+    """Check the name of a limit to remove or to forbid: only cpu is given back by a container that must share it."""
+    if text == "limits.cpu":
+        return
+    name = text.removeprefix("limits.")
+    if text.startswith("limits.") and name in _COMPUTE:
+        reason = f"a container without a limit of {name} may take all of its node's"
+        raise FormatError(reason, f"remove it, and raise container.default of {name} where it is too low")
+    if text.startswith("limits.") and (name.startswith("hugepages-") or _is_extended(name)):
+        raise FormatError("Kubernetes requires its request and limit to be equal", "remove it")
+    if text.startswith("requests."):
+        raise FormatError("not a limit, and the scheduler needs requests", "write limits.cpu, or remove it")
+    raise FormatError("not a limit that a container can do without", "write limits.cpu")

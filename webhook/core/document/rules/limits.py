@@ -14,7 +14,13 @@ from webhook.core.policy.model import Modes
 from webhook.core.policy_fields import Mode, ResourceRules
 from webhook.core.quota import canonicalize
 
-_HARD = (("quota", "windows", "*", "hard"), ("quota", "standing", "hard"))
+_HARD = (
+    ("quota", "windows", "*", "hard"),
+    ("quota", "standing", "hard"),
+    ("quota", "schedules", "*", "hard"),
+    ("quota", "schedules", "*", "windows", "*", "hard"),
+    ("quota", "schedules", "*", "standing", "hard"),
+)
 _POD_WITHOUT_REQUESTS = Pod(PodMetadata(), PodSpec(containers=(Container(),)))
 
 _Amounts = Mapping[str, tuple[Fraction, str]]
@@ -22,7 +28,7 @@ _Amounts = Mapping[str, tuple[Fraction, str]]
 
 
 def some_pods_are_admitted(document: DocumentPart) -> Iterator[Problem]:
-    """`hard.pods` of `windows` and `standing`: warn about 0. Other resources may be 0: Pods need not request them."""
+    """`hard.pods` of `windows`, `standing`, `schedules`: warn about 0. Other resources may be 0: Pods need not ask."""
     for path in (*(("services", "*", *path) for path in _HARD), ("pools", "*", "windows", "*", "hard")):
         for pods in document.select(*path, "pods"):
             yield from stop_at_invalid(_check_admits_some(pods))
@@ -34,7 +40,7 @@ def _check_admits_some(pods: DocumentPart) -> Iterator[Problem]:
 
 
 def limits_admit_the_least_pod(service: DocumentPart) -> Iterator[Problem]:
-    """`quota.windows[].hard`, `standing.hard`: warn about less than each Pod has by the service's `resources`.
+    """`hard` of `quota`, also in `schedules`: warn about less than each Pod has by the service's `resources`.
 
     That is `container.min`, and the defaults that a Pod without requests gets.
     """
@@ -75,4 +81,5 @@ def _list_given(service: DocumentPart) -> _Amounts:
         for *_, plan in plan_containers(_POD_WITHOUT_REQUESTS, RangePlan.from_rules(part.read(ResourceRules)))
         for side, changes in (("requests", plan.requests), ("limits", plan.limits))
         for change in changes
+        if isinstance(change.text, str)
     }

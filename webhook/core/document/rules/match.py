@@ -26,13 +26,16 @@ def patterns_do_not_overlap(service: DocumentPart) -> Iterator[Problem]:
                 yield part.report(f"{wider} already covers it", "remove it")
 
 
+AFFINITIES = (("placement", "affinity"), ("placement", "shares", "variants", "*", "affinity"))
+"""Paths of all affinity: of every Pod, and of the Pods of one variant."""
 _TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
 _SELECTORS: tuple[tuple[str, ...], ...] = (
     ("match", "namespaceSelector"),
     ("match", "podSelector"),
     ("placement", "topologySpreadConstraints", "*", "labelSelector"),
     *(
-        ("placement", "affinity", kind, term, "*", *path, selector)
+        (*affinity, kind, term, "*", *path, selector)
+        for affinity in AFFINITIES
         for kind in ("podAffinity", "podAntiAffinity")
         for term, path in ((_TERMS[0], ()), (_TERMS[1], ("podAffinityTerm",)))
         for selector in ("labelSelector", "namespaceSelector")
@@ -69,7 +72,7 @@ def selectors_make_sense(service: DocumentPart) -> Iterator[Problem]:
         for selector in service.select(*path):
             for expression in selector.select("matchExpressions", "*"):
                 yield from stop_at_invalid(values_fit_the_operator(expression))
-            yield from stop_at_invalid(_check_can_match(selector))
+            yield from stop_at_invalid(check_can_match(selector))
 
 
 def values_fit_the_operator(expression: DocumentPart) -> Iterator[Problem]:
@@ -95,7 +98,8 @@ def _is_integer(text: str) -> bool:
     return text.removeprefix("-").isdecimal() and text.isascii()
 
 
-def _check_can_match(selector: DocumentPart) -> Iterator[Problem]:
+def check_can_match(selector: DocumentPart) -> Iterator[Problem]:
+    """Refuse a label selector that contradicts itself."""
     label_selector = selector.read(LabelSelector)
     if any(entry.operator == "In" and not entry.values for entry in label_selector.match_expressions or ()):
         return  # reported by values_fit_the_operator

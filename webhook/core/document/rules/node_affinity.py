@@ -1,10 +1,11 @@
-"""Rules of `affinity`: node terms that Kubernetes rejects, too many, empty and duplicate terms."""
+"""Rules of `affinity`, also of a variant: node terms that Kubernetes rejects, too many, empty and duplicate terms."""
 
 from collections.abc import Callable, Hashable, Iterator
+from itertools import product
 from typing import Any
 
 from webhook.core.document.formats import FormatError, check
-from webhook.core.document.rules.match import values_fit_the_operator
+from webhook.core.document.rules.match import AFFINITIES, values_fit_the_operator
 from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.types import (
@@ -42,8 +43,8 @@ _LISTS: tuple[tuple[tuple[str, ...], type, Callable[[Any], Hashable]], ...] = (
 
 def terms_say_something_new(service: DocumentPart) -> Iterator[Problem]:
     """Terms of `placement.affinity`: warn about a term that is equivalent to an earlier term of its list."""
-    for path, kind, canonicalize in _LISTS:
-        for terms in service.select("placement", "affinity", *path):
+    for affinity, (path, kind, canonicalize) in product(AFFINITIES, _LISTS):
+        for terms in service.select(*affinity, *path):
             first: dict[Hashable, DocumentPart] = {}
             for term in terms.items():
                 earlier = first.setdefault(canonicalize(term.read(kind)), term)
@@ -51,11 +52,8 @@ def terms_say_something_new(service: DocumentPart) -> Iterator[Problem]:
                     yield term.report_field(f"is equivalent to line {earlier.node.key_line}", "remove one of the two")
 
 
-_NODE_AFFINITY = ("placement", "affinity", "nodeAffinity")
-_NODE_TERMS = (
-    (*_NODE_AFFINITY, REQUIRED, "nodeSelectorTerms", "*"),
-    (*_NODE_AFFINITY, PREFERRED, "*", "preference"),
-)
+_REQUIRED_TERMS = ("nodeAffinity", REQUIRED, "nodeSelectorTerms")
+_NODE_TERMS = ((*_REQUIRED_TERMS, "*"), ("nodeAffinity", PREFERRED, "*", "preference"))
 
 
 def node_terms_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
@@ -64,8 +62,8 @@ def node_terms_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
     These are `matchExpressions` with values that fit the operator, and `matchFields` with `metadata.name`, In or NotIn,
     and one value. Refuse others.
     """
-    for path in _NODE_TERMS:
-        for term in service.select(*path):
+    for affinity, path in product(AFFINITIES, _NODE_TERMS):
+        for term in service.select(*affinity, *path):
             yield from check_term(term)
 
 
@@ -94,10 +92,20 @@ def _check_node_field(expression: DocumentPart) -> Iterator[Problem]:
 
 
 def required_terms_are_few(service: DocumentPart) -> Iterator[Problem]:
-    """`nodeSelectorTerms` that are required: at most 100, because each review compares all of them. Refuse more."""
-    for terms in service.select(*_NODE_AFFINITY, REQUIRED, "nodeSelectorTerms"):
-        if len(terms.items()) > LIST_ENTRIES_MAX:
-            yield terms.report_field(f"longer than {LIST_ENTRIES_MAX}", "shorten it")
+    """`nodeSelectorTerms` that are required: at most 100, because each review compares all of them. Refuse more.
+
+    A variant's terms are joined with each of the placement's.
+    """
+    for affinity in AFFINITIES:
+        for terms in service.select(*affinity, *_REQUIRED_TERMS):
+            if len(terms.items()) > LIST_ENTRIES_MAX:
+                yield terms.report_field(f"longer than {LIST_ENTRIES_MAX}", "shorten it")
+    shared = len(service.select(*AFFINITIES[0], *_REQUIRED_TERMS, "*"))
+    for terms in service.select(*AFFINITIES[1], *_REQUIRED_TERMS) if shared else ():
+        own = len(terms.items())
+        if own <= LIST_ENTRIES_MAX < own * shared:
+            reason = f"each of these {own} terms is joined with each of placement.affinity's {shared}"
+            yield terms.report_field(f"{reason}: more than {LIST_ENTRIES_MAX}", "shorten one of the two lists")
 
 
 def no_required_term_is_empty(service: DocumentPart) -> Iterator[Problem]:
@@ -105,7 +113,7 @@ def no_required_term_is_empty(service: DocumentPart) -> Iterator[Problem]:
 
     Refuse an empty term: it matches no node, and each Pod's own term would imply it, so that the Pod stayed unchanged.
     """
-    for required in service.select(*_NODE_AFFINITY, REQUIRED):
+    for required in [part for path in AFFINITIES for part in service.select(*path, "nodeAffinity", REQUIRED)]:
         terms = required.get("nodeSelectorTerms")
         if terms is None or terms.is_empty:
             reason, remedy = "Kubernetes requires at least one term", f"write one, or remove {REQUIRED}"

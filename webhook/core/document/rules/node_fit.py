@@ -1,10 +1,11 @@
-"""Rules of node fit: contradictions between required node affinity, `topology` and `nodeSelector`."""
+"""Rules of node fit: contradictions between required node affinity, `topology`, `nodeSelector` and `shares`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import NamedTuple
 
 from webhook.core.document.rules.node_affinity import check_term
-from webhook.core.document.yaml.parts import DocumentPart
+from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.label_constraints import ANYTHING, Constraint
 from webhook.core.kubernetes.types import NodeRequirement
@@ -12,9 +13,11 @@ from webhook.core.placement.node_terms import format_requirement
 from webhook.core.placement.plan import build_required_expressions
 from webhook.core.placement.required import REQUIRED
 from webhook.core.policy_fields import TopologyEntry
+from webhook.core.policy_fields.placement import LIST_ENTRIES_MAX
 
 _FIELDS = ("matchExpressions", "matchFields")
-_TERMS = ("placement", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
+_OWN_TERMS = ("affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
+_TERMS = ("placement", *_OWN_TERMS)
 
 
 def some_node_can_fit(service: DocumentPart) -> Iterator[Problem]:
@@ -31,6 +34,40 @@ def some_node_can_fit(service: DocumentPart) -> Iterator[Problem]:
 def every_term_can_fit(service: DocumentPart) -> Iterator[Problem]:
     """`nodeSelectorTerms` with `topology` and `nodeSelector`: warn about each required term that matches no node."""
     yield from _list_hopeless_terms(service)
+
+
+def some_node_can_fit_each_variant(service: DocumentPart) -> Iterator[Problem]:
+    """`shares.variants[]`: refuse a variant that no node can match beside the rest of `placement`."""
+    elsewhere = list(_list_other_demands(service))
+    written = service.select(*_TERMS, "*")
+    # Terms that match no node without a variant either are reported by the rules above.
+    possible = [term for term in written if _find_contradiction(term, elsewhere) is None]
+    if written and not possible:
+        return
+    for variant in service.select("placement", "shares", "variants", "*"):
+        yield from stop_at_invalid(_check_variant(variant, elsewhere, possible))
+
+
+def _check_variant(
+    variant: DocumentPart, elsewhere: list["_Demand"], terms: Sequence[DocumentPart]
+) -> Iterator[Problem]:
+    own = variant.select(*_OWN_TERMS, "*")
+    if any(True for term in own for _ in check_term(term)) or len(own) * len(terms) > LIST_ENTRIES_MAX:
+        return  # reported by other rules
+    selected = list(_list_selected(variant.select("nodeSelector"), ""))
+    found = []
+    absent: list[DocumentPart | None] = [None]
+    for shared, term in product(terms or absent, own or absent):
+        others = [*elsewhere, *_list_demands(shared, "matchExpressions", "affinity")]
+        problem = _find_demands_contradiction(
+            [*selected, *_list_demands(term, "matchExpressions")], others
+        ) or _find_demands_contradiction(
+            _list_demands(term, "matchFields"), _list_demands(shared, "matchFields", "affinity")
+        )
+        if problem is None:
+            return
+        found.append(problem)
+    yield found[0]
 
 
 def _is_empty(term: DocumentPart) -> bool:
@@ -72,22 +109,40 @@ def _list_other_demands(service: DocumentPart) -> Iterator[_Demand]:
     for requirement in build_required_expressions(entries):
         if requirement.values:  # else topology contradicts itself, which its own rule reports
             yield _Demand(first[requirement.key], requirement, "topology")
-    for selector in service.select("placement", "nodeSelector"):
+    yield from _list_selected(service.select("placement", "nodeSelector"), "nodeSelector")
+
+
+def _list_selected(selectors: Sequence[DocumentPart], what: str) -> Iterator[_Demand]:
+    """Yield the requirements of node selectors."""
+    for selector in selectors:
         for label, value in selector.fields().items():
-            yield _Demand(value, NodeRequirement(label, "In", (value.read(str),)), "nodeSelector")
+            yield _Demand(value, NodeRequirement(label, "In", (value.read(str),)), what)
+
+
+def _list_demands(term: DocumentPart | None, field: str, what: str = "") -> list[_Demand]:
+    """Return the requirements of one field of a term."""
+    parts = [] if term is None else term.select(field, "*")
+    return [_Demand(part, part.read(NodeRequirement), what) for part in parts]
 
 
 def _find_contradiction(term: DocumentPart, elsewhere: list[_Demand]) -> Problem | None:
     """Return why no node can match a term; None if a node may match it."""
     for field, others in zip(_FIELDS, (elsewhere, []), strict=True):
-        own: dict[str, list[_Demand]] = {}
-        for part in term.select(field, "*"):
-            requirement = part.read(NodeRequirement)
-            own.setdefault(requirement.key, []).append(_Demand(part, requirement))
-        for key, asked in own.items():
-            problem = _find_label_contradiction(asked, [other for other in others if other.requirement.key == key])
-            if problem is not None:
-                return problem
+        problem = _find_demands_contradiction(_list_demands(term, field), others)
+        if problem is not None:
+            return problem
+    return None
+
+
+def _find_demands_contradiction(own: list[_Demand], others: list[_Demand]) -> Problem | None:
+    """Return the problem of the first label for which own demands, with the others, leave no value."""
+    by_key: dict[str, list[_Demand]] = {}
+    for demand in own:
+        by_key.setdefault(demand.requirement.key, []).append(demand)
+    for key, asked in by_key.items():
+        problem = _find_label_contradiction(asked, [other for other in others if other.requirement.key == key])
+        if problem is not None:
+            return problem
     return None
 
 

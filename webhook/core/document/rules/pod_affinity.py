@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from webhook.core.document.rules.match import AFFINITIES
 from webhook.core.document.rules.pod_metadata import label_keys_are_kubernetes
 from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
 from webhook.core.document.yaml.problems import Problem
@@ -75,11 +76,18 @@ def some_pod_can_be_near(service: DocumentPart) -> Iterator[Problem]:
 
 def pods_cannot_be_near_and_away(service: DocumentPart) -> Iterator[Problem]:
     """`podAntiAffinity`, required: refuse a term that required `podAffinity` has too."""
-    near: dict[object, DocumentPart] = {}
-    for term in _select_terms(service, "podAffinity", *_WAYS[0]):
-        near.setdefault(_canonicalize_term(term), term)
-    for term in _select_terms(service, "podAntiAffinity", *_WAYS[0]):
-        other = near.get(_canonicalize_term(term))
+    shared = service.select(*AFFINITIES[0])
+    yield from _check_near_and_away(shared, shared)
+    for own in service.select(*AFFINITIES[1]):
+        yield from _check_near_and_away([*shared, own], [own])
+        yield from _check_near_and_away([own], shared)
+
+
+def _check_near_and_away(near: list[DocumentPart], away: list[DocumentPart]) -> Iterator[Problem]:
+    required = [term for affinity in near for term in affinity.select("podAffinity", *_WAYS[0])]
+    found = {_canonicalize_term(term): term for term in reversed(required)}
+    for term in [part for affinity in away for part in affinity.select("podAntiAffinity", *_WAYS[0])]:
+        other = found.get(_canonicalize_term(term))
         if other is not None:
             reason = f"required podAffinity in line {other.node.key_line} requires the same Pods nearby"
             yield term.report_field(reason, "remove one of the two")
@@ -93,7 +101,7 @@ def pod_terms_have_an_effect(service: DocumentPart) -> Iterator[Problem]:
 
 
 def _select_terms(service: DocumentPart, kind: str, *way: str) -> list[DocumentPart]:
-    return service.select("placement", "affinity", kind, *way)
+    return [part for path in AFFINITIES for part in service.select(*path, kind, *way)]
 
 
 def _check_selector(service: DocumentPart, term: DocumentPart, reason: str) -> Iterator[Problem]:

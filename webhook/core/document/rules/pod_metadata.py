@@ -10,7 +10,7 @@ from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.label_constraints import build_constraints, list_covering_patterns
 from webhook.core.kubernetes.name_patterns import meet
 from webhook.core.kubernetes.types import LabelSelector
-from webhook.core.placement.plan import SERVICE_LABEL
+from webhook.core.placement.plan import SERVICE_LABEL, VARIANT_LABEL
 from webhook.core.policy_fields import LabelSource, OnConflict
 
 _MATCH, _MISMATCH = "matchLabelKeys", "mismatchLabelKeys"
@@ -62,7 +62,7 @@ def sources_are_labels_of_others(service: DocumentPart) -> Iterator[Problem]:
     """
     placement = service.get("placement")
     labels = None if placement is None else placement.get("labels")
-    written = {SERVICE_LABEL} if labels is None else {SERVICE_LABEL, *labels.fields()}
+    written = {SERVICE_LABEL, VARIANT_LABEL, *(() if labels is None else labels.fields())}
     for values in [] if placement is None else [part for name in _MAPS for part in placement.select(name)]:
         for value in values.fields().values():
             yield from stop_at_invalid(_check_source(value, written))
@@ -78,7 +78,8 @@ def _check_source(value: DocumentPart, written: set[str]) -> Iterator[Problem]:
     elif own is not None and source.from_namespace is not None:
         yield own.report_field("fromNamespace already names the label", "remove one of the two")
     elif own is not None and source.from_pod in written:
-        remedy = "write the same value or source here"
+        is_variant = source.from_pod == VARIANT_LABEL
+        remedy = f"let its reader use {VARIANT_LABEL} itself" if is_variant else "write the same value or source here"
         yield own.report("a label that Podgate itself writes into the Pod", remedy)
 
 

@@ -80,10 +80,12 @@ def pools_can_bind(document: DocumentPart) -> Iterator[Problem]:
 
 
 def _is_bounded(service: DocumentPart) -> bool:
-    """Return whether the service's windows bound its use: enforced, with one set of counters."""
+    """Return whether the service's windows bound its use: enforced, at all times, with one set of counters."""
+    if service.get("quota", "schedules") is not None:
+        return False
     per, modes = service.get("quota", "per"), service.get("modes")
     enforced = (Modes() if modes is None else modes.read(Modes)).quota is Mode.ENFORCE
-    return enforced and (per is None or per.read(str) == Per.SERVICE)
+    return enforced and (per is None or per.node.value == Per.SERVICE)
 
 
 def _list_bounds(windows: DocumentPart) -> _Bounds:

@@ -14,16 +14,25 @@ from webhook.core.quota import EXACT_AMOUNT_MAX, canonicalize
 _LIMITED = (
     ("services", "*", "quota", "windows", "*", "hard"),
     ("services", "*", "quota", "standing", "hard"),
+    ("services", "*", "guaranteed", "windows", "*", "hard"),
+    ("services", "*", "quota", "schedules", "*", "hard"),
+    ("services", "*", "quota", "schedules", "*", "windows", "*", "hard"),
+    ("services", "*", "quota", "schedules", "*", "standing", "hard"),
     ("pools", "*", "windows", "*", "hard"),
 )
 _PROGRESS_US = 600_000_000
 """A Deployment's default progressDeadlineSeconds."""
-_WINDOWS = (("services", "*", "quota", "windows"), ("pools", "*", "windows"))
+_WINDOWS = (
+    ("services", "*", "quota", "windows"),
+    ("services", "*", "guaranteed", "windows"),
+    ("pools", "*", "windows"),
+)
+_ALL_WINDOWS = (*_WINDOWS, ("services", "*", "quota", "schedules", "*", "windows"))
 
 
 def windows_differ(document: DocumentPart) -> Iterator[Problem]:
-    """`windows[].window` of `quota` and `pools`: each length once. Refuse equal lengths, such as 60s and 1m."""
-    for windows in _select_once(document, _WINDOWS):
+    """`windows[].window` of `quota`, `schedules`, `pools`: each length once. Refuse equal ones, such as 60s and 1m."""
+    for windows in _select_once(document, _ALL_WINDOWS):
         first: dict[Duration, DocumentPart] = {}
         for window in windows.select("*", "window"):
             length = window.read(Duration)
@@ -177,10 +186,11 @@ def retry_after_can_be_sent(service: DocumentPart) -> Iterator[Problem]:
 
 
 def namespaces_share_one_breaker(service: DocumentPart) -> Iterator[Problem]:
-    """`quota.per`: warn about Namespace beside an enforced breaker, which all namespaces share."""
+    """`quota.per`: warn about any value but Service beside an enforced breaker, which all namespaces share."""
     per, breaker, modes = service.get("quota", "per"), service.get("breaker"), service.get("modes")
     enforced = (Modes() if modes is None else modes.read(Modes)).breaker is Mode.ENFORCE
-    if per is not None and per.read(str) == "Namespace" and breaker is not None and enforced:
-        reason = "namespaces have counters of their own, but share the service's one breaker"
-        remedy = "expect one namespace to open it for all, or set modes.breaker: Audit"
+    if per is not None and per.node.value != "Service" and breaker is not None and enforced:
+        who, one = ("namespaces", "namespace") if per.node.value == "Namespace" else ("teams", "team")
+        reason = f"{who} have counters of their own, but share the service's one breaker"
+        remedy = f"expect one {one} to open it for all, or set modes.breaker: Audit"
         yield per.report_field(reason, remedy)

@@ -23,6 +23,7 @@ _PLAIN = re.compile(r"([1-9][0-9]{0,5})[a-zA-Z]*")
 _CORES_MAX, _FLEET_CORES_MAX = 10_000, 10_000_000
 _PLACES = (
     *(("services", "*", "resources", "container", word) for word in ("min", "defaultRequest", "default", "max")),
+    *(("services", "*", "resources", "initContainer", word) for word in ("min", "defaultRequest", "default", "max")),
     *(("services", "*", "resources", "pod", word) for word in ("min", "max")),
     ("services", "*", "quota", "windows", "*", "hard"),
     ("services", "*", "quota", "standing", "hard"),
@@ -63,7 +64,7 @@ def _check_meant(resource: str, part: DocumentPart, *, is_quota: bool) -> Iterat
         yield part.report("finer than 1m, the smallest unit of a container's cpu", "write 1m or more")
 
 
-_ASCENDING = ("min", "defaultRequest", "default", "max")
+ASCENDING = ("min", "defaultRequest", "default", "max")
 _CLAMPED = ("min", "max", "maxLimitRequestRatio")
 
 
@@ -74,12 +75,12 @@ def ranges_ascend(service: DocumentPart) -> Iterator[Problem]:
     """
     for owner in ("container", "pod"):
         for bounds in service.select("resources", owner):
-            for index, low in enumerate(_ASCENDING):
-                for high in _ASCENDING[index + 1 :]:
+            for index, low in enumerate(ASCENDING):
+                for high in ASCENDING[index + 1 :]:
                     yield from stop_at_invalid(_check_ascends(bounds, low, bounds, high, ""))
     for container in service.select("resources", "container"):
         for pod in service.select("resources", "pod"):
-            for low in _ASCENDING[:3]:
+            for low in ASCENDING[:3]:
                 yield from stop_at_invalid(_check_ascends(container, low, pod, "max", "the Pod's "))
 
 
@@ -126,12 +127,12 @@ def implied_limits_fit_the_pod(service: DocumentPart) -> Iterator[Problem]:
 
 def amounts_can_be_written(service: DocumentPart) -> Iterator[Problem]:
     """Amounts of `container`: whole numbers of extended resources, multiples of a huge page's size. Refuse others."""
-    for word in _ASCENDING:
+    for word in ASCENDING:
         for resource, part in select_amounts(service, word).items():
-            yield from stop_at_invalid(_check_can_be_written(resource, part))
+            yield from stop_at_invalid(check_can_be_written(resource, part))
 
 
-def _check_can_be_written(resource: str, part: DocumentPart) -> Iterator[Problem]:
+def check_can_be_written(resource: str, part: DocumentPart) -> Iterator[Problem]:
     value = part.read(Quantity).value
     if is_extended(resource) and value.denominator != 1:
         yield part.report("an extended resource is a whole number in Kubernetes", "write a whole number")
@@ -157,6 +158,7 @@ def limits_are_meant(service: DocumentPart) -> Iterator[Problem]:
 def totals_see_every_container(service: DocumentPart) -> Iterator[Problem]:
     """`pod.max` of cpu and memory: warn about it if containers may have no limit, which counts as 0."""
     bounded = {*select_amounts(service, "default"), *select_amounts(service, "max"), *_list_limited_by_ratio(service)}
+    bounded |= select_no_limits(service).keys()  # the remedy would contradict these
     for resource, part in select_amounts(service, "max", of="pod").items():
         if resource in COMPUTE and resource not in bounded:
             reason = "containers without a limit count as 0 here, and are unbounded"
@@ -174,7 +176,7 @@ def clamping_has_a_range(service: DocumentPart) -> Iterator[Problem]:
 
 def huge_pages_have_company(service: DocumentPart) -> Iterator[Problem]:
     """`container.defaultRequest`, `default`: warn about huge pages without cpu or memory, which Kubernetes requires."""
-    given = {resource for word in _ASCENDING for resource in select_amounts(service, word)}
+    given = {resource for word in ASCENDING for resource in select_amounts(service, word)}
     for word in ("defaultRequest", "default"):
         for resource, part in select_amounts(service, word).items():
             if is_huge_pages(resource) and given.isdisjoint(DECIDE_QOS):
@@ -193,3 +195,12 @@ def select_amounts(service: DocumentPart, word: str, of: str = "container") -> d
     for amounts in service.select("resources", of, word):
         found |= amounts.fields()
     return found
+
+
+def select_no_limits(service: DocumentPart) -> dict[str, tuple[str, DocumentPart]]:
+    """Return the resources in `container.remove` and `forbid`, each with the field and its entry."""
+    return {
+        part.read(str).removeprefix("limits."): (word, part)
+        for word in ("remove", "forbid")
+        for part in service.select("resources", "container", word, "*")
+    }

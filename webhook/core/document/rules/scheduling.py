@@ -1,18 +1,23 @@
 """Rules of `nodes.sources` and `scheduling`: sources of load, and plausible thresholds."""
 
+import re
 from collections.abc import Iterator
 
 from webhook.core.document.yaml.parts import DocumentPart
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.quantity import Number
 from webhook.core.policy_fields.nodes import PROFILES_WITH_PRESSURE, Profile
+from webhook.core.policy_fields.scheduling import Numa, WhenUnknown
 
 _SOURCES = ("prometheus", "metricsAPI", "requests")
+_IN_OWN_POD = re.compile(r"http://(localhost|127\.0\.0\.1|\[::1\])(:|/|$)")
 _PRESSURES = ("memory", "io")
 """Pressures with useful thresholds: `thresholds_are_meant` warns about any threshold of cpu."""
 _LOW = 0.3
 _MEASURED = ("hot", "pressure", "whenUnknown")
 """Fields of `scheduling` that read the load of nodes."""
+_DECIDING = (*_MEASURED, "numa", "score", "near")
+_DECIDING_NOTHING: tuple[object, ...] = ({}, Numa.IGNORED, WhenUnknown.ADMIT)
 
 
 def a_source_is_one(document: DocumentPart) -> Iterator[Problem]:
@@ -34,6 +39,14 @@ def a_source_is_one(document: DocumentPart) -> Iterator[Problem]:
         seen.add(kinds[0])
 
 
+def credentials_are_one(document: DocumentPart) -> Iterator[Problem]:
+    """`nodes.sources[].prometheus.tokenFile`, `basicAuth`: refuse both, because a request has one of them."""
+    for source in document.select("nodes", "sources", "*", "prometheus"):
+        part = source.get("basicAuth")
+        if part is not None and source.get("tokenFile") is not None:
+            yield part.report_field("beside tokenFile: a request has one of them", "remove basicAuth or tokenFile")
+
+
 def load_has_a_source(document: DocumentPart) -> Iterator[Problem]:
     """`scheduling.hot`, `pressure`, `whenUnknown`: only with the stanza `nodes`. Refuse them without."""
     if document.get("nodes") is not None:
@@ -47,9 +60,10 @@ def load_has_a_source(document: DocumentPart) -> Iterator[Problem]:
 
 
 def prometheus_has_tls(document: DocumentPart) -> Iterator[Problem]:
-    """`nodes.sources[].prometheus.url`: warn about http, which has no TLS."""
+    """`nodes.sources[].prometheus.url`: warn about http, which has no TLS, but to a proxy in the extender's own Pod."""
     for url in document.select("nodes", "sources", "*", "prometheus", "url"):
-        if str(url.node.value).startswith("http://"):
+        text = str(url.node.value)
+        if text.startswith("http://") and not _IN_OWN_POD.match(text):
             yield url.report("without TLS, anyone on the way can move Pods to other nodes", "use https, and caFile")
 
 
@@ -65,6 +79,18 @@ def pressures_are_measured(document: DocumentPart) -> Iterator[Problem]:
                 profiles = " or ".join(known for known in Profile if known in PROFILES_WITH_PRESSURE)
                 remedy = f"use a prometheus source with profile {profiles}, or with queries.{name}Pressure"
                 yield part.report_field("refuses no node: no source of nodes.sources measures it", remedy)
+
+
+def risk_is_measured(document: DocumentPart) -> Iterator[Problem]:
+    """`scheduling.score.risk`: warn about a weight without a Prometheus, and about one above 0."""
+    sources = document.select("nodes", "sources", "*")
+    for part in document.select("services", "*", "scheduling", "score", "risk"):
+        weight = part.read(Number)
+        if weight and not any(source.get("prometheus") for source in sources):
+            remedy = "add a prometheus source: the others measure no deviation"
+            yield part.report("no source of nodes.sources measures how load varies", remedy)
+        elif weight > 0:
+            yield part.report("nodes with a larger risk are preferred", f"write {-weight:g}, or remove it")
 
 
 def _measures(source: DocumentPart, name: str) -> bool:
@@ -87,6 +113,32 @@ def thresholds_are_meant(service: DocumentPart) -> Iterator[Problem]:
     part = service.get("scheduling", "pressure", "cpu")
     if part is not None:
         yield part.report_field("tasks wait for cpu on every busy node, with no harm", "use hot.cpu, or remove it")
+
+
+def something_is_decided(service: DocumentPart) -> Iterator[Problem]:
+    """`scheduling`: warn about a stanza that refuses no node, and writes no order of nodes either."""
+    scheduling = service.get("scheduling")
+    if scheduling is None:
+        return
+    parts = [part for name in _DECIDING if (part := scheduling.get(name)) is not None]
+    if all(part.node.value in _DECIDING_NOTHING for part in parts):
+        remedy = "write hot, such as hot: {cpu: 0.8}; or score: {cpu: 0.4}, if it is to choose among nodes only"
+        yield scheduling.report_field("refuses no node, however hot", remedy)
+
+
+def own_demand_counts(service: DocumentPart) -> Iterator[Problem]:
+    """`scheduling.hot.ownDemand`: warn about `false`, and about any value without a threshold beside it."""
+    hot = service.get("scheduling", "hot")
+    part = None if hot is None else hot.get("ownDemand")
+    if hot is None or part is None:
+        return
+    if not hot.fields().keys() & {"cpu", "memory", "combined"}:
+        yield part.report_field(
+            "refuses no node: it counts below a threshold", "add hot.cpu or hot.memory, or remove it"
+        )
+    elif not part.read(bool):
+        reason = "a node below a threshold takes a Pod of any size, and may end far above it"
+        yield part.report(reason, "remove it, unless estimates are far above what Pods use")
 
 
 def pods_reach_the_extender(service: DocumentPart) -> Iterator[Problem]:

@@ -23,10 +23,12 @@ _SETS = (
     ("services", "*", "placement", "topology", "*", "in"),
     ("services", "*", "placement", "tolerations"),
     *(("services", "*", "placement", "tolerationsByQosClass", qos) for qos in QosClass),
+    ("services", "*", "placement", "shares", "variants", "*", "tolerations"),
     *(("services", "*", "placement", "allow", field) for field in _ALLOWED),
     ("services", "*", "placement", "ifAbsent"),
-    ("services", "*", "resources", "container", "ignore"),
+    *(("services", "*", "resources", "container", field) for field in ("ignore", "remove", "forbid")),
     ("services", "*", "resources", "pod", "qosClasses"),
+    ("services", "*", "quota", "queue", "groups", "from"),
     ("services", "*", "breaker", "outcomes", "reporters"),
 )
 
@@ -48,7 +50,8 @@ def nothing_is_listed_twice(document: DocumentPart) -> Iterator[Problem]:
     for path in _SETS:
         for entries in document.select(*path):
             seen: set[str] = set()
-            for entry in entries.items():
+            listed = entries.items()
+            for entry in listed if len(listed) > 1 else ():
                 value = msgspec.json.encode(entry.node.strip_positions(), enc_hook=str, order="deterministic").decode()
                 if value in seen:
                     yield entry.report("listed twice", "remove one of the two")

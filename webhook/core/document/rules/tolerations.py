@@ -14,12 +14,13 @@ from webhook.core.policy_fields import Mode, QosClass
 _CANONICAL = re.compile(r"0|-?[1-9][0-9]*")
 _COMPARING = frozenset({"Lt", "Gt"})
 _CLASSES = ("placement", "tolerationsByQosClass")
-_SET = (("placement", "tolerations"), *((*_CLASSES, qos) for qos in QosClass))
+_VARIANT = ("placement", "shares", "variants", "*", "tolerations")
+_SET = (("placement", "tolerations"), *((*_CLASSES, qos) for qos in QosClass), _VARIANT)
 _LISTS = (*_SET, ("placement", "allow", "tolerations"))
 
 
 def tolerations_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
-    """`tolerations`, `tolerationsByQosClass`, `allow.tolerations`: those that Kubernetes accepts.
+    """`tolerations`, also of a variant, `tolerationsByQosClass`, `allow.tolerations`: those that Kubernetes accepts.
 
     Refuse `value` with Exists or not a label value, no `key` without Exists, Lt and Gt without a whole number, and
     `tolerationSeconds` without NoExecute.
@@ -56,7 +57,7 @@ def _is_number(text: str) -> bool:
 
 
 def tolerations_need_no_gate(service: DocumentPart) -> Iterator[Problem]:
-    """`tolerations[].operator`, also by QoS class: warn about Lt and Gt, which need a feature gate."""
+    """`tolerations[].operator`, also by QoS class and variant: warn about Lt and Gt, which need a feature gate."""
     for operator in [part for path in _SET for part in service.select(*path, "*", "operator")]:
         word = operator.read(str)
         if word in _COMPARING:
@@ -69,10 +70,10 @@ def tolerations_need_no_gate(service: DocumentPart) -> Iterator[Problem]:
 def tolerations_add_something(service: DocumentPart) -> Iterator[Problem]:
     """`tolerations`, `tolerationsByQosClass`, `allow.tolerations`: warn about a toleration that another one covers."""
     shared = service.select("placement", "tolerations", "*")
-    for path in _LISTS:
-        own = service.select(*path, "*")
-        # Tolerations of all Pods come first, so that an equal one of a class is reported.
-        entries = [(part, part.read(Toleration)) for part in (*(shared if path[:2] == _CLASSES else ()), *own)]
+    for path, own in [(where, part.items()) for where in _LISTS for part in service.select(*where)]:
+        # Tolerations of all Pods come first, so that an equal one of a class or a variant is reported.
+        above = shared if path[:2] == _CLASSES or path == _VARIANT else ()
+        entries = [(part, part.read(Toleration)) for part in (*above, *own)]
         for index, (part, entry) in enumerate(entries):
             if part not in own:
                 continue

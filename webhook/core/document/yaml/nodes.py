@@ -46,6 +46,11 @@ class Node:
     text_line: int = 0
     text_column: int = 0
     """Where each line of the text begins; 0 where the document has it folded or escaped."""
+    end_line: int = 0
+    end_column: int = 0
+    """Behind its last character; of a block, where the next part begins; of an alias, behind the alias itself."""
+    is_flow: bool = False
+    """Whether a mapping or a list is written in brackets."""
 
     @property
     def shown(self) -> str:

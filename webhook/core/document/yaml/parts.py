@@ -65,6 +65,12 @@ class DocumentPart:
             raise InvalidFieldError
         return part
 
+    def narrow(self, key: str) -> "DocumentPart":
+        """Return this mapping with one field only."""
+        alone = DocumentPart(self.node, self.path, self._wrong)
+        alone._below = {key: self._parts()[key]}
+        return alone
+
     def fields(self) -> dict[str, "DocumentPart"]:
         """Return the valid fields of a mapping."""
         return {key: part for key, part in self._parts().items() if isinstance(key, str)}

@@ -4,6 +4,7 @@ It composes nodes from PyYAML's events itself, because depth, size and aliases m
 because a plain `no` must keep its text.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -51,7 +52,12 @@ def read_yaml(raw: bytes) -> ParsedYaml:
     return reading
 
 
+_LINE_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # as the marks of YAML 1.1 count lines
 _QUOTES = frozenset({"'", '"'})
+
+
+def _set_end(node: Node, event: Any) -> None:
+    node.end_line, node.end_column = event.end_mark.line + 1, event.end_mark.column + 1
 
 
 class _Composer:
@@ -121,15 +127,24 @@ class _Composer:
             problem = here.build_problem("the alias is inside the value that it refers to", "write the value out")
             raise DocumentError([*self.problems, problem])
         self._count(here, there.size)
+        _set_end(here, event)
         # The key has the alias's position; the value keeps its original position.
-        return replace(there, path=here.path, key_line=here.key_line, key_column=here.key_column)
+        return replace(
+            there,
+            path=here.path,
+            key_line=here.key_line,
+            key_column=here.key_column,
+            end_line=here.end_line,
+            end_column=here.end_column,
+        )
 
     def _compose_sequence(self, event: Any, node: Node) -> None:
         self._check_tag(event, node, "tag:yaml.org,2002:seq")
         items: list[Node] = []
         while not isinstance(inner := next(self._events), yaml.SequenceEndEvent):
             items.append(self._compose_node(inner, (*node.path, len(items)), None))
-        node.value = items
+        node.value, node.is_flow = items, event.flow_style
+        _set_end(node, inner)
         node.size += sum(item.size for item in items)
 
     def _compose_mapping(self, event: Any, node: Node) -> None:
@@ -145,7 +160,8 @@ class _Composer:
                 self.problems.append(value.build_key_problem(reason, "keep one of the two"))
             else:
                 fields[key] = value
-        node.value = fields
+        node.value, node.is_flow = fields, event.flow_style
+        _set_end(node, inner)
         node.size += sum(value.size for value in fields.values())
 
     def _compose_key(self, event: Any, parent: Node) -> str | None:
@@ -169,6 +185,7 @@ class _Composer:
     def _compose_scalar(self, event: Any, node: Node) -> None:
         node.text = restore_surrogate_pairs(event.value) if self._has_surrogates else event.value
         node.quoted = bool(event.style)
+        _set_end(node, event)
         if event.tag in _STRING_TAGS or node.quoted:
             self._check_tag(event, node, "tag:yaml.org,2002:str")
             node.value, node.quoted = node.text, True
@@ -189,14 +206,14 @@ class _Composer:
 
     def _find_literal(self, first: int, node: Node) -> None:
         """Find where the text of a literal block begins; its lines follow line `first`, and share an indentation."""
-        for number, line in enumerate(node.text.split("\n")):
+        for number, line in enumerate(_LINE_BREAK.split(node.text)):
             if line.strip():
                 node.text_line, node.text_column = first + 1, self._lines[first + number].find(line) + 1
                 return
 
     @cached_property
     def _lines(self) -> list[str]:
-        return self._text.split("\n")
+        return _LINE_BREAK.split(self._text)
 
     def _check_tag(self, event: Any, node: Node, allowed: str) -> None:
         if event.tag is not None and event.tag != allowed and event.tag not in _STRING_TAGS:
