@@ -22,6 +22,7 @@ WAYS = {
     "memory": ("base",),
     "apiserver-files": ("base", "apiserver"),
     "monitoring": ("base", "monitoring"),
+    "team-labels": ("base", "team-labels"),
     **{name: (f"overlays/{name}",) for name in _OVERLAYS},
 }
 """The kustomizations of the manifests for each way."""

@@ -15,20 +15,27 @@ from tests.timeouts import HANG_SECONDS
 RATE_INTERVAL = "1m"
 """Grafana's $__rate_interval: at least four scrapes."""
 SCRAPE_SECONDS = 1
-_NAME = "prometheus"
 
 
 class PrometheusServer:
-    """A server in `processes`, which scrapes `jobs`: each a scrape configuration."""
+    """A server in `processes`, which scrapes `jobs`: each a scrape configuration. `web` is its web configuration."""
 
-    def __init__(self, processes: Processes, jobs: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        processes: Processes,
+        jobs: Sequence[Mapping[str, Any]],
+        name: str = "prometheus",
+        web: Mapping[str, Any] | None = None,
+    ) -> None:
         self._processes = processes
         self._jobs = jobs
+        self._name = name
+        self._web = web or {}
         self.url = ""
 
     def start(self) -> None:
         """Start it, on a later start with its data and port; it may not be ready yet."""
-        folder = self._processes.folder / _NAME
+        folder = self._processes.folder / self._name
         folder.mkdir(exist_ok=True)
         interval = f"{SCRAPE_SECONDS}s"
         configuration = folder / "prometheus.json"
@@ -38,17 +45,21 @@ class PrometheusServer:
             "scrape_configs": self._jobs,
         }
         configuration.write_text(json.dumps(document))
-        self.url = self.url or f"http://127.0.0.1:{find_free_ports(1)[0]}"
+        web = folder / "web.json"
+        web.write_text(json.dumps(self._web))
+        scheme = "https" if "tls_server_config" in self._web else "http"
+        self.url = self.url or f"{scheme}://127.0.0.1:{find_free_ports(1)[0]}"
         self._processes.start(
-            _NAME,
+            self._name,
             [
                 *(programs().prometheus, f"--config.file={configuration}", f"--storage.tsdb.path={folder / 'data'}"),
-                *(f"--web.listen-address={self.url.removeprefix('http://')}", "--log.level=warn"),
+                *(f"--web.listen-address={self.url.partition('://')[2]}", f"--web.config.file={web}"),
+                "--log.level=warn",
             ],
         )
 
     def stop(self, *, kill: bool = False) -> None:
-        self._processes.stop(_NAME, kill=kill)
+        self._processes.stop(self._name, kill=kill)
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """Return the series of an instant query."""
@@ -64,7 +75,7 @@ class PrometheusServer:
         try:
             return len(self.query("count by (job) (up == 1)")) == jobs
         except OSError:
-            self._processes.require(_NAME)
+            self._processes.require(self._name)
             return False  # it is starting
 
     def _get(self, path: str, **parameters: str) -> Any:

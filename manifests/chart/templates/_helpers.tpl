@@ -141,6 +141,7 @@ leaderElection:
   leaderElect: true
   resourceNamespace: {{ .Release.Namespace }}
   resourceName: podgate-scheduler
+podMaxBackoffSeconds: 2                   # before Kubernetes 1.33 a Pod that is woken waits so long at most
 percentageOfNodesToScore: {{ .Values.scheduler.percentageOfNodesToScore }}             # up to 1,000 nodes: a sample may hold hot nodes only
 profiles:
 - schedulerName: podgate-scheduler
