@@ -11,6 +11,9 @@ from webhook.core.webhook_configurations import ClientConfig
 
 _JSON_PATCH, _MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
 
+# A conflict, and a version that a JSON patch does not find: the scheduler or kwok wrote the Pod's status meanwhile.
+_OVERTAKEN, _TRIES = (409, 422), 10
+
 
 @dataclass(frozen=True)
 class RecordedCluster:
@@ -45,6 +48,19 @@ class RecordedCluster:
         content_type = _JSON_PATCH if isinstance(patch, list) else _MERGE_PATCH
         pod_path = f"/api/v1/namespaces/{path}"
         return self.request("PATCH", f"{pod_path}/{sub_resource}" if sub_resource else pod_path, patch, content_type)
+
+    def update(self, path: str, patch: Any) -> tuple[int, str]:
+        """Patch a Pod as it is stored: without its version the API server may first judge an older one of its cache."""
+        for _ in range(_TRIES):
+            version = self.plane.api.get(f"/api/v1/namespaces/{path}")["metadata"]["resourceVersion"]
+            if isinstance(patch, list):
+                given: Any = [{"op": "test", "path": "/metadata/resourceVersion", "value": version}, *patch]
+            else:
+                given = {**patch, "metadata": {**patch.get("metadata", {}), "resourceVersion": version}}
+            status, response = self.patch(path, given)
+            if status not in _OVERTAKEN:
+                break
+        return status, response
 
     @property
     def calls(self) -> list[tuple[str, str]]:

@@ -243,7 +243,7 @@ GATED_UPDATES = [
 def test_changes_of_gates_and_scheduling_fields_of_a_gated_pod_are_reviewed(recorded: RecordedCluster) -> None:
     assert recorded.create("asked-staged", "gated", schedulingGates=GATES)[0] == 201
     for change, patch, is_reviewed in GATED_UPDATES:
-        status, response = recorded.patch("asked-staged/pods/gated", patch)
+        status, response = recorded.update("asked-staged/pods/gated", patch)
         assert status == 200, response
         assert recorded.distinct_calls == ({("validate", "UPDATE")} if is_reviewed else set()), change
 
@@ -254,7 +254,7 @@ def test_terminating_pod_is_not_reviewed(recorded: RecordedCluster) -> None:
     status, _ = recorded.request("DELETE", f"/api/v1/namespaces/{path}?gracePeriodSeconds=0", None)
     assert (status, recorded.calls) == (200, [])
     for patch in ({"metadata": {"labels": {"a": "1"}}}, {"metadata": {"finalizers": None}}):
-        status, response = recorded.patch(path, patch)
+        status, response = recorded.update(path, patch)
         assert (status, recorded.calls) == (200, []), response
 
 
