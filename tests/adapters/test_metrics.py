@@ -44,10 +44,20 @@ from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.overload import OverloadCause
 from webhook.core.patch import add
 from webhook.core.policy.model import Match, Service
-from webhook.core.policy_fields import Breaker, Mode, Quota, QuotaExceeded, WhenOpen, Window
+from webhook.core.policy_fields import (
+    Breaker,
+    Mode,
+    Placement,
+    Quota,
+    QuotaExceeded,
+    Shares,
+    Variant,
+    WhenOpen,
+    Window,
+)
 from webhook.core.policy_fields.rollout import RollbackRules
-from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Holder, Receipt, ServiceSnapshot, Use
-from webhook.core.reporting.queue_document import FailingPods, QueueDepth
+from webhook.core.quota import Acquire, CounterPlan, DeniedBy, GuaranteeUse, Holder, Receipt, ServiceSnapshot, Use
+from webhook.core.reporting.queue_document import FailingPods, QueueDepth, WaitingGroups
 from webhook.core.reporting.status_parts import Guarded
 from webhook.core.rollout.counting import ShadowTotals
 from webhook.core.rollout.state import Phase, Rejection, RolloutState, RolloutView
@@ -61,6 +71,15 @@ __all__ = ["metrics"]
 CODE = Path(__file__).parents[2] / "webhook"
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 STAGES = (("decode", 1_000_000), ("check", 2_000_000), ("charge", 42_000_000), ("answer", 43_000_000))
+DIVIDED = Service(
+    "divided",
+    Match(namespaces=("shop",)),
+    placement=Placement(shares=Shares((Variant("spot", 1), Variant("on-demand", 1)))),
+)
+WITH_VARIANTS = policy("payment-api", "ledger")
+WITH_VARIANTS = replace(
+    WITH_VARIANTS, policy=replace(WITH_VARIANTS.policy, services=(*WITH_VARIANTS.policy.services, DIVIDED))
+)
 WOULD_BE_DENIED = replace(
     ADMITTED,
     findings=(
@@ -74,7 +93,7 @@ WOULD_BE_DENIED = replace(
 def record_extender(metrics: Metrics) -> None:
     """Record what a scheduler extender records, which reviews nothing."""
     scheduling = metrics.scheduling
-    scheduling.begin(lambda: {"prometheus": 3, "unknown": 1}, lambda: ["web"])
+    scheduling.begin(lambda: {"prometheus": 3, "unknown": 1}, lambda: ["web"], lambda: 2)
     scheduling.on_wake_failed()
     scheduling.count_call("filter", CallResult.ANSWERED, 1_000_000)
     scheduling.count_refused("payment-api", "hot_cpu", 2)
@@ -90,12 +109,18 @@ def series(metrics: Metrics, name: str) -> dict[str, float]:
 
 def record_queue(metrics: Metrics) -> None:
     failing = (FailingPods("admission", 2, "pod shop/web: cannot release: HTTP 422: denied"),)
-    depth = QueueDepth("payment-api", "gold", 3, 41, "until 2026-12-01T04:00:00.000Z: INC-1", failing)
+    depth = QueueDepth(
+        "payment-api", "gold", 3, 41, "until 2026-12-01T04:00:00.000Z: INC-1", failing, WaitingGroups(2, 1)
+    )
     metrics.queue.set_depths([depth, QueueDepth("", "", 1, 41)])
     metrics.failing_writes.set("controllers", fails=True)
     metrics.queue.count_release("payment-api", 12.0, 0.2)
     metrics.queue.count_expiry("payment-api", 900.0)
     metrics.queue.set_waiting({"payment-api": 3})
+    metrics.variants.set_counts({("payment-api", "spot"): 7}, {("payment-api", "spot"): 1})
+    metrics.variants.count_eviction("payment-api", "spot")
+    metrics.slots.count_claim("payment-api")
+    metrics.slots.count_list("payment-api", "exceeded")
     metrics.health.on_overload_changed({}, {OverloadCause.LATENCY: "P99 of reviews 1.2 s above 800 ms over 10 s"})
 
 
@@ -173,6 +198,7 @@ def record_all(metrics: Metrics) -> None:
     record_certificates(metrics)
     metrics.update(
         {
+            "divided/spot": look(state=State.OPEN, open_until_us=AT_US + 9_000_000),
             "payment-api": look(
                 Use("1m", "pods", 37, 50),
                 Use("1m", "cpu", 1500, 40_000),
@@ -180,9 +206,13 @@ def record_all(metrics: Metrics) -> None:
                 state=State.OPEN,
                 open_until_us=AT_US + 151_500_000,
             ),
-            "ledger": replace(look(Use("24h", "pods", 7, 10), namespace="team-a"), pool=(make_pool_use(300),)),
+            "ledger": replace(
+                look(Use("24h", "pods", 7, 10), namespace="red"),
+                pool=(make_pool_use(300, GuaranteeUse(2000, 250, 0)),),
+            ),
         },
         Guarded(1, 3),
+        frozenset({"ledger"}),
     )
 
 
@@ -214,8 +244,11 @@ def record_breakers(metrics: Metrics) -> None:
     metrics.on_transition(transition(State.CLOSED, State.OPEN, "errorRate: 97% of 40"))
     metrics.on_transition(transition(State.CLOSED, State.CLOSED, HELD + "97% of 40", cause=TransitionCause.ERROR_RATE))
     metrics.on_transition(transition(State.HALF_OPEN, State.HALF_OPEN, EXPIRED))
+    metrics.on_transition(transition(State.CLOSED, State.OPEN, "no node", "divided/spot"))
+    metrics.on_transition(transition(State.HALF_OPEN, State.HALF_OPEN, EXPIRED, "divided/spot"))
     metrics.ledger.count_excused("payment-api", 2)
     metrics.ledger.count_wake("payment-api", "created")
+    metrics.ledger.count_pod_wake("annotated")
     metrics.ledger.set_held({"payment-api": 3})
 
 
@@ -228,8 +261,8 @@ def record_files_and_keys(metrics: Metrics) -> None:
     metrics.keys.watch(lambda: {"file": 2, "url": 0})
 
 
-def make_pool_use(used: int) -> Use:
-    return Use("1m", "cpu", used, 300_000, of=Holder.POOL, name="prod")
+def make_pool_use(used: int, guarantee: GuaranteeUse | None = None) -> Use:
+    return Use("1m", "cpu", used, 300_000, of=Holder.POOL, name="prod", guarantee=guarantee)
 
 
 def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
@@ -265,19 +298,21 @@ def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
         'podgate_unmatched_total{namespace="tools"}': 1,
         f'podgate_workload_reviews_total{{decision="Admit",operation="UPDATE",{pay}}}': 1,
         f'podgate_workload_warnings_total{{code="PlacementConflict",{pay}}}': 2,
-        f'podgate_quota_used{{namespace="",resource="pods",{pay},window="1m"}}': 37,
-        f'podgate_quota_used{{namespace="",resource="cpu",{pay},window="1m"}}': 1.5,
-        f'podgate_quota_used{{namespace="",resource="pods",{pay},window="standing"}}': 9,
-        'podgate_quota_used{namespace="team-a",resource="pods",service="ledger",window="24h"}': 7,
-        f'podgate_quota_limit{{namespace="",resource="pods",{pay},window="1m"}}': 50,
-        f'podgate_quota_limit{{namespace="",resource="cpu",{pay},window="1m"}}': 40,
-        f'podgate_quota_limit{{namespace="",resource="pods",{pay},window="standing"}}': 200,
-        'podgate_quota_limit{namespace="team-a",resource="pods",service="ledger",window="24h"}': 10,
+        f'podgate_quota_used{{namespace="",resource="pods",{pay},team="",window="1m"}}': 37,
+        f'podgate_quota_used{{namespace="",resource="cpu",{pay},team="",window="1m"}}': 1.5,
+        f'podgate_quota_used{{namespace="",resource="pods",{pay},team="",window="standing"}}': 9,
+        'podgate_quota_used{namespace="",resource="pods",service="ledger",team="red",window="24h"}': 7,
+        f'podgate_quota_limit{{namespace="",resource="pods",{pay},team="",window="1m"}}': 50,
+        f'podgate_quota_limit{{namespace="",resource="cpu",{pay},team="",window="1m"}}': 40,
+        f'podgate_quota_limit{{namespace="",resource="pods",{pay},team="",window="standing"}}': 200,
+        'podgate_quota_limit{namespace="",resource="pods",service="ledger",team="red",window="24h"}': 10,
         f"podgate_standing_enforced{{{pay}}}": 0,
         f'podgate_quota_denied_total{{of="service",resource="pods",{pay},window="1m"}}': 1,
         f'podgate_quota_denied_total{{of="pool",resource="cpu",{pay},window="1m"}}': 1,
         'podgate_pool_used{pool="prod",resource="cpu",window="1m"}': 0.3,
         'podgate_pool_limit{pool="prod",resource="cpu",window="1m"}': 300,
+        'podgate_guaranteed_limit{resource="cpu",service="ledger",window="1m"}': 2,
+        'podgate_guaranteed_used{resource="cpu",service="ledger",window="1m"}': 0.25,
         f"podgate_uncounted_total{{{pay}}}": 1,
         "podgate_store_up": 0,
         **{f'podgate_store_failures_total{{reason="{word}"}}': word == "timeout" for word in StoreFault},
@@ -287,6 +322,8 @@ def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
         f'podgate_booked_total{{cause="Away",{pay}}}': 3,
         "podgate_bookings_dropped_total": 1,
         f"podgate_deny_cache_hits_total{{{pay}}}": 1,
+        f"podgate_slot_claims_total{{{pay}}}": 1,
+        f'podgate_slot_lists_total{{reason="exceeded",{pay}}}': 1,
         f'podgate_quota_refunds_total{{cause="NeverCreated",{pay}}}': 1,
         f"podgate_refunds_unproven_total{{{pay}}}": 1,
         f"podgate_charged_afterwards_total{{{pay}}}": 1,
@@ -299,8 +336,13 @@ def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
         f"podgate_queue_expired_total{{{pay}}}": 1,
         f'podgate_queue_oldest_seconds{{class="gold",{pay}}}': 41,
         f"podgate_queue_paused{{{pay}}}": 1,
+        f'podgate_variant_pods{{{pay},variant="spot"}}': 7,
+        f'podgate_variant_fell_back_pods{{{pay},variant="spot"}}': 1,
+        f'podgate_variant_evictions_total{{{pay},variant="spot"}}': 1,
         f"podgate_queue_pods{{{pay}}}": 3,
         f'podgate_queue_failing_pods{{reason="admission",{pay}}}': 2,
+        f'podgate_queue_groups{{{pay},state="Complete"}}': 2,
+        f'podgate_queue_groups{{{pay},state="Incomplete"}}': 1,
         f'podgate_breaker_state{{{pay},state="CLOSED"}}': 0,
         f'podgate_breaker_state{{{pay},state="OPEN"}}': 1,
         f'podgate_breaker_state{{{pay},state="HALF_OPEN"}}': 0,
@@ -370,6 +412,7 @@ def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
         "podgate_webhooks_stale": 1,
         "podgate_webhook_configurations_written_total": 1,
         "podgate_webhook_configuration_failures_total": 1,
+        'podgate_pods_woken_total{result="annotated"}': 1,
         'podgate_writes_failing{object="controllers"}': 1,
         "podgate_ready": 1,
         "podgate_leader": 0,
@@ -392,6 +435,7 @@ def test_durations_fall_into_buckets_of_seconds(metrics: Metrics) -> None:
 
 
 def test_scrape_has_exactly_the_documented_names_labels_and_kinds(metrics: Metrics) -> None:
+    metrics.on_policy_loaded(WITH_VARIANTS)
     record_all(metrics)
     record_extender(metrics)
     record_rollout(metrics)
@@ -426,7 +470,7 @@ def test_waits_and_releases_are_counted_by_class(metrics: Metrics) -> None:
     assert shown['podgate_queue_release_duration_seconds_sum{class="gold"}'] == 0.2
     assert shown['podgate_queue_failing_pods{reason="admission",service="payment-api"}'] == 2
     metrics.queue.set_depths(())
-    gone = ("podgate_queue_oldest", "podgate_queue_paused", "podgate_queue_failing")
+    gone = ("podgate_queue_oldest", "podgate_queue_paused", "podgate_queue_failing", "podgate_queue_groups")
     assert not [key for key in read_samples(metrics) if key.startswith(gone)]
 
 
@@ -609,7 +653,7 @@ def test_transition_label_is_its_cause_whatever_its_text(metrics: Metrics, old: 
 def test_transition_label_has_the_documented_values() -> None:
     assert set(LABELS.values()) == {
         *("errorRate", "latency", "quotaExceeded", "openForPassed", "probesSucceeded", "probeFailed"),
-        *("forced", "released", "reset"),
+        *("unschedulable", "forced", "released", "reset"),
     }
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import ssl
+from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from certs.authority import Authority, list_server_names
 from certs.ca_generations import encode_pem
 from certs.files import write_key_pair
 from webhook.adapters.node_loads import PrometheusLoads, prometheus, prometheus_api
-from webhook.core.policy_fields.nodes import LoadSource, NodeQueries, Nodes, PrometheusSource
+from webhook.core.policy_fields.nodes import BasicAuth, LoadSource, NodeQueries, Nodes, PrometheusSource
 from webhook.errors import LoadSourceError
 
 NOW = 1_000_000.0
@@ -121,6 +122,30 @@ async def run_prometheus(
         await runner.cleanup()
 
 
+async def test_deviations_are_measured_while_a_policy_weighs_them() -> None:
+    handler, needs = Handler(), False
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if not request.path.endswith("_range"):
+            return await handler.answer_series(request)
+        query = str((await request.post())["query"])
+        values = [[NOW - 60, "1"], [NOW - 30, "2"], [NOW, "3"]] if CPU in query else [[NOW - 30, "512"], [NOW, "512"]]
+        result = [{"metric": {"node": "a"}, "values": values}]
+        return web.json_response({"status": "success", "data": {"resultType": "matrix", "result": result}})
+
+    handler.answer = answer
+    async with run_prometheus(handler) as loads:
+        loads._needs_deviation = lambda: needs
+        assert (await loads.measure(NOW))["a"].cpu_deviation_millis is None
+        needs = True
+        found = (await loads.measure(NOW))["a"]
+    average = (0.64 * 1 + 0.8 * 2 + 3) / 2.44
+    variance = (0.64 * (1 - average) ** 2 + 0.8 * (2 - average) ** 2 + (3 - average) ** 2) / 2.44
+    assert found.cpu_millis == pytest.approx(1000 * average)
+    assert found.cpu_deviation_millis == pytest.approx(1000 * variance**0.5)
+    assert (found.memory_bytes, found.memory_deviation_bytes) == (512, 0)
+
+
 async def test_measures_cpu_and_memory_of_each_node() -> None:
     async with run_prometheus(Handler()) as loads:
         found = await loads.measure(NOW)
@@ -136,6 +161,8 @@ async def test_measures_cpu_and_memory_of_each_node() -> None:
         (send_endless_body, "more than 1 MiB"),
         (abort_body, "/api/v1/query"),
         (redirect_to_login, "not an answer of Prometheus"),
+        (text("Unauthorized", 401), "HTTP 401: it wants another token, or user and password"),
+        (text("Unauthorized", 403), "HTTP 403: it wants another token, or user and password"),
         (text("<html>Bad Gateway</html>", 502), "HTTP 502, and not an answer of Prometheus"),
         (text('{"status":"success","data":{"result":[]}}', 500), "HTTP 500"),
         (text('{"status":"error","error":"query timed out"}', 503), "query timed out"),
@@ -245,6 +272,29 @@ async def test_token_is_read_for_each_query_and_one_that_cannot_be_sent_is_an_er
         token.write_text("good\n")
         await loads.measure(NOW)
     assert handler.authorization == "Bearer good"
+
+
+async def test_user_and_password_are_read_for_each_query_and_those_that_cannot_be_sent_are_an_error(
+    tmp_path: Path,
+) -> None:
+    username, password, handler = tmp_path / "username", tmp_path / "password", Handler()
+    basic_auth = BasicAuth(str(username), str(password))
+    async with run_prometheus(handler, basic_auth=basic_auth) as loads:
+        for bad, field in ((None, "usernameFile"), (b"a:b", "usernameFile: a user's name has no colon")):
+            if bad is not None:
+                username.write_bytes(bad)
+            with pytest.raises(LoadSourceError, match=f"basicAuth.{field}"):
+                await loads.measure(NOW)
+        username.write_text("reader\n")
+        for bad in (None, b"two\nlines", b"\xff"):
+            if bad is not None:
+                password.write_bytes(bad)
+            with pytest.raises(LoadSourceError, match=r"basicAuth\.passwordFile"):
+                await loads.measure(NOW)
+        password.write_text("pässword: of two words\n")
+        await loads.measure(NOW)
+    kind, _, sent = handler.authorization.partition(" ")
+    assert (kind, b64decode(sent).decode()) == ("Basic", "reader:pässword: of two words")
 
 
 async def test_ca_that_was_replaced_is_read_without_a_restart(tmp_path: Path) -> None:

@@ -252,9 +252,10 @@ def test_call_of_a_scheduler_is_in_the_trace_of_its_pod_if_the_ratio_selects_it(
     service = ServiceRules("web", Mode.ENFORCE, Scheduling())
     at = datetime(2026, 11, 24, tzinfo=UTC)
     refused = RuleRefusals("hot_cpu", "node(s) above the cpu hot threshold 0.8", 2, 0.8, ())
+    with_pod = RuleRefusals("hot_cpu", "node(s) would be above the cpu hot threshold 0.8 with this Pod", 1, 0.8, ())
     best = ScoredNode("cool", 9, 0.9, 0.9, 0.0, 0.0, LoadOrigin("prometheus", 1.0))
     attempts = {
-        "filter": FilterAttempt(at, 5, 3, "", (refused,)),
+        "filter": FilterAttempt(at, 6, 3, "", (refused, with_pod)),
         "prioritize": ScoreAttempt(at, 3, (best,), {}),
         "preempt": PreemptAttempt(at, 2, 1),
     }
@@ -277,9 +278,9 @@ def test_call_of_a_scheduler_is_in_the_trace_of_its_pod_if_the_ratio_selects_it(
         "k8s.namespace.name": "shop",
         "k8s.pod.name": "web-1",
         "k8s.pod.uid": "6f6b9a8e-1c1e-4a52-9a7e-000000000000",
-        "podgate.nodes.asked": 5,
+        "podgate.nodes.asked": 6,
         "podgate.nodes.passed": 3,
-        "podgate.nodes.refused.hot_cpu": 2,
+        "podgate.nodes.refused.hot_cpu": 3,
     }
     scores = found["scheduling prioritize"].attributes or {}
     assert (scores["podgate.node.best"], scores["podgate.node.score"]) == ("cool", 9)

@@ -207,12 +207,14 @@ def test_every_service_counter_starts_at_zero(family: families.Family) -> None:
     """The policy has a service for each cause."""
     pods = "quota: {windows: [{window: 1m, hard: {pods: 1}}], whenStoreUnavailable: Allow}"
     queued = pods.replace("whenStore", "whenExceeded: Queue, queue: {onOverload: Gate}, whenStore")
+    variants = "[{name: spot, weight: 1, nodeSelector: {capacity: spot}}, {name: on-demand, weight: 1}]"
     degrades = "breaker: {quotaExceeded: {}, whenOpen: Degrade}"
     more = f"""\
 - {{name: allows, match: {{namespaces: [a]}}, {pods}}}
 - {{name: queues, match: {{namespaces: [d]}}, {queued}}}
 - {{name: degrades, match: {{namespaces: [b]}}, {degrades}}}
 - {{name: scheduled, match: {{namespaces: [e]}}, scheduling: {{numa: Required}}}}
+- {{name: divided, match: {{namespaces: [f]}}, placement: {{shares: {{variants: {variants}}}}}}}
 - {{name: would-degrade, match: {{namespaces: [c]}}, modes: {{breaker: Audit}}, {degrades}}}
 """
     found = list_zeros(policy_of(SERVICES + more, "breakerGuard: {}").policy, EVERYTHING)

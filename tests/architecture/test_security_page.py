@@ -36,6 +36,7 @@ THREATS = [
     "DaemonSets of a tenant",
     "Exempt users",
     "Forged owners",
+    "Labels of Namespaces that quotas count by",
     "Labels that a match asks for",
     "hostNetwork, hostPort, activeDeadlineSeconds",
     "Mirror Pod annotation spoofing",
@@ -57,6 +58,11 @@ THREATS = [
     "Request smuggling",
     "Escape sequences and forged lines on a terminal",
     "Secrets in errors",
+    "Another site, user or process uses the console",
+    "A viewer of a server's console changes something, or sees too much",
+    "Tokens guessed at a server's console",
+    "Markup of a tenant in the console",
+    "Many browsers at the console",
 ]
 ROW = re.compile(r"^\| (?P<threat>[^|]+) \| (?P<answer>[^|]+) \| (?P<tests>[^|]*) \|$", re.MULTILINE)
 

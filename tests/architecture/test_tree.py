@@ -10,9 +10,9 @@ import pytest
 
 from tests.architecture.sources import ROOT, SOURCES, nodes_of, parsed, place, text_of
 
-MODULES_MAX = 770
-FOLDERS_MAX = 85
-TINY_MODULES_MAX = 770
+MODULES_MAX = 910
+FOLDERS_MAX = 95
+TINY_MODULES_MAX = 70
 TINY_LINES = 40
 CONTAINERS = ("webhook", "webhook.core", "certs")
 """Their modules are layers of their own; the import contracts order them."""
@@ -108,6 +108,7 @@ FOREIGN = {
     "webhook/core/diagnosis/refusals.py": "an Event of the workload controller",
     "webhook/core/diagnosis/workload_diagnosis.py": "an Event of the workload controller",
     "webhook/core/installation/probe.py": "the API server, of a webhook that it cannot call",
+    "webhook/core/pods/variant_pod.py": "kube-scheduler, of a Pod that waits for a volume",
     "webhook/core/pod_rules/view.py": "msgspec names the field only in its text",
     "webhook/core/pod_rules/environment.py": "the CEL library names the kind of a mistake only in its text",
     "webhook/core/outcomes.py": "msgspec names the field only in its text",

@@ -68,6 +68,7 @@ def measured() -> dict[str, Any]:
             "pods_per_second": {"no extender": spread},
             "all_rules_by_passes_all": spread,
             "cpu_ms": spread,
+            "opcodes": {"passes all": 200, "all rules": 1000},
             "quantiles_ms": verbs,
             "idle_ms": 9.0,
             "rss_mib": 80,
@@ -103,7 +104,7 @@ def test_each_fragment_is_written_between_its_markers(measured: dict[str, Any], 
     assert "| none | 2 | 2.00 (1.50-2.50) | 0.0 | 2 | 2.00 (1.50-2.50) | 0.0 |" in once
     assert "| podgate | 2/2/2 |" in once
     assert "| a scrape | 2.0 |" in once
-    assert "| 1,000 (100 % asked) | 2 | 2.00 (1.50-2.50) | 2.0 | 2.0/2.0 | 9 | 80 |" in once
+    assert "| 1,000 (100 % asked) | 2 | 2.00 (1.50-2.50) | 2.0 | 1,000/200 | 2.0/2.0 | 9 | 80 |" in once
     assert once.count("Redis, a few services") == 1
     assert "| Redis, a few services | 2 | 2 | 2 | 2 |" in once
     assert "| podgate, memory, 1 service | 2.0 | - |" in once

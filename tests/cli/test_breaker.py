@@ -13,6 +13,9 @@ from tests.app.status_command import plain_port
 from tests.cli.command_runner import podgate
 from tests.core.reporting.status import NOW_US, OPEN, SNAPSHOTS, snapshot
 from webhook.core.breaker import BreakerView, State
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.document import Purpose
+from webhook.core.document import load as load_policy
 from webhook.core.overrides.loading import load
 from webhook.core.quota import ServiceSnapshot
 from webhook.core.reporting.status import render_server_status
@@ -27,6 +30,11 @@ services:
   breaker: {quotaExceeded: {}}
 - name: free
   match: {namespaces: [free]}
+- name: divided
+  match: {namespaces: [divided]}
+  placement: {shares: {variants: [
+    {name: spot, weight: 4, nodeSelector: {kind: spot}},
+    {name: on-demand, weight: 1, nodeSelector: {kind: on-demand}}]}}
 """
 FOR = ("--for", "10m", "--reason", "INC-1")
 
@@ -118,9 +126,59 @@ def test_opened_breaker_is_listed_and_cleared_as_an_override(file: Path) -> None
 @pytest.mark.parametrize("verb", ["open", "close", "reset"])
 def test_unknown_service_exits_4_and_one_without_a_breaker_2(file: Path, verb: str) -> None:
     done = podgate("breaker", verb, "nope", *FOR)
-    assert (done.code, done.error) == (4, "no service 'nope': the policy has payment-api, free")
+    assert (done.code, done.error) == (4, "no service 'nope': the policy has payment-api, free, divided")
     done = podgate("breaker", verb, "free", *FOR)
     assert (done.code, "free: breaker: the service has no breaker" in done.err) == (2, True)
+    assert not file.exists()
+
+
+SPOT = ("divided", "--variant", "spot")
+
+
+@pytest.mark.parametrize(("verb", "word"), [("open", "ForcedOpen"), ("close", "ForcedClosed")])
+def test_a_variant_is_forced_for_a_time(file: Path, verb: str, word: str) -> None:
+    done = podgate("breaker", verb, *SPOT, *FOR)
+    assert done.code == 0, done.err
+    assert entry_fields(file) == {"variant": "spot", "breaker": word}
+    assert done.out.startswith(f"divided: variant: spot, breaker: {word} until ")
+
+
+def test_a_newer_state_of_a_variant_replaces_the_former_one_and_no_other(file: Path) -> None:
+    assert podgate("override", "divided", "--mode", "placement=Warn", *FOR).code == 0
+    assert podgate("breaker", "open", *SPOT, *FOR).code == 0
+    assert podgate("breaker", "close", *SPOT, *FOR).code == 0
+    assert podgate("breaker", "reset", *SPOT, "--reason", "over").code == 0
+    assert fields_of_entries(file) == [{"modes"}, {"variant", "breaker", "resetAt"}]
+    [_, entry] = load(file.read_bytes()).entries
+    assert entry.breaker == "Automatic"
+
+
+def test_overrides_of_a_variant_are_listed_and_ended_apart(file: Path) -> None:
+    assert podgate("override", "divided", "--mode", "placement=Warn", *FOR).code == 0
+    assert podgate("breaker", "open", *SPOT, *FOR).code == 0
+    listed = podgate("override", "--list", "-o", "table").out
+    assert "variant: spot, breaker: ForcedOpen" in listed
+    done = podgate("override", *SPOT, "--clear")
+    assert (done.code, fields_of_entries(file)) == (0, [{"modes"}]), done.err
+    assert podgate("override", *SPOT, *FOR).error.startswith("--variant: without --clear")
+    podgate("breaker", "open", *SPOT, *FOR)
+    assert podgate("override", "divided", "--clear").code == 0
+    assert load(file.read_bytes()).entries == (), "without a variant it ends all"
+
+
+@pytest.mark.parametrize("verb", ["open", "close", "reset"])
+@pytest.mark.parametrize(
+    ("service", "variant", "reason"),
+    [
+        ("divided", "gpu", "divided: variant: gpu: no such variant; variants with a breaker: spot"),
+        ("divided", "on-demand", "divided: variant: on-demand: the last of the list, which nothing replaces"),
+        ("free", "spot", "free: variant: spot: the service has no placement.shares"),
+        ("divided", "Spot/1", "variant: Spot/1: not a DNS-1123 label"),
+    ],
+)
+def test_an_unknown_variant_is_an_error(file: Path, verb: str, service: str, variant: str, reason: str) -> None:
+    done = podgate("breaker", verb, service, "--variant", variant, *FOR)
+    assert (done.code, reason in done.error) == (2, True), done.err
     assert not file.exists()
 
 
@@ -174,6 +232,7 @@ def test_list_shows_since_recovery_and_reason_of_each_breaker(
     assert json.loads(list_output(view)) == [
         {
             "service": "payment-api",
+            "variant": None,
             "state": state,
             "since": since,
             "triggeredAt": triggered,
@@ -188,6 +247,25 @@ def test_table_has_one_row_per_breaker() -> None:
         "SERVICE      STATE  SINCE                     TRIGGERED AT              SECONDS TO RECOVERY  REASON\n"
         f"payment-api  OPEN   {SINCE}  {TRIPPED}  151                  quotaExceeded: 10 within 1m\n"
     )
+
+
+def test_variants_are_listed_after_the_services(file: Path) -> None:
+    loaded = load_policy(file.with_name("policy.yaml").read_bytes(), Purpose.LINT).policy
+    unschedulable = replace(OPEN, reason="unschedulable: no node for 300s, 1 Pod")
+    snapshots = {"payment-api": ServiceSnapshot(NOW_US, {}, CLOSED)}
+    snapshots |= {name: ServiceSnapshot(NOW_US) for name in ("free", "divided")}
+    snapshots["divided/spot"] = ServiceSnapshot(NOW_US, {}, unschedulable)
+    status = snapshot(policy=loaded, plans=CompiledPolicy(loaded).plans, snapshots=snapshots)
+    with plain_port(msgspec.json.encode(render_server_status(status))) as url:
+        found = json.loads(podgate("breaker", "list", "--server", url, "-o", "json").out)
+        table = podgate("breaker", "list", "--server", url, "-o", "wide").out
+    assert [(row["service"], row["variant"], row["state"]) for row in found] == [
+        ("payment-api", None, "CLOSED"),
+        ("divided", "spot", "OPEN"),
+    ]
+    [line] = [line for line in table.splitlines() if line.startswith("divided/spot ")]
+    assert line.split()[1] == "OPEN"
+    assert "unschedulable: no node for 300s, 1 Pod" in line
 
 
 def test_unreachable_server_exits_2() -> None:

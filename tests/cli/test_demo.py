@@ -2,15 +2,19 @@ import os
 import re
 import signal
 import subprocess
+import webbrowser
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import HTTPCookieProcessor, ProxyHandler, build_opener
 
 import pytest
 
 from tests.cli.command_runner import BIN, TRACE, Done, run_installed
 from tests.redis_servers import RedisServer, program, usual_names
+from tests.timeouts import HANG_SECONDS
+from webhook.demo import story
 
 pytestmark = pytest.mark.usefixtures("demos")  # the demos run during the short tests
 
@@ -183,6 +187,27 @@ def test_story_holds_with_counters_in_redis(demos: Demos, name: str) -> None:
     assert all(redis_server.cli("PTTL", key) > 0 for key in keys), "all keys expire"
 
 
+def assert_countdown_moves(address: str) -> None:
+    """Open the console as a browser would: its breaker opens, and counts down."""
+    opener = build_opener(ProxyHandler({}), HTTPCookieProcessor())
+    with opener.open(address) as answer:
+        assert "payment-api" in answer.read().decode()
+    countdowns = set[str]()
+    with opener.open(address.partition("/?")[0] + "/api/v1/events?page=/", timeout=HANG_SECONDS) as events:
+        while len(countdowns) < 2:
+            line = events.readline().decode()
+            assert line
+            found = re.search(r'"payment-api/countdown":\{"text":"(\d+s)"', line)
+            countdowns |= {found[1]} if found else set()
+
+
+def test_enter_prints_the_address_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a browser on this machine the new address would be lost, and the one before it is void."""
+    monkeypatch.setattr(webbrowser, "open", lambda _: False)
+    story.open_browser("http://127.0.0.1:1/?token=x")
+    assert capsys.readouterr().out.strip().endswith("console: http://127.0.0.1:1/?token=x")
+
+
 def test_running_demo_shows_commands_and_ends_on_interrupt(demos: Demos) -> None:
     """A terminal's Ctrl-C reaches demo and server at once: they are one process group."""
     demo = demos.staying
@@ -193,6 +218,9 @@ def test_running_demo_shows_commands_and_ends_on_interrupt(demos: Demos) -> None
     status = run_installed("status", "--server", address[1])
     assert (status.code, "payment-api" in status.out) == (0, True), status
     assert run_installed("policy", "lint", folder / "policy.yaml").code == 0
+    console = re.search(r"press Enter for the console in a browser, or open (http://\S+)", output)
+    assert console, output
+    assert_countdown_moves(console[1])
     (server,) = children_of(demo.process.pid)
     os.killpg(demo.process.pid, signal.SIGINT)
     assert_gone(demo, server)

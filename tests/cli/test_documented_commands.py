@@ -16,8 +16,8 @@ OTHERS = [command for command in COMMANDS if command.words[0] != "podgate"]
 OWN_COMMANDS_MIN = 50
 VERBS = {
     "kubectl": {
-        *("annotate", "apply", "auth", "create", "debug", "delete", "describe", "edit", "explain", "get", "kustomize"),
-        *("label", "logs", "patch", "port-forward", "rollout", "scale", "top"),
+        *("annotate", "apply", "auth", "cordon", "create", "debug", "delete", "describe", "edit", "explain", "get"),
+        *("kustomize", "label", "logs", "patch", "port-forward", "rollout", "scale", "top", "uncordon"),
     },
     "helm": {"install", "template", "uninstall", "upgrade"},
     "redis-cli": {"--cluster", "--latency", "-u", "CONFIG", "slowlog"},

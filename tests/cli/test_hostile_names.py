@@ -137,6 +137,7 @@ PARTS: dict[Page, str] = {
     status_page.build_limit_rows: "as above, and of `quota show`, which has too",
     status_page.format_override: "as above",
     pod_report_page.format_limit: "a part of the page of a report",
+    pod_report_page.list_parts: "as above, and of the console, which escapes all texts",
     table.format_table: "a layout, of cells that its page has cleaned",
     table.format_duration: "a number",
     suggestion_document.build_document: "a document for JSON",

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import shlex
 from getpass import getuser
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from webhook.adapters import overrides_file
 from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.overrides import Override
 from webhook.core.overrides.loading import load
+from webhook.core.policy.targets import format_options
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
@@ -328,3 +330,91 @@ def test_a_dry_run_prints_what_would_be_written_and_writes_nothing(file: Path, c
     assert file.read_bytes() == before
     assert podgate(*command).code == 0
     assert file.read_bytes() != before
+
+
+# --- exceptions ---
+
+IN_PAYMENTS = ("-n", "payments")
+WEB = ("--workload", "deployments/web", *IN_PAYMENTS)
+
+
+def list_targets(file: Path) -> list[str]:
+    return [entry.target_key for entry in load(file.read_bytes()).entries]
+
+
+def test_an_exception_for_a_workload_is_written_listed_and_ended(file: Path) -> None:
+    done = override(*WEB, "--quota-factor", "3", "--mode", "quota=Audit", "--pass-breaker", *FOR)
+    assert done.code == 0, done.err
+    workload = {"namespace": "payments", "kind": "Deployment", "name": "web"}
+    modes = {"quota": "Audit", "breaker": "Audit"}
+    assert entry_fields(file) == {"workload": workload, "quotaFactor": 3, "modes": modes}
+    assert done.out.startswith(
+        "payment-api: workload: {namespace: payments, kind: Deployment, name: web}, quotaFactor: 3"
+    )
+    [listed] = json.loads(podgate("override", "--list").out)
+    assert listed["workload"] == workload
+    assert override("--quota-factor", "2", *FOR).code == 0
+    assert override(*WEB, "--clear").out.startswith("payment-api: ended: workload: {namespace: payments")
+    assert list_targets(file) == [""]
+
+
+@pytest.mark.parametrize(
+    ("text", "selector"),
+    [
+        ("app=web", {"matchLabels": {"app": "web"}}),
+        ("app==web,tier!=x", {"matchLabels": {"app": "web"}, "matchExpressions": [("tier", "NotIn", ["x"])]}),
+        ("tier in (a, b),!old", {"matchExpressions": [("tier", "In", ["a", "b"]), ("old", "DoesNotExist", None)]}),
+        ("x.io/y notin (a),z", {"matchExpressions": [("x.io/y", "NotIn", ["a"]), ("z", "Exists", None)]}),
+    ],
+)
+def test_pods_are_selected_as_by_kubectl(file: Path, text: str, selector: dict[str, Any]) -> None:
+    assert override("--pods", text, *IN_PAYMENTS, "--quota-factor", "2", *FOR).code == 0
+    written = [
+        {"key": key, "operator": operator, **({"values": values} if values else {})}
+        for key, operator, values in selector.get("matchExpressions", [])
+    ]
+    expected = {**selector, "matchExpressions": written} if written else selector
+    [found] = load(file.read_bytes()).entries
+    assert found.encode_plain()["pods"] == {"namespace": "payments", "selector": expected}
+    assert found.target is not None
+    again = podgate("override", "payment-api", *shlex.split(format_options(found.target)), "--clear")
+    assert (again.code, list_targets(file)) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("--workload", "deployments/web"), "--namespace: missing"),
+        (
+            ("--workload", "pod/web", *IN_PAYMENTS),
+            "--workload: 'pod/web': not a workload",
+        ),
+        (("--workload", "rollout/web", *IN_PAYMENTS), "'rollout' is no kind of workload"),
+        ((*WEB, "--pods", "app=web"), "--workload and --pods exclude each other"),
+        (IN_PAYMENTS, "--namespace: without --workload or --pods"),
+        (("--pods", "app=(x", *IN_PAYMENTS), "'app=(x' is no label selector"),
+        (("--pods", "app=a,app=b", *IN_PAYMENTS), "app is given two values"),
+        (("--pass-breaker",), "--pass-breaker: it is for a part of the service's Pods"),
+        ((*WEB, "--mode", "quota=Disabled"), "modes.quota: Disabled: Pods of an exception are still charged"),
+        (("--workload", "deploy/web", "-n", "shop"), "the service has no Pods in namespace shop"),
+    ],
+)
+def test_an_exception_that_cannot_be_is_refused(file: Path, arguments: tuple[str, ...], error: str) -> None:
+    policy = ("--policy", str(file.with_name("policy.yaml")))
+    done = override(*arguments, "--quota-factor", "3", *FOR, *policy)
+    assert (done.code, error in done.err, file.exists()) == (2, True, False), done.err
+
+
+def test_entries_of_one_target_are_merged_and_replaced_alone(file: Path) -> None:
+    api = ("--workload", "deployments/api", *IN_PAYMENTS)
+    for target in ((), WEB, api):
+        assert override(*target, "--quota-factor", "2", *FOR).code == 0
+    again = override(*WEB, "--quota-factor", "3", *FOR)
+    assert (again.code, "or end it with these options and --clear" in again.err) == (2, True)
+    assert override(*WEB, "--quota-factor", "4", *FOR, "--replace").code == 0
+    assert override("--mode", "quota=Audit", *FOR, "--replace").code == 0
+    found = {entry.target_key: entry.encode_plain() for entry in load(file.read_bytes()).entries}
+    assert len(found) == 3
+    assert [plain.get("quotaFactor") for plain in found.values()] == [2, 4, None]
+    assert override("--clear").code == 0
+    assert list_targets(file) == []

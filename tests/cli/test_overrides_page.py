@@ -15,8 +15,9 @@ def blocks(language: str) -> list[str]:
 
 
 def test_example_uses_every_field_of_an_entry() -> None:
-    [entry] = load(blocks("yaml")[0].encode()).entries
-    assert set(ACTIONS) < set(entry.encode_plain())
+    [whole, variant, workload, pods] = (set(entry.encode_plain()) for entry in load(blocks("yaml")[0].encode()).entries)
+    assert set(ACTIONS) < whole
+    assert ("variant" in variant, "workload" in workload, "pods" in pods) == (True, True, True)
 
 
 def test_every_command_of_the_page_runs(tmp_path: Path) -> None:

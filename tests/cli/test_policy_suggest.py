@@ -300,6 +300,23 @@ def test_mistakes_end_with_2_and_an_unknown_service_with_4(day: tuple[Path, Path
     assert live.code == 2
 
 
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (("username",), "--prometheus-username-file, --prometheus-password-file: one without the other: give both"),
+        (("password",), "--prometheus-username-file, --prometheus-password-file: one without the other: give both"),
+        (
+            ("token", "username", "password"),
+            "--prometheus-token-file: beside a user: a request has a token or a password: give one of them",
+        ),
+    ],
+)
+def test_credentials_for_prometheus_are_a_token_or_a_user_with_a_password(options: tuple[str, ...], error: str) -> None:
+    given = [f"--prometheus-{name}-file=x" for name in options]
+    done = podgate("policy", "suggest", "--prometheus=http://127.0.0.1:9", *given)
+    assert (done.code, done.error) == (2, error)
+
+
 def test_a_record_on_standard_input(day: tuple[Path, Path]) -> None:
     record, policy = day
     named, piped = (

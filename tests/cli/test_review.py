@@ -29,7 +29,10 @@ def test_diff_of_a_recorded_pod_with_a_uid_has_no_moved_lines() -> None:
 
 
 RANGED = policy_text("- {name: web, match: {namespaces: [shop]}, resources: {container: {max: {memory: 8Gi}}}}\n")
-KEYS = [*HEADING, "decision", "allowed", "status", "warnings", "patch", "pod", "service", "trace", "dependsOn", "hints"]
+KEYS = [
+    *(*HEADING, "decision", "allowed", "status", "warnings", "patch", "pod", "service", "trace", "dependsOn", "hints"),
+    *("slot", "split"),
+]
 
 
 def template(cpu: int | None = None) -> Json:
@@ -112,6 +115,20 @@ CANARY = policy_text(
 )
 
 
+@pytest.mark.parametrize("named_by", ["CronJob", "generateName"])
+def test_a_job_whose_name_is_not_known_yet_waits_as_a_group(named_by: str) -> None:
+    queue = "whenExceeded: Queue, queue: {whenExpired: Keep, groups: {from: [Annotations, JobSet, Job]}}"
+    quota = f"quota: {{windows: [{{window: 1m, hard: {{pods: 9}}}}], {queue}}}"
+    Path("policy.yaml").write_text(policy_text(f"- {{name: web, match: {{namespaces: [shop]}}, {quota}}}\n"))
+    written = make_owned("CronJob" if named_by == "CronJob" else "Job")
+    if named_by == "generateName":
+        written["metadata"] = {"generateName": "train-", "namespace": "shop"}
+    done = podgate("review", "-", "--policy", "policy.yaml", "--explain", stdin=json.dumps(written))
+    assert done.code == 0, done.out
+    name = "web-<minute>" if named_by == "CronJob" else "train-<name>"
+    assert f"waits with its group {name} (Job) until as many Pods as its Job has wait and fit" in done.out
+
+
 def test_job_is_owned_by_the_service_that_selects_its_name() -> None:
     wanted = "podSelector: {matchLabels: {job-name: web}}"
     Path("policy.yaml").write_text(policy_text(f"- {{name: jobs, match: {{namespaces: [shop], {wanted}}}}}\n"))
@@ -181,6 +198,15 @@ def test_denial_has_a_reason_and_reviews_charge_nothing() -> None:
     assert "can never pass" in lines[2]["status"]["message"]
     assert lines[3]["status"]["code"] == 403
     assert "disk" in lines[3]["status"]["message"]
+
+
+@pytest.mark.parametrize("per", ["Service", "Namespace"])
+def test_a_pod_above_a_whole_limit_on_live_pods_is_denied(per: str) -> None:
+    quota = f"quota: {{per: {per}, standing: {{hard: {{pods: 5, cpu: 2}}, surge: 0}}}}"
+    Path("policy.yaml").write_text(policy_text(f"- {{name: web, match: {{namespaces: [shop]}}, {quota}}}\n"))
+    fitting, large = review(pod(cpu=2), pod(cpu=3))
+    assert (fitting["decision"], large["decision"]) == ("Admit", "Deny")
+    assert "cpu live at one time: hard 2, used 0, asked 3" in large["status"]["message"]
 
 
 def test_lists_and_documents_give_one_line_per_object_in_order() -> None:
@@ -614,10 +640,14 @@ def test_syntax_error_has_document_line_and_column() -> None:
     ("document", "reason"),
     [
         (
-            {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"},
-            "batch.volcano.sh/v1alpha1 is not Kubernetes' own",
+            {"apiVersion": "batch.example.com/v1", "kind": "Job"},
+            "batch.example.com/v1 is not Kubernetes' own",
         ),
-        ({"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout"}, "not one of Kubernetes' own kinds"),
+        ({"apiVersion": "example.com/v1", "kind": "Rollout"}, "not one of Kubernetes' own kinds"),
+        (
+            {"apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler"},
+            "not one of Kubernetes' own kinds",
+        ),
         ({"apiVersion": "apps/v1", "kind": "ControllerRevision"}, "makes no Pods"),
         ({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass"}, "makes no Pods"),
     ],

@@ -106,6 +106,14 @@ def test_help_imports_no_web_server(command: list[str]) -> None:
     assert "aiohttp" not in modules_after(*command, "--help")
 
 
+def test_a_server_without_a_console_does_not_import_its_pages() -> None:
+    code = "import sys, webhook.app.server; print(*sys.modules, sep='\\n')"
+    done = subprocess.run([BIN / "python", "-c", code], capture_output=True, text=True, check=True)
+    assert [
+        name for name in done.stdout.split() if name.startswith(("jinja2", "aiohttp.web_app", "webhook.console"))
+    ] == []
+
+
 def test_help_imports_the_names_of_the_commands_only() -> None:
     modules = modules_after("--help")
     assert "aiohttp" not in modules

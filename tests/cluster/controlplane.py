@@ -45,9 +45,10 @@ class ControlPlane(Access):
     `components` may be `API_ALONE`, which needs a third of the memory. With `has_egress_proxy` the API server reaches
     Pods and Services through the proxy at `egress_socket` (connect_proxy.py). With `has_metrics` kwok serves the
     kubelets' resource metrics at `kubelet_port`, and the API server may aggregate other API servers.
+    `flags` are further ones of each component.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the parts of a cluster
         self,
         callers: Mapping[str, Caller] | None = None,
         *,
@@ -57,11 +58,13 @@ class ControlPlane(Access):
         environment: Mapping[str, str] = FEW_COLLECTIONS,
         has_egress_proxy: bool = False,
         has_metrics: bool = False,
+        flags: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.components = components
         self.environment = environment
         self.admission = admission
         self.callers = callers or {}
+        self.flags = flags or {}
         self.load_balancers: Mapping[str, LoadBalancer] = {}
         self.folder = folder or Path(tempfile.gettempdir()) / f"podgate-controlplane-{secrets.token_hex(4)}"
         self.egress_socket = self.folder / "egress.sock" if has_egress_proxy else None
@@ -138,7 +141,7 @@ class ControlPlane(Access):
 
     def start_component(self, name: str) -> None:
         """Start a component on its ports and data; wait until etcd or kube-apiserver is ready."""
-        self.processes.start(name, self._command(name))
+        self.processes.start(name, [*self._command(name), *self.flags.get(name, ())])
         if name == "etcd":
             self.wait(self._is_etcd_healthy, "etcd to be healthy", "etcd")
         elif name == "kube-apiserver":

@@ -184,10 +184,12 @@ class Installation:
         *,
         dry_run: bool = False,
         labels: dict[str, str] | None = None,
+        annotations: dict[str, str] | None = None,
         **spec: Any,
     ) -> tuple[int, Any]:
         """Create a Pod as the administrator; return the status and body of the response."""
-        metadata = {"name": name} if name else {"generateName": "web-"}
+        metadata: dict[str, Any] = {"name": name} if name else {"generateName": "web-"}
+        metadata["annotations"] = annotations or {}
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",

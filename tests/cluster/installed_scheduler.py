@@ -88,6 +88,12 @@ class InstalledScheduler:
         with urlopen(f"http://{self._decisions}/api/v1/nodes", timeout=HANG_SECONDS) as response:
             return {node["name"]: node["numaCpuMillis"] for node in json.load(response)["nodes"]}
 
+    def metrics(self) -> str:
+        """Return the extender's metrics."""
+        with urlopen(f"http://{self._plain}/metrics", timeout=HANG_SECONDS) as response:
+            text: str = response.read().decode()
+        return text
+
     def log(self, name: str) -> str:
         return self.plane.log(name, 10_000)
 

@@ -202,10 +202,12 @@ WEBHOOK_DENIED = [
 ]
 # `patch` removes the gate of a waiting Pod; `delete` is for Pods that have waited for `maxWait`.
 RELEASE_RIGHTS = [(verb, "pods", "") for verb in ("patch", "delete")]
+# Of the leader: Pods of a variant without nodes are evicted; it reads how many Pods a ReplicaSet wants.
+VARIANT_RIGHTS = [("create", "pods --subresource=eviction", ""), ("get", "replicasets.apps", "")]
 RELEASE_DENIED = [
     *((verb, "pods", "default") for verb in ("get", "create", "update", "deletecollection")),
     *(("patch", f"pods --subresource={name}", "default") for name in ("status", "resize", "ephemeralcontainers")),
-    *(("create", f"pods --subresource={name}", "default") for name in ("binding", "eviction", "exec")),
+    *(("create", f"pods --subresource={name}", "default") for name in ("binding", "exec")),
 ]
 RETRY_RIGHTS = [
     *((verb, "events", "") for verb in ("list", "watch")),
@@ -219,10 +221,19 @@ RETRY_RIGHTS = [
     ),
 ]
 RETRY_DENIED = [
-    *((verb, kind, "") for kind in ("replicasets.apps", "jobs.batch") for verb in ("get", "list", "update", "patch")),
+    *((verb, "replicasets.apps", "") for verb in ("list", "update", "patch")),
     ("update", "replicasets.apps --subresource=status", ""),
     ("patch", "deployments.apps --subresource=status", ""),
     *((verb, "events", "") for verb in ("get", "create", "patch", "delete")),
+]
+# Of the leader: it reads how many Pods a group has.
+GROUP_RIGHTS = [
+    *(("get", kind, "") for kind in ("jobs.batch", "jobsets.jobset.x-k8s.io")),
+    *(("get", f"podgroups.scheduling.{group}", "") for group in ("k8s.io", "x-k8s.io", "volcano.sh")),
+]
+GROUP_DENIED = [
+    *((verb, "jobs.batch", "") for verb in ("list", "watch", "create", "update", "patch", "delete")),
+    *((verb, "jobsets.jobset.x-k8s.io", "") for verb in ("list", "watch", "update", "patch")),
 ]
 # Of the leader: it writes the state of the policy's rollout, and keeps documents of policies by hash.
 ROLLOUT_RIGHTS = [
@@ -243,14 +254,18 @@ CAN = [
     *((verb, LEASES, NAMESPACE) for verb in ("create", "list", "update", "delete")),
     *((verb, "namespaces", "") for verb in ("list", "watch")),
     *((verb, "pods", "") for verb in ("list", "watch")),
+    ("get", "replicasets.apps", ""),
     *RELEASE_RIGHTS,
+    *VARIANT_RIGHTS,
     ("create", "events.events.k8s.io", ""),
     *STATUS_RIGHTS,
     *WEBHOOK_RIGHTS,
     *RETRY_RIGHTS,
+    *GROUP_RIGHTS,
 ]
 CANNOT = [
     *RETRY_DENIED,
+    *GROUP_DENIED,
     *STATUS_DENIED,
     *WEBHOOK_DENIED,
     *((verb, "configmaps/podgate-policy", NAMESPACE) for verb in ("update", "patch", "delete")),
@@ -282,12 +297,15 @@ CONTROLLER_CAN = [
     ("create", "events.events.k8s.io", ""),
     *((verb, resource, "") for resource in ("pods", "namespaces") for verb in ("list", "watch")),
     *RELEASE_RIGHTS,
+    *VARIANT_RIGHTS,
     *STATUS_RIGHTS,
     *WEBHOOK_RIGHTS,
     *RETRY_RIGHTS,
+    *GROUP_RIGHTS,
 ]
 CONTROLLER_CANNOT = [
     *RETRY_DENIED,
+    *GROUP_DENIED,
     *STATUS_DENIED,
     *WEBHOOK_DENIED,
     *((verb, "configmaps/podgate-policy", NAMESPACE) for verb in ("get", "update", "patch", "delete")),
@@ -310,18 +328,24 @@ EXTENDER_CAN = [
     *((verb, "configmaps", NAMESPACE) for verb in ("list", "watch")),
     ("get", "configmaps/podgate-policy-last-good", NAMESPACE),
     ("get", "controllerrevisions.apps", NAMESPACE),
-    *((verb, resource, "") for resource in ("nodes", "pods") for verb in ("list", "watch")),
+    *((verb, resource, "") for resource in ("nodes", "pods", "persistentvolumeclaims") for verb in ("list", "watch")),
     ("list", "nodes.metrics.k8s.io", ""),
     *((verb, "noderesourcetopologies.topology.node.k8s.io", "") for verb in ("list", "watch")),
     ("patch", "storageclasses.storage.k8s.io/podgate-wake", ""),
+    ("patch", "configmaps/podgate-wake", NAMESPACE),
 ]
 EXTENDER_CANNOT = [
     *((verb, "configmaps/podgate-policy-state", NAMESPACE) for verb in ("update", "patch", "delete")),
     *((verb, "controllerrevisions.apps", NAMESPACE) for verb in ("list", "create", "update", "patch", "delete")),
-    *((verb, "configmaps", NAMESPACE) for verb in ("get", "create", "update")),
+    *((verb, "configmaps", NAMESPACE) for verb in ("get", "create", "update", "patch")),
+    *((verb, "configmaps/podgate-wake", NAMESPACE) for verb in ("get", "update", "delete")),
+    *((verb, "configmaps/podgate-policy", NAMESPACE) for verb in ("get", "update", "patch", "delete")),
     *((verb, "secrets", NAMESPACE) for verb in ("get", "list")),
+    *((verb, "pods --subresource=status", "") for verb in ("update", "patch")),
     *((verb, "nodes", "") for verb in ("get", "update", "patch", "delete")),
     *((verb, "pods", "") for verb in ("get", "create", "update", "patch", "delete")),
+    *((verb, "persistentvolumeclaims", "") for verb in ("get", "update", "patch", "delete")),
+    ("list", "persistentvolumes", ""),
     ("create", "pods --subresource=binding", "default"),
     *((verb, "storageclasses.storage.k8s.io/podgate-wake", "") for verb in ("get", "update", "delete")),
     ("patch", "storageclasses.storage.k8s.io", ""),
@@ -486,22 +510,25 @@ async def test_with_cert_manager_the_leader_may_annotate_webhooks_and_read_no_se
         await client.close()
 
 
-def test_server_with_redis_needs_no_rights_to_pods(controllers_site: Site) -> None:
-    """The README deletes the binding that grants them."""
+def test_server_with_redis_only_lists_pods_and_reads_their_owners(controllers_site: Site) -> None:
+    """The README deletes the binding that grants more."""
     controllers_site.run(
         "kubectl delete clusterrolebinding podgate-in-memory podgate-webhooks-in-memory podgate-retries-in-memory"
     )
     controllers_site.run("kubectl delete rolebinding -n podgate-system podgate-rollout-in-memory")
     try:
         rights = [
-            ("list", "pods"),
+            ("watch", "pods"),
             ("patch", "pods"),
+            ("delete", "pods"),
             ("list", "servicestatuses.podgate.io"),
             *(right[:2] for right in WEBHOOK_RIGHTS),
         ]
         for verb, resource in rights:
             wait_for_answer(controllers_site, "no", ACCOUNT, verb, resource, "")
             wait_for_answer(controllers_site, "yes", CONTROLLER, verb, resource, "")
+        for verb, resource in (("list", "pods"), ("get", "replicasets.apps"), ("get", "jobs.batch")):
+            wait_for_answer(controllers_site, "yes", ACCOUNT, verb, resource, "")
         for verb, resource, namespace in ROLLOUT_RIGHTS[1:6]:
             answer = "yes" if (verb, resource) == ("get", "controllerrevisions.apps") else "no"
             wait_for_answer(controllers_site, answer, ACCOUNT, verb, resource, namespace)

@@ -39,6 +39,8 @@ quota: {windows: [{window: 1h, hard: {pods: 1}}]}
   breaker: {quotaExceeded: {count: 3, within: 1m, countBy: Request}, openFor: 1h}""",
     "mon-waits": "quota: {windows: [{window: 1h, hard: {pods: 1}}], whenExceeded: Queue, queue: {maxPods: 1000}}",
     "mon-tried": "modes: {placement: Warn}\n  placement: {nodeSelector: {disk: ssd}}",
+    "mon-shares": """\
+placement: {shares: {variants: [{name: spot, weight: 1, nodeSelector: {capacity: spot}}, {name: any, weight: 1}]}}""",
     "mon-strict": "failureMode: Closed\n  placement: {schedulerName: podgate-scheduler}",
 }
 POLICY = """\

@@ -11,11 +11,12 @@ from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, install_podgate
+from tests.cluster.override_rights import CHANGE_OVERRIDES, CREATE_CONFIG_MAPS, OVERRIDES, READ_POLICY
+from tests.cluster.workloads import workload
 from tests.redis_servers import RedisServer
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
-OVERRIDES = "podgate-overrides"
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
 kind: Policy
@@ -24,14 +25,6 @@ services:
   match: {namespaces: ["overrides-*"]}
   quota: {windows: [{window: 1h, hard: {pods: 1}}]}
 """
-READ_POLICY = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["podgate-policy"], "verbs": ["get"]}
-CHANGE_OVERRIDES = {
-    "apiGroups": [""],
-    "resources": ["configmaps"],
-    "resourceNames": [OVERRIDES],
-    "verbs": ["get", "update"],
-}
-CREATE_CONFIG_MAPS = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]}
 
 
 @contextmanager
@@ -182,3 +175,86 @@ def test_missing_right_and_unknown_service_are_reported(plane: ControlPlane, ide
         assert (code, printed) == (4, "error: no service 'wob': the policy has web\n")
         assert podgate("override", "web", "--clear", "--kubeconfig", creator).code == 2
         assert podgate("override", "--list", "-o", "json", "--kubeconfig", creator).code == 0
+
+
+def list_names(installation: Installation, app: str) -> list[str]:
+    [space] = installation.namespaces
+    found = (pod["metadata"] for pod in installation.pods(space))
+    return sorted(metadata["name"] for metadata in found if metadata.get("labels", {}).get("app") == app)
+
+
+def test_exception_lets_the_pods_of_one_deployment_pass_and_no_others(
+    plane: ControlPlane, identities: Identities
+) -> None:
+    options = ("--kubeconfig", plane.kubeconfig, "--reason", "INC-1", "--for", "1h")
+    with install_overridable(plane, identities, "overrides-excepted") as installation:
+        [server], [space] = installation.servers, installation.namespaces
+        target = ("--workload", "deployments/urgent", "-n", space)
+        done = podgate("override", "web", *target, "--mode", "quota=Audit", *options)
+        assert done.code == 0, done.err
+        plane.wait(lambda: list_in_force(installation) == [["web"]], "the exception to be in force", server.name)
+        plane.kubectl("create", "deployment", "urgent", "--image=i", "--replicas=3", "-n", space)
+        plane.wait(lambda: len(list_names(installation, "urgent")) == 3, "the Pods of the exception", server.name)
+        [service] = server.status()["services"]
+        [window] = service["windows"]
+        assert (window["used"], window["hard"]) == (3, 1), "they are charged, and the limit is the service's"
+        workload = {"namespace": space, "kind": "Deployment", "name": "urgent"}
+        assert [entry["workload"] for entry in service["exceptions"]] == [workload]
+
+        urgent = plane.api.get(f"/api/v1/namespaces/{space}/pods/{list_names(installation, 'urgent')[0]}")["metadata"]
+        forged = {"name": "forged", "labels": urgent["labels"], "ownerReferences": urgent["ownerReferences"]}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": forged,
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        }
+        status, answer = plane.api.request("POST", f"/api/v1/namespaces/{space}/pods", body)
+        assert (status, "QuotaExceeded" in answer["message"]) == (429, True), answer
+        assert not is_admitted(installation)
+
+        plane.kubectl("rollout", "restart", "deployment/urgent", "-n", space)
+        first = urgent["labels"]["pod-template-hash"]
+        plane.wait(
+            lambda: any(first not in name for name in list_names(installation, "urgent")),
+            "a Pod of another ReplicaSet",
+            server.name,
+        )
+        assert podgate("override", "web", *target, "--clear", "--kubeconfig", plane.kubeconfig).code == 0
+        plane.wait(lambda: list_in_force(installation) == [[]], "the exception to end", server.name)
+        before = list_names(installation, "urgent")
+        plane.kubectl("scale", "deployment/urgent", "--replicas=9", "-n", space)
+        plane.wait(
+            lambda: any(
+                "QuotaExceeded" in event.get("message", "")
+                for event in plane.api.get(f"/api/v1/namespaces/{space}/events")["items"]
+            ),
+            "a denial",
+            server.name,
+        )
+        assert set(list_names(installation, "urgent")) <= set(before)
+
+
+def test_exceptions_for_a_job_a_stateful_set_and_labels(plane: ControlPlane, identities: Identities) -> None:
+    options = ("--kubeconfig", plane.kubeconfig, "--mode", "quota=Audit", "--reason", "INC-1", "--for", "1h")
+    with install_overridable(plane, identities, "overrides-kinds") as installation:
+        [server], [space] = installation.servers, installation.namespaces
+        targets = (("--workload", "job/batch"), ("--workload", "sts/db"), ("--pods", "tier in (vip)"))
+        for target in targets:
+            done = podgate("override", "web", *target, "-n", space, *options)
+            assert done.code == 0, done.err
+        plane.wait(lambda: list_in_force(installation) == [["web"] * 3], "the exceptions to be in force", server.name)
+        assert is_admitted(installation), "it takes the only place"
+        for kind in ("Job", "StatefulSet"):
+            name = {"Job": "batch", "StatefulSet": "db"}[kind]
+            spec = {"parallelism": 2, "completions": 2} if kind == "Job" else {"replicas": 2, "serviceName": "db"}
+            spec |= {"podManagementPolicy": "Parallel"} if kind == "StatefulSet" else {}
+            made = workload(kind, name, {}, **spec)
+            made["metadata"]["namespace"] = space
+            plane.apply(made)
+            plane.wait(lambda name=name: len(list_names(installation, name)) == 2, f"the Pods of {name}", server.name)
+        assert [installation.create_pod(space, labels={"tier": tier})[0] for tier in ("vip", "vip", "other")] == [
+            201,
+            201,
+            429,
+        ]

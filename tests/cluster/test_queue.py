@@ -5,6 +5,8 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.processes import ComponentError
 from tests.cluster.queue import is_gated
+from tests.scheduling.extender_server import WAKE_REQUESTS
 from tests.timeouts import HANG_SECONDS
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -24,6 +27,8 @@ CLASSES = ("gold", "silver", "bronze")
 IS_SOAK = os.environ.get("PODGATE_TEST_QUEUE") == "soak"
 HARD, WINDOW, PODS_OF_ONE, KILLS, SECONDS = (50, "10s", 334, 20, 900) if IS_SOAK else (6, "4s", 6, 0, HANG_SECONDS)
 """`make soak` waits for 1,002 Pods, and kills the controller twenty times."""
+SETTLED_SECONDS = 1.0
+"""A Pod that is overtaken waits for a whole window of the pool, which is several times as long."""
 POLICY = f"""\
 apiVersion: podgate.io/v1alpha1
 kind: Policy
@@ -31,6 +36,7 @@ pools:
 - name: shared
   windows: [{{window: {WINDOW}, hard: {{pods: {HARD}}}}}, {{window: 24h, hard: {{pods: 5000}}}}]
   whenExceeded: Queue
+- {{name: aged, windows: [{{window: 1h, hard: {{pods: 1}}}}], whenExceeded: Queue}}
 defaults: {{quota: {{whenExceeded: Queue, queue: {{maxPods: 500}}}}}}
 services:
 """ + "".join(
@@ -43,12 +49,24 @@ OTHERS = {
     "opened": "quota: null, breaker: {quotaExceeded: {count: 9, within: 1m}, whenOpen: Queue}",
 }
 """Services of one namespace whose Pods wait for other reasons than the pool's."""
+URGENT = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "urgent"},
+    "value": 1000,
+}
+AGED = {
+    "old": "slaClass: bronze, pool: aged, quota: {queue: {ageing: 2s, liftedShare: 100%}}",
+    "new": "slaClass: gold, pool: aged, quota: {queue: {ageing: 2s, liftedShare: 100%}}",
+    "sized": "quota: {standing: {hard: {cpu: 4}, surge: 0}, queue: {ageing: 2s}}",
+}
+"""Services whose Pods rise soon."""
 HELD = {"held": "quota: {windows: [{window: 1h, hard: {pods: 0}}], whenExceeded: Deny}"}
 """A service whose Pods are denied."""
 POLICY += "".join(
     f"- {{name: {name}, match: {{namespaces: [queue-others-STORE], podSelector: {{matchLabels: {{app: {name}}}}}}},"
     f" {terms}}}\n"
-    for name, terms in (HELD | OTHERS).items()
+    for name, terms in (HELD | AGED | OTHERS).items()
 )
 
 
@@ -59,9 +77,9 @@ def running(plane: ControlPlane, identities: Identities, store: str, store_url: 
         yield fixture
 
 
-def deploy(plane: ControlPlane, namespace: str, replicas: int) -> None:
+def deploy(plane: ControlPlane, namespace: str, replicas: int, **classes: str) -> None:
     labels = {"app": "waits"}
-    spec = {"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 0}
+    spec = {**classes, "containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 0}
     body = {"replicas": replicas, "selector": {"matchLabels": labels}}
     template = {"metadata": {"labels": labels}, "spec": spec}
     metadata = {"name": "waits", "namespace": namespace}
@@ -70,20 +88,29 @@ def deploy(plane: ControlPlane, namespace: str, replicas: int) -> None:
     )
 
 
-def find_overtaken(lists: Sequence[dict[str, str]]) -> list[str]:
-    """Return which classes were released between the first two of three lists before a higher one that waits in all.
+@dataclass(frozen=True)
+class Waiting:
+    """The classes of the Pods that one list shows as waiting, by uid."""
 
-    Lists are the classes of the waiting Pods, by uid. A gate that is being removed may still be in the second one.
+    seen_at_seconds: float
+    classes: dict[str, str]
+
+
+def find_overtaken(lists: Sequence[Waiting]) -> list[str]:
+    """Return which classes were released before a higher one that had waited, and went on to wait, for a while.
+
+    A watch tells the controller of a Pod later than a list tells the test, and gates are removed side by side.
     """
-    first, second, third = lists
-    left = {pod_class for uid, pod_class in first.items() if uid not in second}
-    stayed = {pod_class for uid, pod_class in first.items() if uid in second and uid in third}
-    return [
-        f"{lower} before {higher}"
-        for lower in left
-        for higher in stayed
-        if CLASSES.index(higher) < CLASSES.index(lower)
-    ]
+    overtaken = []
+    for before, after in pairwise(lists):
+        released = {before.classes[uid] for uid in before.classes.keys() - after.classes.keys()}
+        earlier = [seen for seen in lists if seen.seen_at_seconds <= before.seen_at_seconds - SETTLED_SECONDS]
+        later = [seen for seen in lists if seen.seen_at_seconds >= after.seen_at_seconds + SETTLED_SECONDS]
+        if earlier and later:
+            stayed = {pod_class for uid, pod_class in earlier[-1].classes.items() if uid in later[0].classes}
+            pairs = product(sorted(released), sorted(stayed))
+            overtaken += [f"{low} before {high}" for low, high in pairs if CLASSES.index(high) < CLASSES.index(low)]
+    return overtaken
 
 
 def pool(running: ControllerFixture) -> dict[str, int]:
@@ -93,20 +120,25 @@ def pool(running: ControllerFixture) -> dict[str, int]:
 
 
 def test_deployments_are_released_by_class_and_become_whole(running: ControllerFixture, store: str) -> None:
-    """Watch the Pods of three Deployments that are created at once, more than the pool admits in a window."""
+    """Watch the Pods of three Deployments that are created at once, more than the pool admits in a window.
+
+    Those of the lowest class have the highest priority, which orders kube-scheduler's queue alone.
+    """
     plane, spaces = running.plane, {f"queue-{name}-{store}": name for name in CLASSES}
-    for namespace in spaces:
-        deploy(plane, namespace, PODS_OF_ONE)
-    lists: list[dict[str, str]] = []
+    plane.apply(URGENT)
+    for namespace, name in spaces.items():
+        deploy(plane, namespace, PODS_OF_ONE, **({"priorityClassName": "urgent"} if name == "bronze" else {}))
+    lists: list[Waiting] = []
     kills = KILLS if running.installation.controllers else 0
 
     def have_all_run() -> bool:
         nonlocal kills
         found = plane.api.get("/api/v1/pods")["items"]  # one list: those of several namespaces differ in time
         pods = [pod for pod in found if pod["metadata"]["namespace"] in spaces]
-        lists.append({pod["metadata"]["uid"]: spaces[pod["metadata"]["namespace"]] for pod in pods if is_gated(pod)})
+        classes = {pod["metadata"]["uid"]: spaces[pod["metadata"]["namespace"]] for pod in pods if is_gated(pod)}
+        lists.append(Waiting(time.monotonic(), classes))
         assert pool(running)[WINDOW] <= HARD
-        if kills and len(lists) > 1 and lists[-2].keys() - lists[-1].keys():
+        if kills and len(lists) > 1 and lists[-2].classes.keys() - lists[-1].classes.keys():
             kills -= 1
             running.installation.stop_controller(running.installation.controllers[0], kill=True)
             running.start_controller()
@@ -115,8 +147,8 @@ def test_deployments_are_released_by_class_and_become_whole(running: ControllerF
 
     plane.wait(have_all_run, "all Pods to run", timeout_seconds=SECONDS)
     assert kills == 0
-    assert [found for three in zip(lists, lists[1:], lists[2:], strict=False) for found in find_overtaken(three)] == []
-    waited = {uid: name for seen in lists for uid, name in seen.items()}
+    assert find_overtaken(lists) == []
+    waited = {uid: name for seen in lists for uid, name in seen.classes.items()}
     assert "bronze" in waited.values()
     assert pool(running)["24h"] == PODS_OF_ONE * len(CLASSES), "each is charged once"
     if not IS_SOAK:  # a killed controller has taken its counters along
@@ -219,6 +251,58 @@ def test_operators_pause_a_queue_and_release_or_drop_one_pod(running: Controller
     plane.kubectl("delete", "configmap", "podgate-overrides", "-n", "podgate-system")
 
 
+def list_waiting(running: ControllerFixture, *services: str) -> list[dict[str, Any]]:
+    """Return the rows of the Pods of services that wait, in the order of their release."""
+    rows = json.loads(show(running, "-o", "json").out)["pods"]
+    return [row for row in rows if row["service"] in services]
+
+
+def create(running: ControllerFixture, namespace: str, name: str, service: str, cpu: str = "1") -> None:
+    containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]
+    status, answer = running.installation.create_pod(namespace, name, labels={"app": service}, containers=containers)
+    assert status == 201, answer
+
+
+def test_a_pod_that_has_waited_for_an_ageing_rises_by_a_class(running: ControllerFixture, store: str) -> None:
+    """By two after two: then it stands before a new Pod of the highest class."""
+    namespace = f"queue-others-{store}"
+    for name in ("fills", "waits"):
+        create(running, namespace, f"aged-{name}", "old")
+
+    def rises() -> bool:
+        return [row["lifted"] for row in list_waiting(running, "old")] == [True]
+
+    running.plane.wait(rises, "the Pod to rise")
+    create(running, namespace, "aged-new", "new")
+
+    def is_first() -> bool:
+        return [row["name"] for row in list_waiting(running, "old", "new")] == ["aged-waits", "aged-new"]
+
+    running.plane.wait(is_first, "the Pod to stand before one of the highest class")
+
+
+def test_a_large_pod_is_passed_by_smaller_ones_until_room_is_kept_for_it(
+    running: ControllerFixture, store: str
+) -> None:
+    plane, namespace = running.plane, f"queue-others-{store}"
+
+    def list_names() -> list[str]:
+        return [row["name"] for row in list_waiting(running, "sized")]
+
+    create(running, namespace, "sized-running", "sized", "2")
+    create(running, namespace, "sized-large", "sized", "4")
+    plane.wait(lambda: list_names() == ["sized-large"], "the large Pod to wait")
+    create(running, namespace, "sized-small", "sized")
+    plane.wait(lambda: list_names() == ["sized-large"], "the small one to pass it")
+    plane.wait(lambda: list_waiting(running, "sized")[0]["waitingSeconds"] > 2, "an ageing period to pass")
+    create(running, namespace, "sized-late", "sized")
+    plane.wait(lambda: list_waiting(running, "sized")[1:], "the next small one to wait")
+    assert list_waiting(running, "sized")[1]["cause"] == "Behind"
+    for name in ("running", "small"):
+        plane.delete(f"/api/v1/namespaces/{namespace}/pods/sized-{name}?gracePeriodSeconds=0")
+    plane.wait(lambda: list_names() == ["sized-late"], "the large Pod to be released first")
+
+
 def test_a_tenant_cannot_remove_the_gate(running: ControllerFixture, store: str) -> None:
     namespace = f"queue-gold-{store}"
     plane = running.plane
@@ -290,3 +374,24 @@ def test_a_held_controller_is_woken_when_there_is_room(running: ControllerFixtur
 
 def count_held_pods(running: ControllerFixture, namespace: str) -> int:
     return sum(pod["metadata"]["labels"]["app"] == "held" for pod in running.installation.pods(namespace))
+
+
+def test_leader_wakes_the_pods_that_an_extender_lists(running: ControllerFixture) -> None:
+    """Whichever process leads, it has the rights to this."""
+    plane = running.plane
+    plane.apply(WAKE_REQUESTS)
+    code, pod = running.installation.create_pod("default", "woken", **pod_starts.UNSCHEDULED)
+    assert code == 201, pod
+    path = "/api/v1/namespaces/default/pods/woken"
+    asked = {"namespace": "default", "name": "woken", "uid": pod["metadata"]["uid"]}
+
+    def is_woken() -> bool:
+        request = json.dumps({"at": str(time.time_ns()), "pods": [asked]})
+        place = "/api/v1/namespaces/podgate-system/configmaps/podgate-wake"
+        plane.api.request("PATCH", place, {"data": {"pods": request}}, "application/merge-patch+json")
+        return "podgate.io/woken-at" in (plane.api.get(path)["metadata"].get("annotations") or {})
+
+    plane.wait(is_woken, "the leader to annotate the Pod")
+    totals = [process.total("podgate_pods_woken_total", 'result="annotated"') for process in running.controllers]
+    assert sum(totals) >= 1
+    plane.delete(f"{path}?gracePeriodSeconds=0")

@@ -2,83 +2,31 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
-from tests.cli.command_runner import Done, podgate
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import install_podgate
+from tests.cluster.rollout_history import GOVERNED, HEAD, OPERATOR_ROLE, Cluster, policy_text
 from tests.redis_servers import RedisServer
-from webhook.adapters.kubernetes import ConfigMapRolloutStateStore, ControllerRevisions, connect
 from webhook.core.document.configmap import LAST_GOOD, NAME, ROLLOUT_STATE
 from webhook.core.document.loading import compute_hash
 from webhook.core.rollout.state import Phase, RolloutState
+from webhook.errors import UserError
+from webhook.operations.console_policies import ClusterPolicies
 from webhook.operations.rollout_editor import RolloutEditor
 from webhook.operations.stored_policies import open_policies
 from webhook.support.kubeconfig import Kubeconfig
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
-HEAD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n"
-GOVERNED = "rollout: {canary: {steps: [{percent: 10, for: 10m}]}, rollback: {}}\n"
-
-
-def policy_text(pods: int, stanza: str = "") -> str:
-    quota = f"quota: {{windows: [{{window: 1h, hard: {{pods: {pods}}}}}]}}"
-    return f"{HEAD}- {{name: web, match: {{namespaces: [shop]}}, {quota}}}\n{stanza}"
-
-
 FIRST, SECOND, BAD = policy_text(10), policy_text(20), policy_text(1)
-OPERATOR_ROLE = str(Path(__file__).parents[2] / "manifests/base/13-rbac-policy-operator.yaml")
 A, B, C = (compute_hash(text.encode()) for text in (FIRST, SECOND, BAD))
-
-
-class Cluster:
-    """A cluster whose leader has written a history, and is away."""
-
-    def __init__(self, plane: ControlPlane) -> None:
-        self.plane = plane
-        self.kubeconfig: Path = plane.kubeconfig
-
-    def podgate(self, *arguments: str, kubeconfig: Path | None = None) -> Done:
-        return podgate("policy", *arguments, "--kubeconfig", kubeconfig or self.kubeconfig)
-
-    def apply(self, name: str, text: str) -> None:
-        metadata = {"name": name, "namespace": NAMESPACE}
-        self.plane.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"policy.yaml": text}})
-
-    def write(self, state: RolloutState, *kept: str) -> None:
-        async def write(states: ConfigMapRolloutStateStore, revisions: ControllerRevisions) -> None:
-            for text in kept:
-                await revisions.keep(compute_hash(text.encode()), text.encode())
-            await states.read()
-            assert await states.write(state)
-
-        self._run(write)
-
-    def read(self) -> RolloutState:
-        async def read(states: ConfigMapRolloutStateStore, _: ControllerRevisions) -> RolloutState:
-            found = await states.read()
-            assert found is not None
-            return found
-
-        return self._run(read)
-
-    def _run(self, act: Callable[[ConfigMapRolloutStateStore, ControllerRevisions], Awaitable[Any]]) -> Any:
-        async def run() -> Any:
-            client = await connect(self.kubeconfig)
-            try:
-                return await act(ConfigMapRolloutStateStore(client), ControllerRevisions(client))
-            finally:
-                await client.close()
-
-        return asyncio.run(run())
 
 
 @pytest.fixture
@@ -287,6 +235,27 @@ async def test_a_command_is_judged_again_by_what_a_leader_wrote_meanwhile(api_al
     assert (found.step, found.paused.reason) == (1, "INC-1")  # type: ignore[union-attr]  # just written
     for kind in ("configmaps", "controllerrevisions"):
         await asyncio.to_thread(api_alone.kubectl, "delete", kind, "--all", "-n", NAMESPACE)
+
+
+def test_the_console_reads_what_the_commands_print(cluster: Cluster) -> None:
+    governed = policy_text(10, "rollout: {canary: {steps: [{percent: 1}, {percent: 50}]}}\n")
+    cluster.apply(NAME, SECOND)
+    first = compute_hash(governed.encode())
+    cluster.write(RolloutState(first, governed=True, phase=Phase.CANARY, candidate=B, step=1), governed, SECOND)
+    policies = ClusterPolicies(Kubeconfig((cluster.kubeconfig,)), None, "none here")
+    stored = asyncio.run(policies.read_rollout())
+    assert json.loads(msgspec.json.encode(stored.entries)) == cluster.podgate("history", "-o", "json").document
+    assert stored.rollout is not None
+    shown = cluster.podgate("candidate", "-o", "json").document
+    assert json.loads(msgspec.json.encode(stored.rollout)) == shown
+    assert (shown["phase"], shown["candidate"], shown["steps"]) == ("Canary", B, 2)
+    assert asyncio.run(policies.read_document(B)) == SECOND.encode()
+    with pytest.raises(UserError, match="no name of a stored policy"):
+        asyncio.run(policies.read_document("/etc/passwd"))
+    with pytest.raises(UserError, match="no decisions are read: none here"):
+        asyncio.run(policies.judge(FIRST.encode(), SECOND.encode()))
+    steps = asyncio.run(policies.plan(BAD.encode())).steps
+    assert [step.phase for step in steps] == ["Canary", "Canary", "Stable"]
 
 
 def test_the_state_object_is_for_people_too(cluster: Cluster) -> None:

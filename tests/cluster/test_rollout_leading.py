@@ -198,7 +198,8 @@ def test_a_policy_that_hurts_is_taken_back_by_itself(leading: Leading) -> None:
     assert leading.read_version() == version
     note = leading.find_event("PolicyRolledBack", BAD_HASH)
     assert rejection.figures in note
-    assert "4 of 44" in leading.plane.kubectl("get", "policyrollouts", "podgate-policy", "-o", "json").stdout
+    shown = ("get", "policyrollouts", "podgate-policy", "-o", "json")
+    leading.plane.wait(lambda: "4 of 44" in leading.plane.kubectl(*shown).stdout, "a PolicyRollout with the figures")
     _check_not_tried_again(leading)
 
 

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -20,8 +20,9 @@ from tests.cluster.processes import ComponentError
 from tests.scheduling.extender_calls import topology
 from tests.scheduling.extender_server import NUMA_CRD
 from tests.timeouts import HANG_SECONDS
-from webhook.adapters.kubernetes import ClusterObjects, StorageClassWake, connect
+from webhook.adapters.kubernetes import ClusterObjects, StorageClassWake, WakeConfigMap, connect
 from webhook.core.checks.scheduling import SECTION
+from webhook.core.scheduling.unschedulable_pods import PodReference
 from webhook.operations.call_proof import CallProof
 from webhook.operations.extender_proof import ExtenderProver
 from webhook.operations.installer import LATER
@@ -80,6 +81,11 @@ def test_pods_are_bound_with_the_rights_of_the_manifests(scheduled: InstalledSch
     plane = scheduled.plane
     create(plane, "first")
     assert_bound(plane, "first")
+    contact = 'watch_contact_timestamp_seconds{resource="persistentvolumeclaims"}'
+    assert contact not in scheduled.metrics(), "claims are read only for Pods that name some"
+    create(plane, "claiming", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "absent"}}])
+    plane.wait(lambda: contact in scheduled.metrics(), "the claims to be read", EXTENDER)
+    plane.delete(f"{PODS}/claiming?gracePeriodSeconds=0")
     lease = plane.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{SCHEDULER}")
     assert lease["spec"]["holderIdentity"]
     for name in (EXTENDER, SCHEDULER):
@@ -88,12 +94,12 @@ def test_pods_are_bound_with_the_rights_of_the_manifests(scheduled: InstalledSch
     assert plane.api.get(PROBE) is None
 
 
-def create(plane: ControlPlane, name: str, **amounts: str) -> None:
+def create(plane: ControlPlane, name: str, *, volumes: Sequence[Json] = (), **amounts: str) -> None:
     """Create a Pod, Guaranteed with these amounts."""
     container = {"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
     pod = {
         "metadata": {"name": name, "labels": {"podgate.io/service": "web"}},
-        "spec": {"schedulerName": SCHEDULER, "containers": [container]},
+        "spec": {"schedulerName": SCHEDULER, "containers": [container], "volumes": volumes},
     }
     code, answer = plane.api.request("POST", PODS, pod)
     assert code == 201, answer
@@ -128,16 +134,18 @@ def test_installation_can_be_repeated_after_a_wake(scheduled: InstalledScheduler
         client = await connect(extender)
         try:
             await StorageClassWake(client).wake()
+            await WakeConfigMap(client).request([PodReference("shop", "absent", "uid")])
         finally:
             await client.close()
 
     asyncio.run(wake())
     assert plane.api.get(WAKE)["metadata"]["annotations"]["podgate.io/woken-at"]
+    assert '"absent"' in plane.api.get(f"{INSIDE}/configmaps/podgate-wake")["data"]["pods"]
     again = ("install", "--kubeconfig", plane.kubeconfig, "--dry-run", "-o", "json")
     done = podgate(*again, "--with-scheduler")
     assert done.code == 0, done.err
     found = results(done.out)
-    assert found["storageclass.storage.k8s.io/podgate-wake"] == "unchanged"
+    assert found["storageclass.storage.k8s.io/podgate-wake"] == found["configmap/podgate-wake"] == "unchanged"
     changed = {name for name, result in found.items() if result not in {"unchanged", "kept as it is: yours", LATER}}
     assert changed == set()
     assert "data.scheduler: 'podgate-scheduler'" in podgate(*again).error
@@ -197,7 +205,12 @@ def test_check_finds_planted_faults_and_nothing_before(scheduled: InstalledSched
     for name in (SCHEDULER, EXTENDER):
         plane.processes.stop(name, kill=True)
     lease = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{SCHEDULER}"
-    plane.delete(WAKE, lease, f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets/{SCHEDULER}")
+    plane.delete(
+        WAKE,
+        lease,
+        f"{INSIDE}/configmaps/podgate-wake",
+        f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets/{SCHEDULER}",
+    )
     seen: list[dict[str, list[dict[str, str]]]] = []
 
     def has_found_all() -> bool:
@@ -209,5 +222,7 @@ def test_check_finds_planted_faults_and_nothing_before(scheduled: InstalledSched
     except ComponentError as error:
         raise AssertionError(f"not found: {PLANTED - seen[-1].keys()}") from error
     assert f"ServiceAccount {NAMESPACE}/{EXTENDER}" in {finding["object"] for finding in seen[-1]["right-missing"]}
+    woken_by = {finding["object"] for finding in seen[-1]["wake-missing"]}
+    assert woken_by == {"StorageClass podgate-wake", f"ConfigMap {NAMESPACE}/podgate-wake"}
     assert [finding["object"] for finding in seen[-1]["single-replica"]] == [f"Deployment {NAMESPACE}/{EXTENDER}"]
     assert [finding["object"] for finding in seen[-1]["budget-missing"]] == [f"Deployment {NAMESPACE}/{SCHEDULER}"]

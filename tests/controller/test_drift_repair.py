@@ -156,3 +156,29 @@ async def test_resets_are_repeated_while_the_store_is_unavailable() -> None:
     simulation.set_available(store=True)
     await resets._reset(reset)
     assert (await simulation.count_used(), reset in resets._done) == (0, True)
+
+
+async def test_live_pods_of_a_namespace_given_to_another_team_move_at_the_next_comparison() -> None:
+    by_team = WEB.replace("quota: {", "quota: {per: {namespaceLabel: team}, ")
+    simulation = ControllerSimulation(by_team, labels={"shop": {"team": "red"}})
+    for uid in "ab":
+        simulation.cluster.create(pod(uid))
+    for _ in range(2):
+        await simulation.run_all()
+    assert await count_live(simulation) == {"red": 2}
+    simulation.namespaces.update({"shop": {"team": "blue"}})
+    assert simulation.tracker.needs_new_list()
+    simulation.watch.list_again()
+    for _ in range(3):
+        await simulation.run_all()
+    assert await count_live(simulation) == {"blue": 2}
+    simulation.cluster.delete("a")
+    for _ in range(3):
+        await simulation.run_all()
+    assert await count_live(simulation) == {"blue": 1}
+
+
+async def count_live(simulation: ControllerSimulation) -> dict[str, int]:
+    """Return the number of live Pods by team."""
+    plan, store = simulation.plan, simulation.store
+    return {scope: len((await store.list_live(plan, scope))[0]) for scope in await store.list_scopes(plan)}

@@ -1,6 +1,9 @@
 """A Pod that was never created is refunded once; one that existed, however briefly, never."""
 
 from tests.controller.controller_simulation import ControllerSimulation, compile_policy, pod
+from webhook.core.breaker import State
+from webhook.core.breaker.outcome_types import Outcomes
+from webhook.core.quota import Acquire
 from webhook.ports import Continuity
 
 
@@ -60,6 +63,32 @@ async def test_refund_in_a_pool_names_the_service_of_the_pod() -> None:
     await simulation.run_all()
     assert simulation.reported.refunded == {("api", "NeverCreated"): 1, ("web", "NeverCreated"): 1}
     assert simulation.reported.unproven == {"api": 1}
+
+
+async def test_a_token_of_a_variant_is_no_pod_and_is_kept_until_its_probe_says_something() -> None:
+    variants = "[{name: spot, weight: 1, nodeSelector: {capacity: spot}}, {name: on-demand, weight: 1}]"
+    shares = f"{{unschedulableFor: 5m, openFor: 30s, variants: {variants}}}"
+    simulation = ControllerSimulation(
+        f"- {{name: web, match: {{namespaces: [shop]}}, placement: {{shares: {shares}}}}}\n"
+    )
+    await simulation.run_all()
+    plan = next(plan for plan in simulation.policy.list_breakers() if plan.service == "web/spot")
+    await simulation.store.record_outcomes(plan, [Outcomes(0, 1, 0)])
+    for seconds in (2, 30):
+        simulation.wait(seconds)
+        await simulation.store.tick([plan])
+    for name in ("", "web-x"):  # a claim has no name when it is taken
+        claim = Acquire(plan, "shop", f"claim-{name}", {"pods": 1}, "controller:r", name=name)
+        assert (await simulation.store.acquire(claim)).charged is (not name)
+    simulation.wait(61)
+    for _ in range(3):
+        await simulation.run_all()
+    assert (simulation.reported.refunded.total(), simulation.reported.unproven.total()) == (0, 0)
+    assert simulation.watch.lookups == []
+    view = simulation.store.find_last_breaker(plan)
+    assert view is not None
+    assert (view.state, view.probes_leased) == (State.HALF_OPEN, 1), "the token is not given again"
+    assert await simulation.store.list_overdue(plan, 0, 9) == [], "and it is not asked for again"
 
 
 async def test_created_and_deleted_pod_is_not_refunded() -> None:

@@ -17,6 +17,8 @@ from webhook.core.breaker import (
 )
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.breaker.record import ALONE, BreakerEnvironment
+from webhook.core.kubernetes.quantity import Duration
+from webhook.core.policy_fields import Shares, Variant
 
 SECOND_US = 1_000_000
 ERRORS = ErrorRatePlan(percent=95, interval_us=SECOND_US, consecutive=3, minimum=10)
@@ -39,6 +41,13 @@ WITHOUT_OUTCOMES = BreakerPlan(
     open_for_us=180 * SECOND_US,
     probes=2,
     probe_timeout_us=300 * SECOND_US,
+)
+VARIANT = BreakerPlan.for_variant(
+    Shares(
+        (Variant("spot", 1), Variant("on-demand", 1)),
+        unschedulable_for=Duration.parse("5m"),
+        open_for=Duration.parse("3m"),
+    )
 )
 
 

@@ -80,9 +80,45 @@ def parse_rule_amount(rules: Json, owner: str, key: str, name: str) -> Fraction 
     return None if written is None else parse_amount(written)
 
 
+_AMOUNTS = ("min", "defaultRequest", "default", "max")
+
+
 def list_named_resources(rules: Json, owner: str = "container") -> list[str]:
-    keys = ("min", "defaultRequest", "default", "max", *RATIOS)
-    return list(dict.fromkeys(name for key in keys for name in rules.get(owner, {}).get(key, {})))
+    found = [name for key in (*_AMOUNTS, *RATIOS) for name in rules.get(owner, {}).get(key, {})]
+    if owner == "container":
+        found += list_named_resources(rules, "initContainer")
+        found += [name for key in ("remove", "forbid") for name in _list_limits(rules, key)]
+    return list(dict.fromkeys(found))
+
+
+def _list_limits(rules: Json, key: str) -> list[str]:
+    """Return the resources whose limits are removed or forbidden."""
+    return [name.partition(".")[2] for name in rules.get("container", {}).get(key, [])]
+
+
+def is_removed(rules: Json, name: str) -> bool:
+    return name in _list_limits(rules, "remove")
+
+
+def select_rules(rules: Json, box: Box) -> Json:
+    """Return the rules of one container: an init container has amounts of its own, unless it is a sidecar."""
+    if box.is_sidecar or not box.place.startswith("spec.initContainers"):
+        return rules
+    container, own = dict(rules.get("container", {})), rules.get("initContainer", {})
+    for key in _AMOUNTS:
+        container[key] = container.get(key, {}) | own.get(key, {})
+    times = container.get(RATIOS[1], {})
+    container[RATIOS[1]] = {name: times[name] for name in times if name not in own.get("default", {})}
+    return {**rules, "container": container}
+
+
+def list_written_resources(rules: Json, box: Box) -> list[str]:
+    """Return the resources that a rule of this container writes."""
+    container = select_rules(rules, box).get("container", {})
+    return [
+        *list_named_resources({"container": {**container, "remove": [], "forbid": []}}),
+        *_list_limits(rules, "remove"),
+    ]
 
 
 class Settled(NamedTuple):
@@ -97,6 +133,7 @@ def settle(pod: Json, box: Box, rules: Json, name: str, *, again: bool = False) 
 
     `again`: Podgate has rewritten the Pod before, so that a request equal to its limit is a written one.
     """
+    rules = select_rules(rules, box)
     limit = box.limits.get(name)
     request = box.requests.get(name, limit)
     if is_ignored(rules, box.name):
@@ -119,7 +156,8 @@ def settle(pod: Json, box: Box, rules: Json, name: str, *, again: bool = False) 
         request = limit if request is None else request
     elif is_limit_alone and limit is not None:
         request = _compute_share(rules, name, limit)
-    return Settled(_raise_to_ratio(pod, rules, name, request, limit), limit)
+    final = _raise_to_ratio(pod, rules, name, request, limit)
+    return Settled(final, None if is_removed(rules, name) else limit)
 
 
 def _find_default_limit(pod: Json, rules: Json, name: str, request: Fraction | None) -> Fraction | None:
@@ -267,9 +305,10 @@ def find_owed(pod: Json, rules: Json) -> set[Owed]:
     return {*_find_owed_by_containers(pod, rules), *_find_owed_by_pod(pod, rules)}
 
 
-def _find_owed_by_containers(pod: Json, rules: Json) -> Iterator[Owed]:
-    wanted = settle_all(pod, rules, again=True)
+def _find_owed_by_containers(pod: Json, policy: Json) -> Iterator[Owed]:
+    wanted = settle_all(pod, policy, again=True)
     for box in list_all_boxes(pod):
+        rules = select_rules(policy, box)
         for name in list_named_resources(rules):
             if is_ignored(rules, box.name):
                 continue
@@ -288,6 +327,9 @@ def _find_owed_by_containers(pod: Json, rules: Json) -> Iterator[Owed]:
                 if broken:
                     yield ("user" if any(broken) else "rewrite"), word, name, box.place
             yield from _find_owed_by_ratios(pod, rules, box, name, goal)
+            for key, party in (("remove", "rewrite"), ("forbid", "user")):
+                if limit is not None and name in _list_limits(rules, key):
+                    yield party, key, name, box.place
 
 
 def _find_owed_by_ratios(pod: Json, rules: Json, box: Box, name: str, goal: Settled) -> Iterator[Owed]:
@@ -313,6 +355,9 @@ def _find_broken_bound(pod: Json, rules: Json, name: str, value: Fraction, *, is
 
 def _find_owed_by_pod(pod: Json, rules: Json) -> Iterator[Owed]:
     place = "spec.containers[*].resources" if pod["spec"].get("resources") is None else "spec.resources"
+    for name in _list_limits(rules, "forbid"):
+        if name in parse_pod_level_amounts(pod, "limits"):
+            yield "user", "forbid", name, "spec.resources"
     for name in {*list_named_resources(rules), *list_named_resources(rules, "pod")}:
         least, most = (parse_rule_amount(rules, "pod", key, name) for key in ("min", "max"))
         requests, limits = sum_containers(pod, "requests", name), sum_containers(pod, "limits", name)

@@ -194,10 +194,39 @@ def resource_rules(draw: st.DrawFn, *, strict: bool = True) -> Json:
     container["ignore"] = list(draw(st.sampled_from([(), IGNORED, IGNORED[1:]])))
     if draw(st.integers(0, 3)) == 0:
         pod_range["qosClasses"] = draw(_classes(container))
-    stanza: Json = {"container": container, "pod": pod_range}
+    own = draw(_init_amounts(container, pod_range))
+    if draw(st.integers(0, 4)) == 0:
+        _allow_no_limit_of_cpu(draw(st.sampled_from(["remove", "forbid"])), container, own, pod_range)
+    stanza: Json = {"container": container, "initContainer": own, "pod": pod_range}
     left_out = draw(st.sampled_from([*["nothing"] * 10, *stanza]))
     when_outside = draw(st.sampled_from(["Deny", "Clamp"]))
     return {key: value for key, value in stanza.items() if key != left_out} | {"whenOutside": when_outside}
+
+
+@st.composite
+def _init_amounts(draw: st.DrawFn, container: Json, pod_range: Json) -> Json:
+    """Draw amounts of init containers that agree with those of the containers, mostly none."""
+    own: Json = {field: {} for field in _RANGE_FIELDS}
+    for name in draw(_some_names(strict=True)) if draw(st.integers(0, 2)) == 0 else ():
+        values, _ = draw(_range_values(name))
+        merged = [values.get(field, container[field].get(name)) for field in _RANGE_FIELDS]
+        amounts = [parse_amount(written) for written in merged if written is not None]
+        is_equal_only = _is_never_overcommitted(name) and None not in merged[1:3]
+        is_plain = name not in pod_range["max"] and name not in container[RATIOS[0]]
+        if is_plain and amounts == sorted(amounts) and not (is_equal_only and merged[1] != merged[2]):
+            for field, written in values.items():
+                own[field][name] = written
+    return own
+
+
+def _allow_no_limit_of_cpu(word: str, container: Json, own: Json, pod_range: Json) -> None:
+    """Remove or forbid limits of cpu, without the amounts that give or require one."""
+    container[word] = ["limits.cpu"]
+    for amounts in (*(container[field] for field in ("default", "max", *RATIOS)), own["default"], own["max"]):
+        amounts.pop("cpu", None)
+    pod_range[RATIOS[0]].pop("cpu", None)
+    if pod_range.get("qosClasses") == ["Guaranteed"]:
+        del pod_range["qosClasses"]
 
 
 def _classes(container: Json) -> st.SearchStrategy[list[str]]:

@@ -1,4 +1,4 @@
-"""Which new Pods have to wait: those that would be denied, also of many that are created at once."""
+"""New Pods that have to wait: those that would be denied, also of many that are created at once."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -23,6 +23,7 @@ PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
 EVENTS = "/api/v1/events"
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
+CLAIMS = "/api/v1/persistentvolumeclaims"
 STATUSES = "/apis/podgate.io/v1alpha1/servicestatuses"
 _KINDS = {
     NAMESPACES: "Namespace",
@@ -32,6 +33,7 @@ _KINDS = {
     NODES: "Node",
     EVENTS: "Event",
     TOPOLOGIES: "NodeResourceTopology",
+    CLAIMS: "PersistentVolumeClaim",
     STATUSES: "ServiceStatus",
 }
 _PODS_OF = re.compile(rf"{NAMESPACES}/([^/]+)/pods")
@@ -132,10 +134,11 @@ class FakeApiServer:
         self.faults.setdefault(verb, deque()).extend(faults)
 
     def put(self, path: str, name: str, **fields: Any) -> dict[str, Any]:
-        """Write an object, as another client. `labels` belong to the metadata."""
+        """Write an object, as another client. `labels` belong to the metadata, and `metadata` adds to it."""
         labels = fields.pop("labels", None)
         kept = self._objects.get((path, name), {}).get("metadata", {})
         metadata = {**kept, "name": name} | ({"labels": labels} if labels is not None else {})
+        metadata |= fields.pop("metadata", {})
         return self._write(path, {"apiVersion": "v1", "kind": _KINDS[path], "metadata": metadata, **fields})
 
     def put_pod(self, namespace: str, name: str, uid: str, **fields: Any) -> None:
@@ -314,7 +317,7 @@ def kubeconfig(server: str, **user: Any) -> dict[str, Any]:
 
 def _verb(request: web.Request) -> str:
     if request.method != "GET":
-        return {"POST": "create", "PUT": "update", "DELETE": "delete"}[request.method]
+        return {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}[request.method]
     if _place(request) not in _KINDS:
         return "get"
     return "watch" if request.query.get("watch") == "true" else "list"

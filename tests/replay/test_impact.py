@@ -108,3 +108,21 @@ async def test_outcomes_of_a_service_that_only_one_policy_has_count_there() -> N
     (shop,) = report.services
     assert shop.differences[Difference.DENIED] == 1
     assert "BreakerOpen" in shop.examples[0].after
+
+
+SHARES = (
+    WEB + ", placement: {shares: {variants: [{name: spot, weight: 1, nodeSelector: {capacity: spot}},"
+    " {name: on-demand, weight: 1, nodeSelector: {capacity: on-demand}}]}}}\n"
+)
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-7d4b9c", "uid": "r1", "controller": True}
+
+
+async def test_pods_of_a_workload_have_the_same_slots_under_both_policies() -> None:
+    user = "system:serviceaccount:kube-system:replicaset-controller"
+    events = [asks(number, number, user=user) for number in range(6)]
+    for event in events:
+        event.pod["metadata"]["ownerReferences"] = [OWNER]
+    (web,) = (await compare(SHARES, SHARES, events)).services
+    assert web.differences == {}
+    (web,) = (await compare(SHARES, SHARES.replace("spot, weight: 1", "spot, weight: 2"), events)).services
+    assert web.differences == {Difference.PLACEMENT: 3}

@@ -139,16 +139,21 @@ def test_replay_folders_have_exactly_their_files() -> None:
 
 
 def test_each_line_has_exactly_the_documented_keys() -> None:
-    keys: dict[str, set[frozenset[str]]] = {"pod": set(), "outcome": set(), "refund": set(), "status": set()}
-    marks = {"decision": "pod", "waiting": "status", "refunded": "refund", "service": "outcome"}
+    kinds = ("pod", "outcome", "refund", "status", "node")
+    keys: dict[str, set[frozenset[str]]] = {kind: set() for kind in kinds}
+    marks = {"decision": "pod", "waiting": "status", "refunded": "refund", "variant": "node", "service": "outcome"}
+    of_shares: dict[str, set[str]] = {"pod": {"slot", "variant"}, "status": {"variants", "evicted"}}
     for name in NAMES:
         for line in play(name):
             found = [kind for key, kind in marks.items() if key in line]
             kind = found[0] if found else ""
             if kind:
-                keys[kind].add(frozenset(line))
+                more = of_shares.get(kind, set())
+                assert more & set(line) in (set(), more), "all of them, or none"
+                keys[kind].add(frozenset(line) - more)
             for use in line.get("used", ()):
-                assert set(use) == {"window", "resource", "used", "hard", "of", "name", "namespace"}
+                assert set(use) - {"team"} == {"window", "resource", "used", "hard", "of", "name", "namespace"}
+                assert "team" not in use or name == "teams"
                 assert use["of"] in {"service", "standing", "pool"}
     assert keys == {
         "pod": {frozenset(["at", "uid", "service", "decision", "allowed", "status", "used", "breaker", "generation"])},
@@ -159,6 +164,7 @@ def test_each_line_has_exactly_the_documented_keys() -> None:
                 ["at", "service", "breaker", "openRemaining", "used", "generation", "waiting", "released", "expired"]
             )
         },
+        "node": {frozenset(["at", "uid", "service", "variant", "breaker", "openRemaining", "generation"])},
     }
 
 
@@ -492,3 +498,60 @@ def test_pods_of_an_outage_wait_and_are_released_as_the_limits_allow() -> None:
     assert [line["uid"] for line in lines if line.get("decision") == "Deny"] == ["denied", "on-a-node"]
     released = [(line["at"], line["released"]) for line in lines if line.get("released")]
     assert released == [(12, ["q0"]), (66, ["q1"]), (68, ["d0"]), (200, ["q2"])]
+
+
+def test_limits_change_with_the_schedule_and_waiting_pods_are_released_at_its_moment() -> None:
+    lines = play("schedules")
+    hour = 3600
+    status = next(line for line in lines if line["at"] == hour and "released" in line)
+    assert (status["released"], status["used"][0]["hard"]) == (["b2"], 2)
+    of_web = [line for line in lines if line.get("service") == "web" and "decision" in line]
+    assert {line["used"][0]["hard"] for line in of_web if hour <= line["at"] < 8 * hour} == {3}
+    assert {line["used"][0]["hard"] for line in of_web if not hour <= line["at"] < 8 * hour} == {1}, (
+        "an hour is skipped"
+    )
+
+
+def test_namespaces_of_a_team_share_a_limit_and_charges_stay_with_it() -> None:
+    lines = play("teams")
+    assert [(line["uid"], line["decision"]) for line in lines if "decision" in line and line["at"] < 12] == [
+        *(("s1", "Admit"), ("b1", "Admit"), ("s2", "Deny"), ("l1", "Admit")),
+        *(("n1", "Admit"), ("n2", "Admit"), ("n3", "Deny"), ("b2", "Admit"), ("b3", "Deny")),
+    ]
+    used = [
+        {use["team"]: use["used"] for use in line["used"] if use["window"] == "64s"}
+        for line in lines
+        if line.get("service") == "web" and "released" in line
+    ]
+    assert used == [
+        {"(none)": 2, "blue": 1, "red": 2},
+        {"(none)": 2, "blue": 2, "red": 2},
+        {"(none)": 2, "blue": 2, "red": 1},
+    ], "the refund is of the former team"
+    assert [line["released"] for line in lines if line.get("service") == "batch" and "released" in line] == [[], ["m1"]]
+
+
+def test_a_pod_takes_the_lowest_free_slot_of_its_workload_and_the_slots_variant() -> None:
+    lines = play("shares")
+    slots = {line["uid"]: (line["slot"], line["variant"]) for line in lines if "slot" in line}
+    assert [slots[f"u{number}"] for number in range(1, 7)] == [
+        (1, "on-demand"),
+        (2, "on-demand"),
+        (3, "spot"),
+        (4, "spot"),
+        (5, "on-demand"),
+        (6, "spot"),
+    ]
+    assert slots["u7"] == (4, "spot"), "the slot of a deleted Pod"
+    assert slots["dry"] == (7, "spot"), "a dry run takes none"
+
+
+def test_a_variant_without_nodes_is_avoided_and_probed_until_it_is_back() -> None:
+    lines = play("shares")
+    slots = {line["uid"]: (line["slot"], line["variant"]) for line in lines if "slot" in line}
+    statuses = [line for line in lines if "evicted" in line]
+    assert [line["evicted"] for line in statuses] == [[], ["u7"], [], []]
+    assert [line["variants"][0]["breaker"] for line in statuses] == ["CLOSED", "OPEN", "HALF_OPEN", "CLOSED"]
+    assert slots["u8"] == (4, "on-demand"), "the slot stays, its variant is avoided"
+    assert (slots["u10"], slots["u12"]) == ((8, "spot"), (10, "on-demand")), "one probe"
+    assert slots["u13"] == (11, "spot")

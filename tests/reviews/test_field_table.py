@@ -14,6 +14,7 @@ from webhook.core.kubernetes.types import Affinity, NodeAffinity, PodAffinity
 from webhook.core.policy_fields import (
     ConflictRules,
     ContainerRange,
+    InitContainerRange,
     OnConflict,
     Placement,
     PodRange,
@@ -21,10 +22,15 @@ from webhook.core.policy_fields import (
     WhenOutside,
 )
 
-OPENED = (Placement, Affinity, NodeAffinity, PodAffinity, ConflictRules, ResourceRules, ContainerRange, PodRange)
+OPENED = (
+    *(Placement, Affinity, NodeAffinity, PodAffinity, ConflictRules),
+    *(ResourceRules, ContainerRange, InitContainerRange, PodRange),
+)
 """Types whose fields are separate. Any other type is one field, whatever its content."""
 IN_TWO = {"placement.topology": ("placement.topology.preferred", "placement.topology.required")}
 """A field with two meanings, each with its own file."""
+BY_WORKLOAD = {"placement.shares"}
+"""Fields that act on the Pods of a workload together: tests/core/shares."""
 
 each_file = pytest.mark.parametrize("file", FILES, ids=find_policy_path)
 
@@ -44,7 +50,7 @@ def select_rows(file: Path, *kinds: str) -> Iterator[Row]:
 
 
 def test_every_field_of_the_policy_has_exactly_one_file() -> None:
-    named = {*list_fields(Placement, "placement"), *list_fields(ResourceRules, "resources")}
+    named = {*list_fields(Placement, "placement"), *list_fields(ResourceRules, "resources")} - BY_WORKLOAD
     assert {find_policy_path(file) for file in FILES} == {path for name in named for path in IN_TWO.get(name, (name,))}
     others = {path for path in HERE.rglob("*") if path.is_file() and path.suffix not in {".py", ".pyc"}}
     assert others == set(FILES)

@@ -5,8 +5,10 @@ from pathlib import Path
 
 from webhook import interceptor
 from webhook.authentication import jwt
+from webhook.core.groups import membership
 from webhook.core.kubernetes import pod_size
 from webhook.core.placement import required
+from webhook.core.policy_fields import quota, shares
 from webhook.outcomes import endpoint
 from webhook.policy_in_force import active_policy
 from webhook.server import connection_table, handshake_throttle, header_limits, http1, listener, request_body, server
@@ -32,11 +34,16 @@ def test_every_setting_that_bounds_a_caller_is_documented_with_its_default() -> 
 
 
 def test_every_bound_of_a_pod_is_documented() -> None:
-    assert {bound: int(value) for bound, value, *_ in rows("Pods")} == {
+    assert {bound: int(value.split()[0].rstrip(",")) for bound, value, *_ in rows("Pods")} == {
         "containers": pod_size.CONTAINERS_MAX,
         "entries": pod_size.ENTRIES_MAX,
         "terms of required node affinity": required.TERMS_MAX,
+        "members of a [group](policy.md#groups)": quota.GROUP_SIZE_MAX,
+        "name and index of a group": 253,
+        "variants of [shares](shares.md)": shares.VARIANTS_MAX,
     }
+    assert membership._NAME.fullmatch("n" * 253)
+    assert not membership._NAME.fullmatch("n" * 254)
     assert f"above {pod_size.LARGE_BYTES >> 10} KiB with more than {pod_size.PARTS_MAX:,} commas" in PAGE
     assert f"above {interceptor._INLINE_BYTES_MAX >> 10} KiB" in PAGE
     in_thread = f"more than {pod_size.LARGE_CONTAINERS} containers or {pod_size.LARGE_ENTRIES:,} entries"

@@ -114,6 +114,10 @@ def test_all_mistakes_are_reported_at_once_with_their_flag_or_variable(flags: di
         ("policy", ""),
         ("cluster", "Prod"),
         ("cluster", "fleet"),
+        ("console_listen", "0.0.0.0:8084"),
+        ("console_listen", "podgate.example.com:8084"),
+        ("console_host", "https://podgate.example.com"),
+        ("console_host", "podgate.example.com:443"),
     ],
 )
 def test_bad_value_is_named(flags: dict[str, str | None], name: str, text: str) -> None:

@@ -8,7 +8,17 @@ from typing import Any
 import msgspec
 from msgspec import Struct, inspect
 
-from webhook.adapters.kubernetes import credentials, nodes, pods, policy_revisions, self_subject_review
+from webhook.adapters.kubernetes import (
+    access_reviews,
+    claims,
+    credentials,
+    group_objects,
+    nodes,
+    pods,
+    policy_revisions,
+    self_subject_review,
+    slot_owners,
+)
 from webhook.adapters.kubernetes.api import unread_objects
 from webhook.adapters.kubernetes.api.objects import ApiStatus, Bookmark, Namespace, WatchEvent
 from webhook.adapters.kubernetes.cluster_facts import probing as rights
@@ -46,6 +56,11 @@ ROOTS: dict[type[Struct], tuple[str, ...]] = {
     checked.LeaseHolderObject: ("Lease",),
     checked.FailureEvent: ("Event",),
     nodes._Node: ("Node",),
+    claims._Claim: ("PersistentVolumeClaim",),
+    group_objects._Job: ("Job",),
+    slot_owners._ReplicaSet: ("ReplicaSet",),
+    slot_owners._Job: ("Job",),
+    slot_owners._PodMetadata: ("Pod",),
     policy_revisions._Revision: ("ControllerRevision",),
     policy_revisions._Items: ("ControllerRevisionList",),
     lease_object._Read: ("Lease",),
@@ -57,6 +72,8 @@ ROOTS: dict[type[Struct], tuple[str, ...]] = {
     credentials._TokenRequest: ("TokenRequest",),
     self_subject_review._Review: ("SelfSubjectReview",),
     rights._Review: ("SelfSubjectAccessReview",),
+    access_reviews._TokenReview: ("TokenReview",),
+    access_reviews._AccessReview: ("SubjectAccessReview",),
     event_sender._Named: ("ConfigMap",),
     ApiStatus: ("Status",),
     WatchEvent: ("WatchEvent",),

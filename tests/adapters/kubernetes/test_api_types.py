@@ -21,8 +21,14 @@ OTHERS = {
     "UnreadObject": "made from an object, not decoded",
     "_RawList": "a list of anything",
     "_Topology": "of a CustomResourceDefinition of node_topology",
+    "_TopologyMetadata": "the same",
     "FoundPod": "made from a Pod, not decoded",
+    "_Request": "in the data of a ConfigMap",
     "TaintObject": "not decoded by itself",
+    "_JobSet": "of a CustomResourceDefinition, as the next ones",
+    **dict.fromkeys(("_JobSetSpec", "_StartupPolicy", "_ReplicatedJob", "_JobTemplate"), "of a JobSet"),
+    "_PodGroup": "of a CustomResourceDefinition, or of an API that is off by default",
+    **dict.fromkeys(("_PodGroupSpec", "_SchedulingPolicy", "_Gang"), "of a PodGroup"),
 }
 """Structs that no root reaches, with the reason."""
 

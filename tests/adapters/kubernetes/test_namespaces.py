@@ -185,3 +185,19 @@ async def test_five_thousand_namespaces_need_one_list(namespaces: CachedNamespac
     await namespaces.start_watching()
     assert namespaces.source.find_labels("team-4999") == {"team": "4999"}
     assert namespaces.fake.verbs() == ["list", "watch"]
+
+
+async def test_namespaces_with_a_value_too_many_are_marked_while_they_are(namespaces: CachedNamespaces) -> None:
+    for name, team in (("shop", "blue"), ("bank", "red")):
+        namespaces.fake.put(NAMESPACES, name, labels={"team": team})
+    await namespaces.start_watching()
+    namespaces.source.set_team_limits({"team": 1})
+    mark = {"team (others)": ""}
+    assert namespaces.source.find_labels("bank") == {"team": "red"} | mark
+    assert namespaces.source.find_labels("shop") == {"team": "blue"}
+    namespaces.fake.remove(NAMESPACES, "shop")
+    await wait_until(lambda: namespaces.source.find_labels("bank") == {"team": "red"})
+    namespaces.fake.put(NAMESPACES, "lab", labels={"team": "green"})
+    await wait_until(lambda: namespaces.source.find_labels("bank") == {"team": "red"} | mark)
+    namespaces.source.set_team_limits({})
+    assert namespaces.source.find_labels("bank") == {"team": "red"}

@@ -1,6 +1,7 @@
 """One object that cannot be read among good ones: it is named, loses its own data alone, and the watch goes on."""
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from tests.adapters.kubernetes.watching import Loops, Reported
 from tests.harness.fake_apiserver import (
+    CLAIMS,
     CONFIGMAPS,
     EVENTS,
     LEASES,
@@ -29,6 +31,7 @@ from webhook.adapters.kubernetes import (
     ServerLeases,
     ServerLeaseTiming,
     ServiceStatuses,
+    WatchedClaims,
     WatchedNamespaces,
     WatchedNodes,
     WatchedNumaTopologies,
@@ -40,6 +43,7 @@ from webhook.adapters.kubernetes.namespaces import _NAMESPACES
 from webhook.core.controller.held_controller import ControllerReference
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_fields.scheduling import Estimate
+from webhook.core.scheduling.claims import SELECTED_NODE, SelectedClaim
 from webhook.extender.load_table import LoadTable
 
 QUICK = ApiTiming(first_pause_seconds=0.001, pause_seconds_max=0.01, healthy_seconds=3600)
@@ -198,10 +202,44 @@ def watch_pods_on_nodes(client: Any, loops: Loops, reported: Reported) -> Watche
     )
 
 
+class ClaimRecorder:
+    """A `ports.ClaimEventHandler` that knows the number in the name of each selected node."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def on_claims_listed(self, claims: Iterable[SelectedClaim], unread: AbstractSet[str] = frozenset()) -> None:
+        self.numbers = {key: number for key, number in self.numbers.items() if key in unread}
+        for claim in claims:
+            self.on_claim_changed(claim)
+
+    def on_claim_changed(self, claim: SelectedClaim) -> None:
+        self.numbers[claim.key] = int(claim.node)
+
+    def on_claim_gone(self, key: str) -> None:
+        self.numbers.pop(key, None)
+
+    def known(self) -> dict[str, int]:
+        return {key.removeprefix("shop/"): number for key, number in self.numbers.items()}
+
+
+def watch_claims(client: Any, loops: Loops, reported: Reported) -> Watched:
+    recorder = ClaimRecorder()
+    loops.start(WatchedClaims(client, recorder, reports=reported.reports, timing=QUICK).run())
+
+    def claim(node: object) -> dict[str, Any]:
+        return {"metadata": {"namespace": "shop", "annotations": {SELECTED_NODE: node}}}
+
+    reason = "metadata.annotations[...]: 5: Expected `str`, got `int`"
+    return Watched(
+        CLAIMS, lambda number: claim(str(number)), claim(5), reason, recorder.known, lambda name: f"shop/{name}"
+    )
+
+
 @pytest.mark.parametrize(
     "start",
     [
-        *(watch_nodes, watch_topologies, watch_topologies_of_another_type, watch_namespaces),
+        *(watch_nodes, watch_topologies, watch_topologies_of_another_type, watch_namespaces, watch_claims),
         *(watch_pods, watch_pods_on_nodes),
     ],
 )
@@ -247,7 +285,9 @@ async def test_bad_object_loses_its_own_data_alone_and_is_named(
     assert (reported.troubles, fake.verbs().count("list")) == ([], 2)
 
 
-@pytest.mark.parametrize("start", [watch_nodes, watch_topologies, watch_namespaces, watch_pods, watch_pods_on_nodes])
+@pytest.mark.parametrize(
+    "start", [watch_nodes, watch_topologies, watch_namespaces, watch_claims, watch_pods, watch_pods_on_nodes]
+)
 async def test_bad_object_of_the_first_list_is_named(
     fake: FakeApiServer, client: Any, loops: Loops, start: Start
 ) -> None:

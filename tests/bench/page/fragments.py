@@ -105,13 +105,19 @@ def _render_scheduling(results: Json) -> str:
                 *(f"{rate['median']:.0f}" for rate in rates.values()),
                 ratio(figures, "all_rules_by_passes_all"),
                 f"{figures['cpu_ms']['median']:.1f}",
+                "/".join(f"{figures['opcodes'][way]:,.0f}" for way in ("all rules", "passes all")),
                 "/".join(f"{quantiles[f'{verb} p50']:.1f}" for verb in ("filter", "prioritize")),
                 f"{figures['idle_ms']:.0f}",
                 f"{figures['rss_mib']}",
             ]
         )
     ways = results["scheduling"]["figures"][0]["pods_per_second"]
-    heads = [*(f"Pods/s, {way}" for way in ways), "all rules by passes all", "CPU a Pod, ms"]
+    heads = [
+        *(f"Pods/s, {way}" for way in ways),
+        "all rules by passes all",
+        "CPU a Pod, ms",
+        "opcodes a Pod, all rules/passes all",
+    ]
     return render_table(["nodes", *heads, "p50 of filter/prioritize, ms", "without calls, ms/s", "RSS, MiB"], lines)
 
 

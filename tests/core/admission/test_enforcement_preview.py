@@ -222,7 +222,10 @@ def find_findings_and_rewrite(raw: Json, service: Service, mode: Mode) -> tuple[
     trial = preview_enforcement(decode_pod(apply_json_patch(raw, patch)), in_mode)
     findings = check(trial.pod, in_mode, hash_known=True)
     of_trial = (field for write in trial.writes for field in write.fields if not field.startswith("metadata."))
-    of_patch = (operation.path.startswith("/spec/") and operation.op != "remove" for operation in patch)
+    of_patch = (
+        operation.path.startswith("/spec/") and (operation.op != "remove" or "/limits/" in operation.path)
+        for operation in patch
+    )
     refusals = (finding for finding in findings if not finding.is_advice and finding.mode is mode)
     return {f"{finding.code} {finding.message}" for finding in refusals}, any(of_patch) or any(of_trial)
 

@@ -14,6 +14,7 @@ from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec
 from webhook.core.patch import Patch, add
 from webhook.core.policy_fields import Mode
 from webhook.core.quota import Acquire, Receipt
+from webhook.core.shares import PodSlot
 
 COMPILED = CompiledPolicy(policy_of("- {name: web, match: {namespaces: [shop]}, placement: {schedulerName: fast}}"))
 POD = Pod(PodMetadata(name="web-1", uid="pod-uid"), PodSpec())
@@ -29,6 +30,8 @@ EVALUATED: dict[str, Any] = {
     "asked": Acquire(COMPILED.plans["web"], "shop", "pod-uid", {"pods": 1}, "user:alice"),
     "pod_key": b"key",
     "namespace_values": {"team": "t1"},
+    "slot": PodSlot(3, "spot", "on-demand", "claim", "ReplicaSet"),
+    "slot_reason": "the lowest that is free",
 }
 MADE: dict[str, Any] = {
     "half": Half.VALIDATE,
@@ -86,8 +89,8 @@ def test_decision_has_each_field_of_its_evaluation() -> None:
 def test_each_field_changes_only_its_own() -> None:
     plain = fields(conclude(evaluation(), ""))
     for name, value in EVALUATED.items():
-        if name == "uncounted":
-            continue  # a Pod is uncounted only if the store was asked
+        if name in {"uncounted", "slot_reason"}:
+            continue  # a Pod is uncounted only if the store was asked, and has no reason without a slot
         decision = fields(conclude(evaluation(**{name: value}), ""))
         assert {key for key in decision if decision[key] != plain[key]} - {"audit"} == {name}
 

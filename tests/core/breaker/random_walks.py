@@ -12,12 +12,14 @@ from webhook.core.breaker import (
     QuotaEventPlan,
     State,
     Transition,
+    UnschedulablePlan,
 )
 
 plans = st.builds(
     plan_of,
     error_rate=st.none()
-    | st.builds(ErrorRatePlan, st.sampled_from([50, 100]), st.just(10), st.integers(1, 3), st.integers(1, 2)),
+    | st.builds(ErrorRatePlan, st.sampled_from([50, 100]), st.just(10), st.integers(1, 3), st.integers(1, 2))
+    | st.builds(UnschedulablePlan, st.just(1), st.just(10), st.just(1), st.just(1), st.just(300)),
     latency=st.none()
     | st.builds(LatencyPlan, st.just(5), st.sampled_from([10, 15]), st.integers(1, 3), st.integers(1, 2)),
     quota=st.none() | st.builds(QuotaEventPlan, st.integers(1, 3), st.just(25), st.booleans()),

@@ -4,7 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.core.breakers import SECOND_US, WITHOUT_OUTCOMES, Breaker, build_open_breaker, build_probing_breaker
+from tests.core.breakers import (
+    SECOND_US,
+    VARIANT,
+    WITHOUT_OUTCOMES,
+    Breaker,
+    build_open_breaker,
+    build_probing_breaker,
+)
 from webhook.core.breaker import TRANSITIONS, State, Transition, TransitionCause
 
 LATER_US = 10 * SECOND_US
@@ -70,10 +77,18 @@ def build_failing() -> Breaker:
     return breaker
 
 
+def build_unschedulable() -> Breaker:
+    breaker = Breaker(VARIANT)
+    breaker.record_good_and_bad(0, good=999, bad=3)
+    breaker.find_state(SECOND_US)
+    return breaker
+
+
 EXAMPLES: dict[tuple[State, TransitionCause], Example] = {
     (State.CLOSED, TransitionCause.ERROR_RATE): lambda: build_failing().moves[-1],
     (State.CLOSED, TransitionCause.LATENCY): lambda: build_slow().moves[-1],
     (State.CLOSED, TransitionCause.QUOTA_EXCEEDED): lambda: build_open_breaker().moves[-1],
+    (State.CLOSED, TransitionCause.UNSCHEDULABLE): lambda: build_unschedulable().moves[-1],
     (State.OPEN, TransitionCause.OPEN_FOR_PASSED): lambda: build_probing_breaker()[0].moves[-1],
     (State.OPEN, TransitionCause.PROBES_SUCCEEDED): lambda: run_probes(build_open_breaker(), ok=True),
     (State.HALF_OPEN, TransitionCause.PROBES_SUCCEEDED): lambda: run_probes(build_half_open(), ok=True),

@@ -188,6 +188,25 @@ def test_breaker_is_found_after_an_hour_open() -> None:
     assert "OPEN since" in list_found_values("breaker-open-long", later)[0]
 
 
+def test_breaker_of_a_variant_is_found_with_the_commands_that_name_it() -> None:
+    status = breaker_status()
+    [service] = [service for service in status["services"] if service["breaker"]]
+    variants = [{"name": "spot", "breaker": service["breaker"]}, {"name": "on-demand", "breaker": None}]
+    service |= {"shares": {"variants": variants}, "breaker": None}
+    later = replace(FACTS, status=status, at_us=OPEN.tripped_at_us + HOUR_US + 1)
+    [finding] = run_check(CHECKS["breaker-open-long"], later).findings
+    assert finding.object == "service payment-api, variant spot"
+    assert finding.command == "podgate breaker reset payment-api --variant spot --reason check"
+    entry = {"service": "web", "variant": "spot", "breaker": "ForcedOpen", "remainingSeconds": 86_401, "until": "x"}
+    entries = [{**entry, "reason": "y", "withoutEffect": ["variant: spot: no such variant"]}]
+    forced = replace(FACTS, status={**FACTS.status, "overrides": {"entries": entries}})
+    commands = [run_check(CHECKS[name], forced).findings[0].command for name in ("breaker-forced", "override-idle")]
+    assert commands == [
+        "podgate breaker reset web --variant spot --reason check",
+        "podgate override web --variant spot --clear",
+    ]
+
+
 @pytest.mark.parametrize(("seconds", "count"), [(86_400, 0), (86_401, 1)])
 def test_breaker_that_is_forced_for_more_than_a_day_is_found(seconds: int, count: int) -> None:
     entry = {"service": "web", "breaker": "ForcedOpen", "remainingSeconds": seconds, "until": "x", "reason": "y"}
@@ -195,6 +214,33 @@ def test_breaker_that_is_forced_for_more_than_a_day_is_found(seconds: int, count
     facts = replace(FACTS, status=status)
     assert len(list_found_values("breaker-forced", facts)) == count
     assert list_found_values("override-idle", facts) == ["the mode is Disabled"]
+
+
+def test_exception_that_lasts_for_more_than_another_week_is_found() -> None:
+    week_us = 7 * 86_400_000_000
+    text = """\
+- service: web
+  workload: {namespace: shop, kind: StatefulSet, name: db}
+  quotaFactor: 2
+  until: UNTIL
+  reason: INC-1
+- {service: web, quotaFactor: 2, until: UNTIL, reason: INC-1}
+"""
+    until = format_rfc3339(NOW_US + week_us + 1_000_000)
+    overrides = ConfigMap(data={OVERRIDES_KEY: text.replace("UNTIL", until)})
+    for at_us, count in ((NOW_US, 1), (NOW_US + 1_000_000, 0)):
+        found = run_check(CHECKS["exception-long"], replace(FACTS, overrides_map=overrides, at_us=at_us)).findings
+        assert len(found) == count
+    [finding] = run_check(CHECKS["exception-long"], replace(FACTS, overrides_map=overrides)).findings
+    assert finding.command == "podgate override web --workload statefulset/db -n shop --clear"
+
+
+def test_command_that_ends_an_exception_without_effect_names_its_pods() -> None:
+    pods = {"namespace": "shop", "selector": {"matchLabels": {"app": "a"}, "matchExpressions": []}}
+    entry = {"service": "web", "pods": pods, "withoutEffect": ["the service has no Pods in namespace shop"]}
+    status = {**FACTS.status, "overrides": {"entries": [entry]}}
+    [finding] = run_check(CHECKS["override-idle"], replace(FACTS, status=status)).findings
+    assert finding.command == "podgate override web --pods app=a -n shop --clear"
 
 
 # --- clocks ---
@@ -461,8 +507,8 @@ SOURCES = "nodes: {sources: [{prometheus: {url: https://p}}, {requests: {}}]}\n"
 USER = "- {name: web, match: {namespaces: [web]}, scheduling: {hot: {cpu: 0.8}}}\n"
 
 
-def scheduling_policy(nodes: str = SOURCES) -> ConfigMap:
-    return ConfigMap(data={KEY: POLICY.replace("services:", f"{nodes}services:") + USER})
+def scheduling_policy(nodes: str = SOURCES, user: str = USER) -> ConfigMap:
+    return ConfigMap(data={KEY: POLICY.replace("services:", f"{nodes}services:") + user})
 
 
 SCHEDULING = replace(FACTS, policy_map=scheduling_policy())
@@ -506,6 +552,36 @@ def test_nodes_without_a_fresh_load_are_found_if_a_source_measures() -> None:
     )
     requests = scheduling_policy("nodes: {sources: [{requests: {}}]}\n")
     assert "loads-unknown" not in list_found_codes(replace(facts, policy_map=requests))
+
+
+def test_pressures_that_a_threshold_names_and_most_nodes_do_not_report_are_found() -> None:
+    def build_node(name: str, source: str = "prometheus", **pressures: float) -> ShownNode:
+        return ShownNode(name, None, None, 0, 0, NodeLoad(source, 0.0, **pressures), None)
+
+    limited = scheduling_policy(user=USER.replace("hot: {cpu: 0.8}", "pressure: {memory: 0.1, io: 0.1}"))
+    nodes = [
+        build_node("a", memory_pressure=0.0, io_pressure=0.0),
+        build_node("b", memory_pressure=0.0),
+        build_node("c"),
+    ]
+    facts = replace(SCHEDULING, policy_map=limited, extenders={"e": nodes})
+    assert list_found_values("pressures-unknown", facts) == [
+        "io pressure of 2 of 3 nodes is unknown, such as of b: its threshold refuses none of them"
+    ]
+    unmeasured = [build_node("d", "requests"), build_shown_node("e", None)]
+    for known in (nodes[:1], nodes[:1] + unmeasured, unmeasured):
+        assert "pressures-unknown" not in list_found_codes(replace(facts, extenders={"e": known}))
+    assert "pressures-unknown" not in list_found_codes(replace(SCHEDULING, extenders={"e": nodes}))
+
+
+def test_missing_objects_by_which_pods_are_woken_are_found() -> None:
+    wake = decode_object(ClusterObject, {"metadata": {"name": "podgate-wake"}})
+    whole = replace(SCHEDULING, storage_classes=[wake], wake_map=ConfigMap())
+    assert "wake-missing" not in list_found_codes(whole)
+    for missing, effect in ({"storage_classes": []}, "five minutes"), ({"wake_map": None}, "all Pods that wait"):
+        [found] = list_found_values("wake-missing", replace(whole, **missing))
+        assert effect in found
+    assert "wake-missing" not in list_found_codes(replace(whole, wake_map=None, policy_map=policy_map(WEB)))
 
 
 def test_objects_that_an_extender_cannot_read_are_found() -> None:

@@ -158,7 +158,7 @@ def test_what_the_pool_frees_is_kept_for_the_first_even_if_a_later_pod_is_smalle
     pool = (Use("1m", "requests.cpu", 8, 10, 1, NOW_US + 7, Holder.POOL, "shared"),)
 
     def build_held(name: str, priority: int, cpu: int) -> HeldController:
-        demand = Demand(name, "shared", name, priority, {key: cpu})
+        demand = Demand(name, "shared", name, priority, "", {key: cpu})
         return HeldController(ControllerReference("ReplicaSet", name, name, name), demand, 1, 0)
 
     def select_names(*waiting: HeldController) -> list[str]:
@@ -186,7 +186,12 @@ def test_never_more_than_there_is_room_for_and_no_room_is_left_unused(seed: int)
         HeldController(
             ControllerReference("Job", "shop", str(number), str(number)),
             Demand(
-                "s", "s", "shop", random.randrange(3), {key: random.randint(1, 4) for key in random.sample(limits, 2)}
+                "s",
+                "s",
+                "shop",
+                random.randrange(3),
+                "",
+                {key: random.randint(1, 4) for key in random.sample(limits, 2)},
             ),
             random.randint(1, 4),
             random.randrange(9),

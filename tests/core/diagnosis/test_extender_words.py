@@ -4,8 +4,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from webhook.core.diagnosis.extender_words import (
+    advise_after_refusal,
     describe_attempt,
     describe_refusals,
     describe_refused_zones,
@@ -35,6 +37,10 @@ MANY = RuleRefusals("hot_cpu", REASON, 12, 0.8, tuple(RefusedNode(f"n{n}", 0.800
 UNKNOWN = RuleRefusals(
     "unknown", "node(s) had no fresh load", 2, None, tuple(RefusedNode(n, None, LoadOrigin()) for n in ("a", "b"))
 )
+WITH_POD = RuleRefusals(
+    *("hot_cpu", "node(s) would be above the cpu hot threshold 0.8 with this Pod", 2, 0.8),
+    (RefusedNode("a", 0.79, ORIGIN, demand=0.4), RefusedNode("b", 0.7501, ORIGIN, demand=0.05)),
+)
 CLOSE = "0.8004 from prometheus, 12 s old"
 BEST = tuple(ScoredNode(f"n{n}", 9 - n, 0.75, 0.5, 0.0, 1.0, ORIGIN) for n in range(3))
 SCORE = ScoreAttempt(NOW, 40, BEST, {"cpu": 0.4, "latency": -0.2})
@@ -50,6 +56,13 @@ def record(passed: int, *refused: RuleRefusals, mode: Mode = Mode.ENFORCE, **mor
     [
         (ONE, "1 node above the cpu hot threshold 0.8 (node-3 0.93 from prometheus, 12 s old)"),
         (UNKNOWN, "2 nodes had no fresh load (a without a load, b without a load)"),
+        (
+            WITH_POD,
+            (
+                "2 nodes would be above the cpu hot threshold 0.8 with this Pod (a 0.79 + 0.40 of this Pod,"
+                " from prometheus, 12 s old, b 0.7501 + 0.0500 of this Pod, from prometheus, 12 s old)"
+            ),
+        ),
         (
             MANY,
             f"12 nodes above the cpu hot threshold 0.8 (n0 {CLOSE}, n1 {CLOSE}, n2 {CLOSE}, and 9 more)",
@@ -118,6 +131,23 @@ def test_refusal_for_zones_has_what_was_asked_and_what_each_zone_has() -> None:
     ]
 
 
+def test_pod_that_no_node_could_ever_take_has_what_to_do_and_what_the_zones_have_in_all() -> None:
+    zones = ZoneFigures({"cpu": "6"}, ({"cpu": "4"},))
+    never = RuleRefusals(
+        "numa",
+        "node(s) had only NUMA zones too small",
+        1,
+        None,
+        (RefusedNode("a", None, ORIGIN, zones),),
+        is_permanent=True,
+    )
+    remedy = "let it ask for less, or add a node with larger NUMA zones: waiting does not help"
+    assert describe_refused_zones(record(0, never)) == ["a: cpu 6 asked of one zone; zone 0 has cpu 4 in all"]
+    assert advise_after_refusal(record(0, never)) == remedy
+    assert advise_after_refusal(record(0, never, ONE)) == ""
+    assert advise_after_refusal(None) == ""
+
+
 def test_candidates_of_preemption_are_told() -> None:
     assert describe_attempt(record(0, preempt=PreemptAttempt(NOW, 2, 1))).endswith("; preemption: 1 of 2 nodes passed")
 
@@ -128,5 +158,8 @@ def test_best_nodes_have_their_terms_and_weights_unless_they_are_of_an_earlier_a
     terms = "free cpu 0.75, free memory 0.50, latency 0.00, near 1.00"
     assert describe_scores(found)[0] == f"n0 9 of 10: {terms} (from prometheus, 12 s old)"
     assert describe_weights(found) == "cpu 0.4, latency -0.2"
+    risky = record(28, score=ScoreAttempt(NOW, 40, (replace(BEST[0], risk=0.35),), {"cpu": 0.4, "risk": -0.3}))
+    assert describe_scores(risky) == [f"n0 9 of 10: {terms}, risk 0.35 (from prometheus, 12 s old)"]
+    assert describe_weights(risky) == "cpu 0.4, risk -0.3"
     earlier = record(28, score=ScoreAttempt(NOW - timedelta(seconds=9), 40, BEST, SCORE.weights))
     assert (describe_scores(earlier), describe_weights(earlier)) == ([], "")

@@ -1,5 +1,6 @@
 """Plans: order, refused states, ways to run, rollouts, and removal."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -364,3 +365,26 @@ def test_patch_that_install_does_not_know_is_an_error() -> None:
     patch = "kind: ConfigMap\nmetadata: {name: a}\ndata: {}\n"
     with pytest.raises(ValueError, match="JSON 6902"):
         build_objects(files, {"resources": ["a.yaml"], "patches": [{"patch": patch}]})
+
+
+def test_labels_of_teams_are_protected_where_they_are_named() -> None:
+    files = read_manifest_files()
+    way = ways.build_way(ways.MEMORY, ways.OWN, has_team_labels=True)
+    assert way is not None
+    found = ways.set_team_labels(build_objects(files, way), ["team", "example.com/owner"])
+    named = [document for document in found if document["metadata"]["name"] == "podgate-team-labels"]
+    assert {document["kind"] for document in named} == {
+        "ConfigMap",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    }
+    [config_map] = [document for document in named if document["kind"] == "ConfigMap"]
+    assert config_map["data"] == {"labels": "team,example.com/owner"}
+
+
+def test_protected_labels_are_not_dropped_by_leaving_out_the_option() -> None:
+    record = replace(MEMORY, team_labels="team,owner")
+    assert record.build_config_map()["data"]["teamLabels"] == "team,owner"
+    assert record.find_conflict(MEMORY) == ("teamLabels", "team,owner", "none")
+    assert record.find_conflict(replace(MEMORY, team_labels="team")) is None
+    assert LiveObjects().list_options(record, "")[-4:] == ["--team-label", "team", "--team-label", "owner"]

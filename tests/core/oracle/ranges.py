@@ -6,7 +6,16 @@ from typing import Any
 from tests.core.api_server import apply_defaults
 from tests.core.generating.vocabulary import OUR_ANNOTATION, OUR_LABEL, SERVICE
 from tests.core.oracle.nodes import Json
-from tests.core.ranges_model import Box, is_ignored, list_all_boxes, list_named_resources, parse_rule_amount, settle_all
+from tests.core.ranges_model import (
+    Box,
+    is_ignored,
+    is_removed,
+    list_all_boxes,
+    list_named_resources,
+    parse_rule_amount,
+    select_rules,
+    settle_all,
+)
 
 _FIELDS = ("containers", "initContainers")
 
@@ -40,7 +49,7 @@ def find_written_faults(old: Json, new: Json, rules: dict[str, Any]) -> Iterator
         own = before[box.place]
         for name in {**own.requests, **own.limits}:
             if not _may_be_absent(old, own, name, rules):
-                yield from _find_changes(own, box, name, rules)
+                yield from _find_changes(own, box, name, select_rules(rules, box))
         for name, limit in box.limits.items():
             is_of_the_user = name in own.limits and own.requests.get(name, 0) > own.limits[name]
             if box.requests.get(name, 0) > limit and not is_of_the_user:
@@ -63,6 +72,8 @@ def _find_changes(own: Box, box: Box, name: str, rules: dict[str, Any]) -> Itera
         ("request", own.requests.get(name), box.requests.get(name)),
     ):
         if written is None or final == written or (clamps and final in {low, high}):
+            continue
+        if side == "limit" and final is None and is_removed(rules, name) and not is_ignored(rules, box.name):
             continue
         is_raised = final is not None and final > written and most is not None
         if not (clamps and side == "request" and is_raised):

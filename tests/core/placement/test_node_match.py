@@ -1,4 +1,4 @@
-"""Which nodes a Pod's terms and tolerations allow, compared with Kubernetes' own semantics."""
+"""Nodes that a Pod's terms and tolerations allow, compared with Kubernetes' own semantics."""
 
 import msgspec
 from hypothesis import given

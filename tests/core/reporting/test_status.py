@@ -18,9 +18,10 @@ from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.core.policy.model import BreakerGuard, LoadedPolicy, Match, Policy, Service
-from webhook.core.policy_fields import Quota, Scope, StandingQuota
+from webhook.core.policy_fields import Quota, Schedule, Scope, StandingQuota
 from webhook.core.quota import Holder, ServiceSnapshot, Use
-from webhook.core.reporting.queue_document import FailingPods, QueueDepth
+from webhook.core.quota.scheduled_limits import apply_schedules
+from webhook.core.reporting.queue_document import FailingPods, QueueDepth, WaitingGroups
 from webhook.core.reporting.rollout_document import render_rollout
 from webhook.core.reporting.status import (
     ControllerStatus,
@@ -113,7 +114,10 @@ def test_document_contains_the_whole_status() -> None:
         "scope": "Cluster",
         "failureMode": "Open",
         "modes": {"placement": "Enforce", "resources": "Enforce", "quota": "Audit", "breaker": "Enforce"},
+        "schedule": None,
         "override": None,
+        "exceptions": [],
+        "shares": None,
         "known": True,
         "windows": [
             {
@@ -137,6 +141,7 @@ def test_document_contains_the_whole_status() -> None:
                 "nextFreeSeconds": 0,
             },
         ],
+        "guaranteed": [],
         "breaker": {
             "state": "OPEN",
             "reason": "quotaExceeded: 10 within 1m",
@@ -375,6 +380,28 @@ def test_page_shows_effect_end_and_reason_of_overrides(monkeypatch: pytest.Monke
     assert f"gone: override modes: {{quota: Audit}} {ends}" in lines
 
 
+def test_the_schedule_in_force_is_shown_with_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("click.style", lambda text, **_: text)
+    times = Schedule("night", "22:00", "06:00", "Europe/Berlin", factor=Quantity.parse("3"))
+    web = replace(PAYMENT, quota=replace(PAYMENT.quota, schedules=(times,)))
+    loaded = replace(LOADED, policy=replace(LOADED.policy, services=(web,)))
+    shown = {}
+    for hour in (0, 14):  # NOW_US is 09:00 in Berlin
+        timed = apply_schedules(loaded, NOW_US + hour * 3_600_000_000)
+        status = {"policy": timed, "plans": CompiledPolicy(timed).plans, "snapshots": {}}
+        shown[hour] = services(render_server_status(snapshot(**status)))["payment-api"]
+        assert f"payment-api: schedule: {shown[hour]['schedule']['text']}" in render_page(**status).splitlines()
+    assert shown[14]["schedule"] == {
+        "name": "night",
+        "effect": "x3",
+        "until": "2027-01-16T05:00:00.000Z",
+        "next": None,
+        "text": "night, x3, until 06:00 Europe/Berlin",
+    }
+    assert shown[0]["schedule"]["text"] == "none until Fri 22:00 Europe/Berlin, then night, x3"
+    assert [limits["windows"][0]["hard"] for limits in shown.values()] == [50, 150]
+
+
 def test_an_expired_certificate_has_negative_days_left() -> None:
     document = render_server_status(snapshot(certificates={"serving": NOW_US - 1}))
     assert document["certificates"][0]["daysLeft"] == -1
@@ -556,24 +583,26 @@ def test_an_overload_is_shown_with_its_reasons() -> None:
 
 def test_the_leader_shows_its_queues_by_class_and_service() -> None:
     depths = (
-        QueueDepth("payment-api", "gold", 3, 61),
+        QueueDepth("payment-api", "gold", 3, 61, groups=WaitingGroups(1, 2)),
         QueueDepth("search", "gold", 0, 0),
         QueueDepth("ledger", "gold", 4, 200, "until 2027-01-15T09:00:00.000Z: INC-1"),
         QueueDepth("batch", "bronze", 1, 5, None, (FailingPods("admission", 1, "pod jobs/b: denied"),)),
     )
     failing = ({"reason": "admission", "pods": 1, "why": "pod jobs/b: denied"},)
-    fine: dict[str, object] = {"failing": ()}
+    fine: dict[str, object] = {"failing": (), "groups": None}
     queues: dict[str, Any] = {
         "classes": [
             {"class": "gold", "waiting": 7, "oldestSeconds": 200},
             {"class": "bronze", "waiting": 1, "oldestSeconds": 5},
         ],
         "services": [
-            {"service": "payment-api", "class": "gold", "waiting": 3, "oldestSeconds": 61, "paused": None} | fine,
+            {"service": "payment-api", "class": "gold", "waiting": 3, "oldestSeconds": 61, "paused": None}
+            | fine
+            | {"groups": {"complete": 1, "incomplete": 2}},
             {"service": "ledger", "class": "gold", "waiting": 4, "oldestSeconds": 200, "paused": depths[2].paused}
             | fine,
             {"service": "batch", "class": "bronze", "waiting": 1, "oldestSeconds": 5, "paused": None}
-            | {"failing": failing},
+            | {"failing": failing, "groups": None},
         ],
     }
     line = "waiting  7 in gold, oldest 3m20s; 1 in bronze, oldest 5s; paused: ledger; cannot be released: batch"

@@ -55,13 +55,37 @@ CONTAINER = st.fixed_dictionaries(
     {"name": st.sampled_from(["c", "istio-proxy"])},
     optional={"resources": st.fixed_dictionaries({}, optional={"requests": AMOUNTS, "limits": AMOUNTS})},
 )
+
+
+def leave_out_contradictions(rules: Json) -> Json:
+    """Return rules without the amounts that give or require the limits of cpu which they take out or forbid."""
+    of_containers = rules.get("container", {})
+    if not of_containers.keys() & {"remove", "forbid"}:
+        return rules
+    asked = {"default", "max", "maxLimitRequestRatio", "defaultLimitRatio", "defaultRequestRatio"}
+    kept = {key: value for key, value in of_containers.items() if key != "forbid" or "remove" not in of_containers}
+    return {
+        stanza: {
+            key: {name: amount for name, amount in value.items() if name != "cpu"} if key in asked else value
+            for key, value in fields.items()
+        }
+        if isinstance(fields, dict)
+        else fields
+        for stanza, fields in {**rules, "container": kept}.items()
+    }
+
+
 RULES = st.fixed_dictionaries(
     {"whenOutside": st.sampled_from(["Clamp", "Deny"])},
     optional={
         "container": st.fixed_dictionaries(
             {"ignore": st.just(["istio-*"])},
             optional=dict.fromkeys(["defaultRequest", "default", "min", "max"], AMOUNTS)
+            | dict.fromkeys(["remove", "forbid"], st.just(["limits.cpu"]))
             | {"maxLimitRequestRatio": RATIOS, "defaultLimitRatio": RATIOS, "defaultRequestRatio": SHARES},
+        ),
+        "initContainer": st.fixed_dictionaries(
+            {}, optional=dict.fromkeys(["defaultRequest", "default", "min", "max"], AMOUNTS)
         ),
         "pod": st.fixed_dictionaries(
             {},
@@ -73,7 +97,7 @@ RULES = st.fixed_dictionaries(
             },
         ),
     },
-)
+).map(leave_out_contradictions)
 
 
 ENFORCED = Modes()
@@ -103,7 +127,8 @@ def test_notes_cover_exactly_the_changes_of_resources(
     containers: list[Json], rules: Json, pod_requests: Json | None
 ) -> None:
     service = service_with_rules(rules)
-    document = build_pod(*containers, **({} if pod_requests is None else {"resources": {"requests": pod_requests}}))
+    document = build_pod(*containers[:1], initContainers=containers[1:])
+    document["spec"] |= {} if pod_requests is None else {"resources": {"requests": pod_requests}}
     notes = explain(document, service, HASH)
     after = rewrite_pod(document, service)
     assert list_marked_places(notes) == list_changed_places(document, after)

@@ -38,6 +38,16 @@ SPREAD = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAny
 QUOTA: Json = {"quota": {"windows": [{"window": "1m", "hard": {"pods": 5}}]}}
 
 
+SHARES = {
+    "shares": {
+        "variants": [
+            {"name": "spot", "weight": 1, "nodeSelector": {"capacity": "spot"}},
+            {"name": "on-demand", "weight": 1, "nodeSelector": {"capacity": "on-demand"}},
+        ]
+    }
+}
+
+
 POOLS = [{"name": "shared", "windows": [{"window": "1m", "hard": {"pods": 5}}]}]
 
 
@@ -56,6 +66,7 @@ STANZAS: list[Json] = [
     {"resources": {"pod": {"max": {"cpu": "1"}}}},
     QUOTA,
     {"pool": "shared"},
+    {"placement": SHARES},
     {**QUOTA, "breaker": {"quotaExceeded": {}}},
 ]
 
@@ -180,8 +191,10 @@ def find_creator(pod: Json) -> str:
     return CONTROLLER if pod["metadata"].get("ownerReferences") else ALICE
 
 
-def is_called(configuration: Json, pod: Json, namespace: Namespace, operation: str = "CREATE") -> bool:
-    """Evaluate the webhooks of Pods as the API server does; at most one may match."""
+def is_called(
+    configuration: Json, pod: Json, namespace: Namespace, operation: str = "CREATE", before: Json | None = None
+) -> bool:
+    """Evaluate the webhooks of Pods as the API server does; at most one may match. `before`: by default the same."""
     name, its_labels = namespace
     request = {"namespace": name, "operation": operation, "userInfo": {"username": find_creator(pod)}}
     matching = [
@@ -190,7 +203,7 @@ def is_called(configuration: Json, pod: Json, namespace: Namespace, operation: s
         if "pods" in webhook["rules"][0]["resources"]
         and selects(msgspec.convert(webhook["namespaceSelector"], LabelSelector), {NAME_LABEL: name, **its_labels})
         and all(
-            is_true(condition["expression"], object=pod, oldObject=pod, request=request)
+            is_true(condition["expression"], object=pod, oldObject=before or pod, request=request)
             for condition in webhook["matchConditions"]
         )
     ]

@@ -5,7 +5,15 @@ from typing import Any
 import pytest
 
 from tests.core.strategies import HASH, OUR_ANNOTATION, OUR_LABEL, Json
-from tests.core.webhook_configurations.pod_calls import CLIENT, DISABLED, PREFERENCE, QUOTA, is_called, load_services
+from tests.core.webhook_configurations.pod_calls import (
+    CLIENT,
+    DISABLED,
+    PREFERENCE,
+    QUOTA,
+    SHARES,
+    is_called,
+    load_services,
+)
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.webhook_configurations import explain_configurations, render_configurations
 
@@ -75,6 +83,27 @@ def test_validating_call_is_left_out_only_for_a_rewritten_pod_that_nothing_can_r
     found: Json, *, called: bool
 ) -> None:
     assert is_validated(MIXED, found) is called
+
+
+@pytest.mark.parametrize(
+    ("changed", "called"),
+    [
+        ({"labels": {"podgate.io/variant": "on-demand"}}, True),
+        ({"annotations": {"podgate.io/slot": "2"}}, True),
+        ({"annotations": {"podgate.io/slot-claim": "d"}}, True),
+        ({"annotations": {"controller.kubernetes.io/pod-deletion-cost": "0"}}, False),
+        ({"labels": {"other": "value"}}, False),
+    ],
+)
+def test_changes_of_a_slot_are_called_for(changed: Json, *, called: bool) -> None:
+    policy = load_services(build_selecting_service("web", placement=SHARES))
+    before = build_rewritten_pod("s0")
+    before["metadata"]["labels"]["podgate.io/variant"] = "spot"
+    before["metadata"]["annotations"] |= {"podgate.io/slot": "1", "podgate.io/slot-claim": "c"}
+    metadata = {kind: entries | changed.get(kind, {}) for kind, entries in before["metadata"].items()}
+    configuration = render_configurations(policy.policy, CLIENT, HASH)[1]
+    after = {"metadata": metadata, "spec": before["spec"]}
+    assert is_called(configuration, after, SHOP, "UPDATE", before) is called
 
 
 def test_updates_are_validated() -> None:
@@ -192,6 +221,11 @@ def test_explanation_agrees_with_the_expressions() -> None:
         ({"placement": PREFERENCE, "modes": {"placement": "Warn"}}, "placement (Warn)"),
         ({**QUOTA, "placement": {"schedulerName": "ours"}}, "quota (Enforce), placement (Enforce)"),
         ({"resources": {"container": {"default": {"cpu": "1"}}}}, "resources (Enforce)"),
+        ({"placement": SHARES}, "placement (Enforce)"),
+        (
+            {"placement": SHARES, "modes": {"placement": "Disabled"}},
+            "placement (Disabled, which an override may change)",
+        ),
     ],
 )
 def test_explanation_names_the_stanzas_that_need_the_validating_call(service: Json, reason: str) -> None:

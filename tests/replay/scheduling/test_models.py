@@ -38,6 +38,9 @@ def test_measured_load_is_the_decayed_average_of_samples() -> None:
     found = history.average(160.0, Decay(0.5, 60.0), 120.0)
     assert found.cpu_millis == pytest.approx((1300 + 0.5 * 1000 + 0.25 * 1000) / 1.75)
     assert found.memory_bytes == pytest.approx((150 + 0.5 * 100 + 0.25 * 100) / 1.75)
+    variance = ((150 - found.memory_bytes) ** 2 + 0.75 * (100 - found.memory_bytes) ** 2) / 1.75
+    assert history.compute_deviation(160.0, Decay(0.5, 60.0), 120.0).memory_bytes == pytest.approx(variance**0.5)
+    assert history.compute_deviation(999.0, Decay(0.5, 60.0), 120.0) == PodLoad(0.0, 0.0), "constant since then"
     history.add(400.0, PodLoad(600.0, 50.0), -1)
     assert history.average(2000.0, Decay(0.5, 60.0), 120.0) == (1000.0, 100.0)
     assert history.peak == (1600.0, 150.0)

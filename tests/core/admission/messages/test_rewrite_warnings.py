@@ -170,3 +170,39 @@ async def test_warnings_are_bounded_in_number_and_length() -> None:
     assert found[-1] == "90 more values"
     assert max(map(len, found)) <= 120
     assert sum(map(len, found)) < 4096
+
+
+UNLIMITED = """
+- name: web
+  match: {namespaces: [shop]}
+  placement: {priorityClassName: high, onConflict: {default: Override}}
+  resources: {container: {max: {memory: 1Gi}, remove: [limits.cpu]}, whenOutside: Clamp}
+"""
+OWN_BOUNDS = """
+- name: web
+  match: {namespaces: [shop]}
+  resources:
+    container: {min: {memory: 1Gi}, max: {cpu: "1"}, default: {cpu: "1"}}
+    initContainer: {min: {memory: 2Gi}, max: {cpu: "2"}}
+    whenOutside: Clamp
+"""
+
+
+async def test_limit_that_is_taken_out_is_a_warning_after_replaced_values() -> None:
+    spec = build_containers({"cpu": "2", "memory": "2Gi"}) | {"priorityClassName": "low", "priority": 5}
+    assert await list_rewrite_warnings(spec, UNLIMITED) == [
+        "priorityClassName low replaced by high (placement.priorityClassName, onConflict Override)",
+        f'container "vllm": limits.memory 2Gi lowered to 1Gi {CLAMPED}',
+        'container "vllm": limits.cpu 2 taken out (resources.container.remove)',
+    ]
+
+
+async def test_warning_names_the_bound_of_init_containers_unless_it_is_a_sidecar() -> None:
+    starting = build_containers({"cpu": "3"}, {"memory": "1Mi"})["containers"]
+    sidecar = {"name": "proxy", "restartPolicy": "Always", "resources": {"limits": {"cpu": "3"}}}
+    spec = build_containers({}) | {"initContainers": [*starting, sidecar]}
+    assert await list_rewrite_warnings(spec, OWN_BOUNDS) == [
+        'init container "vllm": limits.cpu 3 lowered to 2 (resources.initContainer.max, whenOutside Clamp)',
+        'init container "vllm1": limits.memory 1Mi raised to 2Gi (resources.initContainer.min, whenOutside Clamp)',
+        'init container "proxy": limits.cpu 3 lowered to 1 (resources.container.max, whenOutside Clamp)',
+    ]
