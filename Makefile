@@ -9,7 +9,7 @@ RESULTS := .test-results
 # Without bytecode files, each of some thousand processes of a run would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test check image-test soak bench bench-quick lock controlplane-up controlplane-down
+.PHONY: setup demo test check image-test soak bench bench-quick pictures lock controlplane-up controlplane-down
 .PHONY: variables dist sign release-check release canary canary-down
 setup: $(STAMP)
 
@@ -29,6 +29,7 @@ demo: setup
 test: setup
 	$(BIN)/python -m tests.cluster build
 	$(BIN)/python -m tests.bench.programs
+	$(BIN)/python -m tests.browser
 	$(BIN)/python -m tests.chart.programs
 	$(BIN)/python -m tests.monitoring
 	$(BIN)/python -m tests.scheduling.programs
@@ -37,7 +38,7 @@ test: setup
 # Every test that needs no program but Python, with a twentieth of the examples, and of the stores only the one in memory.
 # `make check ONLY=webhook/fallback` runs what belongs to a folder or module, with every store: the folder of its name in
 # tests/, or else the tests that import it, or else the folder of its parent.
-WITH_PROGRAMS := app bench chart cluster compose image monitoring scheduling
+WITH_PROGRAMS := app bench browser chart cluster compose image monitoring scheduling
 IN_PROCESS = $(filter-out $(WITH_PROGRAMS:%=tests/%),$(patsubst %/__init__.py,%,$(wildcard tests/*/__init__.py)))
 OF_MEMORY := -k "not redis- and not valkey- and not actionlint" --ignore=tests/adapters/redis_store --ignore=tests/authentication/test_proxy_hop.py
 BELONGING = $(patsubst webhook/%,tests/%,$(patsubst certs%,tests/certs%,$(ONLY:/=)))
@@ -71,7 +72,10 @@ soak: setup
 	PODGATE_TEST_EXAMPLES=300 $(BIN)/pytest tests/cluster/test_placement_sample.py
 	PODGATE_TEST_CALLS=1000 $(BIN)/pytest tests/cluster/test_availability.py -k under_load
 	PODGATE_TEST_QUEUE=soak $(BIN)/pytest -s tests/cluster/test_queue.py tests/core/controller -k "released or models"
-	PODGATE_TEST_SCHEDULING=soak $(BIN)/pytest -s tests/scheduling/test_extender_failures.py -k at_random
+	PODGATE_TEST_QUEUE=soak $(BIN)/pytest -s tests/cluster/test_gang_storm.py
+	PODGATE_TEST_SHARES=soak $(BIN)/pytest tests/cluster/test_shares.py -k random_script
+	PODGATE_TEST_SCHEDULING=soak $(BIN)/pytest -s tests/scheduling -k "at_random or of_many"
+	PODGATE_TEST_SCHEDULING=soak $(BIN)/pytest -s tests/scheduling/test_slow_volumes.py
 	PODGATE_TEST_REFUNDS=soak $(BIN)/pytest tests/cluster/test_refunds.py -k of_many
 	PODGATE_TEST_ROLLOUT=soak $(BIN)/pytest -s tests/cluster/test_rollout_leading.py -k hurts
 	PODGATE_TEST_ROTATION=soak $(BIN)/pytest -s tests/cluster/test_rotation.py
@@ -86,6 +90,10 @@ bench: setup
 # Within a minute. The last line is JSON: Podgate's CPU time per review, divided by that of other webhook servers.
 bench-quick: setup
 	@$(BIN)/python -m tests.bench --quick
+
+# The README's pictures of the console, by a Chromium.
+pictures: setup
+	$(BIN)/python -m tests.browser.take_pictures
 
 # A cluster without machines, for a person: the one that tests/cluster runs on. `eval "$(make -s controlplane-up)"`
 controlplane-up: setup

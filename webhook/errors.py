@@ -150,7 +150,7 @@ class LoadSourceError(Exception):
 
 
 class SchedulerWakeError(Exception):
-    """kube-scheduler could not be woken: it tries refused Pods again within five minutes."""
+    """kube-scheduler could not be woken, for a Pod or for all: it tries refused Pods again within five minutes."""
 
 
 class ControllerAccessError(Exception):
@@ -188,3 +188,7 @@ class AuthenticationError(Exception):
         self.reason = reason
         self.detail = detail
         self.status = status
+
+
+class EvictionError(Exception):
+    """The API server did not evict a Pod, for another reason than its disruption budget; a retry may succeed."""

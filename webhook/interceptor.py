@@ -9,16 +9,16 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from webhook.core.admission import charging, ownership, queueing, review, stages, workloads
+from webhook.core.admission import charging, grouping, ownership, queueing, review, slots, stages, workloads
 from webhook.core.admission.decision import Decision, Half
 from webhook.core.admission.evaluation import NO_POD, Evaluation, conclude
 from webhook.core.admission.exemptions import PODGATE_USERS
 from webhook.core.admission.review import Request
 from webhook.core.kubernetes.pod_size import LARGE_BYTES, has_many_parts, measure
-from webhook.core.quota import Acquire, Receipt
+from webhook.core.quota import Acquire, CounterPlan, Receipt
 from webhook.errors import NoPolicyError, StoreUnavailableError
 from webhook.policy_in_force.policy_choice import PolicyChoice
-from webhook.ports import Caller, CounterStore, NamespaceLabels, Observer, PodQueue, PolicySource, Review
+from webhook.ports import Caller, CounterStore, NamespaceLabels, Observer, PodQueue, PodSlots, PolicySource, Review
 from webhook.ports.traces import STORE, TimedCalls, TraceSampler, sample_none, timed_calls
 
 
@@ -67,12 +67,14 @@ class Interceptor:
         sample: TraceSampler = sample_none,
         *,
         queue: PodQueue | None = None,
+        pod_slots: PodSlots | None = None,
         is_releaser: Callable[[str], bool] = PODGATE_USERS.__contains__,
         check: Callable[[Evaluation], None] | None = None,
     ) -> None:
         """Create it. `on_uncounted` receives the charge of each Pod admitted although the store gave no answer.
 
         `queue` is necessary for policies under which Pods wait; `is_releaser` names the users that release them.
+        `pod_slots` is necessary for policies that divide Pods over variants.
         `check` replaces that of the core: `check_recorded` where Pods may come from records.
         """
         self._choice = PolicyChoice(policies, namespaces)
@@ -82,6 +84,7 @@ class Interceptor:
         self._observer = observer
         self._on_uncounted = on_uncounted
         self._sample = sample
+        self._pod_slots = pod_slots
         self._large_pods = ThreadPoolExecutor(1, "large-pod")
         exempt = partial(ownership.exempt, is_releaser)
         # The cheapest denials come first; the stage that charges comes last.
@@ -189,6 +192,10 @@ class Interceptor:
     def _gate(self, queue: PodQueue, evaluation: Evaluation) -> Awaitable[None] | None:
         """Gate a Pod that would be denied, if the Pods of its service wait instead; on overload, gate it unjudged."""
         if not queueing.may_be_gated(evaluation):
+            if evaluation.pod.spec.scheduling_gates:  # of an earlier call, or of the creator
+                grouping.join_group(evaluation)
+            return None
+        if grouping.join_group(evaluation):
             return None
         overload = queue.find_overload(evaluation.plan)
         if not overload:
@@ -206,9 +213,24 @@ class Interceptor:
 
     def _rewrite(self, evaluation: Evaluation) -> Awaitable[None] | None:
         plan = evaluation.plan
-        breaker = plan.breaker
-        known = self._store.find_known_breaker(plan) if breaker is not None and breaker.degrades else None
-        return self._run(stages.rewrite, evaluation, known)
+        if plan.rewrites_alike:
+            return self._run(stages.rewrite, evaluation)
+        return self._divide(plan, evaluation) if plan.divides else self._rewrite_by_breaker(plan, evaluation)
+
+    def _rewrite_by_breaker(self, plan: CounterPlan, evaluation: Evaluation) -> Awaitable[None] | None:
+        degrades = plan.breaker is not None and plan.breaker.degrades
+        return self._run(stages.rewrite, evaluation, self._store.find_known_breaker(plan) if degrades else None)
+
+    async def _divide(self, plan: CounterPlan, evaluation: Evaluation) -> None:
+        """Give a new Pod its slot, and rewrite it for the variant that comes with it."""
+        owner = slots.find_dividable(evaluation)
+        if owner is not None and self._pod_slots is not None:
+            shares, request = evaluation.compiled.shares[plan.service], evaluation.request
+            taken = await self._pod_slots.take(shares, plan, owner, request.uid, is_dry_run=request.dry_run)
+            slots.take_slot(evaluation, taken.slot, taken.reason)
+        pending = self._rewrite_by_breaker(plan, evaluation)
+        if pending is not None:
+            await pending
 
     def _check_breaker(self, evaluation: Evaluation) -> None:
         view = self._store.find_known_breaker(evaluation.plan)

@@ -17,12 +17,14 @@ from webhook.app.policy_source import (
     build_active_policy,
     build_rollout_clients,
     follow_policy,
+    follow_teams,
     list_policy_unready,
     open_overrides_file,
     open_policy_file,
 )
 from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
+from webhook.app.telemetry.loop_reports import build_slot_trouble
 from webhook.core.admission.exemptions import PODGATE_USERS
 from webhook.core.document import Purpose, configmap
 from webhook.policy_in_force.active_overrides import ActiveOverrides
@@ -31,13 +33,17 @@ from webhook.policy_in_force.policy_signatures import PolicySignatures
 from webhook.ports import (
     Clock,
     GateClient,
+    GroupObjects,
     KeyPublisher,
     NamespaceLabels,
     PlaceEvents,
+    PodEvictions,
     PodWatch,
+    SlotOwners,
     StatusClient,
     WebhookConfigurationClient,
 )
+from webhook.ports.viewers import AccessReviews
 from webhook.settings import (
     MEMORY,
     Certificates,
@@ -50,7 +56,7 @@ from webhook.settings import (
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
 
-    from webhook.adapters.kubernetes import HeldControllers, Lease, ServerLeases
+    from webhook.adapters.kubernetes import HeldControllers, Lease, RequestedWakes, ServerLeases
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +87,16 @@ class Sources:
     writes_webhooks: bool = False
     held: "Callable[..., HeldControllers] | None" = None
     """Makes a client of controllers whose Pods were denied, given its reports (leader only); None to wake none."""
+    wakes: "Callable[..., RequestedWakes] | None" = None
+    """Makes a client of waiting Pods that an extender wants to be woken (leader only); None without a cluster."""
     gates: GateClient | None = None
     """Client that removes the gates of waiting Pods (leader only); None in a process that never leads."""
+    groups: GroupObjects | None = None
+    """Reader of the sizes of groups (leader only); None without a cluster."""
+    evictions: PodEvictions | None = None
+    """Client that evicts Pods of variants without nodes (leader only); None in a process that never leads."""
+    slot_owners: SlotOwners | None = None
+    """Reader of the workloads whose Pods have slots; None without a cluster."""
     release_rate: int = 0
     """Maximum number of gates that are removed per second."""
     places: PlaceEvents | None = None
@@ -95,6 +109,8 @@ class Sources:
     """The command and setup that policies are checked for."""
     is_releaser: Callable[[str], bool] = PODGATE_USERS.__contains__
     """Whether a user may remove the gates of waiting Pods."""
+    reviews: AccessReviews | None = None
+    """Reviews of the console's viewers; None without a cluster."""
     is_alone: bool = False
     """There is no cluster, and so no controller."""
 
@@ -110,12 +126,13 @@ async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
     client = await kubernetes.connect(settings.kubeconfig)
-    events = report_events(client, settings, telemetry)
     followed = await follow(
         client, settings, telemetry, clock, Purpose.from_setup(alone=False, in_process=counts_in_memory(settings))
     )
-    lease = servers = None
+    lease = servers = pods = None
+    beside: tuple[Loop, ...] = (report_events(client, settings, telemetry),)
     if counts_in_memory(settings):
+        pods = kubernetes.WatchedPods(client, clock, reports=telemetry.build_watch_reports("pods"))
         logs = telemetry.logs
         lease = build_leader_lease(
             client,
@@ -124,28 +141,20 @@ async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -
             lambda reason: logs.write_event("warning", "waiting for another server to exit", reason=reason),
         )
     elif settings.replicas is None:
-        servers = kubernetes.ServerLeases(
-            client,
-            socket.gethostname(),
-            is_unique=settings.kubeconfig is None,
-            reports=telemetry.build_watch_reports("leases"),
-        )
+        is_unique, reports = settings.kubeconfig is None, telemetry.build_watch_reports("leases")
+        servers = kubernetes.ServerLeases(client, socket.gethostname(), is_unique=is_unique, reports=reports)
+        beside = *beside, servers.run
     is_releaser, asking = _find_releasers(client, settings, telemetry)
-    loops = *followed.loops, events, *([servers.run] if servers is not None else []), *asking
-    pods = (
-        kubernetes.WatchedPods(client, clock, reports=telemetry.build_watch_reports("pods"))
-        if counts_in_memory(settings)
-        else None
-    )
     cluster_keys = kubernetes.ClusterKeys(client) if settings.cluster_keys else None
     return replace(
         followed,
-        loops=loops,
+        loops=(*followed.loops, *beside, *asking),
         lease=lease,
         servers=servers,
         pods=pods,
         cluster_keys=cluster_keys,
         is_releaser=is_releaser,
+        reviews=kubernetes.KubernetesReviews(client),
     )
 
 
@@ -203,14 +212,18 @@ async def follow(
         followed.policies,
         namespaces,
         followed.overrides,
-        (*followed.loops, namespaces.run),
+        (*followed.loops, namespaces.run, partial(follow_teams, followed.policies, namespaces)),
         close,
         board=kubernetes.ServiceStatuses(client),
         rollout=None if settings.policy is not None else build_rollout_clients(client, followed.signatures),
         webhooks=None if mode is WebhookConfigurationMode.OFF else kubernetes.WebhookConfigurations(client),
         held=partial(kubernetes.HeldControllers, client) if settings.wake_controllers else None,
+        wakes=partial(kubernetes.RequestedWakes, client),
         writes_webhooks=mode is WebhookConfigurationMode.KEEP,
         gates=gates,
+        groups=None if gates is None else kubernetes.GroupObjectReader(client),
+        slot_owners=kubernetes.SlotOwnerReader(client, build_slot_trouble(telemetry)),
+        evictions=None if gates is None else kubernetes.KubernetesEvictions(client),
         places=_open_place_events(client, telemetry) if gates is not None else None,
         release_rate=settings.release_rate,
         certificates=CertificateController(settings, telemetry, client) if is_kept else None,
@@ -274,7 +287,7 @@ def _open_sources_alone(settings: Settings, telemetry: Telemetry, clock: Clock) 
     current = PolicyReceiver(telemetry.observer, clock, PolicyProcess(), purpose, build_active_policy(overrides, clock))
     source = open_policy_file(settings.policy, current, PolicySignatures(settings.policy_keys))
     current.refresh_source = source.refresh
-    loops = source.run, *overrides.loops
+    loops = source.run, current.active.run, *overrides.loops
     return Sources(
         str(settings.policy),
         current,

@@ -14,6 +14,7 @@ from webhook.adapters.clocks import SystemClock
 from webhook.adapters.metrics import CONTENT_TYPE
 from webhook.app.cluster import Sources, build_leader_lease, follow, report_events
 from webhook.app.controller_loops import build_controller
+from webhook.app.policy_source import follow_store_clock
 from webhook.app.store import find_store_place
 from webhook.app.supervision import Loop, ReadinessLog, run_forever, watch_stop_signals
 from webhook.app.telemetry import Telemetry
@@ -55,6 +56,7 @@ class ControllerProcess:
         self._sources = sources
         self._events = report_events(client, settings, telemetry)
         self._store, self._counts = _open_store(settings, telemetry, clock)
+        follow_store_clock(sources.policies, self._store)
         self._lease = build_leader_lease(client, settings, telemetry, self._on_wait, self._build_notes)
         self._controller: Controller | None = None
         handler = build_plain_handler(
@@ -121,6 +123,7 @@ class ControllerProcess:
         watch = WatchedPods(self._client, self._clock, reports=reports, resume=resume)
         self._controller = build_controller(
             *(self._sources, watch, self._store, self._store.queue, self._counts, self._clock, self._telemetry),
+            slots=self._store.slots,
             ticks=True,
             on_loss=on_loss,
         )
@@ -130,7 +133,7 @@ class ControllerProcess:
             self._controller = None  # the next leader records its own progress
             self._telemetry.metrics.ledger.set_watched(None)
             self._telemetry.metrics.failing_writes.end()
-            for resource in ("pods", "events"):
+            for resource in ("pods", "events", "wakes"):
                 self._telemetry.forget_watch(resource)
             self._logs.write_event("warning", "no longer leading", reason=self._lease.obstacle or "ending")
 

@@ -1,7 +1,8 @@
 """Composition of the controller's loops, for the controller process and for servers that reconcile themselves."""
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from webhook.adapters.clocks import WallClock
@@ -11,8 +12,10 @@ from webhook.app.store import Ledger
 from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
 from webhook.app.telemetry.loop_reports import (
+    build_pod_wake_reports,
     build_release_reports,
     build_status_reports,
+    build_variant_reports,
     build_wake_reports,
 )
 from webhook.controller import (
@@ -23,17 +26,24 @@ from webhook.controller import (
     ServiceStatusWriter,
 )
 from webhook.controller.pod_lifecycle import PodObserver
+from webhook.controller.pod_waker import PodWaker
+from webhook.controller.release.gated_groups import find_no_size
 from webhook.controller.release.gated_pods import GatedPods
+from webhook.controller.release.group_sizes import GroupSizes
 from webhook.controller.release.loop import ReleaseLoop
 from webhook.controller.release.place_reporter import PlaceReporter
+from webhook.controller.release.released_groups import ReleasedGroups, build_group_facts
 from webhook.controller.rollout.pod_figures import PodFiguresObserver
+from webhook.controller.shares.slot_reconciler import SlotReconciler
+from webhook.controller.shares.variant_loop import VariantLoop
+from webhook.controller.shares.variant_pods import VariantPods
 from webhook.controller.unjudged_pods import UnjudgedPods, UnjudgedReports
 from webhook.core import overrides
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.reporting.status import WebhooksStatus
 from webhook.fallback.breaker_ticker import BreakerTicker
 from webhook.policy_in_force.webhook_configurations import WebhookConfigurationReports, WebhookConfigurationWriter
-from webhook.ports import Clock, PodWatch, QueueIndex, RolloutCounts
+from webhook.ports import Clock, PodEvictions, PodWatch, QueueIndex, RolloutCounts, SlotStore
 
 _LeaderLoop = Callable[[], Coroutine[Any, Any, None]]
 _WALL = WallClock()
@@ -49,13 +59,14 @@ def build_controller(  # noqa: PLR0913  the parts of the process that it connect
     clock: Clock,
     telemetry: Telemetry,
     *,
+    slots: SlotStore | None = None,
     ticks: bool = False,
     on_loss: Callable[[Callable[[], None]], None] = lambda _: None,
 ) -> Controller:
     """Return a controller, which runs while it leads.
 
-    `counts`: decisions by policy. `ticks`: it also advances breakers, as a server does. `on_loss` receives what to call
-    when the store may have lost data.
+    `counts`: decisions by policy. `slots`: slots of workloads, of services with shares. `ticks`: it also advances
+    breakers, as a server does. `on_loss` receives what to call when the store may have lost data.
     """
     in_force = sources.policies.get_current
     reports, asked = telemetry.build_controller_reports(), _build_reset_finder(sources)
@@ -66,18 +77,28 @@ def build_controller(  # noqa: PLR0913  the parts of the process that it connect
     if sources.held is not None:
         held = sources.held(reports=telemetry.build_watch_reports("events"))
         beside.append(ControllerWaker(held, ledger, in_force, sources.namespaces, build_wake_reports(telemetry)).run)
+    if sources.wakes is not None:
+        wakes = sources.wakes(reports=telemetry.build_watch_reports("wakes"))
+        beside.append(PodWaker(wakes, _WALL, build_pod_wake_reports(telemetry)).run)
     unjudged = UnjudgedReports(telemetry.metrics.ledger.count_unjudged, telemetry.observer.on_not_reviewed)
     observers: tuple[PodObserver, ...] = (*telemetry.pod_observers, UnjudgedPods(unjudged, _WALL.now_us))
     if sources.rollout is not None:
         figures = PodFiguresObserver(_WALL.now_us)
         observers = (*observers, figures)
         beside += build_rollout_loops(sources, sources.rollout, figures, counts, telemetry)
+    if sources.evictions is not None:
+        variants, loops = _build_variant_loops(sources, sources.evictions, ledger, slots, telemetry)
+        observers, beside = (*observers, variants), [*beside, *loops]
     if sources.gates is not None:
-        gated = GatedPods()
-        observers = (*observers, gated)
+        gated, released = GatedPods(), ReleasedGroups()
+        observers = (*observers, gated, released)
         parts = gated, ledger, queue, sources.gates, in_force, build_release_reports(telemetry, sources.places)
-        active, rate = sources.overrides.active, sources.release_rate
-        releasing = ReleaseLoop(*parts, lambda: overrides.list_released_uids(active.get_current()), rate=rate)
+        sizes = None if sources.groups is None else GroupSizes(sources.groups, _WALL)
+        facts = build_group_facts(released, find_no_size if sizes is None else sizes.find)
+        wanted = partial(_list_released_uids, sources)
+        releasing = ReleaseLoop(*parts, wanted, rate=sources.release_rate, groups=facts)
+        if sizes is not None:
+            beside.append(partial(sizes.run, releasing.groups.list_keys))
         on_loss(releasing.on_lost)
         beside.append(_build_release_loop(releasing, telemetry))
         if sources.places is not None:
@@ -88,6 +109,22 @@ def build_controller(  # noqa: PLR0913  the parts of the process that it connect
         extra_loops=beside,
         observers=observers,
     )
+
+
+def _build_variant_loops(
+    sources: Sources, evictions: PodEvictions, ledger: Ledger, slots: SlotStore | None, telemetry: Telemetry
+) -> tuple[VariantPods, list[_LeaderLoop]]:
+    """Return the observer of Pods of variants, and the loops that act on what it has seen."""
+    in_force, owners = sources.policies.get_current, sources.slot_owners
+    reconciler = None if slots is None or owners is None else SlotReconciler(slots, owners, _WALL, in_force)
+    pods, reports = VariantPods(reconciler, _WALL.now_us), build_variant_reports(telemetry, sources.places)
+    acting = VariantLoop(pods, ledger, evictions, _WALL, in_force, reports)
+    return pods, [acting.run] if reconciler is None else [acting.run, reconciler.run]
+
+
+def _list_released_uids(sources: Sources) -> Collection[str]:
+    """Return the uids of the Pods that an operator releases past every limit."""
+    return overrides.list_released_uids(sources.overrides.active.get_current())
 
 
 def _build_object_loops(sources: Sources, ledger: Ledger, telemetry: Telemetry) -> Iterator[_LeaderLoop]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
+from webhook.adapters.memory_slots import MemorySlots
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.policy.model import LoadedPolicy
@@ -19,6 +20,7 @@ from webhook.ports import StoreReports
 from webhook.replay.engine import Replay
 from webhook.replay.environment import load_replay_policy
 from webhook.settings import MEMORY
+from webhook.slots import SlotChooser
 
 if TYPE_CHECKING:
     from webhook.adapters.redis_store import RedisStore
@@ -37,7 +39,10 @@ class Offline:
         self.namespaces = FixedNamespaces(namespaces)
         self._redis = None if store == MEMORY else _open_redis(store, self.clock)
         self.store: RedisStore | MemoryStore = self._redis or MemoryStore(self.clock)
-        self.interceptor = Interceptor(self.policies, self.store, self.namespaces, Observers())
+        self.slots = MemorySlots(self.clock)
+        self.interceptor = Interceptor(
+            self.policies, self.store, self.namespaces, Observers(), pod_slots=SlotChooser(self.slots, self.store)
+        )
 
     @asynccontextmanager
     async def use_store(self) -> AsyncIterator[None]:

@@ -11,18 +11,22 @@ from webhook.adapters.policy_file import PolicyFile
 from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose, configmap
+from webhook.core.quota.teams import list_team_limits
 from webhook.policy_in_force.active_overrides import ActiveOverrides
 from webhook.policy_in_force.active_policy import ActivePolicy
 from webhook.policy_in_force.parts_assembler import PartsAssembler
 from webhook.policy_in_force.policy_receiver import PolicyReceiver
 from webhook.policy_in_force.policy_signatures import PolicySignatures
 from webhook.policy_in_force.policy_webhook import PolicyWebhook
-from webhook.ports import Clock, Observer, PolicyRevisions, RolloutStateStore, StatusClient
-from webhook.settings import ProcessSettings
+from webhook.ports import Clock, CounterStore, Observer, PolicyRevisions, RolloutStateStore, StatusClient
+from webhook.settings import MEMORY, ProcessSettings
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
+
+    from webhook.adapters.kubernetes import WatchedNamespaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,8 @@ def follow_policy(
         current = PolicyReceiver(telemetry.observer, clock, PolicyProcess(), purpose, active)
         file = open_policy_file(settings.policy, current, signatures)
         current.refresh_source = file.refresh
-        return FollowedPolicy(str(settings.policy), current, overrides, signatures, (file.run, *overrides.loops))
+        loops: tuple[Loop, ...] = file.run, current.active.run, *overrides.loops
+        return FollowedPolicy(str(settings.policy), current, overrides, signatures, loops)
     revisions = kubernetes.ControllerRevisions(client, signatures=signatures)
     current = PolicyReceiver(telemetry.observer, clock, PolicyProcess(), purpose, active, revisions)
     reports = telemetry.build_watch_reports("configmaps")
@@ -112,7 +117,7 @@ def follow_policy(
 
     current.refresh_source = refresh
     name = f"configmap {configmap.NAMESPACE}/{configmap.NAME}"
-    loops = source.run, parts.run, state.run, rollout.run, *overrides.loops
+    loops = source.run, parts.run, state.run, rollout.run, current.active.run, *overrides.loops
     return FollowedPolicy(name, current, overrides, signatures, loops)
 
 
@@ -149,6 +154,22 @@ def build_active_policy(overrides: OverridesSource, clock: Clock) -> ActivePolic
     active = ActivePolicy(overrides.active, clock)
     overrides.active.prepare = active.prepare
     return active
+
+
+def follow_store_clock(policies: PolicyReceiver, counters: CounterStore, store: str = "") -> None:
+    """Let schedules change by the store's clock, which all replicas share; alone, by that of the machine."""
+    policies.active.read_time_us = WallClock().now_us if store == MEMORY else counters.now_us
+
+
+async def follow_teams(policies: PolicyReceiver, namespaces: "WatchedNamespaces") -> None:
+    """Tell the watch of Namespaces how many teams count apart by the policy in force, until cancelled."""
+    known: CompiledPolicy | None = None
+    while True:
+        compiled = policies.get_current()
+        if compiled is not None and compiled is not known:
+            known = compiled
+            namespaces.set_team_limits(list_team_limits(compiled.policy))
+        await asyncio.sleep(1.0)
 
 
 def build_rollout_clients(client: "ApiClient", signatures: PolicySignatures) -> RolloutClients:

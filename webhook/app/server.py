@@ -4,7 +4,6 @@ import asyncio
 import sys
 from functools import partial
 from importlib.metadata import version
-from importlib.util import find_spec
 
 import uvloop
 
@@ -12,13 +11,14 @@ from webhook.adapters.clocks import SystemClock
 from webhook.app.callers import open_callers
 from webhook.app.client_identity import open_client_authentication
 from webhook.app.cluster import Sources, open_sources
+from webhook.app.console import ServerConsole
 from webhook.app.controller_loops import build_controller, build_manual_loops
 from webhook.app.decisions import open_decisions
-from webhook.app.policy_source import build_policy_webhook
+from webhook.app.policy_source import build_policy_webhook, follow_store_clock
 from webhook.app.rollout import open_candidate_parts
 from webhook.app.serving_tls import open_tls
 from webhook.app.status_page import StatusPage
-from webhook.app.store import open_store
+from webhook.app.store import build_slot_chooser, open_store
 from webhook.app.supervision import Loop, ReadinessLog, run_forever, watch_stop_signals
 from webhook.app.telemetry import Telemetry
 from webhook.app.telemetry.loop_reports import build_overload_monitor
@@ -36,6 +36,7 @@ from webhook.server.http_messages import Handler
 from webhook.server.listener import Listener
 from webhook.server.plain.health import build_plain_handler
 from webhook.server.plain.queue import build_queue_page
+from webhook.server.request_parser import require_compiled_parser
 from webhook.server.routes import build_admission_routes
 from webhook.server.server import Server, ServerTimeouts
 from webhook.settings import MEMORY, ClientIdentity, ListenAddress, Settings
@@ -60,18 +61,18 @@ class ServerProcess:
 
     def __init__(self, settings: Settings, telemetry: Telemetry, clock: Clock, sources: Sources) -> None:
         self._settings, self._sources = settings, sources
-        self._clock = clock
-        self._telemetry = telemetry
-        self._logs = telemetry.logs
+        self._clock, self._telemetry, self._logs = clock, telemetry, telemetry.logs
         observer = telemetry.observer
         self._tls = open_tls(settings, telemetry)
         self._store = open_store(settings, telemetry, clock, sources.servers)
         counters, book_later = self._store.counters, self._store.book_later
+        follow_store_clock(sources.policies, counters, settings.store)
         self._overload = monitor = build_overload_monitor(settings, telemetry, clock)
         queue = AdmissionQueue(counters, self._store.queue, clock, monitor) if not sources.is_alone else None
         self._interceptor = Interceptor(
             *(sources.policies, counters, sources.namespaces, observer, book_later, telemetry.sample),
             queue=queue,
+            pod_slots=build_slot_chooser(self._store, telemetry, sources.slot_owners),
             is_releaser=sources.is_releaser,
         )
         is_reduced = settings.client_identity is ClientIdentity.REDUCED
@@ -107,11 +108,12 @@ class ServerProcess:
         pages = build_plain_handler(
             shown.list_unready, shown.metrics, shown.status, self._build_queue_page(), self._authentication.warning
         )
+        shown_pages = observer.wrap_after_reviews(pages), observer.wrap_after_reviews(self._decisions.handler)
+        self._console = ServerConsole(settings, sources.reviews, self._logs, *shown_pages)
         self.server = Server(
             endpoint,
             self._guard,
-            observer.wrap_after_reviews(pages),
-            observer.wrap_after_reviews(self._decisions.handler),
+            *shown_pages,
             observer,
             ServerTimeouts(settings.keep_alive_seconds, settings.drain_seconds, settings.grace_seconds),
         )
@@ -145,6 +147,7 @@ class ServerProcess:
         await asyncio.gather(self._sources.policies.refresh(), self._sources.overrides.refresh())
         plain = self._settings.plain_listen
         await self.server.plain.start(plain.host, plain.port)
+        await self._console.start()
         if missing := await self._open_decision_port():
             self._logs.write_event("error", "decisions are not served", reason=missing)
         ticking = BreakerTicker(
@@ -161,6 +164,7 @@ class ServerProcess:
             *build_trim_loops(),
             *self._decisions.loops,
             self._await_decision_port,
+            self._console.run,
             self._outcomes.run,
             self._overload.run,
             ticking.run,
@@ -207,6 +211,7 @@ class ServerProcess:
             admission=_list_addresses(self.server.admission),
             plain=_list_addresses(self.server.plain),
             decisions=_list_addresses(self.server.decisions),
+            **({"console": self._console.addresses} if self._console.addresses else {}),
             not_ready=self._shown.list_unready(),
         )
         self._tasks.append(asyncio.create_task(run_forever(self._readiness.run, self._logs)))
@@ -226,7 +231,7 @@ class ServerProcess:
         pods, ledger, loops = self._sources.pods, self._store.ledger, tuple[Loop, ...]()
         if pods is not None:
             parts = pods, ledger, self._store.queue, self._store.counts, self._clock
-            loops = (build_controller(self._sources, *parts, self._telemetry).run,)
+            loops = (build_controller(self._sources, *parts, self._telemetry, slots=self._store.slots).run,)
         elif self._sources.is_alone:
             loops = build_manual_loops(self._sources, ledger, self._telemetry)
         lease, certificates = self._sources.lease, self._sources.certificates
@@ -247,6 +252,7 @@ class ServerProcess:
         The lease is released first: the next server starts with empty counters in any case.
         """
         self._logs.write_event("info", "draining")
+        await self._console.stop()
         if self._sources.lease is not None:
             await asyncio.gather(self._sources.lease.release(), self.server.stop(hurry))
         else:
@@ -276,7 +282,7 @@ def run(settings: Settings) -> None:
 
 
 async def _serve_until_stopped(settings: Settings) -> None:
-    _require_compiled_parser()
+    require_compiled_parser()
     asked, asked_again = watch_stop_signals()
     clock, telemetry = SystemClock(), Telemetry(settings, VERSION)
     sources = await open_sources(settings, telemetry, clock)
@@ -290,9 +296,3 @@ async def _serve_until_stopped(settings: Settings) -> None:
         await podgate.serve(asked)
     finally:
         await podgate.stop(asked_again)
-
-
-def _require_compiled_parser() -> None:
-    """Reject aiohttp's pure Python parser: it is much slower, and accepts malformed HTTP."""
-    if find_spec("aiohttp._http_parser") is None:
-        raise UserError("aiohttp has no compiled HTTP parser here", "install aiohttp from a wheel")

@@ -115,7 +115,9 @@ class StatusPage:
 
     async def _render(self, content_type: str) -> bytes:
         snapshots, compiled = await self._read_snapshots(), self._sources.policies.get_current()
-        self._metrics.update(snapshots, count_guarded(compiled.plans.values(), snapshots) if compiled else None)
+        plans = compiled.plans.values() if compiled else ()
+        by_team = frozenset(plan.service for plan in plans if plan.team_key)
+        self._metrics.update(snapshots, count_guarded(plans, snapshots), by_team)
         self._metrics.set_certificates(self._read_expiry_seconds())
         lease = self._sources.lease
         self._metrics.health.update(ready=not self.list_unready(), leads=None if lease is None else not lease.obstacle)
@@ -126,7 +128,10 @@ class StatusPage:
 
     async def _read_snapshots(self) -> dict[str, ServiceSnapshot]:
         compiled = self._sources.policies.get_current()
-        return await read_snapshots(self._store.counters, self._clock, compiled.plans) if compiled is not None else {}
+        if compiled is None:
+            return {}
+        plans = {plan.service: plan for plan in compiled.list_breakers()}
+        return await read_snapshots(self._store.counters, self._clock, plans)
 
 
 def _encode_status(status: ServerStatus) -> bytes:

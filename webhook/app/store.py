@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from webhook.adapters.memory_queue_index import MemoryQueueIndex
 from webhook.adapters.memory_rollout_counts import MemoryRolloutCounts
+from webhook.adapters.memory_slots import MemorySlots
 from webhook.adapters.memory_store import MemoryStore
 from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
@@ -14,18 +15,31 @@ from webhook.core.reporting.status import ReplicaAssignment
 from webhook.core.reporting.status_parts import StorePlace, StoreServers
 from webhook.fallback import StoreFallback
 from webhook.fallback.breaker_ticker import LATE_US
-from webhook.ports import BreakerLedger, Clock, CounterStore, PodLedger, QueueIndex, RolloutCounts, SharedDecisions
+from webhook.ports import (
+    BreakerLedger,
+    Clock,
+    CounterStore,
+    GroupCharges,
+    PodLedger,
+    QueueIndex,
+    RolloutCounts,
+    SharedDecisions,
+    SlotOwners,
+    SlotStore,
+)
 from webhook.ports.store_url import StoreUrl
 from webhook.settings import MEMORY, Settings
+from webhook.slots import SlotChooser, SlotReports
 
 if TYPE_CHECKING:
     from webhook.adapters.kubernetes import ServerLeases
+    from webhook.adapters.redis_store import RedisStore
 
 _REDIS = "redis"
 _NOWHERE = StorePlace()
 
 
-class Ledger(CounterStore, PodLedger, BreakerLedger, Protocol):
+class Ledger(CounterStore, GroupCharges, PodLedger, BreakerLedger, Protocol):
     """All operations of a store, without the fallback: for the controller."""
 
 
@@ -45,6 +59,9 @@ class StoreBackend:
     queue: QueueIndex
     counts: RolloutCounts
     """Counts of decisions by policy, of all replicas."""
+    slots: SlotStore
+    spare_slots: SlotStore | None = None
+    """Slots of this server alone, for as long as the store does not answer."""
     loops: tuple[Loop, ...] = ()
     book_later: Callable[[Acquire], None] = lambda _: None
     """Receives each Pod that is admitted uncounted; a store in this process always answers."""
@@ -78,6 +95,30 @@ def open_store(
         announcement_reports=telemetry.build_announcement_reports(),
     )
     counts = redis_store.RedisRolloutCounts(transport, settings.cluster, redis.now_us)
+    fallback = _open_fallback(redis, settings, telemetry, clock, servers)
+
+    async def close() -> None:
+        if decisions is not None:
+            await decisions.close()
+        await counts.close()
+        await fallback.close()
+        await redis.close()
+
+    return StoreBackend(
+        *(_REDIS, fallback, close, redis, redis.queue, counts, redis.slots),
+        spare_slots=MemorySlots(clock),
+        loops=(redis.follow,),
+        book_later=fallback.book_later,
+        servers=redis.servers,
+        decisions=decisions,
+        place=find_store_place(settings.store, settings.cluster),
+    )
+
+
+def _open_fallback(
+    redis: "RedisStore", settings: Settings, telemetry: Telemetry, clock: Clock, servers: "ServerLeases | None"
+) -> StoreFallback:
+    """Return what stands before a Redis, and tell it how many servers share it."""
     reports = telemetry.build_fallback_reports()
     replicas = ReplicaAssignment(
         settings.replicas or 1, settings.ordinal, "default" if settings.replicas is None else "settings"
@@ -92,33 +133,21 @@ def open_store(
 
     if servers is not None:
         servers.on_count = on_count
-
-    async def close() -> None:
-        if decisions is not None:
-            await decisions.close()
-        await counts.close()
-        await fallback.close()
-        await redis.close()
-
-    return StoreBackend(
-        _REDIS,
-        fallback,
-        close,
-        redis,
-        redis.queue,
-        counts,
-        loops=(redis.follow,),
-        book_later=fallback.book_later,
-        servers=redis.servers,
-        decisions=decisions,
-        place=find_store_place(settings.store, settings.cluster),
-    )
+    return fallback
 
 
 def _open_memory_store(settings: Settings, clock: Clock) -> StoreBackend:
     memory, place = MemoryStore(clock, late_us=LATE_US), StorePlace(settings.cluster)
     index, counts = MemoryQueueIndex(clock), MemoryRolloutCounts(clock)
-    return StoreBackend(MEMORY, memory, _close_nothing, memory, index, counts, place=place)
+    return StoreBackend(
+        MEMORY, memory, _close_nothing, memory, index, counts, MemorySlots(clock), MemorySlots(clock), place=place
+    )
+
+
+def build_slot_chooser(store: StoreBackend, telemetry: Telemetry, owners: SlotOwners | None) -> SlotChooser:
+    slots = telemetry.metrics.slots
+    reports = SlotReports(slots.count_claim, slots.count_list)
+    return SlotChooser(store.slots, store.counters, owners, spare=store.spare_slots, reports=reports)
 
 
 def find_store_place(store: str, cluster: str) -> StorePlace:

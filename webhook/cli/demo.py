@@ -1,14 +1,20 @@
 """`podgate demo`: Podgate on loopback, shown with a real server and real AdmissionReviews."""
 
 import asyncio
+import os
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import click
 
 from webhook.demo import story
+from webhook.demo.console import ConsoleInputs
 from webhook.errors import UserError
+from webhook.operations.console_policies import ClusterPolicies
+from webhook.operations.console_ports import build_hands
 from webhook.settings import parse_store
+from webhook.support.kubeconfig import Kubeconfig
 from webhook.support.redaction import mask
 
 
@@ -23,4 +29,10 @@ def demo(*, once: bool, redis: str | None) -> None:
         except ValueError as error:
             raise UserError(f"--redis: {mask(redis)!r}", str(error)) from None
     with tempfile.TemporaryDirectory(prefix="podgate-demo-") as folder:
-        asyncio.run(story.run(Path(folder), redis, once=once))
+        asyncio.run(story.run(Path(folder), redis, once=once, find_inputs=_find_inputs))
+
+
+def _find_inputs(overrides: Path) -> ConsoleInputs:
+    """Return what the demo's console acts and judges by: the file of overrides and the demo's server, no cluster."""
+    nowhere = Kubeconfig.from_text(os.devnull, None)
+    return ConsoleInputs(build_hands(None, overrides), partial(ClusterPolicies, nowhere))

@@ -22,7 +22,7 @@ from webhook.core.admission.denials import format_utc
 from webhook.core.plain_text import escape_document
 from webhook.operations.server_discovery import ServerLocation
 
-_SHOWN = ("name", "pool", "scope", "modes", "known", "windows", "standing", "override")
+_SHOWN = ("name", "pool", "scope", "modes", "known", "windows", "standing", "schedule", "override")
 
 
 @click.group(cls=CommandGroup)
@@ -57,6 +57,8 @@ def _format_quota(document: dict[str, Any], service: str, output: str | None) ->
     lines = list(format_table([("OF", *LIMIT), *rows]))
     if found["modes"]["quota"] != "Enforce":
         lines += ["", f"{found['name']}: quota {found['modes']['quota']}"]
+    if found.get("schedule"):  # missing from an older server
+        lines += ["", f"schedule: {found['schedule']['text']}"]
     if found["override"]:
         lines += ["", format_override(found["name"], found["override"])]
     return "\n".join(lines)

@@ -3,11 +3,14 @@
 import asyncio
 import shutil
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from webhook.app.offline import Offline
 from webhook.cli.options.review_options import Inputs, JudgeBy, evaluator_options, input_options, user_options
@@ -22,6 +25,9 @@ from webhook.commands.review_object import Asker, Evaluator, ReviewedObject, fin
 from webhook.commands.simulator import ReviewServerError
 from webhook.core.document import Purpose
 from webhook.errors import UserError
+from webhook.replay.environment import enforce_live_limits
+
+_STRICT_REMEDY = "say where it has Pod templates: --templates GROUP/KIND=PATH, or GROUP/KIND= for none"
 
 
 @click.command()
@@ -39,7 +45,7 @@ from webhook.errors import UserError
 )
 @click.option("--explain", is_flag=True, help="explain for each stage what each rule did, or why it did nothing")
 def review(*, inputs: Inputs, judge_by: JudgeBy, asker: Asker, form: str, explain: bool) -> int:
-    """Show what would happen to the Pods in FILES: Pods, workloads, Lists, AdmissionReviews.
+    """Show what would happen to the Pods in FILES: Pods, workloads (some custom kinds, too), Lists, AdmissionReviews.
 
     A folder means the .yaml, .yml and .json files in it, and `-` standard input.
     With --policy, counters are empty: a quota denies only a Pod that alone exceeds it.
@@ -55,7 +61,9 @@ async def _review_objects(inputs: Inputs, judge_by: JudgeBy, asker: Asker, form:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     is_another = False
     async with _open_evaluator(inputs, judge_by, summary) as (found, evaluator):
-        async for judged in _judge_objects(evaluator, found, asker, summary, with_notes=explain or form == "diff"):
+        async for judged in _judge_objects(
+            evaluator, found, asker, summary, with_notes=explain or form == "diff", is_strict=inputs.is_strict
+        ):
             if form == "diff" and is_another:
                 click.echo()
             click.echo(FORMS[form](judged, width), nl=False)
@@ -85,6 +93,8 @@ async def _open_evaluator(
     loaded, labels = load_policy(judge_by.policy, Purpose.REVIEW), read_namespace_labels(judge_by.namespaces)
     found = _read_objects(inputs)
     offline = Offline(loaded, merge_labels(labels, found, summary.report_error))
+    offline.clock.set(time.time_ns() // 1000)  # schedules are those of now
+    await enforce_live_limits(offline.find_policy(), offline.store)
     yield found, Evaluator(offline.interceptor, offline.find_policy)
 
 
@@ -104,7 +114,7 @@ def _read_files(inputs: Inputs) -> Iterator[Subject | UserError]:
     """Yield the objects of all files; an invalid one does not hide the others."""
     for path in list_manifest_files(inputs.paths, recursive=inputs.recursive):
         try:
-            found = [path] if isinstance(path, UserError) else read_subjects(path, inputs.namespace)
+            found = [path] if isinstance(path, UserError) else read_subjects(path, inputs.namespace, inputs.templates)
         except UserError as error:
             found = [error]
         if not found and len(inputs.paths) > 1:
@@ -113,20 +123,34 @@ def _read_files(inputs: Inputs) -> Iterator[Subject | UserError]:
 
 
 async def _judge_objects(
-    evaluator: Evaluator, found: list[Subject | UserError], asker: Asker, summary: ReviewSummary, *, with_notes: bool
+    evaluator: Evaluator,
+    found: list[Subject | UserError],
+    asker: Asker,
+    summary: ReviewSummary,
+    *,
+    with_notes: bool,
+    is_strict: bool,
 ) -> AsyncIterator[ReviewedObject]:
-    """Yield the review of each object that makes Pods, and count the others."""
+    """Yield the review of each object that makes Pods, and count the others.
+
+    Each template of an object is reviewed in the object that the reviews of its other templates have rewritten.
+    """
+    rewritten: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
     for subject in found:
         if isinstance(subject, UserError):
             summary.report_error(subject)
         elif is_namespace(subject):
             summary.count_namespace()
+        elif is_strict and subject.is_unknown:
+            summary.report_error(UserError(f"{subject.where}: {subject.name}: {subject.idle}", _STRICT_REMEDY))
         elif subject.idle:
             summary.count_not_handled()
             click.echo(f"note: {subject.where}: {subject.name}: not handled by Podgate: {subject.idle}", err=True)
         else:
+            before, after = rewritten
             try:
-                judged = await judge(evaluator, subject, asker, with_notes=with_notes)
+                whole = replace(subject, document=after) if subject.document is before else subject
+                judged = await judge(evaluator, whole, asker, with_notes=with_notes)
                 wrong = find_rejection(judged)
             except ReviewServerError:
                 raise
@@ -135,5 +159,6 @@ async def _judge_objects(
             if wrong is not None:
                 summary.report_error(wrong)
             else:
+                rewritten = subject.document, judged.committed
                 summary.count_decision(judged.admission.validated)
                 yield judged

@@ -34,6 +34,7 @@ _COMMANDS = {
     "check": ("webhook.cli.check:check", "check an installation, and show a remedy for each problem"),
     "explain": ("webhook.cli.explain:explain", "explain why a Pod does not run, or why it was refused"),
     "status": ("webhook.cli.status:status", "show services, quotas and breakers of a running server"),
+    "console": ("webhook.cli.console:console", "show services, breakers and quotas in a browser"),
     "decisions": ("webhook.cli.decisions:decisions", "show recent decisions; -w follows new ones"),
     "override": ("webhook.cli.override:override", "temporarily override one service's policy"),
     "breaker": ("webhook.cli.breaker:breaker", "open, close or reset one service's breaker; list all breakers"),

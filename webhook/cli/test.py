@@ -26,6 +26,7 @@ from webhook.policy_tests.results import (
     format_summary,
 )
 from webhook.policy_tests.runner import CaseResult, CaseRunner
+from webhook.replay.environment import enforce_live_limits
 
 _PATH = click.Path(path_type=Path)
 _AGAIN_SECONDS = 0.5
@@ -135,5 +136,6 @@ def _write_first(manifest: Path, policy: Path | None, namespaces: Path | None, t
 
 
 async def _judge_subjects(offline: Offline, found: list[Subject]) -> list[ReviewedObject]:
+    await enforce_live_limits(offline.find_policy(), offline.store)
     evaluator = Evaluator(offline.interceptor, offline.find_policy)
     return [await judge(evaluator, subject, Asker(), with_notes=False) for subject in found]

@@ -42,6 +42,14 @@ class ExplainTarget(Struct, frozen=True):
         return f"{'pod' if self.kind is None else self.kind.shown} {self.namespace}/{self.name}"
 
 
+def parse_pod(text: str) -> tuple[str, str]:
+    """Return namespace and name of NAMESPACE/POD. UserError: it is none."""
+    namespace, _, name = text.partition("/")
+    if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):  # they become parts of an address
+        raise UserError(f"{text!r}: not NAMESPACE/POD", "write for example shop/web-x7")
+    return namespace, name
+
+
 def parse_target(words: Sequence[str], namespace: str) -> ExplainTarget:
     """Parse the arguments as kubectl does; `namespace` applies to a name without one. UserError: not understood."""
     if len(words) == 1 and _UID.fullmatch(words[0]):

@@ -1,6 +1,6 @@
 """Objects in manifest files and the Pods created from them: Pods, workloads, Lists and AdmissionReviews."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,10 +12,36 @@ from webhook.commands.simulator import USER
 from webhook.core.kubernetes.controllers import WORKLOAD_KINDS, WorkloadKind
 from webhook.core.plain_text import escape_line, quote_value
 from webhook.core.workloads import simulate
+from webhook.core.workloads.custom_kinds import KNOWN_TEMPLATES, TemplatePaths, build_pod, find_templates
 from webhook.errors import UserError
 from webhook.support.input_files import read_documents
 
 _SOURCES = {source.kind: source for source in WORKLOAD_KINDS}
+_BUILT_IN_GROUPS = frozenset(
+    f"{group}.k8s.io"
+    for group in (
+        "admissionregistration",
+        "apiextensions",
+        "apiregistration",
+        "authentication",
+        "authorization",
+        "certificates",
+        "coordination",
+        "discovery",
+        "events",
+        "flowcontrol.apiserver",
+        "internal.apiserver",
+        "networking",
+        "node",
+        "rbac.authorization",
+        "resource",
+        "scheduling",
+        "storage",
+        "storagemigration",
+    )
+)
+"""API groups with a dot that Kubernetes itself serves: others of `k8s.io`, such as Spark's, may make Pods."""
+_MAKES_NONE = "makes no Pods"
 KNOWN_KINDS = ", ".join(["Pod", *_SOURCES, "PodTemplate", "List", "AdmissionReview"])
 
 
@@ -37,10 +63,14 @@ class Subject(Struct, frozen=True):
     workload: Mapping[str, Any] | None = None
     """The object whose controller creates the Pod."""
     source: WorkloadKind | None = None
-    template_at: tuple[str, ...] = ()
+    template_at: tuple[str | int, ...] = ()
     """Path of the Pod template in the object, () if the object is the Pod."""
     idle: str = ""
     """Why no Pod is created from the object, "" if a Pod is."""
+    is_continued: bool = False
+    """Whether another template of the same object follows."""
+    is_unknown: bool = False
+    """Whether it makes no Pods only as far as is known: its kind is neither Kubernetes' own nor listed."""
     hint: str = ""
     """A note about how it is reviewed."""
 
@@ -69,10 +99,10 @@ class _Place(NamedTuple):
         return ": ".join(filter(None, self))
 
 
-def read_subjects(path: Path, namespace: str) -> list[Subject | UserError]:
+def read_subjects(path: Path, namespace: str, templates: TemplatePaths = KNOWN_TEMPLATES) -> list[Subject | UserError]:
     """Return each object of a file as it would reach the webhook, or its error.
 
-    `namespace` is the default. UserError: the file cannot be read.
+    `namespace` is the default; `templates` are those of custom kinds. UserError: the file cannot be read.
     """
     present = [(index, document) for index, document in enumerate(read_documents(path), 1) if document is not None]
     whole = _Place(str(path))
@@ -80,24 +110,31 @@ def read_subjects(path: Path, namespace: str) -> list[Subject | UserError]:
         subject
         for index, document in present
         for subject in _parse_each(
-            document, whole.add_step(f"document {index}") if len(present) > 1 else whole, namespace
+            document, whole.add_step(f"document {index}") if len(present) > 1 else whole, namespace, templates
         )
     ]
 
 
 def parse_subjects(document: Any, file: str, at: str, namespace: str) -> list[Subject | UserError]:
     """Return each object of a document in a file, or its error; `at` is the document's position in the file."""
-    return list(_parse_each(document, _Place(file, at), namespace))
+    return list(_parse_each(document, _Place(file, at), namespace, KNOWN_TEMPLATES))
 
 
-def _parse_each(document: Any, where: _Place, namespace: str) -> Iterator[Subject | UserError]:
+def _parse_each(
+    document: Any, where: _Place, namespace: str, templates: TemplatePaths
+) -> Iterator[Subject | UserError]:
     """Yield the objects of a document; an invalid one does not hide the others."""
     kind = document.get("kind") if isinstance(document, dict) else None
     if not isinstance(kind, str) or not kind:
         yield UserError(f"{where}: an object without a kind", f"give one of {KNOWN_KINDS}")
     elif not kind.endswith("List"):
+        group = str(document.get("apiVersion") or "").rpartition("/")[0]
+        paths = templates.get((group, kind))
         try:
-            yield _parse_subject(document, kind, where, namespace)
+            if paths is None:
+                yield _parse_subject(document, kind, where, namespace)
+            else:
+                yield from _parse_custom(document, group, paths, where, namespace)
         except UserError as error:
             yield error
     elif not isinstance(document.get("items") or [], list):
@@ -111,7 +148,7 @@ def _parse_each(document: Any, where: _Place, namespace: str) -> Iterator[Subjec
             is_typed = isinstance(item, dict) and "kind" not in item and kind != "List"
             of_kind = {"apiVersion": document.get("apiVersion"), "kind": kind.removesuffix("List")}
             yield from _parse_each(
-                {**of_kind, **item} if is_typed else item, where.add_step(f"items[{index}]"), namespace
+                {**of_kind, **item} if is_typed else item, where.add_step(f"items[{index}]"), namespace, templates
             )
 
 
@@ -131,7 +168,7 @@ def _parse_subject(document: Mapping[str, Any], kind: str, where: _Place, defaul
     shown = escape_line(own_name or generate_name)
     subject = Subject(*where, escape_line(kind), shown, namespace, document)
     if idle:
-        return replace(subject, idle=idle)
+        return replace(subject, idle=idle, is_unknown=idle != _MAKES_NONE)
     if kind == "Pod":
         origin = find_origin(document) or PodOrigin("", "")
         return replace(subject, pod=dict(document), user=origin.user or USER, hint=origin.hint)
@@ -147,6 +184,48 @@ def _parse_subject(document: Mapping[str, Any], kind: str, where: _Place, defaul
     workload = {**document, "metadata": {**kept, "namespace": namespace}}
     pod = simulate(source, workload, template, namespace).document
     return replace(subject, pod=pod, user=source.controller, template_at=at, workload=workload, source=source)
+
+
+def _parse_custom(
+    document: Mapping[str, Any], group: str, paths: Sequence[str], where: _Place, default_namespace: str
+) -> Iterator[Subject | UserError]:
+    """Yield one subject for each Pod template of a kind that is not Kubernetes' own."""
+    kind = str(document["kind"])
+    metadata = read_mapping(document, ("metadata",), f"{where}: {kind}")
+    namespace, own_name, generate_name = (
+        _read_text(metadata, key, f"{where}: {kind}") for key in ("namespace", "name", "generateName")
+    )
+    shown, namespace = escape_line(own_name or generate_name), namespace or default_namespace
+    subject = Subject(*where, escape_line(kind), shown, namespace, document)
+    found = list(find_templates(document, paths))
+    if not found:
+        yield replace(subject, idle="it has no Pod template" if paths else _MAKES_NONE)
+    for number, (at, template) in enumerate(found, 1):
+        place = escape_line(".".join(map(str, at)))
+        wrong = _find_wrong_part(template)
+        if wrong is not None:
+            field = f"{place}.{wrong}" if wrong else place
+            yield UserError(f"{where}: {subject.name}: {field}: expected a mapping", "give the whole object")
+            continue
+        made = build_pod(group, document, namespace, at, template)
+        at_template = where.add_step(place).at if len(found) > 1 else where.at
+        yield replace(
+            subject,
+            at=at_template,
+            pod=made.document,
+            user=made.user or USER,
+            template_at=at,
+            is_continued=number < len(found),
+        )
+
+
+def _find_wrong_part(template: Any) -> str | None:
+    """Return the field of a template that is no mapping, "" for the template itself; None if all are."""
+    if not isinstance(template, Mapping):
+        return ""
+    if not isinstance(template.get("spec"), Mapping):
+        return "spec"
+    return None if isinstance(template.get("metadata"), Mapping | None) else "metadata"
 
 
 def _read_template(document: Mapping[str, Any], path: tuple[str, ...], where: str) -> Mapping[str, Any]:
@@ -173,8 +252,8 @@ def _find_idle_reason(kind: str, api_version: Any) -> str:
     if kind in {"Pod", "PodTemplate", *_SOURCES}:
         is_known = not version or group == (_SOURCES[kind].group if kind in _SOURCES else "")
         return "" if is_known else f"apiVersion {escape_line(str(api_version))} is not Kubernetes' own"
-    is_built_in = "." not in group or group.endswith(".k8s.io")
-    return "makes no Pods" if is_built_in else "not one of Kubernetes' own kinds"
+    is_built_in = "." not in group or group in _BUILT_IN_GROUPS
+    return _MAKES_NONE if is_built_in else "not one of Kubernetes' own kinds"
 
 
 def _parse_review(review: dict[str, Any], where: _Place) -> Subject:

@@ -1,6 +1,7 @@
 """Review of one object by both halves, in the order of the API server, with explanations."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace as replace_dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,13 +20,16 @@ from webhook.commands.simulator import (
     build_admission_review,
     build_workload_review,
     prepare_for_mutate,
+    record_creator,
     set_priority,
 )
 from webhook.core.admission.decision import Decision, Half, Verdict
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.admission_request import BadReviewError
+from webhook.core.patch import NO_PATCH
 from webhook.core.pods.object_checks import ObjectFault, check_pod, check_selector
 from webhook.core.rule_notes import Note, explain
+from webhook.core.workloads import find_slot_range
 from webhook.errors import UserError
 from webhook.interceptor import UnknownNamespaceError
 
@@ -53,6 +57,14 @@ class Evaluator(NamedTuple):
     policy: Callable[[str], CompiledPolicy] | None = None
 
 
+class WorkloadSplit(NamedTuple):
+    """How the Pods of a workload are divided when all of them exist, as text and by variant."""
+
+    pods: int
+    text: str
+    by_variant: dict[str, int]
+
+
 class ReviewedObject(NamedTuple):
     """The result of a review. `before`: the Pod as the mutating half received it."""
 
@@ -62,6 +74,7 @@ class ReviewedObject(NamedTuple):
     notes: tuple[Note, ...]
     committed: dict[str, Any]
     """The rewritten object of the file; for an AdmissionReview the Pod."""
+    split: WorkloadSplit | None = None
 
 
 async def judge(evaluator: Evaluator, subject: Subject, asker: Asker, *, with_notes: bool) -> ReviewedObject:
@@ -89,7 +102,9 @@ async def judge(evaluator: Evaluator, subject: Subject, asker: Asker, *, with_no
             "give them with --namespaces FILE (kubectl get namespaces -o yaml), in a test as namespaceLabels",
         ) from None
     notes = _build_notes(evaluator, before, admission.mutated) if with_notes else ()
-    return ReviewedObject(subject, before, admission, notes, rewritten)
+    return ReviewedObject(
+        subject, before, admission, notes, rewritten, _find_split(evaluator, subject, admission.mutated)
+    )
 
 
 def find_rejection(judged: ReviewedObject) -> UserError | None:
@@ -116,20 +131,27 @@ def _find_object_faults(subject: Subject) -> Iterator[ObjectFault]:
     template: Any = subject.document
     for step in subject.template_at:
         template = template[step]
-    yield from check_pod(template.get("spec"), f"{'.'.join(subject.template_at)}.spec")
+    yield from check_pod(template.get("spec"), f"{'.'.join(map(str, subject.template_at))}.spec")
     if subject.source is not None and subject.source.group == "apps":
         yield from check_selector(subject.document["spec"].get("selector"), template)
 
 
 async def _rewrite_document(evaluator: Evaluator, subject: Subject, asker: Asker, mutated: Decision) -> dict[str, Any]:
-    """Return the rewritten object of the file, without what its controller adds to a Pod."""
+    """Return the rewritten object of the file, without what its controller adds to a Pod.
+
+    A template gets what all variants have in common: the nodes of one of them would hold for all of its Pods.
+    """
     holder: Any = subject.document
     for step in subject.template_at:
         holder = holder[step]
-    if mutated.patch and holder["spec"] != subject.pod["spec"]:
+    is_divided = bool(subject.template_at) and mutated.inputs.slot is not None
+    if mutated.patch and (holder["spec"] != subject.pod["spec"] or is_divided):
         ask = asker.build_ask(replace(subject, pod={**subject.pod, "spec": holder["spec"]}))
+        ask = replace_dataclass(ask, user=USER) if is_divided else ask
         review = build_admission_review(ask, prepare_for_mutate(ask), Half.MUTATE)
-        mutated = (await evaluator.interceptor.review(Half.MUTATE, msgspec.json.encode(review))).decision
+        again = (await evaluator.interceptor.review(Half.MUTATE, msgspec.json.encode(review))).decision
+        # The service may only own Pods of controllers: then the manifest stays as it is.
+        mutated = again if again.service == mutated.service else replace(mutated, patch=NO_PATCH)
     is_ours = mutated.service is not None or mutated.patch
     return rewrite_manifest(subject.document, subject.template_at, mutated.patch) if is_ours else dict(subject.document)
 
@@ -154,11 +176,25 @@ async def _review_recorded(evaluator: Evaluator, recorded: dict[str, Any]) -> Ad
     if request["operation"] == "CREATE" and isinstance(after, dict) and isinstance(after.get("metadata"), dict):
         metadata = after["metadata"]
         after = {**after, "metadata": {**metadata, "uid": metadata.get("uid", UID)}}
-    stored = set_priority(after) if isinstance(after, dict) else after
+    stored = after
+    if isinstance(after, dict) and isinstance(after.get("metadata"), dict) and isinstance(given, dict):
+        stored = record_creator(set_priority(after), given)
     again = {**recorded, "request": {**request, "object": stored, "dryRun": True}}
     validated = await evaluator.interceptor.review(Half.VALIDATE, msgspec.json.encode(again))
     is_pod = isinstance(after, dict) and request["resource"].get("resource") == "pods"
     return Admission(mutated.decision, validated.decision, after if is_pod else {})
+
+
+def _find_split(evaluator: Evaluator, subject: Subject, mutated: Decision) -> WorkloadSplit | None:
+    """Return the split of a workload's Pods; None if they are not divided, or the policy is not shown."""
+    if evaluator.policy is None or subject.source is None or subject.workload is None or mutated.service is None:
+        return None
+    shares = evaluator.policy(mutated.policy_hash).shares.get(mutated.service)
+    found = None if shares is None else find_slot_range(subject.source, subject.workload)
+    if shares is None or found is None:
+        return None
+    split = shares.split
+    return WorkloadSplit(found.pods, split.describe(*found), split.count_by_variant(*found))
 
 
 def _explain_error(error: str, subject: Subject) -> decode_errors.DecodeError:
@@ -176,5 +212,6 @@ def _build_notes(evaluator: Evaluator, before: dict[str, Any], mutated: Decision
     compiled = evaluator.policy(mutated.policy_hash)
     # As in the mutating call: a recorded review may be a validating one, with a uid.
     metadata = {key: value for key, value in (before.get("metadata") or {}).items() if key != "uid"}
-    service = compiled.services[mutated.service]
-    return explain({**before, "metadata": metadata}, service, compiled.hash, mutated.inputs.namespace_values)
+    service, slot = compiled.services[mutated.service], mutated.inputs.slot
+    variant = "" if slot is None else slot.variant
+    return explain({**before, "metadata": metadata}, service, compiled.hash, mutated.inputs.namespace_values, variant)

@@ -1,7 +1,7 @@
 """Rewritten manifests, to be committed: the spec of a Pod or of a Pod template is replaced by the rewritten one.
 
-Podgate's own label and annotation are left out: it writes both into each Pod itself, and validates a Pod with the hash
-of an older policy by that policy. So a second review returns the same result.
+Podgate's own labels and annotations are left out: it writes them into each Pod itself, and validates a Pod with the
+hash of an older policy by that policy. So a second review returns the same result.
 """
 
 import copy
@@ -13,18 +13,22 @@ import msgspec
 
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.patch import PatchOperation
-from webhook.core.placement import SERVICE_LABEL
+from webhook.core.placement import SERVICE_LABEL, VARIANT_LABEL
+from webhook.core.shares import CLAIM_ANNOTATION, SLOT_ANNOTATION
 
 _SPEC = "/spec/"
-_OWN = (("labels", SERVICE_LABEL), ("annotations", HASH_ANNOTATION))
+_OWN = (
+    *(("labels", key) for key in (SERVICE_LABEL, VARIANT_LABEL)),
+    *(("annotations", key) for key in (HASH_ANNOTATION, SLOT_ANNOTATION, CLAIM_ANNOTATION)),
+)
 
 
 def rewrite_manifest(
-    document: Mapping[str, Any], at: tuple[str, ...], patch: Iterable[PatchOperation]
+    document: Mapping[str, Any], at: tuple[str | int, ...], patch: Iterable[PatchOperation]
 ) -> dict[str, Any]:
     """Return a manifest with the patch of a Pod applied to the Pod or template at the path `at`."""
     result = copy.deepcopy(dict(document))
-    holder: dict[str, Any] = result
+    holder: Any = result
     for step in at:
         holder = holder[step]
     operations = msgspec.json.decode(

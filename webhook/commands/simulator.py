@@ -13,9 +13,12 @@ from typing import Any, Protocol
 import msgspec
 
 from webhook.core.admission.decision import Decision, Half
+from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.controllers import WorkloadKind
 from webhook.core.patch import PatchOperation, apply
+from webhook.core.placement import VARIANT_LABEL
+from webhook.core.shares import CLAIM_ANNOTATION, SLOT_ANNOTATION
 from webhook.errors import UserError
 from webhook.interceptor import Answer
 
@@ -23,6 +26,7 @@ USER = "kubernetes-admin"
 """The default user."""
 
 _SERVICE_ACCOUNT = "system:serviceaccount:"
+_CONTROLLERS = f"{_SERVICE_ACCOUNT}kube-system:"
 GENERATED_SUFFIX = "x7k2p"
 _OBJECT = "AdmissionReview.request.object"
 _OLD_OBJECT = "AdmissionReview.request.oldObject"
@@ -111,9 +115,19 @@ def prepare_for_mutate(ask: Ask) -> dict[str, Any]:
     metadata = pod["metadata"] = {**(given or {}), "namespace": ask.namespace}
     if ask.operation == "CREATE":
         metadata.pop("uid", None)
+        if HASH_ANNOTATION in (metadata.get("annotations") or ()) and ask.user.startswith(_CONTROLLERS):
+            _remove_slot(metadata)
         if _was_bound(pod):
             pod["spec"].pop("nodeName", None)
     return pod
+
+
+def _remove_slot(metadata: dict[str, Any]) -> None:
+    """Remove the slot of a Pod from a cluster or a record: its controller asks for the Pod without one."""
+    for name, own in (("labels", (VARIANT_LABEL,)), ("annotations", (SLOT_ANNOTATION, CLAIM_ANNOTATION))):
+        given = metadata.get(name)
+        if isinstance(given, dict):
+            metadata[name] = {key: value for key, value in given.items() if key not in own}
 
 
 def _was_bound(pod: Mapping[str, Any]) -> bool:
@@ -136,6 +150,21 @@ def set_priority(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(spec, dict) or not spec.get("priorityClassName") or spec.get("priority") is not None:
         return pod
     return {**pod, "spec": {**spec, "priority": 0}}
+
+
+def record_creator(pod: Mapping[str, Any], before: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a Pod with managedFields for the labels that its creator wrote, if Podgate has written one of a variant.
+
+    The API server records all fields; the others are left out here.
+    """
+    metadata = pod["metadata"]
+    labels = metadata.get("labels")
+    if metadata.get("managedFields") or not isinstance(labels, dict) or VARIANT_LABEL not in labels:
+        return pod
+    own = (before.get("metadata") or {}).get("labels") or {}
+    fields: dict[str, Any] = {"f:metadata": {"f:labels": {f"f:{key}": {} for key in own}}}
+    written = {"manager": "creator", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": fields}
+    return {**pod, "metadata": {**metadata, "managedFields": [written]}}
 
 
 def format_error(error: BadReviewError) -> str:
@@ -184,7 +213,8 @@ async def _call_halves(interceptor: Reviewer, ask: Ask) -> Admission:
     mutated = await _call(interceptor, Half.MUTATE, build_admission_review(ask, before, Half.MUTATE))
     response = msgspec.json.decode(mutated.body)["response"]
     after = prepare_for_validate(ask, apply_patch(before, response))
-    validated = await _call(interceptor, Half.VALIDATE, build_admission_review(ask, set_priority(after), Half.VALIDATE))
+    sent = record_creator(set_priority(after), before)
+    validated = await _call(interceptor, Half.VALIDATE, build_admission_review(ask, sent, Half.VALIDATE))
     return Admission(mutated.decision, validated.decision, after)
 
 

@@ -79,13 +79,25 @@ class DriftRepair:
         return is_new or (before is not None and self._clock.now_us() >= due_us)
 
     async def _repair_service(self, plan: CounterPlan, live: Mapping[str, OwnedPod]) -> None:
-        standing = {
-            uid: scope for scope in await self._ledger.list_scopes(plan) for uid in await self._list_uids(plan, scope)
-        }
+        held = [
+            (uid, scope) for scope in await self._ledger.list_scopes(plan) for uid in await self._list_uids(plan, scope)
+        ]
+        standing = dict(held) if not plan.team_key else await self._move_teams(plan, live, held)
         drift = self._compare(plan, live, standing)
         self._reports.on_drift(plan.service, drift)
         if not drift or await self._wait_until_sent(plan):
-            await self._ledger.mark_complete(plan, sorted({plan.scope_of(pod.namespace) for pod in live.values()}))
+            await self._ledger.mark_complete(plan, sorted({plan.scope_of(pod) for pod in live.values()}))
+
+    async def _move_teams(
+        self, plan: CounterPlan, live: Mapping[str, OwnedPod], held: Sequence[tuple[str, str]]
+    ) -> dict[str, str]:
+        """Take Pods whose Namespace has another team now from the former one; return the team of all others."""
+        moved = [(uid, team) for uid, team in held if uid in live and team != live[uid].team]
+        now_us = self._clock.now_us()
+        gone = [_make_deleted_pod(plan.service, team).build_sighting(uid, plan, now_us) for uid, team in moved]
+        if gone:
+            await self._ledger.observe(plan, gone)
+        return dict(set(held).difference(moved))
 
     async def _list_uids(self, plan: CounterPlan, scope: str) -> list[str]:
         uids, after = await self._ledger.list_live(plan, scope)
@@ -148,4 +160,4 @@ class DriftRepair:
 
 def _make_deleted_pod(service: str, scope: str) -> OwnedPod:
     """Return a Pod that is not live, and of which only the service and scope are known."""
-    return OwnedPod(service, scope, "", {}, NOT_LIVE_US, 0, is_sure=True, is_labelled=False)
+    return OwnedPod(service, scope, "", {}, NOT_LIVE_US, 0, is_sure=True, is_labelled=False, team=scope)

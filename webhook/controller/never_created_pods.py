@@ -13,6 +13,7 @@ from typing import NamedTuple
 from webhook.controller.pod_lifecycle import PodTracker
 from webhook.controller.reports import NAME_TAKEN, NEVER_CREATED, ControllerReports, ControllerTiming
 from webhook.controller.sighting_sender import SightingSender
+from webhook.core.breaker import BreakerOwner
 from webhook.core.pods.ownership import OwnedPod
 from webhook.core.quota import CounterPlan, UnseenPod
 from webhook.errors import StoreUnavailableError
@@ -78,6 +79,7 @@ class Refunds:
         """Process one tag; return the number of lookups."""
         age_us = int(self._timing.overdue_seconds * _SECOND_US)
         waiting = await self._ledger.list_overdue(plan, age_us, self._timing.overdue_max)
+        waiting = await self._release_tokens(plan, waiting)
         known = self._absences.pop(plan.tag, {})
         absences = self._absences[plan.tag] = {pod.uid: known[pod.uid] for pod in waiting if pod.uid in known}
         await self._give_up(plan, [pod for pod in waiting if not self._is_seen(pod) and not self._is_provable(pod)])
@@ -93,6 +95,13 @@ class Refunds:
             if self._may_be_absent(pod) and await self._ledger.refund(plan, pod.uid):
                 self._reports.on_refunded(pod.service or plan.service, pod, absence.cause)
         return len(asked)
+
+    async def _release_tokens(self, plan: CounterPlan, waiting: Sequence[UnseenPod]) -> list[UnseenPod]:
+        """Return the Pods. Probes' tokens of variants are charged by claims, and expire if their Pods say nothing."""
+        tokens = [found.uid for found in waiting if BreakerOwner.parse(found.service).variant]
+        if tokens:
+            await self._ledger.stop_waiting(plan, tokens)
+        return [found for found in waiting if found.uid not in tokens]
 
     def _is_seen(self, pod: UnseenPod) -> bool:
         return pod.uid in self._tracker.index or pod.uid in self._tracker.pending

@@ -13,7 +13,8 @@ from webhook.ports import BreakerLedger
 class OverrideEnforcer:
     """Applies overrides each second; the store ignores what it has applied already.
 
-    `known` returns the last known view of a breaker; `resets` when a reset was requested, by service.
+    `known` returns the last known view of a breaker; `resets` when a reset was requested, by the name
+    of the breaker's plan.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class OverrideEnforcer:
         if compiled is None:
             return
         resets = self._resets()
-        await self._apply(tuple(self._list_affected(compiled.plans.values(), resets)), resets)
+        await self._apply(tuple(self._list_affected(compiled.list_breakers(), resets)), resets)
 
     def _list_affected(self, plans: Iterable[CounterPlan], resets: Mapping[str, int]) -> Iterable[CounterPlan]:
         for plan in plans:

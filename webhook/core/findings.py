@@ -20,6 +20,8 @@ class Code(StrEnum):
     WOULD_REWRITE = "WouldRewrite"
     RULE_VIOLATED = "RuleViolated"
     RULE_FAILED = "RuleFailed"
+    GROUP_INVALID = "GroupInvalid"
+    SHARES_UNSAFE = "SharesUnsafe"
     POD_TOO_LARGE = "PodTooLarge"
     IMMUTABLE = "PodgateFieldImmutable"
     STORE_UNAVAILABLE = "StoreUnavailable"

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 import msgspec
 from msgspec import Struct
 
-from webhook.core.admission.decision import Decision
+from webhook.core.admission.decision import Decision, DecisionInputs
 from webhook.core.admission.pod_results import encode_template_key
 from webhook.core.admission.review import Request
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
@@ -80,19 +80,18 @@ class RecordEncoder:
         decision, pod, trace = review.decision, request.pod, review.trace
         receipt = decision.charge.receipt
         view = None if receipt is None else receipt.breaker
-        return pack_own(
-            (
-                self._last_ms,
-                self._number,
-                self._replica,
-                "" if pod is None else pod.metadata.name or pod.metadata.generate_name,
-                decision.pod_uid,
-                at_ns,
-                review.ends_ns,
-                "" if trace is None else trace.span.trace_id,
-                None if view is None else (view.state, view.generation, view.open_until_us, view.reason),
-            )
+        own = (
+            self._last_ms,
+            self._number,
+            self._replica,
+            "" if pod is None else pod.metadata.name or pod.metadata.generate_name,
+            decision.pod_uid,
+            at_ns,
+            review.ends_ns,
+            "" if trace is None else trace.span.trace_id,
+            None if view is None else (view.state, view.generation, view.open_until_us, view.reason),
         )
+        return pack_own(own if decision.inputs.slot is None else (*own, _list_slot_fields(decision.inputs)))
 
     def _encode_pod(self, key: object, decision: Decision, request: Request) -> bytes:
         pod = self._pods.get(key)
@@ -129,6 +128,14 @@ def _build_shared_key(decision: Decision, request: Request, stages: tuple[str, .
 
 
 _POD_KEY_LENGTH = 7
+
+
+def _list_slot_fields(inputs: DecisionInputs) -> tuple[int, str, str, str] | None:
+    """Return the fields of a `RecordedSlot`."""
+    slot = inputs.slot
+    if slot is None:
+        return None
+    return slot.slot, slot.variant, slot.intended if slot.fell_back else "", inputs.slot_reason
 
 
 def _encode_group(

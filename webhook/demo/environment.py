@@ -43,6 +43,7 @@ _IDENTITIES = f"""\
   subject: {_CALLER}
   clientId: {{claim: client_id}}
 """
+OVERRIDES = "overrides.yaml"
 _FILES = {
     "--policy": "policy.yaml",
     "--tls-cert": "server.crt",
@@ -50,16 +51,18 @@ _FILES = {
     "--client-ca": "ca.crt",
     "--jwks": "jwks.json",
     "--identities": "identities.yaml",
+    "--overrides": OVERRIDES,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """A running server, and the addresses of its two ports."""
+    """A running server, and the addresses of its ports."""
 
     process: asyncio.subprocess.Process
     admission: str
     plain: str
+    decisions: str
 
 
 def make_files(folder: Path) -> None:
@@ -111,7 +114,7 @@ async def _wait_until_listening(process: asyncio.subprocess.Process, log: Path) 
     while process.returncode is None:
         entry = _find_log_line(log, "listening")
         if entry is not None:
-            return RunningServer(process, entry["admission"][0], entry["plain"][0])
+            return RunningServer(process, *(entry[port][0] for port in ("admission", "plain", "decisions")))
         await asyncio.sleep(0.05)
     raise UserError(f"the server did not start: {read_last_words(log)}")
 

@@ -3,6 +3,8 @@
 import asyncio
 import signal
 import uuid
+import webbrowser
+from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,10 @@ from webhook.commands.simulator import (
     prepare_for_mutate,
     prepare_for_validate,
 )
+from webhook.commands.terminal_input import watch_enter
 from webhook.core.admission.decision import Half
-from webhook.demo.environment import ApiServer, RunningServer, make_files, read_last_words, run_server
+from webhook.demo.console import ConsoleInputs, show_console
+from webhook.demo.environment import OVERRIDES, ApiServer, RunningServer, make_files, read_last_words, run_server
 from webhook.errors import UserError
 
 _PODS_A_WINDOW = 3  # as in demo_policy.yaml
@@ -44,15 +48,21 @@ _POD: dict[str, Any] = {
 }
 
 
-async def run(folder: Path, redis: str | None, *, once: bool) -> None:
-    """Run all scenes in a folder; unless `once`, keep the server up until a signal."""
+async def run(
+    folder: Path, redis: str | None, *, once: bool, find_inputs: Callable[[Path], ConsoleInputs] | None = None
+) -> None:
+    """Run all scenes in a folder; unless `once`, keep the server up until a signal.
+
+    `find_inputs` lets the console act, by the file of overrides, and judge drafts.
+    """
     make_files(folder)
     _end_on_signals()
     try:
         async with run_server(folder, redis) as running:
             api = ApiServer(folder, running)
             try:
-                await _run_story(Story(folder, running, api), running, once=once)
+                inputs = find_inputs(folder / OVERRIDES) if find_inputs is not None else ConsoleInputs()
+                await _run_story(Story(folder, running, api), running, once=once, inputs=inputs)
             except aiohttp.ClientError as error:
                 raise UserError(f"the server ended: {error}\n{read_last_words(folder / 'server.log')}") from None
             finally:
@@ -61,14 +71,22 @@ async def run(folder: Path, redis: str | None, *, once: bool) -> None:
         click.echo("\nThe server has drained and gone.")
 
 
-async def _run_story(story: "Story", running: RunningServer, *, once: bool) -> None:
+async def _run_story(story: "Story", running: RunningServer, *, once: bool, inputs: ConsoleInputs) -> None:
     await story.run()
     if once:
         return
-    story.print_next_steps()
-    # Ctrl-C in a terminal reaches the server too, which then exits with 0; any other end is an error.
-    if await running.process.wait() != 0:
-        raise aiohttp.ClientConnectionError(f"it ended with {running.process.returncode}")
+    async with show_console(running, inputs, story.create_pod) as console:
+        story.print_next_steps(console.issue_address())
+        watch_enter(lambda: open_browser(console.issue_address()))
+        # Ctrl-C in a terminal reaches the server too, which then exits with 0; any other end is an error.
+        if await running.process.wait() != 0:
+            raise aiohttp.ClientConnectionError(f"it ended with {running.process.returncode}")
+
+
+def open_browser(address: str) -> None:
+    """Open a browser, and print the address for those who have none here: it is the only one that is good now."""
+    _print_line(f"console: {address}")
+    webbrowser.open(address)
 
 
 def _end_on_signals() -> None:
@@ -162,9 +180,10 @@ class Story:
             if shown and not ("_total{" in line and line.endswith(" 0.0")):  # counters that are still 0
                 _print_line(line)
 
-    def print_next_steps(self) -> None:
+    def print_next_steps(self, console: str) -> None:
         plain = f"http://{self._running.plain}"
         _print_title("The server stays up. Try in another terminal (Ctrl-C ends it)")
+        _print_line(f"press Enter for the console in a browser, or open {console}")
         for command in (
             f".venv/bin/podgate status --server {plain}",
             f"curl -s {plain}/metrics | grep podgate_breaker",
@@ -184,12 +203,16 @@ class Story:
             _print_line(f"{why}: {free}s ...")
             await asyncio.sleep(free)
 
-    async def _create_pod(self) -> bool:
-        """Create one Pod as the API server would, through both halves; print and return whether it was admitted."""
+    async def create_pod(self) -> dict[str, Any]:
+        """Create one Pod as the API server would, through both halves; return the answer."""
         ask = self._build_ask()
         mutated = await self._api.send("/mutate", build_admission_review(ask, prepare_for_mutate(ask), Half.MUTATE))
         pod = prepare_for_validate(ask, apply_patch(prepare_for_mutate(ask), mutated))
-        answer = await self._api.send("/validate", build_admission_review(ask, pod, Half.VALIDATE))
+        return await self._api.send("/validate", build_admission_review(ask, pod, Half.VALIDATE))
+
+    async def _create_pod(self) -> bool:
+        """Create one Pod; print and return whether it was admitted."""
+        answer = await self.create_pod()
         if answer["allowed"]:
             _print_line("Pod admitted", good=True)
         else:

@@ -44,7 +44,7 @@ class AdmissionQueue:
             if self._monitor.store_trouble():  # perhaps of another part of the store: then this one answers
                 await self._index.count(plan)
             return ""
-        if count := await self._index.count(plan):
+        if (count := await self._index.count(plan)) and (plan.queue is None or plan.queue.waits_in_turn):
             return f"{count} Pods of the service wait"
         expected = self._list_expected(plan.service)
         cost = _sum_costs(asked.cost, *(cost for _, cost in expected))

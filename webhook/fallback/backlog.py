@@ -47,7 +47,7 @@ class BacklogEntry(NamedTuple):
     @property
     def booking(self) -> Booking:
         request = self.request
-        return Booking(request.namespace, request.uid, request.cost, self.at_us, request.name)
+        return Booking(request.namespace, request.uid, request.cost, self.at_us, request.name, request.team)
 
 
 class Backlog:

@@ -39,5 +39,5 @@ class BreakerTicker:
             if compiled is None:
                 continue
             with suppress(StoreUnavailableError):  # reported by the store; retried in the next second
-                for transition in await self._counters.tick(tuple(compiled.plans.values())):
+                for transition in await self._counters.tick(compiled.list_breakers()):
                     self._on_transition(transition)

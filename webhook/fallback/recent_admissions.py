@@ -36,6 +36,7 @@ class _Shared(NamedTuple):
     plan: CounterPlan
     namespace: str
     cost: Cost
+    team: str
 
 
 class _Page(NamedTuple):
@@ -52,23 +53,23 @@ class _Page(NamedTuple):
         """Pack admissions by uid."""
         times_us = [admission[1] for admission in admissions.values() if admission is not None] or [0]
         base_us, shared = times_us[0], list[_Shared]()
-        positions: dict[tuple[int, str, int], int] = {}
+        positions: dict[tuple[int, str, int, str], int] = {}
         rows: _Rows = dict.fromkeys(admissions)
         for request, at_us in filter(None, admissions.values()):
             # By identity: plans and costs are those of a policy and of a controller, and `admissions` keeps them.
-            key = id(request.plan), request.namespace, id(request.cost)
+            key = id(request.plan), request.namespace, id(request.cost), request.team
             position = positions.get(key)
             if position is None:
                 position = positions[key] = len(shared)
-                shared.append(_Shared(request.plan, request.namespace, request.cost))
+                shared.append(_Shared(request.plan, request.namespace, request.cost, request.team))
             rows[request.uid] = position, request.name, at_us - base_us
         return cls(base_us, max(times_us), shared, _encode(rows), len(rows))
 
     def unpack(self, uid: str, row: _Row) -> _Admission:
         """Return an admission again; its request has no source."""
         position, name, age_us = row
-        plan, namespace, cost = self.shared[position]
-        return Acquire(plan, namespace, uid, cost, "", name=name), self.base_us + age_us
+        plan, namespace, cost, team = self.shared[position]
+        return Acquire(plan, namespace, uid, cost, "", name=name, team=team), self.base_us + age_us
 
 
 class RecentAdmissions:

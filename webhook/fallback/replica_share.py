@@ -35,7 +35,7 @@ class ReplicaShare:
 
     def learn(self, request: Acquire, receipt: Receipt) -> None:
         """Take the figures of an answer to an Acquire."""
-        self._ledger.record_reply(request.plan, request.namespace, receipt.used, self._clock.now_us())
+        self._ledger.record_reply(request.plan, request.team or request.namespace, receipt.used, self._clock.now_us())
 
     def take(self, plan: CounterPlan, snapshot: ServiceSnapshot) -> None:
         """Take all figures of a service."""

@@ -131,7 +131,8 @@ async def _observe(loaded: LoadedPolicy, past: RecordedEvents, labels: Labels) -
 def _make_observed_replay(loaded: LoadedPolicy, past: RecordedEvents, labels: Labels) -> ObservedReplay:
     if not past.has_ends:  # every Pod of the past would be live
         loaded = replace(loaded, policy=_drop_standing(loaded.policy))
-    return ObservedReplay(make_replay(loaded, labels), has_ends=past.has_ends, has_starts=past.has_starts)
+    replayed = make_replay(loaded, labels, past.since)
+    return ObservedReplay(replayed, has_ends=past.has_ends, has_starts=past.has_starts)
 
 
 def _drop_standing(policy: Policy) -> Policy:
@@ -188,6 +189,8 @@ def _list_service_notes(
         notes.append("live Pods were not seen: these requests do not tell when Pods ended")
     if quota is not None and quota.scope is Scope.FLEET:
         notes.append("scope Fleet: other clusters count too, and only these requests were seen")
+    if quota is not None and quota.schedules:
+        notes.append("schedules: the numbers fit the use at any time, and are for the limits without a schedule")
     return notes
 
 

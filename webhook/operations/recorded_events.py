@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from webhook.app.offline import Offline
-from webhook.commands.clients.decision_client import DecisionClient
+from webhook.commands.clients.decision_client import DecisionClient, DecisionPage
 from webhook.commands.clients.record_sources import FileRecords, RecordsQuery
 from webhook.core.installation.objects import ObjectReference
 from webhook.core.policy.model import LoadedPolicy
@@ -80,8 +80,13 @@ async def read_recorded(source: RequestSource) -> RecordedEvents:
     async with open_decision_port(ServerLocation(source.server, source.kubeconfig)) as server:
         client = DecisionClient(server.get, server.name)
         page = await client.read_newest({"since": source.since}, source.limit)
+    return convert_page(page, server.name)
+
+
+def convert_page(page: DecisionPage, server: str) -> RecordedEvents:
+    """Return the requests in a page of a server's decisions."""
     records = _records.decode(msgspec.json.encode(page.decisions))
-    return _convert_records(records, f"decisions of {server.name}", page.error or "", is_cut=page.next is not None)
+    return _convert_records(records, f"decisions of {server}", page.error or "", is_cut=page.next is not None)
 
 
 def _convert_records(
@@ -168,9 +173,10 @@ def _read_head(line: bytes) -> tuple[datetime | None, int]:
     return since if since.tzinfo is not None else since.replace(tzinfo=UTC), event.recorded.sample_every or 1
 
 
-def make_replay(loaded: LoadedPolicy, labels: Mapping[str, Mapping[str, str]]) -> Replay:
-    """Return a replay with empty counters."""
-    return Replay(Offline(loaded, labels), _refuse_change, Path())
+def make_replay(loaded: LoadedPolicy, labels: Mapping[str, Mapping[str, str]], since: datetime | None = None) -> Replay:
+    """Return a replay with empty counters. `since`: the moment of second 0, for schedules."""
+    origin_us = None if since is None else round(since.timestamp() * 1_000_000)
+    return Replay(Offline(loaded, labels), _refuse_change, Path(), origin_us)
 
 
 def _refuse_change(path: Path) -> LoadedPolicy:

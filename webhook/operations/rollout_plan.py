@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Struct
 
-from webhook.commands.policy_argument import load_document, read_document
+from webhook.commands.policy_argument import load_document
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose
 from webhook.core.installation.objects import ObjectReference
@@ -62,9 +62,9 @@ class _Object(Struct, frozen=True):
     spec: _Spec = _Spec()
 
 
-async def plan_rollout(path: str, kubeconfig: Kubeconfig, now_us: int) -> RolloutPlan:
-    """Return what a rollout of the document in a file would do now. UserError: it or the cluster cannot be read."""
-    candidate = load_document(path, read_document(path), Purpose.SERVE)
+async def plan_rollout(name: str, raw: bytes, kubeconfig: Kubeconfig, now_us: int) -> RolloutPlan:
+    """Return what a rollout of a document would do now. UserError: it has mistakes, or the cluster cannot be read."""
+    candidate = load_document(name, raw, Purpose.SERVE)
     warnings: tuple[str, ...] = ()
     async with open_policies(kubeconfig) as policies:
         facts = await policies.read_facts()

@@ -12,6 +12,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import CounterPlan
+from webhook.core.quota.teams import find_team
 from webhook.errors import UserError
 from webhook.interceptor import Interceptor, UnknownNamespaceError
 from webhook.observers import Observers
@@ -23,9 +24,12 @@ from webhook.replay.events import (
     OutcomeSeen,
     OutcomesSeen,
     PodAsks,
+    PodBound,
     PodDeleted,
     PodRefused,
+    PodUnschedulable,
     PolicyChange,
+    Recorded,
     ReplayEvent,
     StatusAsked,
     StoreChange,
@@ -33,6 +37,7 @@ from webhook.replay.events import (
     record,
 )
 from webhook.replay.queue import ReplayQueue
+from webhook.replay.slots import ReplaySlots, render_slot
 from webhook.replay.store_outage import StoreOutage
 from webhook.replay.summary import BreakerSummary, compute_remaining, render_breaker, render_usage
 
@@ -47,11 +52,21 @@ class PlayedEvent(NamedTuple):
 
 
 class Replay:
-    """One replay over virtual time. `load` reads a policy file; paths in events are relative to `folder`."""
+    """One replay over virtual time. `load` reads a policy file; paths in events are relative to `folder`.
 
-    def __init__(self, environment: ReplayEnvironment, load: Callable[[Path], LoadedPolicy], folder: Path) -> None:
+    `origin_us` is the time of second 0; None: that of the first description of a recording, else 1970.
+    """
+
+    def __init__(
+        self,
+        environment: ReplayEnvironment,
+        load: Callable[[Path], LoadedPolicy],
+        folder: Path,
+        origin_us: int | None = None,
+    ) -> None:
         self._environment = environment
         self._clock = environment.clock
+        self._origin_us = origin_us
         self._load = load
         self._folder = folder
         self._outage = StoreOutage(environment.store, environment.clock)
@@ -65,11 +80,13 @@ class Replay:
             namespaces,
             lambda transition: self._summary.add_transitions([transition]),
         )
+        self._slots = ReplaySlots(environment.slots, self._outage)
         self._queue = ReplayQueue(self._outage, environment.clock, lambda: self._compiled, self._controller)
         self._interceptor = Interceptor(
             *(policies, self._outage, namespaces, Observers()),
             on_uncounted=self._outage.book_later,
             queue=self._queue,
+            pod_slots=self._slots,
             check=check_recorded,
         )
         self._plans: dict[str, CounterPlan] = {}
@@ -79,19 +96,17 @@ class Replay:
 
     async def play(self, event: ReplayEvent) -> PlayedEvent:
         """Apply one event."""
+        if self._origin_us is None and isinstance(event, Recorded):
+            self._origin_us = event.origin_us
         await self._advance(event.at)
         match event:
             case PodAsks():
                 uid, admission = await self._admit(event)
-                return PlayedEvent(await self._build_admission_line(event, uid, admission), admission)
+                return PlayedEvent(await self._build_admission_line(uid, admission), admission)
             case OutcomeSeen(outcome=fields) | OutcomesSeen(outcomes=fields):
                 return PlayedEvent(await self._play_outcome(fields))
-            case PodRefused():
-                return PlayedEvent({"uid": event.refused, "refunded": await self._refund(event.refused)})
-            case PodDeleted():
-                await self._controller.report_deletion(event.deleted)
-                await self._queue.remove(event.deleted)
-                return PlayedEvent({"uid": event.deleted, "refunded": False})
+            case PodRefused() | PodDeleted() | PodUnschedulable() | PodBound():
+                return PlayedEvent(await self._play_fate(event))
             case StatusAsked():
                 return PlayedEvent(await self._play_status(event.status))
         await self._change(event)
@@ -108,7 +123,13 @@ class Replay:
         return list(self._summary.make_rows(self._clock.now_us()))
 
     async def _advance(self, at_seconds: float) -> None:
-        now_us = round(at_seconds * _SECOND_US)
+        now_us = (self._origin_us or 0) + round(at_seconds * _SECOND_US)
+        policies = self._environment.policies
+        while not self._queue.is_empty and (at_us := policies.next_change_us) is not None and at_us <= now_us:
+            # Room that a schedule makes is given at its moment.
+            await self._queue.advance(at_us)
+            self._clock.set(at_us)
+            policies.get_current()
         await self._queue.advance(now_us)
         self._clock.set(now_us)
         if now_us // _SECOND_US != self._ticked_second:
@@ -118,9 +139,27 @@ class Replay:
             await self._tick()
 
     async def _tick(self) -> None:
-        plans = self._compiled.plans
+        plans = {plan.service: plan for plan in self._compiled.list_breakers()}
         self._summary.set_plans(plans, self._clock.now_us())
         self._summary.add_transitions(await self._outage.tick(tuple(plans.values())))
+        for uid in await self._slots.list_evicted(self._compiled):
+            await self._delete(uid)
+
+    async def _delete(self, uid: str) -> None:
+        await self._slots.free(uid)
+        await self._controller.report_deletion(uid)
+        await self._queue.remove(uid)
+
+    async def _play_fate(self, event: PodRefused | PodDeleted | PodUnschedulable | PodBound) -> dict[str, Any]:
+        match event:
+            case PodRefused(refused=uid):
+                await self._slots.free(uid)
+                return {"uid": uid, "refunded": await self._refund(uid)}
+            case PodDeleted(deleted=uid):
+                await self._delete(uid)
+                return {"uid": uid, "refunded": False}
+            case PodBound(bound=uid) | PodUnschedulable(unschedulable=uid):
+                return await self._slots.report(uid, self._compiled, is_bound=isinstance(event, PodBound))
 
     async def _change(self, event: ReplayEvent) -> None:
         """Apply a change of policy, Namespace labels or store; other events change nothing."""
@@ -134,7 +173,7 @@ class Replay:
             case StoreChange(store="down"):
                 self._outage.take_away()
             case StoreChange():
-                await self._outage.bring_back(self._compiled.plans.values())
+                await self._outage.bring_back(self._compiled.list_breakers())
                 await self._controller.list_all()
 
     @property
@@ -176,22 +215,22 @@ class Replay:
                 f"namespace: {event.namespace!r}: the policy asks for its labels, which are not known here",
                 "give them before, in a line with namespaceLabels",
             ) from None
-        decision = admission.validated
+        decision, receipt = admission.validated, admission.validated.charge.receipt
         self._summary.add_decisions(admission.mutated, decision)
-        self._summary.add_transitions(
-            decision.charge.receipt.transitions if decision.charge.receipt is not None else ()
-        )
+        self._summary.add_transitions(() if receipt is None else receipt.transitions)
         if decision.service is not None and not event.dry_run:
             plan = self._find_plan_of(decision)
-            if decision.allowed and (decision.charge.receipt is None or decision.charge.receipt.charged):
+            if decision.allowed and (receipt is None or receipt.charged):
                 self._plans[uid] = plan
+            await self._slots.settle(uid, is_admitted=decision.allowed)
             if decision.allowed and event.changes_what_lives:
                 await self._controller.report_admission(uid, admission.pod)
             if decision.verdict is Verdict.QUEUE:
-                await self._queue.add(uid, plan, admission.pod)
+                scope = self._find_scope(decision, plan) if plan.per_namespace else ""
+                await self._queue.add(uid, plan, scope, admission.pod)
         return uid, admission
 
-    async def _build_admission_line(self, event: PodAsks, uid: str, admission: Admission) -> dict[str, Any]:
+    async def _build_admission_line(self, uid: str, admission: Admission) -> dict[str, Any]:
         decision = admission.validated
         status: dict[str, Any] = {"code": decision.status.code}
         if not decision.allowed:
@@ -208,16 +247,23 @@ class Replay:
         }
         if decision.service is not None:
             plan = self._find_plan_of(decision)
-            snapshot = await self._outage.snapshot(plan, event.namespace)
-            line["used"] = render_usage(plan, snapshot, event.namespace)
+            scope = self._find_scope(decision, plan)
+            snapshot = await self._outage.snapshot(plan, scope)
+            line["used"] = render_usage(plan, snapshot, scope)
             line |= render_breaker(snapshot)
-        return line
+        return line | render_slot(decision.inputs.slot)
 
     def _find_plan_of(self, decision: Decision) -> CounterPlan:
         """Return the counters of the service, by the policy that decided."""
         policies = self._environment.policies
         assert decision.service is not None  # noqa: S101  only called for a Pod of a service
         return (policies.find_by_hash(decision.policy_hash) or policies.get_current()).plans[decision.service]
+
+    def _find_scope(self, decision: Decision, plan: CounterPlan) -> str:
+        """Return the namespace of a Pod, or its team where teams count apart."""
+        if not plan.team_key:
+            return decision.call.namespace
+        return find_team(self._compiled.services[plan.service].quota, decision.inputs.namespace_values)
 
     def _choose_uid(self, event: PodAsks) -> str:
         """Return the uid of an existing Pod, or an unused name for a new one."""
@@ -250,4 +296,5 @@ class Replay:
             "used": render_usage(plan, snapshot, None),
             "waiting": self._queue.count_waiting(service),
             **self._queue.take_left(service),
+            **await self._slots.render(service, self._compiled.shares.get(service)),
         }

@@ -11,7 +11,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.policy_fields import Scope
-from webhook.ports import Clock, NamespaceLabels, PolicySource
+from webhook.ports import Clock, NamespaceLabels, PolicySource, SlotStore
 from webhook.replay.store_outage import ReplayStore
 
 
@@ -44,6 +44,11 @@ class SettableClock(Clock, Protocol):
 class SettablePolicy(PolicySource, Protocol):
     """A policy source that only events change."""
 
+    @property
+    def next_change_us(self) -> int | None:
+        """When a schedule changes limits next; None without one."""
+        ...
+
     def get_current(self) -> CompiledPolicy:
         """Return the current policy."""
         ...
@@ -62,7 +67,7 @@ class SettableNamespaces(NamespaceLabels, Protocol):
 
 
 class ReplayEnvironment(Protocol):
-    """Clock, store, policies and Namespace labels of a replay."""
+    """Clock, stores, policies and Namespace labels of a replay."""
 
     @property
     def clock(self) -> SettableClock: ...
@@ -75,3 +80,13 @@ class ReplayEnvironment(Protocol):
 
     @property
     def store(self) -> ReplayStore: ...
+
+    @property
+    def slots(self) -> SlotStore: ...
+
+
+async def enforce_live_limits(policy: CompiledPolicy, store: ReplayStore) -> None:
+    """Let limits on live Pods hold as in a cluster whose Pods have been listed: here there are none."""
+    for plan in policy.plans.values():
+        if plan.standing is not None:
+            await store.mark_complete(plan, ())

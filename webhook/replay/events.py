@@ -10,6 +10,8 @@ from msgspec import Meta, Struct
 from webhook.commands.simulator import USER
 from webhook.core.breaker import Transition
 from webhook.core.breaker.outcome_types import Outcomes
+from webhook.core.kubernetes.quantity import UnreadableTextError
+from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.policy.model import Service
 from webhook.core.policy_fields import OutcomeSource
 from webhook.core.quota import CounterPlan
@@ -93,6 +95,20 @@ class PodDeleted(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only=T
     deleted: Named
 
 
+class PodUnschedulable(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A Pod has found no node for `unschedulableFor` of its service's shares."""
+
+    kind: ClassVar[str] = "unschedulable"
+    unschedulable: Named
+
+
+class PodBound(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A Pod has found a node."""
+
+    kind: ClassVar[str] = "bound"
+    bound: Named
+
+
 class PodRefused(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A Pod was admitted but never created: it is refunded at once."""
 
@@ -121,10 +137,18 @@ class RecordedFields(Struct, frozen=True, rename="camel", forbid_unknown_fields=
 
 
 class Recorded(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A line that `serve --record` wrote for readers: it changes nothing."""
+    """A line that `serve --record` wrote: the first one says which moment second 0 is."""
 
     kind: ClassVar[str] = "recorded"
     recorded: RecordedFields
+
+    @property
+    def origin_us(self) -> int | None:
+        """The moment of second 0; None if the line does not say it."""
+        try:
+            return None if self.recorded.since is None else parse_microseconds(self.recorded.since)
+        except UnreadableTextError:
+            return None
 
 
 class NamespacesChange(ReplayEvent, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -141,7 +165,7 @@ class PolicyChange(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only
 
 _EVENTS: tuple[type[ReplayEvent], ...] = (
     *(PodAsks, OutcomeSeen, PodDeleted, PodRefused, StatusAsked),
-    *(NamespacesChange, PolicyChange, StoreChange, Recorded, OutcomesSeen),
+    *(NamespacesChange, PolicyChange, StoreChange, Recorded, OutcomesSeen, PodUnschedulable, PodBound),
 )
 _BY_KEY = {event.kind: event for event in _EVENTS}
 EVENTS = tuple(_BY_KEY)
@@ -151,6 +175,7 @@ EXAMPLES = (
     '{"at": 2.0, "outcomes": {"service": "payment-api", "succeeded": 40, "failed": 2, "latency": 0.2}}    generation',
     '{"at": 3.0, "deleted": "u1"}',
     '{"at": 3.0, "refused": "u1"}',
+    '{"at": 3.0, "unschedulable": "u1"}    or "bound"',
     '{"at": 9.0, "status": "payment-api"}',
     '{"at": 9.5, "namespaceLabels": {"payments": {"tier": "prod"}}}',
     '{"at": 9.9, "policy": "stricter.yaml"}',

@@ -95,6 +95,13 @@ def _format_examples(service: ServiceImpact) -> Iterator[str]:
             yield f"  after:  {pod.after}"
 
 
+class Comparison(Struct, frozen=True):
+    """A report, and what could not be read for it."""
+
+    report: ImpactReport
+    warnings: tuple[str, ...] = ()
+
+
 class _Tally:
     """The figures of one service while requests are judged."""
 

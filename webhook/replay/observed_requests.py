@@ -14,6 +14,7 @@ from webhook.core.policy.model import Policy, Service
 from webhook.core.policy_fields import Per, Window
 from webhook.core.quota import Cost, canonicalize
 from webhook.core.quota.pod_cost import compute_cost
+from webhook.core.quota.teams import find_team
 from webhook.core.suggestion.observed_outcomes import OutcomeHistory
 from webhook.core.suggestion.observed_use import UseHistory
 from webhook.replay.events import (
@@ -59,10 +60,11 @@ class ObservedService:
         self.live: defaultdict[str, UseHistory] = defaultdict(UseHistory)
         self.outcomes = OutcomeHistory(service.breaker)
 
-    def choose_counter(self, namespace: str) -> str:
-        """Return the key of the counters of a namespace."""
+    def choose_counter(self, namespace: str, namespace_labels: Mapping[str, str]) -> str:
+        """Return the key of the counters of a namespace: its name, its team, or "" where all share them."""
         quota = self.service.quota
-        return namespace if quota is not None and quota.per is Per.NAMESPACE else ""
+        is_apart = quota is not None and quota.per == Per.NAMESPACE
+        return namespace if is_apart else find_team(quota, namespace_labels)
 
     def compute_cost(self, document: Mapping[str, Any]) -> Cost:
         """Return what a Pod requests, and the other resources that are limited. ValueError: an unreadable quantity."""
@@ -154,9 +156,12 @@ class ObservedUses:
             seen.denied += 1
             return
         self.admitted.add(self._number)
-        self._charge(event, admission.pod, seen, at_us)
+        counter = seen.choose_counter(event.namespace, decision.inputs.namespace_values)
+        self._charge(event, admission.pod, seen, counter, at_us)
 
-    def _charge(self, event: PodAsks, stored: Mapping[str, Any], seen: ObservedService, at_us: int) -> None:
+    def _charge(
+        self, event: PodAsks, stored: Mapping[str, Any], seen: ObservedService, counter: str, at_us: int
+    ) -> None:
         try:
             cost = seen.compute_cost(stored)
             former = {} if event.operation == "CREATE" else seen.compute_cost(event.old_pod or stored)
@@ -168,7 +173,6 @@ class ObservedUses:
         if not cost:
             return
         workload = name_workload(stored, event.namespace, event.user)
-        counter = seen.choose_counter(event.namespace)
         seen.charged[counter].add(at_us, workload, cost)
         if seen.service.pool is not None:
             self.pools[seen.service.pool].add(at_us, workload, cost)

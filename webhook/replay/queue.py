@@ -7,12 +7,16 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from webhook.controller.release.gated_pods import GatedPod
-from webhook.controller.release.releaser import PodReleaser, ReleaseActions
+from webhook.controller.release.actions import ReleaseActions, Released
+from webhook.controller.release.gated_groups import GroupFacts, GroupKey, find_key
+from webhook.controller.release.gated_pods import GatedPod, read_membership
+from webhook.controller.release.group_release import GroupRelease
+from webhook.controller.release.releaser import PodReleaser
 from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.admission.queueing import find_obstacle, priority_of
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.controller.waiting_pod import WaitingPod
+from webhook.core.groups.completeness import Size
 from webhook.core.kubernetes.controllers import find_controller_source
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.quota import Acquire, CounterPlan, pod_cost
@@ -38,6 +42,10 @@ class ReplayQueue:
         self._controller = controller
         self._compiled: CompiledPolicy | None = None
         self._releaser = PodReleaser(store.shared, ReleaseActions(self._release, self._expire))
+        self._released: set[GroupKey] = set()
+        """Groups that were released. Of groups whose Pods do not carry their size, each Pod is complete by itself."""
+        facts = GroupFacts(lambda _: Size(1), self._released.__contains__)
+        self._groups = GroupRelease(self._releaser, store.shared, facts)
         self._pods: dict[str, Mapping[str, Any]] = {}
         self._next_us: int | None = None
         self._left: dict[str, dict[str, list[str]]] = defaultdict(lambda: {"released": [], "expired": []})
@@ -52,29 +60,36 @@ class ReplayQueue:
             raise NoStoreAnswerError("the store is down", sent=False)
         if asked.plan.queue is not None and asked.plan.queue.only_on_overload:
             return ""
-        if waiting := self._releaser.count_waiting(asked.plan.service):
+        if waiting := self._releaser.pods.count(asked.plan.service):
             return f"{waiting} Pods of the service wait"
         return find_obstacle(asked.plan, await self._store.acquire(replace(asked, peek=True)))
 
     async def enqueue(self, asked: Acquire) -> bool:
         rules = asked.plan.queue
-        return rules is None or self._releaser.count_waiting(asked.plan.service) < rules.max_pods
+        return rules is None or self._releaser.pods.count(asked.plan.service) < rules.max_pods
 
-    async def add(self, uid: str, plan: CounterPlan, document: Mapping[str, Any]) -> None:
-        """Add a gated Pod, as the API server stores it."""
+    async def add(self, uid: str, plan: CounterPlan, scope: str, document: Mapping[str, Any]) -> None:
+        """Add a gated Pod, as the API server stores it. `scope` is that of its windows."""
         pod = Pod.from_document(document)
         cost = pod_cost.compute_cost(pod, self._policy().counted[plan.service])
-        scope, priority = plan.scope_of(pod.metadata.namespace), priority_of(pod)
+        priority = priority_of(pod)
         waiting = WaitingPod(uid, plan.service, self._store.now_us(), cost, scope, priority)
         self._pods[uid] = document
-        self._releaser.put(GatedPod(waiting, pod.metadata.namespace, pod.metadata.name, find_controller_source(pod)))
+        group = read_membership(pod)
+        self._groups.put(
+            GatedPod(waiting, pod.metadata.namespace, pod.metadata.name, find_controller_source(pod), group=group)
+        )
         await self._step()
 
     async def remove(self, uid: str) -> None:
         """Remove a Pod that was deleted; others may be due."""
         self._pods.pop(uid, None)
-        self._releaser.remove(uid)
+        self._groups.remove(uid)
         await self._retry_all()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._pods
 
     async def advance(self, until_us: int) -> None:
         """Release and expire what is due up to a time, each at its moment."""
@@ -89,21 +104,29 @@ class ReplayQueue:
         if self._compiled is not self._policy():
             self._compiled = self._policy()
             self._releaser.begin(self._compiled.plans)
+        self._groups.review_all()
         self._releaser.retry()
         await self._step()
 
     async def _step(self) -> None:
+        for _, pod in await self._groups.update(self._policy().plans):
+            await self._release(pod)
         self._next_us = await self._releaser.step()
 
     def count_waiting(self, service: str) -> int:
-        return self._releaser.count_waiting(service)
+        return self._releaser.pods.count(service)
 
     def take_left(self, service: str) -> dict[str, list[str]]:
         """Return the uids that were released and that expired since the last call."""
         return self._left.pop(service, {"released": [], "expired": []})
 
-    async def _release(self, pod: GatedPod) -> None:
-        """Remove the gate, as the controller does, and let the Pod tracker see it."""
+    async def _release(self, whole: Released) -> None:
+        """Remove the gates, as the controller does, and let the Pod tracker see it."""
+        for pod in self._groups.take(whole):
+            self._released.update(filter(None, [find_key(pod)]))
+            await self._remove_gate(pod)
+
+    async def _remove_gate(self, pod: GatedPod) -> None:
         document = msgspec.json.decode(msgspec.json.encode(self._pods.pop(pod.waiting.uid)))
         gates = document["spec"].get("schedulingGates", [])
         document["spec"]["schedulingGates"] = [gate for gate in gates if gate["name"] != QUEUE_GATE]
@@ -115,5 +138,6 @@ class ReplayQueue:
         uid, plan = pod.waiting.uid, self._policy().plans.get(pod.waiting.service)
         self._left[pod.waiting.service]["expired"].append(uid)
         if plan is not None and plan.queue is not None and not plan.queue.keeps_expired:
+            self._groups.remove(uid)
             del self._pods[uid]
             await self._controller.report_deletion(uid)

@@ -10,12 +10,12 @@ from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, ServiceSnapshot
 from webhook.errors import NoStoreAnswerError, StoreUnavailableError, UserError
 from webhook.fallback import FallbackReports, StoreFallback
-from webhook.ports import BreakerLedger, Clock, CounterStore, PodLedger, SharedStore
+from webhook.ports import BreakerLedger, Clock, CounterStore, GroupCharges, PodLedger, SharedStore
 
 _WITHOUT_IO = frozenset({"find_known_breaker", "find_last_breaker", "now_us"})
 
 
-class ReplayStore(CounterStore, PodLedger, BreakerLedger, Protocol):
+class ReplayStore(CounterStore, GroupCharges, PodLedger, BreakerLedger, Protocol):
     """The store of a replay."""
 
     async def knows(self, request: Acquire) -> bool:

@@ -26,11 +26,14 @@ def compute_remaining(snapshot: ServiceSnapshot) -> float | int:
     return remaining_us // _SECOND_US if remaining_us % _SECOND_US == 0 else remaining_us / _SECOND_US
 
 
-def render_usage(plan: CounterPlan, snapshot: ServiceSnapshot, namespace: str | None) -> list[dict[str, Any]]:
-    """Return the usage of each window; with `per: Namespace` for `namespace`, or for every namespace with usage."""
-    wanted = {namespace} if plan.per_namespace and namespace is not None else set(snapshot.uses)
+def render_usage(plan: CounterPlan, snapshot: ServiceSnapshot, scope: str | None) -> list[dict[str, Any]]:
+    """Return the usage of each window; where namespaces or teams count apart, of `scope`, or of all with usage."""
+    wanted = {scope} if plan.per_namespace and scope is not None else set(snapshot.uses)
+    field = "team" if plan.team_key else "namespace"
     of_the_service = [
-        _render_use(use, plan.service, key) for key in sorted(wanted) for use in snapshot.uses.get(key, ())
+        _render_use(use, plan.service, "") | {field: key or None}
+        for key in sorted(wanted)
+        for use in snapshot.uses.get(key, ())
     ]
     return of_the_service + [_render_use(use, use.name, "") for use in snapshot.pool]
 

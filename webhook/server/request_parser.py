@@ -7,10 +7,12 @@ docs/design/header-cache.md.
 
 import re
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from aiohttp.streams import StreamReader
 
+from webhook.errors import UserError
 from webhook.server.header_limits import BoundedHeaders, MalformedRequest
 from webhook.server.http_messages import NO_CONTENT, Body, Headers, HttpRequest, RequestConnection, RequestHead
 
@@ -190,3 +192,9 @@ def _find_frame(data: bytes) -> _Framed | None:
 def _read_content_length(headers: Headers) -> int | None:
     length = headers.get("Content-Length")
     return None if length is None else int(length)
+
+
+def require_compiled_parser() -> None:
+    """Reject aiohttp's pure Python parser: it is much slower, and accepts malformed HTTP."""
+    if find_spec("aiohttp._http_parser") is None:
+        raise UserError("aiohttp has no compiled HTTP parser here", "install aiohttp from a wheel")

@@ -2,7 +2,7 @@
 
 from webhook.ports.store_url import MEMORY
 from webhook.ports.traces import TraceParent
-from webhook.settings.declared import ControllerSettings, ProcessSettings, Settings
+from webhook.settings.declared import ControllerSettings, ProcessSettings
 from webhook.settings.extender import ExtenderSettings
 from webhook.settings.parsing import (
     CLIENT_VARIABLES,
@@ -20,6 +20,7 @@ from webhook.settings.readers import (
     WebhookConfigurationMode,
     parse_store,
 )
+from webhook.settings.server import Settings
 
 __all__ = [
     "CLIENT_VARIABLES",

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 from webhook.errors import UserError
 from webhook.ports.store_url import MEMORY
 from webhook.settings import readers
-from webhook.settings.declared import ProcessSettings, Settings, build_store_files
+from webhook.settings.declared import ProcessSettings, build_store_files
 from webhook.settings.extender import ExtenderSettings
 from webhook.settings.readers import Certificates, ClientIdentity
+from webhook.settings.server import Settings
 from webhook.support.redaction import mask, redact_path, redact_value
 
 ENVIRONMENT_PREFIX = "PODGATE_"

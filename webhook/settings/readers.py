@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
@@ -15,6 +16,7 @@ from webhook.ports.traces import TraceParent
 from webhook.support.kubeconfig import Kubeconfig
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_HOST = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _CLAIM_CHARACTERS_MAX = 512  # a server rejects longer ones
 _SECONDS_MAX = 87_600 * 3600  # ten years, longer than any certificate should live
 _NUMBER_DIGITS_MAX = 12  # a longer number is a mistake
@@ -70,6 +72,26 @@ def address(text: str) -> ListenAddress:
     if not separator or not is_number(port) or int(port) > 65535:  # noqa: PLR2004  the largest TCP port
         raise ValueError("write HOST:PORT, such as 0.0.0.0:8443 (port 0 takes a free one)")
     return ListenAddress(host.strip("[]"), int(port))
+
+
+def loopback(text: str) -> ListenAddress:
+    found = address(text)
+    if found.host != "localhost" and not _is_loopback(found.host):
+        raise ValueError("write 127.0.0.1:PORT: it takes tokens over plain HTTP, so only this Pod may reach it")
+    return found
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def host(text: str) -> str:
+    if not _HOST.fullmatch(text):
+        raise ValueError("write a host name, such as podgate.example.com")
+    return text
 
 
 def is_number(text: str) -> bool:

@@ -12,6 +12,7 @@ from webhook.adapters.kubernetes.api.objects import Listed, Namespace
 from webhook.adapters.kubernetes.api.requests import ApiError
 from webhook.adapters.kubernetes.api.unread_objects import UnreadObject
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
+from webhook.core.quota.teams import mark_overflow
 from webhook.ports import WatchReports
 from webhook.support.condition import Condition
 
@@ -38,13 +39,22 @@ class WatchedNamespaces:
         self._client = client
         self._timing = timing
         self._labels: dict[str, Mapping[str, str]] = {}
+        self._shown = self._labels
+        """The same, marked where a value is beyond the limit of its label."""
+        self._team_limits: Mapping[str, int] = {}
         self._lookups: dict[str, asyncio.Task[Mapping[str, str] | None]] = {}
         self._lookup_failure = Condition(reports.on_trouble, reports.on_over)
         handler = WatchHandler(self._all, self._one, on_unread=self._keep_unless_gone)
         self._watch = Watch(client, _NAMESPACES, handler, reports=reports, timing=timing)
 
     def find_labels(self, namespace: str) -> Mapping[str, str] | None:
-        return self._labels.get(namespace)
+        return self._shown.get(namespace)
+
+    def set_team_limits(self, limits: Mapping[str, int]) -> None:
+        """Set how many values of which labels count apart."""
+        if limits != self._team_limits:
+            self._team_limits = limits
+            self._show()
 
     async def look_up_labels(self, namespace: str) -> Mapping[str, str] | None:
         """Look the Namespace up in the API server; None if it does not exist or the server does not answer in time."""
@@ -65,6 +75,10 @@ class WatchedNamespaces:
             for lookup in self._lookups.values():
                 lookup.cancel()
 
+    def _show(self) -> None:
+        limits = self._team_limits
+        self._shown = {**self._labels, **mark_overflow(self._labels, limits)} if limits else self._labels
+
     async def _lookup(self, namespace: str) -> Mapping[str, str] | None:
         # A field selector: no path contains a caller's input, and the watch's permissions suffice.
         asked = replace(_NAMESPACES, object_name=namespace)
@@ -79,19 +93,24 @@ class WatchedNamespaces:
         if not found.items:
             return None
         # Labels that the watch has received meanwhile are newer.
-        return self._labels.setdefault(namespace, found.items[0].metadata.labels or {})
+        self._labels.setdefault(namespace, found.items[0].metadata.labels or {})
+        self._show()
+        return self._shown[namespace]
 
     async def _all(self, snapshot: ListSnapshot[Namespace]) -> None:
         before = self._labels
         kept = {unread.name: before[unread.name] for unread in snapshot.unread if unread.name in before}
         self._labels = kept | {item.metadata.name: item.metadata.labels or {} for item in snapshot.items}
+        self._show()
 
     async def _keep_unless_gone(self, unread: UnreadObject, deleted: bool) -> None:  # noqa: FBT001  as below
         if deleted:
             self._labels.pop(unread.name, None)
+            self._show()
 
     async def _one(self, changed: Namespace, deleted: bool) -> None:  # noqa: FBT001  signature of WatchHandler.on_change
         if deleted:
             self._labels.pop(changed.metadata.name, None)
         else:
             self._labels[changed.metadata.name] = changed.metadata.labels or {}
+        self._show()

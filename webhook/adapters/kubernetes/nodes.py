@@ -13,6 +13,7 @@ from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
 from webhook.core.kubernetes import pod_requests
 from webhook.core.kubernetes.pod import Amounts
 from webhook.core.scheduling.node_table import KnownNode, SchedulableNode
+from webhook.core.scheduling.numa import NumaZones
 from webhook.core.scheduling.topology import TopologyReport
 from webhook.errors import LoadSourceError, SchedulerWakeError
 from webhook.ports import WatchReports
@@ -37,10 +38,17 @@ class NodeMetrics:
             raise LoadSourceError(f"metricsAPI: {error.describe(_RIGHT)}") from error
 
 
+class _TopologyMetadata(ObjectVersion, frozen=True, rename="camel"):
+    annotations: dict[str, str] | None = None
+
+
 class _Topology(TopologyReport, frozen=True, kw_only=True):
     """Its amounts are checked when it is decoded: its schema allows any text."""
 
-    metadata: ObjectVersion
+    metadata: _TopologyMetadata
+
+    def read_zones(self) -> NumaZones | None:
+        return self.read_bound_zones(self.metadata.annotations)
 
 
 _TOPOLOGIES = Collection(
@@ -64,13 +72,11 @@ class WatchedNumaTopologies:
         timing: ApiTiming = ApiTiming(),  # noqa: B008  frozen
     ) -> None:
         async def everything(snapshot: ListSnapshot[_Topology]) -> None:
-            found = {
-                item.metadata.name: zones for item in snapshot.items if (zones := item.read_bound_zones()) is not None
-            }
+            found = {item.metadata.name: zones for item in snapshot.items if (zones := item.read_zones()) is not None}
             handler.on_numa_listed(found, frozenset(unread.name for unread in snapshot.unread))
 
         async def one(item: _Topology, gone: bool) -> None:  # noqa: FBT001  signature of WatchHandler.on_change
-            handler.on_numa_changed(item.metadata.name, None if gone else item.read_bound_zones())
+            handler.on_numa_changed(item.metadata.name, None if gone else item.read_zones())
 
         async def drop_if_gone(unread: UnreadObject, gone: bool) -> None:  # noqa: FBT001  as above
             if gone:

@@ -1,16 +1,12 @@
 """Overrides ConfigMap: watched by a server, changed by commands. A missing ConfigMap means no overrides."""
 
-from typing import Any
-
-import msgspec
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, decode_object, list_objects
-from webhook.adapters.kubernetes.api.objects import LABELS, Listed
-from webhook.adapters.kubernetes.api.requests import CONFLICT, ApiError, RefusedError, send_request
-from webhook.adapters.kubernetes.api.unread_objects import UnreadObject
-from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
+from webhook.adapters.kubernetes.api.requests import ApiError
+from webhook.adapters.kubernetes.api.timing import ApiTiming
 from webhook.adapters.kubernetes.self_subject_review import read_own_user
+from webhook.adapters.kubernetes.stored_configmap import StoredConfigMap
+from webhook.adapters.kubernetes.watched_configmap import WatchedConfigMap
 from webhook.core.document.configmap import (
     NAME,
     NAMESPACE,
@@ -24,19 +20,10 @@ from webhook.errors import UserError
 from webhook.ports import DocumentReceiver, WatchReports
 
 PLACE = f"configmap {NAMESPACE}/{OVERRIDES}"
-_ALL = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
-_OVERRIDES = Collection(
-    item=ConfigMap,
-    items=Listed[ConfigMap],
-    path=_ALL,
-    name=PLACE,
-    right=f"list and watch configmaps named {OVERRIDES} in {NAMESPACE}",
-    object_name=OVERRIDES,
-)
 
 
 class ConfigMapOverrides:
-    """Passes the content of the ConfigMap to a receiver whenever it changes."""
+    """A `ConfigMapReceiver`. Passes the content to a receiver whenever it changes."""
 
     def __init__(
         self,
@@ -46,43 +33,28 @@ class ConfigMapOverrides:
         reports: WatchReports,
         timing: ApiTiming = ApiTiming(),  # noqa: B008  frozen
     ) -> None:
-        self._client = client
         self._receiver = receiver
-        self._timing = timing
-        handler = WatchHandler(self._all, self._one, on_unread=self._refuse)
-        self._watch = Watch(client, _OVERRIDES, handler, reports=reports, timing=timing)
+        self._watched = WatchedConfigMap(client, OVERRIDES, self, reports, timing)
 
     async def refresh(self) -> None:
-        """Read once, before the watch starts, so that overrides apply from the start. The watch reports failures."""
-        try:
-            await self._all(await list_objects(self._client, _OVERRIDES, self._timing.refresh_seconds))
-        except ApiError:
-            return
+        """Read once, before the watch starts, so that overrides apply from the start."""
+        await self._watched.refresh()
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        await self._watch.run()
+        await self._watched.run()
 
-    async def _all(self, snapshot: ListSnapshot[ConfigMap]) -> None:
-        if snapshot.unread:
-            await self._refuse(snapshot.unread[0], False)  # noqa: FBT003  as below
-        else:
-            await self._take(snapshot.items[0] if snapshot.items else None)
-
-    async def _refuse(self, unread: UnreadObject, deleted: bool) -> None:  # noqa: FBT001  as below
-        if deleted:
-            await self._take(None)
-        else:
-            await self._receiver.on_unreadable([f"{PLACE}: {unread.reason}"])
-
-    async def _one(self, changed: ConfigMap, deleted: bool) -> None:  # noqa: FBT001  signature of WatchHandler.on_change
-        await self._take(None if deleted else changed)
-
-    async def _take(self, found: ConfigMap | None) -> None:
+    async def on_configmap(self, found: ConfigMap | None) -> None:
         try:
             await self._receiver.on_document(_document(found), f"{PLACE}: {OVERRIDES_KEY}")
         except NoDocumentError as error:
             await self._receiver.on_unreadable([str(error)])
+
+    async def on_unread_configmap(self, reason: str) -> None:
+        await self._receiver.on_unreadable([reason])
+
+    async def on_unreadable_configmap(self, reason: str) -> None:
+        """Do nothing: the reason is reported, and what was read before still holds."""
 
 
 class ConfigMapOverridesStore:
@@ -99,63 +71,45 @@ class ConfigMapOverridesStore:
         dry_run: bool = False,
     ) -> None:
         self._client = client
-        self._query = (("dryRun", "All"),) if dry_run else ()
-        self._seconds = timing.request_seconds
-        self._found: dict[str, Any] | None = None
+        self._timing = timing
+        self._stored = StoredConfigMap(client, OVERRIDES, timing, dry_run=dry_run)
 
     @property
     def place(self) -> str:
         return PLACE
 
     async def read(self) -> bytes:
-        self._found = await self._get(OVERRIDES)
+        found = await _read(self._stored)
         try:
-            return _document(None if self._found is None else msgspec.convert(self._found, ConfigMap))
+            return _document(found)
         except NoDocumentError as error:
             raise UserError(str(error)) from None
 
     async def write(self, raw: bytes) -> bool:
-        found = self._found
-        # The resourceVersion that was read is sent too: a write in between makes this a conflict.
-        method, path, verb = ("POST", _ALL, "create") if found is None else ("PUT", f"{_ALL}/{OVERRIDES}", "update")
-        body = found or {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": OVERRIDES, "namespace": NAMESPACE, "labels": LABELS},
-        }
-        body["data"] = {**(body.get("data") or {}), OVERRIDES_KEY: raw.decode()}
         try:
-            await send_request(self._client, method, path, self._seconds, self._query, body)
+            return await self._stored.write({OVERRIDES_KEY: raw.decode()})
         except ApiError as error:
-            if isinstance(error, RefusedError) and error.status == CONFLICT:
-                return False
-            right = f"{verb} configmaps named {OVERRIDES} in {NAMESPACE}"
-            raise UserError(f"cannot {verb} {PLACE}: {error.describe(right)}") from None
-        return True
+            raise UserError(self._stored.describe_write_failure(error)) from None
 
     async def read_author(self) -> str | None:
         try:
-            return await read_own_user(self._client, self._seconds) or None
+            return await read_own_user(self._client, self._timing.request_seconds) or None
         except ApiError:
             return None  # an older cluster, or no permission; the cluster's audit log has the user
 
     async def read_policy(self) -> bytes | None:
-        found = await self._get(NAME)
+        found = await _read(StoredConfigMap(self._client, NAME, self._timing))
         try:
-            return None if found is None else read_document(msgspec.convert(found, ConfigMap))
+            return None if found is None else read_document(found)
         except NoDocumentError:
             return None
 
-    async def _get(self, name: str) -> dict[str, Any] | None:
-        try:
-            return decode_object(
-                await send_request(self._client, "GET", f"{_ALL}/{name}", self._seconds), dict[str, Any]
-            )
-        except ApiError as error:
-            if error.is_absent:
-                return None
-            right = f"get configmaps named {name} in {NAMESPACE}"
-            raise UserError(f"cannot read configmap {NAMESPACE}/{name}: {error.describe(right)}") from None
+
+async def _read(stored: StoredConfigMap) -> ConfigMap | None:
+    try:
+        return await stored.read()
+    except ApiError as error:
+        raise UserError(stored.describe_read_failure(error)) from None
 
 
 def _document(found: ConfigMap | None) -> bytes:

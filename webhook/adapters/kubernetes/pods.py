@@ -20,6 +20,7 @@ from webhook.adapters.kubernetes.api.watch import ApiTiming, ListStart, Watch, W
 from webhook.core.kubernetes import pod_requests
 from webhook.core.kubernetes.pod import Amounts, Pod, Resources
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES
+from webhook.core.scheduling.claims import VolumePod
 from webhook.ports import Clock, Continuity, PodEventHandler, PodLookup, WatchReports
 from webhook.support.condition import Condition
 
@@ -37,7 +38,7 @@ _PODS = Collection(
 )
 
 
-class _HostedPod(Pod, frozen=True, gc=False):
+class _HostedPod(VolumePod, frozen=True, gc=False):
     """A Pod whose amounts are checked when it is decoded: what reads them need not expect bad ones."""
 
     def __post_init__(self) -> None:

@@ -1,21 +1,13 @@
-"""Policy ConfigMap: watched and passed to a receiver; the policy in force is copied to the last good ConfigMap.
-
-A refresh and the watch may deliver the same state in either order. Versions are compared, so that a late watch event
-never reverts what a refresh has read since. A list is always accepted, even an older one: etcd may have been restored
-from a backup, and if the list is merely late the watch that follows delivers the rest in a moment.
-"""
+"""Policy ConfigMap: watched and passed to a receiver; the policy in force is copied to the last good ConfigMap."""
 
 import asyncio
 
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, list_objects
-from webhook.adapters.kubernetes.api.objects import Listed, parse_version
-from webhook.adapters.kubernetes.api.requests import ApiError
-from webhook.adapters.kubernetes.api.unread_objects import UnreadObject
-from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
+from webhook.adapters.kubernetes.api.timing import ApiTiming
 from webhook.adapters.kubernetes.last_good import PLACE as LAST_GOOD_PLACE
 from webhook.adapters.kubernetes.last_good import LastGood
+from webhook.adapters.kubernetes.watched_configmap import WatchedConfigMap
 from webhook.core.document.configmap import (
     KEY,
     NAME,
@@ -27,23 +19,14 @@ from webhook.core.document.configmap import (
 )
 from webhook.errors import SignatureError
 from webhook.ports import DocumentReceiver, DocumentSignatures, WatchReports
-from webhook.support.condition import Condition
 
 _PLACE = f"configmap {NAMESPACE}/{NAME}"
-_POLICY = Collection(
-    item=ConfigMap,
-    items=Listed[ConfigMap],
-    path=f"/api/v1/namespaces/{NAMESPACE}/configmaps",
-    name=_PLACE,
-    right=f"list and watch configmaps named {NAME} in {NAMESPACE}",
-    object_name=NAME,
-)
 _CREATE = f"kubectl -n {NAMESPACE} create configmap {NAME} --from-file={KEY}"
 _NONE = f"{_PLACE}: there is none: create it, such as with `{_CREATE}`"
 
 
 class ConfigMapPolicy:
-    """Passes the policy's document to a receiver whenever it changes."""
+    """A `ConfigMapReceiver`. Passes the policy's document to a receiver whenever it changes."""
 
     def __init__(
         self,
@@ -61,46 +44,24 @@ class ConfigMapPolicy:
         Without `signatures` every document is passed on. `last_good_receiver`: receiver of the last good document,
         which is assembled already; else `receiver`.
         """
-        self._client = client
         self._receiver = receiver
         self._last_good_receiver = last_good_receiver or receiver
         self._has_good = False
         """Whether any document has been valid."""
         self._keeps_last_good = keeps_last_good
-        self._on_contact = reports.on_contact
-        self._timing = timing
-        self._failure = Condition(reports.on_trouble, reports.on_over)
         self._signatures = signatures
         self._last_good = LastGood(client, reports, timing, signatures)
-        handler = WatchHandler(self._all, self._one, on_unread=self._refuse)
-        self._watch = Watch(client, _POLICY, handler, reports=reports, timing=timing)
-        self._taking = asyncio.Lock()
-        self._version = 0
-        """resourceVersion of the newest state processed."""
-        self._reading: asyncio.Task[None] | None = None
-        self._rested_at = 0.0
-        """Earliest time of the next refresh, by the loop's clock."""
+        self._watched = WatchedConfigMap(client, NAME, self, reports, timing)
 
     async def refresh(self) -> None:
-        """Read now, unless that was just done. Callers share one read; a cancelled caller does not cancel it."""
-        if self._reading is None or self._reading.done():
-            if asyncio.get_running_loop().time() < self._rested_at:
-                return
-            self._reading = asyncio.create_task(self._read(), name="policy-configmap-read")
-        reading = self._reading
-        await asyncio.wait([reading])
-        if not reading.cancelled():
-            reading.result()
+        """Read now, unless that was just done."""
+        await self._watched.refresh()
 
     async def run(self) -> None:
         """Watch the policy and store the last good one, until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._watch.run(), name="policy-configmap-watch")
-                tasks.create_task(self._last_good.run(), name="policy-last-good")
-        finally:
-            if self._reading is not None:
-                self._reading.cancel()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watched.run(), name="policy-configmap-watch")
+            tasks.create_task(self._last_good.run(), name="policy-last-good")
 
     async def read_last_good(self) -> bytes | None:
         """Return the last good document; None if there is none or it cannot be read."""
@@ -111,37 +72,14 @@ class ConfigMapPolicy:
         if self._keeps_last_good:
             self._last_good.keep(document)
 
-    async def _read(self) -> None:
-        try:
-            snapshot = await list_objects(self._client, _POLICY, self._timing.refresh_seconds)
-        except ApiError as error:
-            self._failure.enter(f"cannot read {_PLACE}: {error.describe(_POLICY.right)}")
-        else:
-            self._failure.leave()
-            self._on_contact()
-            await self._all(snapshot)
-        finally:
-            self._rested_at = asyncio.get_running_loop().time() + self._timing.cool_down_seconds
+    async def on_configmap(self, found: ConfigMap | None) -> None:
+        await self._take(found)
 
-    async def _all(self, snapshot: ListSnapshot[ConfigMap]) -> None:
-        async with self._taking:
-            self._version = parse_version(snapshot.version)
-            if snapshot.unread:
-                await self._take(None, f"{_PLACE}: {snapshot.unread[0].reason}")
-            else:
-                await self._take(snapshot.items[0] if snapshot.items else None)
+    async def on_unread_configmap(self, reason: str) -> None:
+        await self._take(None, reason)
 
-    async def _refuse(self, unread: UnreadObject, deleted: bool) -> None:  # noqa: FBT001  as below
-        async with self._taking:
-            self._version = max(self._version, parse_version(unread.version))
-            await self._take(None, _NONE if deleted else f"{_PLACE}: {unread.reason}")
-
-    async def _one(self, changed: ConfigMap, deleted: bool) -> None:  # noqa: FBT001  signature of WatchHandler.on_change
-        async with self._taking:
-            version = parse_version(changed.metadata.resource_version)
-            if version > self._version or not version:
-                self._version = version
-                await self._take(None if deleted else changed)
+    async def on_unreadable_configmap(self, reason: str) -> None:
+        """Do nothing: the reason is reported, and the policy stays."""
 
     async def _take(self, found: ConfigMap | None, obstacle: str = "") -> None:
         """Take in the document of a ConfigMap. `obstacle`: why the ConfigMap cannot be read."""

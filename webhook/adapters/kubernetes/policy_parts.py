@@ -40,7 +40,7 @@ class PartsReceiver(Protocol):
 
     @property
     def are_wanted(self) -> asyncio.Event:
-        """Set while the root may declare parts."""
+        """Set while the root declares parts."""
         ...
 
     def on_parts(self, texts: Mapping[str, bytes], unread: Mapping[str, str]) -> Awaitable[None]:

@@ -71,10 +71,13 @@ class Logs:
 
     def on_transition(self, transition: Transition) -> None:
         level, message = _describe_transition(transition)
+        service, variant = transition.owner
+        of_variant = {"variant": variant} if variant else {}
         self._lines.write(
             level,
             message,
-            service=transition.service,
+            service=service,
+            **of_variant,
             old=transition.old,
             new=transition.new,
             reason=transition.reason,
@@ -200,6 +203,8 @@ def _list_fields(review: Review) -> dict[str, Any]:
         "code": _find_code(decision),
         "degraded": decision.deviation.degraded,
         "overload": decision.deviation.overload,
+        "slot": None if decision.inputs.slot is None else decision.inputs.slot.slot,
+        "variant": None if decision.inputs.slot is None else decision.inputs.slot.variant,
         "findings": [f"{finding.code}/{finding.mode}" for finding in decision.findings],
         "would_rewrite": [f"{write.concern}/{write.mode}" for write in decision.would_write],
         "user": clip(decision.call.user),

@@ -1,7 +1,7 @@
 """Accumulators of the hot path: a dictionary and a bisection. The SDK is too slow for it."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from webhook.adapters.metrics.family import Family
@@ -59,11 +59,11 @@ class Totals:
         """Remove the series of services that are gone; series without a service stay."""
         if "service" in self.family.labels:
             index = self.family.labels.index("service")
-            self._counts = {
-                labels: count
-                for labels, count in self._counts.items()
-                if not labels[index] or labels[index] in services
-            }
+            self.select(lambda labels: not labels[index] or labels[index] in services)
+
+    def select(self, is_kept: Callable[[tuple[str, ...]], bool]) -> None:
+        """Remove the series whose labels are not kept."""
+        self._counts = {labels: count for labels, count in self._counts.items() if is_kept(labels)}
 
     def rows(self) -> Iterable[Row]:
         return [(labels, count.value) for labels, count in list(self._counts.items())]

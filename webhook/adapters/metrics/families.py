@@ -11,10 +11,11 @@ REASONS_MAX = 100
 SUCCESS, FAILURE = "success", "failure"
 """Results of loading a document, a file or keys."""
 
-"""First words of store failure reasons."""
-
 EVENT_RESULTS = ("written", "known", "dropped", "failed")
 """Results of sending a Kubernetes Event; `known`: another server has sent the same Event."""
+
+LIST_REASONS = ("unknown", "exceeded")
+"""Reasons for listing an owner's Pods: the store does not know it, or all slots that it has are taken."""
 
 REFUND_CAUSES = ("NeverCreated", "NameTaken")
 """Causes of refunding a charged Pod."""
@@ -67,16 +68,18 @@ WORKLOAD_WARNINGS = _counter("workload_warnings_total", "service code", "Warning
 
 QUOTA_USED = _gauge(
     "quota_used",
-    "service resource window namespace",
+    "service resource window namespace team",
     "Amount charged within the trailing window, or of live Pods.",
 )
-QUOTA_LIMIT = _gauge("quota_limit", "service resource window namespace", "The hard limit in force.")
+QUOTA_LIMIT = _gauge("quota_limit", "service resource window namespace team", "The hard limit in force.")
 QUOTA_DENIED = _counter(
     "quota_denied_total", "service resource window of", "Pods denied because this limit was reached."
 )
 STANDING_ENFORCED = _gauge("standing_enforced", "service", "1 while limits on live Pods are enforced, else 0.")
 POOL_USED = _gauge("pool_used", "pool resource window", "Amount charged by all members within the trailing window.")
 POOL_LIMIT = _gauge("pool_limit", "pool resource window", "The pool's hard limit in force.")
+GUARANTEED_LIMIT = _gauge("guaranteed_limit", "service resource window", "What its pool guarantees to the service.")
+GUARANTEED_USED = _gauge("guaranteed_used", "service resource window", "What the service uses in such a limit.")
 
 UNCOUNTED = _counter(
     "uncounted_total", "service", "Pods admitted without being counted because the store did not respond."
@@ -106,10 +109,17 @@ STANDING_DRIFT = _gauge(
 )
 WATCHED_PODS = _gauge("watched_pods", "", "Existing Pods that belong to services.")
 HELD_CONTROLLERS = _gauge("held_controllers", "service", "Controllers that lack Pods denied by quota or breaker.")
+PODS_WOKEN = _counter("pods_woken_total", "result", "Waiting Pods that an extender asked the leader to wake.")
 CONTROLLERS_WOKEN = _counter("controllers_woken_total", "service result", "Held controllers that were woken.")
 
+SLOT_CLAIMS = _counter("slot_claims_total", "service", "New Pods that got a slot of their owner by a claim.")
+SLOT_LISTS = _counter("slot_lists_total", "service reason", "Lists of the Pods of an owner, to find its free slots.")
+VARIANT_PODS = _gauge("variant_pods", "service variant", "Living Pods of a variant; only on the leader.")
+VARIANT_FELL_BACK = _gauge("variant_fell_back_pods", "service variant", "Pods that got another; only on the leader.")
+VARIANT_EVICTIONS = _counter("variant_evictions_total", "service variant", "Evictions of Pods, to get another variant.")
 QUEUE_PODS = _gauge("queue_pods", "service", "Pods that wait for their release; only on the leader.")
 QUEUE_FAILING = _gauge("queue_failing_pods", "service reason", "Waiting Pods whose release fails; only on the leader.")
+QUEUE_GROUPS = _gauge("queue_groups", "service state", "Groups that wait for room or members; only on the leader.")
 QUEUE_RELEASED = _counter("queue_released_total", "service", "Waiting Pods that were released.")
 QUEUE_EXPIRED = _counter("queue_expired_total", "service", "Pods that waited for maxWait without being released.")
 QUEUE_OLDEST = _gauge("queue_oldest_seconds", "service class", "Age of the oldest waiting Pod; only on the leader.")
@@ -137,6 +147,10 @@ EXTENDER_NODES = _gauge(
 EXTENDER_WAKES = _counter("extender_wakes_total", "", "Wakes of kube-scheduler for a refused Pod that fits again.")
 EXTENDER_RECORDS_EVICTED = _counter("extender_records_evicted_total", "", "Scheduling records evicted for other Pods.")
 EXTENDER_WAKE_ERRORS = _counter("extender_wake_errors_total", "", "Failed attempts to wake kube-scheduler.")
+EXTENDER_WAKES_UNANSWERED = _counter(
+    "extender_wakes_unanswered_total", "", "Pods whose wake was asked for, and that no controller has annotated."
+)
+EXTENDER_WAITING_PODS = _gauge("extender_waiting_pods", "", "Pods that wait because the rules refused nodes to them.")
 EXTENDER_SERVICES = _gauge("extender_services", "service", "1 for each service whose Pods the extender decides on.")
 EXTENDER_SOURCE_ERRORS = _counter(
     "extender_source_errors_total", "source", "Refreshes for which a source of node load gave no answer."
@@ -165,6 +179,16 @@ BREAKER_EXCUSED = _counter(
     "Controllers that lost Pods to a disruption; their quota denials are not breaker events.",
 )
 BREAKER_HELD = _counter("breaker_trips_held_total", "service", "Trips suppressed by breakerGuard.")
+VARIANT_STATE = _gauge("variant_breaker_state", "service variant state", "1 for the state that it is in, else 0.")
+VARIANT_TRANSITIONS = _counter(
+    "variant_breaker_transitions_total", "service variant from to reason", "Changes of a variant's breaker."
+)
+VARIANT_REMAINING = _gauge(
+    "variant_breaker_open_remaining_seconds",
+    "service variant",
+    "Time until Pods probe the variant; 0 unless it is open.",
+)
+VARIANT_EXPIRED = _counter("variant_breaker_probes_expired_total", "service variant", "Probes that said nothing.")
 GUARD_OPEN = _gauge("breaker_guard_open", "", "Open breakers among those that breakerGuard counts.")
 WRITES_FAILING = _gauge("writes_failing", "object", "1 while the leader's writes of this object fail, else 0.")
 GUARD_MAX = _gauge("breaker_guard_max", "", "Largest number of open breakers that breakerGuard allows.")
@@ -203,10 +227,7 @@ OVERRIDES_LAST_GOOD = _gauge(
 )
 
 KUBERNETES_FAILURES = _counter(
-    "kubernetes_watch_failures_total",
-    "resource",
-    "API server failures, each counted once until recovery.",
-    REASONS_MAX,
+    "kubernetes_watch_failures_total", "resource", "API server failures, each counted once until recovery.", REASONS_MAX
 )
 KUBERNETES_CONTACT = _gauge(
     "kubernetes_watch_contact_timestamp_seconds", "resource", "When the API server last sent data."
@@ -215,9 +236,7 @@ OBJECTS_UNREAD = _gauge("objects_unread", "resource", "Objects, or values of a s
 FILE_RELOADS = _counter("file_reloads_total", "file result", "Loads of watched files, at the start and after changes.")
 FILE_LOADED = _gauge("file_last_reload_timestamp_seconds", "file", "When valid files were last loaded.")
 FILE_GOOD = _gauge(
-    "file_last_reload_successful",
-    "file",
-    "0 while the current content of a watched file is rejected, else 1.",
+    "file_last_reload_successful", "file", "0 while the current content of a watched file is rejected, else 1."
 )
 KEY_FETCHES = _counter("key_fetches_total", "source result", "Fetches of token verification keys.")
 KEYS_FETCHED = _gauge("keys_fetched_timestamp_seconds", "source", "When keys were last fetched successfully.")
@@ -245,46 +264,35 @@ WEBHOOKS_STALE = _gauge(
 )
 WEBHOOKS_WRITTEN = _counter("webhook_configurations_written_total", "", "Webhook configurations that were written.")
 WEBHOOKS_FAILED = _counter(
-    "webhook_configuration_failures_total",
-    "",
-    "Webhook configuration failures, each counted once until recovery.",
+    "webhook_configuration_failures_total", "", "Webhook configuration failures, each counted once until recovery."
 )
 BUILD_INFO = _gauge("build_info", "version", "1 for the running version.")
 
 FAMILIES = (
     *(REVIEWS, DURATION, STAGE_DURATION, CHARGE_DURATION, LAST_REVIEW, CALLS, IN_FLIGHT, REFUSED),
-    *(FINDINGS, WOULD_DENY, WOULD_REWRITE, DEGRADED, WOULD_DEGRADE, EXEMPT, UNMATCHED),
-    *(WORKLOADS, WORKLOAD_WARNINGS),
+    *(FINDINGS, WOULD_DENY, WOULD_REWRITE, DEGRADED, WOULD_DEGRADE, EXEMPT, UNMATCHED, WORKLOADS, WORKLOAD_WARNINGS),
     *(QUOTA_USED, QUOTA_LIMIT, QUOTA_DENIED, STANDING_ENFORCED, POOL_USED, POOL_LIMIT),
-    *(UNJUDGED_PODS, UNCOUNTED, STORE_UP, STORE_FAILURES, STORE_LOSSES, STORE_FALLBACK),
+    *(GUARANTEED_LIMIT, GUARANTEED_USED, UNJUDGED_PODS, UNCOUNTED),
+    *(STORE_UP, STORE_FAILURES, STORE_LOSSES, STORE_FALLBACK),
     *(LOCAL_ADMITTED, BOOKED, BOOKINGS_DROPPED, DENY_CACHE_HITS),
     *(REFUNDS, REFUNDS_UNPROVEN, CHARGED_AFTERWARDS, RAISED_AFTERWARDS, LABELS_IGNORED, STANDING_DRIFT, WATCHED_PODS),
-    *(QUEUE_PODS, QUEUE_FAILING, QUEUE_OLDEST, QUEUE_PAUSED, QUEUE_RELEASED, QUEUE_EXPIRED),
+    *(SLOT_CLAIMS, SLOT_LISTS, VARIANT_PODS, VARIANT_FELL_BACK, VARIANT_EVICTIONS),
+    *(QUEUE_PODS, QUEUE_FAILING, QUEUE_GROUPS, QUEUE_OLDEST, QUEUE_PAUSED, QUEUE_RELEASED, QUEUE_EXPIRED),
     *(QUEUE_WAIT, QUEUE_LATENCY),
     *(EXTENDER_CALLS, EXTENDER_DURATION, EXTENDER_REFUSED_NODES, EXTENDER_NODES),
-    *(EXTENDER_WAKES, EXTENDER_WAKE_ERRORS, EXTENDER_SERVICES, EXTENDER_RECORDS_EVICTED),
+    *(EXTENDER_WAKES, EXTENDER_WAKE_ERRORS, EXTENDER_WAKES_UNANSWERED, EXTENDER_WAITING_PODS),
+    *(EXTENDER_SERVICES, EXTENDER_RECORDS_EVICTED, OVERLOAD, OVERLOAD_GATED),
     *(EXTENDER_SOURCE_ERRORS, EXTENDER_SOURCE_AGE, EXTENDER_REFRESH),
-    *(OVERLOAD, OVERLOAD_GATED),
     *(BREAKER_STATE, BREAKER_TRANSITIONS, BREAKER_TRIPPED, BREAKER_REMAINING, BREAKER_NOT_PERMITTED, BREAKER_PROBES),
     *(BREAKER_EXPIRED, BREAKER_EXCUSED, BREAKER_HELD, GUARD_OPEN, GUARD_MAX, HELD_CONTROLLERS, CONTROLLERS_WOKEN),
+    *(VARIANT_STATE, VARIANT_TRANSITIONS, VARIANT_REMAINING, VARIANT_EXPIRED, PODS_WOKEN),
     *(OUTCOMES, OUTCOMES_DROPPED, OUTCOMES_REFUSED),
     *(POLICY_INFO, POLICY_RELOADS, POLICY_REVIEWS, POLICY_LAST_GOOD, OVERRIDE_UNTIL, OVERRIDES_LAST_GOOD),
     *(ROLLOUT_POLICY, ROLLOUT_PHASE, ROLLOUT_STEP, ROLLOUT_PINNED, ROLLOUT_FOLLOWED),
     *(ROLLOUT_DEGRADED, ROLLOUT_SYMPTOM, ROLLOUT_THRESHOLD, ROLLOUT_CHANGES, SHADOW_REVIEWS, SHADOW_DIFFERENCES),
     *(KUBERNETES_FAILURES, KUBERNETES_CONTACT, OBJECTS_UNREAD, POLICY_PART_REFUSED),
-    *(EVENTS, REPLICAS, READY, LEADER, BUILD_INFO),
-    *(KEY_FETCHES, KEYS_FETCHED, KEYS),
-    *(
-        FILE_RELOADS,
-        FILE_LOADED,
-        FILE_GOOD,
-        RECORDED,
-        DECISION_RECORDS,
-        TRACE_PARENTS,
-        REDUCED_MODE,
-        CERTIFICATE_EXPIRY,
-        CREDENTIAL_EXPIRY,
-    ),
-    *(WEBHOOKS_STALE, WEBHOOKS_WRITTEN, WEBHOOKS_FAILED, WRITES_FAILING),
+    *(EVENTS, REPLICAS, READY, LEADER, BUILD_INFO, KEY_FETCHES, KEYS_FETCHED, KEYS),
+    *(FILE_RELOADS, FILE_LOADED, FILE_GOOD, RECORDED, DECISION_RECORDS, TRACE_PARENTS, REDUCED_MODE),
+    *(CERTIFICATE_EXPIRY, CREDENTIAL_EXPIRY, WEBHOOKS_STALE, WEBHOOKS_WRITTEN, WEBHOOKS_FAILED, WRITES_FAILING),
     *(CERTIFICATES_MADE, TRUST_MENDED, CERTIFICATE_TROUBLES, KEPT_EXPIRY),
 )

@@ -9,6 +9,7 @@ from enum import Flag, auto
 
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.family import Family
+from webhook.adapters.metrics.variant_breakers import list_variant_series
 from webhook.core.admission.decision import Half, Verdict
 from webhook.core.admission.exemptions import EXEMPTIONS
 from webhook.core.admission.validation import find_own_mode
@@ -112,6 +113,9 @@ def _list_series(policy: Policy, duties: ProcessRole) -> Series:
         breaker = _is_in_force(service, "breaker") and service.breaker
         if ProcessRole.REVIEWS in duties:
             yield from _list_review_series(service)
+            if service.variants:
+                yield families.SLOT_CLAIMS, (service.name,)
+                yield from ((families.SLOT_LISTS, (service.name, reason)) for reason in families.LIST_REASONS)
             yield from _list_quota_series(service, pools.get(service.pool or ""))
             if ProcessRole.SHARES_STORE in duties:
                 yield from _list_outage_series(service)
@@ -119,6 +123,7 @@ def _list_series(policy: Policy, duties: ProcessRole) -> Series:
             yield from _list_controller_series(service, pools.get(service.pool or ""), has_breaker=bool(breaker))
         if ProcessRole.SCHEDULES in duties:
             yield from _list_refused_nodes(service)
+        yield from list_variant_series(service)
         if breaker:
             yield from _list_breaker_series(service, breaker, duties, is_guarded=policy.breaker_guard is not None)
 
@@ -129,6 +134,9 @@ def _list_controller_series(service: Service, pool: Pool | None, *, has_breaker:
     yield from ((families.REFUNDS, (name, cause)) for cause in families.REFUND_CAUSES)
     found_later = families.REFUNDS_UNPROVEN, families.CHARGED_AFTERWARDS, families.RAISED_AFTERWARDS
     yield from ((family, (name,)) for family in (*found_later, families.UNJUDGED_PODS))
+    if service.placement is not None and service.placement.shares is not None and _is_in_force(service, "placement"):
+        variants = service.placement.shares.variants
+        yield from ((families.VARIANT_EVICTIONS, (name, variant.name)) for variant in variants)
     if _is_in_force(service, "quota") or has_breaker:
         yield from ((families.CONTROLLERS_WOKEN, (name, result)) for result in families.WAKE_RESULTS)
     if QueuePlan.from_service(service, pool, 0) is not None:

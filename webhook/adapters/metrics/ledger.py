@@ -19,9 +19,9 @@ class PodLedgerHealth:
         self._unjudged = Totals(families.UNJUDGED_PODS)
         self._labels = Totals(families.LABELS_IGNORED)
         self._excused = Totals(families.BREAKER_EXCUSED)
-        self._woken = Totals(families.CONTROLLERS_WOKEN)
+        self._woken, self._pods_woken = Totals(families.CONTROLLERS_WOKEN), Totals(families.PODS_WOKEN)
         charges = self._refunds, self._unproven, self._afterwards, self._raised
-        self.totals = (*charges, self._unjudged, self._labels, self._excused, self._woken)
+        self.totals = (*charges, self._unjudged, self._labels, self._excused, self._woken, self._pods_woken)
         self._held: Mapping[str, int] = {}
         self._drift: dict[str, float] = {}
         self._watched: int | None = None
@@ -49,6 +49,9 @@ class PodLedgerHealth:
 
     def count_wake(self, service: str, result: str) -> None:
         self._woken.add(service, result)
+
+    def count_pod_wake(self, result: str, count: int = 1) -> None:
+        self._pods_woken.add(result, count=count)
 
     def set_held(self, controllers: Mapping[str, int]) -> None:
         """Set how many controllers are held, by service."""
@@ -127,6 +130,15 @@ class QueueMetrics:
         yield (
             families.QUEUE_FAILING,
             [((depth.service, failing.reason), float(failing.pods)) for depth in depths for failing in depth.failing],
+        )
+        yield (
+            families.QUEUE_GROUPS,
+            [
+                ((depth.service, state), float(count))
+                for depth in depths
+                if (groups := depth.groups) is not None
+                for state, count in (("Complete", groups.complete), ("Incomplete", groups.incomplete))
+            ],
         )
         yield (
             families.QUEUE_OLDEST,

@@ -17,6 +17,8 @@ from webhook.adapters.metrics.rollout_leader import RolloutLeaderMetrics
 from webhook.adapters.metrics.scheduling import SchedulingMetrics
 from webhook.adapters.metrics.service_gauges import ServiceGauges
 from webhook.adapters.metrics.store import StoreMetrics
+from webhook.adapters.metrics.variant_breakers import VariantBreakers
+from webhook.adapters.metrics.variant_pods import SlotTotals, VariantPodMetrics
 from webhook.adapters.metrics.watched_inputs import (
     FileTotals,
     KeyTotals,
@@ -58,13 +60,13 @@ class Metrics(PartialObserver):
         self._policy_at_zero: Policy | None = None
         self._decisions = DecisionTotals(self._find_label)
         self._refused = Totals(families.REFUSED, *((reason,) for reason in refusal_reasons))
-        self._transitions = Transitions()
+        self._transitions, self._variant_breakers = Transitions(), VariantBreakers()
         self._reloads = Totals(families.POLICY_RELOADS, (SUCCESS,), (FAILURE,))
         self._policy_reviews = Totals(families.POLICY_REVIEWS, (SUCCESS,), (FAILURE,))
         self._store = StoreMetrics()
         self.files, self.keys = FileTotals(), KeyTotals()
         self.ledger = PodLedgerHealth()
-        self.queue = QueueMetrics()
+        self.queue, self.variants, self.slots = QueueMetrics(), VariantPodMetrics(), SlotTotals()
         self.scheduling, self.outcomes = SchedulingMetrics(), OutcomeTotals()
         self.kept_certificates, self.failing_writes = CertificateTotals(), FailingWrites()
         self.health = ProcessHealth({} if ProcessRole.REVIEWS in duties else None)
@@ -80,11 +82,11 @@ class Metrics(PartialObserver):
             self._events,
             *self._store.totals,
             *self.ledger.totals,
-            *self.queue.totals,
+            *(*self.queue.totals, *self.variants.totals, *self.slots.totals),
             *self.scheduling.totals,
             *self.outcomes.totals,
             *self.kept_certificates.totals,
-            *(*self.webhooks.totals, *self.leading.totals),
+            *(*self.webhooks.totals, *self.leading.totals, *self._variant_breakers.totals),
         )
         self._totals = (*self._decisions.totals, *usage, *troubles)
         self._standing = ServiceGauges()
@@ -119,7 +121,9 @@ class Metrics(PartialObserver):
         return service
 
     def on_transition(self, transition: Transition) -> None:
-        if self._find_label(transition.service):
+        if transition.owner.variant:
+            self._variant_breakers.add(transition)
+        elif self._find_label(transition.service):
             self._transitions.add(transition)
             self._standing.record_transition(transition)
 
@@ -136,11 +140,9 @@ class Metrics(PartialObserver):
         for totals in self._totals:
             totals.keep(self._services)
         self._decisions.forget_services()
-        self._standing.keep(self._services)
-        self._store.keep(self._services)
-        self.ledger.keep(self._services)
-        self.queue.keep(self._services)
-        self.outcomes.keep(self._services)
+        self._variant_breakers.set_policy(loaded.policy)
+        for gauges in (self._standing, self._store, self.ledger, self.queue, self.variants, self.outcomes):
+            gauges.keep(self._services)
         self._policy, self._policy_hash, self._last_good = loaded.policy, loaded.hash, True
         self._reloads.add(SUCCESS)
 
@@ -197,11 +199,19 @@ class Metrics(PartialObserver):
         """Set the number of servers among which the limits are divided."""
         self._replicas = replicas
 
-    def update(self, snapshots: Mapping[str, ServiceSnapshot], guarded: Guarded | None = None) -> None:
-        """Set the state of the services, by name, as just read from the store; called before `render`."""
-        self._standing.update(
-            {name: snapshot for name, snapshot in snapshots.items() if self._find_label(name)}, guarded
-        )
+    def update(
+        self,
+        snapshots: Mapping[str, ServiceSnapshot],
+        guarded: Guarded | None = None,
+        by_team: frozenset[str] = frozenset(),
+    ) -> None:
+        """Set the state of the services, by name, as just read from the store; called before `render`.
+
+        `by_team`: the services whose teams count apart.
+        """
+        found = {name: snapshot for name, snapshot in snapshots.items() if self._find_label(name)}
+        self._standing.update(found, guarded, by_team)
+        self._variant_breakers.update(snapshots)
 
     def set_certificates(self, expiry_seconds: Mapping[str, float]) -> None:
         """Set when each certificate in use expires, in seconds since the Unix epoch, by a name such as `serving`."""
@@ -263,9 +273,9 @@ class Metrics(PartialObserver):
         expiry = [((name,), at) for name, at in self._expiry_seconds.items()]
         return [
             *((totals.family, totals.rows()) for totals in self._totals),
-            *self._standing.rows(),
+            *(*self._standing.rows(), *self._variant_breakers.rows()),
             *self._store.rows(),
-            *(*self.ledger.rows(), *self.queue.rows()),
+            *(*self.ledger.rows(), *self.queue.rows(), *self.variants.rows()),
             *self.scheduling.rows(),
             (families.LAST_REVIEW, [((), self._decisions.last_review_ns / 1e9)] if reviews else []),
             *self.health.rows(),

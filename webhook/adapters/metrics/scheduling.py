@@ -20,21 +20,31 @@ class SchedulingMetrics:
         self._errors = Totals(families.EXTENDER_SOURCE_ERRORS)
         self._wakes = Totals(families.EXTENDER_WAKES)
         self._wake_errors = Totals(families.EXTENDER_WAKE_ERRORS)
+        self._unanswered = Totals(families.EXTENDER_WAKES_UNANSWERED)
         self._evicted = Totals(families.EXTENDER_RECORDS_EVICTED)
-        self.totals = (self._calls, self._refused, self._errors, self._wakes, self._wake_errors, self._evicted)
+        wakes = self._wakes, self._wake_errors, self._unanswered
+        self.totals = (self._calls, self._refused, self._errors, *wakes, self._evicted)
         self._durations: Mapping[str, Durations] = {}
         self._nodes: Callable[[], Mapping[str, int]] = dict
         self._services: Callable[[], Iterable[str]] = tuple
+        self._waiting: Callable[[], int] | None = None
         self._read_seconds: Mapping[str, float] = {}
         self._took_seconds: Mapping[str, float] = {}
 
-    def begin(self, nodes: Callable[[], Mapping[str, int]], services: Callable[[], Iterable[str]]) -> None:
-        """Export the metrics from now on. `nodes` counts the nodes by the source of their load."""
+    def begin(
+        self,
+        nodes: Callable[[], Mapping[str, int]],
+        services: Callable[[], Iterable[str]],
+        waiting: Callable[[], int],
+    ) -> None:
+        """Export the metrics from now on. `nodes` counts the nodes by the source of their load, `waiting` the Pods."""
         self._nodes = nodes
         self._services = services
+        self._waiting = waiting
         self._durations = {verb: Durations() for verb in VERBS}
         self._wakes.add(count=0)
         self._wake_errors.add(count=0)
+        self._unanswered.add(count=0)
         self._evicted.add(count=0)
         for verb, result in product(VERBS, CallResult):
             self._calls.add(verb, result, count=0)
@@ -52,6 +62,10 @@ class SchedulingMetrics:
 
     def on_wake_failed(self) -> None:
         self._wake_errors.add()
+
+    def count_unanswered_wakes(self, count: int) -> None:
+        """Count Pods that no controller has woken."""
+        self._unanswered.add(count=count)
 
     def count_evicted_record(self) -> None:
         """Count a scheduling record that was dropped for that of another Pod."""
@@ -72,6 +86,8 @@ class SchedulingMetrics:
     def rows(self) -> Iterable[tuple[Family, list[Row]]]:
         """Return the gauges with their series."""
         yield families.EXTENDER_NODES, [((source,), float(count)) for source, count in self._nodes().items()]
+        waiting: list[Row] = [] if self._waiting is None else [((), float(self._waiting()))]
+        yield families.EXTENDER_WAITING_PODS, waiting
         yield families.EXTENDER_SERVICES, [((service,), 1.0) for service in self._services()]
         yield families.EXTENDER_SOURCE_AGE, [((source,), at) for source, at in self._read_seconds.items()]
         yield families.EXTENDER_REFRESH, [((source,), took) for source, took in self._took_seconds.items()]

@@ -7,7 +7,7 @@ from webhook.adapters.metrics.accumulators import OTHER, Row
 from webhook.adapters.metrics.families import NAMESPACES_MAX
 from webhook.adapters.metrics.family import Family
 from webhook.core.breaker import State, Transition
-from webhook.core.quota import Holder, ServiceSnapshot, Use, is_cpu
+from webhook.core.quota import GuaranteeUse, Holder, ServiceSnapshot, Use, is_cpu
 from webhook.core.reporting.status_parts import Guarded
 
 _SECOND_US = 1_000_000
@@ -19,15 +19,22 @@ class ServiceGauges:
     def __init__(self) -> None:
         self._snapshots: Mapping[str, ServiceSnapshot] = {}
         self._tripped_us: dict[str, int] = {}
-        self._namespaces: tuple[str, ...] = ()
+        self._scopes: tuple[str, ...] = ()
         self._guarded: Guarded | None = None
+        self._by_team: frozenset[str] = frozenset()
 
-    def update(self, snapshots: Mapping[str, ServiceSnapshot], guarded: Guarded | None = None) -> None:
-        self._snapshots, self._guarded = snapshots, guarded
-        live = {namespace for snapshot in snapshots.values() for namespace in snapshot.uses if namespace}
-        # Namespaces exported before stay while they exist: a new one never turns a known series into `other`.
-        known = [namespace for namespace in self._namespaces if namespace in live]
-        self._namespaces = (*known, *sorted(live.difference(known)))[:NAMESPACES_MAX]
+    def update(
+        self,
+        snapshots: Mapping[str, ServiceSnapshot],
+        guarded: Guarded | None = None,
+        by_team: frozenset[str] = frozenset(),
+    ) -> None:
+        """Take the newest snapshots; `by_team`: the services whose teams count apart."""
+        self._snapshots, self._guarded, self._by_team = snapshots, guarded, by_team
+        live = {scope for snapshot in snapshots.values() for scope in snapshot.uses if scope}
+        # Namespaces and teams exported before stay while they exist: a new one never turns a known series into `other`.
+        known = [scope for scope in self._scopes if scope in live]
+        self._scopes = (*known, *sorted(live.difference(known)))[:NAMESPACES_MAX]
         views = ((service, found.breaker) for service, found in snapshots.items() if found.breaker is not None)
         self._trip({service: view.since_us if view.state.is_open else view.tripped_at_us for service, view in views})
 
@@ -60,6 +67,10 @@ class ServiceGauges:
         pools = self._pools()
         yield families.POOL_USED, [(labels, _base_units(use, use.used)) for labels, use in pools.items()]
         yield families.POOL_LIMIT, [(labels, _base_units(use, use.hard)) for labels, use in pools.items()]
+        guarantees = self._guarantees()
+        limits = [(labels, _base_units(use, found.hard)) for labels, use, found in guarantees]
+        yield families.GUARANTEED_LIMIT, limits
+        yield families.GUARANTEED_USED, [(labels, _base_units(use, found.used)) for labels, use, found in guarantees]
         yield (
             families.BREAKER_STATE,
             [((name, state), float(view.state is state)) for name, _, view in breakers for state in State],
@@ -77,18 +88,28 @@ class ServiceGauges:
         yield families.GUARD_MAX, [] if guarded is None else [((), float(guarded.open_max))]
 
     def _quota(self) -> tuple[list[Row], list[Row]]:
-        """Return usage and hard limit of every window; namespaces beyond the bound are summed as `other`."""
-        shown = frozenset(self._namespaces)
+        """Return usage and hard limit of every window; scopes beyond the bound are summed as `other`."""
+        shown = frozenset(self._scopes)
         used: dict[tuple[str, ...], float] = {}
         hard: dict[tuple[str, ...], float] = {}
         for service, snapshot in self._snapshots.items():
-            for namespace, uses in snapshot.uses.items():
-                of = ((namespace if namespace in shown else OTHER),) if namespace else ()
+            for scope, uses in snapshot.uses.items():
+                of = ((scope if scope in shown else OTHER),) if scope else ()
+                of = ("", *of) if service in self._by_team else of
                 for use in uses:
                     labels = (service, use.resource, use.window, *of)
                     used[labels] = used.get(labels, 0) + _base_units(use, use.used)
                     hard[labels] = hard.get(labels, 0) + _base_units(use, use.hard)
         return list(used.items()), list(hard.items())
+
+    def _guarantees(self) -> list[tuple[tuple[str, ...], Use, GuaranteeUse]]:
+        """Return each guarantee of a service, with the use of the pool's limit."""
+        return [
+            ((service, use.resource, use.window), use, use.guarantee)
+            for service, snapshot in self._snapshots.items()
+            for use in snapshot.pool
+            if use.guarantee is not None and use.guarantee.hard
+        ]
 
     def _live(self) -> Iterable[tuple[str, bool]]:
         """Yield the services with limits on live Pods, and whether these are enforced."""

@@ -1,5 +1,7 @@
 """Attributes of spans: OpenTelemetry's semantic conventions where there is one, else `podgate.*`."""
 
+from collections import Counter
+
 from opentelemetry.util.types import Attributes
 
 from webhook.adapters.traces.pod_start import PodStart
@@ -57,8 +59,10 @@ def _describe_controller(review: Review) -> dict[str, str]:
 
 
 def describe_transition(transition: Transition) -> Attributes:
+    service, variant = transition.owner
     return {
-        "podgate.service": transition.service,
+        "podgate.service": service,
+        **({"podgate.variant": variant} if variant else {}),
         "podgate.breaker.from": transition.old,
         "podgate.breaker.to": transition.new,
         "podgate.breaker.reason": transition.reason,
@@ -94,7 +98,10 @@ def describe_scheduling(call: SchedulingCall) -> Attributes:
     match call.attempt:
         case FilterAttempt(passed=passed, refused=refused):
             attributes["podgate.nodes.passed"] = passed
-            attributes |= {f"podgate.nodes.refused.{count.rule}": count.count for count in refused}
+            counts = Counter[str]()
+            for found in refused:  # a rule may have two reasons: by the node alone, and with the Pod
+                counts[f"podgate.nodes.refused.{found.rule}"] += found.count
+            attributes |= counts
         case PreemptAttempt(passed=passed):
             attributes["podgate.nodes.passed"] = passed
         case ScoreAttempt(best=(best, *_)):

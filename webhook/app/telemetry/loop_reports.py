@@ -5,10 +5,13 @@ from collections.abc import Callable, Sequence
 
 from webhook.app.telemetry import Telemetry
 from webhook.controller import StatusReports, WakeReports
+from webhook.controller.pod_waker import PodWakeReports, PodWakeResult
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.release.loop import ReleaseReports
 from webhook.controller.rollout.reports import RolloutReports
+from webhook.controller.shares.reports import EvictionCause, VariantReports
 from webhook.core.overload import OverloadLimits
+from webhook.core.pods.variant_pod import VariantPod
 from webhook.core.quota import QueuePlan
 from webhook.core.reporting.queue_document import QueueDepth, describe_expiry
 from webhook.core.rollout.changes import RolloutChange
@@ -46,6 +49,53 @@ def build_wake_reports(telemetry: Telemetry) -> WakeReports:
         said("info", "held controllers are woken again", reason=reason)
 
     return WakeReports(ledger.count_wake, ledger.set_held, on_trouble, on_over)
+
+
+def build_pod_wake_reports(telemetry: Telemetry) -> PodWakeReports:
+    """Return the callbacks for waking Pods that wait for a node."""
+    ledger, said, fails = telemetry.metrics.ledger, telemetry.logs.write_event, telemetry.metrics.failing_writes.set
+    for result in PodWakeResult:
+        ledger.count_pod_wake(result, 0)
+
+    def on_trouble(reason: str) -> None:
+        fails("pods", fails=True)
+        said("warning", "waiting Pods are not woken one by one", reason=reason)
+
+    def on_over(reason: str) -> None:
+        fails("pods", fails=False)
+        said("info", "waiting Pods are woken one by one again", reason=reason)
+
+    return PodWakeReports(ledger.count_pod_wake, on_trouble, on_over)
+
+
+def build_variant_reports(telemetry: Telemetry, places: PlaceEvents | None) -> VariantReports:
+    """Return the callbacks for Pods of variants; `places` sends Events about those that are evicted."""
+    metrics, said, fails = telemetry.metrics.variants, telemetry.logs.write_event, telemetry.metrics.failing_writes.set
+
+    def on_evicted(pod: VariantPod, cause: EvictionCause, note: str) -> None:
+        metrics.count_eviction(pod.service, pod.variant)
+        if places is not None:
+            places.offer_evicted(pod.namespace, pod.name, pod.uid, cause, note)
+
+    def on_trouble(reason: str) -> None:
+        fails("evictions", fails=True)
+        said("warning", "Pods are not evicted to get another variant", reason=reason)
+
+    def on_over(reason: str) -> None:
+        fails("evictions", fails=False)
+        said("info", "Pods are evicted again to get another variant", reason=reason)
+
+    return VariantReports(on_evicted, metrics.set_counts, telemetry.observer.on_transition, on_trouble, on_over)
+
+
+def build_slot_trouble(telemetry: Telemetry) -> Condition[str]:
+    """Return the condition that the API server does not tell a server which slots of workloads are free."""
+    said = telemetry.logs.write_event
+    return Condition(
+        lambda reason: said("warning", "slots of new Pods are guessed", reason=reason),
+        lambda reason: said("info", "slots of new Pods are no longer guessed", reason=reason),
+        key=lambda _: "",
+    )
 
 
 def build_status_reports(telemetry: Telemetry, kind: str, objects: str) -> StatusReports:

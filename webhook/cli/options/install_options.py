@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook.cli.options.durations import parse_base_url
+from webhook.core.document.formats import find_fault
 from webhook.core.installation import ways
 from webhook.core.installation.kustomization import build_folder, build_objects
 from webhook.core.installation.plan import InstallPlan, select_outside
@@ -30,6 +31,7 @@ _URL = "https://HOST:PORT"
 _FROM_DAEMON = "Run a DaemonSet that writes kube-apiserver's credentials on control plane nodes."
 
 _SCHEDULER = "Also install a second kube-scheduler and its extender: docs/scheduling.md."
+_TEAM_LABEL = "Let only admins change this label of Namespaces, by which teams have quotas: docs/policy.md#teams."
 _SCHEDULER_IMAGE = f"Image of that scheduler.  [default: {ways.SCHEDULER_IMAGE}, of the cluster's version]"
 
 
@@ -48,6 +50,7 @@ class InstallOptions:
     writes_node_files: bool
     has_scheduler: bool
     scheduler_image: str | None
+    team_labels: tuple[str, ...]
 
     async def install(
         self, where: Kubeconfig, policy: str | None, terms: "InstallTerms", progress: "InstallProgress"
@@ -74,7 +77,10 @@ class InstallOptions:
         plain_url = (self.status_url or f"http://{_format_host(host)}:{_PLAIN_PORT}").rstrip("/")
         plain_port = parse_base_url("--status-url", plain_url, "http").port or 80
         mode = self._choose_mode()
-        record = InstallationRecord(version("podgate"), mode, ways.FILES, server_url.rstrip("/"), plain_url)
+        record = InstallationRecord(
+            *(version("podgate"), mode, ways.FILES, server_url.rstrip("/"), plain_url),
+            team_labels=self._join_team_labels(),
+        )
         plan = self._build_plan(record, policy)
 
         def prepare() -> outside_server.OutsideServer:
@@ -100,7 +106,11 @@ class InstallOptions:
             raise UserError("--scheduler-image: no scheduler is installed", "give --with-scheduler too")
         certificates = self.certificates or (ways.FILES if self.is_reduced else ways.OWN)
         scheduler = SCHEDULER if self.has_scheduler else ""
-        record = InstallationRecord(version("podgate"), self._choose_mode(), certificates, scheduler=scheduler)
+        record = InstallationRecord(
+            *(version("podgate"), self._choose_mode(), certificates),
+            scheduler=scheduler,
+            team_labels=self._join_team_labels(),
+        )
         plan = self._build_plan(record, policy)
         servers = cluster_server.ClusterServers(where, certificates, self.pki, self.is_reduced)
         return await cluster_server.install_in_cluster(plan, servers, terms, progress)
@@ -109,11 +119,12 @@ class InstallOptions:
         from webhook.operations import shipped_manifests  # noqa: PLC0415  loads slowly
 
         files = shipped_manifests.read_manifest_files()
-        way = ways.build_way(record.mode, record.certificates, has_scheduler=self.has_scheduler)
+        extras = {"has_scheduler": self.has_scheduler, "has_team_labels": bool(self.team_labels)}
+        way = ways.build_way(record.mode, record.certificates, **extras)
         if way is None:
             remedy = "reduced mode has counters in memory, and certificates that you manage: leave the others out"
             raise UserError(f"--reduced: not with --certificates {record.certificates}", remedy)
-        documents = build_objects(files, way)
+        documents = ways.set_team_labels(build_objects(files, way), self.team_labels)
         image = ways.find_image(documents)
         if self.writes_node_files:
             issuer = "cluster" if record.certificates == ways.CERT_MANAGER else "own"
@@ -127,6 +138,12 @@ class InstallOptions:
         )
         first = policy or shipped_manifests.read_example_policy()
         return InstallPlan(record, tuple(documents), first, policy is not None, image)
+
+    def _join_team_labels(self) -> str:
+        for key in self.team_labels:
+            if (fault := find_fault(key, "label-key")) is not None:
+                raise UserError(f"--team-label {key!r}: {fault.reason}", fault.remedy)
+        return ",".join(dict.fromkeys(self.team_labels))
 
     def _choose_mode(self) -> str:
         if self.is_reduced:
@@ -208,6 +225,7 @@ def installation_options(command: Callable[..., None]) -> Callable[..., None]:
     @click.option("--apiserver-files", "writes_node_files", is_flag=True, help=_FROM_DAEMON)
     @click.option("--with-scheduler", "has_scheduler", is_flag=True, help=_SCHEDULER)
     @click.option("--scheduler-image", metavar="IMAGE", help=_SCHEDULER_IMAGE)
+    @click.option("--team-label", "team_labels", multiple=True, metavar="KEY", help=_TEAM_LABEL)
     @wraps(command)
     def run(**given: Any) -> None:
         options = InstallOptions(**{item.name: given.pop(item.name) for item in fields(InstallOptions)})

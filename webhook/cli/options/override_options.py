@@ -20,7 +20,13 @@ from webhook.core.overrides import Override
 from webhook.core.plain_text import escape_line
 from webhook.core.policy.model import Policy
 from webhook.errors import UserError
-from webhook.policy_in_force.overrides_editor import Combination, OverridesEditor, parse_new_entry
+from webhook.policy_in_force.overrides_editor import (
+    UNCHECKED,
+    Combination,
+    OverridesEditor,
+    parse_new_entry,
+    read_checking_policy,
+)
 from webhook.ports import OverridesStore
 from webhook.support.input_files import read_content
 from webhook.support.kubeconfig import Kubeconfig
@@ -151,14 +157,18 @@ def put(where: OverridesLocation, terms: OverrideTerms, plain: dict[str, Any]) -
     click.echo(f"dry run: nothing is written to {place}" if where.dry_run else f"written to {place}", err=True)
 
 
-def clear(where: OverridesLocation, service: str) -> None:
-    """End all overrides of a service, and print them."""
+def clear(where: OverridesLocation, service: str, target: dict[str, Any]) -> None:
+    """End all overrides of a service, or those of the Pods or the variant that `target` names, and print them."""
+    key = ""
+    if target:
+        end = format_rfc3339(read_now_us())
+        changes = {} if "variant" in target else {"quotaFactor": 1}
+        key = parse_new_entry({"service": service, **target, **changes, "until": end, "reason": "-"}).target_key
 
     async def run() -> tuple[tuple[Override, ...], str]:
         async with _open_store(where) as store:
-            return await OverridesEditor(store, await _read_policy(where, store), read_now_us).clear(
-                service
-            ), store.place
+            editor = OverridesEditor(store, await _read_policy(where, store), read_now_us)
+            return await editor.clear(service, key), store.place
 
     ended, place = asyncio.run(run())
     for entry in ended:
@@ -187,15 +197,13 @@ async def _open_store(where: OverridesLocation) -> AsyncIterator[OverridesStore]
 
 async def _read_policy(where: OverridesLocation, store: OverridesStore) -> Policy | None:
     """Return the policy to check against; if the cluster's cannot be read, warn and go on without it."""
-    try:
-        given = where.policy
-        raw = await store.read_policy() if given is None else read_content(given, "give the path of a policy document")
-        if raw is not None:
-            return load_unproved(raw, None).policy
-    except (UserError, DocumentError) as error:
-        if where.policy is not None:
-            raise error if isinstance(error, UserError) else UserError(f"{where.policy}:{error}") from None
-        click.echo(escape_line(f"warning: not checked against the policy: {str(error).splitlines()[0]}"), err=True)
-    else:
-        click.echo("warning: the service and its fields are not checked: give --policy", err=True)
-    return None
+    if where.policy is not None:
+        try:
+            return load_unproved(read_content(where.policy, "give the path of a policy document"), None).policy
+        except DocumentError as error:
+            raise UserError(f"{where.policy}:{error}") from None
+    policy, reason = await read_checking_policy(store)
+    if reason:
+        remedy = ": give --policy" if reason == UNCHECKED else ""
+        click.echo(escape_line(f"warning: {reason}{remedy}"), err=True)
+    return policy

@@ -11,20 +11,29 @@ import click
 from webhook.commands.clients.remote_server import ServerOptions
 from webhook.commands.review_object import Asker
 from webhook.commands.simulator import USER
+from webhook.core.workloads.custom_kinds import KNOWN_TEMPLATES, TemplatePaths
 from webhook.errors import UserError
 
 PATH = click.Path(path_type=Path, allow_dash=True)
 _FILE = click.Path(path_type=Path)
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_TEMPLATE = re.compile(
+    r"(?P<group>[a-z0-9]([-a-z0-9.]*[a-z0-9])?)/(?P<kind>[A-Z][A-Za-z0-9]*)=(?P<path>([A-Za-z0-9]+(\.([A-Za-z0-9]+|\*))*)?)"
+)
 Command = Callable[..., int]
 
 
 class Inputs(NamedTuple):
-    """Paths of the objects, and the namespace of objects without one."""
+    """Paths of the objects, the namespace of objects without one, and the Pod templates of kinds.
+
+    `is_strict`: an object of a kind that is not known is an error.
+    """
 
     paths: tuple[Path, ...]
     recursive: bool
     namespace: str
+    templates: TemplatePaths = KNOWN_TEMPLATES
+    is_strict: bool = False
 
 
 class JudgeBy(NamedTuple):
@@ -57,16 +66,46 @@ def input_options(command: Command) -> Command:
         callback=_check_label,
         help="namespace of objects without one",
     )
+    @click.option(
+        "--templates",
+        multiple=True,
+        metavar="GROUP/KIND=PATH",
+        callback=_parse_templates,
+        help="where a further kind has Pod templates, as example.com/Train=spec.workers.*.template; without a PATH the"
+        " kind makes no Pods; repeatable",
+    )
+    @click.option("--strict-kinds", is_flag=True, help="exit code 2 for an object of a kind that is not known")
     @wraps(command)
     def run(
-        *, files: tuple[Path, ...], more_files: tuple[Path, ...], recursive: bool, namespace: str, **rest: Any
+        *,
+        files: tuple[Path, ...],
+        more_files: tuple[Path, ...],
+        recursive: bool,
+        namespace: str,
+        templates: TemplatePaths,
+        strict_kinds: bool,
+        **rest: Any,
     ) -> int:
         paths = (*files, *more_files)
         if not paths:
             raise click.UsageError("Missing argument 'FILES...'")
-        return command(inputs=Inputs(paths, recursive, namespace), **rest)
+        return command(inputs=Inputs(paths, recursive, namespace, templates, strict_kinds), **rest)
 
     return run
+
+
+def _parse_templates(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> TemplatePaths:
+    """Return the templates of all kinds: those that are known, and those that are given."""
+    found: dict[tuple[str, str], tuple[str, ...]] = {}
+    for text in given:
+        parsed = _TEMPLATE.fullmatch(text)
+        if parsed is None:
+            raise UserError(
+                f"--templates: {text!r}: not GROUP/KIND=PATH", "write it as example.com/Train=spec.workers.*.template"
+            )
+        key = parsed["group"], parsed["kind"]
+        found[key] = (*found.get(key, ()), *filter(None, [parsed["path"]]))
+    return {**KNOWN_TEMPLATES, **found}
 
 
 def _check_label(_context: click.Context, _option: click.Parameter, name: str) -> str:

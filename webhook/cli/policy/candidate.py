@@ -7,19 +7,15 @@ from itertools import chain
 
 import click
 import msgspec
-from msgspec.structs import replace
 
 from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.cli.options.command_group import format_document, report_option
 from webhook.cli.options.server_options import servers_option
 from webhook.commands.pages.rollout_page import format_plan, format_rollout
+from webhook.commands.policy_argument import read_document
 from webhook.core.plain_text import escape_line
-from webhook.core.reporting.candidate_document import RolloutDocument
-from webhook.core.rollout.state import Phase
-from webhook.errors import UserError
-from webhook.operations.rollout_followers import read_shadow
+from webhook.operations.rollout_documents import read_rollout
 from webhook.operations.rollout_plan import plan_rollout
-from webhook.operations.stored_policies import open_policies
 from webhook.support.kubeconfig import Kubeconfig
 
 
@@ -42,27 +38,15 @@ def candidate(*, file: str | None, servers: tuple[str, ...], kubeconfig: Kubecon
     Exit code: 0 success, 2 FILE has mistakes, or no cluster.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
     if file is None:
-        shown = asyncio.run(_read_rollout(kubeconfig, servers))
+        shown, warnings = asyncio.run(read_rollout(kubeconfig, servers))
         text = format_document(msgspec.to_builtins(shown), output)
         lines: Iterable[str] = format_rollout(shown)
     else:
-        plan = asyncio.run(plan_rollout(file, kubeconfig, time.time_ns() // 1000))
-        for warning in plan.warnings:
-            click.echo(escape_line(f"warning: {warning}"), err=True)
+        plan = asyncio.run(plan_rollout(file, read_document(file), kubeconfig, time.time_ns() // 1000))
+        warnings = plan.warnings
         text = format_document(msgspec.to_builtins(plan), output)
         lines = chain(format_plan(plan.candidate, plan.in_force, plan.steps), plan.describe())
+    for warning in warnings:
+        click.echo(escape_line(f"warning: {warning}"), err=True)
     for line in lines if text is None else (text,):
         click.echo(escape_line(line) if text is None else line)
-
-
-async def _read_rollout(kubeconfig: Kubeconfig, servers: tuple[str, ...]) -> RolloutDocument:
-    async with open_policies(kubeconfig) as policies:
-        facts = await policies.read_facts()
-        state, in_force = facts.require_state(), facts.in_force
-        try:
-            stanza = (await policies.load(in_force.stable, facts)).rollout
-        except UserError as error:
-            click.echo(escape_line(f"warning: the steps of the rollout are not known: {error}"), err=True)
-            stanza = None
-    shown = RolloutDocument.build(facts.wished.hash, in_force, state, stanza)
-    return replace(shown, shadow=await read_shadow(kubeconfig, servers)) if state.phase is Phase.SHADOW else shown

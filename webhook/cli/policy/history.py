@@ -14,9 +14,9 @@ from webhook.commands.pages.rollout_page import format_history
 from webhook.commands.policy_argument import read_document
 from webhook.core.document.loading import compute_hash
 from webhook.core.plain_text import escape_line
-from webhook.core.reporting.rollout_reports import HistorySource, RevisionEntry, list_history
 from webhook.core.rollout.progress import RolloutProgress, RolloutVerdict, judge
 from webhook.errors import UserError
+from webhook.operations.rollout_documents import read_history
 from webhook.operations.rollout_facts import RolloutFacts
 from webhook.operations.stored_policies import StoredPolicies, open_policies
 from webhook.support.kubeconfig import Kubeconfig
@@ -44,7 +44,7 @@ def history(revision: str | None, kubeconfig: Kubeconfig, output: str | None) ->
     if revision is not None:
         click.echo(asyncio.run(_read_revision(revision, kubeconfig)).decode(), nl=False)
         return
-    entries = asyncio.run(_list_entries(kubeconfig))
+    entries = asyncio.run(read_history(kubeconfig))
     text = format_document(msgspec.to_builtins(entries), output)
     for line in format_history(entries) if text is None else (text,):
         click.echo(escape_line(line) if text is None else line)
@@ -54,13 +54,6 @@ async def _read_revision(revision: str, kubeconfig: Kubeconfig) -> bytes:
     async with open_policies(kubeconfig) as policies:
         facts = await policies.read_facts()
         return await policies.read_document(facts.require_hash(revision), facts)
-
-
-async def _list_entries(kubeconfig: Kubeconfig) -> tuple[RevisionEntry, ...]:
-    async with open_policies(kubeconfig) as policies:
-        facts = await policies.read_facts()
-    kept = tuple((found.number, found.hash, found.created_at) for found in facts.revisions)
-    return list_history(HistorySource(kept, facts.wished.hash, facts.in_force, facts.state))
 
 
 @click.command()

@@ -2,8 +2,7 @@
 
 import asyncio
 import sys
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import wraps
 from typing import Any, NamedTuple
 
@@ -15,19 +14,13 @@ from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.cli.options.command_group import format_document, report_option
 from webhook.cli.options.server_options import servers_option
 from webhook.commands.pages.rollout_page import format_change
-from webhook.core.kubernetes.timestamps import format_rfc3339
 from webhook.core.plain_text import escape_line
-from webhook.core.reporting.rollout_reports import ChangeDocument, Followers
-from webhook.core.rollout.state import decide_in_force
 from webhook.errors import UserError
-from webhook.operations.rollout_editor import RolloutEditor, StateChange
-from webhook.operations.rollout_followers import await_followers
-from webhook.operations.stored_policies import open_policies
+from webhook.operations.rollout_change import Act, RolloutPlace, change_rollout
 from webhook.support.kubeconfig import Kubeconfig
 
 _BEHIND = 4
 _REASON = "Reason, such as an incident or a ticket; required."
-Act = Callable[[RolloutEditor], Awaitable[StateChange]]
 
 
 class Terms(NamedTuple):
@@ -123,7 +116,10 @@ def _require_reason(reason: str | None) -> str:
 
 
 def _carry_out(command: str, terms: Terms, act: Act) -> None:
-    change = asyncio.run(_change(command, terms, act))
+    place = RolloutPlace(terms.kubeconfig, terms.servers, terms.wait_seconds)
+    change, warning = asyncio.run(change_rollout(command, act, place, dry_run=terms.dry_run))
+    if warning:
+        click.echo(escape_line(f"warning: {warning}"), err=True)
     text = format_document(msgspec.to_builtins(change), terms.output)
     if text is not None:
         click.echo(text)
@@ -133,36 +129,3 @@ def _carry_out(command: str, terms: Terms, act: Act) -> None:
     if any(server.hash != change.in_force for server in change.servers):
         click.echo(f"error: written, but not all servers follow after {terms.wait_seconds:g} s", err=True)
         sys.exit(_BEHIND)
-
-
-async def _change(command: str, terms: Terms, act: Act) -> ChangeDocument:
-    async with open_policies(terms.kubeconfig, dry_run=terms.dry_run) as policies:
-        written = await act(RolloutEditor(policies, _read_now, dry_run=terms.dry_run))
-    facts, state = written.facts, written.state
-    wished = facts.wished.hash
-    found = decide_in_force(wished, state)
-    if facts.wished.obstacle:
-        click.echo(escape_line(f"warning: {facts.wished.obstacle.splitlines()[0]}"), err=True)
-    followers = (
-        Followers()
-        if terms.dry_run
-        else await await_followers(terms.kubeconfig, terms.servers, found.stable, terms.wait_seconds)
-    )
-    is_held = state.pinned is not None or state.find_rejection(wished) is not None
-    bad = wished if is_held and wished not in {found.stable, found.candidate} else ""
-    return ChangeDocument(
-        command=command,
-        dry_run=terms.dry_run,
-        in_force=found.stable,
-        candidate=found.candidate,
-        wished=wished,
-        revert_in_git=bad,
-        next_command=f"podgate policy history {found.stable}" if bad else "",
-        state=state,
-        servers=followers.servers,
-        unseen=followers.unseen,
-    )
-
-
-def _read_now() -> str:
-    return format_rfc3339(time.time_ns() // 1000)

@@ -15,6 +15,7 @@ from webhook.core.plain_text import escape_line
 from webhook.errors import SignatureError, UserError
 from webhook.policy_in_force.policy_signatures import PolicySignatures
 from webhook.support.input_files import read_content
+from webhook.support.process_memory import pause_collection
 
 
 @click.command()
@@ -40,11 +41,13 @@ def lint(path: str, keys: Path | None, parts: tuple[str, ...], output: str) -> N
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
     files = dict(map(_parse_part, parts))
-    assembled = assemble(raw, {name: read_document(file) for name, file in files.items()}, Purpose.LINT)
-    try:
-        warnings = load(assembled.document, Purpose.LINT).warnings
-    except DocumentError as error:
-        problems = error.problems
+    texts = {name: read_document(file) for name, file in files.items()}
+    with pause_collection():  # documents have no cycles
+        assembled = assemble(raw, texts, Purpose.LINT)
+        try:
+            warnings = load(assembled.document, Purpose.LINT).warnings
+        except DocumentError as error:
+            problems = error.problems
     of_parts = [(files[name], problem) for name, found in assembled.problems.items() for problem in found]
     if keys is not None:
         problems += _check_signature(path, raw, PolicySignatures(keys))

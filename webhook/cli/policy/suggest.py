@@ -13,7 +13,7 @@ from webhook.commands.pages.suggestion_document import build_document
 from webhook.commands.pages.suggestion_page import format_suggestion
 from webhook.core.document.formats.names import FormatError, check_http_url
 from webhook.core.plain_text import escape_json, escape_line
-from webhook.core.policy_fields.nodes import PrometheusSource
+from webhook.core.policy_fields.nodes import BasicAuth, PrometheusSource
 from webhook.errors import UserError
 from webhook.support.redaction import mask
 
@@ -38,6 +38,10 @@ _HEADROOM_MAX = 900
 @click.option("--prometheus", metavar="URL", help="Also the history of a Prometheus; without --since of a week.")
 @click.option("--prometheus-ca", metavar="FILE", help="CAs of its certificate, PEM.")
 @click.option("--prometheus-token-file", metavar="FILE", help="A bearer token for it.")
+@click.option(
+    "--prometheus-username-file", metavar="FILE", help="Or the name of a user, and --prometheus-password-file."
+)
+@click.option("--prometheus-password-file", metavar="FILE", help="The user's password.")
 @click.option("--audit", is_flag=True, help="Print a whole first policy for the cluster instead, all in Audit.")
 @request_options
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
@@ -49,6 +53,8 @@ def suggest(  # noqa: PLR0913  one parameter an option
     prometheus: str | None,
     prometheus_ca: str | None,
     prometheus_token_file: str | None,
+    prometheus_username_file: str | None,
+    prometheus_password_file: str | None,
     audit: bool,
     source: "RequestSource",
     output: str,
@@ -75,19 +81,33 @@ def suggest(  # noqa: PLR0913  one parameter an option
 
     if prometheus is None:  # its history is that long, too
         refuse_since(source)
-    history = None if prometheus is None else _build_source(prometheus, prometheus_ca, prometheus_token_file)
+    user = _build_basic_auth(prometheus_username_file, prometheus_password_file, prometheus_token_file)
+    history = None if prometheus is None else _build_source(prometheus, prometheus_ca, prometheus_token_file, user)
     done = asyncio.run(suggest_policy(SuggestionInputs(policy, service or "", headroom, source, history)))
     for warning in done.warnings:
         click.echo(escape_line(f"warning: {warning}"), err=True)
     _print(build_document(done.suggestion), format_suggestion(done.suggestion), output)
 
 
-def _build_source(url: str, ca_file: str | None, token_file: str | None) -> PrometheusSource:
+def _build_basic_auth(username_file: str | None, password_file: str | None, token_file: str | None) -> BasicAuth | None:
+    if username_file is None and password_file is None:
+        return None
+    if username_file is None or password_file is None:
+        raise UserError("--prometheus-username-file, --prometheus-password-file: one without the other", "give both")
+    if token_file is not None:
+        remedy = "give one of them"
+        raise UserError("--prometheus-token-file: beside a user: a request has a token or a password", remedy)
+    return BasicAuth(username_file, password_file)
+
+
+def _build_source(
+    url: str, ca_file: str | None, token_file: str | None, basic_auth: BasicAuth | None
+) -> PrometheusSource:
     try:
         check_http_url(url)
     except FormatError as error:
         raise UserError(f"--prometheus {mask(url)!r}: {error.reason}", error.remedy) from None
-    return PrometheusSource(url, ca_file=ca_file, token_file=token_file)
+    return PrometheusSource(url, ca_file=ca_file, token_file=token_file, basic_auth=basic_auth)
 
 
 def _print_first_policy(source: "RequestSource", headroom: int, output: str) -> None:

@@ -9,6 +9,7 @@ from webhook.cli.options import override_options
 from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.cli.options.override_options import OverridesLocation, OverrideTerms
 from webhook.cli.options.server_options import service_argument
+from webhook.commands.explain_target import parse_pod
 from webhook.core.overrides import QueueState
 from webhook.core.plain_text import escape_line
 from webhook.errors import UserError
@@ -53,7 +54,7 @@ def release(pod: str, terms: Callable[[], OverrideTerms], where: OverridesLocati
     from webhook.operations.gated_pod import find_gated  # noqa: PLC0415  loads slowly
 
     asked = terms()
-    namespace, name = _parse_pod(pod)
+    namespace, name = parse_pod(pod)
     found = asyncio.run(find_gated(where.kubeconfig, namespace, name))
     released = {"namespace": namespace, "name": name, "uid": found.uid}
     override_options.put(where, asked, {"service": found.service, "releasePods": [released]})
@@ -76,16 +77,9 @@ def drop(*, pod: str, reason: str | None, dry_run: bool, kubeconfig: Kubeconfig)
 
     if not reason:
         raise UserError("--reason: missing", "give one, such as --reason INC-1234")
-    namespace, name = _parse_pod(pod)
+    namespace, name = parse_pod(pod)
     found, unwritten = asyncio.run(drop_gated(kubeconfig, namespace, name, reason, is_dry=dry_run))
     text = f"{namespace}/{name} (uid {found.uid}) of {found.service}: {'would be ' if dry_run else ''}deleted"
     click.echo(escape_line(text))
     if unwritten:
         click.echo(escape_line(f"warning: the reason is not recorded: {unwritten}"), err=True)
-
-
-def _parse_pod(pod: str) -> tuple[str, str]:
-    namespace, slash, name = pod.partition("/")
-    if not (namespace and slash and name) or "/" in name:
-        raise UserError(f"{pod!r}: not NAMESPACE/POD", "write for example shop/web-x7")
-    return namespace, name

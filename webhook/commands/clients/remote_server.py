@@ -3,7 +3,7 @@
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
@@ -14,10 +14,11 @@ import aiohttp
 import msgspec
 
 from webhook.commands.simulator import ReviewServerError
-from webhook.core.admission.decision import Decision, Dependence, Deviation, Half, StageNote, Verdict
+from webhook.core.admission.decision import Decision, DecisionInputs, Dependence, Deviation, Half, StageNote, Verdict
 from webhook.core.kubernetes.admission_request import ALLOWED, BadReviewError, ResponseStatus
 from webhook.core.patch import Patch, PatchOperation
 from webhook.core.plain_text import escape_line
+from webhook.core.shares import PodSlot
 from webhook.errors import UserError
 from webhook.interceptor import Answer
 from webhook.support.http_timeout import build_socket_timeouts
@@ -181,5 +182,14 @@ def _parse_decision(half: Half, answer: bytes, url: str) -> Decision:
         warnings=response.warnings,
         patch=patch,
         audit=annotations,
+        inputs=DecisionInputs(slot=_parse_slot(annotations)),
         steps=tuple(StageNote("server", f"{key}: {value}") for key, value in annotations.items() if key not in ignored),
     )
+
+
+def _parse_slot(annotations: Mapping[str, str]) -> PodSlot | None:
+    """Return the slot of a Pod; None if the server's policy divides no such Pods."""
+    number, variant = annotations.get("slot", ""), annotations.get("variant", "")
+    if not number.isdecimal() or not variant:
+        return None
+    return PodSlot(int(number), variant, annotations.get("intended-variant", variant))

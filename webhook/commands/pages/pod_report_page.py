@@ -19,6 +19,7 @@ from webhook.core.diagnosis.report import (
     NodesReport,
     RewrittenField,
     SchedulingReport,
+    SlotReport,
     StartReport,
 )
 from webhook.core.plain_text import escape_document, escape_line
@@ -33,6 +34,7 @@ _BAD = frozenset(
     {Fate.DENIED, Fate.RELEASE_FAILS, Fate.BREAKER_OPEN, Fate.EXPIRED, Fate.DROPPED, Fate.FAILED, Fate.UNSCHEDULABLE}
 )
 _FINE = frozenset({Fate.RUNNING, Fate.SUCCEEDED, Fate.EXEMPT, Fate.UNMATCHED, Fate.ADMITTED})
+_COLOURS = {"bad": "red", "fine": "green", "waits": "yellow"}
 _TELLS = {
     "pod": "whether it exists, and its state",
     "pods": "which Pods exist, and their state",
@@ -55,9 +57,8 @@ _SOURCES = {
 def format_report(report: Report, width: int | None = None, *, with_rules: bool = False) -> str:
     """Return the page; lines are broken at `width`."""
     report = escape_document(report)
-    colour = "red" if report.token in _BAD else "green" if report.token in _FINE else "yellow"
-    lines = [click.style(f"{report.token}:", fg=colour) + f" {report.summary}"]
-    for label, text in _list_parts(report, with_rules=with_rules):
+    lines = [click.style(f"{report.token}:", fg=_COLOURS[judge_fate(report.token)]) + f" {report.summary}"]
+    for label, text in list_parts(report, with_rules=with_rules):
         lines += _format_row(label, text, width)
     return "\n".join(lines)
 
@@ -69,7 +70,13 @@ def _format_row(label: str, text: str, width: int | None) -> list[str]:
     return [(head if index == 0 else " " * _COLUMN) + line for index, line in enumerate(broken)]
 
 
-def _list_parts(report: Report, *, with_rules: bool) -> Iterator[tuple[str, str]]:
+def judge_fate(token: Fate) -> str:
+    """Return `bad`, `fine`, or `waits` for what may end by itself."""
+    return "bad" if token in _BAD else "fine" if token in _FINE else "waits"
+
+
+def list_parts(report: Report, *, with_rules: bool) -> Iterator[tuple[str, str]]:
+    """Yield each part of the path as a label and a text; the label of a detail begins with spaces."""
     subject = report.subject
     whose = f", of {subject.owner}" if subject.owner else ""
     name = f"{subject.kind} {subject.namespace}/{subject.name}"
@@ -79,6 +86,7 @@ def _list_parts(report: Report, *, with_rules: bool) -> Iterator[tuple[str, str]
     if report.pods:
         yield "pods", ", ".join(f"{count} {token}" for token, count in report.pods.items())
     yield from _format_admission(report)
+    yield from _format_slot(report.slot)
     if with_rules:
         for finding in report.rules:
             yield "  rule", f"{finding['half']:8} {finding['stage']:8} {finding['found']}"
@@ -133,6 +141,13 @@ def _format_admission(report: Report) -> Iterator[tuple[str, str]]:
         yield "  rewritten", f"{len(report.rewritten) - _FIELDS_MAX} more: see --rules or -o json"
 
 
+def _format_slot(slot: SlotReport | None) -> Iterator[tuple[str, str]]:
+    if slot is None:
+        return
+    instead = f" instead of {slot.intended}; no record says why" if slot.intended else ""
+    yield "  slot", slot.reason or f"slot {slot.number} is {slot.variant}{instead}"
+
+
 def _format_decision(admission: AdmissionReport) -> str:
     parts = [f"{admission.decision}{f' ({admission.status_code})' if admission.status_code else ''}"]
     if admission.dry_run:
@@ -160,6 +175,9 @@ def format_limit(limit: RecordedLimit) -> str:
     where = "live at one time" if limit.of is Holder.STANDING else f"in {limit.window}"
     surge = f"surge {limit.surge}, " if limit.surge else ""
     text = f"{of_pool}{limit.resource} {where}: hard {limit.hard}, {surge}used {limit.used}, asked {limit.asked}"
+    if limit.guaranteed:
+        text += f", guaranteed {limit.guaranteed} of which {limit.guaranteed_used} used"
+    text += f", kept for others {limit.kept}" if limit.kept else ""
     if not limit.over:
         return text
     if limit.never:

@@ -11,7 +11,7 @@ from webhook.core.reporting.queue_document import QueueDocument, QueueRow, WaitC
 
 _HEADINGS = ("QUEUE", "PLACE", "CLASS", "SERVICE", "POD", "AGE", "EXPECTED", "WHY")
 _WIDE_HEADINGS = ("LIFTED", "OWNER", "EXPIRES", "UID")
-_COLOURS = {WaitCause.PAUSED: "yellow", WaitCause.BREAKER_OPEN: "red", WaitCause.RELEASE_FAILS: "red"}
+_COLOURS: dict[str, str] = {WaitCause.PAUSED: "yellow", WaitCause.BREAKER_OPEN: "red", WaitCause.RELEASE_FAILS: "red"}
 
 
 def format_queue(document: QueueDocument, *, is_wide: bool) -> Iterable[str]:

@@ -1,6 +1,6 @@
 """Output forms of a review: diff, YAML, JSON, or the patch alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
@@ -9,11 +9,12 @@ import msgspec
 from webhook.commands.pages import explain_view
 from webhook.commands.pages.yaml_page import format_diff
 from webhook.commands.pages.yaml_text import format_yaml
-from webhook.commands.review_object import UID, ReviewedObject
+from webhook.commands.review_object import UID, ReviewedObject, WorkloadSplit
 from webhook.commands.simulator import GENERATED_SUFFIX
-from webhook.core.admission.decision import Decision, Verdict
+from webhook.core.admission.decision import Decision, DecisionInputs, Verdict
 from webhook.core.plain_text import escape_json
 from webhook.core.rule_notes.explain import trace
+from webhook.core.shares import CLAIM_ANNOTATION
 
 
 def _format_json(found: ReviewedObject, _width: int | None) -> str:
@@ -31,6 +32,8 @@ def _format_json(found: ReviewedObject, _width: int | None) -> str:
         "trace": trace((admission.mutated, admission.validated), found.notes),
         "dependsOn": decision.depends_on,
         "hints": [found.subject.hint] if found.subject.hint else [],
+        "slot": _build_slot(admission.mutated.inputs),
+        "split": None if found.split is None else _build_split(found.split),
     }
     return escape_json(msgspec.json.encode(line).decode()) + "\n"
 
@@ -50,6 +53,27 @@ def _build_heading(found: ReviewedObject) -> dict[str, str]:
 def _list_warnings(found: ReviewedObject) -> list[str]:
     """Return the warnings of both halves."""
     return list(dict.fromkeys((*found.admission.mutated.warnings, *found.admission.validated.warnings)))
+
+
+def _build_slot(inputs: DecisionInputs) -> dict[str, Any] | None:
+    slot = inputs.slot
+    if slot is None:
+        return None
+    return {"number": slot.slot, "variant": slot.variant, "intended": slot.intended, "reason": inputs.slot_reason}
+
+
+def _build_split(split: WorkloadSplit) -> dict[str, Any]:
+    return {"pods": split.pods, "text": split.text, "byVariant": split.by_variant}
+
+
+def _list_slot_lines(found: ReviewedObject) -> Iterator[str]:
+    """Yield how the workload's Pods are divided, or for a single Pod its slot."""
+    inputs = found.admission.mutated.inputs
+    if found.split is not None:
+        yield found.split.text
+    elif inputs.slot is not None:
+        instead = f" instead of {inputs.slot.intended}" if inputs.slot.fell_back else ""
+        yield inputs.slot_reason or f"slot {inputs.slot.slot} is {inputs.slot.variant}{instead}"
 
 
 def _build_status(decision: Decision) -> dict[str, Any] | None:
@@ -74,6 +98,8 @@ def _format_patch(found: ReviewedObject, _width: int | None) -> str:
 
 
 def _format_yaml(found: ReviewedObject, width: int | None) -> str:
+    if found.subject.is_continued:  # the object follows once, with all of its templates
+        return _format_comments(found, width)
     shown = _remove_uid(found.committed) if found.subject.review is not None else found.committed
     return "---\n" + format_yaml(shown) + _format_comments(found, width)
 
@@ -100,6 +126,7 @@ def _format_comments(found: ReviewedObject, width: int | None) -> str:
         status = decision.status
         lines.append((colour, "# ", f"{status.code} {status.reason}: {status.message}"))
     lines += [("yellow", "# depends: ", text) for text in explain_view.describe_dependences(decision)]
+    lines += [("cyan", "# shares: ", text) for text in _list_slot_lines(found)]
     lines += [("yellow", "# warning: ", warning) for warning in _list_warnings(found)]
     if found.subject.hint:
         lines.append(("cyan", "# hint: ", found.subject.hint))
@@ -111,10 +138,12 @@ def _format_comments(found: ReviewedObject, width: int | None) -> str:
 
 
 def _remove_uid(pod: dict[str, Any]) -> dict[str, Any]:
-    """Remove the uid and generated name, which are placeholders for those of the API server."""
+    """Remove the uid and generated name, which are placeholders for those of the API server, and the claim's name."""
     given = pod.get("metadata")
     if not isinstance(given, dict):
         return pod
+    if isinstance(annotations := given.get("annotations"), dict) and CLAIM_ANNOTATION in annotations:
+        given = {**given, "annotations": {**annotations, CLAIM_ANNOTATION: "<claim>"}}
     metadata = {key: value for key, value in given.items() if (key, value) != ("uid", UID)}
     if metadata.get("name") == f"{metadata.get('generateName')}{GENERATED_SUFFIX}":
         metadata.pop("name")

@@ -57,6 +57,7 @@ def format_status(document: dict[str, Any]) -> Iterable[str]:
             [("POOL", *LIMIT), *(row for pool in document["pools"] for row in build_limit_rows(pool, pool["name"]))]
         )
     notes = [format_override(entry["service"], entry) for entry in document["overrides"]["entries"]]
+    notes += [note for pool in document["pools"] for note in _list_shared_parts(pool)]
     notes += [note for service in document["services"] for note in _list_notes(service)]
     if notes:
         yield from ("", *notes)
@@ -157,7 +158,7 @@ def build_limit_rows(holder: dict[str, Any], *first: str) -> Iterable[tuple[str,
     """Yield a row for each limit; the columns in `first` are set on the first row only."""
     fleet = "Fleet" if holder["scope"] == "Fleet" else ""
     for window in holder["windows"]:
-        name = " ".join(filter(None, (window["window"], window["namespace"], fleet)))
+        name = " ".join(filter(None, (window["window"], window["namespace"] or window.get("team"), fleet)))
         used = "?" if window["used"] is None else str(window["used"])
         hard = (
             f"{window['hard']} +{window['surge']}" if window.get("surge") not in {None, 0, "0"} else str(window["hard"])
@@ -194,6 +195,15 @@ def _format_breaker(service: dict[str, Any]) -> str:
     return text
 
 
+def _list_shared_parts(pool: dict[str, Any]) -> Iterable[str]:
+    """Yield for each limit with guarantees what its services share; older servers have none."""
+    for window in pool["windows"]:
+        if "guaranteed" in window:
+            left = "?" if window["sharedLeft"] is None else window["sharedLeft"]
+            of_limit = f"{pool['name']}: {window['resource']} in {window['window']}"
+            yield f"{of_limit}: {window['guaranteed']} guaranteed, {window['shared']} shared, of which {left} left"
+
+
 def _list_notes(service: dict[str, Any]) -> Iterable[str]:
     """Yield details that the table has no room for: a breaker's reason, and modes other than Enforce."""
     breaker = service["breaker"]
@@ -201,9 +211,34 @@ def _list_notes(service: dict[str, Any]) -> Iterable[str]:
         yield f"{service['name']}: {_explain_breaker(breaker)}"
     if any(window.get("enforced") is False for window in service["windows"]):
         yield f"{service['name']}: limits on live Pods are not enforced: the live Pods are not known"
+    for found in service.get("guaranteed", ()):  # older servers have none
+        used, left = ("?" if found[key] is None else found[key] for key in ("used", "left"))
+        limit = f"{found['resource']} in {found['window']} of pool {service['pool']}"
+        yield f"{service['name']}: guaranteed {found['hard']} {limit}: {used} used, {left} left"
+    yield from _list_variants(service)
+    if service.get("schedule"):  # missing from an older server
+        yield f"{service['name']}: schedule: {service['schedule']['text']}"
     relaxed = [f"{concern} {mode}" for concern, mode in service["modes"].items() if mode != "Enforce"]
     if relaxed:
         yield f"{service['name']}: {', '.join(relaxed)}"
+
+
+def _list_variants(service: dict[str, Any]) -> Iterable[str]:
+    """Yield the split of a service with shares, and each breaker that avoids a variant; older servers have none."""
+    shares = service.get("shares")
+    if shares is None:
+        return
+    base = f"the first {shares['base']['pods']} {shares['base']['variant']}, then " if shares["base"] else ""
+    split = " : ".join(f"{variant['name']} {variant['weight']}" for variant in shares["variants"])
+    yield f"{service['name']}: shares {base}{split}"
+    for variant in shares["variants"]:
+        name, breaker = f"{service['name']}, variant {variant['name']}", variant["breaker"]
+        if variant["hasBreaker"] and breaker is None:
+            yield f"{name}: breaker unknown"
+        elif breaker is not None and breaker["state"] != "CLOSED":
+            left = breaker["openRemainingSeconds"]
+            shown = f" ({format_duration(left)} left)" if left else ""
+            yield click.style(f"{name}: {_explain_breaker(breaker)}{shown}", fg=COLOURS.get(breaker["state"]))
 
 
 def _explain_breaker(breaker: dict[str, Any]) -> str:

@@ -137,7 +137,7 @@ class ControllerWaker:
     ) -> tuple[FreeCapacity, frozenset[str]]:
         """Return the free capacity of these controllers' services, and the tags of which the store says nothing."""
         asked = {
-            (controller.demand.service, compiled.plans[controller.demand.service].scope_of(controller.demand.namespace))
+            (controller.demand.service, compiled.plans[controller.demand.service].scope_of(controller.demand))
             for controller in due
         }
         free, unknown, requests = FreeCapacity(), set[str](), asyncio.Semaphore(self._timing.concurrent_requests_max)

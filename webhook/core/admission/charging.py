@@ -11,6 +11,7 @@ from webhook.core.admission.review import Request
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.controllers import CONTROLLER, find_owning_controller
 from webhook.core.quota import Acquire, Cost, Receipt, pod_cost
+from webhook.core.quota.scheduled_limits import limit_waits
 
 
 def build_acquire(evaluation: Evaluation, *, peek: bool = False) -> Acquire:
@@ -19,22 +20,21 @@ def build_acquire(evaluation: Evaluation, *, peek: bool = False) -> Acquire:
     if not metadata.uid and not peek:
         raise BadReviewError("AdmissionReview.request.object.metadata.uid is missing: the validating call needs it")
     try:
-        cost = get_or_compute(evaluation, _compute_cost)
-        before = None
-        if request.sub_resource and request.old_pod is not None:
-            before = pod_cost.compute_cost(request.old_pod, evaluation.compiled.counted[plan.service])
+        return Acquire(
+            plan,
+            request.namespace,
+            metadata.uid,
+            get_or_compute(evaluation, _compute_cost),
+            event_source(evaluation),
+            request.dry_run or peek,
+            pod_cost.compute_cost(request.old_pod, evaluation.compiled.counted[plan.service])
+            if request.sub_resource and request.old_pod is not None
+            else None,
+            name=metadata.name,
+            team=evaluation.team,
+        )
     except ValueError as error:
         raise unreadable_resources(error) from None
-    return Acquire(
-        plan,
-        request.namespace,
-        metadata.uid,
-        cost,
-        event_source(evaluation),
-        request.dry_run or peek,
-        before,
-        metadata.name,
-    )
 
 
 def _compute_cost(evaluation: Evaluation) -> Cost:
@@ -53,9 +53,15 @@ def event_source(evaluation: Evaluation) -> str:
 
 def record_receipt(evaluation: Evaluation, receipt: Receipt) -> None:
     """Record the store's receipt, and decide the review by it."""
-    evaluation.receipt = receipt
     if receipt.refused is not None or receipt.would_refuse:
-        evaluation.add_findings("charge", denials.build_counter_findings(evaluation.owner, receipt))
+        asked = evaluation.asked
+        if asked is not None and asked.plan.varies:
+            receipt = limit_waits(receipt, asked.plan.schedule)
+            findings = denials.build_counter_findings(evaluation.owner, receipt, asked)
+        else:
+            findings = denials.build_counter_findings(evaluation.owner, receipt)
+        evaluation.add_findings("charge", findings)
+    evaluation.receipt = receipt
     if evaluation.verdict is None:
         evaluation.verdict = Verdict.ADMIT
         evaluation.steps += (_note_of(receipt, evaluation.request),)

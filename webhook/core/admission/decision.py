@@ -10,6 +10,7 @@ from webhook.core.kubernetes.admission_request import ALLOWED, ResponseStatus
 from webhook.core.patch import NO_PATCH, Patch
 from webhook.core.policy_fields import Mode
 from webhook.core.quota import Acquire, Receipt
+from webhook.core.shares import PodSlot
 
 
 class Verdict(StrEnum):
@@ -136,6 +137,10 @@ class DecisionInputs(Struct, frozen=True, gc=False):
     """The labels of the Namespace that the service's placement reads."""
     annotations_read: tuple[str, ...] = ()
     """The keys of the Pod's annotations that the service's placement reads."""
+    slot: PodSlot | None = None
+    """The slot of a new Pod of a service with shares."""
+    slot_reason: str = ""
+    """How the slot came about; known in the mutating half."""
 
 
 USUAL = Deviation()

@@ -3,15 +3,18 @@
 from datetime import UTC, datetime
 from functools import lru_cache
 from http import HTTPStatus
+from typing import NamedTuple
 
 from webhook.core.admission.decision import Finding
 from webhook.core.breaker import BreakerView, State
 from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_request import ResponseStatus
 from webhook.core.policy.model import FailureMode, Service
+from webhook.core.policy.schedules import NO_SCHEDULE, describe
 from webhook.core.policy_fields import Denial, Mode, RetryAfter, WhenOpen, WhenStoreUnavailable
-from webhook.core.quota import CounterPlan, DeniedBy, Holder, Receipt, Use
+from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Holder, Receipt, Use
 from webhook.core.quota.pod_cost import format_amount
+from webhook.core.quota.teams import describe_team
 
 _SECOND_US = 1_000_000
 
@@ -22,24 +25,25 @@ def format_utc(at_us: int) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
-def build_counter_findings(service: Service, receipt: Receipt) -> tuple[Finding, ...]:
-    """Return the findings of breaker and quota, each under its own mode."""
+def build_counter_findings(service: Service, receipt: Receipt, asked: Acquire | None = None) -> tuple[Finding, ...]:
+    """Return the findings of breaker and quota, each under its own mode. `asked`: what the receipt answers."""
     objections = {*receipt.would_refuse, *((receipt.refused,) if receipt.refused else ())}
     findings = []
-    degrades = service.breaker is not None and service.breaker.when_open is WhenOpen.DEGRADE
-    if DeniedBy.BREAKER in objections and receipt.breaker is not None and not degrades:
-        findings.append(build_breaker_finding(service, receipt.breaker))
+    if DeniedBy.BREAKER in objections and receipt.breaker is not None:
+        degrades = service.breaker is not None and service.breaker.when_open is WhenOpen.DEGRADE
+        if not degrades:
+            findings.append(build_breaker_finding(service, receipt.breaker))
     if DeniedBy.QUOTA in objections:
-        denial = service.quota.denial if service.quota else Denial()
-        is_forbidden = denial.status == HTTPStatus.FORBIDDEN
         findings.append(
             _build_quota_finding(
                 service.name,
                 service.modes.quota,
                 receipt.over,
                 receipt.free_at_us,
-                is_forbidden=is_forbidden,
+                # The pool may have the limit.
+                service.quota.denial if service.quota else Denial(),
                 is_local=receipt.local,
+                origin=None if asked is None else LimitOrigin.from_request(asked),
             )
         )
     return tuple(findings)
@@ -98,21 +102,53 @@ def _describe_reason(view: BreakerView) -> str:
     return f"{view.reason}; tripped by {view.tripped_by}"
 
 
+class LimitOrigin(NamedTuple):
+    """What a denial says of the limits besides their figures: the team, the schedule in force, and what follows it."""
+
+    team: str = ""
+    schedule: str = ""
+    changes_at_us: int | None = None
+    then: str = ""
+
+    @classmethod
+    def from_request(cls, asked: Acquire) -> "LimitOrigin | None":
+        """Return it; None where neither teams nor schedules matter."""
+        plan = asked.plan
+        state, team = plan.schedule, describe_team(plan.team_key, asked.team) if plan.team_key else ""
+        if state is None:
+            return cls(team) if team else None
+        upcoming = "no schedule" if state.upcoming is None else describe(state.upcoming)
+        return cls(team, str(state), state.changes_at_us, upcoming)
+
+
 @lru_cache(maxsize=1024)  # the Pods of a controller are denied over and over by the same figures
 def _build_quota_finding(
-    name: str, mode: Mode, over: tuple[Use, ...], free_at_us: int | None, *, is_forbidden: bool, is_local: bool
+    name: str,
+    mode: Mode,
+    over: tuple[Use, ...],
+    free_at_us: int | None,
+    denial: Denial,
+    *,
+    is_local: bool,
+    origin: LimitOrigin | None,
 ) -> Finding:
-    if is_forbidden:
+    if denial.status == HTTPStatus.FORBIDDEN:
         # ResourceQuota's phrase, which clients already parse; it has one figure per resource, and no window.
         figures = [
             f"{label}: " + ",".join(f"{use.resource}={_format_figure(use, field)}" for use in _first_by_resource(over))
             for label, field in (("requested", "asked"), ("used", "used"), ("limited", "hard"))
         ]
-        windows = ", ".join(f"{_format_pool(use)}{use.resource} {_describe_window(use)}" for use in over)
+        windows = ", ".join(
+            f"{_format_pool(use)}{use.resource} {_describe_window(use)}{_describe_guarantee(use)}" for use in over
+        )
         text = f"exceeded quota: podgate/{name}, {', '.join(figures)}; {windows}"
     else:
         text = f"service {name}: " + "; ".join(_describe_use(use) for use in over)
-    when = _describe_wait(over, free_at_us, is_local=is_local)
+    if origin is not None and any(use.of is not Holder.POOL for use in over):
+        notes = [origin.team] if origin.team else []
+        notes += [f"schedule: {origin.schedule}"] if origin.schedule not in {"", NO_SCHEDULE} else []
+        text += f" ({'; '.join(notes)})" if notes else ""
+    when = _describe_wait(over, free_at_us, is_local=is_local, origin=origin)
     return Finding(Code.QUOTA_EXCEEDED, "quota", mode, f"{text}; {when}")
 
 
@@ -123,7 +159,16 @@ def _first_by_resource(over: tuple[Use, ...]) -> list[Use]:
 def _describe_use(use: Use) -> str:
     fields = ("hard", "surge", "used", "asked") if use.surge else ("hard", "used", "asked")
     figures = ", ".join(f"{field} {_format_figure(use, field)}" for field in fields)
-    return f"{_format_pool(use)}{use.resource} {_describe_window(use)}: {figures}"
+    return f"{_format_pool(use)}{use.resource} {_describe_window(use)}: {figures}{_describe_guarantee(use)}"
+
+
+def _describe_guarantee(use: Use) -> str:
+    found = use.guarantee
+    if found is None:
+        return ""
+    hard, used, kept = (format_amount(use.resource, amount) for amount in (found.hard, found.used, found.kept))
+    own = f", guaranteed {hard} of which {used} used" if found.hard else ""
+    return f"{own}, kept for others {kept}"
 
 
 def _describe_window(use: Use) -> str:
@@ -139,13 +184,17 @@ def _format_figure(use: Use, field: str) -> int | str:
     return format_amount(use.resource, amount)
 
 
-def _describe_wait(over: tuple[Use, ...], free_at_us: int | None, *, is_local: bool) -> str:
+def _describe_wait(over: tuple[Use, ...], free_at_us: int | None, *, is_local: bool, origin: LimitOrigin | None) -> str:
     if free_at_us is None:
+        if all(use.guarantee is not None and use.asked <= use.hard for use in over if use.free_at_us is None):
+            return "the request exceeds what the guarantees of others leave of the limit, and can never pass"
         return "the request exceeds the whole limit and can never pass"
     waits_for_others = any(use.of is Holder.STANDING for use in over)
     others = "enough of the service's live Pods have ended" if waits_for_others else ""
     if not free_at_us:
         return f"could pass when {others}"
+    if origin is not None and free_at_us == origin.changes_at_us:
+        return f"cannot pass before {format_utc(free_at_us)}, when the limits change: {origin.then}"
     text = f"could pass from {format_utc(free_at_us)}" + (f", if {others} by then" if others else "")
     if is_local:
         text += ", or when the counters are available again; until then these are this replica's shares of the limits"

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from webhook.core.admission import mutation
 from webhook.core.admission.decision import Finding, WouldWrite
 from webhook.core.container_resources import shorten_name
+from webhook.core.container_resources.rewrite import is_limit_removal
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.patch import PatchOperation, parse_pointer
@@ -42,12 +43,19 @@ def preview_enforcement(pod: Pod, service: Service) -> EnforcementPreview:
         ("placement", modes.placement, mutation.place_pod),
         ("resources", modes.resources, mutation.set_resources),
     ):
-        # A removed field is defaulted again by the API server, such as the priority of the former class.
-        found = [operation for operation in written(pod, service) if operation.op != "remove"] if mode in _TRIED else []
+        found = list(filter(_lasts, written(pod, service))) if mode in _TRIED else []
         if found:
             operations += found
             writes.append(WouldWrite(concern, mode, _describe_fields(pod, found)))
     return EnforcementPreview(mutation.apply_patch(pod, operations), tuple(writes))
+
+
+def _lasts(operation: PatchOperation) -> bool:
+    """Return whether a write is seen in the stored Pod: of removals only a limit's.
+
+    Other removed fields are defaulted again by the API server, such as the priority of the former class.
+    """
+    return operation.op != "remove" or is_limit_removal(operation)
 
 
 def _describe_fields(pod: Pod, operations: Iterable[PatchOperation]) -> tuple[str, ...]:

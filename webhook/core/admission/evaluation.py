@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from webhook.core.admission import denials
 from webhook.core.admission.decision import (
@@ -32,7 +33,9 @@ from webhook.core.patch import NO_PATCH, Patch
 from webhook.core.policy.model import Service
 from webhook.core.policy_fields import Mode
 from webhook.core.quota import Acquire, CounterPlan, Receipt
+from webhook.core.shares import PodSlot
 
+_ADMIT = Verdict.ADMIT
 NO_POD = Pod(PodMetadata(), PodSpec())
 
 
@@ -52,10 +55,17 @@ class Evaluation(Struct, gc=False):
     verdict: Verdict | None = None
     service: Service | None = None
     namespace_values: Mapping[str, str] = {}
+    team: str = ""
+    """Of the Namespace, where teams count apart."""
     depends_on: tuple[Dependence, ...] = ()
     deviation: Deviation = USUAL
     is_gated: bool = False
     """The rewrite adds the gate of a Pod that waits."""
+    group: str | None = None
+    """The membership in a group that the rewrite writes, "" to remove one; None to leave it."""
+    slot: PodSlot | None = None
+    """The slot that the rewrite writes, or that Podgate wrote before."""
+    slot_reason: str = ""
     findings: tuple[Finding, ...] = ()
     would_write: tuple[WouldWrite, ...] = ()
     patch: Patch = NO_PATCH
@@ -150,6 +160,15 @@ def _build_audit(
     return always | {key: value for key, value in seldom.items() if value}
 
 
+def _add_slot(decision: Decision, slot: PodSlot, reason: str) -> Decision:
+    """Return a decision about a Pod with a slot, which few services give."""
+    told = {"slot": str(slot.slot), "variant": slot.variant}
+    if slot.fell_back:
+        told["intended-variant"] = slot.intended
+    inputs = replace(decision.inputs, slot=slot, slot_reason=reason)
+    return replace(decision, audit={**decision.audit, **told}, inputs=inputs)
+
+
 class _Objections(NamedTuple):
     """Parts of the response that follow from findings, and from fields that Enforce would write."""
 
@@ -174,38 +193,40 @@ def _build_objections(evaluation: Evaluation) -> _Objections:
 
 def conclude(evaluation: Evaluation, client_id: str) -> Decision:
     """Return the decision record of a finished evaluation."""
-    request, compiled, pod = evaluation.request, evaluation.compiled, evaluation.pod
-    service, verdict = evaluation.service, evaluation.verdict or Verdict.ADMIT
+    request, compiled, metadata = evaluation.request, evaluation.compiled, evaluation.pod.metadata
+    service, verdict = evaluation.service, evaluation.verdict or _ADMIT
     name = "" if service is None else service.name
-    deviation, asked, receipt = evaluation.deviation, evaluation.asked, evaluation.receipt
-    audit = _build_audit(verdict, compiled.hash, client_id, name, deviation, evaluation.qos_change)
+    audit = _build_audit(verdict, compiled.hash, client_id, name, evaluation.deviation, evaluation.qos_change)
     status, would_write, warnings = ALLOWED, evaluation.would_write, evaluation.overwritten
     if would_write or evaluation.findings:
         status, would_write, warnings, objections_audit = _build_objections(evaluation)
         audit = {**audit, **objections_audit}
     # CPython packs all arguments into a dict if, with keywords counted twice, there are more than 30.
-    return Decision(
+    decision = Decision(
         evaluation.half,
         request.uid,
         verdict,
         ReviewedCall(request.operation, request.sub_resource, request.dry_run, request.user, request.namespace),
         name or None,
         compiled.hash,
-        pod.metadata.name or ("" if pod is NO_POD else pod.shown_name),
-        pod.metadata.uid,
-        deviation=deviation,
+        metadata.name or ("" if evaluation.pod is NO_POD else evaluation.pod.shown_name),
+        metadata.uid,
+        deviation=evaluation.deviation,
         would_write=would_write,
         status=status,
         findings=evaluation.findings,
         warnings=warnings,
         patch=evaluation.patch,
         audit=audit,
-        charge=NO_CHARGE if asked is None and receipt is None else ChargeResult(asked, receipt, evaluation.uncounted),
+        charge=NO_CHARGE
+        if evaluation.asked is None and evaluation.receipt is None
+        else ChargeResult(evaluation.asked, evaluation.receipt, evaluation.uncounted),
         steps=evaluation.steps,
         inputs=DecisionInputs(
             evaluation.pod_key,
-            compiled.overrides.get(name, ""),
+            compiled.overrides[name] if name in compiled.overrides else "",  # noqa: SIM401  less work for each review
             evaluation.namespace_values,
             () if service is None else service.annotations_read,
         ),
     )
+    return decision if evaluation.slot is None else _add_slot(decision, evaluation.slot, evaluation.slot_reason)

@@ -35,6 +35,11 @@ def is_gate_written(metadata: PodMetadata) -> bool:
     return _is_written(metadata, _MANAGED_GATE)
 
 
+def is_label_written(metadata: PodMetadata, label: str) -> bool:
+    """Return whether a webhook wrote a label that a new Pod carries."""
+    return _is_written(metadata, f'"f:{label}"'.encode())
+
+
 def _is_written(metadata: PodMetadata, managed: bytes) -> bool:
     """Return whether a webhook wrote a field: managedFields record what the creator sent, before webhooks run.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from webhook.core.admission import exemptions, mutation, queueing, validation
+from webhook.core.admission import exemptions, mutation, queueing, slots, validation
 from webhook.core.admission.decision import Deviation, Finding, Half, StageNote, Verdict
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.findings import Code
@@ -13,6 +13,7 @@ from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.matching import NAME_LABEL
 from webhook.core.policy.model import Service, Unmatched
 from webhook.core.policy_fields import Mode
+from webhook.core.quota.teams import describe_own_team, find_team
 
 _NO_SERVICE = StageNote("own", "no service matches")
 
@@ -70,12 +71,22 @@ def find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> N
         service = _find_owner_of_new(evaluation, labels)
     if service is None:
         return _decide_unmatched(evaluation, labels)
-    if service.namespace_keys:
-        evaluation.namespace_values = {key: labels[key] for key in service.namespace_keys if key in labels}
-        service = evaluation.compiled.resolve_service(service, evaluation.namespace_values)
+    if service.adapts:
+        service = _adapt(evaluation, service, labels)
     evaluation.service = service
     evaluation.steps += (StageNote("own", f"service {service.name}"),)
     return None
+
+
+def _adapt(evaluation: Evaluation, service: Service, labels: Mapping[str, str]) -> Service:
+    """Return the service as it is for the Pod: in its Namespace, and for the variant that the Pod has got."""
+    if service.namespace_keys:
+        evaluation.namespace_values = {key: labels[key] for key in service.namespace_keys if key in labels}
+        service = evaluation.compiled.resolve_service(service, evaluation.namespace_values)
+        evaluation.team = find_team(service.quota, evaluation.namespace_values)
+        if evaluation.team:
+            evaluation.note("own", f"counts for {describe_own_team(service.quota, evaluation.team)}")
+    return slots.adopt_variant(evaluation, service) if service.variants else service
 
 
 def _find_owner_of_new(evaluation: Evaluation, labels: Mapping[str, str]) -> Service | None:

@@ -65,7 +65,7 @@ def is_waiting(evaluation: Evaluation) -> bool:
 
 def fits_limits(plan: CounterPlan, cost: Cost) -> bool:
     """Return whether no limit is below the cost of one Pod."""
-    return all(cost.get(limit.counts, 0) <= limit.hard for _, _, limit in plan.limits)
+    return all(cost.get(resource, 0) <= most for resource, most in plan.ceilings)
 
 
 def find_obstacle(plan: CounterPlan, receipt: Receipt) -> str:

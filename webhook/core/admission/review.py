@@ -57,7 +57,7 @@ class WorkloadRequest(Struct, frozen=True, gc=False):
     """A request about a workload object, whose Pods do not exist yet.
 
     `unresolved`: labels of its Pods whose value is not known yet, or differs between Pods. `kind`: of the workload that
-    its Pods will belong to. `document`: a Pod of it with all fields.
+    its Pods will belong to. `document`: a Pod of it with all fields. `spec`: that of the object that makes its Pods.
     """
 
     name: str
@@ -66,6 +66,7 @@ class WorkloadRequest(Struct, frozen=True, gc=False):
     unresolved: UnresolvedLabels = RESOLVED
     kind: str = ""
     document: Mapping[str, Any] = {}
+    spec: Mapping[str, Any] = {}
 
 
 class Request(Struct, frozen=True, gc=False):
@@ -178,6 +179,7 @@ def _decode_template(request: RawRequest) -> Request | None:
             made.unresolved,
             source.owner_kind,
             made.document,
+            made.spec,
         ),
     )
 

@@ -6,10 +6,12 @@ from msgspec.structs import replace
 from webhook.core.admission import (
     denials,
     enforcement_preview,
+    grouping,
     mutation,
     queueing,
     rewrite_warnings,
     rule_check,
+    slots,
     validation,
 )
 from webhook.core.admission.charging import event_source, unreadable_resources
@@ -38,12 +40,12 @@ class Rewrite(Struct, frozen=True):
 class Check(Struct, frozen=True):
     """The findings about a new Pod, and what Enforce would only write into it.
 
-    `is_ruled`: the service has rules of its own, whose results are not shared: they read more of the Pod.
+    `has_unshared`: the service also has rules of its own, groups or shares: these read more of the Pod.
     """
 
     findings: tuple[Finding, ...]
     would_write: tuple[WouldWrite, ...]
-    is_ruled: bool = False
+    has_unshared: bool = False
 
 
 _FULFILLED = StageNote("check", "fulfilled")
@@ -59,6 +61,10 @@ def rewrite(evaluation: Evaluation, view: BreakerView | None = None) -> None:
         _degrade(evaluation, view)
     found = get_or_compute(evaluation, _build_rewrite, (evaluation.deviation.degraded, evaluation.is_gated))
     evaluation.patch = found.patch
+    if evaluation.group is not None:
+        evaluation.patch = Patch([*found.patch, *grouping.write_group(evaluation, evaluation.group)])
+    if evaluation.slot is not None:
+        evaluation.patch = Patch([*evaluation.patch, *slots.write_slot(evaluation, evaluation.slot)])
     evaluation.overwritten = found.overwritten
     evaluation.qos_change = found.qos_change
     evaluation.steps += found.notes
@@ -129,8 +135,8 @@ def check(evaluation: Evaluation) -> None:
             findings = record_check(evaluation, found)
             if evaluation.pod.spec.scheduling_gates:
                 findings += queueing.check_gate(evaluation)
-            if found.is_ruled:
-                findings += rule_check.check_rules(evaluation)
+            if found.has_unshared:
+                findings += _check_unshared(evaluation)
         else:
             findings = _check_update(evaluation, old)
     except ValueError as error:
@@ -141,6 +147,14 @@ def check(evaluation: Evaluation) -> None:
         evaluation.steps += (_FULFILLED,)
     if not is_new and evaluation.verdict is None and not request.sub_resource:
         evaluation.decide(Verdict.ADMIT, "check", "an UPDATE is not charged")
+
+
+def _check_unshared(evaluation: Evaluation) -> tuple[Finding, ...]:
+    """Return the findings that depend on more of a new Pod than Pods of its kind share."""
+    found = grouping.check_group(evaluation)
+    if evaluation.owner.variants:
+        found += slots.check_variant(evaluation)
+    return found + rule_check.check_rules(evaluation) if evaluation.owner.rules else found
 
 
 def check_recorded(evaluation: Evaluation) -> None:
@@ -166,7 +180,9 @@ def check_new(pod: Pod, service: Service, *, hash_known: bool) -> Check:
     """Check a new Pod. ValueError: an unreadable quantity."""
     preview = enforcement_preview.preview_enforcement(pod, service)
     findings = validation.check(preview.pod, service, hash_known=hash_known, stored=pod)
-    return Check(findings, preview.select_writes(findings), is_ruled=bool(service.rules))
+    queue = service.quota.queue if service.quota is not None else None
+    has_unshared = bool(service.rules or service.variants) or (queue is not None and queue.groups is not None)
+    return Check(findings, preview.select_writes(findings), has_unshared)
 
 
 def record_check(evaluation: Evaluation, found: Check) -> tuple[Finding, ...]:

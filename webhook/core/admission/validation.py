@@ -8,6 +8,7 @@ from webhook.core import container_resources, placement
 from webhook.core.admission.decision import Finding
 from webhook.core.admission.mutation import HASH_ANNOTATION, QUEUE_GATE, has_queue_gate
 from webhook.core.findings import Code, Violation
+from webhook.core.groups.membership import GROUP_ANNOTATION
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_size import OversizedPod
 from webhook.core.placement import SERVICE_LABEL
@@ -27,6 +28,7 @@ USERS_OWN = frozenset(
 GATE = "spec.schedulingGates"
 _LABEL = f"metadata.labels[{SERVICE_LABEL}]"
 _ANNOTATION = f"metadata.annotations[{HASH_ANNOTATION}]"
+_GROUP = f"metadata.annotations[{GROUP_ANNOTATION}]"
 
 
 def find_own_mode(service: Service) -> Mode:
@@ -134,6 +136,15 @@ def check_foreign_label(named: Service) -> tuple[Finding, ...]:
     return (_build_immutable_finding(named, _LABEL, message),)
 
 
+def build_change_finding(service: Service, field: str, before: str | None, after: str | None) -> Finding:
+    """Return the finding about an UPDATE of a label or annotation of Podgate's; None for one that is absent."""
+    message = (
+        f"service {service.name}: {field} is Podgate's and cannot be changed"
+        f" (was {_quote(before)}, asked {_quote(after)}); leave it as it is"
+    )
+    return _build_immutable_finding(service, field, message)
+
+
 def _build_immutable_finding(service: Service, field: str, message: str) -> Finding:
     """Return the finding about a changed field of Podgate's."""
     return Finding(Code.IMMUTABLE, "placement", find_own_mode(service), message, field)
@@ -170,17 +181,13 @@ def check_update(old: Pod, new: Pod, service: Service, *, resized: bool = False)
     if service.modes.is_all_disabled():
         return ()
     findings = [
-        _build_immutable_finding(
-            service,
-            field,
-            f"service {service.name}: {field} is Podgate's and cannot be changed"
-            f" (was {_quote(before)}, asked {_quote(after)}); leave it as it is",
-        )
+        build_change_finding(service, field, before, after)
         for field, before, after in (
             (_LABEL, old.labels.get(SERVICE_LABEL), new.labels.get(SERVICE_LABEL)),
             (_ANNOTATION, old.annotations.get(HASH_ANNOTATION), new.annotations.get(HASH_ANNOTATION)),
+            (_GROUP, old.annotations.get(GROUP_ANNOTATION), new.annotations.get(GROUP_ANNOTATION)),
         )
-        if before != after
+        if before != after and (field is not _GROUP or has_queue_gate(old))
     ]
     findings += _check_gate_removal(old, new, service)
     concern = "resources" if resized else "placement"

@@ -7,11 +7,13 @@ from msgspec.structs import replace
 
 from webhook.core.admission import (
     exemptions,
+    grouping,
     mutation,
     ownership,
     queueing,
     rewrite_warnings,
     rule_check,
+    share_warnings,
     stages,
     validation,
 )
@@ -114,7 +116,13 @@ def _find_objections(evaluation: Evaluation) -> tuple[Finding, ...]:
         found = stages.record_check(evaluation, stages.check_new(rewritten, service, hash_known=True))
         if service.rules:
             found += rule_check.check_versions(evaluation, _encode_rewritten(evaluation, patch))
-        return (*_check_forged_label(pod, service), *found, *queueing.check_gate(evaluation))
+        return (
+            *_check_forged_label(pod, service),
+            *found,
+            *queueing.check_gate(evaluation),
+            *grouping.check_group(evaluation),
+            *(share_warnings.check_workload(evaluation) if service.variants else ()),
+        )
     except ValueError as error:
         raise BadReviewError(f"AdmissionReview.request.object: the template's resources: {error}") from None
 

@@ -11,7 +11,15 @@ from webhook.core.breaker.advance import advance, find_rest_end_us, restart, vie
 from webhook.core.breaker.forks import apply_proposal, is_winning
 from webhook.core.breaker.manual import apply_override, suppress_quota_events
 from webhook.core.breaker.outcome_counting import record_outcomes, record_quota_event
-from webhook.core.breaker.plans import BreakerPlan, ErrorRatePlan, Forcing, LatencyPlan, QuotaEventPlan, format_duration
+from webhook.core.breaker.plans import (
+    BreakerPlan,
+    ErrorRatePlan,
+    Forcing,
+    LatencyPlan,
+    QuotaEventPlan,
+    UnschedulablePlan,
+    format_duration,
+)
 from webhook.core.breaker.probes import can_admit, give_back_probe, may_probe_early, take_probe
 from webhook.core.breaker.record import (
     ALONE,
@@ -23,7 +31,16 @@ from webhook.core.breaker.record import (
     has_moved,
     is_newer_view,
 )
-from webhook.core.breaker.states import EXPIRED, HELD, TRIGGERS, BreakerView, State, Transition, TransitionCause
+from webhook.core.breaker.states import (
+    EXPIRED,
+    HELD,
+    TRIGGERS,
+    BreakerOwner,
+    BreakerView,
+    State,
+    Transition,
+    TransitionCause,
+)
 from webhook.core.breaker.transitions import TRANSITIONS
 
 __all__ = [
@@ -33,6 +50,7 @@ __all__ = [
     "TRANSITIONS",
     "TRIGGERS",
     "BreakerEnvironment",
+    "BreakerOwner",
     "BreakerPlan",
     "BreakerStep",
     "BreakerView",
@@ -44,6 +62,7 @@ __all__ = [
     "State",
     "Transition",
     "TransitionCause",
+    "UnschedulablePlan",
     "advance",
     "apply_override",
     "apply_proposal",

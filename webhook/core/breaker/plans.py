@@ -5,7 +5,16 @@ from typing import ClassVar
 from msgspec import Struct
 
 from webhook.core.breaker.states import State, TransitionCause
-from webhook.core.policy_fields import Breaker, CountBy, ErrorRate, Latency, OutcomeRules, OutcomeSource, WhenOpen
+from webhook.core.policy_fields import (
+    Breaker,
+    CountBy,
+    ErrorRate,
+    Latency,
+    OutcomeRules,
+    OutcomeSource,
+    Shares,
+    WhenOpen,
+)
 
 
 def format_duration(us: int) -> str:
@@ -36,6 +45,23 @@ class ErrorRatePlan(Struct, frozen=True):
 
     def format_reason(self, outcomes: int, errors: int) -> str:
         return f"{self.reason_head}{errors} of {outcomes} in the last"
+
+
+class UnschedulablePlan(ErrorRatePlan, frozen=True):
+    """Trips on the first Pod that finds no node for `after_us`, however many others find one meanwhile."""
+
+    cause: ClassVar = TransitionCause.UNSCHEDULABLE
+    after_us: int = 0
+
+    def is_crossed(self, outcomes: int, errors: int) -> bool:  # noqa: ARG002  a share says nothing here
+        return errors > 0
+
+    @property
+    def reason_head(self) -> str:
+        return f"{self.cause}: no node for {format_duration(self.after_us)}, "
+
+    def format_reason(self, outcomes: int, errors: int) -> str:  # noqa: ARG002  as above
+        return f"{self.reason_head}{errors} Pod{'s' * (errors > 1)}"
 
 
 class LatencyPlan(Struct, frozen=True):
@@ -113,6 +139,21 @@ class BreakerPlan(Struct, frozen=True):
     degrades: bool = False
     open_max: int | None = None
     forcing: Forcing | None = None
+
+    @classmethod
+    def for_variant(cls, shares: Shares, forcing: Forcing | None = None) -> "BreakerPlan":
+        """Return the plan of the breaker of a variant: Pods that find no node open it, bound probes close it."""
+        after_us = shares.unschedulable_for.us
+        return cls(
+            has_outcomes=True,
+            error_rate=UnschedulablePlan(1, 1_000_000, 1, 1, after_us),
+            latency=None,
+            quota=None,
+            open_for_us=shares.open_for.us,
+            probes=shares.probes,
+            probe_timeout_us=after_us + _REPORT_DELAY_US,
+            forcing=forcing,
+        )
 
     @classmethod
     def from_stanza(

@@ -1,6 +1,7 @@
 """States of a breaker, the causes that change them, and the values that callers see."""
 
 from enum import StrEnum
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -31,11 +32,12 @@ class State(StrEnum):
 
 
 class TransitionCause(StrEnum):
-    """Cause of a transition, as one fixed word. The first three are the triggers of the policy."""
+    """Cause of a transition, as one fixed word. The first four are the triggers of the policy."""
 
     ERROR_RATE = "errorRate"
     LATENCY = "latency"
     QUOTA_EXCEEDED = "quotaExceeded"
+    UNSCHEDULABLE = "unschedulable"
     OPEN_FOR_PASSED = "openForPassed"
     PROBES_SUCCEEDED = "probesSucceeded"
     PROBE_FAILED = "probeFailed"
@@ -51,7 +53,12 @@ class TransitionCause(StrEnum):
         return self in TRIGGERS
 
 
-TRIGGERS = (TransitionCause.ERROR_RATE, TransitionCause.LATENCY, TransitionCause.QUOTA_EXCEEDED)
+TRIGGERS = (
+    TransitionCause.ERROR_RATE,
+    TransitionCause.LATENCY,
+    TransitionCause.QUOTA_EXCEEDED,
+    TransitionCause.UNSCHEDULABLE,
+)
 
 HELD = "held back by breakerGuard: "
 """Prefix of the reason of a trip that breakerGuard held back; the reason of the trip follows."""
@@ -59,9 +66,31 @@ HELD = "held back by breakerGuard: "
 EXPIRED = "a probe's lease expired"
 
 
+class BreakerOwner(NamedTuple):
+    """What a breaker is of: a service, or one variant of its shares."""
+
+    service: str
+    variant: str = ""
+
+    @classmethod
+    def parse(cls, name: str) -> "BreakerOwner":
+        """Return the owner of the breaker whose plan has this name. Neither part contains a slash."""
+        service, _, variant = name.partition("/")
+        return cls(service, variant)
+
+    @property
+    def name(self) -> str:
+        """The name of the breaker's plan: SERVICE or SERVICE/VARIANT."""
+        return f"{self.service}/{self.variant}" if self.variant else self.service
+
+    def __str__(self) -> str:
+        return f"service {self.service}, variant {self.variant}" if self.variant else f"service {self.service}"
+
+
 class Transition(Struct, frozen=True):
     """One change of state at `at_us`, which may be earlier than the moment it was detected.
 
+    `service` is the name of the breaker's plan, which `owner` takes apart.
     Two transitions keep the state: a trip that breakerGuard held back, and a probe that expired.
     `reason` is text for people. Programs read `cause`.
     """
@@ -73,6 +102,10 @@ class Transition(Struct, frozen=True):
     reason: str
     generation: int
     cause: TransitionCause
+
+    @property
+    def owner(self) -> BreakerOwner:
+        return BreakerOwner.parse(self.service)
 
     @property
     def is_change(self) -> bool:

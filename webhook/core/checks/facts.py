@@ -84,6 +84,8 @@ class ClusterFacts:
     overrides_map: configmap.ConfigMap | None = None
     scheduler_map: configmap.ConfigMap | None = None
     """The ConfigMap with the configuration of the second kube-scheduler."""
+    wake_map: configmap.ConfigMap | None = None
+    """The ConfigMap by which extenders ask for the wake of single Pods."""
     record_map: configmap.ConfigMap | None = None
     """The ConfigMap with the options of `podgate install`."""
     mutating: Sequence[Json] = ()

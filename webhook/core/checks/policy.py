@@ -2,18 +2,26 @@
 
 from collections.abc import Iterator
 from shlex import quote
+from typing import Any
 
+import msgspec
+
+from webhook.core.breaker import BreakerOwner
 from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.facts import ClusterFacts
 from webhook.core.checks.repair_command import build_policy_command
 from webhook.core.document import DocumentError, configmap
 from webhook.core.kubernetes.timestamps import format_rfc3339, parse_microseconds
+from webhook.core.overrides import Override
 from webhook.core.overrides.loading import OverridesDocument, load
+from webhook.core.policy.targets import format_options
 
 SECTION = Section("policy and overrides")
 _POLICY = f"ConfigMap {configmap.NAMESPACE}/{configmap.NAME}"
 _OVERRIDES = f"ConfigMap {configmap.NAMESPACE}/{configmap.OVERRIDES}"
 _OPEN_US, _FORCED_SECONDS, _ENDED_US = 3_600_000_000, 86_400, 86_400_000_000
+_LONG_US = 7 * 86_400_000_000
+_NAMING = ("service", "workload", "pods", "variant")
 _CREATE = "create it from your file, or as it was last in force"
 _EDIT = (
     f"kubectl edit configmap {configmap.NAME} -n {configmap.NAMESPACE}: correct it; the last good policy is in force"
@@ -59,7 +67,7 @@ def overrides_invalid(facts: ClusterFacts) -> Iterator[Observation]:
 def overrides_ended(facts: ClusterFacts) -> Iterator[Observation]:
     for entry in _load_valid_overrides(facts).entries:
         if facts.at_us - entry.until_us > _ENDED_US:
-            value, command = f"ended {format_rfc3339(entry.until_us)}", _build_clear_command(entry.service)
+            value, command = f"ended {format_rfc3339(entry.until_us)}", _build_clear_command(entry)
             yield Observation(_OVERRIDES, f"entry of {entry.service}", value, "remove it", command)
 
 
@@ -67,31 +75,40 @@ def overrides_ended(facts: ClusterFacts) -> Iterator[Observation]:
 def override_unknown(facts: ClusterFacts) -> Iterator[Observation]:
     names = {service.name for service in facts.policy.policy.services} if facts.policy is not None else set[str]()
     for entry in _load_valid_overrides(facts).entries if names else ():
-        if entry.until_us > facts.at_us and entry.service not in names:
+        if entry.is_live(facts.at_us) and entry.service not in names:
             value, remedy = (
                 f"{entry.service}: the policy has no such service",
                 "write it for a service, and remove it here",
             )
-            yield Observation(_OVERRIDES, "service", value, remedy, _build_clear_command(entry.service))
+            yield Observation(_OVERRIDES, "service", value, remedy, _build_clear_command(entry))
 
 
 @SECTION.check("override-idle", "each has an effect", "status", severity=Severity.WARNING)
 def override_idle(facts: ClusterFacts) -> Iterator[Observation]:
     for entry in facts.status["overrides"]["entries"]:
         for idle in entry["withoutEffect"]:
-            field, command = f"entry of {entry['service']}", _build_clear_command(entry["service"])
+            field, command = f"entry of {entry['service']}", _build_clear_command(_read_entry(entry))
             yield Observation(_OVERRIDES, field, idle, "correct or remove it", command)
+
+
+@SECTION.check("exception-long", "no exception lasts for weeks", "overrides_map", severity=Severity.WARNING)
+def exception_long(facts: ClusterFacts) -> Iterator[Observation]:
+    for entry in _load_valid_overrides(facts).entries:
+        if entry.target is not None and entry.is_live(facts.at_us + _LONG_US):
+            value = f"until {entry.until}: {entry.reason}"
+            remedy = "write what its Pods need into the policy, as a service of their own, and end it"
+            field = f"entry of {entry.service} for {format_options(entry.target)}"
+            yield Observation(_OVERRIDES, field, value, remedy, _build_clear_command(entry))
 
 
 @SECTION.check("breaker-open-long", "no breaker is open for an hour", "status", severity=Severity.WARNING)
 def breaker_open_long(facts: ClusterFacts) -> Iterator[Observation]:
-    for service in facts.status["services"]:
-        breaker = service["breaker"] or {}
-        is_open = breaker.get("state") in {"OPEN", "HALF_OPEN"}
+    for owner, breaker in _list_breakers(facts.status["services"]):
+        is_open = breaker["state"] in {"OPEN", "HALF_OPEN"}
         if is_open and facts.at_us - parse_microseconds(breaker["trippedAt"] or breaker["since"]) > _OPEN_US:
             value = f"{breaker['state']} since {breaker['trippedAt'] or breaker['since']}: {breaker['reason']}"
-            remedy, command = "remove the cause, then reset it", _build_reset_command(service["name"])
-            yield Observation(f"service {service['name']}", "breaker.state", value, remedy, command)
+            remedy, command = "remove the cause, then reset it", _build_reset_command(owner)
+            yield Observation(str(owner), "breaker.state", value, remedy, command)
 
 
 @SECTION.check("breaker-forced", "no breaker is forced for days", "status", severity=Severity.WARNING)
@@ -99,16 +116,33 @@ def breaker_forced(facts: ClusterFacts) -> Iterator[Observation]:
     for entry in facts.status["overrides"]["entries"]:
         if entry.get("breaker", "").startswith("Forced") and entry["remainingSeconds"] > _FORCED_SECONDS:
             value = f"{entry['breaker']} until {entry['until']}: {entry['reason']}"
-            command = _build_reset_command(entry["service"])
-            yield Observation(f"service {entry['service']}", "override.breaker", value, "end it", command)
+            owner = BreakerOwner(entry["service"], entry.get("variant", ""))
+            command = _build_reset_command(owner)
+            yield Observation(str(owner), "override.breaker", value, "end it", command)
 
 
-def _build_clear_command(service: str) -> str:
-    return f"podgate override {quote(service)} --clear"
+def _list_breakers(services: list[dict[str, Any]]) -> Iterator[tuple[BreakerOwner, dict[str, Any]]]:
+    """Yield the known breakers of services and variants; an older server has no variants."""
+    for service in services:
+        variants = (service.get("shares") or {}).get("variants", ())
+        found = (("", service["breaker"]), *((variant["name"], variant["breaker"]) for variant in variants))
+        yield from ((BreakerOwner(service["name"], name), breaker) for name, breaker in found if breaker)
 
 
-def _build_reset_command(service: str) -> str:
-    return f"podgate breaker reset {quote(service)} --reason check"
+def _read_entry(entry: dict[str, Any]) -> Override:
+    """Return an entry of a status document, as far as a command that ends it needs."""
+    return msgspec.convert({key: entry[key] for key in _NAMING if key in entry} | {"until": "", "reason": ""}, Override)
+
+
+def _build_clear_command(entry: Override) -> str:
+    options = "" if entry.target is None else f" {format_options(entry.target)}"
+    options = options if entry.variant is None else f" --variant {quote(entry.variant)}"
+    return f"podgate override {quote(entry.service)}{options} --clear"
+
+
+def _build_reset_command(owner: BreakerOwner) -> str:
+    variant = f" --variant {quote(owner.variant)}" if owner.variant else ""
+    return f"podgate breaker reset {quote(owner.service)}{variant} --reason check"
 
 
 def _load_overrides(facts: ClusterFacts) -> OverridesDocument:

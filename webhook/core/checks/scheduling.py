@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import yaml
+from msgspec.structs import asdict
 
 from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.controller import check_lease
@@ -11,6 +12,7 @@ from webhook.core.checks.objects import PodObject
 from webhook.core.checks.repair_command import build_install_command, build_restore_command, describe_restore
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.kubernetes.timestamps import format_rfc3339, parse_microseconds
+from webhook.core.policy_fields.scheduling import Pressure
 from webhook.core.scheduling.measured_load import REQUESTS
 
 
@@ -76,6 +78,25 @@ def loads_unknown(facts: ClusterFacts) -> Iterator[Observation]:
             yield Observation(name, "nodes[].load", value, remedy)
 
 
+@SECTION.check(
+    "pressures-unknown",
+    "nodes have the pressures that it limits",
+    *("policy", "extenders"),
+    severity=Severity.WARNING,
+)
+def pressures_unknown(facts: ClusterFacts) -> Iterator[Observation]:
+    for name, shown in facts.extenders.items():
+        loads = {node.name: node.load for node in shown if not node.is_silent}
+        measured = {node: load for node, load in loads.items() if load is not None and load.source != REQUESTS}
+        for pressure in _list_limited_pressures(facts):
+            unknown = [node for node, load in measured.items() if getattr(load, f"{pressure}_pressure") is None]
+            if 2 * len(unknown) > len(measured):
+                value = f"{pressure} pressure of {len(unknown)} of {len(measured)} nodes is unknown, such as of"
+                remedy = "see what kernel and exporter it needs: docs/node-load.md"
+                shown_value = f"{value} {unknown[0]}: its threshold refuses none of them"
+                yield Observation(name, f"nodes[].load.{pressure}_pressure", shown_value, remedy)
+
+
 @SECTION.check("report-unread", "it can read all objects and values", "extenders", severity=Severity.WARNING)
 def report_unread(facts: ClusterFacts) -> Iterator[Observation]:
     for name, unread in facts.extender_unread.items():
@@ -86,8 +107,8 @@ def report_unread(facts: ClusterFacts) -> Iterator[Observation]:
 
 @SECTION.check(
     "wake-missing",
-    "the StorageClass by which it wakes kube-scheduler exists",
-    *("policy", "storage_classes"),
+    "the objects by which it wakes kube-scheduler exist",
+    *("policy", "storage_classes", "wake_map"),
     severity=Severity.WARNING,
 )
 def wake_missing(facts: ClusterFacts) -> Iterator[Observation]:
@@ -95,6 +116,10 @@ def wake_missing(facts: ClusterFacts) -> Iterator[Observation]:
         value = "absent: a refused Pod waits up to five minutes after its node has cooled"
         command = build_restore_command(facts, ("scheduler/45-storageclass.yaml",))
         yield Observation(f"StorageClass {WAKE}", "metadata.name", value, describe_restore(facts), command)
+    if facts.scheduling_services and facts.wake_map is None:
+        value = "absent: all Pods that wait for a node are tried again when one of them fits"
+        command = build_restore_command(facts, ("scheduler/44-configmap-wake.yaml",))
+        yield Observation(f"ConfigMap {NAMESPACE}/{WAKE}", "metadata.name", value, describe_restore(facts), command)
 
 
 @SECTION.check("scheduler-not-leading", "a replica of its kube-scheduler leads", "deployments", "leases")
@@ -146,6 +171,13 @@ def scheduler_ca_unread(facts: ClusterFacts) -> Iterator[Observation]:
 
 
 _MAP = f"ConfigMap {NAMESPACE}/{SCHEDULER}"
+
+
+def _list_limited_pressures(facts: ClusterFacts) -> list[str]:
+    """Return the pressures for which a service has a threshold."""
+    services = () if facts.policy is None else facts.policy.policy.services
+    written = [asdict(service.scheduling.pressure) for service in services if service.scheduling is not None]
+    return [name for name in Pressure.__struct_fields__ if any(limits[name] is not None for limits in written)]
 
 
 def _list_pods(facts: ClusterFacts, name: str) -> list[PodObject]:

@@ -24,6 +24,7 @@ class Demand(Struct, frozen=True):
     tag: str
     namespace: str
     priority: int
+    team: str
     amounts: Mapping[LimitKey, int]
 
 
@@ -42,7 +43,7 @@ def compute_demand(
     part = compiled.parts[found.service]
     plan, amounts = part.plan, dict[LimitKey, int]()
     if plan.quota_mode is Mode.ENFORCE and not (plan.queue is not None and plan.queue.for_quota):
-        scope = plan.scope_of(found.namespace)
+        scope = plan.scope_of(found)
         for holder, window, limit in plan.limits:
             amount = found.cost.get(limit.counts, 0)
             if amount:  # a Pod that asks for none of a resource is not denied for it
@@ -50,12 +51,14 @@ def compute_demand(
     if _denies_by_breaker(part):
         amounts[make_breaker_key(plan)] = 1
     priority = _find_priority(part.service, compiled.policy)
-    return Demand(found.service, plan.tag, found.namespace, priority, amounts)
+    return Demand(found.service, plan.tag, found.namespace, priority, found.team, amounts)
 
 
 def make_limit_key(plan: CounterPlan, holder: Holder, scope: str, window: str, resource: str) -> LimitKey:
     if holder is Holder.POOL:
-        return holder, plan.pool.name if plan.pool else "", "", window, resource
+        # With guarantees, each member has room of its own.
+        member = plan.service if plan.has_guarantees else ""
+        return holder, plan.pool.name if plan.pool else "", member, window, resource
     return holder, plan.service, scope, window, resource
 
 

@@ -59,7 +59,7 @@ class FreeCapacity:
         return [key for key, amount in demand.amounts.items() if self._left.get(key, amount) < amount]
 
     def _add_limit(self, key: LimitKey, use: Use) -> None:
-        left = use.hard + use.surge - use.used
+        left = use.left
         self._left[key] = min(left, self._left.get(key, left))
         self._whole[key] = use.hard + use.surge
         self._free_at_us[key] = max(use.free_at_us or 0, self._free_at_us.get(key, 0))

@@ -12,7 +12,7 @@ from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis.facts import PodFacts, Surroundings
 from webhook.core.diagnosis.objects import ReportedPod
-from webhook.core.diagnosis.report import AdmissionReport, RewrittenField
+from webhook.core.diagnosis.report import AdmissionReport, RewrittenField, SlotReport
 from webhook.core.kubernetes.controllers import find_claimed_owner_kind
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.patch import parse_pointer
@@ -22,6 +22,7 @@ from webhook.core.policy.matching import NAME_LABEL
 from webhook.core.policy_fields import Mode
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.rule_notes import Act, Note
+from webhook.core.shares import read_slot
 
 
 class AdmissionRecords(NamedTuple):
@@ -116,6 +117,23 @@ def report_admission(records: AdmissionRecords, around: Surroundings) -> Admissi
         overload=records.mutate.overload if records.mutate is not None else record.overload,
         dry_run=record.dry_run,
     )
+
+
+def report_slot(records: AdmissionRecords) -> SlotReport | None:
+    """Return the slot by the records: the mutating one knows why; None without any."""
+    found = next((record.slot for record in records if record is not None and record.slot is not None), None)
+    return None if found is None else SlotReport("record", found.number, found.variant, found.intended, found.reason)
+
+
+def infer_slot(pod: ReportedPod, service: str, policy: CompiledPolicy | None) -> SlotReport | None:
+    """Return the slot that a Pod of a service carries; None without."""
+    carried = read_slot(Pod(pod.metadata, pod.spec))
+    if carried is None or not service:
+        return None
+    slot, variant, _ = carried
+    shares = None if policy is None else policy.shares.get(service)
+    intended = variant if shares is None else shares.split.names[shares.split.find_variant(slot)]
+    return SlotReport("pod", slot, variant, intended if intended != variant else "")
 
 
 def _list_unenforced_findings(record: DecisionRecord) -> Iterator[Any]:

@@ -31,6 +31,14 @@ def explain_extender_refusal(record: SchedulingRecord | None, message: str, now_
     return f"refused by {_EXTENDER}{when}: {'; '.join(describe_refusals(record))}"
 
 
+def advise_after_refusal(record: SchedulingRecord | None) -> str:
+    """Return what to do about a Pod that none of the nodes could ever take; "" if waiting may help."""
+    attempt = None if record is None else record.filter
+    if attempt is None or not attempt.refused or not all(rule.is_permanent for rule in attempt.refused):
+        return ""
+    return "let it ask for less, or add a node with larger NUMA zones: waiting does not help"
+
+
 def describe_attempt(record: SchedulingRecord) -> str:
     """Return the newest attempt in numbers, and how the node was chosen."""
     parts = [f"{record.at:%Y-%m-%dT%H:%M:%SZ} {record.mode}, service {record.service}, attempt {record.attempts}"]
@@ -52,7 +60,12 @@ def describe_refusals(record: SchedulingRecord) -> list[str]:
 def describe_refused_zones(record: SchedulingRecord) -> list[str]:
     """Return, for a few nodes refused for their NUMA zones, what was asked of one zone and what is free in each."""
     refused = record.filter.refused if record.filter is not None else ()
-    return [_describe_zones(node.node, node.zones) for rule in refused for node in rule.nodes if node.zones is not None]
+    return [
+        _describe_zones(node.node, node.zones, "in all" if rule.is_permanent else "free")
+        for rule in refused
+        for node in rule.nodes
+        if node.zones is not None
+    ]
 
 
 def describe_scores(record: SchedulingRecord) -> list[str]:
@@ -63,6 +76,7 @@ def describe_scores(record: SchedulingRecord) -> list[str]:
     return [
         f"{scored.node} {scored.score} of {SCORE_MAX}: free cpu {scored.free_cpu:.2f},"
         f" free memory {scored.free_memory:.2f}, latency {scored.latency:.2f}, near {scored.near:.2f}"
+        f"{'' if scored.risk is None else f', risk {scored.risk:.2f}'}"
         f" ({_describe_origin(scored.load)})"
         for scored in score.best
     ]
@@ -84,8 +98,8 @@ def _explain_missing_scores(record: SchedulingRecord) -> str:
     return f"{attempt.only} was the only node left, and kube-scheduler then asks for none" if attempt.only else ""
 
 
-def _describe_zones(node: str, zones: ZoneFigures) -> str:
-    free = "; ".join(f"zone {number} has {_format_amounts(zone)} free" for number, zone in enumerate(zones.free))
+def _describe_zones(node: str, zones: ZoneFigures, how: str) -> str:
+    free = "; ".join(f"zone {number} has {_format_amounts(zone)} {how}" for number, zone in enumerate(zones.free))
     return f"{node}: {_format_amounts(zones.asked)} asked of one zone; {free or 'there is no zone'}"
 
 
@@ -118,10 +132,11 @@ def _describe_node(node: RefusedNode, limit: float | None) -> str:
         return node.node
     if node.value is None:
         return f"{node.node} {_describe_origin(node.load)}"
-    value = f"{node.value:.2f}"
-    if limit is not None and float(value) <= limit:
-        value = f"{node.value:.4f}"
-    return f"{node.node} {value} {_describe_origin(node.load)}"
+    figures = (node.value,) if node.demand is None else (node.value, node.demand)
+    is_close = limit is not None and sum(round(figure, 2) for figure in figures) <= limit
+    value, *more = (f"{figure:.4f}" if is_close else f"{figure:.2f}" for figure in figures)
+    own = f" + {more[0]} of this Pod," if more else ""
+    return f"{node.node} {value}{own} {_describe_origin(node.load)}"
 
 
 def _describe_origin(load: LoadOrigin) -> str:

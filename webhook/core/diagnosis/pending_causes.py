@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.diagnosis.container_causes import explain_container_failure, find_probe
-from webhook.core.diagnosis.extender_words import explain_extender_refusal
+from webhook.core.diagnosis.extender_words import advise_after_refusal, explain_extender_refusal
 from webhook.core.diagnosis.kubelet_causes import explain_stall
 from webhook.core.diagnosis.objects import (
     ReportedContainer,
@@ -28,7 +28,7 @@ _PATIENCE_US = 10_000_000
 _SUMMARY_MAX = 300
 _ENDED = frozenset({"Succeeded", "Failed"})
 """Phases in which a Pod no longer needs a node."""
-_WAITS = {
+_WAITS: Mapping[str, Fate] = {
     WaitCause.BREAKER_OPEN: Fate.BREAKER_OPEN,
     WaitCause.LIVE_PODS: Fate.WAITING_FOR_LIVE_PODS,
     WaitCause.RELEASE_FAILS: Fate.RELEASE_FAILS,
@@ -137,9 +137,10 @@ def _judge_unscheduled(
         message = condition.message or ""
         if pod.status.nominated_node_name:
             return _explain_preemption(pod.status.nominated_node_name)
-        return PodState(
-            Fate.UNSCHEDULABLE, explain_extender_refusal(scheduled, message, now_us) or blame(nodes, message)
-        )
+        refusal = explain_extender_refusal(scheduled, message, now_us)
+        if refusal:
+            return PodState(Fate.UNSCHEDULABLE, refusal, advise_after_refusal(scheduled))
+        return PodState(Fate.UNSCHEDULABLE, blame(nodes, message))
     scheduler = pod.spec.scheduler_name or "default-scheduler"
     if now_us - parse_created_us(pod) < _PATIENCE_US:
         return PodState(Fate.STARTING, f"waits for scheduler {scheduler}")

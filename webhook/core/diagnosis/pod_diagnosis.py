@@ -12,8 +12,10 @@ from webhook.core.diagnosis.admission import (
     AdmissionRecords,
     find_admission_records,
     infer_admission,
+    infer_slot,
     list_rewritten_fields,
     report_admission,
+    report_slot,
 )
 from webhook.core.diagnosis.facts import PodFacts, Surroundings
 from webhook.core.diagnosis.node_fit import report_nodes
@@ -170,6 +172,9 @@ def _diagnose_pod(facts: PodFacts, pod: ReportedPod, records: AdmissionRecords, 
         ),
         unread=dict(around.unread),
     )
+    if admission is not None:
+        policy = around.find_policy(admission.policy)
+        report = replace(report, slot=infer_slot(pod, admission.service, policy))
     return _add_figures(report, records)
 
 
@@ -192,8 +197,10 @@ def _compare_nodes(
 
 
 def _add_figures(report: Report, records: AdmissionRecords) -> Report:
-    validate = records.validate
-    return report if validate is None else replace(report, quota=tuple(validate.limits), breaker=validate.breaker)
+    validate, slot = records.validate, report_slot(records) or report.slot
+    if validate is None:
+        return replace(report, slot=slot)
+    return replace(report, slot=slot, quota=tuple(validate.limits), breaker=validate.breaker)
 
 
 def _add_rules(report: Report, records: AdmissionRecords, around: Surroundings) -> Report:

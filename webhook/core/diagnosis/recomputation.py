@@ -6,6 +6,7 @@ Decisions are pure, so a record keeps only the Pod and the figures from outside:
 from collections.abc import Callable
 
 import msgspec
+from msgspec.structs import replace
 
 from webhook.core.admission import ownership, queueing, stages
 from webhook.core.admission.decision import Decision, Deviation, Finding, Half, Verdict
@@ -17,6 +18,7 @@ from webhook.core.compiled_policy import CompiledPolicy, compile_services, repla
 from webhook.core.overrides import apply_overrides
 from webhook.core.reporting.decision_record import DecisionRecord, RecordedFinding
 from webhook.core.rule_notes import Note, explain
+from webhook.core.shares import PodSlot
 
 _FROM_OUTSIDE = frozenset({"quota", "breaker"})
 """Concerns whose findings depend on more than the Pod and the policy."""
@@ -49,7 +51,8 @@ def list_rule_notes(record: DecisionRecord, policy: CompiledPolicy) -> tuple[Not
     is_new = record.operation == "CREATE" and not record.sub_resource and not record.workload
     if service is None or not is_new or record.pod is None:
         return ()
-    return explain(msgspec.json.decode(record.recorded), service, policy.hash, record.namespace_labels)
+    variant = "" if record.slot is None else record.slot.variant
+    return explain(msgspec.json.decode(record.recorded), service, policy.hash, record.namespace_labels, variant)
 
 
 def _apply_overrides(policy: CompiledPolicy, record: DecisionRecord) -> CompiledPolicy:
@@ -57,7 +60,9 @@ def _apply_overrides(policy: CompiledPolicy, record: DecisionRecord) -> Compiled
     entries = record.override_entries
     if not entries or record.service not in policy.services:
         return policy
-    loaded = apply_overrides(policy.loaded, {record.service: entries})
+    # The record has what applied to this Pod, exceptions too: here they apply to the service as a whole.
+    whole = tuple(replace(entry, workload=None, pods=None) for entry in entries)
+    loaded = apply_overrides(policy.loaded, {record.service: whole})
     changed = {part.service.name: part for part in compile_services(loaded, {record.service})}
     return replace_services(policy, loaded, changed)
 
@@ -77,13 +82,18 @@ def _make_evaluation(record: DecisionRecord, policy: CompiledPolicy) -> Evaluati
         pod=pod,
         old_pod=record.old_pod,
     )
-    carried = pod.annotations.get(HASH_ANNOTATION)
-    return Evaluation(record.half, request, policy, pod, carried in {None, policy.hash})
+    carried, recorded = pod.annotations.get(HASH_ANNOTATION), record.slot
+    slot = None
+    if recorded is not None:
+        slot = PodSlot(recorded.number, recorded.variant, recorded.intended or recorded.variant)
+    return Evaluation(record.half, request, policy, pod, carried in {None, policy.hash}, slot=slot)
 
 
 def _rewrite(evaluation: Evaluation, record: DecisionRecord, *, is_gated: bool) -> None:
     if is_gated:
         queueing.add_gate(evaluation, record.overload or "quota or breaker had no room")
+    if record.slot is not None:
+        evaluation.note("rewrite", record.slot.reason)
     if record.degraded:
         evaluation.deviation = Deviation(degraded=record.degraded)
         evaluation.note("rewrite", f"{record.degraded}: preferred terms are left out")

@@ -97,6 +97,18 @@ class AdmissionReport(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Nothing was created, whatever the decision."""
 
 
+class SlotReport(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The slot of a Pod in its workload, and the variant that comes with it."""
+
+    source: str
+    """`record`, or `pod`: by its label and annotation."""
+    number: int
+    variant: str
+    intended: str = ""
+    """The slot's own variant, if the Pod got another one."""
+    reason: str = ""
+
+
 class RewrittenField(Struct, frozen=True, rename="camel", omit_defaults=True):
     """One field that the policy wrote or removed, with the entry that did, and why."""
 
@@ -169,6 +181,7 @@ class Report(Struct, frozen=True, rename="camel", omit_defaults=True):
     pods: dict[str, int] = {}
     """Of a workload: the number of its Pods by token."""
     admission: AdmissionReport | None = None
+    slot: SlotReport | None = None
     quota: tuple[RecordedLimit, ...] = ()
     breaker: RecordedBreaker | None = None
     rewritten: tuple[RewrittenField, ...] = ()

@@ -47,13 +47,14 @@ class LiveObjects:
         """Return the options of `install` for a way; `image` is the image that needs no option."""
         if record.server_url:
             status = ["--status-url", record.status_url] if record.status_url else []
-            return ["--server-url", record.server_url, *status, "--pki", "pki"]
+            return ["--server-url", record.server_url, *status, "--pki", "pki", *_list_team_labels(record)]
         found = ["--reduced"] if record.mode == ways.REDUCED else []
         found += ["--store", self.find_store() or "redis://HOST:6379/0"] if record.mode == ways.REDIS else []
         usual = ways.FILES if record.mode == ways.REDUCED else ways.OWN
         found += ["--certificates", record.certificates] if record.certificates not in {"", usual} else []
         found += ["--pki", "pki"] if record.certificates == ways.FILES else []
         found += ["--with-scheduler"] if record.scheduler else []
+        found += _list_team_labels(record)
         if self.server is not None:
             [container, *_] = self.server["spec"]["template"]["spec"]["containers"]
             found += ["--image", container["image"]] if container["image"] != image else []
@@ -85,6 +86,10 @@ class LiveObjects:
             return ways.CERT_MANAGER if _CERT_MANAGER in annotations else ways.FILES
         found = _find_value([*_list_arguments(self.server), *_list_arguments(self.controller)], _CERTIFICATES)
         return found if found in {ways.OWN, ways.CERT_MANAGER} else ways.FILES
+
+
+def _list_team_labels(record: InstallationRecord) -> list[str]:
+    return [word for key in record.team_labels.split(",") if key for word in ("--team-label", key)]
 
 
 def _list_arguments(deployment: Json | None) -> Iterator[str]:

@@ -17,6 +17,7 @@ ORDER = (
     *("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"),
     *("Issuer", "Certificate", "Secret", "ConfigMap", "ResourceQuota", "NetworkPolicy", "PodDisruptionBudget"),
     *("StorageClass", "Service", "Deployment", "DaemonSet"),
+    *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
     *("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
 )
 """Kinds in the order of applying them: each before the kinds that need it."""
@@ -24,7 +25,7 @@ _CLUSTER_SCOPED = frozenset(
     {
         *("Namespace", "CustomResourceDefinition", "PriorityClass", "ClusterRole", "ClusterRoleBinding"),
         *("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "StorageClass"),
-        *("ServiceStatus", "PolicyRollout"),
+        *("ServiceStatus", "PolicyRollout", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
     }
 )
 _PLURALS = {
@@ -32,6 +33,7 @@ _PLURALS = {
     "PriorityClass": "priorityclasses",
     "ServiceStatus": "servicestatuses",
     "StorageClass": "storageclasses",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
 }
 
 

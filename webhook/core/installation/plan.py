@@ -60,6 +60,7 @@ _OUTSIDE = frozenset(
     {
         *("Namespace", "CustomResourceDefinition", "ServiceAccount", "ConfigMap"),
         *("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"),
+        *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
     }
 )
 """Kinds of the objects that a server outside the cluster needs."""

@@ -21,6 +21,8 @@ class InstallationRecord:
     status_url: str = ""
     scheduler: str = ""
     """SCHEDULER if the second kube-scheduler and its extender are installed too."""
+    team_labels: str = ""
+    """The labels of Namespaces that only admins change, separated by commas."""
 
     @classmethod
     def from_config_map(cls, config_map: Json) -> "InstallationRecord":
@@ -44,6 +46,8 @@ class InstallationRecord:
                 return name, present, asked
         if self.scheduler and not wanted.scheduler:
             return "scheduler", self.scheduler, "none"
+        if self.team_labels and not wanted.team_labels:
+            return _name_key("team_labels"), self.team_labels, "none"
         if bool(self.server_url) != bool(wanted.server_url):
             inside = "in the cluster"
             return _name_key("server_url"), self.server_url or inside, wanted.server_url or inside
@@ -51,4 +55,4 @@ class InstallationRecord:
 
 
 def _name_key(name: str) -> str:
-    return {"server_url": "serverURL", "status_url": "statusURL"}.get(name, name)
+    return {"server_url": "serverURL", "status_url": "statusURL", "team_labels": "teamLabels"}.get(name, name)

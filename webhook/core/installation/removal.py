@@ -12,7 +12,12 @@ from webhook.core.placement import SERVICE_LABEL
 
 _NAME_LABEL = "app.kubernetes.io/name"
 _PREFIX = "podgate"
-_FIRST = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "Deployment", "DaemonSet")
+_WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+_FIRST = (
+    *_WEBHOOKS,
+    *("ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"),
+    *("Deployment", "DaemonSet"),
+)
 _LAST = ("ClusterRoleBinding", "ClusterRole", "CustomResourceDefinition", "Namespace")
 _REGISTRATION = "admissionregistration.k8s.io/v1"
 _OF_CLUSTER = ("default", "kube-root-ca.crt")
@@ -47,7 +52,7 @@ UNSCHEDULED = f"kubectl delete pods -A --field-selector spec.schedulerName={SCHE
 def list_removed(manifests: Iterable[Json]) -> list[ObjectReference]:
     """Return the objects of the manifests in the order of removal, webhooks first, without the namespace."""
     found = {ObjectReference.from_document(document) for document in manifests if _is_object(document)}
-    found |= {ObjectReference(_REGISTRATION, kind, PROBE) for kind in _FIRST[:2]}
+    found |= {ObjectReference(_REGISTRATION, kind, PROBE) for kind in _WEBHOOKS}
     return sorted(found - {NAMESPACE}, key=_compute_rank)
 
 

@@ -1,6 +1,6 @@
 """Ways to run Podgate in a cluster: the kustomization of each, and the values that a user chooses in it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from re import match
 
@@ -26,20 +26,23 @@ _SCHEDULER_CERTIFICATES = {
     (REDIS, CERT_MANAGER): "components/scheduler-cert-manager",
 }
 SCHEDULER_IMAGE = "registry.k8s.io/kube-scheduler"
-_SCHEDULER = "podgate-scheduler"
+_SCHEDULER, _TEAM_LABELS = "podgate-scheduler", "podgate-team-labels"
 _SERVER, _STORE, _TOKEN = "podgate", "--store=", "--token="
 _WORKLOADS = ("Deployment", "DaemonSet")
 _IDENTITIES, _USUAL_ISSUER = "identities.yaml", "https://kubernetes.default.svc.cluster.local"
 """The token issuer of most clusters, which the shipped identities name."""
 
 
-def build_way(mode: str, certificates: str, *, has_scheduler: bool = False) -> Json | None:
+def build_way(
+    mode: str, certificates: str, *, has_scheduler: bool = False, has_team_labels: bool = False
+) -> Json | None:
     """Return the kustomization of a way, at the root of the manifests; None if it does not exist."""
     folder = _FOLDERS.get((mode, certificates))
     if folder is None:
         return None
     own = _SCHEDULER_CERTIFICATES.get((mode, certificates))
     components = ["components/scheduler", *([own] if own is not None else [])] if has_scheduler else []
+    components += ["components/team-labels"] if has_team_labels else []
     return {"resources": [folder], "components": components}
 
 
@@ -90,6 +93,15 @@ def set_identity_issuer(documents: list[Json], issuer: str) -> list[Json]:
         if document["kind"] == "ConfigMap" and _IDENTITIES in document["data"]:
             text = document["data"][_IDENTITIES]
             document["data"][_IDENTITIES] = text.replace(f"{_USUAL_ISSUER}\n", f"{issuer}\n")
+    return found
+
+
+def set_team_labels(documents: list[Json], keys: Sequence[str]) -> list[Json]:
+    """Return the objects with the labels of Namespaces that only admins change."""
+    found = deepcopy(documents)
+    for document in found:
+        if document["metadata"]["name"] == _TEAM_LABELS and document["kind"] == "ConfigMap":
+            document["data"] = {"labels": ",".join(keys)}
     return found
 
 

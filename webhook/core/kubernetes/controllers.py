@@ -110,6 +110,24 @@ def find_workload(user: str, pod: Pod) -> tuple[str, str]:
     return kind, owner.name.removesuffix(f"-{pod.labels[_TEMPLATE_HASH]}") if is_deployment else owner.name
 
 
+def list_workloads(user: str, pod: Pod) -> tuple[tuple[str, str], ...]:
+    """Return kind and name of each workload that a new Pod belongs to: that of its controller, and a Job's CronJob.
+
+    Empty if `user` is not a Kubernetes controller. A Job and a ReplicaSet are believed by their name and labels.
+    """
+    if find_owning_controller(user, pod) is None:
+        return ()
+    kind, name = find_workload(user, pod)
+    return add_cron_job(kind, name)
+
+
+def add_cron_job(kind: str, name: str) -> tuple[tuple[str, str], ...]:
+    """Return a workload, and the CronJob that has made it if it is a Job of that name."""
+    if kind == "Job" and _CRON_SUFFIX.search(name):
+        return (kind, name), ("CronJob", _CRON_SUFFIX.sub("", name))
+    return ((kind, name),)
+
+
 def find_claimed_owner_kind(references: Iterable[OwnerReference] | None, labels: Mapping[str, str] | None) -> str:
     """Return the kind of the workload that an existing Pod names as its controller, "" if its API group is another.
 

@@ -83,6 +83,7 @@ class PodCondition(Struct, frozen=True, gc=False, rename="camel"):
     status: str = ""
     reason: str | None = None
     last_transition_time: str | None = None
+    message: str | None = None
 
 
 class ContainerStateDetail(Struct, frozen=True, gc=False):

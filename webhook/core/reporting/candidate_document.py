@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from webhook.core.kubernetes.timestamps import format_rfc3339, parse_microseconds
 from webhook.core.policy_fields.rollout import Rollout
+from webhook.core.reporting.rollout_reports import RevisionEntry
 from webhook.core.rollout.state import InForce, Phase, Rejection, RolloutState
 from webhook.core.rollout.symptoms import Figures, read_symptoms
 
@@ -69,6 +70,15 @@ class RolloutDocument(Struct, frozen=True, rename="camel"):
             rejection=state.find_rejection(wished) if wished != in_force.stable else None,
             symptoms=tuple(_list_symptoms(state, stanza)) if state.phase is Phase.CANARY else (),
         )
+
+
+class StoredRollout(Struct, frozen=True):
+    """What the cluster keeps: the history of policies, and the rollout; `obstacle` is why there is none."""
+
+    entries: tuple[RevisionEntry, ...]
+    rollout: RolloutDocument | None
+    obstacle: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 def _list_symptoms(state: RolloutState, stanza: Rollout | None) -> Iterator[SymptomEntry]:

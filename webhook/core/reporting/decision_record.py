@@ -68,6 +68,16 @@ class RecordedBreaker(Struct, frozen=True, gc=False, omit_defaults=True, rename=
     reason: str = ""
 
 
+class RecordedSlot(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The slot of a Pod in its workload. `intended`: the slot's own variant, if the Pod got another one."""
+
+    number: int
+    variant: str
+    intended: str = ""
+    reason: str = ""
+    """How it came about; known in the mutating half."""
+
+
 class DecisionRecord(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     """One decision. Empty fields are left out of the JSON form."""
 
@@ -110,6 +120,8 @@ class DecisionRecord(Struct, frozen=True, gc=False, omit_defaults=True, rename="
     """The live override entries of the service."""
     overload: Annotated[str, GroupField(19, "deviation.overload", default="")] = ""
     """Why the Pod was gated without being judged, "" if it was judged."""
+
+    slot: RecordedSlot | None = None
 
     @property
     def override_entries(self) -> tuple[Override, ...]:

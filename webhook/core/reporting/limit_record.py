@@ -28,6 +28,11 @@ class RecordedLimit(Struct, frozen=True, gc=False, omit_defaults=True, rename="c
     over: bool = False
     free_at: str = ""
     never: bool = False
+    guaranteed: int | str = 0
+    guaranteed_used: int | str = 0
+    """The part of a pool's limit that is kept for the service, and its use."""
+    kept: int | str = 0
+    """What is kept for other services, if any part of the limit is."""
 
 
 class _LimitHead(Struct, frozen=True, gc=False, array_like=True):
@@ -148,4 +153,13 @@ def _make_exceeded_row(use: Use, service: str) -> RecordedLimit:
         over=True,
         free_at=format_utc(use.free_at_us) if use.free_at_us else "",
         never=use.free_at_us is None,
+        **_name_guarantee(use),
     )
+
+
+def _name_guarantee(use: Use) -> dict[str, int | str]:
+    found = use.guarantee
+    if found is None:
+        return {}
+    amounts = {"guaranteed": found.hard, "guaranteed_used": found.used, "kept": found.kept}
+    return {name: format_amount(use.resource, amount) for name, amount in amounts.items() if amount}

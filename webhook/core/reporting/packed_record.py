@@ -21,6 +21,7 @@ from webhook.core.reporting.decision_record import (
     RecordedBreaker,
     RecordedController,
     RecordedFinding,
+    RecordedSlot,
     RecordedStatus,
 )
 
@@ -87,6 +88,8 @@ class OwnFields(OwnHead, frozen=True, gc=False, array_like=True):
     trace_id: str
     breaker: tuple[str, int, int, str] | None
     """State, generation, end of OPEN in microseconds or 0, reason."""
+    slot: tuple[int, str, str, str] | None = None
+    """The fields of a `RecordedSlot`; left out for a Pod without one."""
 
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -142,6 +145,7 @@ def unpack_record(own: bytes | Raw, group: bytes | Raw) -> DecisionRecord:
         codes=tuple(dict.fromkeys(finding.code for finding in shared.findings)),
         findings=shared.findings,
         breaker=None if fields.breaker is None else _make_breaker(*fields.breaker),
+        slot=None if fields.slot is None else RecordedSlot(*fields.slot),
         stages=_compute_durations(shared.stages, fields.ends_ns),
         trace_id=fields.trace_id,
         overrides=Raw(shared.overrides.encode()) if shared.overrides else ABSENT,

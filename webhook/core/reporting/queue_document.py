@@ -28,6 +28,8 @@ class WaitCause(StrEnum):
     """The store gives no answer: which limit has no room is not known."""
     BEHIND = "Behind"
     """Others are released before it."""
+    GROUP_INCOMPLETE = "GroupIncomplete"
+    """Members of its group are missing."""
     RELEASE_FAILS = "ReleaseFails"
     """The API server did not remove its gate, or did not delete the Pod when it had expired."""
 
@@ -47,8 +49,18 @@ class FailingPods(Struct, frozen=True):
     why: str
 
 
+class WaitingGroups(Struct, frozen=True):
+    """Groups of one service that wait: `complete` ones for room, the others for members or for their size."""
+
+    complete: int = 0
+    incomplete: int = 0
+
+
 class QueueDepth(Struct, frozen=True, rename=_format_key):
-    """Waiting Pods of one service; `paused` says until when and why nothing is released, None if it is."""
+    """Waiting Pods of one service; `paused` says until when and why nothing is released, None if it is.
+
+    `groups`: None if its Pods wait singly.
+    """
 
     service: str
     sla_class: str
@@ -56,6 +68,7 @@ class QueueDepth(Struct, frozen=True, rename=_format_key):
     oldest_seconds: int
     paused: str | None = None
     failing: tuple[FailingPods, ...] = ()
+    groups: WaitingGroups | None = None
 
 
 class QueueRow(Struct, frozen=True, rename=_format_key):
@@ -77,7 +90,8 @@ class QueueRow(Struct, frozen=True, rename=_format_key):
     """Ageing has lifted it: it takes part in the share of a higher class."""
     owner: str
     """Its controller, as KIND/NAME; "" without one."""
-    cause: WaitCause
+    cause: str
+    """A WaitCause, or one that only a newer process has."""
     why: str
     expected_at: str | None
     """When there is room for it and those before it, by the present counters; None if that is unknown."""

@@ -1,6 +1,6 @@
 """Status documents of `GET /status`: a server's, with all services, and a controller's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -10,9 +10,10 @@ from webhook.core.admission.denials import format_utc
 from webhook.core.overrides import Override, combine, list_remarks
 from webhook.core.policy.model import LoadedPolicy, Pool, Service
 from webhook.core.policy_fields import Scope
-from webhook.core.quota import CounterPlan, Holder, ServiceSnapshot, WindowPlan
+from webhook.core.quota import CounterPlan, Holder, ServiceSnapshot, Use, WindowPlan
 from webhook.core.reporting.queue_document import QueueDepth, render_depths
 from webhook.core.reporting.rollout_document import render_rollout
+from webhook.core.reporting.shares_document import render_shares
 from webhook.core.reporting.status_parts import (
     NO_DECISIONS,
     NO_OVERLOAD,
@@ -24,8 +25,11 @@ from webhook.core.reporting.status_parts import (
     list_limits,
     list_unused_limits,
     render_breaker,
+    render_guarantees,
     render_limit,
     render_place,
+    render_schedule,
+    render_shared,
     round_up_seconds,
 )
 from webhook.core.rollout.counting import ShadowTotals
@@ -212,7 +216,9 @@ def _render_webhooks(webhooks: WebhooksStatus | None) -> dict[str, Any] | None:
 
 def _render_service(service: Service, status: ServerStatus) -> dict[str, Any]:
     snapshot, plan = status.snapshots.get(service.name), status.plans.get(service.name)
-    entries = status.overrides.entries.get(service.name, ())
+    probes = plan.breaker.probes if plan and plan.breaker else None
+    own = status.overrides.entries.get(service.name, ())
+    entries = [entry for entry in own if not entry.target_key]
     view, usage = snapshot.breaker if snapshot else None, snapshot if snapshot and snapshot.has_usage else None
     return {
         "name": service.name,
@@ -226,10 +232,14 @@ def _render_service(service: Service, status: ServerStatus) -> dict[str, Any]:
             "quota": service.modes.quota,
             "breaker": service.modes.breaker,
         },
+        "schedule": render_schedule(plan.schedule) if plan and plan.schedule else None,
         "override": _render_override(_merge_overrides(entries), status) if entries else None,
+        "exceptions": [_render_override(entry, status) for entry in own if entry.target is not None],
         "known": usage is not None,
-        "windows": [render_limit(use, namespace, usage) for namespace, use in list_limits(usage, plan)],
-        "breaker": render_breaker(view, snapshot.at_us, plan) if snapshot and view else None,
+        "windows": [render_limit(use, scope, usage, plan) for scope, use in list_limits(usage, plan)],
+        "guaranteed": render_guarantees(plan, usage),
+        "breaker": render_breaker(view, snapshot.at_us, probes) if snapshot and view else None,
+        "shares": render_shares(service, status.snapshots),
     }
 
 
@@ -272,11 +282,18 @@ def _render_pool(pool: Pool, status: ServerStatus) -> dict[str, Any]:
     ]
     snapshot = max(snapshots, key=lambda seen: seen.at_us, default=None)
     windows = [WindowPlan.from_window(window) for window in pool.windows]
-    uses = snapshot.pool if snapshot is not None else list_unused_limits(windows, Holder.POOL)
+    uses: Iterable[Use] = snapshot.pool if snapshot is not None else list_unused_limits(windows, Holder.POOL)
+    if snapshot is not None and any(use.guarantee is not None for use in snapshot.pool):
+        # A member may have room of its own: what all share is free for the last of them.
+        of_members = zip(*(seen.pool for seen in snapshots if seen.at_us == snapshot.at_us), strict=False)
+        uses = [max(found, key=lambda use: use.free_at_us or 0) for found in of_members]
     return {
         "name": pool.name,
         "scope": pool.scope,
         "members": [plan.service for plan in members],
         "known": snapshot is not None,
-        "windows": [render_limit(use, "", snapshot) for use in uses],
+        "windows": [
+            {**render_limit(use, "", snapshot), **(render_shared(members[0], use, snapshot) if members else {})}
+            for use in uses
+        ],
     }

@@ -8,6 +8,7 @@ from webhook.core.admission.denials import format_utc
 from webhook.core.breaker import BreakerView
 from webhook.core.ledger.live_set import LiveSet
 from webhook.core.overload import OverloadCause
+from webhook.core.policy.schedules import ScheduleState, describe_effect
 from webhook.core.quota import CounterPlan, Holder, ServiceSnapshot, Use, WindowPlan
 from webhook.core.quota.pod_cost import format_amount
 
@@ -162,13 +163,17 @@ def list_unused_limits(windows: Iterable[WindowPlan], of: Holder) -> Iterable[Us
     return (Use(window.name, limit.resource, 0, limit.hard, of=of) for window in windows for limit in window.limits)
 
 
-def render_limit(use: Use, namespace: str, snapshot: ServiceSnapshot | None) -> dict[str, Any]:
-    """Return the row of one limit; without a snapshot all but `hard` is null.
+def render_limit(
+    use: Use, scope: str, snapshot: ServiceSnapshot | None, plan: CounterPlan | None = None
+) -> dict[str, Any]:
+    """Return the row of one limit; without a snapshot all but `hard` is null. Only limits of teams have `team`.
 
     `nextFree` is null if capacity is free now, or never will be. A limit on live Pods has no such time; it
     has the current `surge` above `hard`, and whether it is enforced.
     """
-    limit: dict[str, Any] = {"window": use.window, "resource": use.resource, "namespace": namespace or None}
+    has_teams = plan is not None and bool(plan.team_key)
+    limit: dict[str, Any] = {"window": use.window, "resource": use.resource}
+    limit |= {"namespace": None, "team": scope or None} if has_teams else {"namespace": scope or None}
     if use.of is Holder.STANDING:
         limit["surge"] = format_amount(use.resource, use.surge) if snapshot is not None else None
         limit["enforced"] = snapshot.is_standing_known if snapshot is not None else None
@@ -186,8 +191,56 @@ def render_limit(use: Use, namespace: str, snapshot: ServiceSnapshot | None) -> 
     }
 
 
-def render_breaker(view: BreakerView, now_us: int, plan: CounterPlan | None) -> dict[str, Any]:
-    """Return the row of a breaker; `openUntil` may be an override's end, `failed` has sources without early probes."""
+def render_guarantees(plan: CounterPlan | None, snapshot: ServiceSnapshot | None) -> list[dict[str, Any]]:
+    """Return what of its pool is guaranteed to a service, and what is left of that; null if its use is unknown."""
+    if plan is None or not plan.has_guarantees:
+        return []
+    known = {} if snapshot is None else {(use.window, use.resource): use.guarantee for use in snapshot.pool}
+    rows = []
+    for (_, window, limit), found in zip(plan.limits, plan.guarantees, strict=True):
+        if found is not None and found.hard:
+            use = known.get((window.name, limit.resource))
+            amounts = (found.hard, *((None, None) if use is None else (use.used, max(0, use.hard - use.used))))
+            hard, used, left = (None if each is None else format_amount(limit.resource, each) for each in amounts)
+            rows.append({"window": window.name, "resource": limit.resource, "hard": hard, "used": used, "left": left})
+    return rows
+
+
+def render_shared(plan: CounterPlan, use: Use, snapshot: ServiceSnapshot | None) -> dict[str, Any]:
+    """Return how much of a pool's limit is guaranteed to members and how much they share; empty without guarantees."""
+    pairs = zip(plan.limits, plan.guarantees, strict=True)
+    by_limit = {(of, window.name, limit.resource): found for (of, window, limit), found in pairs}
+    found = by_limit.get((Holder.POOL, use.window, use.resource))
+    if found is None:
+        return {}
+    guaranteed, left = found.hard + sum(hard for _, hard in found.others), None
+    if snapshot is not None and use.guarantee is not None:
+        kept = use.guarantee.kept + max(0, use.guarantee.hard - use.guarantee.used)
+        left = max(0, use.hard - use.used - kept)
+    return {
+        "guaranteed": format_amount(use.resource, guaranteed),
+        "shared": format_amount(use.resource, use.hard - guaranteed),
+        "sharedLeft": None if left is None else format_amount(use.resource, left),
+    }
+
+
+def render_schedule(state: ScheduleState) -> dict[str, Any]:
+    """Return the row of a quota's schedules: the one in force, null for none, and what follows; `text` for people."""
+    current, upcoming = state.current, state.upcoming
+    return {
+        "name": current.name if current is not None else None,
+        "effect": describe_effect(current) if current is not None else None,
+        "until": format_moment(state.changes_at_us),
+        "next": upcoming.name if upcoming is not None else None,
+        "text": str(state),
+    }
+
+
+def render_breaker(view: BreakerView, now_us: int, probes: int | None) -> dict[str, Any]:
+    """Return the row of a breaker that needs so many `probes`, None if unknown.
+
+    `openUntil` may be an override's end, `failed` has sources without early probes.
+    """
     return {
         "state": view.state,
         "reason": view.reason,
@@ -200,7 +253,7 @@ def render_breaker(view: BreakerView, now_us: int, plan: CounterPlan | None) -> 
         "probes": {
             "leased": view.probes_leased,
             "succeeded": view.probes_succeeded,
-            "needed": plan.breaker.probes if plan and plan.breaker else None,
+            "needed": probes,
             "early": view.early,
         },
         "failed": list(view.failed),

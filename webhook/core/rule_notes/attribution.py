@@ -100,12 +100,13 @@ def _decide_amounts(
 def _build_rank(piece: Piece, case: Case) -> Callable[[PolicyEntry], tuple[bool, bool, int]]:
     """Order entries: first a necessary one, then one with exactly this value, then by field."""
     words = _LIMITS_BY if "limits" in piece.place else _REQUESTS_BY
+    value = msgspec.json.decode(piece.value) if piece.value else None
 
     def rank(entry: PolicyEntry) -> tuple[bool, bool, int]:
         word = entry.rule.partition("[")[0].rpartition(".")[2]
         return (
             piece in case.find_pieces(entry.rest),
-            entry.amount != msgspec.json.decode(piece.value),
+            entry.amount != value,
             words.index(word),
         )
 
@@ -113,14 +114,15 @@ def _build_rank(piece: Piece, case: Case) -> Callable[[PolicyEntry], tuple[bool,
 
 
 _RATIOS = ("defaultRequestRatio", "maxLimitRequestRatio")
-_LIMITS_BY = (*_RATIOS, "defaultLimitRatio", "default", "max", "min", "defaultRequest")
-_REQUESTS_BY = (*_RATIOS, "defaultRequest", "default", "min", "max", "defaultLimitRatio")
+_LIMITS_BY = (*_RATIOS, "defaultLimitRatio", "default", "max", "min", "defaultRequest", "remove", "forbid")
+_REQUESTS_BY = (*_RATIOS, "defaultRequest", "default", "min", "max", "defaultLimitRatio", "remove", "forbid")
 
 
 def _find_named_amounts(entry: PolicyEntry, case: Case) -> frozenset[Piece]:
-    """Return the amounts of the resource that the entry gives a default or a ratio for."""
-    amounts = collect_pieces(case.found) if entry.kind in {EntryKind.DEFAULT, EntryKind.RATIO} else ()
-    return frozenset(piece for piece in amounts if piece.place[-1] == entry.key)
+    """Return the amounts of the resource that the entry gives a default or a ratio for, or takes limits out of."""
+    is_removal = entry.kind is EntryKind.REMOVAL
+    amounts = collect_pieces(case.found) if is_removal or entry.kind in {EntryKind.DEFAULT, EntryKind.RATIO} else ()
+    return frozenset(piece for piece in amounts if piece.place[-1] == entry.key and is_removal == (not piece.value))
 
 
 def _find_needed(entry: PolicyEntry, case: Case) -> frozenset[Piece]:

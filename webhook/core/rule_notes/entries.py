@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from webhook.core.kubernetes.types import Affinity, NodeAffinity, PodAffinity, Toleration
+from webhook.core.placement import VARIANT_LABEL
 from webhook.core.policy.model import Modes, Service
 from webhook.core.policy_fields import (
     ContainerRange,
     LabelSource,
     Placement,
-    PodRange,
     QosClass,
     ResourceRules,
     TolerationsByQosClass,
@@ -38,6 +38,8 @@ class EntryKind(StrEnum):
     BOUND = "bound"
     RATIO = "ratio"
     OF_PODS = "of whole Pods"
+    REMOVAL = "removal"
+    FORBIDDEN = "forbidden"
 
 
 class PolicyEntry(NamedTuple):
@@ -63,9 +65,9 @@ class PolicyEntry(NamedTuple):
     def amount(self) -> str:
         """The amount of an entry of `resources`, "" for others."""
         rules = self.alone.resources
-        words = () if rules is None else (rules.container.default_request, rules.container.default)
-        bounds = () if rules is None else (rules.container.min, rules.container.max)
-        return next((str(amounts[self.key]) for amounts in (*words, *bounds) if self.key in amounts), "")
+        both = () if rules is None else (rules.container, rules.init_container)
+        every = (amounts for own in both for amounts in (own.default_request, own.default, own.min, own.max))
+        return next((str(amounts[self.key]) for amounts in every if self.key in amounts), "")
 
     @property
     def is_share(self) -> bool:
@@ -127,6 +129,24 @@ def list_entries(service: Service, qos: QosClass | None = None) -> list[PolicyEn
     return found
 
 
+def locate_variant_entries(service: Service, name: str) -> dict[str, str]:
+    """Return where the policy has the entries that a variant of a service adds, by their names without shares."""
+    placement = service.placement
+    if placement is None or placement.shares is None:
+        return {}
+    index, variant = next(
+        (index, variant) for index, variant in enumerate(placement.shares.variants) if variant.name == name
+    )
+    whole, own = "placement.", f"placement.shares.variants[{index}]."
+    found = {f"{whole}labels[{VARIANT_LABEL}]": f"{own}name"}
+    for key in variant.node_selector.keys() - placement.node_selector.keys():
+        found[f"{whole}nodeSelector[{key}]"] = f"{own}nodeSelector[{key}]"
+    before = len(placement.tolerations)
+    for place in range(len(variant.tolerations)):
+        found[f"{whole}tolerations[{before + place}]"] = f"{own}tolerations[{place}]"
+    return found
+
+
 def _list_stanzas(service: Service, qos: QosClass | None) -> Iterator[tuple[str, Any, Any, Iterator[_Part]]]:
     """Yield each stanza, and an empty one of its kind with the same settings for the whole stanza."""
     placement, rules = service.placement, service.resources
@@ -135,7 +155,7 @@ def _list_stanzas(service: Service, qos: QosClass | None) -> Iterator[tuple[str,
         nothing = Placement(allow_node_name=True, on_conflict=placement.on_conflict, if_absent=placement.if_absent)
         yield "placement", _reduce_placement(placement, qos), nothing, _list_placement(placement, qos)
     if rules is not None:
-        empty = ResourceRules(ContainerRange(ignore=rules.container.ignore), PodRange(), rules.when_outside)
+        empty = ResourceRules(container=ContainerRange(ignore=rules.container.ignore), when_outside=rules.when_outside)
         yield "resources", rules, empty, _list_resources(rules, empty)
 
 
@@ -221,12 +241,19 @@ def _list_resources(rules: ResourceRules, nothing: ResourceRules) -> Iterator[_P
     if rules.pod.qos_classes is not None:
         alone = {"pod": replace(nothing.pod, qos_classes=rules.pod.qos_classes)}
         yield _Part("pod.qosClasses", EntryKind.OF_PODS, alone, {"pod": replace(rules.pod, qos_classes=None)})
+    for field, kind in (("remove", EntryKind.REMOVAL), ("forbid", EntryKind.FORBIDDEN)):
+        for _, name, others in _enumerate_with_others(getattr(rules.container, field)):
+            with_it = replace(nothing.container, **{field: (name,)})
+            without = replace(rules.container, **{field: others})
+            key = name.removeprefix("limits.")
+            yield _Part(f"container.{field}[{name}]", kind, {"container": with_it}, {"container": without}, key)
     for part, field, word, kind in _WORDS:
         amounts = getattr(getattr(rules, part), field)
         for name, amount in amounts.items():
             with_it = replace(getattr(nothing, part), **{field: {name: amount}})
             without = replace(getattr(rules, part), **{field: _drop_key(amounts, name)})
-            yield _Part(f"{part}.{word}[{name}]", kind, {part: with_it}, {part: without}, name)
+            owner = "initContainer" if part == "init_container" else part
+            yield _Part(f"{owner}.{word}[{name}]", kind, {part: with_it}, {part: without}, name)
 
 
 _WORDS = (
@@ -237,6 +264,10 @@ _WORDS = (
     ("container", "default_limit_ratio", "defaultLimitRatio", EntryKind.DEFAULT),
     ("container", "default_request_ratio", "defaultRequestRatio", EntryKind.RATIO),
     ("container", "max_limit_request_ratio", "maxLimitRequestRatio", EntryKind.RATIO),
+    ("init_container", "default_request", "defaultRequest", EntryKind.DEFAULT),
+    ("init_container", "default", "default", EntryKind.DEFAULT),
+    ("init_container", "min", "min", EntryKind.BOUND),
+    ("init_container", "max", "max", EntryKind.BOUND),
     ("pod", "min", "min", EntryKind.OF_PODS),
     ("pod", "max", "max", EntryKind.OF_PODS),
     ("pod", "max_limit_request_ratio", "maxLimitRequestRatio", EntryKind.OF_PODS),

@@ -18,7 +18,7 @@ from webhook.core.policy_fields import LabelSource, Mode
 from webhook.core.rule_notes import words
 from webhook.core.rule_notes.attribution import Case, credit_entries
 from webhook.core.rule_notes.changes import Piece
-from webhook.core.rule_notes.entries import PolicyEntry, list_entries
+from webhook.core.rule_notes.entries import PolicyEntry, list_entries, locate_variant_entries
 
 
 class Act(StrEnum):
@@ -53,12 +53,21 @@ class Note(NamedTuple):
 
 
 def explain(
-    document: Any, service: Service, policy_hash: str, namespace_labels: Mapping[str, str] | None = None
+    document: Any,
+    service: Service,
+    policy_hash: str,
+    namespace_labels: Mapping[str, str] | None = None,
+    variant: str = "",
 ) -> tuple[Note, ...]:
     """Return a note for every entry of a service's placement and resources, and for Podgate's own label and annotation.
 
-    `document` is the new Pod as submitted, `service` as in the policy. ValueError: an unreadable quantity.
+    `document` is the new Pod as submitted, `service` as in the policy. `variant`: the one that the Pod gets, "" for a
+    Pod without a slot. ValueError: an unreadable quantity.
     """
+    if variant in service.variants:
+        found = explain(document, service.variants[variant], policy_hash, namespace_labels)
+        places = locate_variant_entries(service, variant)
+        return tuple(note._replace(rule=places.get(note.rule, note.rule)) for note in found)
     sources = _find_sources(service)
     service = service.resolve_namespace(namespace_labels or {})
     case = Case.from_document(document, service, policy_hash)

@@ -31,6 +31,8 @@ _FORMER = "belongs to the former class, the API server sets it again"
 _AS_LIMIT = "as much as its limit"
 _SO = "already so"
 _REQUIREMENTS_SHOWN_MAX = 3
+_ALWAYS_DENIED = frozenset({EntryKind.OF_PODS, EntryKind.FORBIDDEN})
+_NO_LIMIT_KINDS = frozenset({EntryKind.REMOVAL, EntryKind.FORBIDDEN})
 _METADATA_KINDS = frozenset({EntryKind.LABEL, EntryKind.ANNOTATION})
 _MAP_KINDS = _METADATA_KINDS | {EntryKind.NODE_SELECTOR}
 
@@ -40,12 +42,14 @@ def describe_nothing(entry: PolicyEntry, pod: Pod, lacks: Sequence[Violation], m
     users = [lack for lack in lacks if lack.code in _USERS_OWN]
     if users:
         rule = "onConflict" if entry.concern == "placement" else "whenOutside"
-        reason = "" if entry.kind is EntryKind.OF_PODS else f" ({rule} Deny)"
+        reason = "" if entry.kind in _ALWAYS_DENIED else f" ({rule} Deny)"
         own = _find_own(entry, pod)
         return f"left{f' {own}' if own else ''}: the validating half {_VERBS[mode]} it{reason}"
     if lacks:
         return f"left: {lacks[0].text}"
     placement = entry.alone.placement
+    if entry.kind in _NO_LIMIT_KINDS:
+        return f"no container has a limit of {entry.key}"
     if placement is None:
         return "nothing lacks it" if entry.kind is EntryKind.DEFAULT or entry.is_share else "all is within"
     return _describe_if_absent(entry, pod, placement) or _describe_satisfied(entry, pod, placement)
@@ -197,6 +201,8 @@ def describe_change(entry: PolicyEntry, pod: Pod, change: JsonChange, at: str, v
     if change.after is None and change.before in _COMPANIONS:
         return _FORMER
     plan, own = entry.alone.placement_plan, change.former
+    if plan is None and entry.kind is EntryKind.REMOVAL:
+        return _AS_LIMIT if "/requests/" in at else f"limits.{entry.key} is taken out"
     if plan is None:
         return _describe_amount(entry, change, at, value)
     if entry.kind is EntryKind.SINGLE and own:

@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterator, Sequence
 from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER, PODGATE_USERS
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
-from webhook.core.placement import SERVICE_LABEL
+from webhook.core.placement import SERVICE_LABEL, VARIANT_LABEL
 from webhook.core.policy.model import Exemptions, Service
+from webhook.core.shares import CLAIM_ANNOTATION, SLOT_ANNOTATION
 from webhook.core.webhook_configurations.cel import (
     format_list,
     format_membership,
@@ -79,6 +80,10 @@ def render_updates(services: Sequence[Service]) -> Iterator[Condition]:
     It does not ask whether the Pod is being deleted: the Pod counts until it is gone.
     """
     plans = [service.placement_plan for service in services if service.placement_plan is not None]
+    is_divided = any(service.placement is not None and service.placement.shares is not None for service in services)
+    labels = {key for plan in plans for key in plan.labels}.union((VARIANT_LABEL,) if is_divided else ())
+    annotations = {key for plan in plans for key in plan.annotations}
+    annotations.update((SLOT_ANNOTATION, CLAIM_ANNOTATION) if is_divided else ())
     restricts = any(plan.allow.tolerations is not None for plan in plans)
     # Podgate releases Pods while no server runs, too: its own removal of the gate differs in nothing else.
     gated = "oldObject.spec.?schedulingGates.orValue([]).size() > 0"
@@ -86,8 +91,8 @@ def render_updates(services: Sequence[Service]) -> Iterator[Condition]:
     judged = " ||\n  ".join(_compare_path(path) for path in ("metadata.?labels", *_JUDGED_PATHS))
     asked = (
         "request.operation == 'CREATE'",
-        *_compare_metadata("labels", SERVICE_LABEL, {key for plan in plans for key in plan.labels}),
-        *_compare_metadata("annotations", HASH_ANNOTATION, {key for plan in plans for key in plan.annotations}),
+        *_compare_metadata("labels", SERVICE_LABEL, labels),
+        *_compare_metadata("annotations", HASH_ANNOTATION, annotations),
         "request.?subResource.orValue('') == 'resize'",
         *([_compare_path("spec.?tolerations")] if restricts else []),  # only these may grow in a Pod that is not gated
         *_compare_ruled(services, restricts=restricts),

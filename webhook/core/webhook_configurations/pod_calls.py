@@ -38,9 +38,10 @@ def _describe_reasons(service: Service) -> Iterator[str]:
     if service.breaker is not None:
         yield _describe_stanza("breaker", modes.breaker)
     ranges, plan = service.range_plan, service.placement_plan
-    if ranges is not None and (ranges.rules or ranges.pod or ranges.qos_classes is not None):
+    if ranges is not None and (ranges.judges or ranges.pod or ranges.qos_classes is not None):
         yield _describe_stanza("resources", modes.resources)
-    if plan is not None and (placement.has_requirements(plan) or modes.placement in _TRIED):
+    is_judged = plan is not None and (placement.has_requirements(plan) or modes.placement in _TRIED)
+    if is_judged or (service.placement is not None and service.placement.shares is not None):
         yield _describe_stanza("placement", modes.placement)
     rule_modes = {rule.mode for rule in service.rules}
     for mode in (Mode.ENFORCE, Mode.WARN, Mode.AUDIT):

@@ -1,6 +1,7 @@
 """Extender in virtual time: called as kube-scheduler calls it, with the load that a source would measure."""
 
 from collections.abc import Mapping, Sequence
+from math import hypot
 
 import msgspec
 from msgspec.structs import replace
@@ -8,8 +9,9 @@ from msgspec.structs import replace
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod, PodStatus
 from webhook.core.kubernetes.quantity import Number
+from webhook.core.scheduling.assumed_load import PodLoad
 from webhook.core.scheduling.extender_api import ExtenderArgs, FilterResult, HostPriority
-from webhook.core.scheduling.measured_load import Decay
+from webhook.core.scheduling.measured_load import Decay, NodeLoad
 from webhook.core.scheduling.node_table import KnownNode
 from webhook.core.scheduling.numa import NumaZones
 from webhook.extender.extender import Extender, PolicyRules
@@ -70,14 +72,19 @@ class ExtenderInVirtualTime:
         loads = {}
         for simulated in self._nodes:
             if simulated.load is not None:
-                cpu, memory = histories[simulated.node.name].average(now_seconds, self._decay, self._window_seconds)
-                loads[simulated.node.name] = replace(
+                history = histories[simulated.node.name]
+                cpu, memory = history.average(now_seconds, self._decay, self._window_seconds)
+                measured = replace(
                     simulated.load,
                     source=self._source,
                     measured_at_seconds=now_seconds,
                     cpu_millis=None if simulated.load.cpu_millis is None else cpu,
                     memory_bytes=None if simulated.load.memory_bytes is None else memory,
                 )
+                if self._extender.needs_deviation:
+                    more = history.compute_deviation(now_seconds, self._decay, self._window_seconds)
+                    measured = _add_deviation(measured, more)
+                loads[simulated.node.name] = measured
         self._table.take_measurements(self._source, loads)
         self._settle_seconds = now_seconds
 
@@ -101,6 +108,13 @@ class ExtenderInVirtualTime:
         """Show it a Pod on a node, or that the Pod is gone."""
         shown = Pod(pod.metadata, replace(pod.spec, node_name=node), PodStatus(_RUNNING))
         await self._table.index.on_changed(shown, gone=gone)
+
+
+def _add_deviation(load: NodeLoad, more: PodLoad) -> NodeLoad:
+    """Return a load that varies by its recorded deviation, and by that of simulated Pods beside it."""
+    cpu = hypot(load.cpu_deviation_millis or 0.0, more.cpu_millis)
+    memory = hypot(load.memory_deviation_bytes or 0.0, more.memory_bytes)
+    return replace(load, cpu_deviation_millis=cpu, memory_deviation_bytes=memory)
 
 
 def _encode_request(pod: Pod, nodes: Sequence[str]) -> bytes:

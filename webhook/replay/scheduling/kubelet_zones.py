@@ -35,7 +35,7 @@ class KubeletZones:
         taken = self._taken.pop(uid, None)
         if taken is not None:
             zones = self._zones[node]
-            self._zones[node] = NumaZones(tuple(map(_add, zones.zones, taken)), zones.is_by_pod)
+            self._zones[node] = NumaZones(tuple(map(_add, zones.zones, taken)), zones.is_by_pod, zones.whole)
             self._changed.add(node)
 
     def take_reports(self) -> dict[str, NumaZones]:

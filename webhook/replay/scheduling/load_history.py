@@ -2,8 +2,8 @@
 
 from collections import deque
 
-from webhook.core.scheduling.assumed_load import PodLoad
-from webhook.core.scheduling.measured_load import Decay, average_with_decay
+from webhook.core.scheduling.assumed_load import NO_LOAD, PodLoad
+from webhook.core.scheduling.measured_load import Decay, average_with_decay, compute_deviation
 
 RATE_SECONDS = 60.0
 """Range of `rate` in the queries for cpu."""
@@ -34,15 +34,34 @@ class LoadHistory:
 
         A sample of cpu is the mean of the minute before it, as `rate` gives it. Times do not decrease.
         """
-        while len(self._changes) > 1 and self._changes[1][0] <= now_seconds - window_seconds - RATE_SECONDS:
-            self._changes.popleft()
+        self._forget(now_seconds - window_seconds - RATE_SECONDS)
         if len(self._changes) == 1:
             return self.current
+        cpu, memory = self._list_samples(now_seconds, decay, window_seconds)
+        return PodLoad(
+            average_with_decay(cpu, now_seconds, decay) or 0.0, average_with_decay(memory, now_seconds, decay) or 0.0
+        )
+
+    def compute_deviation(self, now_seconds: float, decay: Decay, window_seconds: float) -> PodLoad:
+        """Return the standard deviation of the same samples."""
+        average = self.average(now_seconds, decay, window_seconds)
+        if len(self._changes) == 1:
+            return NO_LOAD
+        samples = self._list_samples(now_seconds, decay, window_seconds)
+        cpu, memory = (compute_deviation(*both, now_seconds, decay) for both in zip(samples, average, strict=True))
+        return PodLoad(cpu, memory)
+
+    def _forget(self, before_seconds: float) -> None:
+        while len(self._changes) > 1 and self._changes[1][0] <= before_seconds:
+            self._changes.popleft()
+
+    def _list_samples(
+        self, now_seconds: float, decay: Decay, window_seconds: float
+    ) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
         count = int(window_seconds // decay.every_seconds)
         times = [now_seconds - number * decay.every_seconds for number in range(count + 1)]
-        cpu = average_with_decay(((at, self._compute_mean_cpu(at)) for at in times), now_seconds, decay)
-        memory = average_with_decay(((at, self._find_load(at).memory_bytes) for at in times), now_seconds, decay)
-        return PodLoad(cpu or 0.0, memory or 0.0)
+        memory = [(at, self._find_load(at).memory_bytes) for at in times]
+        return [(at, self._compute_mean_cpu(at)) for at in times], memory
 
     def _find_load(self, at_seconds: float) -> PodLoad:
         return next((load for since, load in reversed(self._changes) if since <= at_seconds), self._changes[0][1])

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec
 from webhook.core.kubernetes.pod_requests import NANO
 from webhook.core.reporting.node_document import NodeDocument, ShownNode
+from webhook.core.scheduling.assumed_load import NO_LOAD
 from webhook.core.scheduling.hot_node_filters import NodeFilters, make_filters
 from webhook.core.scheduling.node_selection import ServiceRules
 from webhook.core.scheduling.node_table import NodeRow
@@ -43,7 +44,7 @@ NODES = "/api/v1/nodes"
 _NODES_MAX = 50_000
 _MILLI = NANO // 1000
 _ANY_POD = Pod(PodMetadata(), PodSpec())
-"""Its QoS class is BestEffort: no zone of a node refuses it."""
+"""Its QoS class is BestEffort: no zone of a node refuses it. It is judged without a load of its own."""
 
 
 def build_node_page(
@@ -111,5 +112,5 @@ def _group_filters(services: Iterable[ServiceRules]) -> Iterable[tuple[NodeFilte
     for service in services:
         rules = service.rules
         key = rules.hot, rules.pressure, rules.when_unknown
-        found.setdefault(key, (make_filters(_ANY_POD, rules), []))[1].append(service.service)
+        found.setdefault(key, (make_filters(_ANY_POD, rules, NO_LOAD), []))[1].append(service.service)
     return found.values()

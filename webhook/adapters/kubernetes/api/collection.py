@@ -8,7 +8,7 @@ import msgspec
 from kubernetes_asyncio.client import ApiClient
 
 from webhook.adapters.kubernetes.api.objects import AnObject, Listed
-from webhook.adapters.kubernetes.api.requests import GarbledError, send_request
+from webhook.adapters.kubernetes.api.requests import JSON, METADATA, METADATA_LIST, GarbledError, send_request
 from webhook.adapters.kubernetes.api.unread_objects import UnreadObject, decode_list
 
 _T = TypeVar("_T")
@@ -31,6 +31,16 @@ class Collection(Generic[AnObject]):
     """Field selector; ignored if `object_name` is set."""
     labels: str = ""
     """Label selector."""
+    is_metadata: bool = False
+    """Whether only the metadata of the objects are read."""
+
+    @property
+    def list_accept(self) -> str:
+        return METADATA_LIST if self.is_metadata else JSON
+
+    @property
+    def watch_accept(self) -> str:
+        return METADATA if self.is_metadata else JSON
 
     def build_query(self, *more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
         selector = f"metadata.name={self.object_name}" if self.object_name else self.fields
@@ -61,7 +71,8 @@ async def list_readable(
     client: ApiClient, collection: Collection[AnObject], timeout_seconds: float
 ) -> ListSnapshot[AnObject]:
     """List as `list_objects` does, without the objects that cannot be decoded."""
-    body = await send_request(client, "GET", collection.path, timeout_seconds, collection.build_query())
+    query = collection.build_query()
+    body = await send_request(client, "GET", collection.path, timeout_seconds, query, accept=collection.list_accept)
     found, unread = decode_list(body, collection.items, collection.item)
     if not found.metadata.resource_version:
         raise GarbledError("a list without a resourceVersion")

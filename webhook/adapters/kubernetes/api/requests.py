@@ -31,9 +31,10 @@ UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, UNPROCESSABLE, TOO_MANY, INT
 _BODY_BYTES_MAX = 512 << 20
 _ERROR_BYTES_MAX = 64 << 10
 _MESSAGE_CHARACTERS_MAX = 500
-_JSON = "application/json"
-METADATA = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-"""Accept header for objects whose content is not read: the response has metadata only, and is much shorter."""
+JSON = "application/json"
+METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""Accept headers for objects whose content is not read: the response has metadata only, and is much shorter."""
 
 BodyReader = Callable[[], Awaitable[bytes]]
 """Returns the next part of a body; b"" at its end."""
@@ -106,7 +107,7 @@ async def open_request(
     query: Sequence[tuple[str, str]] = (),
     body: Any = None,
     *,
-    accept: str = _JSON,
+    accept: str = JSON,
 ) -> AsyncIterator[BodyReader]:
     """Yield a reader of the successful response's body. Raise ApiError otherwise, also when reading fails.
 
@@ -135,7 +136,7 @@ async def send_request(
     query: Sequence[tuple[str, str]] = (),
     body: Any = None,
     *,
-    accept: str = _JSON,
+    accept: str = JSON,
 ) -> bytes:
     """Return the whole body of a successful response."""
     async with open_request(client, method, path, RequestTimeouts(timeout_seconds), query, body, accept=accept) as read:
@@ -147,7 +148,7 @@ async def request_dated(client: ApiClient, path: str, timeout_seconds: float) ->
     timeouts = RequestTimeouts(timeout_seconds)
     try:
         async with asyncio.timeout(timeout_seconds):
-            response = await _send(client, "GET", path, timeouts, (), None, _JSON)
+            response = await _send(client, "GET", path, timeouts, (), None, JSON)
             try:
                 return await response.read(), response.headers.get("Date", "")
             finally:
@@ -203,7 +204,7 @@ def describe_proxy(proxy: str | None) -> str:
 def _choose_content_type(method: str, body: Any) -> str:
     """Return the type of a body: a PATCH with a list is a JSON Patch, with an object a server-side apply."""
     if method != "PATCH":
-        return _JSON
+        return JSON
     return "application/json-patch+json" if isinstance(body, list) else "application/apply-patch+yaml"
 
 

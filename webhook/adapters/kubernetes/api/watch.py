@@ -183,7 +183,8 @@ class Watch(Generic[AnObject]):
             ("allowWatchBookmarks", "true"),
             ("timeoutSeconds", str(seconds)),
         )
-        return open_request(self._client, "GET", self._collection.path, timeouts, query)
+        accept = self._collection.watch_accept
+        return open_request(self._client, "GET", self._collection.path, timeouts, query, accept=accept)
 
     async def _follow(self, read: BodyReader) -> None:
         lines = Lines()

@@ -29,7 +29,7 @@ from webhook.core.document.configmap import INSTALLATION, NAME, NAMESPACE, OVERR
 SECONDS = 10.0
 _OBJECTS_MAX = "5000"
 _IN = f"namespaces/{NAMESPACE}"
-_SCHEDULER = "podgate-scheduler"
+_SCHEDULER, _WAKE = "podgate-scheduler", "podgate-wake"
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"
 
 
@@ -113,7 +113,13 @@ async def read_version(client: ApiClient) -> tuple[str, int | None]:
 async def read_objects(client: ApiClient) -> Reading:
     """Read all lists, and the documents of Podgate."""
     reading = Reading()
-    maps = {"policy_map": NAME, "overrides_map": OVERRIDES, "scheduler_map": _SCHEDULER, "record_map": INSTALLATION}
+    maps = {
+        "policy_map": NAME,
+        "overrides_map": OVERRIDES,
+        "scheduler_map": _SCHEDULER,
+        "wake_map": _WAKE,
+        "record_map": INSTALLATION,
+    }
     await asyncio.gather(
         *(_read_list(client, reading, fact, read) for fact, read in _LISTS.items()),
         *(_read_map(client, reading, fact, name) for fact, name in maps.items()),

@@ -216,3 +216,7 @@ class PodPlaceEvents:
     def offer_expired(self, namespace: str, name: str, uid: str, note: str, *, is_kept: bool) -> None:
         about, action = Regarding("v1", "Pod", namespace, name, uid), "Keep" if is_kept else "Delete"
         self._sender.offer(Happening(about, EventType.WARNING, EXPIRED, action, note, action, time.time_ns()))
+
+    def offer_evicted(self, namespace: str, name: str, uid: str, reason: str, note: str) -> None:
+        about = Regarding("v1", "Pod", namespace, name, uid)
+        self._sender.offer(Happening(about, EventType.NORMAL, reason, "Evict", note, reason, time.time_ns()))

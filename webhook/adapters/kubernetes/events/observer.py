@@ -49,7 +49,7 @@ def make_transition_event(transition: Transition, policy: Regarding) -> Happenin
         occasion = f"{transition.service} {transition.generation} {minute_of(at_ns)}"
     else:
         return None
-    note = f"service {transition.service}: the breaker {change} (generation {transition.generation})"
+    note = f"{transition.owner}: the breaker {change} (generation {transition.generation})"
     return Happening(policy, kind, reason, _ACTION, note, occasion, at_ns, of_version=False)
 
 
