@@ -158,7 +158,8 @@ def parse_quantity(text: str) -> Fraction:
         return Fraction(10) ** (_EXPONENT_MAX if magnitude > 0 else -_EXPONENT_MAX)
     kept = digits[:_DIGITS_MAX]
     number = int(kept) + bool(digits[_DIGITS_MAX:].strip("0"))
-    return number * Fraction(10) ** (magnitude - len(kept)) * (1 << shift)
+    power = magnitude - len(kept)
+    return Fraction((number << shift) * 10**power) if power >= 0 else Fraction(number << shift, 10**-power)
 
 
 def _parse_exponent(text: str) -> int:

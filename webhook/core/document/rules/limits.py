@@ -39,15 +39,24 @@ def _check_admits_some(pods: DocumentPart) -> Iterator[Problem]:
         yield pods.report("admits no Pod at all", "raise it, or expect every new Pod to be refused")
 
 
-def limits_admit_the_least_pod(service: DocumentPart) -> Iterator[Problem]:
+def limits_admit_the_least_pod(document: DocumentPart) -> Iterator[Problem]:
     """`hard` of `quota`, also in `schedules`: warn about less than each Pod has by the service's `resources`.
 
     That is `container.min`, and the defaults that a Pod without requests gets.
     """
-    modes = service.get("modes")
-    if (Modes() if modes is None else modes.read(Modes)).resources is not Mode.ENFORCE:
+    known: dict[int, tuple[_Amounts, _Amounts]] = {}
+    for service in document.select("services", "*"):
+        yield from stop_at_invalid(_check_limits(service, known))
+
+
+def _check_limits(service: DocumentPart, known: dict[int, tuple[_Amounts, _Amounts]]) -> Iterator[Problem]:
+    """Check one service. `known`: what the stanzas of `resources` give each Pod; services share that of `defaults`."""
+    modes, resources = service.get("modes"), service.get("resources")
+    if resources is None or (Modes() if modes is None else modes.read(Modes)).resources is not Mode.ENFORCE:
         return
-    least, given = _list_required(service), _list_given(service)
+    if id(resources.node) not in known:
+        known[id(resources.node)] = _list_required(service), _list_given(service)
+    least, given = known[id(resources.node)]
     for path in _HARD:
         for hard in service.select(*path):
             for resource, part in hard.fields().items():

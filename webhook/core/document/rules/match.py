@@ -20,7 +20,7 @@ def patterns_do_not_overlap(service: DocumentPart) -> Iterator[Problem]:
     for patterns in [part for path in _PATTERNS for part in service.select(*path)]:
         names = [(part, part.read(str)) for part in patterns.items()]
         listed = {name for _, name in names}
-        for part, name in names:
+        for part, name in names if len(names) > 1 else ():
             wider = next((other for other in list_covering_patterns(name) if other != name and other in listed), None)
             if wider is not None:
                 yield part.report(f"{wider} already covers it", "remove it")

@@ -66,7 +66,7 @@ def counted_limits_are_there(service: DocumentPart) -> Iterator[Problem]:
     if (Modes() if modes is None else modes.read(Modes)).resources is not Mode.ENFORCE:
         return
     counted = {f"limits.{resource}": found for resource, found in select_no_limits(service).items()}
-    for path in _HARD:
+    for path in _HARD if counted else ():
         for hard in service.select(*path):
             for name, part in hard.fields().items():
                 if canonicalize(name) in counted:

@@ -81,12 +81,17 @@ class DocumentPart:
 
     def select(self, *keys: str) -> list["DocumentPart"]:
         """Return every valid part at a path; `*` matches each item of a list."""
+        below = self._parts()
+        if keys[0] != "*" and keys[0] not in below:  # most rules are about fields that most services do not have
+            return []
         parts = [self]
         for key in keys:
             if key == "*":
                 parts = [item for part in parts for item in part.items()]
             else:
                 parts = [field for part in parts if (field := part._parts().get(key)) is not None]  # noqa: SLF001  own
+            if not parts:
+                break
         return parts
 
     def _parts(self) -> dict[str | int, "DocumentPart"]:
@@ -94,9 +99,11 @@ class DocumentPart:
         if self._below is None:
             value = self.node.value
             steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-            paths = (((*self.path, step), step, node) for step, node in steps)
+            path, wrong = self.path, self._wrong
             self._below = {
-                step: DocumentPart(node, path, self._wrong) for path, step, node in paths if not self._wrong.is_at(path)
+                step: DocumentPart(node, below, wrong)
+                for step, node in steps
+                if not wrong.is_at(below := (*path, step))
             }
         return self._below
 
