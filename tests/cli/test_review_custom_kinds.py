@@ -211,6 +211,47 @@ def test_a_kind_that_is_not_known_is_told_or_given(flags: tuple[str, ...], code:
     assert said in done.err
 
 
+TRAIN = "- {apiGroup: example.com, kind: Train, templates: [spec.workers.*.template]}"
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "said"),
+    [
+        (("--strict-kinds",), 3, "Admit 1, Deny 1"),
+        (("--strict-kinds", "--templates", "example.com/Train=spec.other"), 0, "it has no Pod template"),
+        (("--templates", "example.com/Train="), 0, "Train ml/t: not handled by Podgate: makes no Pods"),
+    ],
+)
+def test_the_policy_may_say_where_templates_are_and_a_flag_outranks_it(
+    flags: tuple[str, ...], code: int, said: str
+) -> None:
+    Path("policy.yaml").write_text(POLICY.replace("services:", f"workloads:\n{TRAIN}\nservices:"))
+    done = podgate("review", "-", "--policy", "policy.yaml", *flags, stdin=json.dumps(UNKNOWN))
+    assert done.code == code, done.err
+    assert said in done.err
+
+
+def test_the_policy_may_say_that_a_kind_makes_no_pods() -> None:
+    queue = "- {apiGroup: example.com, kind: Queue, templates: []}\n- {apiGroup: ray.io, kind: RayJob, templates: []}"
+    Path("policy.yaml").write_text(POLICY.replace("services:", f"workloads:\n{queue}\nservices:"))
+    documents = [make("example.com/v1", "Queue", {}, name="q"), make("ray.io/v1", "RayJob", OBJECTS[6][2], name="r")]
+    text = json.dumps({"kind": "List", "items": documents})
+    done = podgate("review", "-", "--policy", "policy.yaml", "--strict-kinds", stdin=text)
+    assert (done.code, done.err.count("not handled by Podgate: makes no Pods")) == (0, 2), done.err
+
+
+def test_a_policy_test_reads_custom_kinds_as_its_policy_says() -> None:
+    Path("policy.yaml").write_text(POLICY.replace("services:", f"workloads:\n{TRAIN}\nservices:"))
+    Path("train.yaml").write_text(json.dumps(UNKNOWN))
+    case = "cases: [{name: train, objects: [train.yaml], expect: {decision: Admit}}]"
+    Path("test.yaml").write_text(f"apiVersion: podgate.io/v1alpha1\nkind: PolicyTest\npolicy: policy.yaml\n{case}\n")
+    done = podgate("test", "test.yaml")
+    assert done.code == 1, done.out + done.err
+    assert "spec.workers.1.template: Train ml/t" in done.out
+    begun = podgate("test", "--init", "train.yaml", "--policy", "policy.yaml")
+    assert (begun.code, begun.out.count("decision: Deny")) == (0, 1), begun.err
+
+
 def test_a_leader_worker_set_that_cannot_gather_is_denied() -> None:
     spec = {"leaderWorkerTemplate": {"size": 2, "workerTemplate": template()}}
     written = make("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", spec, name="train")

@@ -24,10 +24,14 @@ from webhook.commands.policy_argument import load_policy
 from webhook.commands.review_object import Asker, Evaluator, ReviewedObject, find_rejection, judge
 from webhook.commands.simulator import ReviewServerError
 from webhook.core.document import Purpose
+from webhook.core.policy.custom_workloads import list_template_paths
+from webhook.core.workloads.custom_kinds import KNOWN_TEMPLATES, TemplatePaths
 from webhook.errors import UserError
 from webhook.replay.environment import enforce_live_limits
 
-_STRICT_REMEDY = "say where it has Pod templates: --templates GROUP/KIND=PATH, or GROUP/KIND= for none"
+_STRICT_REMEDY = (
+    "say where it has Pod templates: --templates GROUP/KIND=PATH, GROUP/KIND= for none, or workloads of the policy"
+)
 
 
 @click.command()
@@ -86,12 +90,12 @@ async def _open_evaluator(
         from webhook.commands.clients.remote_server import open_remote  # noqa: PLC0415  not needed with a policy
 
         async with open_remote(judge_by.server) as interceptor:
-            yield _read_objects(inputs), Evaluator(interceptor)
+            yield _read_objects(inputs, KNOWN_TEMPLATES), Evaluator(interceptor)
         return
     if judge_by.policy is None:
         raise LookupError("neither a policy nor a server")
     loaded, labels = load_policy(judge_by.policy, Purpose.REVIEW), read_namespace_labels(judge_by.namespaces)
-    found = _read_objects(inputs)
+    found = _read_objects(inputs, list_template_paths(loaded.policy))
     offline = Offline(loaded, merge_labels(labels, found, summary.report_error))
     offline.clock.set(time.time_ns() // 1000)  # schedules are those of now
     await enforce_live_limits(offline.find_policy(), offline.store)
@@ -103,18 +107,18 @@ def _refuse_reading_twice(paths: Sequence[Path | None]) -> None:
         raise UserError("-: standard input is named twice", "it can only be read once: put the other in a file")
 
 
-def _read_objects(inputs: Inputs) -> list[Subject | UserError]:
-    found = list(_read_files(inputs))
+def _read_objects(inputs: Inputs, templates: TemplatePaths) -> list[Subject | UserError]:
+    found = list(_read_files(inputs, {**templates, **inputs.templates}))
     if not found:
         raise UserError(f"{', '.join(map(str, inputs.paths))}: no object in it", f"give one of {KNOWN_KINDS}")
     return found
 
 
-def _read_files(inputs: Inputs) -> Iterator[Subject | UserError]:
+def _read_files(inputs: Inputs, templates: TemplatePaths) -> Iterator[Subject | UserError]:
     """Yield the objects of all files; an invalid one does not hide the others."""
     for path in list_manifest_files(inputs.paths, recursive=inputs.recursive):
         try:
-            found = [path] if isinstance(path, UserError) else read_subjects(path, inputs.namespace, inputs.templates)
+            found = [path] if isinstance(path, UserError) else read_subjects(path, inputs.namespace, templates)
         except UserError as error:
             found = [error]
         if not found and len(inputs.paths) > 1:

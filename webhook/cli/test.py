@@ -14,6 +14,7 @@ from webhook.commands.namespace_labels import read_namespace_labels
 from webhook.commands.policy_argument import load_policy
 from webhook.commands.review_object import Asker, Evaluator, ReviewedObject, judge
 from webhook.core.document import Purpose
+from webhook.core.policy.custom_workloads import list_template_paths
 from webhook.errors import UserError
 from webhook.policy_tests.case_files import ReadFiles
 from webhook.policy_tests.case_objects import CaseObjects
@@ -121,9 +122,10 @@ def _write_first(manifest: Path, policy: Path | None, namespaces: Path | None, t
     if to and to[0].exists():
         raise UserError(f"{to[0]}: exists", "give the name of a new file")
     labels = read_namespace_labels(namespaces)
-    objects = CaseObjects(Path(), ReadFiles())
+    objects, loaded = CaseObjects(Path(), ReadFiles()), load_policy(policy, Purpose.REVIEW)
+    objects.templates = list_template_paths(loaded.policy)
     found, known = objects.read_all([str(manifest)], "default", labels)
-    offline = Offline(load_policy(policy, Purpose.REVIEW), known)
+    offline = Offline(loaded, known)
     judged = asyncio.run(_judge_subjects(offline, found))
     folder = to[0].parent if to else Path()
     text = build_first_test(judged, manifest, policy, folder, known if len(judged) > 1 else labels)

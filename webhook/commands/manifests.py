@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from webhook.commands.exported_pods import PodOrigin, find_origin
 from webhook.commands.simulator import USER
+from webhook.core.kubernetes.api_groups import is_built_in
 from webhook.core.kubernetes.controllers import WORKLOAD_KINDS, WorkloadKind
 from webhook.core.plain_text import escape_line, quote_value
 from webhook.core.workloads import simulate
@@ -17,30 +18,6 @@ from webhook.errors import UserError
 from webhook.support.input_files import read_documents
 
 _SOURCES = {source.kind: source for source in WORKLOAD_KINDS}
-_BUILT_IN_GROUPS = frozenset(
-    f"{group}.k8s.io"
-    for group in (
-        "admissionregistration",
-        "apiextensions",
-        "apiregistration",
-        "authentication",
-        "authorization",
-        "certificates",
-        "coordination",
-        "discovery",
-        "events",
-        "flowcontrol.apiserver",
-        "internal.apiserver",
-        "networking",
-        "node",
-        "rbac.authorization",
-        "resource",
-        "scheduling",
-        "storage",
-        "storagemigration",
-    )
-)
-"""API groups with a dot that Kubernetes itself serves: others of `k8s.io`, such as Spark's, may make Pods."""
 _MAKES_NONE = "makes no Pods"
 KNOWN_KINDS = ", ".join(["Pod", *_SOURCES, "PodTemplate", "List", "AdmissionReview"])
 
@@ -115,9 +92,11 @@ def read_subjects(path: Path, namespace: str, templates: TemplatePaths = KNOWN_T
     ]
 
 
-def parse_subjects(document: Any, file: str, at: str, namespace: str) -> list[Subject | UserError]:
+def parse_subjects(
+    document: Any, file: str, at: str, namespace: str, templates: TemplatePaths = KNOWN_TEMPLATES
+) -> list[Subject | UserError]:
     """Return each object of a document in a file, or its error; `at` is the document's position in the file."""
-    return list(_parse_each(document, _Place(file, at), namespace, KNOWN_TEMPLATES))
+    return list(_parse_each(document, _Place(file, at), namespace, templates))
 
 
 def _parse_each(
@@ -252,8 +231,7 @@ def _find_idle_reason(kind: str, api_version: Any) -> str:
     if kind in {"Pod", "PodTemplate", *_SOURCES}:
         is_known = not version or group == (_SOURCES[kind].group if kind in _SOURCES else "")
         return "" if is_known else f"apiVersion {escape_line(str(api_version))} is not Kubernetes' own"
-    is_built_in = "." not in group or group in _BUILT_IN_GROUPS
-    return _MAKES_NONE if is_built_in else "not one of Kubernetes' own kinds"
+    return _MAKES_NONE if is_built_in(group) else "not one of Kubernetes' own kinds"
 
 
 def _parse_review(review: dict[str, Any], where: _Place) -> Subject:

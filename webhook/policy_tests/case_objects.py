@@ -5,6 +5,7 @@ from pathlib import Path
 
 from webhook.commands.manifests import KNOWN_KINDS, Subject, parse_subjects, read_subjects
 from webhook.commands.namespace_labels import is_namespace, merge_labels
+from webhook.core.workloads.custom_kinds import KNOWN_TEMPLATES, TemplatePaths
 from webhook.errors import UserError
 from webhook.policy_tests.case_files import ReadFiles
 from webhook.policy_tests.document import Labels, ReviewedManifest
@@ -14,6 +15,8 @@ class CaseObjects:
     """Reads the objects of one test's cases, each file once. `read` collects the files."""
 
     def __init__(self, test: Path, read: ReadFiles) -> None:
+        self.templates: TemplatePaths = KNOWN_TEMPLATES
+        """Pod templates of custom kinds, as the test's policy knows them."""
         self._test = test
         self._read = read
         self._known: dict[tuple[Path, str], list[Subject | UserError]] = {}
@@ -45,11 +48,11 @@ class CaseObjects:
 
     def _read_manifest(self, given: ReviewedManifest, namespace: str) -> list[Subject | UserError]:
         if not isinstance(given, str):
-            return parse_subjects(given, str(self._test), "", namespace)
+            return parse_subjects(given, str(self._test), "", namespace, self.templates)
         path = self._test.parent / given
         self._read.add(path)
         if (path, namespace) not in self._known:
-            self._known[path, namespace] = read_subjects(path, namespace)
+            self._known[path, namespace] = read_subjects(path, namespace, self.templates)
         return self._known[path, namespace]
 
 

@@ -11,6 +11,7 @@ from webhook.commands.policy_argument import load_policy
 from webhook.commands.review_object import Asker, Evaluator, judge
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose
+from webhook.core.policy.custom_workloads import list_template_paths
 from webhook.core.policy.model import LoadedPolicy
 from webhook.errors import UserError
 from webhook.interceptor import Interceptor
@@ -100,6 +101,7 @@ class CaseRunner:
     ) -> tuple[CaseFailure, ...]:
         namespace, labels = case.namespace or test.namespace, {**test.namespace_labels, **case.namespace_labels}
         loaded = self._load(path.parent / test.policy, Purpose.REVIEW)
+        objects.templates = list_template_paths(loaded.policy)
         found, known = objects.read_all(case.objects, namespace, labels)
         failures = []
         for subject in found:
@@ -118,6 +120,7 @@ class CaseRunner:
     ) -> tuple[CaseFailure, ...]:
         namespace, labels = case.namespace or test.namespace, {**test.namespace_labels, **case.namespace_labels}
         loaded = self._load(path.parent / test.policy, Purpose.REPLAY)
+        objects.templates = list_template_paths(loaded.policy)
         replay = Replay(self._environments(loaded, labels), lambda file: self._load(file, Purpose.REPLAY), path.parent)
         failures = []
         for number, step in enumerate(case.sequence, 1):

@@ -181,3 +181,15 @@ def test_fields_of_the_whole_policy_are_compared(head: str, expected: str) -> No
     services = "- name: web\n  match: {namespaces: [shop]}\n"
     found = compare(policy(services), policy(services, head)).policy
     assert any(str(change).startswith(expected) for change in found), found
+
+
+def test_kinds_of_workloads_are_compared_by_their_group() -> None:
+    services = "- {name: web, match: {namespaces: [shop]}}\n"
+    train = "{apiGroup: example.com, kind: Train, templates: [spec.%s]}"
+    before = policy(services, f"workloads: [{train % 'a'}, {{apiGroup: ray.io, kind: RayJob, templates: []}}]\n")
+    after = policy(services, f"workloads: [{train % 'b'}]\n")
+    assert list(map(str, compare(before, after).policy)) == [
+        "workloads[Train.example.com].templates[spec.a]: removed: spec.a",
+        "workloads[Train.example.com].templates[spec.b]: added: spec.b",
+        'workloads[RayJob.ray.io]: removed: {"apiGroup":"ray.io","kind":"RayJob","templates":[]}',
+    ]

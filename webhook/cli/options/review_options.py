@@ -11,20 +11,18 @@ import click
 from webhook.commands.clients.remote_server import ServerOptions
 from webhook.commands.review_object import Asker
 from webhook.commands.simulator import USER
-from webhook.core.workloads.custom_kinds import KNOWN_TEMPLATES, TemplatePaths
+from webhook.core.document.formats import find_fault, fits
+from webhook.core.workloads.custom_kinds import TemplatePaths
 from webhook.errors import UserError
 
 PATH = click.Path(path_type=Path, allow_dash=True)
 _FILE = click.Path(path_type=Path)
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_TEMPLATE = re.compile(
-    r"(?P<group>[a-z0-9]([-a-z0-9.]*[a-z0-9])?)/(?P<kind>[A-Z][A-Za-z0-9]*)=(?P<path>([A-Za-z0-9]+(\.([A-Za-z0-9]+|\*))*)?)"
-)
 Command = Callable[..., int]
 
 
 class Inputs(NamedTuple):
-    """Paths of the objects, the namespace of objects without one, and the Pod templates of kinds.
+    """Paths of the objects, the namespace of objects without one, and the Pod templates given for kinds.
 
     `is_strict`: an object of a kind that is not known is an error.
     """
@@ -32,8 +30,8 @@ class Inputs(NamedTuple):
     paths: tuple[Path, ...]
     recursive: bool
     namespace: str
-    templates: TemplatePaths = KNOWN_TEMPLATES
-    is_strict: bool = False
+    templates: TemplatePaths
+    is_strict: bool
 
 
 class JudgeBy(NamedTuple):
@@ -71,8 +69,8 @@ def input_options(command: Command) -> Command:
         multiple=True,
         metavar="GROUP/KIND=PATH",
         callback=_parse_templates,
-        help="where a further kind has Pod templates, as example.com/Train=spec.workers.*.template; without a PATH the"
-        " kind makes no Pods; repeatable",
+        help="where a further kind has Pod templates, as example.com/Train=spec.workers.*.template, whatever the policy"
+        " says of it; without a PATH the kind makes no Pods; repeatable",
     )
     @click.option("--strict-kinds", is_flag=True, help="exit code 2 for an object of a kind that is not known")
     @wraps(command)
@@ -95,17 +93,20 @@ def input_options(command: Command) -> Command:
 
 
 def _parse_templates(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> TemplatePaths:
-    """Return the templates of all kinds: those that are known, and those that are given."""
+    """Return the templates that are given, by kind."""
     found: dict[tuple[str, str], tuple[str, ...]] = {}
     for text in given:
-        parsed = _TEMPLATE.fullmatch(text)
-        if parsed is None:
+        name, equals, path = text.partition("=")
+        group, slash, kind = name.rpartition("/")
+        if not (equals and slash and fits(group, "api-group") and fits(kind, "kind")):
             raise UserError(
                 f"--templates: {text!r}: not GROUP/KIND=PATH", "write it as example.com/Train=spec.workers.*.template"
             )
-        key = parsed["group"], parsed["kind"]
-        found[key] = (*found.get(key, ()), *filter(None, [parsed["path"]]))
-    return {**KNOWN_TEMPLATES, **found}
+        fault = find_fault(path, "template-path") if path else None
+        if fault is not None:
+            raise UserError(f"--templates: {text!r}: {fault.reason}", fault.remedy)
+        found[group, kind] = (*found.get((group, kind), ()), *filter(None, [path]))
+    return found
 
 
 def _check_label(_context: click.Context, _option: click.Parameter, name: str) -> str:

@@ -21,6 +21,7 @@ from webhook.core.policy_fields import (
     WINDOWS_MAX,
     Breaker,
     Choice,
+    CustomWorkload,
     Guaranteed,
     Mode,
     Name,
@@ -237,6 +238,11 @@ class Policy(Struct, frozen=True, rename="camel"):
     nodes: Nodes | None = None
     rollout: Rollout | None = None
     parts: Annotated[tuple[PolicyPart, ...], Meta(extra_json_schema={"maxItems": 200})] = ()
+    workloads: Annotated[
+        tuple[CustomWorkload, ...],
+        Meta(extra_json_schema={"maxItems": 100}),
+        describe("Kinds that are not Kubernetes' own, and where their objects have Pod templates."),
+    ] = ()
 
 
 class QueuePause(Struct, frozen=True):

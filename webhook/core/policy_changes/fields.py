@@ -10,7 +10,7 @@ from msgspec.structs import FieldInfo
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.kubernetes.types import Affinity, LabelSelector
 from webhook.core.policy.model import Pool, SlaClass
-from webhook.core.policy_fields import Rule, Schedule, TopologyEntry, Variant, Window
+from webhook.core.policy_fields import CustomWorkload, Rule, Schedule, TopologyEntry, Variant, Window
 
 _ATOMIC = (LabelSelector, Affinity)
 """Types that are compared as a whole: a part of a selector means nothing alone."""
@@ -70,6 +70,8 @@ def _identify(entry: Any) -> str:
         )
     if isinstance(entry, TopologyEntry):
         return entry.label if entry.preferred_weight is None else f"{entry.label}, preferred"
+    if isinstance(entry, CustomWorkload):
+        return f"{entry.kind}.{entry.api_group}"
     if isinstance(entry, SlaClass | Pool | Rule | Schedule | Variant):
         return entry.name
     return format_value(entry)

@@ -62,6 +62,7 @@ from webhook.core.policy_fields.resources import (
 from webhook.core.policy_fields.rules import RULE_BYTES_MAX, OnError, Rule, Rules
 from webhook.core.policy_fields.scheduling import Scheduling
 from webhook.core.policy_fields.shares import BaseShare, Shares, Variant
+from webhook.core.policy_fields.workloads import CustomWorkload
 
 __all__ = [
     "GROUP_SIZE_MAX",
@@ -77,6 +78,7 @@ __all__ = [
     "ContainerRange",
     "Count",
     "CountBy",
+    "CustomWorkload",
     "Day",
     "Denial",
     "ErrorRate",

@@ -35,7 +35,12 @@ def unite_policies(stable: Policy, candidate: Policy) -> Policy:
     exemptions = _intersect_exemptions(stable.exemptions, candidate.exemptions)
     parts = stable.parts or candidate.parts
     return replace(
-        stable, services=(*stable.services, *changed), unmatched=unmatched, exemptions=exemptions, parts=parts
+        stable,
+        services=(*stable.services, *changed),
+        unmatched=unmatched,
+        exemptions=exemptions,
+        parts=parts,
+        workloads=tuple(dict.fromkeys((*stable.workloads, *candidate.workloads))),
     )
 
 

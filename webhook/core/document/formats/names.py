@@ -115,6 +115,33 @@ def check_name_pattern(text: str) -> None:
     )
 
 
+_KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
+_PATH = re.compile(r"[A-Za-z_][-A-Za-z0-9_]*(\.([A-Za-z_][-A-Za-z0-9_]*|\*))*")
+
+
+def check_api_group(text: str) -> None:
+    group = text.partition("/")[0]
+    require(
+        group == text or not is_subdomain(group), "a group with a version", f"write {group}: all versions are meant"
+    )
+    require(is_subdomain(text), "not an API group", "write what stands before the / of apiVersion, such as ray.io")
+
+
+def check_kind(text: str) -> None:
+    singular = text[:1].upper() + text[1:]
+    remedy = f"write {singular}" if _KIND.fullmatch(singular) else "write it as in manifests, such as RayCluster"
+    require(_KIND.fullmatch(text), "not the kind of an object", remedy)
+
+
+def check_template_path(text: str) -> None:
+    """Check a path to Pod templates, such as spec.workers.*.template."""
+    meant = re.sub(r"\[[0-9*]*\]", ".*", text.strip("{}$ ")).strip(".")
+    meant = meant.removesuffix(".spec")
+    example = f"write {meant}" if _PATH.fullmatch(meant) else "write one such as spec.workers.*.template"
+    require(_PATH.fullmatch(text), "not a path of fields, with * for each entry of a list or a mapping", example)
+    require(not text.endswith(".spec"), "the spec of a Pod template, not the template with its metadata", example)
+
+
 def check_reason(text: str) -> None:
     require(text.strip(), "empty", "write why, such as INC-1234")
     require(text.isprintable(), "not plain text on one line", "write it on one line, without control characters")

@@ -34,6 +34,7 @@ from webhook.core.document.rules import (
     shares,
     tolerations,
     topology,
+    workloads,
 )
 from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
 from webhook.core.document.yaml.problems import Problem
@@ -67,6 +68,8 @@ DOCUMENT_RULES: tuple[Rule, ...] = (
     load_times.windows_can_be_queried,
     parts.parts_are_told_apart,
     parts.pools_of_parts_exist,
+    workloads.kinds_are_not_kubernetes,
+    workloads.kinds_differ,
 )
 SERVICE_RULES: StanzaRules = {
     WHOLE: (
@@ -148,6 +151,7 @@ ADVICE_ON_THE_DOCUMENT: tuple[Rule, ...] = (
     scheduling.risk_is_measured,
     rollout.a_canary_can_be_taken_back,
     rollout.small_shares_reach_something,
+    workloads.kinds_are_not_known,
 )
 ADVICE_ON_A_SERVICE: StanzaRules = {
     WHOLE: (

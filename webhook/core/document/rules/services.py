@@ -18,6 +18,7 @@ _SETS = (
     ("exemptions", "runtimeClasses"),
     ("parts", "*", "namespaces"),
     ("parts", "*", "pools"),
+    ("workloads", "*", "templates"),
     ("services", "*", "match", "namespaces"),
     ("services", "*", "match", "ownerKinds"),
     ("services", "*", "placement", "topology", "*", "in"),
