@@ -9,17 +9,17 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from webhook.core.admission import charging, grouping, ownership, queueing, review, slots, stages, workloads
+from webhook.core.admission import charging, grouping, makers, ownership, queueing, review, slots, stages, workloads
 from webhook.core.admission.decision import Decision, Half
 from webhook.core.admission.evaluation import NO_POD, Evaluation, conclude
 from webhook.core.admission.exemptions import PODGATE_USERS
 from webhook.core.admission.review import Request
 from webhook.core.kubernetes.pod_size import LARGE_BYTES, has_many_parts, measure
-from webhook.core.quota import Acquire, CounterPlan, Receipt
+from webhook.core.quota import Acquire, CounterPlan
 from webhook.errors import NoPolicyError, StoreUnavailableError
 from webhook.policy_in_force.policy_choice import PolicyChoice
 from webhook.ports import Caller, CounterStore, NamespaceLabels, Observer, PodQueue, PodSlots, PolicySource, Review
-from webhook.ports.traces import STORE, TimedCalls, TraceSampler, sample_none, timed_calls
+from webhook.ports.traces import TimedCalls, TraceSampler, acquire_timed, sample_none, timed_calls
 
 
 class UnknownNamespaceError(Exception):
@@ -113,6 +113,9 @@ class Interceptor:
             ("own", partial(self._find_owner, workloads.find_owner)),
             ("check", partial(self._run, workloads.check)),
         )
+        self._custom_stages = _Pipeline(
+            makers.conclude_custom, ("exempt", makers.exempt), ("templates", self._review_templates)
+        )
 
     async def review(
         self, half: Half, body: bytes, caller: Caller | None = None, traceparent: str | None = None
@@ -139,7 +142,10 @@ class Interceptor:
         evaluation = Evaluation(half, request, policy, request.pod or NO_POD, hash_known, is_large, body)
         ends_ns = [decoded_ns, perf_counter_ns() - started_ns]
 
-        pipeline = self._pod_stages[half] if request.workload is None else self._workload_stages
+        if request.workload is None:
+            pipeline = self._pod_stages[half]
+        else:
+            pipeline = self._workload_stages if request.workload.maker is None else self._custom_stages
         for stage in pipeline.stages:
             pending = stage(evaluation)
             if pending is not None:
@@ -166,6 +172,18 @@ class Interceptor:
         size = measure(body)
         await asyncio.sleep(0)
         return review.decode(body, size.excess), size.is_large
+
+    async def _review_templates(self, evaluation: Evaluation) -> None:
+        """Review each Pod template of an object of a custom kind, by the stages of workloads."""
+        templates = tuple(makers.list_templates(evaluation, self._find_policy))
+        for _, part in templates:
+            for stage in self._workload_stages.stages:
+                pending = stage(part)
+                if pending is not None:
+                    await pending
+                if part.verdict is not None:
+                    break
+        makers.join(evaluation, templates)
 
     # The stages, in order. Those without a method here are functions of the core.
 
@@ -253,7 +271,7 @@ class Interceptor:
             asked = charging.build_acquire(evaluation)
         evaluation.asked = asked
         timed = timed_calls.get()
-        acquire = self._store.acquire if timed is None else partial(self._acquire_timed, timed)
+        acquire = self._store.acquire if timed is None else partial(acquire_timed, self._store, timed)
         try:
             receipt = await acquire(asked)
         except StoreUnavailableError as error:
@@ -264,16 +282,6 @@ class Interceptor:
         charging.record_receipt(evaluation, receipt)
         for transition in receipt.transitions:
             self._observer.on_transition(transition)
-
-    async def _acquire_timed(self, timed: TimedCalls, asked: Acquire) -> Receipt:
-        asked_ns = perf_counter_ns()
-        try:
-            receipt = await self._store.acquire(asked)
-        except StoreUnavailableError as error:
-            timed.add(STORE, asked_ns, failure=error.failure)
-            raise
-        timed.add(STORE, asked_ns)
-        return receipt
 
     def _run(self, work: Callable[..., None], evaluation: Evaluation, *arguments: object) -> Awaitable[None] | None:
         """Run a step of the core; return what to wait for if the Pod is large."""

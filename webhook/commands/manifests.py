@@ -13,7 +13,13 @@ from webhook.core.kubernetes.api_groups import is_built_in
 from webhook.core.kubernetes.controllers import WORKLOAD_KINDS, WorkloadKind
 from webhook.core.plain_text import escape_line, quote_value
 from webhook.core.workloads import simulate
-from webhook.core.workloads.custom_kinds import KNOWN_TEMPLATES, TemplatePaths, build_pod, find_templates
+from webhook.core.workloads.custom_kinds import (
+    KNOWN_TEMPLATES,
+    TemplatePaths,
+    build_pod,
+    find_templates,
+    find_wrong_part,
+)
 from webhook.errors import UserError
 from webhook.support.input_files import read_documents
 
@@ -181,7 +187,7 @@ def _parse_custom(
         yield replace(subject, idle="it has no Pod template" if paths else _MAKES_NONE)
     for number, (at, template) in enumerate(found, 1):
         place = escape_line(".".join(map(str, at)))
-        wrong = _find_wrong_part(template)
+        wrong = find_wrong_part(template)
         if wrong is not None:
             field = f"{place}.{wrong}" if wrong else place
             yield UserError(f"{where}: {subject.name}: {field}: expected a mapping", "give the whole object")
@@ -196,15 +202,6 @@ def _parse_custom(
             template_at=at,
             is_continued=number < len(found),
         )
-
-
-def _find_wrong_part(template: Any) -> str | None:
-    """Return the field of a template that is no mapping, "" for the template itself; None if all are."""
-    if not isinstance(template, Mapping):
-        return ""
-    if not isinstance(template.get("spec"), Mapping):
-        return "spec"
-    return None if isinstance(template.get("metadata"), Mapping | None) else "metadata"
 
 
 def _read_template(document: Mapping[str, Any], path: tuple[str, ...], where: str) -> Mapping[str, Any]:

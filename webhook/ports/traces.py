@@ -9,7 +9,9 @@ from msgspec import Struct
 
 from webhook.core.admission.decision import Half
 from webhook.core.admission.review import Request
-from webhook.errors import StoreFailure
+from webhook.core.quota import Acquire, Receipt
+from webhook.errors import StoreFailure, StoreUnavailableError
+from webhook.ports.stores import CounterStore
 
 
 class TraceParent(StrEnum):
@@ -91,6 +93,19 @@ REDIS = "EVALSHA"
 
 timed_calls: ContextVar[TimedCalls | None] = ContextVar("timed_calls", default=None)
 """Where calls of the current review are added; None if it is not sampled."""
+
+
+async def acquire_timed(store: CounterStore, timed: TimedCalls, asked: Acquire) -> Receipt:
+    """Charge a Pod of a sampled review. StoreUnavailableError as `acquire`."""
+    asked_ns = perf_counter_ns()
+    try:
+        receipt = await store.acquire(asked)
+    except StoreUnavailableError as error:
+        timed.add(STORE, asked_ns, failure=error.failure)
+        raise
+    timed.add(STORE, asked_ns)
+    return receipt
+
 
 TraceSampler = Callable[[Half, Request, str | None, int], ReviewTrace | None]
 """Decides at the start of a review, from its `traceparent` and the wall clock in nanoseconds, whether it is traced."""

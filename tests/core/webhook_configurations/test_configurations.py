@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.strategies import OUR_ANNOTATION, PROPERTY, Json, pods, services
+from tests.core.webhook_configurations.cel import is_true
 from tests.core.webhook_configurations.configurations import (
     DISABLED,
     NAMES,
@@ -200,7 +201,8 @@ def test_validating_webhook_reviews_new_updated_and_resized_pods() -> None:
 
 def test_template_webhook_fails_open_and_reviews_workloads_without_side_effects() -> None:
     webhook = webhooks(CLOSED_AND_OPEN)["workloads.podgate.io"]
-    assert [(rule["apiGroups"], rule["resources"], rule["operations"]) for rule in webhook["rules"]] == [
+    built_in = [rule for rule in webhook["rules"] if rule["apiVersions"] == ["v1"]]
+    assert [(rule["apiGroups"], rule["resources"], rule["operations"]) for rule in built_in] == [
         (["apps"], ["deployments", "replicasets", "statefulsets"], ["CREATE", "UPDATE"]),
         (["batch"], ["jobs", "cronjobs"], ["CREATE", "UPDATE"]),
         ([""], ["replicationcontrollers"], ["CREATE", "UPDATE"]),
@@ -221,6 +223,61 @@ def test_template_webhook_fails_open_and_reviews_workloads_without_side_effects(
     ]
 
 
+def get_custom_rule(policy: Policy) -> Json:
+    webhook = render_configurations(policy, CLIENT)[1]["webhooks"][-1]
+    (rule,) = (rule for rule in webhook["rules"] if rule["apiVersions"] == ["*"])
+    assert (rule["operations"], rule["scope"]) == (["CREATE", "UPDATE"], "Namespaced")
+    return rule
+
+
+def test_template_webhook_reviews_the_kinds_that_podgate_knows_in_all_their_versions() -> None:
+    rule = get_custom_rule(policy(CLOSED_AND_OPEN))
+    assert {"jobset.x-k8s.io", "batch.volcano.sh", "ray.io", "argoproj.io"} < {*rule["apiGroups"]}
+    assert {"jobsets", "jobs", "cronjobs", "rayjobs", "sandboxes", "rollouts"} < {*rule["resources"]}
+    assert len(rule["resources"]) == len({*rule["resources"]})
+
+
+def test_template_webhook_reviews_the_kinds_of_the_policy_and_not_those_without_templates() -> None:
+    service, workloads = (
+        {"match": {"namespaces": ["shop"]}},
+        [
+            {"apiGroup": "example.com", "kind": "Train", "templates": ["template", "spec.workers.*.template"]},
+            {"apiGroup": "example.com", "kind": "Ox", "templates": ["spec.template"], "resource": "oxen"},
+            {"apiGroup": "example.com", "kind": "Policy", "templates": ["spec.template"]},
+            {"apiGroup": "example.com", "kind": "Queue", "templates": []},
+            {"apiGroup": "ray.io", "kind": "RayJob", "templates": []},
+            {"apiGroup": "argoproj.io", "kind": "Rollout", "templates": []},
+        ],
+    )
+    of_ones_own = policy_of(service, workloads=workloads)
+    rule = get_custom_rule(of_ones_own)
+    assert "example.com" in rule["apiGroups"]
+    assert "argoproj.io" not in rule["apiGroups"], "none of its kinds has templates"
+    assert {"trains", "oxen", "policies", "rayclusters"} < {*rule["resources"]}
+    assert {"queues", "rayjobs", "rollouts"}.isdisjoint(rule["resources"])
+    differs = expression(render_configurations(of_ones_own, CLIENT)[1]["webhooks"][-1], "template-differs")
+    assert "object.?spec != oldObject.?spec" in differs
+    assert "object.?template != oldObject.?template" in differs
+
+
+@pytest.mark.parametrize(
+    ("group", "before", "after", "expected"),
+    [
+        ("example.com", {"workers": 1}, {"workers": 2}, True),
+        ("example.com", {"workers": 1}, {"workers": 1}, False),
+        ("apps", {"template": {}, "replicas": 1}, {"template": {}, "replicas": 2}, False),
+        ("apps", {"template": {}}, {"template": {"spec": {}}}, True),
+    ],
+)
+def test_an_update_of_a_custom_kind_is_called_for_if_its_spec_differs(
+    group: str, before: Json, after: Json, *, expected: bool
+) -> None:
+    webhook = render_configurations(policy(CLOSED_AND_OPEN), CLIENT)[1]["webhooks"][-1]
+    request = {"operation": "UPDATE", "resource": {"group": group}}
+    documents = {"object": {"spec": after}, "oldObject": {"spec": before}}
+    assert is_true(expression(webhook, "template-differs"), request=request, **documents) is expected
+
+
 def test_template_webhook_covers_the_namespaces_of_the_pod_webhook() -> None:
     mutating, validating, _ = render_configurations(policy(CLOSED_AND_OPEN), CLIENT)
     (pod_webhook,) = mutating["webhooks"]
@@ -234,7 +291,9 @@ def test_workload_kinds_with_exempt_controllers_are_not_reviewed() -> None:
     service = {"match": {"anyNamespace": True}}
     some_exempt = policy_of(service, exemptions={"usernames": controllers})
     webhook = render_configurations(some_exempt, CLIENT)[1]["webhooks"][-1]
-    assert [rule["resources"] for rule in webhook["rules"]] == [["deployments", "replicasets", "statefulsets"]]
+    assert [rule["resources"] for rule in webhook["rules"] if rule["apiVersions"] == ["v1"]] == [
+        ["deployments", "replicasets", "statefulsets"]
+    ]
     all_controllers = [source.controller for source in WORKLOAD_KINDS]
     all_exempt = policy_of(service, exemptions={"usernames": all_controllers})
     without_templates = render_configurations(all_exempt, CLIENT)[1]["webhooks"]

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from tests.core.webhook_configurations.configurations import policy_of
 from tests.core.webhook_configurations.live import HASH
 from webhook.core.policy.model import Exemptions, LoadedPolicy
+from webhook.core.policy_fields import CustomWorkload
 from webhook.core.webhook_configurations import render_either_webhooks
 from webhook.core.webhook_configurations.live import render_wanted_webhooks
 from webhook.core.webhook_configurations.union import unite_policies
@@ -48,3 +49,11 @@ def test_only_what_both_exempt_is_exempt() -> None:
     stable, candidate = policy_of(SHOP), policy_of(SHOP)
     both = unite_policies(replace(stable, exemptions=one), replace(candidate, exemptions=other))
     assert both.exemptions == Exemptions(("logs", "kube-a"), ("root",), (), daemon_sets=False)
+
+
+def test_kinds_of_either_policy_are_called_for() -> None:
+    train = CustomWorkload("example.com", "Train", ("spec.template",))
+    other = CustomWorkload("example.com", "Other", ("spec.template",))
+    stable, candidate = (replace(policy_of(SHOP), workloads=(train, *more)) for more in ((), (other,)))
+    assert unite_policies(stable, candidate).workloads == (train, other)
+    assert unite_policies(candidate, stable).workloads == (train, other)

@@ -15,12 +15,13 @@ from webhook.core.kubernetes.admission_request import (
     decode_request,
     respond,
 )
+from webhook.core.kubernetes.api_groups import is_built_in
 from webhook.core.kubernetes.controllers import BY_RESOURCE, find_owner_kind
 from webhook.core.kubernetes.label_constraints import RESOLVED, UnresolvedLabels
 from webhook.core.kubernetes.oversized_pod import OversizedPodDecoder
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_size import OversizedPod
-from webhook.core.workloads.workload_pods import simulate_pod
+from webhook.core.workloads.workload_pods import format_name, simulate_pod
 
 # Requests whose object is a Pod. With other subresources of `pods` it is a Binding, an Eviction or a Scale.
 _POD_REQUESTS = frozenset({("CREATE", ""), ("UPDATE", ""), ("UPDATE", "resize")})
@@ -53,11 +54,20 @@ class _PodEnvelope(Struct, frozen=True, gc=False, rename="camel"):
     request: _PodRequest
 
 
+class CustomMaker(Struct, frozen=True, gc=False):
+    """An object of a kind that is not Kubernetes' own. The policy says which Pod templates it has."""
+
+    group: str
+    kind: str
+    document: Mapping[str, Any]
+
+
 class WorkloadRequest(Struct, frozen=True, gc=False):
     """A request about a workload object, whose Pods do not exist yet.
 
     `unresolved`: labels of its Pods whose value is not known yet, or differs between Pods. `kind`: of the workload that
     its Pods will belong to. `document`: a Pod of it with all fields. `spec`: that of the object that makes its Pods.
+    `maker`: the object itself, of which none of these is known yet; None for a kind of Kubernetes.
     """
 
     name: str
@@ -67,6 +77,7 @@ class WorkloadRequest(Struct, frozen=True, gc=False):
     kind: str = ""
     document: Mapping[str, Any] = {}
     spec: Mapping[str, Any] = {}
+    maker: CustomMaker | None = None
 
 
 class Request(Struct, frozen=True, gc=False):
@@ -151,9 +162,11 @@ def _decode_in_steps(body: bytes, excess: OversizedPod | None = None) -> Request
 
 
 def _decode_template(request: RawRequest) -> Request | None:
-    source = BY_RESOURCE.get((request.resource.group, request.resource.resource))
-    if source is None or request.operation not in {"CREATE", "UPDATE"} or request.sub_resource:
+    if request.operation not in {"CREATE", "UPDATE"} or request.sub_resource:
         return None
+    source = BY_RESOURCE.get((request.resource.group, request.resource.resource))
+    if source is None:
+        return None if is_built_in(request.resource.group) else _decode_maker(request)
     made_from = decode_object(request.object, _any_object, "object")
     is_stored = not (request.dry_run and request.operation == "CREATE")
     try:
@@ -180,6 +193,29 @@ def _decode_template(request: RawRequest) -> Request | None:
             source.owner_kind,
             made.document,
             made.spec,
+        ),
+    )
+
+
+def _decode_maker(request: RawRequest) -> Request | None:
+    """Return the request about an object that may have Pod templates; None without an object."""
+    document, group = decode_object(request.object, _any_object, "object"), request.resource.group
+    if document is None:
+        return None
+    kind = str(document.get("kind") or "")
+    name = f"{kind.lower()}.{group}/{format_name(document)}"
+    return Request(
+        uid=request.uid,
+        operation="CREATE",
+        resource=f"{request.resource.resource}.{group}",
+        sub_resource="",
+        namespace=request.namespace,
+        user=request.user_info.username,
+        dry_run=bool(request.dry_run),
+        pod=None,
+        old_pod=None,
+        workload=WorkloadRequest(
+            name, request.operation, request.user_info.username, maker=CustomMaker(group, kind, document)
         ),
     )
 

@@ -142,14 +142,23 @@ def _check_forged_label(pod: Pod, service: Service) -> tuple[Finding, ...]:
     return (Finding(Code.IMMUTABLE, "placement", validation.find_own_mode(service), message, _LABEL),)
 
 
-def conclude(evaluation: Evaluation, client_id: str) -> Decision:
-    """Return the decision record: the object is always admitted."""
-    workload = _require_workload(evaluation)
+def advise(evaluation: Evaluation) -> None:
+    """Turn findings into warnings: the object is always admitted."""
     if evaluation.verdict is not Verdict.DEPENDS:
         evaluation.findings = tuple(_build_advice(evaluation.findings, evaluation, evaluation.service))
     if evaluation.verdict is Verdict.DENY:
         evaluation.verdict = Verdict.UNMATCHED if evaluation.service is None else Verdict.ADMIT
-    decision = conclude_review(evaluation, client_id)
+
+
+def conclude(evaluation: Evaluation, client_id: str) -> Decision:
+    """Return the decision record of an evaluation, with its findings as warnings."""
+    advise(evaluation)
+    return conclude_advised(evaluation, client_id)
+
+
+def conclude_advised(evaluation: Evaluation, client_id: str) -> Decision:
+    """Return the decision record of an evaluation whose findings are warnings."""
+    workload, decision = _require_workload(evaluation), conclude_review(evaluation, client_id)
     if evaluation.depends_on:
         depends_on = {"depends-on": ",".join(map(str, evaluation.depends_on))}
         decision = replace(decision, depends_on=evaluation.depends_on, audit={**decision.audit, **depends_on})

@@ -4,10 +4,11 @@ An error in an expression is handled by failurePolicy, so optional fields are re
 Source: k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions, 1.36.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER, PODGATE_USERS
 from webhook.core.admission.mutation import HASH_ANNOTATION
+from webhook.core.kubernetes.controllers import WORKLOAD_KINDS
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
 from webhook.core.placement import SERVICE_LABEL, VARIANT_LABEL
 from webhook.core.policy.model import Exemptions, Service
@@ -42,6 +43,7 @@ _IMAGES = tuple(f"spec.?{kind}.orValue([]).map(c, c.?image.orValue(''))" for kin
 _KEYS_MAX = 100
 """Labels or annotations compared one by one: an expression has a greatest length. With more, all are compared."""
 _USER = "request.userInfo.username"
+_IS_CUSTOM = f"!({format_membership('request.resource.group', sorted({kind.group for kind in WORKLOAD_KINDS}))})"
 _RUNTIME_CLASS = "object.spec.runtimeClassName"
 
 
@@ -122,8 +124,10 @@ def _compare_metadata(kind: str, own: str, keys: Collection[str]) -> Iterator[st
         yield f"{format_list(keys)}.exists(key, {_compare_path(f'metadata.?{kind}[?key]')})"
 
 
-def render_workloads() -> Iterator[Condition]:
+def render_workloads(custom_fields: Iterable[str]) -> Iterator[Condition]:
     """Yield the conditions that leave workloads written by a user, with a new or changed template.
+
+    `custom_fields`: the fields that hold the templates of kinds that are not Kubernetes' own, such as `spec`.
 
     A controller discards the warnings about objects that it creates, such as a Deployment's ReplicaSet.
     """
@@ -137,6 +141,7 @@ def render_workloads() -> Iterator[Condition]:
         "request.operation == 'CREATE'",
         _compare_path("spec.?template"),
         _compare_path("spec.?jobTemplate.?spec.?template"),
+        *(f"{_IS_CUSTOM} && {_compare_path(f'?{field}')}" for field in custom_fields),
     )
     yield _make_condition("template-differs", " ||\n".join(asked))
 

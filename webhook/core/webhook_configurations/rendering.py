@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from webhook.core.admission import workloads
 from webhook.core.document import configmap
+from webhook.core.policy.custom_workloads import list_custom_resources, list_template_fields
 from webhook.core.policy.model import Policy
 from webhook.core.webhook_configurations import conditions
 from webhook.core.webhook_configurations.client import ClientConfig, Json
@@ -73,18 +74,26 @@ def _render_warning(policy: Policy, client: ClientConfig) -> Iterator[Json]:
     """Yield the webhooks for Pod templates. They never deny, and have a short timeout.
 
     Exempt users are not skipped: exemptions are for users that create Pods, not for those that write templates.
+    A group that the cluster does not serve is harmless in a rule.
     """
     resources: dict[str, list[str]] = {}
     for source in workloads.list_reviewed_kinds(policy):
         resources.setdefault(source.group, []).append(source.resource)
+    rules = [_render_rule(listed, ("CREATE", "UPDATE"), (group,)) for group, listed in resources.items()]
+    # One rule for all groups: each webhook repeats it, and hardly a resource has the name of another group's.
+    custom = list_custom_resources(policy)
+    named = dict.fromkeys(resource for listed in custom.values() for resource in listed)
+    if named:
+        rules.append(_render_rule(named, ("CREATE", "UPDATE"), custom, "*"))
+    asked = tuple(conditions.render_workloads(list_template_fields(policy)))
     for name, region in name_webhooks("workloads", list_all_regions(policy)) if resources else ():
         yield {
             **_render_webhook(name, client, "validate"),
             "timeoutSeconds": _WARNING_TIMEOUT_SECONDS,
-            "rules": [_render_rule(listed, ("CREATE", "UPDATE"), group) for group, listed in resources.items()],
+            "rules": rules,
             "failurePolicy": "Ignore",
             "sideEffects": "None",
-            **_render_match(region, (*conditions.render_region(region), *conditions.render_workloads())),
+            **_render_match(region, (*conditions.render_region(region), *asked)),
         }
 
 
@@ -119,11 +128,13 @@ def _render_webhook(name: str, client: ClientConfig, path: str) -> Json:
     }
 
 
-def _render_rule(resources: Iterable[str], operations: Iterable[str], group: str = "") -> Json:
+def _render_rule(
+    resources: Iterable[str], operations: Iterable[str], groups: Iterable[str] = ("",), version: str = "v1"
+) -> Json:
     return {
         "operations": list(operations),
-        "apiGroups": [group],
-        "apiVersions": ["v1"],
+        "apiGroups": list(groups),
+        "apiVersions": [version],
         "resources": list(resources),
         "scope": "Namespaced",
     }

@@ -6,11 +6,15 @@ their group. Sources: `constructJob` of JobSet, `pod_webhook.go` of LWS, `create
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from webhook.core.kubernetes.controllers import BY_RESOURCE
+from webhook.core.kubernetes.label_constraints import RESOLVED, UnresolvedLabel, UnresolvedLabels
+from webhook.core.workloads.jobs import JOB_NAME_LABELS
 from webhook.core.workloads.simulate import simulate
-from webhook.core.workloads.workload import Json, read_mapping
+from webhook.core.workloads.workload import HASH, Json, read_mapping, read_whole
 
 Path = tuple[str | int, ...]
 TemplatePaths = Mapping[tuple[str, str], Sequence[str]]
@@ -19,6 +23,7 @@ TemplatePaths = Mapping[tuple[str, str], Sequence[str]]
 _JOB_SET = ("jobset.x-k8s.io", "JobSet")
 _LEADER_WORKER_SET = ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
 _VOLCANO_JOB = ("batch.volcano.sh", "Job")
+_ROLLOUT = ("argoproj.io", "Rollout")
 _RAY_CLUSTER = ("headGroupSpec.template", "workerGroupSpecs.*.template")
 _KUBEFLOW = {
     "JAXJob": "jaxReplicaSpecs",
@@ -48,7 +53,7 @@ KNOWN_TEMPLATES: TemplatePaths = {
     **{("kubeflow.org", kind): (f"spec.{field}.*.template",) for kind, field in _KUBEFLOW.items()},
     ("trainer.kubeflow.org", "TrainingRuntime"): ("spec.template.spec.replicatedJobs.*.template.spec.template",),
     ("trainer.kubeflow.org", "ClusterTrainingRuntime"): ("spec.template.spec.replicatedJobs.*.template.spec.template",),
-    ("argoproj.io", "Rollout"): ("spec.template",),
+    _ROLLOUT: ("spec.template",),
     ("sparkoperator.k8s.io", "SparkApplication"): ("spec.driver.template", "spec.executor.template"),
     ("sparkoperator.k8s.io", "ScheduledSparkApplication"): (
         "spec.template.driver.template",
@@ -56,17 +61,25 @@ KNOWN_TEMPLATES: TemplatePaths = {
     ),
 }
 
+_REPLICATED_JOBS, _TASKS = ("spec", "replicatedJobs"), ("spec", "tasks")
 _LWS = "leaderworkerset.sigs.k8s.io/"
 _UID = "00000000-0000-4000-8000-000000000000"
 _VOLCANO_USER = "system:serviceaccount:volcano-system:volcano-controllers"
 _SUFFIX = "x7k2p"
 
 
-class CustomPod(NamedTuple):
-    """A Pod as the controller of such a kind sends it; `user` is that controller, "" if it is not known."""
+class CustomPod(Struct, frozen=True, gc=False):
+    """A Pod as the controller of such a kind sends it; `user` is that controller, "" if it is not known.
+
+    `kind` and `spec`: of the built-in workload that its Pods belong to, if the object makes one.
+    `unresolved`: labels that differ between its Pods, or whose value is not known yet.
+    """
 
     document: dict[str, Any]
     user: str = ""
+    kind: str = ""
+    spec: Json = {}
+    unresolved: UnresolvedLabels = RESOLVED
 
 
 def find_templates(document: Json, paths: Sequence[str]) -> Iterator[tuple[Path, Any]]:
@@ -88,17 +101,28 @@ def _find(value: Any, steps: Sequence[str], at: Path) -> Iterator[tuple[Path, An
         yield from _find(value[steps[0]], steps[1:], (*at, steps[0]))
 
 
+def find_wrong_part(template: Any) -> str | None:
+    """Return the field of a template that is no mapping, "" for the template itself; None if all are."""
+    if not isinstance(template, Mapping):
+        return ""
+    if not isinstance(template.get("spec"), Mapping):
+        return "spec"
+    return None if isinstance(template.get("metadata"), Mapping | None) else "metadata"
+
+
 def build_pod(group: str, document: Json, namespace: str, at: Path, template: Json) -> CustomPod:
     """Return the first Pod of one template. `document` has names of the right type, and the template a `spec`."""
     metadata = read_mapping(document.get("metadata"))
     name = str(metadata.get("name") or f"{metadata.get('generateName') or ''}{_SUFFIX}")
-    kind = (group, str(document.get("kind")))
-    if kind == _JOB_SET and at[:2] == ("spec", "replicatedJobs"):
+    kind, is_entry = (group, str(document.get("kind"))), len(at) > len(_REPLICATED_JOBS)
+    if kind == _JOB_SET and at[:2] == _REPLICATED_JOBS and is_entry:
         return _build_job_set_pod(document, name, namespace, at, template)
     if kind == _LEADER_WORKER_SET:
         return _build_leader_worker_pod(document, name, namespace, at, template)
-    if kind == _VOLCANO_JOB and at[:2] == ("spec", "tasks"):
+    if kind == _VOLCANO_JOB and at[:2] == _TASKS and is_entry:
         return _build_volcano_pod(document, name, namespace, at, template)
+    if kind == _ROLLOUT:
+        return _build_rollout_pod(name, namespace, template)
     metadata = {**read_mapping(template.get("metadata")), "generateName": f"{name}-", "namespace": namespace}
     metadata.pop("name", None)
     return CustomPod({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
@@ -112,9 +136,33 @@ def _build_job_set_pod(document: Json, name: str, namespace: str, at: Path, temp
     marks = {"jobset-name": name, "jobset-uid": uid, "replicatedjob-name": own, "job-index": "0"}
     marked = {f"jobset.sigs.k8s.io/{key}": value for key, value in marks.items()}
     job = {"metadata": {"name": f"{name}-{own}-0"}, "spec": {"completionMode": "Indexed", **spec}}
-    source = BY_RESOURCE["batch", "jobs"]
-    made = simulate(source, job, _mark(template, marked, marked), namespace)
-    return CustomPod(made.document, source.controller)
+    jobs = range(read_whole(replicated.get("replicas"), 1))
+    varying = _vary("jobset.sigs.k8s.io/job-index", "", jobs)
+    for key in JOB_NAME_LABELS:
+        varying |= _vary(key, f"{name}-{own}-", jobs)
+    return _simulate("jobs", job, _mark(template, marked, marked), namespace, varying)
+
+
+def _simulate(
+    resource: str, document: Json, template: Json, namespace: str, varying: UnresolvedLabels = RESOLVED
+) -> CustomPod:
+    """Return the Pod of a built-in workload that an object makes."""
+    source = BY_RESOURCE["batch" if resource == "jobs" else "apps", resource]
+    made, spec = simulate(source, document, template, namespace), read_mapping(document.get("spec"))
+    return CustomPod(made.document, source.controller, source.owner_kind, spec, {**made.unresolved, **varying})
+
+
+def _vary(label: str, prefix: str, numbers: range) -> dict[str, UnresolvedLabel]:
+    """Return a label that each of several Pods has with another number; nothing for one Pod."""
+    return {label: UnresolvedLabel(f"{prefix}{numbers[0]}", prefix=prefix, numbers=numbers)} if len(numbers) > 1 else {}
+
+
+def _build_rollout_pod(name: str, namespace: str, template: Json) -> CustomPod:
+    """Return the Pod of the first ReplicaSet, which Argo names and labels by a hash of the template."""
+    label, shown = "rollouts-pod-template-hash", "<rollouts-pod-template-hash>"
+    owner = {"metadata": {"name": f"{name}-{shown}"}}
+    varying = {label: UnresolvedLabel(shown, HASH)}
+    return _simulate("replicasets", owner, _mark(template, {label: shown}, {}), namespace, varying)
 
 
 def _build_leader_worker_pod(document: Json, name: str, namespace: str, at: Path, template: Json) -> CustomPod:
@@ -137,9 +185,13 @@ def _build_leader_worker_pod(document: Json, name: str, namespace: str, at: Path
         annotations[exclusive] = str(given[exclusive])
     ordinals = {"ordinals": {"start": 1}} if is_worker else {}
     owner = {"metadata": {"name": leader if is_worker else name}, "spec": {"serviceName": name, **ordinals}}
-    source = BY_RESOURCE["apps", "statefulsets"]
-    made = simulate(source, owner, _mark(template, labels, annotations), namespace)
-    return CustomPod(made.document, source.controller)
+    groups = range(read_whole(spec.get("replicas"), 1))
+    varying = _vary(f"{_LWS}group-index", "", groups)
+    if len(groups) > 1:
+        varying[f"{_LWS}group-key"] = UnresolvedLabel(labels[f"{_LWS}group-key"], "[0-9a-f]{40}")
+    if is_worker:
+        varying |= _vary(f"{_LWS}worker-index", "", range(1, read_whole(size, 1)))
+    return _simulate("statefulsets", owner, _mark(template, labels, annotations), namespace, varying)
 
 
 def _build_volcano_pod(document: Json, name: str, namespace: str, at: Path, template: Json) -> CustomPod:
@@ -158,7 +210,8 @@ def _build_volcano_pod(document: Json, name: str, namespace: str, at: Path, temp
             pod_spec[field] = spec[field]
     names = {"name": f"{name}-{task}-0", "namespace": namespace}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, **names}, "spec": pod_spec}
-    return CustomPod(pod, _VOLCANO_USER)
+    number = read_whole(read_mapping(spec["tasks"][at[2]]).get("replicas"), 1)
+    return CustomPod(pod, _VOLCANO_USER, unresolved=_vary("volcano.sh/task-index", "", range(number)))
 
 
 def _mark(template: Json, labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, Any]:

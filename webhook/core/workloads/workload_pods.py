@@ -37,7 +37,7 @@ def simulate_pod(document: Json, source: WorkloadKind, namespace: str, *, is_sto
     except msgspec.ValidationError as error:
         at = ".".join(source.template_at)
         raise msgspec.ValidationError(str(error).replace("`$", f"`$.{at}")) from None
-    owner, spec = f"{source.shown}/{_format_name(document)}", _find_mapping(document, source.template_at[:-1], source)
+    owner, spec = f"{source.shown}/{format_name(document)}", _find_mapping(document, source.template_at[:-1], source)
     return PodTemplate(pod, simulated.document, owner, simulated.unresolved, spec or {})
 
 
@@ -54,7 +54,7 @@ def _find_mapping(document: Json, path: tuple[str, ...], source: WorkloadKind) -
     return found
 
 
-def _format_name(document: Json) -> str:
+def format_name(document: Json) -> str:
     """Return the object's name for people; `PREFIX*` while a generated name is not known yet."""
     metadata = read_mapping(document.get("metadata"))
     return str(metadata.get("name") or f"{metadata.get('generateName') or ''}*")

@@ -1,0 +1,166 @@
+"""Objects of kinds that are not Kubernetes' own: warnings about each Pod template, as for a Deployment."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.core.admission.workloads import template
+from tests.core.reviewing import ALICE, Gate, policy_of
+from tests.core.strategies import Json
+from webhook.core.admission.decision import Decision, Half, Verdict
+from webhook.core.admission.makers import TEMPLATES_MAX
+from webhook.core.findings import Code
+from webhook.core.policy.model import LoadedPolicy
+
+POLICY = """
+- name: web
+  match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}}
+  placement: {schedulerName: podgate-scheduler, nodeSelector: {disk: ssd}}
+"""
+TRAIN = "workloads: [{apiGroup: example.com, kind: Train, templates: [spec.leader, spec.workers.*.template]}]"
+KNOWN = policy_of(POLICY, TRAIN)
+WARNING = policy_of(f"{POLICY}  modes: {{placement: Warn}}", TRAIN)
+DENIED = (
+    "PlacementConflict: Pods of train.example.com/web will be denied: service web: spec.schedulerName is 'theirs',"
+    " the policy sets 'podgate-scheduler'; remove the field from the Pod or set it to 'podgate-scheduler'"
+)
+THEIRS = template(schedulerName="theirs")
+
+
+def ask(spec: Json, group: str = "example.com", kind: str = "Train", **more: Any) -> Json:
+    """Build the request of a user who writes an object named `web`."""
+    resource = {"group": group, "version": "v1alpha1", "resource": f"{kind.lower()}s"}
+    metadata = {"name": "web", "namespace": "shop", "uid": "of-the-object"}
+    written = {"apiVersion": f"{group}/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
+    return {"resource": resource, "object": written, **more}
+
+
+async def review(spec: Json, *kind: str, loaded: LoadedPolicy = KNOWN, **more: Any) -> Decision:
+    """Review an object: it is admitted and not charged."""
+    gate = Gate(loaded)
+    decision = await gate.validate(**ask(spec, *kind, **more))
+    assert decision.allowed
+    assert gate.store.requests == []
+    return decision
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+async def test_a_kind_of_the_policy_is_admitted_with_a_warning(operation: str) -> None:
+    decision = await review({"leader": THEIRS}, operation=operation)
+    assert decision.warnings == (DENIED,)
+    assert (decision.workload, decision.verdict, decision.service) == ("train.example.com/web", Verdict.ADMIT, "web")
+    assert (decision.call.operation, decision.call.user) == (operation, ALICE)
+    assert (decision.pod, decision.pod_uid) == ("", ""), "its Pods do not exist yet"
+    assert decision.audit["findings"] == "PlacementConflict/Warn"
+
+
+@pytest.mark.parametrize(
+    ("group", "kind", "spec"),
+    [
+        ("jobset.x-k8s.io", "JobSet", {"replicatedJobs": [{"name": "a", "template": {"spec": {"template": THEIRS}}}]}),
+        ("leaderworkerset.x-k8s.io", "LeaderWorkerSet", {"leaderWorkerTemplate": {"workerTemplate": THEIRS}}),
+        ("batch.volcano.sh", "Job", {"tasks": [{"template": THEIRS}]}),
+        ("ray.io", "RayCluster", {"headGroupSpec": {"template": THEIRS}}),
+        ("kubeflow.org", "PyTorchJob", {"pytorchReplicaSpecs": {"Master": {"template": THEIRS}}}),
+        ("argoproj.io", "Rollout", {"template": THEIRS}),
+    ],
+)
+async def test_a_kind_that_podgate_knows_is_admitted_with_a_warning(group: str, kind: str, spec: Json) -> None:
+    decision = await review(spec, group, kind, loaded=policy_of(POLICY))
+    assert decision.warnings == (DENIED.replace("train.example.com", f"{kind.lower()}.{group}"),)
+
+
+async def test_what_holds_for_all_templates_is_said_once_and_else_where() -> None:
+    both = await review({"leader": THEIRS, "workers": [{"template": THEIRS}, {"template": THEIRS}]})
+    assert both.warnings == (DENIED,)
+    one = await review({"leader": template(), "workers": [{"template": template()}, {"template": THEIRS}]})
+    assert one.warnings == (f"{DENIED} (spec.workers.1.template)",)
+    most = await review({"leader": template(), "workers": [{"template": THEIRS}] * 4})
+    assert most.warnings == (f"{DENIED} (spec.workers.0.template, spec.workers.1.template and 2 more)",)
+
+
+async def test_fields_that_only_enforce_writes_are_told_once() -> None:
+    decision = await review({"leader": template(), "workers": [{"template": template()}]}, loaded=WARNING)
+    [warning] = decision.warnings
+    assert warning == (
+        "WouldRewrite: in Pods of train.example.com/web: service web:"
+        " Enforce would write spec.schedulerName, spec.nodeSelector"
+    )
+
+
+async def test_templates_of_several_services_are_judged_apart() -> None:
+    batch = "- name: batch\n  match: {namespaces: [shop], podSelector: {matchLabels: {app: batch}}}\n"
+    batch += "  placement: {schedulerName: batch-scheduler}\n"
+    of_batch = template({"app": "batch"}, schedulerName="theirs")
+    loaded = policy_of(POLICY + batch, TRAIN)
+    decision = await review({"leader": THEIRS, "workers": [{"template": of_batch}]}, loaded=loaded)
+    assert [finding.message.partition(": ")[2].partition(":")[0] for finding in decision.findings] == [
+        "service web",
+        "service batch",
+    ]
+    assert [warning.rpartition(" ")[2] for warning in decision.warnings] == [
+        "(spec.leader)",
+        "(spec.workers.0.template)",
+    ]
+
+
+async def test_an_owner_that_depends_on_a_label_is_told() -> None:
+    label = "jobset.sigs.k8s.io/job-index"
+    first = f"- name: first\n  match: {{namespaces: [shop], podSelector: {{matchLabels: {{{label}: '0'}}}}}}\n"
+    first += "  placement: {schedulerName: first-scheduler}\n"
+    job = {"name": "a", "replicas": 2, "template": {"spec": {"template": THEIRS}}}
+    loaded = policy_of(first + POLICY)
+    decision = await review({"replicatedJobs": [job]}, "jobset.x-k8s.io", "JobSet", loaded=loaded)
+    assert decision.verdict is Verdict.DEPENDS
+    assert [dependence.service for dependence in decision.depends_on] == ["first", "web"]
+    assert f"will be denied if service first owns them, which depends on label {label}" in decision.warnings[0]
+
+
+@pytest.mark.parametrize("kind", ["Queue", "Unknown"])
+async def test_a_kind_without_templates_is_not_handled(kind: str) -> None:
+    head = f"{TRAIN[:-1]}, {{apiGroup: example.com, kind: Queue, templates: []}}]"
+    decision = await review({"leader": THEIRS}, "example.com", kind, loaded=policy_of(POLICY, head))
+    assert (decision.verdict, decision.workload, decision.warnings) == (Verdict.UNMATCHED, "", ())
+    assert decision.steps[-1].found == f"CREATE of {kind.lower()}s.example.com is not handled by Podgate"
+
+
+async def test_the_mutating_half_leaves_templates_as_they_are() -> None:
+    answer = await Gate(KNOWN).ask(Half.MUTATE, **ask({"leader": THEIRS}))
+    assert (answer.decision.verdict, answer.decision.warnings) == (Verdict.UNMATCHED, ())
+    assert "patch" not in msgspec.json.decode(answer.body)["response"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "note"),
+    [
+        ({}, "no template can be reviewed"),
+        ({"leader": 1}, "spec.leader is not a mapping"),
+        ({"leader": {"metadata": {}}}, "spec.leader.spec is not a mapping"),
+        ({"leader": {"spec": {"containers": 5}}}, "spec.leader: Expected `array"),
+    ],
+)
+async def test_a_template_that_is_none_is_passed_over(spec: Json, note: str) -> None:
+    decision = await review(spec)
+    assert (decision.verdict, decision.warnings) == (Verdict.UNMATCHED, ())
+    assert any(note in step.found for step in decision.steps)
+    others = await review({**spec, "workers": [{"template": THEIRS}]})
+    assert others.warnings == (DENIED,)
+
+
+async def test_of_very_many_templates_the_first_are_reviewed() -> None:
+    workers = [{"template": template(schedulerName=f"s{number}")} for number in range(TEMPLATES_MAX + 5)]
+    decision = await review({"workers": workers})
+    assert len(decision.warnings) == TEMPLATES_MAX
+    assert "only the first 16 templates are reviewed" in [step.found for step in decision.steps]
+
+
+async def test_an_object_that_is_deleted_is_passed_over() -> None:
+    decision = await review({}, operation="DELETE", object=None)
+    assert (decision.verdict, decision.workload) == (Verdict.UNMATCHED, "")
+
+
+async def test_rules_judge_each_template() -> None:
+    rules = '  rules: [{name: no-host, require: "!pod.hostNetwork", message: "\'no host network\'", mode: Enforce}]\n'
+    decision = await review({"leader": template(hostNetwork=True)}, loaded=policy_of(POLICY + rules, TRAIN))
+    assert [finding.code for finding in decision.findings] == [Code.RULE_VIOLATED]
