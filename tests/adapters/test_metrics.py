@@ -38,7 +38,16 @@ from webhook.adapters.metrics.family import MetricKind
 from webhook.adapters.metrics.stage_durations import StageDurations
 from webhook.authentication.reasons import REASONS
 from webhook.core.admission.decision import Finding, Half, Verdict, WouldWrite
-from webhook.core.breaker import EXPIRED, HELD, TRANSITIONS, State, TransitionCause
+from webhook.core.breaker import (
+    EXPIRED,
+    HELD,
+    TRANSITIONS,
+    BreakerOwner,
+    BreakerView,
+    State,
+    Transition,
+    TransitionCause,
+)
 from webhook.core.findings import Code
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.overload import OverloadCause
@@ -1023,3 +1032,29 @@ def test_a_rollout_is_shown_while_there_is_one(metrics: Metrics) -> None:
     assert [value for key, value in counted.items() if 'service="new"' in key] == [1]
     metrics.rollout.on_rollout_changed(RolloutView(), RolloutView())
     assert not any("rollout" in key or "shadow" in key for key in read_samples(metrics))
+
+
+def test_a_variant_of_the_candidate_alone_is_exported_while_there_is_one(metrics: Metrics) -> None:
+    opened = Transition("web/arm", State.CLOSED, State.OPEN, 5, "", 1, TransitionCause.UNSCHEDULABLE)
+    snapshots = {"web/arm": ServiceSnapshot(5, breaker=BreakerView(State.OPEN, 1, 5, 6_000_005))}
+
+    def read() -> dict[str, float]:
+        metrics.on_transition(opened)
+        metrics.update(snapshots)
+        return {key: value for key, value in read_samples(metrics).items() if 'variant="arm"' in key and value}
+
+    metrics.on_policy_loaded(policy_of("- {name: web, match: {anyNamespace: true}}"))
+    assert read() == {}
+    added = frozenset({BreakerOwner("web", "arm")})
+    metrics.rollout.on_rollout_changed(RolloutView(), RolloutView("a" * 16, "b" * 16, added_variants=added))
+    assert set(map(_find_name, read())) == {
+        "podgate_variant_breaker_open_remaining_seconds",
+        "podgate_variant_breaker_state",
+        "podgate_variant_breaker_transitions_total",
+    }
+    metrics.rollout.on_rollout_changed(RolloutView(), RolloutView())
+    assert read() == {}
+
+
+def _find_name(series: str) -> str:
+    return series.partition("{")[0]

@@ -233,6 +233,14 @@ async def test_an_existing_pod_is_judged_by_the_policy_that_admitted_it() -> Non
         assert decision.policy_hash == hash_of(raw)
 
 
+async def test_variants_with_a_breaker_of_the_candidate_alone_are_named() -> None:
+    listed = "{name: arm, weight: 1, nodeSelector: {kind: arm}}, {name: spot, weight: 1, nodeSelector: {kind: spot}}"
+    divided = f"- {{name: db, match: {{namespaces: [db]}}, placement: {{shares: {{variants: [{listed}]}}}}}}\n"
+    process = Process(OLD, policy("ssd", 30, STEPS, more=divided))
+    await process.begin(Phase.CANARY, 2)
+    assert process.policies.rollout.view.added_variants == {("db", "arm")}, "the last one has none"
+
+
 async def test_a_service_of_the_candidate_alone_counts_for_the_tickers_and_the_controller() -> None:
     new = policy("ssd", 30, STEPS, more=ADDED)
     process = Process(OLD, new)

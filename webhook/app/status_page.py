@@ -18,6 +18,7 @@ from webhook.core import breaker
 from webhook.core.quota import CounterPlan, ServiceSnapshot
 from webhook.core.reporting.status import OverridesStatus, ServerStatus, render_server_status
 from webhook.core.reporting.status_parts import DecisionsStatus, OverloadStatus, StoreStatus, count_guarded
+from webhook.core.rollout.canary import BasePolicy
 from webhook.errors import StoreUnavailableError
 from webhook.fallback.overload_monitor import OverloadMonitor
 from webhook.interceptor import Interceptor
@@ -90,6 +91,7 @@ class StatusPage:
                 self._overrides.source, self._overrides.list_errors(), self._overrides.get_current().entries
             ),
             plans=compiled.plans if compiled else {},
+            candidate=compiled.canary.services if isinstance(compiled, BasePolicy) else {},
             snapshots=await self._read_snapshots(),
             store=StoreStatus(
                 self._store.kind,

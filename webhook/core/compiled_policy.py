@@ -83,6 +83,10 @@ class CompiledPolicy:
         self._excepted: LruCache[tuple[int, ...], CompiledPolicy] = LruCache(_EXCEPTED_MAX)
         """By the identities of the exceptions, which live as long as the policy."""
 
+    def list_shares(self) -> tuple[tuple[str, SharesPlan], ...]:
+        """Return each service that divides its Pods, with how it does."""
+        return tuple(self.shares.items())
+
     def list_breakers(self) -> tuple[CounterPlan, ...]:
         """Return the plans whose breakers live by time: those of the services, and of the variants of their shares."""
         of_variants = [

@@ -13,7 +13,7 @@ from hashlib import sha256
 
 from webhook.core.document import DocumentError, Purpose
 from webhook.core.document.configmap import KEY, NAME, NAMESPACE, REVISION_PREFIX, ROLLOUT_STATE
-from webhook.core.policy.model import LoadedPolicy
+from webhook.core.policy.model import LoadedPolicy, list_variant_breakers
 from webhook.core.rollout.selection import Reach
 from webhook.core.rollout.state import Phase, RolloutState, RolloutView, decide_in_force
 from webhook.errors import CheckFailedError, RolloutError
@@ -120,9 +120,11 @@ class RolloutFollower:
         stable, candidate = self._used
         if candidate is None or in_force is None:
             return RolloutView(stable, "", self._state, problem)
-        names = {service.name for service in candidate.loaded.policy.services} if candidate.reach is not None else set()
-        added = names.difference(service.name for service in in_force.policy.services)
-        return RolloutView(stable, candidate.loaded.hash, self._state, problem, frozenset(added))
+        ours = in_force.policy.services
+        theirs = candidate.loaded.policy.services if candidate.reach is not None else ()
+        added = {service.name for service in theirs}.difference(service.name for service in ours)
+        variants = list_variant_breakers(theirs).difference(list_variant_breakers(ours))
+        return RolloutView(stable, candidate.loaded.hash, self._state, problem, frozenset(added), variants)
 
     async def _put_into_force(self) -> str:
         """Return why what is in force is not what the state says, "" if it is. _MissingError: a policy is missing."""

@@ -11,10 +11,11 @@ from tests.core.reviewing import policy_of
 from webhook.commands.pages.status_page import format_status
 from webhook.core.breaker import BreakerView, State
 from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import ServiceSnapshot
 from webhook.core.reporting.status import render_server_status
 
-LOADED = policy_of("""\
+SERVICES = """\
 - name: web
   match: {namespaces: [shop]}
   placement:
@@ -31,7 +32,8 @@ LOADED = policy_of("""\
   placement: {shares: {variants: [
     {name: spot, weight: 1, nodeSelector: {kind: spot}},
     {name: on-demand, weight: 1, nodeSelector: {kind: on-demand}}]}}
-""")
+"""
+LOADED = policy_of(SERVICES)
 OPEN = BreakerView(
     State.OPEN,
     4,
@@ -49,6 +51,18 @@ def render(**views: BreakerView) -> dict[str, Any]:
     snapshots["web"] = ServiceSnapshot(NOW_US)
     status = snapshot(policy=LOADED, plans=CompiledPolicy(LOADED).plans, snapshots=snapshots)
     return render_server_status(status)
+
+
+ARM = "        {name: arm, weight: 10, nodeSelector: {kind: arm}},\n"
+WITHOUT_ARM = policy_of(SERVICES.replace(ARM, ""))
+WITHOUT_SHARES = policy_of("- {name: web, match: {namespaces: [shop]}}\n")
+
+
+def render_canary(stable: LoadedPolicy, **views: BreakerView) -> dict[str, Any]:
+    """Return the status document of a canary whose candidate is the policy with all variants."""
+    snapshots = {f"web/{name}": ServiceSnapshot(NOW_US, breaker=view) for name, view in views.items()}
+    plans, candidate = CompiledPolicy(stable).plans, CompiledPolicy(LOADED).services
+    return render_server_status(snapshot(policy=stable, plans=plans, candidate=candidate, snapshots=snapshots))
 
 
 def render_lines(**views: BreakerView) -> list[str]:
@@ -108,3 +122,40 @@ def test_the_page_of_an_older_server_has_no_shares() -> None:
     for service in document["services"]:
         del service["shares"]
     assert not [line for line in format_status(document) if "shares" in line]
+
+
+def test_a_variant_of_the_candidate_alone_is_shown_as_such() -> None:
+    document = render_canary(WITHOUT_ARM, spot=CLOSED, arm=OPEN)
+    variants = document["services"][0]["shares"]["variants"]
+    assert [(variant["name"], variant["ofCandidate"], variant["hasBreaker"]) for variant in variants] == [
+        ("spot", False, True),
+        ("on-demand", False, False),
+        ("arm", True, True),
+    ]
+    lines = click.unstyle("\n".join(format_status(document))).splitlines()
+    assert "web: shares the first 2 on-demand, then spot 80 : on-demand 10" in lines
+    assert any(line.startswith("web, variant arm of the candidate: OPEN since") for line in lines)
+
+
+def test_a_service_that_the_candidate_alone_divides_has_its_variants() -> None:
+    document = render_canary(WITHOUT_SHARES, spot=OPEN, arm=CLOSED)
+    shares = document["services"][0]["shares"]
+    assert shares["base"] is None, "it is the candidate's"
+    assert [variant["name"] for variant in shares["variants"] if variant["ofCandidate"]] == ["spot", "arm", "on-demand"]
+    lines = click.unstyle("\n".join(format_status(document))).splitlines()
+    assert "web: shares of the candidate alone" in lines
+
+
+def test_the_last_variant_has_a_breaker_if_it_is_not_the_last_of_the_candidate() -> None:
+    def divide(*names: str) -> LoadedPolicy:
+        listed = ", ".join(f"{{name: {name}, weight: 1, nodeSelector: {{kind: {name}}}}}" for name in names)
+        return policy_of(
+            f"- {{name: web, match: {{namespaces: [a]}}, placement: {{shares: {{variants: [{listed}]}}}}}}\n"
+        )
+
+    stable, candidate = divide("spot", "on-demand"), CompiledPolicy(divide("on-demand", "spot"))
+    snapshots = {"web/on-demand": ServiceSnapshot(NOW_US, breaker=OPEN)}
+    status = snapshot(policy=stable, candidate=candidate.services, snapshots=snapshots)
+    last = render_server_status(status)["services"][0]["shares"]["variants"][-1]
+    assert (last["name"], last["ofCandidate"], last["hasBreaker"]) == ("on-demand", False, True)
+    assert last["breaker"]["state"] == "OPEN"

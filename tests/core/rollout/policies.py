@@ -3,10 +3,16 @@
 from typing import Any
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.core.reviewing import body, pod, policy_of
 from webhook.core.admission.review import Request, decode
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.policy.model import LoadedPolicy
+from webhook.core.policy_fields.rollout import CanaryBy
+from webhook.core.rollout.canary import BasePolicy, pair
+from webhook.core.rollout.composition import compose
+from webhook.core.rollout.selection import Reach
 
 CONTROLLER = "system:serviceaccount:kube-system:replicaset-controller"
 NAMES = tuple("abcdef")
@@ -58,3 +64,18 @@ def build_request(
         "ownerReferences": [reference],
     }
     return decode(body(namespace=namespace, object=made, userInfo={"username": user}, **more))
+
+
+def write_divided(*variants: str, open_for: str = "10m", service: str = "a", namespace: str = "a") -> str:
+    """Return a service that divides its Pods equally."""
+    listed = ", ".join(f"{{name: {name}, weight: 1, nodeSelector: {{kind: {name}}}}}" for name in variants)
+    shares = f"{{unschedulableFor: 60s, openFor: {open_for}, variants: [{listed}]}}"
+    return f"- {{name: {service}, match: {{namespaces: [{namespace}]}}, placement: {{shares: {shares}}}}}\n"
+
+
+def build_canary(stable: str, candidate: str) -> BasePolicy:
+    """Return two policies as they are in force in a canary."""
+    old, new = replace(policy_of(stable), hash=HASHES[0]), replace(policy_of(candidate), hash=HASHES[1])
+    reach = Reach(CanaryBy.WORKLOAD, percent=50)
+    composed = compose(old, new, reach)
+    return pair(old.policy, new.policy, reach)(CompiledPolicy(composed.base), CompiledPolicy(composed.canary))

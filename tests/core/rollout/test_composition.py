@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.core.reviewing import policy_of
-from tests.core.rollout.policies import HASHES, policies
+from tests.core.rollout.policies import HASHES, build_canary, policies, write_divided
 from tests.core.strategies import PROPERTY
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.policy.model import LoadedPolicy
@@ -78,19 +78,6 @@ def test_a_service_of_the_candidate_alone_is_counted_and_owned_only_by_the_canar
         assert found.name == owner
     assert base.choose_by_hash(CANDIDATE) is base.canary
     assert base.choose_by_hash(STABLE) is base.choose_by_hash("") is base
-
-
-def write_divided(*variants: str, open_for: str = "10m") -> str:
-    listed = ", ".join(f"{{name: {name}, weight: 1, nodeSelector: {{kind: {name}}}}}" for name in variants)
-    shares = f"{{openFor: {open_for}, variants: [{listed}]}}"
-    return f"- {{name: a, match: {{namespaces: [a]}}, placement: {{shares: {shares}}}}}\n"
-
-
-def build_canary(stable: str, candidate: str) -> BasePolicy:
-    old, new = replace(policy_of(stable), hash=STABLE), replace(policy_of(candidate), hash=CANDIDATE)
-    reach = Reach(CanaryBy.WORKLOAD, percent=50)
-    composed = compose(old, new, reach)
-    return pair(old.policy, new.policy, reach)(CompiledPolicy(composed.base), CompiledPolicy(composed.canary))
 
 
 def test_both_policies_have_the_same_breaker_of_a_variant_and_all_breakers_live() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import Row
 from webhook.adapters.metrics.family import Family
+from webhook.core.breaker import BreakerOwner
 from webhook.core.rollout.counting import ShadowTotals
 from webhook.core.rollout.state import Phase, RolloutView
 from webhook.ports import PartialObserver
@@ -13,9 +14,12 @@ from webhook.ports import PartialObserver
 class RolloutMetrics(PartialObserver):
     """Gauges of the last change. Without a rollout there are no series."""
 
-    def __init__(self, forget_services: Callable[[], None]) -> None:
-        """Create it; `forget_services` is called before other services have series."""
+    def __init__(
+        self, forget_services: Callable[[], None], set_variants: Callable[[frozenset[BreakerOwner]], None]
+    ) -> None:
+        """Create it; `forget_services` is called before other services have series, `set_variants` with variants."""
         self._forget_services = forget_services
+        self._set_variants = set_variants
         self._view = RolloutView()
         self.added = self._view.added
         """Services that have series although the policy in force lacks them."""
@@ -26,6 +30,7 @@ class RolloutMetrics(PartialObserver):
         if now.added != self.added:
             self._forget_services()
         self._view, self.added = now, now.added
+        self._set_variants(now.added_variants)
 
     def on_policy_parts_checked(self, problems: Mapping[str, Sequence[str]]) -> None:
         self._refused_parts = tuple(problems)

@@ -1,4 +1,4 @@
-"""Breakers of variants: transitions and gauges by service and variant, for the variants of the policy alone."""
+"""Breakers of variants: transitions and gauges by service and variant, for those of the policy and its candidate."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -7,7 +7,7 @@ from webhook.adapters.metrics.accumulators import Row, Totals
 from webhook.adapters.metrics.family import Family
 from webhook.adapters.metrics.watched_inputs import find_reason_label
 from webhook.core.breaker import BreakerOwner, State, Transition, TransitionCause
-from webhook.core.policy.model import Policy, Service
+from webhook.core.policy.model import Policy, Service, list_variant_breakers
 from webhook.core.quota import ServiceSnapshot
 
 _SECOND_US = 1_000_000
@@ -34,13 +34,26 @@ class VariantBreakers:
         self._changes = Totals(families.VARIANT_TRANSITIONS)
         self._expired = Totals(families.VARIANT_EXPIRED)
         self.totals = (self._changes, self._expired)
-        self._known: frozenset[BreakerOwner] = frozenset()
+        self._own: frozenset[BreakerOwner] = frozenset()
+        self._added: frozenset[BreakerOwner] = frozenset()
         self._snapshots: Mapping[BreakerOwner, ServiceSnapshot] = {}
+
+    @property
+    def _known(self) -> frozenset[BreakerOwner]:
+        return self._own | self._added
 
     def set_policy(self, policy: Policy) -> None:
         """Set the variants that are exported; a late transition must not bring back the series of another one."""
-        services = policy.services
-        self._known = frozenset(BreakerOwner(of.name, name) for of in services for name in of.breaker_variants)
+        self._own = list_variant_breakers(policy.services)
+        self._forget_others()
+
+    def set_added(self, added: frozenset[BreakerOwner]) -> None:
+        """Set the variants that only the candidate of a canary has: they are exported too."""
+        if added != self._added:
+            self._added = added
+            self._forget_others()
+
+    def _forget_others(self) -> None:
         for totals in self.totals:
             totals.select(lambda labels: BreakerOwner(*labels[:2]) in self._known)
         self._snapshots = {owner: found for owner, found in self._snapshots.items() if owner in self._known}

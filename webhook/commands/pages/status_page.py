@@ -229,10 +229,12 @@ def _list_variants(service: dict[str, Any]) -> Iterable[str]:
     if shares is None:
         return
     base = f"the first {shares['base']['pods']} {shares['base']['variant']}, then " if shares["base"] else ""
-    split = " : ".join(f"{variant['name']} {variant['weight']}" for variant in shares["variants"])
-    yield f"{service['name']}: shares {base}{split}"
+    own = [variant for variant in shares["variants"] if not variant.get("ofCandidate")]
+    split = " : ".join(f"{variant['name']} {variant['weight']}" for variant in own)
+    yield f"{service['name']}: shares {base}{split or 'of the candidate alone'}"
     for variant in shares["variants"]:
-        name, breaker = f"{service['name']}, variant {variant['name']}", variant["breaker"]
+        of = " of the candidate" if variant.get("ofCandidate") else ""
+        name, breaker = f"{service['name']}, variant {variant['name']}{of}", variant["breaker"]
         if variant["hasBreaker"] and breaker is None:
             yield f"{name}: breaker unknown"
         elif breaker is not None and breaker["state"] != "CLOSED":

@@ -55,20 +55,21 @@ class VariantBreaker(Struct, frozen=True):
 
 
 class VariantBreakerViews:
-    """The breakers of all variants of the policy in force."""
+    """The breakers of all variants of the policy in force, and of its candidate in a canary."""
 
     def __init__(self, store: CounterStore, policy: Callable[[], CompiledPolicy | None]) -> None:
         self._store = store
         self._policy = policy
 
     def list_current(self) -> Iterator[VariantBreaker]:
-        """Yield each breaker as it is now. The last variant of a service has none."""
-        compiled = self._policy()
+        """Yield each breaker as it is now, in a canary once for both policies. The last variant of a list has none."""
+        compiled, seen = self._policy(), set[str]()
         now_us = self._store.now_us()
-        for service, shares in compiled.shares.items() if compiled is not None else ():
+        for service, shares in compiled.list_shares() if compiled is not None else ():
             for variant in shares.variants:
                 counters = variant.counters
-                if counters is not None:
+                if counters is not None and counters.service not in seen:
+                    seen.add(counters.service)
                     # An override is known from the policy before the store has heard of it.
                     view = self._store.find_known_breaker(counters) or self._store.find_last_breaker(counters)
                     yield VariantBreaker(service, variant.name, shares, counters, view, now_us)

@@ -80,7 +80,10 @@ class VariantEvictions:
         due = [
             pod
             for pod in self._pods.list_of(*key)
-            if pod.unschedulable_us and pod.place not in places and not self._attempts.is_left_alone(pod)
+            if pod.unschedulable_us
+            and pod.has_breaker
+            and pod.place not in places
+            and not self._attempts.is_left_alone(pod)
         ][: self._timing.evictions_per_round_max]
         note = (
             f"service {breaker.service}: no node for variant {breaker.variant}, whose breaker is {opening[0]}:"

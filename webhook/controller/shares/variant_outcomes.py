@@ -54,7 +54,7 @@ class VariantOutcomes:
         if state is not State.HALF_OPEN and (state is not State.CLOSED or not is_settled):
             return
         for pod in self._pods.list_of(breaker.service, breaker.variant):
-            if self._reported.get(pod.uid) == breaker.generation:
+            if not pod.has_breaker or self._reported.get(pod.uid) == breaker.generation:
                 continue
             has_failed = pod.unschedulable_us and now_us - pod.unschedulable_us >= after_us
             if has_failed or (state is State.HALF_OPEN and pod.is_bound and _may_be_probe(pod, breaker)):

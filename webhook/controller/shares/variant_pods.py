@@ -131,5 +131,5 @@ class VariantPods:
             compiled = compiled.choose_by_hash(pod.annotations.get(HASH_ANNOTATION, ""))
         return compiled.shares.get(service)
 
-    def _list_shares(self) -> Iterator[tuple[str, SharesPlan]]:
-        return iter(()) if self._compiled is None else iter(self._compiled.shares.items())
+    def _list_shares(self) -> tuple[tuple[str, SharesPlan], ...]:
+        return () if self._compiled is None else self._compiled.list_shares()

@@ -38,6 +38,8 @@ class VariantPod(Struct, frozen=True, gc=False):
     unschedulable_us: int = 0
     is_bound: bool = False
     is_ready: bool = False
+    has_breaker: bool = True
+    """Whether its variant has one: not the last of its policy's list, to which a replacement would come back."""
 
     @property
     def fell_back(self) -> bool:
@@ -54,7 +56,8 @@ def read_variant_pod(
 ) -> VariantPod | None:
     """Return a Pod that carries a slot of a workload, None for any other; `before`: as it was known so far."""
     carried, owner = read_slot(pod), find_claimed_slot_owner(pod)
-    if carried is None or owner is None or shares.find(carried[1]) is None:
+    found = None if carried is None else shares.find(carried[1])
+    if carried is None or owner is None or found is None:
         return None
     slot, variant, claim = carried
     metadata = pod.metadata
@@ -73,7 +76,8 @@ def read_variant_pod(
         created_us=parse_moment_us(metadata.creation_timestamp),
         unschedulable_us=_find_unschedulable_us(pod, now_us, 0 if before is None else before.unschedulable_us),
         is_bound=bool(pod.spec.node_name),
-        is_ready=any(found.type == "Ready" and found.status == "True" for found in pod.status.conditions or ()),
+        is_ready=any(seen.type == "Ready" and seen.status == "True" for seen in pod.status.conditions or ()),
+        has_breaker=found.counters is not None,
     )
 
 

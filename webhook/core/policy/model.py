@@ -3,14 +3,14 @@
 `webhook.core.document` parses and checks the document.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from webhook.core.breaker import Forcing
+from webhook.core.breaker import BreakerOwner, Forcing
 from webhook.core.container_resources import RangePlan
 from webhook.core.kubernetes.types import LabelSelector, format_of
 from webhook.core.placement import PlacementPlan, list_namespace_keys, merge_variant, resolve_namespace_labels
@@ -267,3 +267,8 @@ class LoadedPolicy(Struct, frozen=True):
     pauses: Mapping[str, QueuePause] = {}
     overrides: Mapping[str, str] = {}
     schedules: Mapping[str, ScheduleState] = {}
+
+
+def list_variant_breakers(services: Iterable[Service]) -> frozenset[BreakerOwner]:
+    """Return the variants of some services that have a breaker."""
+    return frozenset(BreakerOwner(of.name, name) for of in services for name in of.breaker_variants)

@@ -5,19 +5,28 @@ from typing import Any
 
 from webhook.core.breaker import BreakerOwner
 from webhook.core.policy.model import Service
+from webhook.core.policy_fields import Shares
 from webhook.core.quota import ServiceSnapshot
 from webhook.core.reporting.status_parts import render_breaker
 
 
-def render_shares(service: Service, snapshots: Mapping[str, ServiceSnapshot]) -> dict[str, Any] | None:
+def render_shares(
+    service: Service, snapshots: Mapping[str, ServiceSnapshot], candidate: Service | None = None
+) -> dict[str, Any] | None:
     """Return the shares that are in force, None without any. `snapshots`: by the names of plans.
 
     The breaker of a variant is null if its state is unknown; `hasBreaker` is false for the last one, which has none.
+    `candidate`: the service as the candidate of a canary has it. What it alone has follows, as `ofCandidate`.
     """
-    shares = None if service.placement is None else service.placement.shares
-    if shares is None or not service.variants:
+    own, other = _find_shares(service), None if candidate is None else _find_shares(candidate)
+    shares = own or other
+    if shares is None:
         return None
-    base, with_breaker = shares.base, service.breaker_variants
+    base, with_breaker = None if own is None else own.base, {*service.breaker_variants}
+    if candidate is not None:
+        with_breaker.update(candidate.breaker_variants)
+    known = {} if own is None else {variant.name: variant for variant in own.variants}
+    added = [variant for variant in (() if other is None else other.variants) if variant.name not in known]
     return {
         "base": None if base is None else {"variant": base.variant, "pods": base.pods},
         "rebalance": shares.rebalance,
@@ -25,12 +34,18 @@ def render_shares(service: Service, snapshots: Mapping[str, ServiceSnapshot]) ->
             {
                 "name": variant.name,
                 "weight": variant.weight or 0,
+                "ofCandidate": variant.name not in known,
                 "hasBreaker": variant.name in with_breaker,
                 "breaker": _render_state(snapshots.get(BreakerOwner(service.name, variant.name).name), shares.probes),
             }
-            for variant in shares.variants
+            for variant in (*known.values(), *added)
         ],
     }
+
+
+def _find_shares(service: Service) -> Shares | None:
+    """Return the shares of a service, None if it enforces none."""
+    return None if service.placement is None or not service.variants else service.placement.shares
 
 
 def _render_state(snapshot: ServiceSnapshot | None, probes: int) -> dict[str, Any] | None:

@@ -80,8 +80,8 @@ class OverridesStatus:
 class ServerStatus:
     """State of a server at one moment. Times in microseconds since the Unix epoch.
 
-    `source` is the source of the policy; `errors` are those of its newest document, if that was rejected. A service
-    without a snapshot is unknown. `watches` are by resource, `certificates` are expiry times by name.
+    `source` is that of the policy; `errors` are those of its newest document, if it was rejected. A service without a
+    snapshot is unknown. `watches` are by resource, `certificates` expiry times by name, `candidate` is a canary's.
     """
 
     version: str
@@ -96,6 +96,7 @@ class ServerStatus:
     errors: Sequence[str] = ()
     overrides: OverridesStatus = OverridesStatus()
     plans: Mapping[str, CounterPlan] = field(default_factory=dict)
+    candidate: Mapping[str, Service] = field(default_factory=dict)
     snapshots: Mapping[str, ServiceSnapshot] = field(default_factory=dict)
     store: StoreStatus = _MEMORY
     replicas: ReplicaAssignment = ReplicaAssignment()
@@ -239,7 +240,7 @@ def _render_service(service: Service, status: ServerStatus) -> dict[str, Any]:
         "windows": [render_limit(use, scope, usage, plan) for scope, use in list_limits(usage, plan)],
         "guaranteed": render_guarantees(plan, usage),
         "breaker": render_breaker(view, snapshot.at_us, probes) if snapshot and view else None,
-        "shares": render_shares(service, status.snapshots),
+        "shares": render_shares(service, status.snapshots, status.candidate.get(service.name)),
     }
 
 

@@ -11,6 +11,7 @@ from webhook.core.policy_fields.rollout import CanaryBy
 from webhook.core.quota import CounterPlan
 from webhook.core.rollout.composition import build_service_keys
 from webhook.core.rollout.selection import Reach, build_workload_key, find_service_name
+from webhook.core.shares import SharesPlan
 
 _NO_LABELS: Mapping[str, str] = {}
 _NO_SERVICE = ""
@@ -40,6 +41,10 @@ class BasePolicy(CompiledPolicy):
         self.exceptions, self.canary.exceptions = base.exceptions, canary.exceptions
         self._reach = reach
         self._service_keys = service_keys
+
+    def list_shares(self) -> tuple[tuple[str, SharesPlan], ...]:
+        """Return how services divide their Pods, by the policy in force and by the candidate."""
+        return (*super().list_shares(), *self.canary.list_shares())
 
     def list_breakers(self) -> tuple[CounterPlan, ...]:
         """Return the plans of all breakers, with those of variants that only the candidate has."""

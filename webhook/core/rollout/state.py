@@ -10,6 +10,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from webhook.core.breaker import BreakerOwner
+
 REJECTED_MAX = 50
 """Rejected policies that are remembered, the newest ones."""
 _HASH_DIGITS = 16
@@ -89,7 +91,7 @@ class RolloutView(Struct, frozen=True):
     """What one process has in force, by hash, and the state that it follows.
 
     `problem`: why what is in force is not what the state says; "" if it is. `added`: services that only the candidate
-    of a canary has.
+    of a canary has; `added_variants`: variants with a breaker that only it has.
     """
 
     stable: str = ""
@@ -97,6 +99,7 @@ class RolloutView(Struct, frozen=True):
     state: RolloutState | None = None
     problem: str = ""
     added: frozenset[str] = frozenset()
+    added_variants: frozenset[BreakerOwner] = frozenset()
 
     @property
     def is_followed(self) -> bool:
