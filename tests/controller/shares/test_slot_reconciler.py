@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from tests.controller.controller_simulation import SECOND_US, START_US, WITHOUT_DELAYS, compile_policy, pod
 from tests.controller.shares.variant_cluster import (
+    SERVICES,
     WITHOUT_SHARES,
     FakeOwners,
     FakeSlots,
@@ -162,6 +163,19 @@ async def test_pods_without_a_slot_or_of_other_services_are_left_out() -> None:
         replace(other, metadata=replace(other.metadata, owner_references=None)),
     )
     assert (await watched.settle(), len(watched.observer)) == ([], 0)
+
+
+async def test_a_pod_keeps_its_slot_when_the_policy_no_longer_has_its_variant() -> None:
+    watched = Watched(rs=3)
+    watched.list(variant_pod("a", 1, "spot"), variant_pod("b", 3, "on-demand"))
+    await watched.settle()
+    watched.compiled = compile_policy(SERVICES.format(rebalance="true").replace("spot", "arm"))
+    watched.list(variant_pod("a", 1, "spot"), variant_pod("b", 3, "on-demand"))
+    assert ("free", "rs", [1]) not in await watched.settle()
+    assert watched.store.held["rs"] == {"c-a": 1, "c-b": 3}
+    assert list(watched.observer.list_fallen_back("web", "arm")) == [], "it did not fall back: nothing moves it"
+    watched.delete("a")
+    assert ("free", "rs", [1]) in await watched.settle()
 
 
 async def test_nothing_is_kept_under_a_policy_without_shares() -> None:

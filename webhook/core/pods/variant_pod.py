@@ -54,13 +54,15 @@ class VariantPod(Struct, frozen=True, gc=False):
 def read_variant_pod(
     pod: Pod, service: str, shares: SharesPlan, now_us: int, before: VariantPod | None = None
 ) -> VariantPod | None:
-    """Return a Pod that carries a slot of a workload, None for any other; `before`: as it was known so far."""
+    """Return a Pod that carries a slot of a workload, None for any other; `before`: as it was known so far.
+
+    A Pod of a variant that its service no longer has keeps its slot, and did not fall back.
+    """
     carried, owner = read_slot(pod), find_claimed_slot_owner(pod)
-    found = None if carried is None else shares.find(carried[1])
-    if carried is None or owner is None or found is None:
+    if carried is None or owner is None:
         return None
     slot, variant, claim = carried
-    metadata = pod.metadata
+    metadata, found = pod.metadata, shares.find(variant)
     return VariantPod(
         metadata.uid,
         service,
@@ -69,7 +71,7 @@ def read_variant_pod(
         owner,
         slot,
         variant,
-        intended=shares.variants[shares.split.find_variant(slot)].name,
+        intended=shares.variants[shares.split.find_variant(slot)].name if found is not None else variant,
         claim=claim if owner.index is None else "",
         probe=claim or f"{owner.uid}/{slot}",
         version=metadata.resource_version,
@@ -77,7 +79,7 @@ def read_variant_pod(
         unschedulable_us=_find_unschedulable_us(pod, now_us, 0 if before is None else before.unschedulable_us),
         is_bound=bool(pod.spec.node_name),
         is_ready=any(seen.type == "Ready" and seen.status == "True" for seen in pod.status.conditions or ()),
-        has_breaker=found.counters is not None,
+        has_breaker=found is not None and found.counters is not None,
     )
 
 
