@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from tests.core.reviewing import REPLICA_SETS
 from webhook.app.offline import Offline
 from webhook.core.document import Purpose, load
 from webhook.errors import UserError
@@ -126,3 +128,14 @@ async def test_pods_of_a_workload_have_the_same_slots_under_both_policies() -> N
     assert web.differences == {}
     (web,) = (await compare(SHARES, SHARES.replace("spot, weight: 1", "spot, weight: 2"), events)).services
     assert web.differences == {Difference.PLACEMENT: 3}
+
+
+async def test_recorded_pods_of_a_controller_are_divided_although_records_have_no_api_version() -> None:
+    owner = {"kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
+    recorded = []
+    for event in PODS:
+        metadata = {"generateName": "web-", "ownerReferences": [owner]}
+        recorded.append(replace(event, pod={**event.pod, "metadata": metadata}, user=REPLICA_SETS))
+    listed = ", ".join(f"{{name: {name}, weight: 1, nodeSelector: {{kind: {name}}}}}" for name in ("spot", "other"))
+    report = await compare(WEB + "}\n", f"{WEB}, placement: {{shares: {{variants: [{listed}]}}}}}}\n", recorded)
+    assert report.services[0].differences[Difference.PLACEMENT] == len(PODS)

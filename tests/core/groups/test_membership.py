@@ -51,6 +51,11 @@ def find(pod: Pod, sources: tuple[GroupSource, ...] = ALL, user: str = ALICE, po
             Membership(GroupSource.JOB, "train", "uid-of-train", index="7"),
         ),
         (
+            pod_of(owner_references=(OwnerReference(kind="Job", name="recorded", uid="u", controller=True),)),
+            JOBS,
+            Membership(GroupSource.JOB, "recorded", "u"),
+        ),
+        (
             pod_of(
                 {"jobset.sigs.k8s.io/jobset-name": "set", "jobset.sigs.k8s.io/jobset-uid": "u"},
                 {"batch.kubernetes.io/job-completion-index": "0"},

@@ -54,6 +54,15 @@ def test_an_index_in_the_template_of_a_job_without_indexes_chooses_no_slot(index
     assert find_index(JOBS, pod_of("Job", "batch", generate_name="work-", annotations={INDEX: index})) is None
 
 
+def test_an_owner_without_an_api_version_is_that_of_a_record_and_of_kubernetes_own() -> None:
+    owner = OwnerReference(kind="ReplicaSet", name="work", uid="u", controller=True)
+    recorded = Pod(PodMetadata(owner_references=(owner,)), PodSpec())
+    found = find_slot_owner(REPLICA_SETS, recorded, "shop")
+    assert found is not None
+    assert found.uid == "u"
+    assert find_slot_owner(ALICE, recorded, "shop") is None
+
+
 def test_pods_of_tenants_and_of_other_controllers_have_no_owner() -> None:
     assert find_slot_owner(ALICE, pod_of("ReplicaSet", "apps", generate_name="work-"), "shop") is None
     assert find_slot_owner(REPLICA_SETS, pod_of("ReplicaSet", "example.com", generate_name="work-"), "shop") is None

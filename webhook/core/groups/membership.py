@@ -141,7 +141,7 @@ def _read_leader_worker_set(pod: Pod, _: OwnerReference | None) -> Membership | 
 
 def _read_job(pod: Pod, owner: OwnerReference | None) -> Membership | None:
     """Return the group of a Pod that the Job controller creates: a tenant can name any owner."""
-    if owner is None or owner.kind != "Job" or not owner.api_version.startswith("batch/"):
+    if owner is None or owner.kind != "Job" or not owner.is_in_group("batch"):
         return None
     return Membership(GroupSource.JOB, owner.name, owner.uid, index=pod.annotations.get(_JOB_INDEX, ""))
 

@@ -39,6 +39,10 @@ class OwnerReference(Struct, frozen=True, gc=False, rename="camel"):
     uid: str = ""
     controller: bool | None = None
 
+    def is_in_group(self, group: str) -> bool:
+        """Return whether its kind is of an API group. Decision records have no apiVersion: Kubernetes' own is meant."""
+        return not self.api_version or self.api_version.rpartition("/")[0] == group
+
 
 class PodMetadata(Struct, frozen=True, gc=False, rename="camel"):
     name: str = ""

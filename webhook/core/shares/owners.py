@@ -9,11 +9,12 @@ from webhook.core.workloads.jobs import COMPLETION_INDEX
 from webhook.core.workloads.workload import GENERATED_FROM_MAX
 
 _SELECTED_BY = {
-    ("ReplicaSet", "apps"): "pod-template-hash",
-    ("StatefulSet", "apps"): "",
-    ("Job", "batch"): "batch.kubernetes.io/controller-uid",
+    "ReplicaSet": ("apps", "pod-template-hash"),
+    "StatefulSet": ("apps", ""),
+    "Job": ("batch", "batch.kubernetes.io/controller-uid"),
 }
-"""By kind and API group of an owner: the label that its Pods share with no other Pods of their namespace, as a rule."""
+"""By the kind of an owner its API group, and the label that its Pods share with no other Pods of their namespace, as a
+rule."""
 
 
 class SlotOwner(Struct, frozen=True):
@@ -44,8 +45,8 @@ def find_claimed_slot_owner(pod: Pod) -> SlotOwner | None:
 
 
 def _read_owner(reference: OwnerReference, pod: Pod, namespace: str) -> SlotOwner | None:
-    label = _SELECTED_BY.get((reference.kind, reference.api_version.rpartition("/")[0]))
-    if label is None:
+    group, label = _SELECTED_BY.get(reference.kind, ("", ""))
+    if not group or not reference.is_in_group(group):
         return None
     index = _read_index(reference, pod)
     if index is None and reference.kind == "StatefulSet":
