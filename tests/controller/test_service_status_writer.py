@@ -2,8 +2,12 @@
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import yaml
+
+from tests.core.rollout.policies import build_canary, write_divided
 from tests.harness.fake_apiserver import wait_until
 from webhook.controller import ServiceStatusWriter, StatusReports, StatusTiming
 from webhook.core.breaker import BreakerView, State
@@ -14,6 +18,7 @@ from webhook.core.quota import CounterPlan
 from webhook.core.reporting.status_parts import render_service_status
 from webhook.errors import StatusError, StatusNotInstalledError
 
+DEFINITION = Path(__file__).parents[2] / "manifests/base/05-servicestatus.yaml"
 CLOSED, OPEN = BreakerView(State.CLOSED, 0, 0), BreakerView(State.OPEN, 1, 1_800_000_000_000_000, 1_800_000_180_000_000)
 TIMING = StatusTiming(round_seconds=1, writes_max=2, read_seconds=300, first_pause_seconds=1, pause_seconds_max=4)
 READ_EACH_ROUND = StatusTiming(writes_max=2, read_seconds=0)
@@ -213,3 +218,62 @@ async def test_writer_runs_until_cancelled() -> None:
     simulation.views["a"] = OPEN
     await wait_until(lambda: simulation.api.statuses["a"] == simulation.build_status("a"))
     running.cancel()
+
+
+DIVIDED = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: web
+  match: {namespaces: [shop]}
+  placement:
+    shares:
+      variants:
+      - {name: spot, weight: 1, nodeSelector: {kind: spot}}
+      - {name: arm, weight: 1, nodeSelector: {kind: arm}}
+      - {name: on-demand, weight: 1, nodeSelector: {kind: on-demand}}
+"""
+
+
+async def test_a_service_with_shares_has_the_breakers_of_its_variants() -> None:
+    simulation = WriterSimulation("plain")
+    simulation.policy = CompiledPolicy(LoadedPolicy(load_effective(DIVIDED.encode(), None).policy, "0" * 16))
+    assert await simulation.run_round() == ["read"], "they are not known yet"
+    simulation.views |= {"web/spot": CLOSED, "web/arm": OPEN}
+    assert await simulation.run_round() == ["web"]
+    assert simulation.api.statuses["web"] == {
+        "variants": [
+            {"name": "spot", "state": "CLOSED"},
+            {"name": "arm", "state": "OPEN", "until": "2027-01-15T08:03:00.000Z"},
+        ]
+    }
+    assert await simulation.run_round() == []
+    simulation.views["web/spot"] = OPEN
+    assert await simulation.run_round() == ["web"]
+    assert [variant["state"] for variant in simulation.api.statuses["web"]["variants"]] == ["OPEN", "OPEN"]
+
+
+async def test_variants_of_both_policies_of_a_canary_are_shown_and_no_more_than_the_definition_allows() -> None:
+    stable = [*(f"s{number}" for number in range(9)), "on-demand"]
+    candidate = [*(f"c{number}" for number in range(9)), "s0", "on-demand"]
+    simulation = WriterSimulation("plain")
+    simulation.policy = build_canary(write_divided(*stable), write_divided(*candidate))
+    simulation.views = dict.fromkeys((plan.service for plan in simulation.policy.list_breakers()), CLOSED)
+    await simulation.run_round()
+    names = [variant["name"] for variant in simulation.api.statuses["a"]["variants"]]
+    assert names == [*stable[:-1], *candidate[:7]]
+    assert len(names) == read_definition()["maxItems"]
+
+
+def read_definition() -> dict[str, Any]:
+    """Return the schema of `status.variants`."""
+    definition = yaml.safe_load(DEFINITION.read_text())
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    variants: dict[str, Any] = schema["properties"]["status"]["properties"]["variants"]
+    return variants
+
+
+def test_the_definition_knows_each_state_and_field_of_a_variant() -> None:
+    items = read_definition()["items"]
+    assert set(items["properties"]) == {"name", "state", "until"}
+    assert set(items["properties"]["state"]["enum"]) == set(State)

@@ -1,13 +1,16 @@
-"""Shares of a service in the status document: its variants, their weights, and the states of their breakers."""
+"""Shares of a service in the status document and in its ServiceStatus: variants, weights, and states of breakers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from webhook.core.breaker import BreakerOwner
+from webhook.core.breaker import BreakerOwner, BreakerView
 from webhook.core.policy.model import Service
 from webhook.core.policy_fields import Shares
 from webhook.core.quota import ServiceSnapshot
-from webhook.core.reporting.status_parts import render_breaker
+from webhook.core.reporting.status_parts import format_moment, render_breaker
+
+VARIANTS_SHOWN_MAX = 16
+"""What the definition of ServiceStatus allows. In a canary both policies together may have more."""
 
 
 def render_shares(
@@ -51,3 +54,11 @@ def _find_shares(service: Service) -> Shares | None:
 def _render_state(snapshot: ServiceSnapshot | None, probes: int) -> dict[str, Any] | None:
     view = None if snapshot is None else snapshot.breaker
     return None if snapshot is None or view is None else render_breaker(view, snapshot.at_us, probes)
+
+
+def render_variants(views: Iterable[tuple[str, BreakerView]]) -> list[dict[str, str]]:
+    """Return `variants` of a ServiceStatus: each with its breaker's state, and its end if it has one."""
+    rows = [
+        {"name": name, "state": str(view.state), "until": format_moment(view.open_until_us)} for name, view in views
+    ]
+    return [{key: value for key, value in row.items() if value is not None} for row in rows[:VARIANTS_SHOWN_MAX]]
